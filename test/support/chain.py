@@ -1,0 +1,247 @@
+"""Runs the chain step file -> archive -> IR -> plan -> training, as a user would.
+
+The programs are taken from $FSDP_MLIR_BIN, else from build/bin. Nothing is
+cached: each call writes into the folder it is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+from typing import Any, Callable, Sequence
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "python"
+TIMEOUT_S = 300
+
+# Step functions that were given as callables, by the key their file names.
+_callables: dict[str, Callable[[list[str]], Any]] = {}
+
+
+class ChainError(AssertionError):
+    """A program of the chain failed; the message holds what it wrote."""
+
+    def __init__(self, command: Sequence[str], code: int, output: str):
+        super().__init__(f"{' '.join(map(str, command))}\nexit {code}\n{output}")
+        self.code = code
+        self.output = output
+
+
+@dataclasses.dataclass
+class Compiled:
+    """The files of one compiled step; `data` and `eval_data` may be None."""
+
+    step_file: pathlib.Path
+    argv: tuple[str, ...]
+    archive: pathlib.Path
+    weights: pathlib.Path
+    data: pathlib.Path | None
+    eval_data: pathlib.Path | None
+    ir: pathlib.Path
+    scheduled: pathlib.Path
+    plan: pathlib.Path
+
+
+@dataclasses.dataclass
+class Result:
+    """What a run left: a dictionary per logged step, totals, saved tensors."""
+
+    metrics: list[dict[str, Any]]
+    summary: dict[str, Any]
+    weights: dict[str, Any]
+    output: str
+
+    @property
+    def losses(self) -> list[float]:
+        return [row["loss"] for row in self.metrics if "loss" in row]
+
+
+def binary(name: str) -> pathlib.Path:
+    folder = os.environ.get("FSDP_MLIR_BIN", ROOT / "build" / "bin")
+    path = pathlib.Path(folder) / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not built; set FSDP_MLIR_BIN or build it")
+    return path
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a run: one thread, no launcher's variables."""
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_"))
+        and key
+        not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+    }
+    path = [str(PYTHON)] + env.get("PYTHONPATH", "").split(os.pathsep)
+    env.update(OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, path)))
+    env.update(changes)
+    return env
+
+
+def command(
+    arguments: Sequence[Any],
+    check: bool = True,
+    timeout: float = TIMEOUT_S,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs one program to its end; `check` raises ChainError on failure."""
+    arguments = [str(argument) for argument in arguments]
+    done = subprocess.run(
+        arguments,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        env=env or environment(),
+    )
+    if check and done.returncode != 0:
+        raise ChainError(arguments, done.returncode, done.stdout + done.stderr)
+    return done
+
+
+def export(step_file: pathlib.Path, archive: pathlib.Path, argv: Sequence[str]) -> None:
+    """Runs `python -m fsdp_mlir.export` inside this process: importing PyTorch
+    again for each of a hundred models would take longer than the tests."""
+    import torch
+
+    if str(PYTHON) not in sys.path:
+        sys.path.insert(0, str(PYTHON))
+    before = sys.argv, torch.random.get_rng_state()
+    arguments = ["fsdp_mlir.export", "-o", str(archive), str(step_file), *argv]
+    output = io.StringIO()
+    sys.argv = arguments
+    code: Any = 0
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            runpy.run_module("fsdp_mlir.export", run_name="__main__", alter_sys=False)
+    except SystemExit as stop:
+        code = stop.code
+    finally:
+        sys.argv = before[0]
+        torch.random.set_rng_state(before[1])
+        torch._dynamo.reset()
+    if isinstance(code, str):
+        output.write(code)
+    if code not in (0, None):
+        raise ChainError(arguments, 1, output.getvalue())
+
+
+def compile_step(
+    step: pathlib.Path | str | Callable[[list[str]], Any],
+    tmp_path: pathlib.Path,
+    argv: Sequence[str] = (),
+    pipeline: str = "mesh=2",
+    passes: Sequence[str] | None = None,
+) -> Compiled:
+    """Compiles a step file, or a function with the signature of
+    `training_step`, to a plan in `tmp_path`.
+
+    `pipeline` is what stands in `--fsdp-pipeline="..."`; `passes` replaces that
+    flag by others (each one an argument of fsdp-opt).
+    """
+    tmp_path.mkdir(parents=True, exist_ok=True)
+    if callable(step):
+        key = str(tmp_path / step.__name__)
+        _callables[key] = step
+        step = tmp_path / "step_file.py"
+        step.write_text(
+            "from support.chain import _callables\n"
+            f"training_step = _callables[{key!r}]\n"
+        )
+    step = pathlib.Path(step)
+    archive = tmp_path / "step.pt"
+    export(step, archive, argv)
+    return lower(step, archive, tmp_path, argv, pipeline, passes)
+
+
+def lower(
+    step_file: pathlib.Path,
+    archive: pathlib.Path,
+    tmp_path: pathlib.Path,
+    argv: Sequence[str] = (),
+    pipeline: str = "mesh=2",
+    passes: Sequence[str] | None = None,
+) -> Compiled:
+    """Compiles an archive that exists already, as `compile_step` does."""
+    tmp_path.mkdir(parents=True, exist_ok=True)
+    ir, scheduled = tmp_path / "step.mlir", tmp_path / "step.fsdp.mlir"
+    plan = tmp_path / "step.plan"
+    if passes is None:
+        passes = [f"--fsdp-pipeline={pipeline}"]
+    command([binary("fsdp-translate"), "--import-torchscript", archive, "-o", ir])
+    command([binary("fsdp-opt"), ir, *passes, "-o", scheduled])
+    command([binary("fsdp-translate"), "--fsdp-to-plan", scheduled, "-o", plan])
+
+    def beside(suffix: str) -> pathlib.Path | None:
+        path = archive.with_suffix(suffix)
+        return path if path.exists() else None
+
+    return Compiled(
+        step_file=step_file,
+        argv=tuple(argv),
+        archive=archive,
+        weights=archive.with_suffix(".safetensors"),
+        data=beside(".data.safetensors"),
+        eval_data=beside(".eval.safetensors"),
+        ir=ir,
+        scheduled=scheduled,
+        plan=plan,
+    )
+
+
+def run_arguments(compiled: Compiled, steps: int | None = None) -> list[str]:
+    """The part of fsdp-run's command line that says what to run."""
+    arguments = [binary("fsdp-run"), compiled.plan, "--weights", compiled.weights]
+    if compiled.data is not None:
+        arguments += ["--data", compiled.data]
+    if steps is not None:
+        arguments += ["--steps", steps]
+    return [str(argument) for argument in arguments]
+
+
+def run_plan(
+    compiled: Compiled,
+    nproc: int,
+    threads: bool = True,
+    steps: int | None = None,
+    extra: Sequence[Any] = (),
+    poison: bool = True,
+    timeout: float = TIMEOUT_S,
+) -> Result:
+    """Trains with `nproc` ranks, threads of one process or processes, and
+    reads back what the run wrote."""
+    folder = compiled.plan.parent
+    tag = f"{nproc}-{'threads' if threads else 'processes'}"
+    metrics, summary, saved = (
+        folder / f"run-{tag}.{kind}"
+        for kind in ("metrics.jsonl", "summary.json", "safetensors")
+    )
+    for path in (metrics, summary, saved):
+        path.unlink(missing_ok=True)
+    arguments = run_arguments(compiled, steps)
+    arguments += ["--nproc", nproc, "--metrics", metrics]
+    arguments += ["--summary", summary, "--save", saved]
+    if threads:
+        arguments.append("--threads")
+    if poison:
+        arguments.append("--poison")
+    done = command([*arguments, *extra], timeout=timeout)
+    return read_result(metrics, summary, saved, done.stdout + done.stderr)
+
+
+def read_result(
+    metrics: pathlib.Path, summary: pathlib.Path, saved: pathlib.Path, output: str = ""
+) -> Result:
+    """The files that fsdp-run writes, as values."""
+    from safetensors.torch import load_file
+
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return Result(rows, json.loads(summary.read_text()), load_file(saved), output)
