@@ -1,0 +1,10 @@
+"""The one exception a user is meant to read."""
+
+from __future__ import annotations
+
+
+class ExportError(Exception):
+    """A step that cannot be exported: what, where, and how to mend it.
+
+    The message is one line, lower case, without a full stop.
+    """

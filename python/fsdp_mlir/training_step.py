@@ -1,0 +1,228 @@
+"""`TrainingStep`: what a step file describes, checked when it is made."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+import torch
+
+from .errors import ExportError
+
+Schedule = Union["torch.optim.lr_scheduler.LRScheduler", Callable[[int], float]]
+
+
+class TrainingStep:
+    """A model, its loss and its optimizer, and the data it trains on.
+
+    Args:
+        model: the module to train, in the mode (train, or eval for single layers) it trains in.
+        loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch.
+        optimizer: `torch.optim.SGD`, `Adam` or `AdamW` over the model's parameters.
+        inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static.
+        data: tensors by input name whose dimension 0 is the sample. Inputs it does not name are
+            constants. Without it every step repeats `inputs`.
+        lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, or a function from the
+            step (0-based) to a factor of each group's learning rate.
+        epochs, steps: the default length of a run; at most one of them.
+        eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
+        metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
+        seed: of the data order and of random ops.
+
+    Raises:
+        ExportError: an argument is of the wrong type, or the arguments do not fit each other.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Callable[..., torch.Tensor],
+        optimizer: torch.optim.Optimizer,
+        inputs: Mapping[str, torch.Tensor],
+        data: Optional[Mapping[str, torch.Tensor]] = None,
+        lr_schedule: Optional[Schedule] = None,
+        epochs: Optional[int] = None,
+        steps: Optional[int] = None,
+        eval_data: Optional[Mapping[str, torch.Tensor]] = None,
+        metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
+        seed: int = 0,
+    ) -> None:
+        _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
+        _require(callable(loss), "loss", "a function loss(model, **inputs)", loss)
+        _require(
+            isinstance(optimizer, torch.optim.Optimizer),
+            "optimizer",
+            "a torch.optim.Optimizer",
+            optimizer,
+        )
+        _require(
+            metrics is None or callable(metrics),
+            "metrics",
+            "a function metrics(model, **inputs) that returns scalars by name",
+            metrics,
+        )
+        _require(
+            lr_schedule is None
+            or callable(lr_schedule)
+            or isinstance(lr_schedule, torch.optim.lr_scheduler.LRScheduler),
+            "lr_schedule",
+            "a torch.optim.lr_scheduler object or a function from step to factor",
+            lr_schedule,
+        )
+        _require(_is_int(seed) and seed >= 0, "seed", "an integer of at least 0", seed)
+        for name, value in (("epochs", epochs), ("steps", steps)):
+            _require(
+                value is None or (_is_int(value) and value > 0), name, "a positive integer", value
+            )
+        if epochs is not None and steps is not None:
+            raise ExportError("both epochs and steps are given; give the one that sets the length")
+
+        self.model = model
+        self.loss = loss
+        self.optimizer = optimizer
+        self.inputs = _check_tensors("inputs", inputs)
+        self.data = None if data is None else _check_tensors("data", data)
+        self.lr_schedule = lr_schedule
+        self.epochs = epochs
+        self.steps = steps
+        self.eval_data = None if eval_data is None else _check_tensors("eval_data", eval_data)
+        self.metrics = metrics
+        self.seed = seed
+        if not self.inputs:
+            raise ExportError("inputs is empty; name at least one tensor that loss takes")
+        if self.data is not None:
+            _check_data("data", self.data, self.inputs)
+        if self.eval_data is not None:
+            _check_data("eval_data", self.eval_data, self.inputs)
+        if epochs is not None and self.data is None:
+            raise ExportError(
+                "epochs is given without data, so an epoch has no length; give steps instead"
+            )
+
+    @property
+    def batch_size(self) -> Optional[int]:
+        """Samples per rank and step; None where there is no data set."""
+        named = self.data if self.data is not None else self.eval_data
+        if named is None:
+            return None
+        return self.inputs[next(iter(named))].shape[0]
+
+
+def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> TrainingStep:
+    """Runs the step file at `path`, and its `training_step(argv)`.
+
+    The step file's own folder is put first on `sys.path`, as Python does for a script, and stays
+    there: the loss may import when it is captured.
+
+    Raises:
+        ExportError: the file is missing, does not run, or does not define a training step.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ExportError(f"{path}: no such step file")
+    folder = str(file.resolve().parent)
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
+    # Never the file's own name: a step file called tokenizers.py must not hide the package.
+    name = "fsdp_mlir_step_" + "".join(c if c.isalnum() else "_" for c in file.stem)
+    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    if spec is None or spec.loader is None:
+        raise ExportError(f"{path}: not a Python file; a step file's name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    function = getattr(module, "training_step", None)
+    if not callable(function):
+        raise ExportError(
+            f"{path}: defines no function training_step(argv); it must return a TrainingStep"
+        )
+    step = function(list(argv))
+    if not isinstance(step, TrainingStep):
+        raise ExportError(
+            f"{path}: training_step returned {type(step).__name__}; return a TrainingStep"
+        )
+    return step
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
+    if not holds:
+        shown = value if isinstance(value, (int, float, str)) else type(value).__name__
+        raise ExportError(f"{name} is {shown!r}; give {wanted}")
+
+
+def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
+    if not isinstance(tensors, Mapping):
+        raise ExportError(f"{what} is {type(tensors).__name__}; give a dict of tensors by name")
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ExportError(f"{what} has the name {name!r}; names are Python identifiers")
+        if not isinstance(tensor, torch.Tensor):
+            raise ExportError(
+                f"{what}[{name!r}] is {type(tensor).__name__}; give a tensor (numbers that do not "
+                "change between steps belong in the loss)"
+            )
+        if tensor.requires_grad:
+            raise ExportError(
+                f"{what}[{name!r}] requires gradients; give it detached, or make it a parameter"
+            )
+        if tensor.layout != torch.strided:
+            raise ExportError(f"{what}[{name!r}] is not a dense tensor; call to_dense() on it")
+    return dict(tensors)
+
+
+def _check_data(what: str, data: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
+    """Checks that batches of `data` have the dtypes and shapes of `inputs`."""
+    unknown = sorted(set(data) - set(inputs))
+    if unknown:
+        raise ExportError(
+            f"{what} names {', '.join(unknown)}, which inputs does not; inputs are "
+            f"{', '.join(inputs)}"
+        )
+    if not data:
+        raise ExportError(f"{what} is empty; name the inputs that change from step to step")
+    samples: dict[int, str] = {}
+    batches: dict[int, str] = {}
+    for name, tensor in data.items():
+        example = inputs[name]
+        if example.dim() == 0 or tensor.dim() == 0:
+            raise ExportError(
+                f"{what}[{name!r}] has no dimension 0 to hold samples; leave it out of {what} and "
+                "it is a constant"
+            )
+        if tensor.dtype != example.dtype:
+            raise ExportError(
+                f"{what}[{name!r}] is {_dtype(tensor)} but inputs[{name!r}] is {_dtype(example)}; "
+                "convert one of them"
+            )
+        if tensor.shape[1:] != example.shape[1:]:
+            raise ExportError(
+                f"{what}[{name!r}] has samples of shape {list(tensor.shape[1:])} but "
+                f"inputs[{name!r}] of shape {list(example.shape[1:])}"
+            )
+        samples.setdefault(tensor.shape[0], name)
+        batches.setdefault(example.shape[0], name)
+    if len(batches) > 1:
+        sizes = ", ".join(f"{name} {size}" for size, name in batches.items())
+        raise ExportError(f"inputs differ in batch size ({sizes}); dimension 0 is the local batch")
+    if len(samples) > 1:
+        sizes = ", ".join(f"{name} {size}" for size, name in samples.items())
+        raise ExportError(
+            f"{what} differs in number of samples ({sizes}); dimension 0 is the sample"
+        )
+    (count,), (batch,) = samples, batches
+    if count < batch:
+        raise ExportError(
+            f"{what} has {count} samples, fewer than one batch of {batch}; give more samples or "
+            "smaller inputs"
+        )
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
