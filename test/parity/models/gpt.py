@@ -1,0 +1,111 @@
+"""A small GPT; its sizes, optimizer and schedule are flags."""
+
+import argparse
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from fsdp_mlir import TrainingStep
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, c = x.shape
+
+        def split(y: torch.Tensor) -> torch.Tensor:
+            return y.view(b, t, self.heads, c // self.heads).transpose(1, 2)
+
+        q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(b, t, c))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, dropout: float):
+        super().__init__()
+        self.ln1 = nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.ln2 = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 4 * width)
+        self.down = nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.dropout(self.attention(self.ln1(x)))
+        return x + self.dropout(self.down(F.gelu(self.up(self.ln2(x)))))
+
+
+class GPT(nn.Module):
+    def __init__(self, flags: argparse.Namespace):
+        super().__init__()
+        self.tokens = nn.Embedding(flags.vocab, flags.width)
+        self.positions = nn.Embedding(flags.length, flags.width)
+        self.blocks = nn.ModuleList(
+            Block(flags.width, flags.heads, flags.dropout) for _ in range(flags.layers)
+        )
+        self.norm = nn.LayerNorm(flags.width)
+        self.head = nn.Linear(flags.width, flags.vocab, bias=False)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def training_step(argv: list[str]) -> TrainingStep:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--vocab", type=int, default=64)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--length", type=int, default=16)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw"))
+    parser.add_argument("--warmup", type=int, default=0)
+    flags = parser.parse_args(argv)
+
+    samples, batch = 67, 4
+    generator = torch.Generator().manual_seed(5)
+    tokens = torch.randint(
+        flags.vocab, (samples, flags.length + 1), generator=generator
+    )
+
+    torch.manual_seed(0)
+    model = GPT(flags)
+    parameters = model.parameters()
+    if flags.optimizer == "sgd":
+        optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+    elif flags.optimizer == "adam":
+        optimizer = torch.optim.Adam(parameters, lr=1e-3)
+    else:
+        optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+
+    def loss(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
+        logits = model(tokens[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    def warmup_and_cosine(i: int) -> float:
+        if i < flags.warmup:
+            return (i + 1) / flags.warmup
+        return 0.5 * (1 + math.cos(math.pi * (i - flags.warmup) / 100))
+
+    return TrainingStep(
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        inputs={"tokens": tokens[:batch].clone()},
+        data={"tokens": tokens},
+        lr_schedule=warmup_and_cosine if flags.warmup else None,
+        steps=60,
+    )

@@ -1,0 +1,148 @@
+"""PyTorch's own training of a step file: what a compiled run is held against.
+
+Both sides must see the same batches, so the order of samples is taken from
+torch.utils.data.DistributedSampler itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import itertools
+import pathlib
+from typing import Any, Callable, Iterator, Sequence
+
+import torch
+from torch.utils.data import DistributedSampler
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclasses.dataclass
+class Trained:
+    """`losses[i][r]` is rank r's loss in step i; `state` is the state_dict
+    after the last step, whole tensors (buffers are rank 0's)."""
+
+    losses: list[list[float]]
+    state: Tensors
+
+    @property
+    def mean_losses(self) -> list[float]:
+        """Over ranks, summed in rank order, in double: as fsdp-run logs it."""
+        return [sum(ranks) / len(ranks) for ranks in self.losses]
+
+
+def load_step(step: pathlib.Path | str | Callable, argv: Sequence[str] = ()) -> Any:
+    """Calls the training_step of a step file (or a function of that kind)."""
+    if callable(step):
+        return step(list(argv))
+    path = pathlib.Path(step)
+    spec = importlib.util.spec_from_file_location(f"reference_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.training_step(list(argv))
+
+
+def batches(step: Any, rank: int, world: int) -> Iterator[Tensors]:
+    """One rank's batches, epoch after epoch without end. Samples are taken in
+    the order of DistributedSampler and DataLoader(drop_last=True)."""
+    data = step.data
+    if data is None:
+        yield from itertools.repeat(dict(step.inputs))
+        return
+    samples = len(next(iter(data.values())))
+    local = len(step.inputs[next(iter(data))])
+    sampler = DistributedSampler(
+        range(samples),
+        num_replicas=world,
+        rank=rank,
+        shuffle=True,
+        seed=step.seed,
+        drop_last=True,
+    )
+    for epoch in itertools.count():
+        sampler.set_epoch(epoch)
+        order = torch.tensor(list(sampler))
+        for start in range(0, len(order) - local + 1, local):
+            chosen = order[start : start + local]
+            yield {
+                name: data[name][chosen] if name in data else value
+                for name, value in step.inputs.items()
+            }
+
+
+def learning_rate_setter(step: Any) -> Callable[[int], None]:
+    """A function that puts step i's learning rates (0-based) in place; to be
+    called before each step, in order."""
+    schedule = step.lr_schedule
+    if schedule is None:
+        return lambda i: None
+    if hasattr(schedule, "step"):
+        return lambda i: schedule.step() if i else None
+    base = [group["lr"] for group in step.optimizer.param_groups]
+
+    def put(i: int) -> None:
+        for group, rate in zip(step.optimizer.param_groups, base):
+            group["lr"] = rate * schedule(i)
+
+    return put
+
+
+def snapshot(model: torch.nn.Module) -> Tensors:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def eager(step: Any, steps: int) -> Trained:
+    """Plain PyTorch on one rank, as a user would write it."""
+    set_rates = learning_rate_setter(step)
+    losses = []
+    torch.manual_seed(step.seed)
+    for i, batch in zip(range(steps), batches(step, 0, 1)):
+        set_rates(i)
+        step.optimizer.zero_grad()
+        loss = step.loss(step.model, **batch)
+        loss.backward()
+        step.optimizer.step()
+        losses.append([loss.item()])
+    return Trained(losses, snapshot(step.model))
+
+
+def averaged(step: Any, world: int, steps: int) -> Trained:
+    """Data-parallel training emulated on one process: every rank's gradient
+    by eager PyTorch, their sum in rank order, one division, one update. Each
+    rank has its own buffers."""
+    model = step.model
+    parameters = list(model.parameters())
+    feeds = [batches(step, rank, world) for rank in range(world)]
+    buffers = [[b.clone() for b in model.buffers()] for _ in range(world)]
+    set_rates = learning_rate_setter(step)
+    losses = []
+    for i in range(steps):
+        set_rates(i)
+        totals: list[torch.Tensor | None] = [None] * len(parameters)
+        row = []
+        for rank in range(world):
+            exchange(model, buffers[rank])
+            step.optimizer.zero_grad()
+            loss = step.loss(model, **next(feeds[rank]))
+            loss.backward()
+            row.append(loss.item())
+            buffers[rank] = [b.clone() for b in model.buffers()]
+            for index, parameter in enumerate(parameters):
+                gradient = parameter.grad
+                if gradient is None:
+                    continue
+                total = totals[index]
+                totals[index] = gradient.clone() if total is None else total + gradient
+        for parameter, total in zip(parameters, totals):
+            parameter.grad = None if total is None else total / world
+        step.optimizer.step()
+        losses.append(row)
+    exchange(model, buffers[0])
+    return Trained(losses, snapshot(model))
+
+
+@torch.no_grad()
+def exchange(model: torch.nn.Module, values: list[torch.Tensor]) -> None:
+    for buffer, value in zip(model.buffers(), values):
+        buffer.copy_(value)
