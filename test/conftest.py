@@ -19,18 +19,14 @@ for folder in (HERE, HERE.parent / "python"):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--long", action="store_true", help="also run the tests that take hours"
-    )
+    parser.addoption("--long", action="store_true", help="also run the tests that take hours")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: runs only with --long")
 
 
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--long"):
         return
     skip = pytest.mark.skip(reason="needs --long")

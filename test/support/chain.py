@@ -77,8 +77,7 @@ def environment(**changes: str) -> dict[str, str]:
         key: value
         for key, value in os.environ.items()
         if not key.startswith(("TORCHELASTIC_", "SLURM_", "OMPI_", "PMI_"))
-        and key
-        not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+        and key not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     }
     path = [str(PYTHON)] + env.get("PYTHONPATH", "").split(os.pathsep)
     env.update(OMP_NUM_THREADS="1", PYTHONPATH=os.pathsep.join(filter(None, path)))
@@ -153,8 +152,7 @@ def compile_step(
         _callables[key] = step
         step = tmp_path / "step_file.py"
         step.write_text(
-            "from support.chain import _callables\n"
-            f"training_step = _callables[{key!r}]\n"
+            "from support.chain import _callables\n" f"training_step = _callables[{key!r}]\n"
         )
     step = pathlib.Path(step)
     archive = tmp_path / "step.pt"
@@ -221,8 +219,7 @@ def run_plan(
     folder = compiled.plan.parent
     tag = f"{nproc}-{'threads' if threads else 'processes'}"
     metrics, summary, saved = (
-        folder / f"run-{tag}.{kind}"
-        for kind in ("metrics.jsonl", "summary.json", "safetensors")
+        folder / f"run-{tag}.{kind}" for kind in ("metrics.jsonl", "summary.json", "safetensors")
     )
     for path in (metrics, summary, saved):
         path.unlink(missing_ok=True)

@@ -30,9 +30,7 @@ class Pool:
         self.pipes, self.workers = [], []
         for rank in range(size):
             here, there = context.Pipe()
-            worker = context.Process(
-                target=serve, args=(there, rank, size, store), daemon=True
-            )
+            worker = context.Process(target=serve, args=(there, rank, size, store), daemon=True)
             worker.start()
             there.close()
             self.pipes.append(here)
@@ -84,9 +82,7 @@ def serve(pipe: Any, rank: int, size: int, store: str) -> None:
 
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group(
-        "gloo", store=dist.FileStore(store, size), rank=rank, world_size=size
-    )
+    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
     # Every process takes part in making every group.
     groups = {world: dist.new_group(range(world)) for world in range(1, size + 1)}
     while (task := pipe.recv()) is not None:

@@ -7,7 +7,6 @@ torch.utils.data.DistributedSampler itself.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import itertools
 import pathlib
 from typing import Any, Callable, Iterator, Sequence
@@ -36,11 +35,9 @@ def load_step(step: pathlib.Path | str | Callable, argv: Sequence[str] = ()) -> 
     """Calls the training_step of a step file (or a function of that kind)."""
     if callable(step):
         return step(list(argv))
-    path = pathlib.Path(step)
-    spec = importlib.util.spec_from_file_location(f"reference_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.training_step(list(argv))
+    from fsdp_mlir.training_step import load_training_step
+
+    return load_training_step(step, list(argv))
 
 
 def batches(step: Any, rank: int, world: int) -> Iterator[Tensors]:

@@ -77,9 +77,7 @@ def training_step(argv: list[str]) -> TrainingStep:
 
     samples, batch = 67, 4
     generator = torch.Generator().manual_seed(5)
-    tokens = torch.randint(
-        flags.vocab, (samples, flags.length + 1), generator=generator
-    )
+    tokens = torch.randint(flags.vocab, (samples, flags.length + 1), generator=generator)
 
     torch.manual_seed(0)
     model = GPT(flags)

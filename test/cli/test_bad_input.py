@@ -1,0 +1,351 @@
+"""Tests that each bad input of a run ends with one clear error, a non-zero exit
+status, no output file and no hang."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import socket
+import zipfile
+from typing import Any, Sequence
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from cli.conftest import CLASSIFIER
+from cli.test_launch import started
+from support import chain
+
+HANG_S = 60
+
+
+def errors_of(output: str) -> list[str]:
+    return re.findall(r"(?m)^.*\berror: .*$", output)
+
+
+def refused(arguments: Sequence[Any], *patterns: str, absent: pathlib.Path) -> str:
+    """Runs a command that must fail; each pattern must match its output and
+    `absent` must not be there afterwards."""
+    done = chain.command(arguments, check=False, timeout=HANG_S)
+    output = done.stdout + done.stderr
+    check_refusal(done.returncode, output, *patterns)
+    leftovers = [p.name for p in absent.parent.glob(absent.name + "*")]
+    assert not leftovers, f"output was left behind: {leftovers}\n{output}"
+    return output
+
+
+def check_refusal(code: int, output: str, *patterns: str) -> None:
+    assert code > 0, f"exit {code}\n{output}"
+    assert len(errors_of(output)) == 1, f"not one error:\n{output}"
+    for pattern in patterns:
+        assert re.search(pattern, output), f"no /{pattern}/ in:\n{output}"
+
+
+def run_refused(
+    compiled: chain.Compiled, folder: pathlib.Path, *patterns: str, **changes: Any
+) -> str:
+    """Runs the classifier on two ranks with some of its files exchanged."""
+    plan = changes.get("plan", compiled.plan)
+    weights = changes.get("weights", compiled.weights)
+    data = changes.get("data", compiled.data)
+    saved = folder / "saved.safetensors"
+    arguments = [chain.binary("fsdp-run"), plan, "--weights", weights]
+    arguments += ["--data", data, "--steps", changes.get("steps", 3)]
+    arguments += ["--nproc", changes.get("nproc", 2), "--save", saved]
+    arguments += changes.get("extra", ["--threads"])
+    return refused(arguments, *patterns, absent=saved)
+
+
+# Plans
+
+
+def flipped(path: pathlib.Path, at: float, folder: pathlib.Path) -> pathlib.Path:
+    """A copy of a file with one bit flipped, `at` of its length in."""
+    content = bytearray(path.read_bytes())
+    content[int(at * (len(content) - 1))] ^= 4
+    other = folder / f"flipped{path.suffix}"
+    other.write_bytes(content)
+    return other
+
+
+def truncated(path: pathlib.Path, part: float, folder: pathlib.Path) -> pathlib.Path:
+    content = path.read_bytes()
+    other = folder / f"truncated{path.suffix}"
+    other.write_bytes(content[: int(part * len(content))])
+    return other
+
+
+def test_missing_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    run_refused(compiled, tmp_path, r"nothing\.plan", plan=tmp_path / "nothing.plan")
+
+
+@pytest.mark.parametrize("at", (0.0, 0.01, 0.3, 0.7, 1.0))
+def test_corrupt_plan(at: float, compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    plan = flipped(compiled.plan, at, tmp_path)
+    run_refused(compiled, tmp_path, r"flipped\.plan", plan=plan)
+
+
+@pytest.mark.parametrize("part", (0.0, 0.005, 0.5, 0.99))
+def test_truncated_plan(part: float, compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    plan = truncated(compiled.plan, part, tmp_path)
+    run_refused(compiled, tmp_path, r"truncated\.plan", plan=plan)
+
+
+def test_archive_given_as_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    run_refused(compiled, tmp_path, r"step\.pt", plan=compiled.archive)
+
+
+# Weights
+
+
+def changed_weights(
+    compiled: chain.Compiled, folder: pathlib.Path, tensors: dict[str, torch.Tensor]
+) -> pathlib.Path:
+    with safe_open(compiled.weights, "pt") as file:
+        metadata = file.metadata()
+    path = folder / "changed.safetensors"
+    save_file(tensors, path, metadata=metadata)
+    return path
+
+
+def test_missing_weights(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    nowhere = tmp_path / "nowhere.safetensors"
+    run_refused(compiled, tmp_path, r"nowhere\.safetensors", weights=nowhere)
+
+
+def test_weights_without_parameters(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    tensors = load_file(compiled.weights)
+    del tensors["weight"], tensors["bias"]
+    weights = changed_weights(compiled, tmp_path, tensors)
+    run_refused(compiled, tmp_path, r"\bweight\b", r"\bbias\b", weights=weights)
+
+
+def test_weights_of_other_shapes(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    tensors = load_file(compiled.weights)
+    tensors["weight"] = torch.zeros(3, 6)
+    tensors["bias"] = torch.zeros(4)
+    weights = changed_weights(compiled, tmp_path, tensors)
+    run_refused(compiled, tmp_path, r"\bweight\b", r"\bbias\b", weights=weights)
+
+
+@pytest.mark.parametrize("part", (0.0, 0.1, 0.9))
+def test_truncated_weights(part: float, compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    weights = truncated(compiled.weights, part, tmp_path)
+    run_refused(compiled, tmp_path, r"truncated\.safetensors", weights=weights)
+
+
+# Data
+
+
+def changed_data(
+    compiled: chain.Compiled, folder: pathlib.Path, **changes: torch.Tensor
+) -> pathlib.Path:
+    path = folder / "changed.safetensors"
+    save_file(load_file(compiled.data) | changes, path)
+    return path
+
+
+def test_data_of_the_wrong_dtype(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    y = load_file(compiled.data)["y"].to(torch.int32)
+    data = changed_data(compiled, tmp_path, y=y)
+    run_refused(compiled, tmp_path, r"\by\b", "int32", "int64", data=data)
+
+
+def test_data_of_the_wrong_shape(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    data = changed_data(compiled, tmp_path, x=torch.zeros(301, 6))
+    run_refused(compiled, tmp_path, r"\bx\b", "6", "5", data=data)
+
+
+def test_data_that_lacks_an_input(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    tensors = load_file(compiled.data)
+    save_file({"x": tensors["x"]}, tmp_path / "x.safetensors")
+    run_refused(compiled, tmp_path, r"\by\b", data=tmp_path / "x.safetensors")
+
+
+def test_fewer_samples_than_a_global_batch(
+    compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    tensors = load_file(compiled.data)
+    data = changed_data(compiled, tmp_path, x=tensors["x"][:15], y=tensors["y"][:15])
+    run_refused(compiled, tmp_path, r"\b15\b", r"\b16\b", data=data)
+
+
+@pytest.mark.parametrize("threads", (True, False))
+def test_loss_that_becomes_nan(
+    threads: bool, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    # Without shuffling, rank 1 sees sample 17 as its first of step 2.
+    x = load_file(compiled.data)["x"].clone()
+    x[17] = float("nan")
+    data = changed_data(compiled, tmp_path, x=x)
+    extra = ["--no-shuffle"] + (["--threads"] if threads else [])
+    run_refused(compiled, tmp_path, "(?i)nan", "step 2", "rank 1", data=data, extra=extra)
+
+
+# Length, mesh and ranks
+
+
+def test_longer_than_the_table_of_learning_rates(tmp_path: pathlib.Path) -> None:
+    gpt = CLASSIFIER.with_name("gpt.py")
+    flags = ("--layers", "1", "--warmup", "3")
+    compiled = chain.compile_step(gpt, tmp_path, flags, "mesh=1")
+    run_refused(compiled, tmp_path, r"\b60\b", r"\b61\b", steps=61, nproc=1)
+
+
+@pytest.mark.parametrize("threads", (True, False))
+@pytest.mark.parametrize("nproc", (1, 3))
+def test_mesh_and_world_size_differ(
+    nproc: int, threads: bool, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    extra = ["--threads"] if threads else []
+    run_refused(compiled, tmp_path, r"\b2\b", rf"\b{nproc}\b", "mesh", nproc=nproc, extra=extra)
+
+
+def rank_command(compiled: chain.Compiled, meeting: str, saved: pathlib.Path) -> list[Any]:
+    run = chain.run_arguments(compiled, 3)
+    return [*run, "--rendezvous", meeting, "--save", saved]
+
+
+def test_ranks_with_different_plans(
+    archive: pathlib.Path, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    options = "mesh=2 reshard-after-forward=true"
+    other = chain.lower(CLASSIFIER, archive, tmp_path / "other", (), options)
+    saved = tmp_path / "saved.safetensors"
+    meeting = f"file://{tmp_path}/meeting"
+    commands = [rank_command(c, meeting, saved) for c in (compiled, other)]
+    environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    with started(commands, environments) as processes:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
+        for process, output in zip(processes, outputs):
+            check_refusal(process.returncode, output, "plan")
+    assert not saved.exists()
+
+
+@pytest.mark.parametrize("kind", ("tcp", "file"))
+def test_rank_that_never_arrives(
+    kind: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    meeting = {
+        "tcp": f"tcp://127.0.0.1:{port}",
+        "file": f"file://{tmp_path}/meeting",
+    }[kind]
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, meeting, saved) + ["--rendezvous-timeout", "3"]
+    env = chain.environment(RANK="0", WORLD_SIZE="2")
+    with started([command], [env]) as (process,):
+        output = process.communicate(timeout=HANG_S)[0]
+    check_refusal(process.returncode, output, r"rank 1\b", r"\b3\b")
+    assert not saved.exists()
+
+
+def test_port_in_use(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        command = rank_command(compiled, f"tcp://127.0.0.1:{port}", saved)
+        env = chain.environment(RANK="0", WORLD_SIZE="2")
+        with started([command], [env]) as (process,):
+            output = process.communicate(timeout=HANG_S)[0]
+    check_refusal(process.returncode, output, rf"\b{port}\b", "in use")
+    assert not saved.exists()
+
+
+def test_rank_outside_the_world(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
+    env = chain.environment(RANK="2", WORLD_SIZE="2")
+    done = chain.command(command, check=False, timeout=HANG_S, env=env)
+    check_refusal(done.returncode, done.stdout + done.stderr, "RANK|rank")
+
+
+def test_output_folder_that_is_missing(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    extra = ["--threads", "--metrics", tmp_path / "nowhere" / "metrics.jsonl"]
+    run_refused(compiled, tmp_path, r"nowhere", extra=extra)
+
+
+# Archives
+
+
+def import_refused(archive: pathlib.Path, folder: pathlib.Path, *patterns: str) -> None:
+    output = folder / "out.mlir"
+    translate = [chain.binary("fsdp-translate"), "--import-torchscript", archive]
+    refused([*translate, "-o", output], *patterns, absent=output)
+
+
+def test_missing_archive(tmp_path: pathlib.Path) -> None:
+    import_refused(tmp_path / "nothing.pt", tmp_path, r"nothing\.pt")
+
+
+@pytest.mark.parametrize("part", (0.0, 0.3, 0.99))
+def test_truncated_archive(part: float, archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    import_refused(truncated(archive, part, tmp_path), tmp_path, r"truncated\.pt")
+
+
+def test_file_that_is_no_archive(tmp_path: pathlib.Path) -> None:
+    import_refused(CLASSIFIER, tmp_path, r"classifier\.py")
+
+
+def test_torchscript_of_another_exporter(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "other.pt"
+    torch.jit.save(torch.jit.trace(torch.nn.Linear(2, 2), torch.zeros(1, 2)), path)
+    import_refused(path, tmp_path, r"other\.pt", "fsdp.json")
+
+
+def rewritten(archive: pathlib.Path, path: pathlib.Path, change: Any) -> pathlib.Path:
+    """A copy of the archive; `change` maps a record's name and content to its
+    new content, or to None to leave it out."""
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(path, "w") as new:
+        for record in old.infolist():
+            content = change(record.filename, old.read(record))
+            if content is not None:
+                new.writestr(record.filename, content)
+    return path
+
+
+def test_altered_archives(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with zipfile.ZipFile(archive) as records:
+        names = records.namelist()
+    for name in names:
+        if not archive_content(archive, name):
+            continue
+
+        def flip(record: str, content: bytes, name: str = name) -> bytes:
+            if record != name:
+                return content
+            middle = len(content) // 2
+            other = bytes([content[middle] ^ 1])
+            return content[:middle] + other + content[middle + 1 :]
+
+        path = rewritten(archive, tmp_path / "altered.pt", flip)
+        import_refused(path, tmp_path, r"altered\.pt")
+
+
+def archive_content(archive: pathlib.Path, name: str) -> bytes:
+    with zipfile.ZipFile(archive) as records:
+        return records.read(name)
+
+
+def test_archive_that_lacks_a_record(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    def drop(record: str, content: bytes) -> bytes | None:
+        return None if record.endswith(".py") else content
+
+    path = rewritten(archive, tmp_path / "lacking.pt", drop)
+    import_refused(path, tmp_path, r"lacking\.pt", r"code/")
+
+
+def test_archive_with_a_further_record(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "further.pt"
+    shutil.copy(archive, path)
+    with zipfile.ZipFile(path, "a") as records:
+        top = records.namelist()[0].split("/")[0]
+        records.writestr(f"{top}/extra/surprise", b"hello")
+    import_refused(path, tmp_path, r"further\.pt", "surprise")
