@@ -1,5 +1,9 @@
 # MLIR and LLVM 22 from Debian's packages (any 22.x), linked as shared libraries.
-find_package(MLIR 22 REQUIRED CONFIG HINTS /usr/lib/llvm-22/lib/cmake/mlir)
+# The package accepts its own major.minor only, so its version is checked here.
+find_package(MLIR REQUIRED CONFIG HINTS /usr/lib/llvm-22/lib/cmake/mlir)
+if(NOT LLVM_VERSION_MAJOR EQUAL 22)
+  message(FATAL_ERROR "MLIR 22 is needed, ${MLIR_DIR} has ${LLVM_VERSION_MAJOR}; run `tools/dev build`, or set -DMLIR_DIR")
+endif()
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)
 include(AddLLVM)
