@@ -57,10 +57,15 @@ def test_ranks_average_gradients(
     compare.check_bits(run, reference.averaged(loaded(name), world, STEPS))
 
 
+@pytest.mark.parametrize("world", (1, 2))
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers_in_program_order_are_eager(
-    name: str, tmp_path_factory: pytest.TempPathFactory
+    name: str, world: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    compiled = compiled_for(name, 1, tmp_path_factory)
-    run = chain.run_plan(compiled, 1, steps=STEPS, extra=["--rng=sequential"])
-    compare.check_bits(run, reference.eager(loaded(name), STEPS))
+    compiled = compiled_for(name, world, tmp_path_factory)
+    extra = ["--rng=sequential"]
+    run = chain.run_plan(compiled, world, steps=STEPS, extra=extra)
+    if world == 1:
+        compare.check_bits(run, reference.eager(loaded(name), STEPS))
+    else:
+        compare.check_bits(run, reference.averaged(loaded(name), world, STEPS))

@@ -103,6 +103,7 @@ def train(
     steps: int,
     units: list[str],
 ) -> tuple[list[float], dict[str, Any]]:
+    import torch
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
 
@@ -121,6 +122,7 @@ def train(
 
     set_rates = learning_rate_setter(step)
     losses = []
+    torch.manual_seed(step.seed)
     for i, batch in zip(range(steps), batches(step, rank, world)):
         set_rates(i)
         step.optimizer.zero_grad()

@@ -107,12 +107,14 @@ def eager(step: Any, steps: int) -> Trained:
 def averaged(step: Any, world: int, steps: int) -> Trained:
     """Data-parallel training emulated on one process: every rank's gradient
     by eager PyTorch, their sum in rank order, one division, one update. Each
-    rank has its own buffers."""
+    rank has its own buffers and its own random stream, all seeded alike."""
     model = step.model
     parameters = list(model.parameters())
     feeds = [batches(step, rank, world) for rank in range(world)]
     buffers = [[b.clone() for b in model.buffers()] for _ in range(world)]
     set_rates = learning_rate_setter(step)
+    torch.manual_seed(step.seed)
+    streams = [torch.get_rng_state()] * world
     losses = []
     for i in range(steps):
         set_rates(i)
@@ -121,8 +123,11 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
         for rank in range(world):
             exchange(model, buffers[rank])
             step.optimizer.zero_grad()
-            loss = step.loss(model, **next(feeds[rank]))
+            batch = next(feeds[rank])
+            torch.set_rng_state(streams[rank])
+            loss = step.loss(model, **batch)
             loss.backward()
+            streams[rank] = torch.get_rng_state()
             row.append(loss.item())
             buffers[rank] = [b.clone() for b in model.buffers()]
             for index, parameter in enumerate(parameters):
