@@ -1,0 +1,161 @@
+#include "executor/AtenOp.h"
+
+#include "Error.h"
+#include "executor/ConstantArgument.h"
+
+#include <ATen/ATen.h>
+
+namespace fsdp {
+
+AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
+               int64_t ordinal, SiteRandom &random)
+    : resultValues(aten.results), view(aten.view) {
+  what = aten.name + (aten.overload.empty() ? "" : "." + aten.overload);
+  std::string where = location.empty() ? "" : " in " + location;
+  handle = c10::Dispatcher::singleton().findSchema({aten.name, aten.overload});
+  if (!handle)
+    throw Error("PyTorch has no operator " + what + ", which the plan calls" +
+                where + "; register it or export again with PyTorch's own");
+  what += where;
+  const auto &arguments = handle->schema().arguments();
+  if (aten.arguments.size() > arguments.size())
+    throw Error(what + ": the plan gives " +
+                std::to_string(aten.arguments.size()) +
+                " arguments, its schema has " +
+                std::to_string(arguments.size()) + "; export again");
+  static const plan::ArgumentT byDefault;
+  for (size_t i = 0; i < arguments.size(); ++i)
+    prepared.push_back(convert(
+        i < aten.arguments.size() ? *aten.arguments[i] : byDefault, i, ordinal,
+        random));
+}
+
+void AtenOp::misfit(size_t position, const std::string &why) const {
+  throw Error(what + ": argument " +
+              handle->schema().arguments()[position].name() + " " + why +
+              "; export again with this PyTorch");
+}
+
+c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
+                            int64_t ordinal, SiteRandom &random) {
+  const c10::Argument &argument = handle->schema().arguments()[position];
+  c10::TypePtr type = argument.type();
+  if (auto optional = type->cast<c10::OptionalType>())
+    type = optional->getElementType();
+
+  switch (type->kind()) {
+  case c10::TypeKind::GeneratorType:
+    site = &random;
+    // High bits keep operators without a site apart from those with one.
+    siteNumber = given.kind == plan::ArgumentKind::Generator
+                     ? given.i
+                     : (int64_t(1) << 40) + ordinal;
+    return random.generator();
+  case c10::TypeKind::DeviceObjType:
+    return c10::Device(c10::kCPU);
+  default:
+    break;
+  }
+
+  switch (given.kind) {
+  case plan::ArgumentKind::Value:
+    if (type->kind() != c10::TypeKind::TensorType)
+      misfit(position, "is not a tensor");
+    variables.push_back({position, Slot::Tensor, {given.value}});
+    return {};
+  case plan::ArgumentKind::ValueList: {
+    auto list = type->cast<c10::ListType>();
+    if (!list)
+      misfit(position, "is not a list of tensors");
+    Slot slot = list->getElementType()->kind() == c10::TypeKind::OptionalType
+                    ? Slot::OptionalTensorList
+                    : Slot::TensorList;
+    variables.push_back({position, slot, given.values});
+    return {};
+  }
+  case plan::ArgumentKind::Scalar:
+    if (type->kind() != c10::TypeKind::NumberType &&
+        type->kind() != c10::TypeKind::FloatType)
+      misfit(position, "cannot change between steps");
+    variables.push_back({position, Slot::Scalar, {given.value}});
+    return {};
+  default:
+    if (auto value = constantArgument(given, argument))
+      return *value;
+    misfit(position, "does not fit its type " + argument.type()->str());
+  }
+}
+
+void AtenOp::run(const std::vector<at::Tensor> &values,
+                 const std::vector<double> &scalars,
+                 std::vector<at::Tensor> &results) {
+  stack = prepared;
+  auto tensor = [&](int i) {
+    return i < 0 ? at::Tensor() : values.at(static_cast<size_t>(i));
+  };
+  for (const Variable &variable : variables) {
+    c10::IValue &place = stack[variable.argument];
+    switch (variable.slot) {
+    case Slot::Tensor:
+      if (variable.indices[0] >= 0)
+        place = tensor(variable.indices[0]);
+      break;
+    case Slot::TensorList: {
+      c10::List<at::Tensor> list;
+      for (int i : variable.indices)
+        list.push_back(tensor(i));
+      place = std::move(list);
+      break;
+    }
+    case Slot::OptionalTensorList: {
+      c10::List<std::optional<at::Tensor>> list;
+      for (int i : variable.indices)
+        list.push_back(i < 0 ? std::nullopt : std::optional(tensor(i)));
+      place = std::move(list);
+      break;
+    }
+    case Slot::Scalar:
+      place = scalars.at(static_cast<size_t>(variable.indices[0]));
+      break;
+    }
+  }
+  if (site)
+    site->enterSite(siteNumber);
+  try {
+    handle->callBoxed(&stack);
+  } catch (const c10::Error &error) {
+    throw Error(what + ": " + error.what_without_backtrace());
+  }
+  size_t before = results.size();
+  for (c10::IValue &value : stack) {
+    if (value.isTensor())
+      results.push_back(std::move(value).toTensor());
+    else if (value.isTensorList())
+      for (at::Tensor member : value.toTensorVector())
+        results.push_back(std::move(member));
+    else
+      throw Error(what + ": returns a " + value.tagKind() +
+                  ", not only tensors; a plan cannot hold that");
+  }
+  stack.clear();
+  if (results.size() - before != resultValues.size())
+    throw Error(what + ": gave " + std::to_string(results.size() - before) +
+                " tensors, the plan says " +
+                std::to_string(resultValues.size()) + "; export again");
+}
+
+int AtenOp::aliasedValue(size_t i) const {
+  const auto &returns = handle->schema().returns();
+  if (i >= returns.size() || !returns[i].alias_info())
+    return -1;
+  for (const Variable &variable : variables) {
+    const auto *alias =
+        handle->schema().arguments()[variable.argument].alias_info();
+    if (variable.slot == Slot::Tensor && alias &&
+        alias->beforeSets() == returns[i].alias_info()->beforeSets())
+      return variable.indices[0];
+  }
+  return -1;
+}
+
+} // namespace fsdp

@@ -1,0 +1,67 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_ATENOP_H
+#define FSDP_RUNTIME_EXECUTOR_ATENOP_H
+
+#include "executor/SiteRandom.h"
+#include "plan/PlanTypes.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+at::ScalarType toScalarType(plan::DType dtype);
+
+/// An operator of the plan, found by name and its constant arguments converted
+/// once; what changes (tensors, step scalars) is put in at each call.
+class AtenOp {
+public:
+  /// `ordinal` stands in for the site of a generator argument that has none.
+  /// Throws Error, naming the operator and `location`, when there is no such
+  /// operator or an argument does not fit its schema.
+  AtenOp(const plan::AtenT &aten, const std::string &location,
+         int64_t ordinal, SiteRandom &random);
+
+  /// Appends what the operator returns, lists taken apart, to `results`. Values
+  /// and scalars are indexed as the plan's arguments are. Throws Error when the
+  /// kernel does or when their number is not the plan's.
+  void run(const std::vector<at::Tensor> &values,
+           const std::vector<double> &scalars,
+           std::vector<at::Tensor> &results);
+
+  /// The value that result `i` is by schema (an in-place operator's), or -1.
+  int aliasedValue(size_t i) const;
+
+  const std::vector<int> &results() const { return resultValues; }
+  bool isView() const { return view; }
+  /// "aten::mm in blocks.0", for messages.
+  const std::string &description() const { return what; }
+
+private:
+  enum class Slot { Tensor, TensorList, OptionalTensorList, Scalar };
+  struct Variable {
+    size_t argument;
+    Slot slot;
+    std::vector<int> indices;
+  };
+
+  c10::IValue convert(const plan::ArgumentT &given, size_t position,
+                      int64_t ordinal, SiteRandom &random);
+  [[noreturn]] void misfit(size_t position, const std::string &why) const;
+
+  std::string what;
+  std::optional<c10::OperatorHandle> handle;
+  std::vector<c10::IValue> prepared;
+  std::vector<c10::IValue> stack;
+  std::vector<Variable> variables;
+  std::vector<int> resultValues;
+  SiteRandom *site = nullptr;
+  int64_t siteNumber = 0;
+  bool view;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_ATENOP_H

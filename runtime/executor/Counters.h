@@ -1,0 +1,30 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_COUNTERS_H
+#define FSDP_RUNTIME_EXECUTOR_COUNTERS_H
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace fsdp {
+
+/// What one rank did since the start, counted where it happened.
+struct Counters {
+  struct Collective {
+    uint64_t calls = 0;
+    uint64_t bytes = 0; // that this rank contributed or received, per `count`
+  };
+  /// By program, kind ("all-gather", ...) and region.
+  std::map<std::tuple<std::string, std::string, std::string>, Collective>
+      collectives;
+  std::map<std::string, uint64_t> programRuns;
+  /// Results that did not land at their planned address.
+  uint64_t outputsCopied = 0;
+  uint64_t outputBytesCopied = 0;
+  /// Wall time inside collectives, while they run inline: exposed in full.
+  double communicationSeconds = 0;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_COUNTERS_H

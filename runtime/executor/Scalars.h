@@ -1,0 +1,28 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_SCALARS_H
+#define FSDP_RUNTIME_EXECUTOR_SCALARS_H
+
+#include "plan/PlanTypes.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fsdp {
+
+using ScalarList = std::vector<std::unique_ptr<plan::ScalarT>>;
+
+/// The values of `scalars` in step `step` (1 in the first), in double as Python
+/// computes them. `learningRates` has an entry per parameter group.
+std::vector<double> evaluateScalars(const ScalarList &scalars, uint64_t step,
+                                    const std::vector<double> &learningRates);
+
+/// The learning rates of step `step`, one per parameter group. Throws Error
+/// when the plan's table is shorter than that.
+std::vector<double> learningRates(const plan::PlanT &plan, uint64_t step);
+
+/// The number of steps that the plan's learning-rate table covers; 0: any.
+uint64_t learningRateSteps(const plan::PlanT &plan);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_SCALARS_H

@@ -1,0 +1,89 @@
+#include "executor/ValueUses.h"
+
+#include <algorithm>
+
+namespace fsdp {
+
+std::vector<int> valuesOf(const plan::CommandT &command) {
+  std::vector<int> values;
+  auto add = [&](int64_t v) {
+    if (v >= 0)
+      values.push_back(static_cast<int>(v));
+  };
+  const plan::OperationUnion &operation = command.operation;
+  if (const auto *aten = operation.AsAten()) {
+    for (const auto &argument : aten->arguments) {
+      if (argument->kind == plan::ArgumentKind::Value)
+        add(argument->value);
+      else if (argument->kind == plan::ArgumentKind::ValueList)
+        for (int v : argument->values)
+          add(v);
+    }
+    for (int v : aten->results)
+      add(v);
+  } else if (const auto *update = operation.AsUpdate()) {
+    add(update->gradient);
+  } else if (const auto *copy = operation.AsCopy()) {
+    add(copy->source);
+    add(copy->destination);
+  } else if (const auto *collective = operation.AsCollective()) {
+    add(collective->source);
+    add(collective->destination);
+  }
+  return values;
+}
+
+std::string nameOf(const plan::CommandT &command) {
+  const plan::OperationUnion &operation = command.operation;
+  if (const auto *aten = operation.AsAten())
+    return aten->name +
+           (aten->overload.empty() ? "" : "." + aten->overload);
+  if (operation.AsUpdate())
+    return "update";
+  if (operation.AsCopy())
+    return "copy";
+  if (const auto *collective = operation.AsCollective()) {
+    switch (collective->kind) {
+    case plan::CollectiveKind::AllGather:
+      return "all-gather";
+    case plan::CollectiveKind::ReduceScatter:
+      return "reduce-scatter";
+    case plan::CollectiveKind::AllReduce:
+      return "all-reduce";
+    }
+  }
+  return operation.AsRecord() ? "record" : "wait";
+}
+
+int rootOf(const plan::ProgramT &program, int value) {
+  // Bounded, so that a cycle of views cannot hang a message.
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    int base = program.values[value]->view_of;
+    if (base < 0)
+      break;
+    value = base;
+  }
+  return value;
+}
+
+std::vector<LiveRange> liveRanges(const plan::ProgramT &program) {
+  int commands = static_cast<int>(program.commands.size());
+  std::vector<LiveRange> ranges(program.values.size(), {commands, -1});
+  auto touch = [&](int value, int at) {
+    LiveRange &range = ranges[rootOf(program, value)];
+    range.first = std::min(range.first, at);
+    range.last = std::max(range.last, at);
+  };
+  for (const auto &input : program.inputs)
+    touch(static_cast<int>(input->value), -1);
+  for (int c = 0; c < commands; ++c)
+    for (int value : valuesOf(*program.commands[c]))
+      touch(value, c);
+  for (const auto &output : program.outputs)
+    touch(static_cast<int>(output->value), commands);
+  for (size_t v = 0; v < ranges.size(); ++v)
+    ranges[v] = ranges[rootOf(program, static_cast<int>(v))];
+  return ranges;
+}
+
+} // namespace fsdp

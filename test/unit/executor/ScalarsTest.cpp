@@ -1,0 +1,55 @@
+// Tests that step scalars are what Python computes in double.
+#include "executor/Scalars.h"
+
+#include "Error.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+
+static std::unique_ptr<plan::ScalarT> scalar(plan::ScalarKind kind, int a = -1,
+                                             int b = -1, double value = 0) {
+  auto s = std::make_unique<plan::ScalarT>();
+  s->kind = kind;
+  s->a = a;
+  s->b = b;
+  s->value = value;
+  return s;
+}
+
+TEST(Scalars, BiasCorrectionOfAdam) {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 0.9));
+  list.push_back(scalar(plan::ScalarKind::Step));
+  list.push_back(scalar(plan::ScalarKind::Power, 0, 1));
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 1.0));
+  list.push_back(scalar(plan::ScalarKind::Subtract, 3, 2));
+  list.push_back(scalar(plan::ScalarKind::LearningRate));
+  list.push_back(scalar(plan::ScalarKind::Divide, 5, 4));
+  for (uint64_t step : {1, 2, 1000})
+    EXPECT_EQ(evaluateScalars(list, step, {1e-3}).back(),
+              1e-3 / (1.0 - std::pow(0.9, double(step))));
+}
+
+TEST(Scalars, SelectComparesForEquality) {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Step));
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 1.0));
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 7.0));
+  list.push_back(scalar(plan::ScalarKind::Select, 0, 1));
+  list.back()->c = 2;
+  list.back()->d = 0;
+  EXPECT_EQ(evaluateScalars(list, 1, {}).back(), 7.0);
+  EXPECT_EQ(evaluateScalars(list, 3, {}).back(), 3.0);
+}
+
+TEST(Scalars, TableOfLearningRates) {
+  plan::PlanT plan;
+  plan.group_learning_rates = {1, 2};
+  EXPECT_EQ(learningRates(plan, 9), (std::vector<double>{1, 2}));
+  plan.learning_rate_table = {1, 2, 3, 4};
+  EXPECT_EQ(learningRateSteps(plan), 2u);
+  EXPECT_EQ(learningRates(plan, 2), (std::vector<double>{3, 4}));
+  EXPECT_THROW(learningRates(plan, 3), Error);
+}
