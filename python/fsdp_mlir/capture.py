@@ -1,0 +1,343 @@
+"""Captures a training step as one graph of ATen ops, forward and backward.
+
+Two tools of PyTorch do the work: `dynamo_graph_capture_for_export` follows the Python code and
+gives the forward graph, `aot_export_joint_with_descriptors` differentiates it. Between the two,
+every tensor the graph reads is named: a parameter, a buffer, an input, or else a constant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+import torch
+from torch import fx
+
+from .errors import ExportError
+from .explain import explain_capture_error
+from .names import StateNames
+from .training_step import TrainingStep
+
+
+@dataclass
+class Argument:
+    """An argument of a program: what it holds, by the role and name it has in the archive."""
+
+    node: fx.Node
+    role: str
+    fqn: str = ""
+
+
+@dataclass
+class Result:
+    """A result of a program: `node` is what the graph returns there."""
+
+    node: fx.Node
+    role: str
+    fqn: str = ""
+
+
+@dataclass
+class Program:
+    """A graph whose nodes are ATen ops, with the meaning of its arguments and results."""
+
+    name: str
+    module: fx.GraphModule  # owns the graph: without it the nodes are gone
+    arguments: list[Argument] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.module.graph
+
+
+class _Loss(torch.nn.Module):
+    """The function that is captured: loss and metrics of one batch, given in order of `names`."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Callable[..., Any],
+        metrics: Optional[Callable[..., Any]],
+        names: tuple[str, ...],
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.loss_function = loss
+        self.metrics_function = metrics
+        self.names = names
+
+    def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
+        inputs = dict(zip(self.names, batch))
+        loss = self.loss_function(self.model, **inputs)
+        if self.metrics_function is None:
+            return loss, {}
+        # Metrics see the forward's values but give no gradient. The copy keeps a metric that is
+        # a view of another result from being returned as an alias of it.
+        values = self.metrics_function(self.model, **inputs)
+        return loss, {name: value.detach().clone() for name, value in values.items()}
+
+
+def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
+    """Captures the program `name`: `step`, or `eval` (model in eval(), forward only).
+
+    Constants that the graph reads are added to `names`. The model is read, never copied; its mode
+    is what it was when this returns.
+
+    Raises:
+        ExportError: the step cannot be captured, with the user's line and the way to mend it.
+    """
+    training = name == "step"
+    inputs = _separate(step.inputs)
+    wrapper = _Loss(step.model, step.loss, step.metrics, tuple(inputs))
+    mode = _training_mode(step.model) if training else _eval_mode(step.model)
+    gradients = torch.enable_grad() if training else torch.no_grad()
+    fake_mode = names.fake_mode or contextlib.nullcontext()
+    with mode, gradients, contextlib.ExitStack() as stack:
+        try:
+            forward = _follow_python(wrapper, tuple(inputs.values()))
+            module, states, outputs = _name_states(forward, inputs, names)
+            _check_outputs(outputs, step)
+            joint = _differentiate(stack, module, tuple(inputs.values()), fake_mode)
+        except ExportError:
+            raise
+        except Exception as error:
+            raise explain_capture_error(error, step) from error
+    metric_names = list(outputs[1])
+    program = _describe(joint, name, list(inputs), states, metric_names, names)
+    if training and not any(result.role == "gradient" for result in program.results):
+        raise ExportError(
+            "the loss reaches no trainable parameter; check that the loss uses the model's output "
+            "and that parameters have requires_grad"
+        )
+    return program
+
+
+def _separate(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """`inputs` with a copy of every tensor that shares its storage with an earlier one.
+
+    Capture would take one tensor given under two names for one input, and feed later batches to
+    only one of the names.
+    """
+    seen: set[int] = set()
+    separate: dict[str, torch.Tensor] = {}
+    for name, tensor in inputs.items():
+        storage = tensor.untyped_storage()._cdata
+        separate[name] = tensor.detach().clone() if storage in seen else tensor
+        seen.add(storage)
+    return separate
+
+
+@contextlib.contextmanager
+def _eval_mode(model: torch.nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextlib.contextmanager
+def _training_mode(model: torch.nn.Module) -> Iterator[None]:
+    """The mode the user left the model in; single layers may be in eval() on purpose."""
+    yield
+
+
+def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
+    from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+
+    torch._dynamo.reset()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        forward = dynamo_graph_capture_for_export(wrapper)(*batch)
+    for warning in caught:
+        if "side effects happened" in str(warning.message):
+            # PyTorch's own message names its internals only.
+            warnings.warn(
+                "the forward changes Python state of a module (an attribute it assigns, or a list "
+                "it appends to); the exported step keeps the value of now, make it a buffer that "
+                "is changed in place if it must change from step to step",
+                stacklevel=2,
+            )
+        elif issubclass(warning.category, UserWarning):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    return forward
+
+
+def _name_states(
+    forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
+) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[fx.Node, dict[str, fx.Node]]]:
+    """Rebuilds `forward` as a module of the batch alone, all else under names of its own.
+
+    Returns the module, the role and name of each of its attributes, and its outputs: loss and
+    metrics.
+    """
+    batch = tuple(inputs.values())
+    # Dynamo lifts everything the code reads into placeholders; this gives their tensors.
+    values = forward._dynamo_bytecode_flatten(*batch)
+    positions = {id(tensor): name for name, tensor in inputs.items()}
+    root = torch.nn.Module()
+    graph = fx.Graph()
+    places = {name: graph.placeholder(f"input_{name}") for name in inputs}
+    states: dict[str, tuple[str, str]] = {}
+    copies: dict[fx.Node, fx.Node] = {}
+    lifted = [node for node in forward.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(lifted, values):
+        if id(value) in positions:
+            copies[node] = places[positions[id(value)]]
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise ExportError(
+                f"the step reads {node.name}, a {type(value).__name__}, as if it changed between "
+                "steps; make it a tensor among the inputs, or a constant"
+            )
+        role, fqn = names.of(value)
+        target = f"{role}_{len(states)}"
+        if role == "parameter":
+            root.register_parameter(target, value)
+        else:
+            root.register_buffer(target, value)
+        states[target] = (role, fqn)
+        copies[node] = graph.get_attr(target)
+        copies[node].meta = dict(node.meta)
+    for node in forward.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            flat = node.args[0]
+            break
+        copies[node] = graph.node_copy(node, lambda n: copies[n])
+        if node.op == "get_attr":
+            _copy_attribute(forward, root, node.target)
+    outputs = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
+    loss, metrics = outputs
+    if isinstance(loss, fx.Node):
+        example = loss.meta.get("example_value")
+        copy = copies[loss]
+        if loss.op == "placeholder" or (example is not None and example._is_view()):
+            # A result that is a view of another value would be returned as both.
+            copy = graph.call_function(torch.clone, (copy,))
+            copy.meta = {k: v for k, v in loss.meta.items() if k != "example_value"}
+        results = [copy] + [copies[m] for m in metrics.values() if isinstance(m, fx.Node)]
+        graph.output(tuple(results))
+    else:
+        graph.output(())
+    module = fx.GraphModule(root, graph)
+    module.meta = {k: v for k, v in forward.meta.items() if k in ("fake_mode", "tracing_context")}
+    return module, states, outputs
+
+
+def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, path: str) -> None:
+    value = source
+    for part in path.split("."):
+        value = getattr(value, part)
+    if isinstance(value, torch.nn.Module):
+        raise ExportError(
+            "the step uses a higher-order op (torch.cond, a checkpoint, a scan or the like), which "
+            "cannot be exported; write it as plain tensor code"
+        )
+    if path not in dict(target.named_buffers()):
+        target.register_buffer(path, value)
+
+
+def _check_outputs(outputs: tuple[Any, Any], step: TrainingStep) -> None:
+    loss, metrics = outputs
+    if not isinstance(loss, fx.Node):
+        what = type(loss).__name__
+        raise ExportError(
+            f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
+            "loss tensor itself"
+        )
+    named = {"loss": loss, **{f"metric {name}": value for name, value in metrics.items()}}
+    for name, node in named.items():
+        if not isinstance(node, fx.Node):
+            raise ExportError(f"{name} does not depend on the step; leave it out")
+        value = node.meta.get("example_value")
+        if value is None:
+            continue
+        if value.dim() != 0:
+            raise ExportError(
+                f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()"
+            )
+        if name == "loss" and not value.dtype.is_floating_point:
+            dtype = str(value.dtype).removeprefix("torch.")
+            raise ExportError(f"loss is {dtype}; return a floating-point scalar")
+
+
+def _differentiate(
+    stack: contextlib.ExitStack,
+    module: fx.GraphModule,
+    batch: tuple[torch.Tensor, ...],
+    fake_mode: Any,
+) -> fx.GraphModule:
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    from torch._guards import tracing
+
+    stack.enter_context(tracing(module.meta.get("tracing_context")))
+    stack.enter_context(fake_mode)
+    return aot_export_joint_with_descriptors(stack, module, batch).graph_module
+
+
+def _describe(
+    joint: fx.GraphModule,
+    name: str,
+    inputs: list[str],
+    states: Mapping[str, tuple[str, str]],
+    metrics: list[str],
+    names: StateNames,
+) -> Program:
+    """Reads the descriptors of the joint graph's arguments and results."""
+    from torch._functorch._aot_autograd import descriptors as d
+
+    program = Program(name, joint)
+
+    def meaning(descriptor: Any) -> tuple[str, str]:
+        if isinstance(descriptor, (d.ParamAOTInput, d.BufferAOTInput)):
+            return states[descriptor.target]
+        if isinstance(descriptor, d.PlainAOTInput):
+            return "input", inputs[descriptor.idx]
+        raise ExportError(f"the graph takes {descriptor}, which cannot be exported")
+
+    output = next(node for node in joint.graph.nodes if node.op == "output")
+    for node in joint.graph.nodes:
+        if node.op == "placeholder":
+            descriptor = node.meta["desc"]
+            if isinstance(descriptor, d.TangentAOTInput):
+                program.arguments.append(Argument(node, "cotangent"))
+            else:
+                program.arguments.append(Argument(node, *meaning(descriptor)))
+        elif node.op == "get_attr":
+            role, fqn = names.of(getattr(joint, node.target))
+            program.arguments.append(Argument(node, role, fqn))
+    roles = ["loss"] + ["output"] * len(metrics)
+    for node, descriptor in zip(output.args[0], output.meta["desc"]):
+        if node is None:
+            continue
+        if isinstance(descriptor, d.PlainAOTOutput):
+            fqn = "" if descriptor.idx == 0 else metrics[descriptor.idx - 1]
+            program.results.append(Result(node, roles[descriptor.idx], fqn))
+        elif isinstance(descriptor, d.GradAOTOutput):
+            role, fqn = meaning(descriptor.grad_of)
+            if role == "parameter":
+                program.results.append(Result(node, "gradient", fqn))
+        elif isinstance(descriptor, d.InputMutationAOTOutput):
+            role, fqn = meaning(descriptor.mutated_input)
+            if role == "buffer":
+                program.results.append(Result(node, "buffer_update", fqn))
+            elif role != "input":
+                raise ExportError(
+                    f"the step changes the {role} {fqn} in place; only buffers may change in the "
+                    "forward (register_buffer)"
+                )
+        else:
+            raise ExportError(f"the graph returns {descriptor}, which cannot be exported")
+    # The loss first: it is what every reader looks for.
+    order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
+    program.results.sort(key=lambda result: order[result.role])
+    return program

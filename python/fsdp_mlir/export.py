@@ -1,0 +1,198 @@
+"""`python -m fsdp_mlir.export -o step.pt STEP.py [flags]`: a step file to an archive."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence, Union
+
+import torch
+
+from .archive import build_archive
+from .capture import Program, capture
+from .dtypes import dtype_name
+from .errors import ExportError
+from .explain import user_location
+from .names import StateNames
+from .optimizer import describe_optimizer, learning_rates, length
+from .rewrite import prepare
+from .torchscript import ProgramWriter
+from .training_step import TrainingStep, load_training_step
+from .weights import save_tensors, save_weights
+
+
+def export_step(
+    step: TrainingStep, path: Union[str, Path], source: str = "", weights: bool = True
+) -> list[Path]:
+    """Writes the archive `path`, and the weights and data beside it; returns the files written.
+
+    Args:
+        step: what to export. The model is read in place and not changed.
+        path: `NAME.pt`; beside it `NAME.safetensors`, and `NAME.data.safetensors` and
+            `NAME.eval.safetensors` where there is data.
+        source: the step file's name, for messages.
+        weights: False for a model under fake tensors: the archive and nothing else.
+
+    Raises:
+        ExportError: the step cannot be exported. No file is then left, and files of an earlier
+            export stay as they were.
+    """
+    names = StateNames(step)
+    if names.fake_mode is not None and weights:
+        raise ExportError(
+            "the step is built under fake tensors, which hold no weights; export with --no-weights"
+        )
+    optimizer = describe_optimizer(step, names)
+    writers: dict[str, ProgramWriter] = {}
+    for name in ("step", "eval") if step.eval_data is not None else ("step",):
+        program = capture(step, name, names)
+        prepare(program)
+        writers[name] = ProgramWriter(program, names)
+        if name == "step":
+            _warn_unreached(program, names)
+    metadata = {
+        "format": "fsdp-mlir",
+        "format_version": 1,
+        "torch_version": torch.__version__.partition("+")[0],
+        "source": os.path.basename(source),
+        "programs": {name: writer.description for name, writer in writers.items()},
+        "modules": _modules(step, names),
+        "parameters": [
+            {**_tensor(fqn, t, names), "trainable": t.requires_grad}
+            for fqn, t in names.parameters.items()
+        ],
+        "buffers": [
+            {**_tensor(fqn, t, names), "persistent": names.persistent[fqn]}
+            for fqn, t in names.buffers.items()
+        ],
+        "constants": [_type(t, fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],
+        "inputs": [
+            {"name": name, **_type(t, name), "source": _input_source(step, name)}
+            for name, t in step.inputs.items()
+        ],
+        "optimizer": optimizer,
+        "learning_rates": learning_rates(step),
+        "length": length(step),
+        "seed": step.seed,
+        "rank_metrics": [],
+    }
+    archive = build_archive({name: w.source for name, w in writers.items()}, metadata)
+    return _write_files(Path(path), step, names, archive, weights)
+
+
+def _write_files(
+    path: Path, step: TrainingStep, names: StateNames, archive: bytes, weights: bool
+) -> list[Path]:
+    files: list[tuple[Path, Callable[[Path], Any]]] = []
+    if weights:
+        files.append((path.with_suffix(".safetensors"), lambda p: save_weights(p, step, names)))
+        for suffix, data in ((".data", step.data), (".eval", step.eval_data)):
+            if data is not None:
+                name = path.with_suffix(f"{suffix}.safetensors")
+                files.append((name, lambda p, data=data: save_tensors(p, data)))
+    # The archive last: where it is, the others are.
+    files.append((path, lambda p: p.write_bytes(archive)))
+    temporary = [(name.with_name(f".{name.name}.{os.getpid()}"), name) for name, _ in files]
+    try:
+        for (new, _), (_, write) in zip(temporary, files):
+            write(new)
+        for new, name in temporary:
+            os.replace(new, name)
+    except OSError as error:
+        raise ExportError(f"{error.filename or path}: {error.strerror or error}") from error
+    finally:
+        for new, _ in temporary:
+            new.unlink(missing_ok=True)
+    return [name for name, _ in files]
+
+
+def _type(tensor: torch.Tensor, name: str) -> dict[str, Any]:
+    return {
+        "shape": list(tensor.shape),
+        "dtype": dtype_name(tensor.dtype, name),
+        "strides": list(tensor.stride()),
+    }
+
+
+def _tensor(fqn: str, tensor: torch.Tensor, names: StateNames) -> dict[str, Any]:
+    return {"fqn": fqn, "aliases": names.aliases[fqn], **_type(tensor, fqn)}
+
+
+def _input_source(step: TrainingStep, name: str) -> str:
+    return "data" if step.data is not None and name in step.data else "repeat"
+
+
+def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
+    containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+    return [
+        {
+            "path": path,
+            "class": type(module).__name__,
+            "container": isinstance(module, containers),
+            "aliases": names.paths[id(module)][1:],
+        }
+        for path, module in step.model.named_modules()
+    ]
+
+
+def _warn_unreached(program: Program, names: StateNames) -> None:
+    reached = {result.fqn for result in program.results if result.role == "gradient"}
+    for fqn, tensor in names.parameters.items():
+        if tensor.requires_grad and fqn not in reached:
+            warnings.warn(f"{fqn} is trainable but the loss does not reach it: it gets no update")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fsdp_mlir.export",
+        description="Export a training step: archive, weights and data.",
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="STEP.pt", help="the archive")
+    parser.add_argument(
+        "--no-weights", action="store_true", help="write the archive alone (fake tensors)"
+    )
+    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+    parser.add_argument("step", metavar="STEP.py", help="defines training_step(argv)")
+    parser.add_argument("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
+    return parser
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """The command line; returns the exit status."""
+    options = _parser().parse_args(argv)
+    warnings.showwarning = _show_warning
+    try:
+        if Path(options.output).suffix != ".pt":
+            raise ExportError(f"{options.output}: the archive's name must end in .pt")
+        step = load_training_step(options.step, options.flags)
+        files = export_step(step, options.output, options.step, weights=not options.no_weights)
+    except ExportError as error:
+        if options.traceback:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if options.traceback:
+            traceback.print_exc()
+        where = user_location("".join(traceback.format_exception(error)))
+        text = " ".join(str(error).split()) or "no message"
+        print(f"error: {where or options.step}: {type(error).__name__}: {text}", file=sys.stderr)
+        return 1
+    for file in files:
+        print(f"wrote {file} ({file.stat().st_size} bytes)")
+    return 0
+
+
+def _show_warning(
+    message: Any, category: type, filename: str, lineno: int, file: Any = None, line: Any = None
+) -> None:
+    text = " ".join(str(message).split())
+    print(f"warning: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""The names of a model's tensors, and of the tensors that its graph holds besides."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from .errors import ExportError
+from .training_step import TrainingStep
+
+
+class StateNames:
+    """Parameters, buffers and constants by name, each tensor once, with its further names.
+
+    Attributes:
+        parameters, buffers, constants: tensor by its first name, in the model's order.
+        aliases: the further names of a tied tensor, by its first name.
+        persistent: whether `state_dict()` holds the buffer, by its first name.
+        modules: path of the first name of every module object, by its identity.
+        fake_mode: the mode the model was built under, or None for real tensors.
+    """
+
+    def __init__(self, step: TrainingStep) -> None:
+        self.step = step
+        self.parameters: dict[str, torch.Tensor] = {}
+        self.buffers: dict[str, torch.Tensor] = {}
+        self.constants: dict[str, torch.Tensor] = {}
+        self.aliases: dict[str, list[str]] = {}
+        self.persistent: dict[str, bool] = {}
+        self._known: dict[int, tuple[str, str]] = {}
+        self._add("parameter", self.parameters, step.model.named_parameters(remove_duplicate=False))
+        self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
+        for fqn in self.buffers:
+            path, _, last = fqn.rpartition(".")
+            owner = step.model.get_submodule(path)
+            self.persistent[fqn] = last not in owner._non_persistent_buffers_set
+        self.fake_mode = _common_fake_mode(step, self)
+        self.paths: dict[int, list[str]] = {}
+        for path, module in step.model.named_modules(remove_duplicate=False):
+            self.paths.setdefault(id(module), []).append(path)
+        self.first_path = {path: paths[0] for paths in self.paths.values() for path in paths}
+
+    def _add(self, role: str, table: dict[str, torch.Tensor], tensors: Any) -> None:
+        for fqn, tensor in tensors:
+            if id(tensor) in self._known:
+                self.aliases[self._known[id(tensor)][1]].append(fqn)
+                continue
+            if fqn.startswith("fsdp."):
+                raise ExportError(f"{fqn}: names that start with fsdp. are reserved; rename it")
+            self._known[id(tensor)] = (role, fqn)
+            self.aliases[fqn] = []
+            table[fqn] = tensor
+
+    def of(self, tensor: torch.Tensor) -> tuple[str, str]:
+        """Role and name of a tensor that the graph reads; a new one becomes a constant."""
+        if id(tensor) not in self._known:
+            if isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
+                raise ExportError(
+                    f"the loss uses a parameter of shape {list(tensor.shape)} that is not in the "
+                    "model; register its module as a part of the model"
+                )
+            if tensor.requires_grad:
+                raise ExportError(
+                    f"the step reads a tensor of shape {list(tensor.shape)} that requires "
+                    "gradients and is not in the model; make it a parameter of the model"
+                )
+            fqn = f"fsdp.constant.{len(self.constants)}"
+            self._known[id(tensor)] = ("constant", fqn)
+            self.constants[fqn] = tensor
+        return self._known[id(tensor)]
+
+
+def _common_fake_mode(step: TrainingStep, names: StateNames) -> Optional[Any]:
+    """The fake mode of the model's tensors; refuses those that hold no values to capture by."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    named = {
+        **names.parameters,
+        **names.buffers,
+        **{f"inputs[{name!r}]": tensor for name, tensor in step.inputs.items()},
+    }
+    modes = {}
+    for name, tensor in named.items():
+        fake = isinstance(tensor, FakeTensor)
+        if tensor.device.type == "meta":
+            raise ExportError(
+                f"{name} is on the meta device, where capture finds no gradients; build the model "
+                "under torch._subclasses.fake_tensor.FakeTensorMode() on the cpu, and export with "
+                "--no-weights"
+            )
+        if tensor.device.type != "cpu":
+            raise ExportError(
+                f"{name} is on {tensor.device}; build the step on the cpu, the plan names the device"
+            )
+        if fake:
+            modes[id(tensor.fake_mode)] = tensor.fake_mode
+    if len(modes) > 1:
+        raise ExportError("the step has tensors of two fake modes; build all of it under one")
+    return next(iter(modes.values()), None)

@@ -1,0 +1,251 @@
+"""Rewrites of a captured graph that an archive needs: numbers, random ops, dead code."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Callable, Optional
+
+import torch
+from torch import fx
+
+from .capture import Program
+from .errors import ExportError
+from .explain import user_location
+
+
+def prepare(program: Program) -> None:
+    """Brings `program` into the form an archive holds; the values it computes stay the same."""
+    _drop_dead_code(program)
+    for node in list(program.graph.nodes):
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if _is_random(node):
+            _give_generator(node)
+        else:
+            _move_numbers(node)
+    _drop_dead_code(program)
+
+
+def _drop_dead_code(program: Program) -> None:
+    """TorchScript drops dead code when it loads, so that it must not be described either.
+
+    Results that the archive does not return (gradients of inputs) are dead as well.
+    """
+    output = next(node for node in program.graph.nodes if node.op == "output")
+    output.args = (tuple(result.node for result in program.results),)
+    program.graph.eliminate_dead_code(
+        is_impure_node=lambda node: node.op in ("placeholder", "output")
+    )
+
+
+def _is_random(node: fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def _has_generator(op: Any) -> bool:
+    return any("Generator" in str(argument.type) for argument in op._schema.arguments)
+
+
+def _arguments(node: fx.Node) -> dict[str, Any]:
+    """Every argument of `node` by its schema name, defaults included."""
+    values = {}
+    for index, argument in enumerate(node.target._schema.arguments):
+        if index < len(node.args):
+            values[argument.name] = node.args[index]
+        elif argument.name in node.kwargs:
+            values[argument.name] = node.kwargs[argument.name]
+        else:
+            values[argument.name] = argument.default_value
+    return values
+
+
+def _insert(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    """A call in front of `node`, with its place in the program and its own value."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def value(argument: Any) -> Any:
+        return fx.map_arg(argument, lambda n: n.meta["val"])
+
+    new = node.graph.call_function(op, args, kwargs)
+    new.meta = {
+        key: node.meta[key]
+        for key in ("nn_module_stack", "stack_trace", "partitioner_tag", "seq_nr")
+        if key in node.meta
+    }
+    tensors = [n.meta["val"] for n in new.all_input_nodes] + [_first_tensor(node.meta["val"])]
+    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
+    with mode, torch.no_grad():
+        new.meta["val"] = op(*value(args), **value(kwargs))
+    return new
+
+
+def _first_tensor(value: Any) -> Optional[torch.Tensor]:
+    if isinstance(value, (tuple, list)):
+        return next((member for member in value if isinstance(member, torch.Tensor)), None)
+    return value
+
+
+def _give_generator(node: fx.Node) -> None:
+    """Replaces a random op without a generator argument by ones that have it, bit for bit."""
+    if _has_generator(node.target):
+        return
+    arguments = _arguments(node)
+    if arguments.get("dropout_p") == 0.0:
+        return  # attention, which then draws nothing
+    rewrite = _RANDOM.get(node.target)
+    if rewrite is None:
+        where = user_location(node.meta.get("stack_trace") or "")
+        raise ExportError(
+            f"{where + ': ' if where else ''}{node.target} draws random numbers without a "
+            "generator, which cannot be repeated on every rank; use another random op"
+        )
+    with node.graph.inserting_before(node):
+        new = rewrite(node, arguments)
+    if isinstance(new, tuple):
+        for user in list(node.users):
+            user.replace_all_uses_with(new[user.args[1]])
+            node.graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(new)
+    node.graph.erase_node(node)
+
+
+def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, fx.Node]:
+    """As ATen's native_dropout on the CPU computes it."""
+    aten = torch.ops.aten
+    x, p, train = arguments["input"], arguments["p"], arguments["train"]
+    mask_value = node.meta["val"][1]
+    if train is False or mask_value.numel() == 0:
+        mask = _insert(node, aten.ones_like.default, x, dtype=torch.bool)
+        return x, mask
+    keep = 1.0 - p
+    scale = 0.0 if keep == 0.0 else 1.0 / keep
+    # The mask is filled in the order of memory. bernoulli's functional form fills a row-major
+    # tensor, so that one is drawn whose rows lie as the mask's do, and is looked at transposed.
+    order = sorted(range(x.meta["val"].dim()), key=lambda d: -mask_value.stride(d))
+    sizes = [mask_value.shape[d] for d in order]
+    empty = _insert(node, aten.empty.memory_format, sizes, dtype=torch.bool, device="cpu")
+    mask = _insert(node, aten.bernoulli.p, empty, keep)
+    if order != sorted(order):
+        mask = _insert(node, aten.permute.default, mask, [order.index(d) for d in sorted(order)])
+    scaled = _insert(node, aten.mul.Tensor, x, mask)
+    return _insert(node, aten.mul.Scalar, scaled, scale), mask
+
+
+def _like(name: str, *leading: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
+    """rand_like and its kin: an op of the sizes, which has a generator, in the same order."""
+
+    def rewrite(node: fx.Node, arguments: dict[str, Any]) -> fx.Node:
+        result = node.meta["val"]
+        order = sorted(range(result.dim()), key=lambda d: -result.stride(d))
+        sizes = [result.shape[d] for d in order]
+        op = getattr(torch.ops.aten, name)
+        bounds = [arguments[key] for key in leading]
+        op = op.low_generator if "low" in leading else op.generator
+        new = _insert(node, op, *bounds, sizes, generator=None, dtype=result.dtype, device="cpu")
+        if order != sorted(order):
+            positions = [order.index(d) for d in sorted(order)]
+            new = _insert(node, torch.ops.aten.permute.default, new, positions)
+        return new
+
+    return rewrite
+
+
+def _sized(overload: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
+    """rand and its kin: the overload with a generator."""
+
+    def rewrite(node: fx.Node, arguments: dict[str, Any]) -> fx.Node:
+        op = getattr(getattr(torch.ops.aten, node.target._schema.name.split("::")[1]), overload)
+        positional = [
+            arguments.pop(argument.name)
+            for argument in node.target._schema.arguments
+            if not argument.kwarg_only
+        ]
+        return _insert(node, op, *positional, generator=None, **arguments)
+
+    return rewrite
+
+
+_RANDOM: dict[Any, Callable[[fx.Node, dict[str, Any]], Any]] = {
+    torch.ops.aten.native_dropout.default: _native_dropout,
+    torch.ops.aten.rand.default: _sized("generator"),
+    torch.ops.aten.randn.default: _sized("generator"),
+    torch.ops.aten.randperm.default: _sized("generator"),
+    torch.ops.aten.randint.default: _sized("generator"),
+    torch.ops.aten.randint.low: _sized("low_generator"),
+    torch.ops.aten.rand_like.default: _like("rand"),
+    torch.ops.aten.randn_like.default: _like("randn"),
+    torch.ops.aten.randint_like.default: _like("randint", "high"),
+    torch.ops.aten.randint_like.low_dtype: _like("randint", "low", "high"),
+}
+
+
+def _move_numbers(node: fx.Node) -> None:
+    """Gives a number in a tensor's place to the overload that takes numbers there.
+
+    Both compute the same bits: the tensor overload wraps the number as the other does.
+    """
+    schema = node.target._schema
+    values = _arguments(node)
+    numbers = [
+        argument.name
+        for argument in schema.arguments
+        if str(argument.type) in ("Tensor", "Optional[Tensor]")
+        and isinstance(values[argument.name], (int, float, complex))
+    ]
+    if not numbers:
+        return
+    target = _number_overload(schema, numbers)
+    if target is not None and not any(isinstance(values[name], bool) for name in numbers):
+        node.target = target
+        return
+    # No such overload: a tensor without dimensions takes part in type promotion nearly as a
+    # number does; where it does not, the result's type tells.
+    with node.graph.inserting_before(node):
+        for name in numbers:
+            value = values[name]
+            dtype = torch.bool if isinstance(value, bool) else None
+            dtype = dtype or (torch.int64 if isinstance(value, int) else torch.float64)
+            constant = _insert(
+                node, torch.ops.aten.scalar_tensor.default, value, dtype=dtype, device="cpu"
+            )
+            index = next(i for i, a in enumerate(schema.arguments) if a.name == name)
+            if index < len(node.args):
+                node.update_arg(index, constant)
+            else:
+                node.update_kwarg(name, constant)
+        check = _insert(node, node.target, *node.args, **node.kwargs)
+    same = _types(check.meta["val"]) == _types(node.meta["val"])
+    node.graph.erase_node(check)
+    if not same:
+        where = user_location(node.meta.get("stack_trace") or "")
+        raise ExportError(
+            f"{where + ': ' if where else ''}{node.target} takes a number where an archive needs a "
+            "tensor; write the number as a tensor of the wanted dtype"
+        )
+
+
+def _types(value: Any) -> list[Any]:
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return [(v.dtype, v.shape) if isinstance(v, torch.Tensor) else v for v in values]
+
+
+def _number_overload(schema: Any, numbers: list[str]) -> Optional[Any]:
+    """The overload of the same op whose arguments differ in taking numbers for `numbers`."""
+    packet = getattr(getattr(torch.ops, schema.name.split("::")[0]), schema.name.split("::")[1])
+    for overload in packet.overloads():
+        other = getattr(packet, overload)
+        arguments = other._schema.arguments
+        if len(arguments) != len(schema.arguments):
+            continue
+        if all(
+            theirs.kwarg_only == ours.kwarg_only
+            and (
+                str(theirs.type) in ("number", "Optional[number]")
+                if ours.name in numbers
+                else theirs.name == ours.name and str(theirs.type) == str(ours.type)
+            )
+            for ours, theirs in zip(schema.arguments, arguments)
+        ):
+            return other
+    return None

@@ -1,0 +1,310 @@
+"""Writes a captured graph as TorchScript source, and describes it for `fsdp.json`.
+
+TorchScript's serialised form is source code, so the source is written directly: one line per node,
+every argument explicit, every value under its own name. Loading resolves each call against the
+operators' schemas; `archive.py` checks that it found the same ones.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import operator
+import re
+from typing import Any, Optional
+
+import torch
+from torch import fx
+
+from .capture import Program
+from .dtypes import SCALAR_TYPES, dtype_name
+from .errors import ExportError
+from .explain import user_location
+from .names import StateNames
+
+# Names that mean something else in TorchScript source.
+_RESERVED = set(keyword.kwlist) | {
+    "torch", "ops", "self", "annotate", "inf", "nan", "infj", "nanj", "List", "Optional", "Tensor",
+    "Tuple", "Dict", "device", "complex", "int", "float", "bool", "str", "fork", "CONSTANTS",
+    "uninitialized", "print", "len", "number", "unchecked_cast", "Module", "rpc_async", "awaitable",
+}  # fmt: skip
+_LAYOUTS = {torch.strided: 0}
+_MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+
+
+class ProgramWriter:
+    """Source and description of one program.
+
+    Attributes:
+        source: the method, to stand in a TorchScript class's body.
+        description: the program's entry in `fsdp.json`.
+    """
+
+    def __init__(self, program: Program, names: StateNames) -> None:
+        self._names = names
+        self._used: set[str] = set()
+        self._values: dict[str, dict[str, Any]] = {}
+        self._spelling: dict[Any, str] = {}
+        self._lines: list[str] = []
+        self._nodes: list[dict[str, Any]] = []
+        self._forward_modules = _modules_by_sequence(program.graph, names)
+        arguments = [self._argument(a.node, a.role, a.fqn) for a in program.arguments]
+        for node in program.graph.nodes:
+            if node.op == "call_function" and node.target is not operator.getitem:
+                self._call(node)
+        results = [self._result(r.node, r.role, r.fqn) for r in program.results]
+        parameters = ", ".join(f"{a['name']}: Tensor" for a in arguments)
+        returned = "".join(f"{r['name']}, " for r in results)
+        types = ", ".join(["Tensor"] * len(results))
+        self.source = "\n".join(
+            [f"  def {program.name}(self: __torch__.Step, {parameters}) -> Tuple[{types}]:"]
+            + [f"    {line}" for line in self._lines]
+            + [f"    return ({returned.rstrip() if len(results) == 1 else returned[:-2]})", ""]
+        )
+        self.description = {
+            "arguments": arguments,
+            "results": results,
+            "nodes": self._nodes,
+            "values": self._values,
+        }
+
+    def _argument(self, node: fx.Node, role: str, fqn: str) -> dict[str, Any]:
+        value = node.meta.get("val")
+        if value is None and node.op == "get_attr":
+            value = self._names.constants[fqn]
+        name = self._define(node, node.name, value)
+        entry = {"name": name, "role": role}
+        if role != "cotangent":
+            entry["fqn"] = fqn
+        return entry
+
+    def _result(self, node: fx.Node, role: str, fqn: str) -> dict[str, Any]:
+        entry = {"name": self._spell(node), "role": role}
+        if role != "loss":
+            entry["fqn"] = fqn
+        return entry
+
+    def _define(self, key: Any, wish: str, tensor: torch.Tensor) -> str:
+        """Gives the value `key` a name of its own and records its type."""
+        wish = re.sub(r"[^A-Za-z0-9_]", "_", wish)
+        # The loader drops names like _12, which it takes for generated ones.
+        if wish in _RESERVED or not re.match(r"[A-Za-z]|_+[A-Za-z]", wish):
+            wish = f"v_{wish}"
+        name, count = wish, 0
+        while name in self._used:
+            count += 1
+            name = f"{wish}_{count}"
+        self._used.add(name)
+        self._spelling[key] = name
+        self._values[name] = {
+            "shape": [_static(size, key) for size in tensor.shape],
+            "dtype": dtype_name(tensor.dtype, str(key)),
+            "strides": [_static(stride, key) for stride in tensor.stride()],
+        }
+        return name
+
+    def _spell(self, node: fx.Node) -> str:
+        if node in self._spelling:
+            return self._spelling[node]
+        if node.op == "call_function" and node.target is operator.getitem:
+            return self._spelling[(node.args[0], node.args[1])]
+        raise ExportError(f"{node.name} is used but not computed by an op")
+
+    def _call(self, node: fx.Node) -> None:
+        op = node.target
+        where = user_location(node.meta.get("stack_trace") or "")
+        if not isinstance(op, torch._ops.OpOverload):
+            raise ExportError(
+                f"{where + ': ' if where else ''}the step uses {op}, which is not a tensor op and "
+                "cannot be exported; write it as plain tensor code"
+            )
+        schema = op._schema
+        positional, keywords = [], []
+        for index, argument in enumerate(schema.arguments):
+            if not argument.kwarg_only and index < len(node.args):
+                value = node.args[index]
+            elif argument.name in node.kwargs:
+                value = node.kwargs[argument.name]
+            elif argument.has_default_value():
+                value = argument.default_value
+            else:
+                raise ExportError(f"{where}: {op} lacks its argument {argument.name}")
+            text = self._literal(value, str(argument.type), op, argument.name, where)
+            if argument.kwarg_only:
+                keywords.append(f"{argument.name}={text}")
+            else:
+                positional.append(text)
+        namespace, name = schema.name.split("::")
+        prefix = "torch" if namespace == "aten" else f"ops.{namespace}"
+        call = f"{prefix}.{name}({', '.join(positional + keywords)})"
+        results = self._results(node, call)
+        self._nodes.append(
+            {
+                "op": schema.name,
+                "overload": schema.overload_name,
+                "results": results,
+                "module": self._module(node),
+                "phase": _phase(node),
+                "recompute": False,
+                "source": where,
+            }
+        )
+
+    def _results(self, node: fx.Node, call: str) -> list[Optional[str]]:
+        """Names the results of `node`, and writes its line."""
+        value = node.meta.get("val")
+        wishes = {
+            user.args[1]: user.name
+            for user in reversed(list(node.users))
+            if user.op == "call_function" and user.target is operator.getitem
+        }
+        returns = node.target._schema.returns
+        if len(returns) == 1 and isinstance(value, torch.Tensor):
+            name = self._define(node, node.name, value)
+            self._lines.append(f"{name} = {call}")
+            return [name]
+        is_list = len(returns) == 1 and isinstance(value, (list, tuple))
+        if not is_list and not (isinstance(value, (tuple, list)) and len(value) == len(returns)):
+            raise ExportError(
+                f"{user_location(node.meta.get('stack_trace') or '')}: {node.target} gives "
+                f"{type(value).__name__}, not tensors; keep the step's values tensors"
+            )
+        names: list[Optional[str]] = []
+        targets: list[str] = []
+        for index, member in enumerate(value):
+            wish = wishes.get(index, f"{node.name}_{index}")
+            if member is None:
+                names.append(None)
+                targets.append(self._unused(f"{node.name}_none_{index}"))
+            elif isinstance(member, torch.Tensor):
+                name = self._define((node, index), wish, member)
+                names.append(name)
+                targets.append(name)
+            else:
+                raise ExportError(
+                    f"{user_location(node.meta.get('stack_trace') or '')}: {node.target} gives a "
+                    "number beside its tensors, which cannot be exported"
+                )
+        if is_list:
+            whole = self._unused(f"{node.name}_list")
+            self._lines.append(f"{whole} = {call}")
+            call = whole
+        self._lines.append(f"{', '.join(targets)}, = {call}")
+        return names
+
+    def _unused(self, wish: str) -> str:
+        while wish in self._used:
+            wish += "_"
+        self._used.add(wish)
+        return wish
+
+    def _module(self, node: fx.Node) -> str:
+        path = _module_path(node, self._names)
+        if path is None:
+            path = self._forward_modules.get(node.meta.get("seq_nr"), "")
+        return path
+
+    def _literal(self, value: Any, kind: str, op: Any, argument: str, where: str) -> str:
+        """TorchScript source of an argument of schema type `kind`."""
+        if kind.startswith("Optional["):
+            if value is None:
+                return "None"
+            kind = kind[len("Optional[") : -1]
+        if isinstance(value, fx.Node):
+            return self._spell(value)
+        if kind.startswith("List["):
+            member = kind[len("List[") : -1]
+            values = value if isinstance(value, (list, tuple, torch.Size)) else [value]
+            text = ", ".join(self._literal(v, member, op, argument, where) for v in values)
+            if not values or member.startswith("Optional["):
+                return f"annotate({kind}, [{text}])"
+            return f"[{text}]"
+        if value is None:
+            return "None"
+        text = _scalar(value, kind)
+        if text is None:
+            place = f"{where}: " if where else ""
+            raise ExportError(
+                f"{place}{op} has {value!r} as its argument {argument}, which an archive cannot hold"
+            )
+        return text
+
+
+def _scalar(value: Any, kind: str) -> Optional[str]:
+    if isinstance(value, torch.dtype):
+        return str(SCALAR_TYPES[value]) if value in SCALAR_TYPES else None
+    if isinstance(value, torch.layout):
+        return str(_LAYOUTS[value]) if value in _LAYOUTS else None
+    if isinstance(value, torch.memory_format):
+        return str(_MEMORY_FORMATS[value])
+    if isinstance(value, torch.device):
+        return 'torch.device("cpu")' if value.type == "cpu" else None
+    if isinstance(value, bool):
+        # A Scalar that is a truth value: the caller has seen that the result's type keeps.
+        return repr(value) if kind == "bool" else repr(int(value))
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return None
+    if isinstance(value, int):
+        return _float(float(value)) if kind == "float" else repr(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, complex):
+        return f"complex({_float(value.real)}, {_float(value.imag)})"
+    if isinstance(value, str):
+        import json
+
+        return json.dumps(value)
+    return None
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return repr(value)
+
+
+def _static(size: Any, key: Any) -> int:
+    if not isinstance(size, int):
+        raise ExportError(f"{key} has the dynamic size {size}; shapes are static, use a mask")
+    return size
+
+
+def _phase(node: fx.Node) -> str:
+    return "backward" if node.meta.get("partitioner_tag") == "is_backward" else "forward"
+
+
+def _module_path(node: fx.Node, names: StateNames) -> Optional[str]:
+    """Path of the module whose forward computes `node`, relative to the model; None: not known."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return None
+    for path, _ in reversed(list(stack.values())):
+        # L['self']._modules['model']._modules['blocks']._modules['0'] or L['s'].model.blocks[0]
+        path = re.sub(r"\._modules\['([^']+)'\]", r".\1", path)
+        path = re.sub(r"\[(?:'([^']*)'|(\d+))\]", lambda m: "." + (m[1] or m[2]), path)
+        parts = path.split(".")
+        if "model" not in parts:
+            continue
+        relative = ".".join(parts[parts.index("model") + 1 :])
+        if relative in names.first_path:
+            return names.first_path[relative]
+    return ""
+
+
+def _modules_by_sequence(graph: fx.Graph, names: StateNames) -> dict[int, str]:
+    """Module of the forward ops by autograd's sequence number: backward ops carry no path."""
+    modules: dict[int, str] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and _phase(node) == "forward":
+            path = _module_path(node, names)
+            sequence = node.meta.get("seq_nr")
+            if path is not None and sequence is not None:
+                modules.setdefault(sequence, path)
+    return modules

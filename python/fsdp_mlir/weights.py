@@ -1,0 +1,65 @@
+"""Writes safetensors files straight from tensors, without a second copy of them in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import BinaryIO, Mapping, Optional
+
+import torch
+
+from .dtypes import SAFETENSORS
+from .errors import ExportError
+from .names import StateNames
+from .training_step import TrainingStep
+
+
+def save_tensors(
+    path: Path, tensors: Mapping[str, torch.Tensor], metadata: Optional[Mapping[str, str]] = None
+) -> None:
+    """Writes `tensors`, row-major, to the safetensors file `path`.
+
+    Only a tensor that is not contiguous is copied, and one at a time.
+    """
+    header: dict[str, object] = {}
+    if metadata:
+        header["__metadata__"] = dict(sorted(metadata.items()))
+    offset = 0
+    for name, tensor in tensors.items():
+        if tensor.dtype not in SAFETENSORS:
+            raise ExportError(
+                f"{name} is {str(tensor.dtype).removeprefix('torch.')}, which safetensors cannot hold"
+            )
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": SAFETENSORS[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + size],
+        }
+        offset += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for tensor in tensors.values():
+            _write(file, tensor)
+
+
+def _write(file: BinaryIO, tensor: torch.Tensor) -> None:
+    if tensor.numel() == 0:
+        return
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+    file.write(memoryview(plain.reshape(-1).view(torch.uint8).numpy()))
+
+
+def save_weights(path: Path, step: TrainingStep, names: StateNames) -> None:
+    """Writes parameters, buffers, constants and the example inputs, each tensor once."""
+    tensors: dict[str, torch.Tensor] = dict(names.parameters)
+    for fqn, tensor in names.buffers.items():
+        tensors[fqn if names.persistent[fqn] else f"fsdp.buffer.{fqn}"] = tensor
+    tensors.update(names.constants)
+    tensors.update({f"fsdp.input.{name}": tensor for name, tensor in step.inputs.items()})
+    stored = {**names.parameters, **{f: t for f, t in names.buffers.items() if names.persistent[f]}}
+    aliases = {alias: fqn for fqn in stored for alias in names.aliases[fqn]}
+    save_tensors(path, tensors, aliases)
