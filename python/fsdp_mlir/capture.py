@@ -11,6 +11,7 @@ import contextlib
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, Optional
+from unittest import mock
 
 import torch
 from torch import fx
@@ -147,13 +148,28 @@ def _training_mode(model: torch.nn.Module) -> Iterator[None]:
     yield
 
 
+def _ignore_log_lines() -> contextlib.AbstractContextManager[Any]:
+    """Makes Dynamo skip what the model logs on its way, which is not part of the step.
+
+    Its option for this, `ignore_logging_functions`, breaks its own metrics in PyTorch 2.11.
+    """
+    from torch._dynamo import variables
+    from torch._dynamo.variables.misc import LoggingLoggerVariable
+
+    def nothing(*_: Any) -> variables.VariableTracker:
+        return variables.CONSTANT_VARIABLE_NONE
+
+    return mock.patch.object(LoggingLoggerVariable, "call_method", nothing)
+
+
 def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
     from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
     torch._dynamo.reset()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        forward = dynamo_graph_capture_for_export(wrapper)(*batch)
+        with _ignore_log_lines():
+            forward = dynamo_graph_capture_for_export(wrapper)(*batch)
     for warning in caught:
         if "side effects happened" in str(warning.message):
             # PyTorch's own message names its internals only.
