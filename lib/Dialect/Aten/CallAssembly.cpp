@@ -1,0 +1,116 @@
+//===- CallAssembly.cpp - The text form of aten.call ----------------------===//
+
+#include "fsdp/Dialect/Aten/Aten.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace fsdp::aten;
+
+using Operand = OpAsmParser::UnresolvedOperand;
+
+/// operand-list ::= (entry (`,` entry)*)?
+/// entry        ::= ssa-use | `none` | `[` operand-list `]`
+static ParseResult parseEntries(OpAsmParser &parser,
+                                OpAsmParser::Delimiter delimiter, bool nested,
+                                SmallVectorImpl<Operand> &operands,
+                                SmallVectorImpl<int32_t> &slots) {
+  return parser.parseCommaSeparatedList(delimiter, [&]() -> ParseResult {
+    if (succeeded(parser.parseOptionalKeyword("none"))) {
+      slots.push_back(0);
+      return success();
+    }
+    Operand operand;
+    OptionalParseResult parsed = parser.parseOptionalOperand(operand);
+    if (parsed.has_value()) {
+      if (failed(*parsed))
+        return failure();
+      operands.push_back(operand);
+      slots.push_back(1);
+      return success();
+    }
+    if (nested)
+      return parser.emitError(parser.getCurrentLocation(),
+                              "expected an operand or 'none'");
+    SmallVector<int32_t> members;
+    if (parseEntries(parser, OpAsmParser::Delimiter::Square, true, operands,
+                     members))
+      return failure();
+    slots.push_back(2 + members.size());
+    slots.append(members);
+    return success();
+  });
+}
+
+ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
+  StringAttr callee;
+  SmallVector<Operand> operands;
+  SmallVector<int32_t> slots;
+  NamedAttrList attributes;
+  FunctionType type;
+  if (parser.parseAttribute(callee))
+    return failure();
+  SMLoc operandsLoc = parser.getCurrentLocation();
+  if (parseEntries(parser, OpAsmParser::Delimiter::Paren, false, operands,
+                   slots) ||
+      parser.parseOptionalAttrDict(attributes) || parser.parseColonType(type) ||
+      parser.resolveOperands(operands, type.getInputs(), operandsLoc,
+                             result.operands))
+    return failure();
+
+  Builder &builder = parser.getBuilder();
+  NamedAttrList args;
+  for (NamedAttribute attribute : attributes) {
+    bool discardable = attribute.getName().strref().contains('.');
+    (discardable ? result.attributes : args).append(attribute);
+  }
+  Properties &properties = result.getOrAddProperties<Properties>();
+  properties.callee = callee;
+  properties.slots = builder.getDenseI32ArrayAttr(slots);
+  properties.args = args.getDictionary(builder.getContext());
+  result.addTypes(type.getResults());
+  return success();
+}
+
+/// Prints the operand list, or as much of it as ill-formed slots allow.
+static void printEntries(OpAsmPrinter &printer, CallOp op) {
+  ArrayRef<int32_t> slots = op.getSlots();
+  unsigned next = 0;
+  size_t i = 0;
+  auto printMember = [&]() {
+    int32_t slot = i < slots.size() ? slots[i++] : 0;
+    if (slot == 1 && next < op.getInputs().size())
+      printer << op.getInputs()[next++];
+    else
+      printer << "none";
+  };
+  printer << '(';
+  while (i < slots.size()) {
+    if (i != 0)
+      printer << ", ";
+    if (slots[i] < 2) {
+      printMember();
+      continue;
+    }
+    int32_t members = slots[i++] - 2;
+    printer << '[';
+    for (int32_t m = 0; m < members && i < slots.size(); ++m) {
+      if (m != 0)
+        printer << ", ";
+      printMember();
+    }
+    printer << ']';
+  }
+  printer << ')';
+}
+
+void CallOp::print(OpAsmPrinter &printer) {
+  printer << ' ' << getCalleeAttr();
+  printEntries(printer, *this);
+  NamedAttrList attributes(getArgs().getValue());
+  attributes.append((*this)->getDiscardableAttrs());
+  printer.printOptionalAttrDict(
+      attributes.getDictionary(getContext()).getValue());
+  printer << " : ";
+  printer.printFunctionalType(*this);
+}
