@@ -1,0 +1,130 @@
+// Phase 1, captured: the sequential training step as PyTorch would run it.
+
+#ifndef FSDP_CAPTURED_TD
+#define FSDP_CAPTURED_TD
+
+include "fsdp/Dialect/FSDP/Attributes.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def FSDP_ModulePathOp : FSDP_Op<"module"> {
+  let summary = "One module of the model: its path and class";
+  let description = [{
+    Modules stand in the order of `named_modules()`. They are named by strings,
+    not symbols: the model itself has the empty path. `aliases` are further
+    paths of the same module object. `container` marks modules whose children
+    are called one by one (ModuleList, Sequential), by any class name.
+
+    ```mlir
+    fsdp.module "" class "GPT"
+    fsdp.module "blocks" class "ModuleList" container
+    fsdp.module "blocks.0" class "Block" aliases ["tied.0"]
+    ```
+  }];
+  let arguments = (ins StrAttr:$path, StrAttr:$class_name, UnitAttr:$container,
+                       OptionalAttr<StrArrayAttr>:$aliases);
+  let assemblyFormat = [{
+    $path `class` $class_name (`container` $container^)?
+    (`aliases` $aliases^)? attr-dict
+  }];
+}
+
+def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
+  let summary = "A tensor that persists between steps";
+  let description = [{
+    Programs read and write it with `fsdp.load`, `fsdp.store` and
+    `fsdp.update`; it is never an argument, so all programs agree on it. The
+    symbol is PyTorch's fully qualified name; `aliases` are the other names of
+    a tied tensor.
+
+    `unit`, `sharding` and `global` are the sharded phase's: the unit that
+    owns the parameter, how it is split, and the type of the whole tensor once
+    `type` has become that of one rank's padded part.
+
+    ```mlir
+    fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
+    fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"blocks.0.w"}
+    fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
+    fsdp.state @fsdp.constant.0 constant : tensor<i64>
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, FSDP_RoleAttr:$role,
+      TypeAttrOf<AnyRankedTensor>:$type, UnitAttr:$trainable,
+      UnitAttr:$persistent, OptionalAttr<StrArrayAttr>:$aliases,
+      OptionalAttr<I64Attr>:$group,
+      OptionalAttr<FlatSymbolRefAttr>:$parameter, OptionalAttr<StrAttr>:$unit,
+      OptionalAttr<FSDP_ShardingAttr>:$sharding,
+      OptionalAttr<TypeAttrOf<AnyRankedTensor>>:$global);
+  let assemblyFormat = "$sym_name $role `:` $type attr-dict";
+  let extraClassDeclaration = [{
+    ::mlir::RankedTensorType getTensorType() {
+      return ::llvm::cast<::mlir::RankedTensorType>(getType());
+    }
+    /// The type of the whole tensor: `global`, or `type` where nothing is cut.
+    ::mlir::RankedTensorType getGlobalType() {
+      return ::llvm::cast<::mlir::RankedTensorType>(
+          getGlobal().value_or(getType()));
+    }
+  }];
+  let hasVerifier = 1;
+}
+
+def FSDP_LoadOp : FSDP_Op<"load", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Reads a state";
+  let arguments = (ins FlatSymbolRefAttr:$state);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$state attr-dict `:` type($result)";
+}
+
+def FSDP_StoreOp : FSDP_Op<"store", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Writes a buffer";
+  let description = [{
+    Parameters and optimizer state are written by `fsdp.update` alone.
+  }];
+  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$state);
+  let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
+}
+
+def FSDP_UpdateOp : FSDP_Op<"update", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Runs the optimizer's rule on one parameter, in place";
+  let description = [{
+    The rule is a private function marked `fsdp.rule`. Its operands are the
+    parameter, the gradient and the states, in this order; its results the new
+    parameter and the new states. Its body is pointwise, so that it may run on
+    any part of the parameter.
+
+    ```mlir
+    fsdp.update @"adamw.0" @"blocks.0.w", %g [@"blocks.0.w/exp_avg", @"blocks.0.w/exp_avg_sq"] : tensor<10x128xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
+                       AnyRankedTensor:$gradient,
+                       FlatSymbolRefArrayAttr:$states);
+  let assemblyFormat = [{
+    $rule $parameter `,` $gradient $states attr-dict `:` type($gradient)
+  }];
+}
+
+def FSDP_LearningRateOp : FSDP_Op<"learning_rate", [Pure]> {
+  let summary = "The learning rate of a parameter group in this step";
+  let description = [{
+    Pure: it changes between steps only.
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$group);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$group attr-dict";
+}
+
+def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure]> {
+  let summary = "The number of this step: 1.0 in the first";
+  let results = (outs F64:$result);
+  let assemblyFormat = "attr-dict";
+}
+
+#endif // FSDP_CAPTURED_TD

@@ -1,0 +1,52 @@
+//===- FSDP.h - The fsdp dialect --------------------------------*- C++ -*-===//
+
+#ifndef FSDP_DIALECT_FSDP_FSDP_H
+#define FSDP_DIALECT_FSDP_FSDP_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Shard/IR/ShardDialect.h"
+#include "mlir/Dialect/Shard/IR/ShardOps.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "fsdp/Dialect/FSDP/FSDPDialect.h.inc"
+#include "fsdp/Dialect/FSDP/FSDPEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "fsdp/Dialect/FSDP/FSDPAttributes.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "fsdp/Dialect/FSDP/FSDPTypes.h.inc"
+
+namespace fsdp {
+
+/// What outlives a step: parameters, optimizer state, buffers.
+struct StateResource : mlir::SideEffects::Resource::Base<StateResource> {
+  llvm::StringRef getName() final { return "fsdp.state"; }
+};
+
+/// Collectives in flight.
+struct CommunicationResource
+    : mlir::SideEffects::Resource::Base<CommunicationResource> {
+  llvm::StringRef getName() final { return "fsdp.communication"; }
+};
+
+/// Bucket members begin at multiples of this many bytes.
+constexpr int64_t kAlignment = 64;
+
+/// Bytes of one element: a bool is a byte, a complex number two scalars.
+int64_t getElementBytes(mlir::Type elementType);
+
+/// Bytes of a tensor's elements laid out without gaps.
+int64_t getTensorBytes(mlir::RankedTensorType type);
+
+} // namespace fsdp
+
+#define GET_OP_CLASSES
+#include "fsdp/Dialect/FSDP/FSDPOps.h.inc"
+
+#endif // FSDP_DIALECT_FSDP_FSDP_H

@@ -1,0 +1,93 @@
+// Phase 3, scheduled: buckets, and collectives in flight. The order of the ops
+// in the block is the schedule.
+
+#ifndef FSDP_SCHEDULED_TD
+#define FSDP_SCHEDULED_TD
+
+include "fsdp/Dialect/FSDP/Attributes.td"
+include "fsdp/Dialect/FSDP/Types.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def FSDP_PackOp : FSDP_Op<"pack", [Pure]> {
+  let summary = "Copies tensors into a bucket";
+  let description = [{
+    Member i says where input i goes. Bytes between members are undefined.
+
+    ```mlir
+    %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, …]}
+        : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+                       FSDP_MemberArrayAttr:$members);
+  let results = (outs AnyRankedTensor:$bucket);
+  let assemblyFormat = [{
+    $inputs attr-dict `:` functional-type($inputs, $bucket)
+  }];
+  let hasVerifier = 1;
+}
+
+def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure]> {
+  let summary = "Copies tensors out of a bucket";
+  let arguments = (ins AnyRankedTensor:$bucket, FSDP_MemberArrayAttr:$members);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = [{
+    $bucket attr-dict `:` functional-type($bucket, $outputs)
+  }];
+  let hasVerifier = 1;
+}
+
+def FSDP_AllGatherOp : FSDP_Op<"all_gather", [Pure]> {
+  let summary = "Every rank's piece of a bucket, one after the other";
+  let description = [{
+    Over the module's only mesh axis, in bytes.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter", [Pure]> {
+  let summary = "This rank's piece of the sum of all ranks' buckets";
+  let description = [{
+    The bucket has a row per rank; the sum is in rank order, in the bucket's
+    element type.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+// What is in flight is pinned: start and wait have effects, so that nothing
+// merges, drops or reorders them. From here on the order is the schedule.
+def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Starts an all-gather";
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
+  let hasVerifier = 1;
+}
+
+def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Starts a reduce-scatter";
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
+  let hasVerifier = 1;
+}
+
+def FSDP_WaitOp : FSDP_Op<"wait", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    TypesMatchWith<"result is the future's tensor", "future", "result",
+                   "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
+  let summary = "The tensor of a collective, once it is complete";
+  let arguments = (ins FSDP_FutureType:$future);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$future attr-dict `:` type($future)";
+}
+
+#endif // FSDP_SCHEDULED_TD

@@ -1,0 +1,46 @@
+// Phase 2, sharded: who owns what, and where parameters are gathered and
+// gradients reduced. Naive and easy to check.
+
+#ifndef FSDP_SHARDED_TD
+#define FSDP_SHARDED_TD
+
+include "fsdp/Dialect/FSDP/Attributes.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def FSDP_UnitOp : FSDP_Op<"unit"> {
+  let summary = "Parameters that are gathered and reduced together";
+  let description = [{
+    Units stand in the order of their first use in the step. Like modules they
+    are named by strings: the path of the module they come from, or `unit.N`
+    for units cut by size. The root owns what no other unit does.
+
+    ```mlir
+    fsdp.unit "" root
+    fsdp.unit "blocks.0"
+    ```
+  }];
+  let arguments = (ins StrAttr:$unit_name, UnitAttr:$root);
+  let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
+}
+
+def FSDP_UnshardOp : FSDP_Op<"unshard", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Makes a sharded parameter whole for one region's readers";
+  let description = [{
+    Types are still those of the whole tensor. The region keeps `--cse` from
+    merging the gather of forward with that of backward, which would keep the
+    parameter alive between them.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def FSDP_ReduceGradOp : FSDP_Op<"reduce_grad", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "The mean of a gradient over all ranks";
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+#endif // FSDP_SHARDED_TD

@@ -1,0 +1,148 @@
+//===- Captured.cpp - Verifiers and effects of the captured phase ----------===//
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+/// The state that `name` refers to, or null after an error on `op`.
+static StateOp lookupState(Operation *op, SymbolTableCollection &tables,
+                           FlatSymbolRefAttr name) {
+  auto state = tables.lookupNearestSymbolFrom<StateOp>(op, name);
+  if (!state)
+    op->emitOpError() << "names the state " << name
+                      << ", which the module does not have; add "
+                      << "`fsdp.state " << name << "`";
+  return state;
+}
+
+/// Shape and element type agree; strides (the encoding) may differ.
+static bool sameShapeAndElements(Type lhs, Type rhs) {
+  auto a = cast<RankedTensorType>(lhs), b = cast<RankedTensorType>(rhs);
+  return a.getShape() == b.getShape() &&
+         a.getElementType() == b.getElementType();
+}
+
+//===----------------------------------------------------------------------===//
+// state
+//===----------------------------------------------------------------------===//
+
+LogicalResult StateOp::verify() {
+  if (!getTensorType().hasStaticShape())
+    return emitOpError("has a dynamic shape; shapes are static in a plan");
+  bool isParameter = getRole() == Role::Parameter;
+  if (getTrainable() && !isParameter)
+    return emitOpError("is trainable, which only a parameter can be");
+  if (getPersistent() && getRole() != Role::Buffer)
+    return emitOpError("is persistent, which only a buffer can be");
+  if (getParameter().has_value() != (getRole() == Role::Optimizer))
+    return emitOpError("has `parameter` if and only if it is optimizer state");
+  if (getUnit() && !isParameter)
+    return emitOpError("belongs to a unit, which only a parameter can");
+  if (getGlobal().has_value() != getSharding().has_value() && getGlobal())
+    return emitOpError("has a global type and no sharding");
+  if (getGlobal() && getGlobalType().getRank() != getTensorType().getRank())
+    return emitOpError("has a global type of another rank than its local one");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// load, store
+//===----------------------------------------------------------------------===//
+
+LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &tables) {
+  StateOp state = lookupState(*this, tables, getStateAttr());
+  if (!state)
+    return failure();
+  if (state.getType() != getType())
+    return (emitOpError() << "reads " << getType() << ", but the state is "
+                          << state.getType())
+               .attachNote(state.getLoc())
+           << "the state is here";
+  return success();
+}
+
+void LoadOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), getStateAttr(),
+                       StateResource::get());
+}
+
+LogicalResult StoreOp::verifySymbolUses(SymbolTableCollection &tables) {
+  StateOp state = lookupState(*this, tables, getStateAttr());
+  if (!state)
+    return failure();
+  if (state.getRole() != Role::Buffer)
+    return emitOpError() << "writes " << getStateAttr()
+                         << ", which is not a buffer; parameters and "
+                            "optimizer state are written by `fsdp.update`";
+  if (!sameShapeAndElements(state.getType(), getValue().getType()))
+    return emitOpError() << "writes " << getValue().getType()
+                         << ", but the state is " << state.getType();
+  return success();
+}
+
+void StoreOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  effects.emplace_back(MemoryEffects::Write::get(), getStateAttr(),
+                       StateResource::get());
+}
+
+//===----------------------------------------------------------------------===//
+// update
+//===----------------------------------------------------------------------===//
+
+LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
+  StateOp parameter = lookupState(*this, tables, getParameterAttr());
+  if (!parameter)
+    return failure();
+  if (parameter.getRole() != Role::Parameter || !parameter.getTrainable())
+    return emitOpError() << "updates " << getParameterAttr()
+                         << ", which is not a trainable parameter";
+  if (!sameShapeAndElements(parameter.getType(), getGradient().getType()))
+    return emitOpError() << "has a gradient of " << getGradient().getType()
+                         << " for a parameter of " << parameter.getType();
+  for (Attribute attr : getStates()) {
+    auto name = cast<FlatSymbolRefAttr>(attr);
+    StateOp state = lookupState(*this, tables, name);
+    if (!state)
+      return failure();
+    if (state.getParameterAttr() != getParameterAttr())
+      return emitOpError() << "uses " << name
+                           << ", which is not optimizer state of "
+                           << getParameterAttr();
+  }
+
+  auto rule =
+      tables.lookupNearestSymbolFrom<FunctionOpInterface>(*this, getRuleAttr());
+  if (!rule || !rule->hasAttr("fsdp.rule"))
+    return emitOpError() << "names the rule " << getRuleAttr()
+                         << ", which is not a function marked `fsdp.rule`";
+  size_t states = getStates().size();
+  if (rule.getNumArguments() != states + 2 ||
+      rule.getNumResults() != states + 1)
+    return emitOpError() << "passes " << states + 2
+                         << " operands to a rule of "
+                         << rule.getNumArguments() << " and expects "
+                         << states + 1 << " results of its "
+                         << rule.getNumResults();
+  return success();
+}
+
+void UpdateOp::getEffects(
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
+  auto add = [&](FlatSymbolRefAttr state) {
+    effects.emplace_back(MemoryEffects::Read::get(), state,
+                         StateResource::get());
+    effects.emplace_back(MemoryEffects::Write::get(), state,
+                         StateResource::get());
+  };
+  add(getParameterAttr());
+  for (Attribute state : getStates())
+    add(cast<FlatSymbolRefAttr>(state));
+}

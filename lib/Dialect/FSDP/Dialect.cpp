@@ -1,0 +1,72 @@
+//===- Dialect.cpp - Registration, attributes and types of fsdp ------------===//
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+#include "fsdp/Dialect/FSDP/FSDPDialect.cpp.inc"
+#include "fsdp/Dialect/FSDP/FSDPEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "fsdp/Dialect/FSDP/FSDPAttributes.cpp.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "fsdp/Dialect/FSDP/FSDPTypes.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "fsdp/Dialect/FSDP/FSDPOps.cpp.inc"
+
+void FSDPDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "fsdp/Dialect/FSDP/FSDPAttributes.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "fsdp/Dialect/FSDP/FSDPTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "fsdp/Dialect/FSDP/FSDPOps.cpp.inc"
+      >();
+}
+
+int64_t fsdp::getElementBytes(Type elementType) {
+  if (auto complex = dyn_cast<ComplexType>(elementType))
+    return 2 * getElementBytes(complex.getElementType());
+  if (!elementType.isIntOrFloat())
+    return 0;
+  return (elementType.getIntOrFloatBitWidth() + 7) / 8;
+}
+
+int64_t fsdp::getTensorBytes(RankedTensorType type) {
+  return type.getNumElements() * getElementBytes(type.getElementType());
+}
+
+LogicalResult MemberAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t offset, int64_t bytes,
+                                 int64_t blocks) {
+  if (offset < 0 || offset % kAlignment)
+    return emitError() << "a member's offset is a multiple of " << kAlignment
+                       << ", not " << offset;
+  if (bytes < 0 || blocks < 1)
+    return emitError() << "a member has at least one block of at least 0 "
+                          "bytes, not "
+                       << blocks << " of " << bytes;
+  return success();
+}
+
+LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                int64_t arena, int64_t offset, int64_t bytes) {
+  if (arena < 0 || bytes < 0)
+    return emitError() << "a place has a non-negative arena and length";
+  if (offset < 0 || offset % kAlignment)
+    return emitError() << "a place's offset is a multiple of " << kAlignment
+                       << ", not " << offset;
+  return success();
+}

@@ -1,0 +1,129 @@
+//===- Scheduled.cpp - Verifiers and effects of the scheduled phase --------===//
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+//===----------------------------------------------------------------------===//
+// pack, unpack
+//===----------------------------------------------------------------------===//
+
+/// Each of `values` fills its member, members do not overlap, and all lie
+/// within the bucket's pieces.
+static LogicalResult verifyMembers(Operation *op, RankedTensorType bucket,
+                                   TypeRange values, ArrayAttr members) {
+  if (values.size() != members.size())
+    return op->emitOpError() << "has " << values.size() << " tensors and "
+                             << members.size() << " members";
+  int64_t bucketBytes = getTensorBytes(bucket), end = 0, blocks = 0;
+  for (auto [index, type, attr] :
+       llvm::enumerate(values, members.getAsRange<MemberAttr>())) {
+    auto tensor = cast<RankedTensorType>(type);
+    if (tensor.getEncoding())
+      return op->emitOpError() << "member " << index
+                               << " is not row-major; clone it first";
+    if (attr.getBytes() * attr.getBlocks() != getTensorBytes(tensor))
+      return op->emitOpError()
+             << "member " << index << " has " << attr.getBlocks()
+             << " blocks of " << attr.getBytes() << " bytes, but its tensor "
+             << getTensorBytes(tensor);
+    if (index && attr.getBlocks() != blocks)
+      return op->emitOpError() << "member " << index << " has "
+                               << attr.getBlocks() << " blocks, others "
+                               << blocks;
+    blocks = attr.getBlocks();
+    if (attr.getOffset() < end)
+      return op->emitOpError() << "member " << index << " begins at "
+                               << attr.getOffset()
+                               << ", before the end of the one before it";
+    end = attr.getOffset() + attr.getBytes();
+    if (bucketBytes % blocks || end > bucketBytes / blocks)
+      return op->emitOpError()
+             << "member " << index << " ends at byte " << end
+             << " of a bucket with " << bucketBytes << " bytes in " << blocks
+             << " pieces";
+  }
+  return success();
+}
+
+LogicalResult PackOp::verify() {
+  return verifyMembers(*this, cast<RankedTensorType>(getBucket().getType()),
+                       getInputs().getTypes(), getMembers());
+}
+
+LogicalResult UnpackOp::verify() {
+  return verifyMembers(*this, cast<RankedTensorType>(getBucket().getType()),
+                       getOutputs().getTypes(), getMembers());
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
+                                     StringRef region) {
+  auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
+  if (in.getRank() != 1 || out.getRank() != 1 ||
+      !in.getElementType().isUnsignedInteger(8) ||
+      in.getElementType() != out.getElementType())
+    return op->emitOpError("gathers buckets of bytes, tensor<Nxui8>");
+  if (in.getNumElements() == 0 || out.getNumElements() % in.getNumElements())
+    return op->emitOpError() << "gathers " << in.getNumElements()
+                             << " bytes per rank into "
+                             << out.getNumElements()
+                             << ", which is not a multiple";
+  if (region != "forward" && region != "backward")
+    return op->emitOpError() << "has the region \"" << region
+                             << "\"; it is \"forward\" or \"backward\"";
+  return success();
+}
+
+static LogicalResult verifyReduceScatter(Operation *op, Type input,
+                                         Type result) {
+  auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
+  if (in.getRank() != 2 || out.getRank() != 1 ||
+      in.getDimSize(1) != out.getDimSize(0) ||
+      in.getElementType() != out.getElementType())
+    return op->emitOpError() << "scatters a row to each rank: " << in
+                             << " cannot become " << out;
+  return success();
+}
+
+LogicalResult AllGatherOp::verify() {
+  return verifyAllGather(*this, getInput().getType(), getResult().getType(),
+                         getRegion());
+}
+
+LogicalResult AllGatherStartOp::verify() {
+  return verifyAllGather(*this, getInput().getType(),
+                         getFuture().getType().getType(), getRegion());
+}
+
+LogicalResult ReduceScatterOp::verify() {
+  return verifyReduceScatter(*this, getInput().getType(),
+                             getResult().getType());
+}
+
+LogicalResult ReduceScatterStartOp::verify() {
+  return verifyReduceScatter(*this, getInput().getType(),
+                             getFuture().getType().getType());
+}
+
+using Effects =
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+static void addCommunication(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(),
+                       CommunicationResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(),
+                       CommunicationResource::get());
+}
+
+void AllGatherStartOp::getEffects(Effects &effects) {
+  addCommunication(effects);
+}
+void ReduceScatterStartOp::getEffects(Effects &effects) {
+  addCommunication(effects);
+}
+void WaitOp::getEffects(Effects &effects) { addCommunication(effects); }
