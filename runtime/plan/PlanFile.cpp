@@ -1,0 +1,165 @@
+#include "plan/PlanFile.h"
+#include "plan/PlanChecker.h"
+
+#include <flatbuffers/minireflect.h>
+#include <openssl/sha.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <unistd.h>
+
+using namespace fsdp::plan;
+
+namespace {
+
+constexpr char magic[] = "FSDPPLAN";
+constexpr uint32_t containerVersion = 1;
+constexpr size_t versionAt = 8, lengthAt = 12, digestAt = 20, headerBytes = 64;
+// A FlatBuffer ends at 2 GiB; the rest bounds the work that a hostile file can
+// cause.
+constexpr uint64_t maxBytes = (uint64_t(1) << 31) - 1;
+constexpr size_t maxDepth = 16;
+constexpr size_t maxTables = 50'000'000;
+
+std::string sha256(const char *data, size_t size) {
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char *>(data), size, digest);
+  return std::string(reinterpret_cast<char *>(digest), sizeof(digest));
+}
+
+std::string toHex(const std::string &bytes) {
+  static const char digits[] = "0123456789abcdef";
+  std::string hex;
+  for (unsigned char byte : bytes) {
+    hex += digits[byte >> 4];
+    hex += digits[byte & 15];
+  }
+  return hex;
+}
+
+void putLittleEndian(std::string &out, size_t at, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; ++i)
+    out[at + i] = static_cast<char>(value >> (8 * i));
+}
+
+uint64_t getLittleEndian(const std::string &in, size_t at, size_t size) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < size; ++i)
+    value |= uint64_t(static_cast<unsigned char>(in[at + i])) << (8 * i);
+  return value;
+}
+
+/// Counts what unpacking would allocate. Parts of a FlatBuffer may lie over
+/// each other, so a small file can unpack to an enormous plan; no honest one
+/// unpacks to more elements than it has bytes.
+class UnpackedSize : public flatbuffers::IterationVisitor {
+public:
+  explicit UnpackedSize(uint64_t limit) : left(limit) {}
+
+  void String(const flatbuffers::String *s) override { take(s->size()); }
+  void Element(size_t, flatbuffers::ElementaryType,
+               const flatbuffers::TypeTable *, const uint8_t *) override {
+    take(1);
+  }
+
+private:
+  void take(uint64_t count) {
+    if (count > left)
+      throw PlanError("its parts lie over each other");
+    left -= count;
+  }
+  uint64_t left;
+};
+
+} // namespace
+
+std::string fsdp::plan::serializePlan(const PlanT &plan) {
+  flatbuffers::FlatBufferBuilder builder;
+  FinishPlanBuffer(builder, Plan::Pack(builder, &plan));
+  const char *data = reinterpret_cast<const char *>(builder.GetBufferPointer());
+  std::string out(headerBytes, '\0');
+  out.replace(0, versionAt, magic);
+  putLittleEndian(out, versionAt, containerVersion, 4);
+  putLittleEndian(out, lengthAt, builder.GetSize(), 8);
+  out.replace(digestAt, SHA256_DIGEST_LENGTH, sha256(data, builder.GetSize()));
+  return out.append(data, builder.GetSize());
+}
+
+LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
+                                 const std::string &name) {
+  auto fail = [&](const std::string &what) {
+    throw PlanError("'" + name + "' " + what);
+  };
+  const std::string mend = "; make it again with fsdp-translate --fsdp-to-plan";
+  if (bytes.compare(0, versionAt, magic) != 0)
+    fail("is not a plan" + mend);
+  if (bytes.size() < headerBytes)
+    fail("is truncated" + mend);
+  uint64_t version = getLittleEndian(bytes, versionAt, 4);
+  if (version != containerVersion)
+    fail("has container version " + std::to_string(version) +
+         ", this program reads " + std::to_string(containerVersion) + mend);
+  uint64_t length = getLittleEndian(bytes, lengthAt, 8);
+  if (length != bytes.size() - headerBytes)
+    fail("is truncated or altered: the plan has " +
+         std::to_string(bytes.size() - headerBytes) +
+         " bytes, its header says " + std::to_string(length) + mend);
+  if (length > maxBytes)
+    fail("is larger than a plan can be (2 GiB)");
+  const char *data = bytes.data() + headerBytes;
+  std::string digest = sha256(data, length);
+  if (bytes.compare(digestAt, digest.size(), digest) != 0)
+    fail("is altered: its digest differs from its contents" + mend);
+
+  // From here on the bytes are what a writer meant, which need not have been
+  // this project's.
+  const auto *buffer = reinterpret_cast<const uint8_t *>(data);
+  flatbuffers::Verifier verifier(buffer, length, maxDepth, maxTables);
+  if (!VerifyPlanBuffer(verifier))
+    fail("does not hold a valid FlatBuffer" + mend);
+  try {
+    UnpackedSize size(length);
+    flatbuffers::IterateFlatBuffer(buffer, PlanTypeTable(), &size);
+    LoadedPlan loaded{std::unique_ptr<PlanT>(GetPlan(buffer)->UnPack()),
+                      toHex(digest)};
+    checkPlan(*loaded.plan);
+    return loaded;
+  } catch (const PlanError &error) {
+    fail(std::string("is not a valid plan: ") + error.what());
+  }
+  return {};
+}
+
+void fsdp::plan::writeFileAtomically(const std::string &bytes,
+                                     const std::string &path) {
+  std::string temporary = path + ".tmp" + std::to_string(getpid());
+  std::FILE *file = std::fopen(temporary.c_str(), "wb");
+  bool written =
+      file && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (file)
+    written = std::fclose(file) == 0 && written;
+  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    throw PlanError("cannot write '" + path + "': " + reason);
+  }
+}
+
+void fsdp::plan::writePlan(const PlanT &plan, const std::string &path) {
+  writeFileAtomically(serializePlan(plan), path);
+}
+
+LoadedPlan fsdp::plan::readPlan(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw PlanError("cannot open plan '" + path + "': " + std::strerror(errno));
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  if (file.bad() || bytes.fail())
+    throw PlanError("cannot read plan '" + path +
+                    "': is it an empty file or a folder?");
+  return parsePlan(bytes.str(), path);
+}

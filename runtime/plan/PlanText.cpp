@@ -1,0 +1,347 @@
+#include "plan/PlanText.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <tuple>
+
+using namespace fsdp::plan;
+
+namespace {
+
+const char *roleNames[] = {"parameter", "optimizer", "buffer", "constant"};
+const char *collectiveNames[] = {"all_gather", "reduce_scatter", "all_reduce"};
+
+std::string bytesText(uint64_t bytes) {
+  if (bytes < 10 * 1024)
+    return std::to_string(bytes) + " B";
+  std::string text = std::to_string(bytes / 1048576.0);
+  return std::to_string(bytes) + " B (" + text.substr(0, text.find('.') + 3) +
+         " MiB)";
+}
+
+std::string placeText(const Place &place) {
+  return std::string(arenaNames[place.arena()]) + " " +
+         std::to_string(place.offset()) + "+" + std::to_string(place.bytes());
+}
+
+/// "Shard(0) 3,3,3,1": the true length of each rank's part of the split
+/// dimension, the padding left out.
+std::string placementText(const PlanT &plan, const StateT &state) {
+  if (state.shard_dim < 0)
+    return "Replicate";
+  std::string text = "Shard(" + std::to_string(state.shard_dim) + ")";
+  int64_t left = state.shape[state.shard_dim];
+  int64_t local = state.local_shape[state.shard_dim];
+  uint64_t ranks = numRanks(plan);
+  constexpr uint64_t maxShown = 8;
+  for (uint64_t r = 0; r < std::min(ranks, maxShown); ++r) {
+    int64_t size = std::min(left, local);
+    left -= size;
+    text += (r ? "," : " ") + std::to_string(size);
+  }
+  return ranks > maxShown ? text + ",..." : text;
+}
+
+class Printer {
+public:
+  Printer(const LoadedPlan &loaded, std::ostream &out)
+      : plan(*loaded.plan), digest(loaded.digest), out(out) {}
+
+  void print() {
+    printHeader();
+    printStates();
+    for (const auto &rule : plan.rules)
+      printRule(*rule);
+    for (const auto &program : plan.programs)
+      printProgram(*program);
+  }
+
+private:
+  void printHeader() {
+    out << "plan " << digest << "\n";
+    out << "source " << plan.source << ", PyTorch " << plan.torch_version
+        << ", seed " << plan.seed;
+    if (plan.epochs)
+      out << ", " << plan.epochs << " epochs";
+    if (plan.steps)
+      out << ", " << plan.steps << " steps";
+    out << "\n";
+    if (!plan.pipeline.empty())
+      out << "pipeline " << plan.pipeline << "\n";
+    out << "mesh";
+    for (const auto &dim : plan.mesh)
+      out << " " << dim->name << "=" << dim->size;
+    out << (plan.mesh.empty() ? " 1 rank\n" : "\n");
+    for (const auto &arena : plan.arenas)
+      out << "arena " << arena->name << " " << bytesText(arena->bytes) << "\n";
+    out << "learning rates";
+    for (double rate : plan.group_learning_rates)
+      out << " " << rate;
+    if (size_t groups = plan.group_learning_rates.size();
+        groups && !plan.learning_rate_table.empty())
+      out << ", table of " << plan.learning_rate_table.size() / groups
+          << " steps";
+    out << "\n";
+  }
+
+  void printStates() {
+    for (const auto &state : plan.states) {
+      out << roleNames[static_cast<int>(state->role)] << " " << (state->fqn)
+          << ": " << dtypeName(state->dtype) << " " << formatShape(state->shape)
+          << ", " << placementText(plan, *state) << ", local "
+          << formatShape(state->local_shape) << ", at "
+          << placeText(*state->place);
+      if (state->unit >= 0)
+        out << ", unit '" << plan.units[state->unit]->name << "'";
+      if (state->role == Role::Parameter && !state->trainable)
+        out << ", frozen";
+      for (const std::string &alias : state->aliases)
+        out << ", also " << alias;
+      out << "\n";
+    }
+  }
+
+  static std::string scalarText(const ScalarT &scalar) {
+    auto ref = [](int i) { return "s" + std::to_string(i); };
+    auto infix = [&](const char *op) {
+      return ref(scalar.a) + " " + op + " " + ref(scalar.b);
+    };
+    switch (scalar.kind) {
+    case ScalarKind::Constant: {
+      char text[32]; // Shortest form that reads back to the same double.
+      for (int digits = 6; digits <= 17; ++digits) {
+        snprintf(text, sizeof(text), "%.*g", digits, scalar.value);
+        if (strtod(text, nullptr) == scalar.value)
+          break;
+      }
+      return text;
+    }
+    case ScalarKind::LearningRate:
+      return "learning rate of group " + std::to_string(scalar.group);
+    case ScalarKind::Step:
+      return "step";
+    case ScalarKind::Add:
+      return infix("+");
+    case ScalarKind::Subtract:
+      return infix("-");
+    case ScalarKind::Multiply:
+      return infix("*");
+    case ScalarKind::Divide:
+      return infix("/");
+    case ScalarKind::Power:
+      return infix("**");
+    case ScalarKind::Negate:
+      return "-" + ref(scalar.a);
+    case ScalarKind::Select:
+      return infix("==") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
+    }
+    return "?";
+  }
+
+  void printScalars(const std::vector<std::unique_ptr<ScalarT>> &scalars) {
+    for (size_t i = 0; i < scalars.size(); ++i)
+      out << "  s" << i << " = " << scalarText(*scalars[i]) << "\n";
+  }
+
+  static std::string valueList(const std::vector<int> &values) {
+    std::string text;
+    for (size_t i = 0; i < values.size(); ++i)
+      text += (i ? ", " : "") +
+              (values[i] < 0 ? "none" : "%" + std::to_string(values[i]));
+    return text;
+  }
+
+  template <typename T> static std::string numbers(const std::vector<T> &list) {
+    std::string text = "[";
+    for (size_t i = 0; i < list.size(); ++i) {
+      ScalarT number;
+      number.value = static_cast<double>(list[i]);
+      text += (i ? ", " : "") + scalarText(number);
+    }
+    return text + "]";
+  }
+
+  static std::string argumentText(const ArgumentT &argument) {
+    ScalarT number;
+    switch (argument.kind) {
+    case ArgumentKind::Default:
+      return "default";
+    case ArgumentKind::None:
+      return "none";
+    case ArgumentKind::Value:
+      return "%" + std::to_string(argument.value);
+    case ArgumentKind::ValueList:
+      return "[" + valueList(argument.values) + "]";
+    case ArgumentKind::Int:
+      return std::to_string(argument.i);
+    case ArgumentKind::Bool:
+      return argument.i ? "true" : "false";
+    case ArgumentKind::IntList:
+    case ArgumentKind::BoolList:
+      return formatShape(argument.ints);
+    case ArgumentKind::Double:
+      number.value = argument.d;
+      return scalarText(number);
+    case ArgumentKind::DoubleList:
+      return numbers(argument.doubles);
+    case ArgumentKind::String:
+      return "'" + argument.s + "'";
+    case ArgumentKind::Complex:
+      return "complex" + numbers(argument.doubles);
+    case ArgumentKind::Scalar:
+      return "s" + std::to_string(argument.value);
+    case ArgumentKind::DType:
+      return dtypeName(static_cast<DType>(argument.i));
+    case ArgumentKind::Generator:
+      return "generator " + std::to_string(argument.i);
+    }
+    return "?";
+  }
+
+  void printCall(const AtenT &call) {
+    if (!call.results.empty())
+      out << valueList(call.results) << " = ";
+    out << (call.view ? "view " : "") << call.name
+        << (call.overload.empty() ? "" : "." + call.overload) << "(";
+    // Trailing defaults say nothing.
+    size_t count = call.arguments.size();
+    while (count && call.arguments[count - 1]->kind == ArgumentKind::Default)
+      --count;
+    for (size_t i = 0; i < count; ++i)
+      out << (i ? ", " : "") << argumentText(*call.arguments[i]);
+    out << ")";
+  }
+
+  void printRule(const RuleT &rule) {
+    out << "\nrule " << rule.name << " of " << rule.operands << " operands\n";
+    printScalars(rule.scalars);
+    for (const auto &call : rule.calls) {
+      out << "  ";
+      printCall(*call);
+      out << "\n";
+    }
+    out << "  results " << valueList(rule.results) << "\n";
+  }
+
+  void printProgram(const ProgramT &program) {
+    out << "\nprogram " << program.name << ": " << program.values.size()
+        << " values, " << program.commands.size() << " commands\n";
+    for (const auto &input : program.inputs)
+      out << "  input " << input->name << " = %" << input->value
+          << (input->from_data ? "" : ", the same every step") << "\n";
+    for (const auto &output : program.outputs)
+      out << "  output " << output->name << " = %" << output->value << "\n";
+    printScalars(program.scalars);
+    for (size_t i = 0; i < program.values.size(); ++i)
+      printValue(i, *program.values[i]);
+    for (const auto &command : program.commands)
+      printCommand(*command);
+    printArenaMap(program);
+  }
+
+  void printValue(size_t i, const ValueT &value) {
+    out << "  %" << i << ": " << dtypeName(value.dtype) << " "
+        << formatShape(value.shape);
+    if (value.strides != rowMajorStrides(value.shape))
+      out << " strides " << formatShape(value.strides);
+    if (value.state >= 0)
+      out << ", state " << plan.states[value.state]->fqn;
+    else if (value.view_of >= 0)
+      out << ", view of %" << value.view_of;
+    else
+      out << ", at " << placeText(*value.place);
+    if (!value.name.empty())
+      out << ", " << value.name;
+    out << "\n";
+  }
+
+  void printCommand(const CommandT &command) {
+    out << "  " << command.stream << "| ";
+    switch (command.operation.type) {
+    case Operation::Aten:
+      printCall(*command.operation.AsAten());
+      break;
+    case Operation::Update: {
+      const UpdateT &update = *command.operation.AsUpdate();
+      out << "update " << plan.states[update.parameter]->fqn << " by "
+          << plan.rules[update.rule]->name << "(%" << update.gradient << ")";
+      break;
+    }
+    case Operation::Copy: {
+      const CopyT &copy = *command.operation.AsCopy();
+      out << "%" << copy.destination << "[" << copy.destination_offset
+          << "] = ";
+      if (copy.source < 0)
+        out << "zero";
+      else
+        out << "copy %" << copy.source << "[" << copy.source_offset << "]";
+      out << ", " << copy.blocks << " x " << copy.block_bytes << " B";
+      if (copy.blocks > 1)
+        out << ", strides " << copy.source_stride << " to "
+            << copy.destination_stride;
+      break;
+    }
+    case Operation::Collective: {
+      const CollectiveT &c = *command.operation.AsCollective();
+      out << "%" << c.destination << " = "
+          << collectiveNames[static_cast<int>(c.kind)] << " %" << c.source
+          << " over " << plan.mesh[c.mesh_dim]->name << ", " << c.count << " "
+          << dtypeName(c.dtype);
+      if (c.unit >= 0)
+        out << ", unit '" << plan.units[c.unit]->name << "'";
+      if (!c.region.empty())
+        out << ", " << c.region;
+      break;
+    }
+    case Operation::Record:
+      out << "record event " << command.operation.AsRecord()->event;
+      break;
+    case Operation::Wait:
+      out << "wait for event " << command.operation.AsWait()->event;
+      break;
+    case Operation::NONE:
+      break;
+    }
+    if (!command.location.empty())
+      out << "  // " << command.location;
+    out << "\n";
+  }
+
+  /// Who uses which bytes of the transient arena, by offset; values at one
+  /// offset share it, one after the other.
+  void printArenaMap(const ProgramT &program) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < program.values.size(); ++i) {
+      const ValueT &value = *program.values[i];
+      if (value.view_of < 0 && value.place->arena() == transientArena)
+        order.push_back(i);
+    }
+    auto key = [&](size_t i) {
+      const Place &place = *program.values[i]->place;
+      return std::make_tuple(place.offset(), place.bytes(), i);
+    };
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return key(a) < key(b); });
+    out << "  transient arena of " << program.name << "\n";
+    for (size_t at = 0; at < order.size();) {
+      const Place &place = *program.values[order[at]]->place;
+      out << "    " << place.offset() << "+" << place.bytes() << ":";
+      for (; at < order.size() &&
+             samePlace(*program.values[order[at]]->place, place);
+           ++at)
+        out << " %" << order[at];
+      out << "\n";
+    }
+  }
+
+  const PlanT &plan;
+  const std::string &digest;
+  std::ostream &out;
+};
+
+} // namespace
+
+void fsdp::plan::printPlan(const LoadedPlan &loaded, std::ostream &out) {
+  Printer(loaded, out).print();
+}

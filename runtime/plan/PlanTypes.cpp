@@ -1,0 +1,92 @@
+#include "plan/PlanTypes.h"
+
+#include <algorithm>
+
+using namespace fsdp::plan;
+
+namespace {
+struct DTypeInfo {
+  const char *name;
+  uint64_t bytes;
+};
+// In the order of the schema's enum.
+constexpr DTypeInfo dtypes[] = {
+    {"bool", 1},    {"uint8", 1},   {"int8", 1},      {"int16", 2},
+    {"int32", 4},   {"int64", 8},   {"float16", 2},   {"bfloat16", 2},
+    {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16}};
+static_assert(sizeof(dtypes) / sizeof(dtypes[0]) ==
+              static_cast<size_t>(DType::MAX) + 1);
+} // namespace
+
+uint64_t fsdp::plan::dtypeBytes(DType dtype) {
+  return dtype <= DType::MAX ? dtypes[static_cast<size_t>(dtype)].bytes : 0;
+}
+
+const char *fsdp::plan::dtypeName(DType dtype) {
+  return dtype <= DType::MAX ? dtypes[static_cast<size_t>(dtype)].name : "?";
+}
+
+std::optional<int64_t>
+fsdp::plan::numElements(const std::vector<int64_t> &shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    if (size < 0 || __builtin_mul_overflow(count, size, &count))
+      return std::nullopt;
+  return count;
+}
+
+std::optional<uint64_t>
+fsdp::plan::spanBytes(const std::vector<int64_t> &shape,
+                      const std::vector<int64_t> &strides, DType dtype) {
+  std::optional<int64_t> count = numElements(shape);
+  if (!count || shape.size() != strides.size())
+    return std::nullopt;
+  int64_t last = 0;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t reach;
+    if (strides[i] < 0)
+      return std::nullopt;
+    if (*count == 0)
+      continue;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last))
+      return std::nullopt;
+  }
+  if (*count == 0)
+    return 0;
+  uint64_t bytes;
+  if (__builtin_mul_overflow(static_cast<uint64_t>(last) + 1, dtypeBytes(dtype),
+                             &bytes))
+    return std::nullopt;
+  return bytes;
+}
+
+std::vector<int64_t>
+fsdp::plan::rowMajorStrides(const std::vector<int64_t> &shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+bool fsdp::plan::samePlace(const Place &a, const Place &b) {
+  return a.arena() == b.arena() && a.offset() == b.offset() &&
+         a.bytes() == b.bytes();
+}
+
+uint64_t fsdp::plan::numRanks(const PlanT &plan) {
+  uint64_t ranks = 1;
+  for (const auto &dim : plan.mesh)
+    ranks *= dim->size;
+  return ranks;
+}
+
+std::string fsdp::plan::formatShape(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
