@@ -1,0 +1,38 @@
+#ifndef FSDP_RUNTIME_COMM_GLOOCOMMUNICATOR_H
+#define FSDP_RUNTIME_COMM_GLOOCOMMUNICATOR_H
+
+#include "comm/Communicator.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp {
+
+/// Where a rank listens for the others.
+struct GlooAddress {
+  /// A network interface ("eth0"), or empty.
+  std::string interface;
+  /// All ranks are on this host: listen on the loopback address.
+  bool loopback = false;
+};
+
+/// Ranks as processes, on one host or several, over TCP by PyTorch's Gloo.
+/// Reductions are an all-to-all and a local sum: Gloo's own reduce-scatter
+/// changes its order of summation with the size.
+///
+/// `store` is a c10d store that all ranks share, its keys not used by others;
+/// it is not kept. Throws PeerFailure when the ranks cannot be connected within
+/// `timeout`, which later calls wait for as well.
+std::unique_ptr<Communicator>
+createGlooCommunicator(c10d::Store &store, int rank, int size,
+                       const GlooAddress &address,
+                       std::chrono::milliseconds timeout);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_COMM_GLOOCOMMUNICATOR_H

@@ -1,0 +1,2 @@
+// See algorithm.h.
+#pragma once
