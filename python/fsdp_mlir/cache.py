@@ -1,0 +1,146 @@
+"""Results of earlier stages, kept for as long as what they came from is the same.
+
+An export is kept by the step file and its flags, and is good while every file
+that it read is unchanged (`record.py` lists them). The later stages turn one
+file into another, so theirs is kept by the contents of that file, of the
+program and by its options.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Iterable, Optional
+
+# Exports hold weights and data: only so many stay.
+KEPT_EXPORTS = 8
+KEPT_FILES = 64
+
+
+def default_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "fsdp-mlir"
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file's contents, or of a folder's names, sizes and times."""
+    state = hashlib.sha256()
+    if path.is_dir():
+        for entry in sorted(os.scandir(path), key=lambda entry: entry.name):
+            stat = entry.stat()
+            line = f"{entry.name}\0{stat.st_size}\0{stat.st_mtime_ns}\n"
+            # A folder's own size and time change when Python compiles a module.
+            state.update((entry.name + "\n" if entry.is_dir() else line).encode())
+    else:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                state.update(block)
+    return state.hexdigest()
+
+
+def key_of(parts: Any) -> str:
+    """A name for whatever JSON can hold."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def fingerprint(path: Path) -> dict[str, Any]:
+    """What `unchanged` compares; raises OSError where there is no such file."""
+    stat = path.stat()
+    return {
+        "path": str(path),
+        "size": stat.st_size,
+        "mtime_ns": stat.st_mtime_ns,
+        "sha256": digest(path),
+    }
+
+
+def unchanged(known: dict[str, Any]) -> bool:
+    path = Path(known["path"])
+    try:
+        stat = path.stat()
+        # Large data is not read again while nothing touched it.
+        if not path.is_dir():
+            if stat.st_size != known["size"]:
+                return False
+            if stat.st_mtime_ns == known["mtime_ns"]:
+                return True
+        return digest(path) == known["sha256"]
+    except OSError:
+        return False
+
+
+class Cache:
+    """Stage results below one folder; `enabled=False` looks nothing up but
+    still stores, so that a later run finds fresh results."""
+
+    def __init__(self, folder: Path, enabled: bool = True) -> None:
+        self.folder = folder
+        self.enabled = enabled
+
+    def export(self, key: str) -> Optional[dict[str, Any]]:
+        """The notes of a stored export that is still good, or None. Its files
+        are in `export_folder(key)`."""
+        try:
+            notes = json.loads((self.export_folder(key) / "notes.json").read_text())
+            files = notes["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if not self.enabled or not all(unchanged(known) for known in files):
+            return None
+        os.utime(self.export_folder(key))
+        return notes
+
+    def export_folder(self, key: str) -> Path:
+        return self.folder / "export" / key
+
+    def store_export(self, key: str, made: Path, files: Iterable[str], notes: dict) -> None:
+        """Moves the folder `made` into the cache. `files` are what it came
+        from; one that vanished meanwhile makes the entry good for nothing, and
+        it is then not found again."""
+        known = []
+        for file in files:
+            try:
+                known.append(fingerprint(Path(file)))
+            except OSError:
+                known.append({"path": file, "size": -1, "mtime_ns": -1, "sha256": ""})
+        (made / "notes.json").write_text(json.dumps({**notes, "files": known}))
+        target = self.export_folder(key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(made, target)
+        self._forget("export", KEPT_EXPORTS)
+
+    def scratch(self) -> Path:
+        """A new folder on the cache's own file system, to be moved or removed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="making-", dir=self.folder))
+
+    def file(self, stage: str, key: str, make: Callable[[Path], str]) -> tuple[Path, str, bool]:
+        """The result of a stage, made by `make(path)` where it is not stored;
+        what `make` had to say, then or earlier; and whether it was stored."""
+        path = self.folder / stage / key
+        if self.enabled and (path / "result").is_file():
+            os.utime(path)
+            return path / "result", (path / "said").read_text(), True
+        scratch = self.scratch()
+        try:
+            (scratch / "said").write_text(make(scratch / "result"))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
+            os.replace(scratch, path)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._forget(stage, KEPT_FILES)
+        return path / "result", (path / "said").read_text(), False
+
+    def _forget(self, stage: str, kept: int) -> None:
+        """Removes the entries of a stage that were used longest ago."""
+        entries = sorted(
+            (self.folder / stage).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True
+        )
+        for path in entries[kept:]:
+            shutil.rmtree(path, ignore_errors=True)

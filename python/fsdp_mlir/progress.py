@@ -1,0 +1,240 @@
+"""What a user sees of a run: a line per stage, a bar, a line per epoch."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Iterator, Optional, TextIO
+
+# The keys of a metrics line that are not the step file's own metrics.
+STANDARD = frozenset(
+    "step epoch loss grad_norm lr samples_per_s tokens_per_s step_ms data_wait_ms "
+    "exposed_comm_ms memory_bytes memory_peak_bytes eval_loss time timestamp".split()
+)
+
+
+class Stages:
+    """A line per stage with its time: on a terminal it is there from the start."""
+
+    def __init__(self, out: TextIO = sys.stdout) -> None:
+        self._out = out
+        self._terminal = out.isatty()
+        self._started = 0.0
+
+    def begin(self, name: str) -> None:
+        self._started = time.monotonic()
+        if self._terminal:
+            self._write(f"{name:<8} ...\r")
+
+    def end(self, name: str, what: str, cached: bool = False) -> None:
+        seconds = time.monotonic() - self._started
+        note = "  (unchanged)" if cached else ""
+        self._write(f"{name:<8} {what:<44} {seconds:6.1f} s{note}\n")
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()
+
+
+@dataclass
+class Length:
+    """How long a run is; None where it is not known beforehand."""
+
+    steps: Optional[int] = None
+    epochs: Optional[int] = None
+    steps_per_epoch: Optional[int] = None
+
+
+def archive_metadata(archive: Path) -> dict[str, Any]:
+    """`fsdp.json` of an archive (docs/archive.md). For display only: the import
+    is what checks it. Empty where there is none."""
+    try:
+        with zipfile.ZipFile(archive) as records:
+            for name in records.namelist():
+                if name.endswith("/extra/fsdp.json"):
+                    return json.loads(records.read(name))
+    except (OSError, ValueError, zipfile.BadZipFile):
+        pass
+    return {}
+
+
+def sample_count(data: Path) -> Optional[int]:
+    """Dimension 0 of the tensors of a safetensors file, read from its header."""
+    try:
+        with open(data, "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    except (OSError, ValueError, MemoryError):
+        return None
+    shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
+    return shapes[0][0] if shapes and shapes[0] else None
+
+
+def length_of(
+    metadata: dict[str, Any],
+    samples: Optional[int],
+    ranks: int,
+    steps: Optional[int] = None,
+    epochs: Optional[int] = None,
+) -> Length:
+    """The length of a run on `ranks` ranks; `steps` or `epochs` override the
+    step file's own. Batches are the runtime's: what does not fill a batch on
+    every rank is left out."""
+    if steps is None and epochs is None:
+        default = metadata.get("length") or {}
+        steps, epochs = default.get("steps"), default.get("epochs")
+    batches = [i["shape"][0] for i in metadata.get("inputs", []) if i.get("source") == "data"]
+    per_epoch = None
+    if samples is not None and batches and batches[0]:
+        per_epoch = samples // ranks // batches[0] or None
+    if steps is None and epochs is not None and per_epoch is not None:
+        steps = epochs * per_epoch
+    return Length(steps, epochs, per_epoch)
+
+
+@dataclass
+class Epoch:
+    """The mean of what an epoch's steps logged, and its evaluation."""
+
+    number: int
+    losses: list[float] = field(default_factory=list)
+    metrics: dict[str, list[float]] = field(default_factory=dict)
+    last: dict[str, Any] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+    eval_loss: Optional[float] = None
+
+    def add(self, row: dict[str, Any]) -> None:
+        if "loss" in row:
+            self.losses.append(row["loss"])
+            self.last = row
+            rate = row.get("tokens_per_s") or row.get("samples_per_s")
+            if rate:
+                self.rates.append(rate)
+        if row.get("eval_loss") is not None:
+            self.eval_loss = row["eval_loss"]
+        for name, value in row.items():
+            if name not in STANDARD and isinstance(value, (int, float)):
+                self.metrics.setdefault(name, []).append(value)
+
+    def line(self, epochs: Optional[int], perplexity: bool) -> str:
+        parts = [f"epoch {self.number}" + (f"/{epochs}" if epochs else "")]
+        if self.losses:
+            parts.append(f"loss {mean(self.losses):.4f}")
+        # What was evaluated is a figure of its own, what was logged a mean.
+        for name, values in self.metrics.items():
+            value = values[-1] if name.startswith("eval_") else mean(values)
+            parts.append(f"{name} {value:.4f}")
+        if self.eval_loss is not None:
+            parts.append(f"eval_loss {self.eval_loss:.4f}")
+            if perplexity:
+                parts.append(f"perplexity {perplexity_of(self.eval_loss)}")
+        if self.rates:
+            unit = "tokens" if self.last.get("tokens_per_s") else "samples"
+            parts.append(f"{mean(self.rates):,.0f} {unit}/s")
+        return "  ".join(parts)
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def perplexity_of(loss: float) -> str:
+    return f"{math.exp(loss):.1f}" if loss < 700 else "inf"
+
+
+class Progress:
+    """Follows a run by its metrics: a bar on a terminal, a line for each epoch.
+
+    A run whose length is in steps has a line each tenth of it instead.
+    """
+
+    def __init__(self, length: Length, perplexity: bool = False, out: TextIO = sys.stdout) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._length = length
+        self._perplexity = perplexity
+        self._out = out
+        self._epoch: Optional[Epoch] = None
+        self._bar = None
+        if out.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=length.steps, unit="step", file=out, leave=False)
+
+    def update(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        number = self._interval(row)
+        if self._epoch is None:
+            self._epoch = Epoch(number)
+        elif number != self._epoch.number and "loss" in row:
+            self._finish_epoch()
+            self._epoch = Epoch(number)
+        self._epoch.add(row)
+        if self._bar is not None and "loss" in row:
+            self._bar.set_description(f"epoch {number}" if self._by_epoch else "steps", False)
+            shown = f"loss {row['loss']:.4f}"
+            if isinstance(row.get("lr"), (int, float)):
+                shown += f", lr {row['lr']:.2e}"
+            for key in ("tokens_per_s", "samples_per_s"):
+                if row.get(key):
+                    shown += f", {row[key]:,.0f} {key.split('_')[0]}/s"
+                    break
+            self._bar.set_postfix_str(shown, False)
+            self._bar.update(row.get("step", self._bar.n + 1) - self._bar.n)
+
+    def close(self) -> None:
+        self._finish_epoch()
+        if self._bar is not None:
+            self._bar.close()
+
+    @property
+    def _by_epoch(self) -> bool:
+        return self._length.steps_per_epoch is not None
+
+    def _interval(self, row: dict[str, Any]) -> int:
+        step = max(1, int(row.get("step", 1)))
+        if self._length.steps_per_epoch is not None:
+            return (step - 1) // self._length.steps_per_epoch + 1
+        return (step - 1) // max(1, (self._length.steps or 100) // 10) + 1
+
+    def _finish_epoch(self) -> None:
+        if self._epoch is None or not self._epoch.losses:
+            return
+        line = self._epoch.line(self._length.epochs, self._perplexity)
+        if not self._by_epoch:
+            line = f"step {self._epoch.last.get('step')}" + line[line.index("  ") :]
+        self._epoch = None
+        if self._bar is not None:
+            self._bar.write(line, file=self._out)
+        else:
+            print(line, file=self._out, flush=True)
+
+
+def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a metrics file while it is written, until `running()` is
+    false and the file has ended. A line that is not JSON is left out."""
+    position, rest = 0, ""
+    while True:
+        last = not running()
+        try:
+            with open(path, encoding="utf-8") as file:
+                file.seek(position)
+                text = file.read()
+                position = file.tell()
+        except OSError:
+            text = ""
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict):
+                yield row
+        if last:
+            return
+        if not lines:
+            time.sleep(0.1)

@@ -1,0 +1,270 @@
+"""The stages of the way from a step file to trained weights, one function each."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence
+
+from .cache import Cache, digest, key_of
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ("fsdp-translate", "fsdp-opt", "fsdp-run")
+
+
+class StageError(Exception):
+    """A stage that failed; the message is what its program said, to be shown
+    once. `code` is the exit status to end with."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def find_tools() -> dict[str, Path]:
+    """The programs by name: from $FSDP_MLIR_BIN, else build/bin, else PATH."""
+    found: dict[str, Path] = {}
+    named = os.environ.get("FSDP_MLIR_BIN")
+    folders = [Path(named)] if named else [ROOT / "build" / "bin"]
+    for name in TOOLS:
+        for folder in folders:
+            if os.access(folder / name, os.X_OK):
+                found[name] = folder / name
+        if name not in found and not named and (path := shutil.which(name)):
+            found[name] = Path(path)
+    missing = [name for name in TOOLS if name not in found]
+    if missing:
+        where = f"$FSDP_MLIR_BIN ({named})" if named else f"{folders[0]} or on PATH"
+        raise StageError(
+            f"{', '.join(missing)} not found in {where}; build with `tools/dev build`, or set "
+            "FSDP_MLIR_BIN to the folder that holds them"
+        )
+    return found
+
+
+def error_line(output: str, fallback: str) -> str:
+    """The one line of a failed program's output that says why: its first
+    error, else an uncaught exception's last line, else its last line."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    for line in lines:
+        if "error:" in line.lower() and "Traceback" not in line:
+            return strip_label(line)
+    return strip_label(lines[-1]) if lines else fallback
+
+
+def strip_label(line: str) -> str:
+    """Drops `error: ` from the start of a line: the driver puts its own."""
+    for label in ("error: ", "Error: ", "ERROR: "):
+        if line.startswith(label):
+            return line[len(label) :]
+    return line
+
+
+def warnings_of(output: str) -> str:
+    """The warnings that are meant for the user (not those of libraries)."""
+    return "".join(
+        line + "\n"
+        for line in dict.fromkeys(output.splitlines())
+        if line.startswith("warning:") or ": warning: " in line
+    )
+
+
+class Runner:
+    """Runs programs; with `verbose` their command lines and output are shown,
+    with `dry` only the command lines."""
+
+    def __init__(self, verbose: bool = False, dry: bool = False) -> None:
+        self.verbose = verbose
+        self.dry = dry
+
+    def show(self, command: Sequence[Any], env: Optional[dict[str, str]] = None) -> None:
+        if self.verbose or self.dry:
+            words = [f"{name}={value}" for name, value in (env or {}).items()]
+            words += [shlex.quote(str(word)) for word in command]
+            print("$ " + " ".join(words), flush=True)
+
+    def run(
+        self, stage: str, command: Sequence[Any], env: Optional[dict[str, str]] = None
+    ) -> tuple[str, str]:
+        """Runs a program to its end and returns its output and its errors."""
+        self.show(command, env)
+        done = subprocess.run(
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(env or {})},
+        )
+        if self.verbose:
+            sys.stdout.write(done.stdout)
+            sys.stderr.write(done.stderr)
+        if done.returncode != 0:
+            message = error_line(done.stderr or done.stdout, ended(done.returncode))
+            raise StageError(f"{stage}: {message}", status(done.returncode))
+        return done.stdout, done.stderr
+
+
+def ended(code: int) -> str:
+    if code < 0:
+        return f"ended by signal {signal.Signals(-code).name}"
+    return f"ended with status {code} and no message"
+
+
+def status(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+def torch_version() -> str:
+    """Without importing it, which would take seconds."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        raise StageError(
+            "PyTorch is not installed; run `tools/dev build`, then use .venv/bin/python"
+        )
+
+
+def export(
+    runner: Runner, cache: Cache, step_file: Path, argv: Sequence[str], ranks: int
+) -> tuple[Path, str, bool]:
+    """The folder with step.pt and the tensors beside it, what the step file
+    printed, and whether it was there before."""
+    # WORLD_SIZE lets a step file fit its learning rates to the number of steps.
+    versions = [torch_version(), sys.version, digest_of_exporter()]
+    key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions])
+    if (notes := cache.export(key)) is not None:
+        return cache.export_folder(key), notes["said"], True
+    made = cache.scratch()
+    try:
+        files = made / "files.json"
+        arguments = ["-o", made / "step.pt", step_file, *argv]
+        command = [sys.executable, "-m", "fsdp_mlir.record", files, *arguments]
+        env = {"WORLD_SIZE": str(ranks), "PYTHONPATH": python_path()}
+        said, errors = runner.run("export", command, env)
+        if not (made / "step.pt").exists():
+            # The step file ended early and well: --help.
+            raise StageError(said.rstrip(), 0)
+        known = {*json.loads(files.read_text()), str(step_file), *named_files(argv)}
+        files.unlink()
+        said = "".join(
+            line + "\n" for line in said.splitlines() if not line.startswith(f"wrote {made}")
+        )
+        said += warnings_of(errors)
+        cache.store_export(key, made, sorted(known), {"said": said})
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return cache.export_folder(key), said, False
+
+
+def digest_of_exporter() -> str:
+    """Of this package, whose files the list of what an export read leaves out."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return key_of([digest(source) for source in sources])
+
+
+def python_path() -> str:
+    package = str(Path(__file__).resolve().parents[1])
+    return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+
+
+def named_files(argv: Sequence[str]) -> set[str]:
+    """Files and folders that flags name (`--data FILE`, `--data=FILE`)."""
+    words = {part for word in argv for part in (word, word.partition("=")[2]) if part}
+    return {os.path.abspath(word) for word in words if os.path.exists(word)}
+
+
+def convert(
+    runner: Runner,
+    cache: Cache,
+    stage: str,
+    tool: Path,
+    flags: Sequence[str],
+    source: Path,
+    target: Path,
+) -> tuple[str, bool]:
+    """Runs `TOOL FLAGS source -o target`, or fetches what it made before; gives
+    its warnings and whether it was there before."""
+    key = key_of([stage, digest(source), digest(tool), list(flags), torch_version()])
+
+    def make(path: Path) -> str:
+        output, errors = runner.run(stage, [tool, *flags, source, "-o", path])
+        return warnings_of(errors + output)
+
+    result, said, cached = cache.file(stage, key, make)
+    # A copy: whoever edits the text must not edit the cache.
+    target.unlink(missing_ok=True)
+    shutil.copyfile(result, target)
+    return said, cached
+
+
+def place(source: Path, target: Path) -> None:
+    """Makes `source`, which may be large, also appear as `target`."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def run(
+    runner: Runner,
+    command: Sequence[Any],
+    consume: Callable[[Callable[[], bool]], None],
+) -> None:
+    """Trains: starts fsdp-run, hands `consume` a function that says whether it
+    still runs, and waits for the end."""
+    runner.show(command)
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # Its own group, so that an interrupt reaches it once, from here.
+        start_new_session=True,
+    )
+    lines: list[str] = []
+
+    def drain() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if runner.verbose:
+                sys.stderr.write(line)
+            elif warnings_of(line):
+                sys.stderr.write(line)
+
+    reader = threading.Thread(target=drain, daemon=True)
+    reader.start()
+    try:
+        consume(lambda: process.poll() is None)
+        code = process.wait()
+    except BaseException:
+        stop(process)
+        raise
+    reader.join(timeout=5)
+    if code != 0:
+        raise StageError(f"run: {error_line(''.join(lines), ended(code))}", status(code))
+
+
+def stop(process: "subprocess.Popen[str]") -> None:
+    """Ends fsdp-run and its ranks, and waits until they are gone."""
+    for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, 5)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=patience)
+            return
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue

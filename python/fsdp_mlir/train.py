@@ -1,0 +1,303 @@
+"""Trains a step file on sharded ranks: export, import, shard, plan, run.
+
+    python -m fsdp_mlir.train --nproc 2 STEP.py [the step file's own flags]
+
+What a step file may define besides `training_step(argv)`:
+
+    PERPLEXITY = True                 print exp(eval_loss) for each epoch
+    def after_training(argv, weights) called once with the trained state_dict
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib.util
+import shlex
+import sys
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from . import stages
+from .cache import Cache, default_folder
+from .progress import Length, Progress, Stages, archive_metadata, follow, length_of, sample_count
+from .stages import Runner, StageError
+
+
+def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m fsdp_mlir.train",
+        usage="%(prog)s [options] STEP.py [the step file's own flags]",
+        description="Train a step file on sharded ranks: export, import, shard, plan, run.",
+    )
+    flag = parser.add_argument
+    flag("step_file", metavar="STEP.py", type=Path)
+    flag("argv", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    flag("--nproc", type=positive, default=1, metavar="N", help="ranks on this machine (1)")
+    flag("--out", type=Path, metavar="DIR", help="results (out/NAME of the step file)")
+    flag(
+        "--pipeline",
+        action="append",
+        default=[],
+        metavar="OPTIONS",
+        help="of fsdp-opt --fsdp-pipeline, as in 'units=class:Block reshard-after-forward=true'; "
+        "mesh is the number of ranks unless given",
+    )
+    flag("--steps", type=positive, metavar="N", help="length of the run (the step file's)")
+    flag("--epochs", type=positive, metavar="N", help="length of the run (the step file's)")
+    flag("--metrics", type=Path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
+    flag("--save", type=Path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
+    flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
+    flag("--run-args", default="", metavar="ARGS", help="further flags of fsdp-run, in quotes")
+    flag("--cache-dir", type=Path, metavar="DIR", help=f"({default_folder()})")
+    flag("--no-cache", action="store_true", help="do every stage again")
+    flag("--verbose", action="store_true", help="show each stage's command and output")
+    flag("--dry-run", action="store_true", help="show the commands and stop")
+    flag("--nnodes", type=positive, default=1, metavar="N", help="machines (1)")
+    flag("--node-rank", type=int, default=0, metavar="N", help="of this machine, from 0")
+    flag("--master-addr", metavar="HOST", help="of machine 0")
+    flag("--master-port", type=positive, metavar="PORT", help="of machine 0")
+    args = parser.parse_args(argv)
+    if args.steps and args.epochs:
+        parser.error("both --steps and --epochs are given; give the one that sets the length")
+    if not 0 <= args.node_rank < args.nnodes:
+        parser.error(f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}")
+    if args.nnodes > 1 and not (args.master_addr and args.master_port):
+        parser.error("--nnodes needs --master-addr and --master-port, the same on every machine")
+    return args
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
+def pipeline_options(given: Sequence[str], ranks: int) -> str:
+    """The pipeline's options: the user's, with the mesh filled in."""
+    words = " ".join(given).split()
+    if not any(word.startswith("mesh=") for word in words):
+        words.insert(0, f"mesh={ranks}")
+    return " ".join(words)
+
+
+def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
+    command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
+    if args.nnodes > 1:
+        command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
+        command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
+    command += ["--weights", out / "step.safetensors"]
+    for name, flag in (
+        ("step.data.safetensors", "--data"),
+        ("step.eval.safetensors", "--eval-data"),
+    ):
+        if args.dry_run or (out / name).exists():
+            command += [flag, out / name]
+    for name in ("steps", "epochs"):
+        if getattr(args, name):
+            command += [f"--{name}", getattr(args, name)]
+    if args.node_rank == 0:
+        command += ["--metrics", args.metrics, "--save", args.save]
+    return command + shlex.split(args.run_args)
+
+
+def constants(step_file: Path) -> dict[str, Any]:
+    """What a step file says to the driver, read without running it: names set
+    to literals at top level, and the functions it defines (as True)."""
+    try:
+        tree = ast.parse(step_file.read_bytes())
+    except (SyntaxError, ValueError):
+        return {}  # the export says what is wrong with it
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            found[node.name] = True
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found[target.id] = node.value.value
+    return found
+
+
+def after_training(step_file: Path, argv: Sequence[str], weights: Path) -> None:
+    """Calls the step file's function of that name."""
+    from safetensors.torch import load_file
+
+    sys.path.insert(0, str(step_file.parent))
+    spec = importlib.util.spec_from_file_location("fsdp_mlir_step", step_file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        module.after_training(list(argv), load_file(weights))
+    except Exception as error:
+        raise StageError(
+            f"after_training of {step_file.name}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def write_tensorboard(folder: Path, rows: list[dict[str, Any]]) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder)) as writer:
+        for row in rows:
+            for name, value in row.items():
+                if name != "step" and isinstance(value, (int, float)) and "step" in row:
+                    writer.add_scalar(name, value, row["step"])
+
+
+def compile_step(
+    args: argparse.Namespace, runner: Runner, tools: dict[str, Path], display: Stages
+) -> None:
+    """Export to plan: leaves step.pt, step.mlir, step.fsdp.mlir, step.plan and
+    the tensors in `args.out`."""
+    cache = Cache(args.cache_dir or default_folder(), enabled=not args.no_cache)
+    out = args.out
+    display.begin("export")
+    folder, said, cached = stages.export(
+        runner, cache, args.step_file, args.argv, args.nproc * args.nnodes
+    )
+    for name in ("step.safetensors", "step.data.safetensors", "step.eval.safetensors"):
+        (out / name).unlink(missing_ok=True)
+    for path in folder.glob("step.*"):
+        stages.place(path, out / path.name)
+    display.end("export", str(out / "step.pt"), cached)
+    tell(said)
+
+    options = pipeline_options(args.pipeline, args.nproc * args.nnodes)
+    for name, tool, flags, source, target in (
+        ("import", "fsdp-translate", ["--import-torchscript"], "step.pt", "step.mlir"),
+        ("shard", "fsdp-opt", [f"--fsdp-pipeline={options}"], "step.mlir", "step.fsdp.mlir"),
+        ("plan", "fsdp-translate", ["--fsdp-to-plan"], "step.fsdp.mlir", "step.plan"),
+    ):
+        display.begin(name)
+        said, cached = stages.convert(
+            runner, cache, name, tools[tool], flags, out / source, out / target
+        )
+        note = f"  {options}" if name == "shard" else ""
+        display.end(name, str(out / target) + note, cached)
+        tell(said)
+
+
+def tell(said: str) -> None:
+    """What a stage had to say, below its line."""
+    for line in said.splitlines():
+        print(f"         {line}", flush=True)
+
+
+def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -> None:
+    """The whole way as command lines."""
+    out = args.out
+    ranks = args.nproc * args.nnodes
+    runner.show(
+        [
+            sys.executable,
+            "-m",
+            "fsdp_mlir.export",
+            "-o",
+            out / "step.pt",
+            args.step_file,
+            *args.argv,
+        ],
+        {"WORLD_SIZE": str(ranks)},
+    )
+    translate = tools["fsdp-translate"]
+    runner.show([translate, "--import-torchscript", out / "step.pt", "-o", out / "step.mlir"])
+    options = f"--fsdp-pipeline={pipeline_options(args.pipeline, ranks)}"
+    runner.show([tools["fsdp-opt"], out / "step.mlir", options, "-o", out / "step.fsdp.mlir"])
+    runner.show([translate, "--fsdp-to-plan", out / "step.fsdp.mlir", "-o", out / "step.plan"])
+    runner.show(run_command(args, tools["fsdp-run"], out))
+
+
+def train(args: argparse.Namespace) -> None:
+    if not args.step_file.is_file():
+        raise StageError(f"{args.step_file}: no such step file")
+    args.step_file = args.step_file.resolve()
+    args.out = args.out or Path("out") / args.step_file.stem
+    args.metrics = args.metrics or args.out / "metrics.jsonl"
+    args.save = args.save or args.out / "trained.safetensors"
+    runner = Runner(args.verbose, args.dry_run)
+    tools = stages.find_tools()
+    if args.dry_run:
+        commands(args, runner, tools)
+        return
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StageError(f"--out {args.out}: {error.strerror}; give a folder that can be written")
+
+    display = Stages()
+    compile_step(args, runner, tools, display)
+
+    hooks = constants(args.step_file)
+    ranks = args.nproc * args.nnodes
+    samples = sample_count(args.out / "step.data.safetensors")
+    length = length_of(
+        archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs
+    )
+    progress = Progress(length, bool(hooks.get("PERPLEXITY")))
+    for stale in (args.metrics, args.save):
+        stale.unlink(missing_ok=True)
+    display.begin("run")
+
+    def consume(running: Any) -> None:
+        try:
+            for row in follow(args.metrics, running):
+                progress.update(row)
+        finally:
+            progress.close()
+
+    print(f"run      {describe(ranks, length)}", flush=True)
+    stages.run(runner, run_command(args, tools["fsdp-run"], args.out), consume)
+    display.end("done", f"{args.out}/")
+    if args.node_rank == 0:
+        finish(args, progress.rows, hooks, ranks)
+
+
+def describe(ranks: int, length: Length) -> str:
+    parts = [f"{ranks} rank" + ("s" if ranks > 1 else "")]
+    if length.epochs:
+        parts.append(f"{length.epochs} epochs")
+    if length.steps:
+        parts.append(f"{length.steps} steps")
+    return ", ".join(parts)
+
+
+def finish(
+    args: argparse.Namespace, rows: list[dict[str, Any]], hooks: dict[str, Any], ranks: int
+) -> None:
+    from .plots import loss_curve
+
+    picture = args.out / "loss.png"
+    wrote = [f"metrics {args.metrics}", f"weights {args.save}"]
+    if loss_curve(rows, picture, f"{args.step_file.stem}, {ranks} ranks"):
+        wrote.append(f"loss curve {picture}")
+    if args.tensorboard:
+        write_tensorboard(args.out / "tensorboard", rows)
+        wrote.append(f"TensorBoard {args.out / 'tensorboard'}")
+    print("         " + ", ".join(wrote), flush=True)
+    if hooks.get("after_training"):
+        after_training(args.step_file, args.argv, args.save)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    args = parse(argv)
+    try:
+        train(args)
+    except StageError as error:
+        # Status 0: a step file's --help.
+        stream, label = (sys.stdout, "") if error.code == 0 else (sys.stderr, "error: ")
+        print(f"{label}{error}", file=stream)
+        return error.code
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
