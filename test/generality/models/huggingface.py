@@ -27,7 +27,7 @@ def gpt2(dropout: float) -> nn.Module:
     )
 
 
-def llama() -> nn.Module:
+def llama(kv_heads: int, attention: str) -> nn.Module:
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=67,
@@ -35,9 +35,10 @@ def llama() -> nn.Module:
             intermediate_size=53,
             num_hidden_layers=2,
             num_attention_heads=4,
-            num_key_value_heads=2,
+            num_key_value_heads=kv_heads,
             max_position_embeddings=16,
             use_cache=False,
+            attn_implementation=attention,
         )
     )
 
@@ -46,10 +47,15 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=("gpt2", "llama"), required=True)
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--kv-heads", type=int, default=4)
+    parser.add_argument("--attention", default="sdpa")
     flags = parser.parse_args(argv)
 
     torch.manual_seed(0)
-    model = gpt2(flags.dropout) if flags.model == "gpt2" else llama()
+    if flags.model == "gpt2":
+        model = gpt2(flags.dropout)
+    else:
+        model = llama(flags.kv_heads, flags.attention)
     model.train()
     generator = torch.Generator().manual_seed(2)
     tokens = torch.randint(67, (45, 12), generator=generator)
