@@ -19,11 +19,13 @@ ODD = ("--width", "21", "--heads", "3", "--vocab", "61", "--length", "15")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A step file with flags; `units` are what `units=auto` makes of it."""
+    """A step file with its flags, what `units=auto` makes of it, and further
+    flags of fsdp-run."""
 
     file: str
     argv: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
 
 
 CASES = {
@@ -38,6 +40,7 @@ CASES = {
     "gpt-odd-adam": Case("gpt.py", (*ODD, "--optimizer", "adam"), BLOCKS),
     "gpt-sgd": Case("gpt.py", ("--optimizer", "sgd"), BLOCKS),
     "gpt-schedule": Case("gpt.py", ("--warmup", "7"), BLOCKS),
+    "gpt-dropout": Case("gpt.py", ("--dropout", "0.2"), BLOCKS, ("--rng=sequential",)),
 }
 
 
@@ -69,7 +72,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
 @pytest.mark.parametrize("name", CASES)
 def test_one_rank_is_eager(name: str, archives: Archives, tmp_path: pathlib.Path) -> None:
     compiled = archives.compile(name, tmp_path, "mesh=1")
-    run = chain.run_plan(compiled, 1, steps=STEPS)
+    run = chain.run_plan(compiled, 1, steps=STEPS, extra=CASES[name].run)
     step = reference.load_step(MODELS / CASES[name].file, CASES[name].argv)
     compare.check_bits(run, reference.eager(step, STEPS))
 
@@ -80,7 +83,7 @@ def test_two_ranks_are_fsdp2(
 ) -> None:
     case = CASES[name]
     compiled = archives.compile(name, tmp_path, "mesh=2")
-    run = chain.run_plan(compiled, 2, steps=STEPS)
+    run = chain.run_plan(compiled, 2, steps=STEPS, extra=case.run)
     trained = fsdp2.train(MODELS / case.file, 2, STEPS, case.argv, case.units)
     compare.check_bits(run, trained)
 
@@ -98,14 +101,6 @@ def test_more_ranks_are_close_to_fsdp2(
     # With sums in rank order the difference to FSDP2 is Gloo's order alone.
     step = reference.load_step(MODELS / case.file, case.argv)
     compare.check_bits(run, reference.averaged(step, world, STEPS))
-
-
-def test_dropout_in_program_order_is_eager(tmp_path: pathlib.Path) -> None:
-    argv = ("--dropout", "0.2")
-    compiled = chain.compile_step(MODELS / "gpt.py", tmp_path, argv, "mesh=1")
-    run = chain.run_plan(compiled, 1, steps=STEPS, extra=["--rng=sequential"])
-    step = reference.load_step(MODELS / "gpt.py", argv)
-    compare.check_bits(run, reference.eager(step, STEPS))
 
 
 def test_dropout_does_not_depend_on_the_launch(tmp_path: pathlib.Path) -> None:
