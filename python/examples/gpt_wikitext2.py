@@ -173,11 +173,16 @@ def training_step(argv: list[str]) -> TrainingStep:
     # `fsdp_mlir.train` says how many ranks share the samples, as torchrun does.
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     needed = ranks * args.batch_size
-    if count < needed or valid_count < needed:
+    if count < needed:
         sys.exit(
-            f"the text has {count} training and {valid_count} validation sequences of "
-            f"{args.seq_len} tokens, fewer than one batch of {needed} on {ranks} ranks; give a "
-            "smaller --batch_size or --seq_len, or more text"
+            f"the text has {count} training sequences of {args.seq_len} tokens, fewer than one "
+            f"batch of {needed} on {ranks} ranks; give a smaller --batch_size or --seq_len, or "
+            "more text"
+        )
+    if valid_count < needed:
+        print(
+            f"no validation: {valid_count} sequences do not fill a batch of {needed} on {ranks} "
+            "ranks"
         )
     steps = args.epochs * (count // ranks // args.batch_size)
 
@@ -198,7 +203,7 @@ def training_step(argv: list[str]) -> TrainingStep:
         data=train,
         lr_schedule=warmup_cosine(max(1, round(args.warmup * steps)), steps),
         epochs=args.epochs,
-        eval_data=valid,
+        eval_data=valid if valid_count >= needed else None,
         seed=args.seed,
     )
 

@@ -21,9 +21,9 @@ STANDARD = frozenset(
 class Stages:
     """A line per stage with its time: on a terminal it is there from the start."""
 
-    def __init__(self, out: TextIO = sys.stdout) -> None:
-        self._out = out
-        self._terminal = out.isatty()
+    def __init__(self, out: Optional[TextIO] = None) -> None:
+        self._out = out or sys.stdout
+        self._terminal = self._out.isatty()
         self._started = 0.0
 
     def begin(self, name: str) -> None:
@@ -152,11 +152,13 @@ class Progress:
     A run whose length is in steps has a line each tenth of it instead.
     """
 
-    def __init__(self, length: Length, perplexity: bool = False, out: TextIO = sys.stdout) -> None:
+    def __init__(
+        self, length: Length, perplexity: bool = False, out: Optional[TextIO] = None
+    ) -> None:
         self.rows: list[dict[str, Any]] = []
         self._length = length
         self._perplexity = perplexity
-        self._out = out
+        self._out = out = out or sys.stdout
         self._epoch: Optional[Epoch] = None
         self._bar = None
         if out.isatty():

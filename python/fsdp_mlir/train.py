@@ -14,6 +14,7 @@ import argparse
 import ast
 import importlib.util
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Optional, Sequence
@@ -162,7 +163,7 @@ def compile_step(
         (out / name).unlink(missing_ok=True)
     for path in folder.glob("step.*"):
         stages.place(path, out / path.name)
-    display.end("export", str(out / "step.pt"), cached)
+    display.end("export", "step.pt", cached)
     tell(said)
 
     options = pipeline_options(args.pipeline, args.nproc * args.nnodes)
@@ -176,7 +177,7 @@ def compile_step(
             runner, cache, name, tools[tool], flags, out / source, out / target
         )
         note = f"  {options}" if name == "shard" else ""
-        display.end(name, str(out / target) + note, cached)
+        display.end(name, target + note, cached)
         tell(said)
 
 
@@ -250,7 +251,7 @@ def train(args: argparse.Namespace) -> None:
 
     print(f"run      {describe(ranks, length)}", flush=True)
     stages.run(runner, run_command(args, tools["fsdp-run"], args.out), consume)
-    display.end("done", f"{args.out}/")
+    display.end("done", f"results in {args.out}")
     if args.node_rank == 0:
         finish(args, progress.rows, hooks, ranks)
 
@@ -283,6 +284,8 @@ def finish(
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse(argv)
+    # As an interrupt: the ranks are ended too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         train(args)
     except StageError as error:

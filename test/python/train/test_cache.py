@@ -1,0 +1,121 @@
+"""Tests that the driver does again what changed, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fsdp_mlir.cache import KEPT_FILES, Cache, digest, fingerprint, key_of, unchanged
+
+
+def stored(cache: Cache, key: str, files: list[Path]) -> None:
+    made = cache.scratch()
+    (made / "step.pt").write_text("archive")
+    cache.store_export(key, made, map(str, files), {"said": "hello\n"})
+
+
+def test_an_export_is_found_while_its_files_are_the_same(tmp_path: Path) -> None:
+    """Tests that a stored export is good until a file it read changes."""
+    source = tmp_path / "step.py"
+    source.write_text("a = 1")
+    cache = Cache(tmp_path / "cache")
+    assert cache.export("k") is None
+    stored(cache, "k", [source])
+    assert cache.export("k")["said"] == "hello\n"
+    assert (cache.export_folder("k") / "step.pt").read_text() == "archive"
+    source.write_text("a = 2")
+    assert cache.export("k") is None
+
+
+def test_a_touched_file_is_compared_by_content(tmp_path: Path) -> None:
+    """Tests that a new time alone changes nothing."""
+    source = tmp_path / "data.txt"
+    source.write_text("text")
+    known = fingerprint(source)
+    os.utime(source, (1, 1))
+    assert unchanged(known)
+    source.write_text("tExt")
+    assert not unchanged(known)
+    source.unlink()
+    assert not unchanged(known)
+
+
+def test_a_folder_is_its_files(tmp_path: Path) -> None:
+    """Tests that a file added to a folder is a change, a compiled module is not."""
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "__pycache__").mkdir()
+    known = fingerprint(tmp_path)
+    (tmp_path / "__pycache__" / "a.pyc").write_text("")
+    assert unchanged(known)
+    (tmp_path / "b.txt").write_text("b")
+    assert not unchanged(known)
+
+
+def test_an_export_whose_source_vanished_is_not_found(tmp_path: Path) -> None:
+    """Tests that an entry that cannot be checked is not used."""
+    cache = Cache(tmp_path / "cache")
+    stored(cache, "k", [tmp_path / "gone.py"])
+    assert cache.export("k") is None
+
+
+def test_damaged_notes_are_no_entry(tmp_path: Path) -> None:
+    """Tests that a damaged cache leads to work, not to an error."""
+    cache = Cache(tmp_path / "cache")
+    stored(cache, "k", [])
+    (cache.export_folder("k") / "notes.json").write_text("{")
+    assert cache.export("k") is None
+
+
+def test_a_stage_is_made_once_and_repeats_its_warnings(tmp_path: Path) -> None:
+    """Tests that a stage's result and what it said come from the first time."""
+    cache = Cache(tmp_path / "cache")
+    made = []
+
+    def make(path: Path) -> str:
+        made.append(path)
+        path.write_text("result")
+        return "warning: w\n"
+
+    for expected in (False, True):
+        path, said, cached = cache.file("plan", "k", make)
+        assert (path.read_text(), said, cached) == ("result", "warning: w\n", expected)
+    assert len(made) == 1
+    Cache(tmp_path / "cache", enabled=False).file("plan", "k", make)
+    assert len(made) == 2
+
+
+def test_a_failed_stage_leaves_nothing(tmp_path: Path) -> None:
+    """Tests that half a result is never stored."""
+    cache = Cache(tmp_path / "cache")
+
+    def fail(path: Path) -> str:
+        path.write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        cache.file("plan", "k", fail)
+    assert not list((tmp_path / "cache").rglob("*result"))
+
+
+def test_old_results_are_forgotten(tmp_path: Path) -> None:
+    """Tests that the cache does not grow without end."""
+    cache = Cache(tmp_path / "cache")
+
+    def make(path: Path) -> str:
+        path.write_text("x")
+        return ""
+
+    for number in range(KEPT_FILES + 3):
+        path, _, _ = cache.file("plan", str(number), make)
+        os.utime(path.parent, (number, number))
+    cache.file("plan", "last", make)
+    assert len(list((tmp_path / "cache" / "plan").iterdir())) == KEPT_FILES
+
+
+def test_keys_differ_by_content(tmp_path: Path) -> None:
+    """Tests that a key tells apart what JSON tells apart."""
+    (tmp_path / "a").write_text("a")
+    assert key_of(["a", "b"]) != key_of(["ab"])
+    assert key_of([digest(tmp_path / "a")]) == key_of([digest(tmp_path / "a")])

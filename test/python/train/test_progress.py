@@ -1,0 +1,111 @@
+"""Tests that the driver shows a run as its metrics tell it."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import struct
+import threading
+import time
+from pathlib import Path
+
+from fsdp_mlir.plots import loss_curve, moving_mean
+from fsdp_mlir.progress import Length, Progress, follow, length_of, sample_count
+
+INPUTS = {"inputs": [{"name": "x", "shape": [4, 2], "source": "data"}], "length": {"epochs": 3}}
+
+
+def shown(rows: list[dict], length: Length, perplexity: bool = False) -> list[str]:
+    out = io.StringIO()
+    progress = Progress(length, perplexity, out)
+    for row in rows:
+        progress.update(row)
+    progress.close()
+    return out.getvalue().splitlines()
+
+
+def test_length_in_epochs() -> None:
+    """Tests that samples that do not fill a batch on every rank do not count."""
+    assert length_of(INPUTS, 35, 2) == Length(12, 3, 4)
+    assert length_of(INPUTS, 35, 2, epochs=1) == Length(4, 1, 4)
+    assert length_of(INPUTS, 35, 2, steps=7) == Length(7, None, 4)
+    assert length_of({}, None, 2) == Length()
+
+
+def test_a_line_per_epoch_with_the_means() -> None:
+    """Tests that an epoch's line has its mean loss, own metrics and rate."""
+    rows = [
+        {"step": s, "epoch": 1, "loss": float(s), "accuracy": s / 10, "samples_per_s": 100.0}
+        for s in (1, 2, 3, 4)
+    ]
+    assert shown(rows, Length(4, 2, 2)) == [
+        "epoch 1/2  loss 1.5000  accuracy 0.1500  100 samples/s",
+        "epoch 2/2  loss 3.5000  accuracy 0.3500  100 samples/s",
+    ]
+
+
+def test_perplexity_belongs_to_the_epoch_that_ended() -> None:
+    """Tests that an evaluation counts whether it has a row of its own or not."""
+    rows = [{"step": 1, "loss": 2.0, "eval_loss": 1.0}, {"step": 2, "loss": 1.0}]
+    rows += [{"step": 2, "eval_loss": 0.5}]
+    first, second = shown(rows, Length(2, 2, 1), perplexity=True)
+    assert f"eval_loss 1.0000  perplexity {math.e:.1f}" in first
+    assert f"eval_loss 0.5000  perplexity {math.exp(0.5):.1f}" in second
+
+
+def test_a_run_in_steps_has_ten_lines() -> None:
+    """Tests that a run without epochs still shows how it goes."""
+    lines = shown([{"step": s, "loss": 1.0} for s in range(1, 101)], Length(100))
+    assert len(lines) == 10
+    assert lines[0] == "step 10  loss 1.0000"
+
+
+def test_follow_reads_while_the_file_grows(tmp_path: Path) -> None:
+    """Tests that half lines wait for their end, and that others are left out."""
+    path = tmp_path / "metrics.jsonl"
+    done = threading.Event()
+
+    def write() -> None:
+        with open(path, "w") as file:
+            for text in ('{"step": 1}\n{"st', 'ep": 2}\n', "not json\n", '{"step": 3}\n'):
+                file.write(text)
+                file.flush()
+                time.sleep(0.01)
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    rows = list(follow(path, lambda: not done.is_set()))
+    writer.join()
+    assert [row["step"] for row in rows] == [1, 2, 3]
+
+
+def test_follow_without_a_file_ends(tmp_path: Path) -> None:
+    """Tests that a run which fails at once does not hang its driver."""
+    assert list(follow(tmp_path / "none", lambda: False)) == []
+
+
+def test_samples_are_read_from_the_header(tmp_path: Path) -> None:
+    """Tests that the data itself is not read, and bad files give None."""
+    header = json.dumps({"x": {"dtype": "F32", "shape": [35, 2], "data_offsets": [0, 280]}})
+    path = tmp_path / "data.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode())
+    assert sample_count(path) == 35
+    path.write_bytes(b"short")
+    assert sample_count(path) is None
+    assert sample_count(tmp_path / "none") is None
+
+
+def test_loss_curve_is_a_picture(tmp_path: Path) -> None:
+    """Tests that the curve is drawn, and not where there is no loss."""
+    rows = [{"step": s, "loss": 1 / s} for s in range(1, 200)] + [{"step": 199, "eval_loss": 0.5}]
+    assert loss_curve(rows, tmp_path / "loss.png", "a run")
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert not loss_curve([], tmp_path / "none.png", "no run")
+    assert not (tmp_path / "none.png").exists()
+
+
+def test_moving_mean() -> None:
+    """Tests that the mean covers what there is at the start."""
+    assert moving_mean((2.0, 4.0, 6.0), 2) == [2.0, 3.0, 5.0]

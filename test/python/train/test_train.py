@@ -1,0 +1,221 @@
+"""Tests that the driver runs the stages in order, once, and reports failures in a line.
+
+The programs are stand-ins that write what they were asked; the real ones are
+driven by test_end_to_end.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fsdp_mlir import stages
+from fsdp_mlir.train import constants, main, parse, pipeline_options
+
+STEP = """
+import torch
+import helper
+from fsdp_mlir import TrainingStep
+
+PERPLEXITY = True
+
+def training_step(argv):
+    print("flags", *argv)
+    model = torch.nn.Linear(3, helper.WIDTH)
+    x = torch.zeros(8, 3)
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x: model(x).sum(),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        inputs={"x": x[:2]},
+        data={"x": x},
+        epochs=2,
+    )
+
+def after_training(argv, weights):
+    print("trained", argv, sorted(weights))
+"""
+
+# Each appends its command line to `log`, and does what the file `script` says.
+TOOL = """#!{python}
+import json, pathlib, runpy, sys
+here = pathlib.Path(__file__).parent
+name, argv = pathlib.Path(__file__).name, sys.argv[1:]
+with open(here / "log", "a") as log:
+    log.write(json.dumps([name, *argv]) + "\\n")
+if (here / (name + ".fail")).exists():
+    sys.stderr.write((here / (name + ".fail")).read_text())
+    sys.exit(4)
+flag = lambda key: argv[argv.index(key) + 1]
+if name != "fsdp-run":
+    pathlib.Path(flag("-o")).write_text(" ".join([name, *argv[:2]]))
+else:
+    rows = [dict(step=s, loss=1.0 / s, tokens_per_s=7.0) for s in (1, 2, 3, 4)]
+    rows[1]["eval_loss"] = 1.0
+    pathlib.Path(flag("--metrics")).write_text("".join(json.dumps(r) + "\\n" for r in rows))
+    pathlib.Path(flag("--save")).write_bytes(pathlib.Path(flag("--weights")).read_bytes())
+"""
+
+
+class Tree:
+    """A step file with a local module, and stand-ins for the programs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.step = folder / "step.py"
+        self.step.write_text(STEP)
+        self.helper = folder / "helper.py"
+        self.helper.write_text("WIDTH = 2\n")
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        for name in stages.TOOLS:
+            tool = self.bin / name
+            tool.write_text(TOOL.format(python=sys.executable))
+            tool.chmod(0o755)
+
+    def train(self, *flags: str, argv: tuple[str, ...] = ()) -> int:
+        options = ["--cache-dir", str(self.folder / "cache"), "--out", str(self.folder / "out")]
+        return main([*options, *flags, str(self.step), *argv])
+
+    def log(self) -> list[list[str]]:
+        """The command lines since the last call."""
+        path = self.bin / "log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    monkeypatch.setenv("FSDP_MLIR_BIN", str(tmp_path / "bin"))
+    monkeypatch.chdir(tmp_path)
+    return Tree(tmp_path)
+
+
+def test_stages_run_in_order_and_once(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests the whole way, what a second run repeats, and what a change repeats."""
+    assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
+    log = tree.log()
+    assert [line[0] for line in log] == [
+        "fsdp-translate",
+        "fsdp-opt",
+        "fsdp-translate",
+        "fsdp-run",
+    ]
+    assert "--import-torchscript" in log[0]
+    assert "--fsdp-pipeline=mesh=2" in log[1]
+    assert "--fsdp-to-plan" in log[2]
+    assert log[3][2:4] == ["--nproc", "2"]
+    assert "--data" in log[3] and "--eval-data" not in log[3]
+    out = capfd.readouterr().out
+    assert "flags --width 2" in out
+    assert "epoch 1/2  loss 0.7500  eval_loss 1.0000  perplexity 2.7" in out
+    assert "trained ['--width', '2'] ['bias'" in out
+    assert (tree.folder / "out" / "loss.png").exists()
+
+    assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
+    assert [line[0] for line in tree.log()] == ["fsdp-run"]
+    out = capfd.readouterr().out
+    assert out.count("(unchanged)") == 4
+    assert "flags --width 2" in out
+
+    # Other options start at the stage that reads them.
+    assert tree.train("--nproc", "2", "--pipeline", "units=all", argv=("--width", "2")) == 0
+    assert [line[0] for line in tree.log()] == ["fsdp-opt", "fsdp-translate", "fsdp-run"]
+
+    # A module that the step file imports starts at the export.
+    tree.helper.write_text("WIDTH = 5\n")
+    capfd.readouterr()
+    assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
+    assert "(unchanged)" not in capfd.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "tool, stage", [("fsdp-opt", "shard"), ("fsdp-run", "run")], ids=("stage", "run")
+)
+def test_a_failing_stage_is_one_line(
+    tree: Tree, capfd: pytest.CaptureFixture[str], tool: str, stage: str
+) -> None:
+    """Tests that the program's error is shown once, by every rank or not, with its status."""
+    message = "noise\nerror: the fact; the fix\nerror: the fact; the fix\n"
+    (tree.bin / f"{tool}.fail").write_text(message)
+    assert tree.train() == 4
+    assert capfd.readouterr().err == f"error: {stage}: the fact; the fix\n"
+    assert not (tree.folder / "out" / "trained.safetensors").exists()
+
+
+def test_a_step_file_that_fails_is_one_line(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that an exception in the step file ends as a line without a traceback."""
+    tree.step.write_text("def training_step(argv):\n    raise RuntimeError('no luck')\n")
+    assert tree.train() == 1
+    error = capfd.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith("error: export: ") and "no luck" in error
+    assert tree.log() == []
+
+
+def test_missing_programs_are_named(
+    tree: Tree, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that an unbuilt tree is said before anything is done."""
+    (tree.bin / "fsdp-opt").unlink()
+    assert tree.train() == 1
+    assert "fsdp-opt not found" in capfd.readouterr().err
+    assert not (tree.folder / "out").exists()
+
+
+def test_a_missing_step_file(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that a wrong path is named."""
+    assert main(["nowhere.py"]) == 1
+    assert capfd.readouterr().err == "error: nowhere.py: no such step file\n"
+
+
+def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that the commands are those a user can type, and that none runs."""
+    assert tree.train("--dry-run", "--nproc", "3", "--steps", "5") == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert "fsdp_mlir.export" in lines[0]
+    assert "--steps 5" in lines[-1] and "--nproc 3" in lines[-1]
+    assert tree.log() == []
+
+
+def test_flags_after_the_step_file_are_its_own() -> None:
+    """Tests that the driver takes nothing that stands behind the step file."""
+    args = parse(["--epochs", "1", "step.py", "--epochs", "5", "--nproc", "9"])
+    assert (args.epochs, args.nproc, args.argv) == (1, 1, ["--epochs", "5", "--nproc", "9"])
+
+
+def test_machines_need_a_meeting_point(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests that several machines without an address are refused."""
+    with pytest.raises(SystemExit):
+        parse(["--nnodes", "2", "step.py"])
+    assert "--master-addr" in capsys.readouterr().err
+
+
+def test_the_mesh_is_filled_in() -> None:
+    """Tests that the user's mesh wins over the number of ranks."""
+    assert pipeline_options([], 4) == "mesh=4"
+    assert pipeline_options(["units=all"], 4) == "mesh=4 units=all"
+    assert pipeline_options(["mesh=2 units=all"], 4) == "mesh=2 units=all"
+
+
+def test_constants_are_read_without_running(tmp_path: Path) -> None:
+    """Tests that hooks are found without importing the step file."""
+    path = tmp_path / "step.py"
+    path.write_text("raise SystemExit\nA = 1\nB = f()\ndef after_training(a, w): pass\n")
+    assert constants(path) == {"A": 1, "after_training": True}
+    path.write_text("def (")
+    assert constants(path) == {}
+
+
+def test_error_line() -> None:
+    """Tests that the cause is picked from what a program wrote."""
+    assert stages.error_line("x\nstep.mlir:3: error: bad\nerror: later\n", "") == (
+        "step.mlir:3: error: bad"
+    )
+    assert stages.error_line("Traceback (most\n  x\nValueError: bad\n", "") == "ValueError: bad"
+    assert stages.error_line("", "ended") == "ended"
