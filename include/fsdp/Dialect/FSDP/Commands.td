@@ -6,4 +6,140 @@
 include "fsdp/Dialect/FSDP/Attributes.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
+def FSDP_CollectiveKindEnum : I32EnumAttr<"CollectiveKind", "what is exchanged", [
+    I32EnumAttrCase<"AllGather", 0, "all_gather">,
+    I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
+    I32EnumAttrCase<"AllReduce", 2, "all_reduce">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_CollectiveKindAttr
+    : EnumAttr<FSDP_Dialect, FSDP_CollectiveKindEnum, "collective_kind"> {
+  let assemblyFormat = "$value";
+}
+
+class FSDP_CountOr<string value>
+    : DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, value>;
+def FSDP_Count : ConfinedAttr<I64Attr, [IntNonNegative]>;
+
+// Values are memory and commands write it, so all have effects: nothing is
+// merged, dropped or moved any more.
+class FSDP_Cmd<string name, list<Trait> traits = []>
+    : FSDP_Op<"cmd." # name, traits # [
+          MemoryEffects<[MemRead, MemWrite]>]>;
+
+def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [MemoryEffects<[MemWrite]>]> {
+  let summary = "A tensor at a fixed place";
+  let description = [{
+    Declares what commands read and write; it does nothing itself. With `state`
+    it is that state's memory. With `of` it is a view of another value and
+    shares its place; the call that makes the view says how. A program's
+    arguments are values too, with their place as attribute `fsdp.place`.
+
+    ```mlir
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 5120>} : tensor<10x128xf32>
+    %a = fsdp.cmd.value {place = #fsdp.place<1, 64, 40>} : tensor<10xf32>
+    %t = fsdp.cmd.value of %w : tensor<10x128xf32> {place = #fsdp.place<0, 0, 5120>} : tensor<128x10xf32, #aten.strides<[1, 128]>>
+    ```
+  }];
+  let arguments = (ins Optional<AnyRankedTensor>:$base,
+                       OptionalAttr<FlatSymbolRefAttr>:$state,
+                       FSDP_PlaceAttr:$place);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    (`of` $base^ `:` type($base))? (`state` $state^)? attr-dict `:`
+    type($result)
+  }];
+}
+
+def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
+  let summary = "Calls an operator of PyTorch";
+  let description = [{
+    `slots` and `args` are those of `aten.call`. `results` has an entry per
+    tensor the operator returns: an index into the outputs, or -1 where nothing
+    is produced. A `view` computes nothing: its outputs look into an input.
+
+    ```mlir
+    fsdp.cmd.aten "mm"(%a, %b) to (%c) {slots = array<i32: 1, 1>, args = {}, results = array<i32: 0>}
+        : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$callee, Variadic<AnyType>:$inputs,
+                       Variadic<AnyRankedTensor>:$outputs,
+                       DenseI32ArrayAttr:$slots, DictionaryAttr:$args,
+                       DenseI32ArrayAttr:$results, UnitAttr:$view,
+                       FSDP_CountOr<"0">:$stream);
+  let assemblyFormat = [{
+    $callee `(` $inputs `)` `to` `(` $outputs `)` attr-dict `:`
+    functional-type($inputs, $outputs)
+  }];
+}
+
+def FSDP_CmdUpdateOp : FSDP_Cmd<"update"> {
+  let summary = "Runs a rule on a parameter and its state, in place";
+  let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
+                       AnyRankedTensor:$gradient,
+                       FlatSymbolRefArrayAttr:$states,
+                       FSDP_CountOr<"0">:$stream);
+  let assemblyFormat = [{
+    $rule $parameter `,` $gradient $states attr-dict `:` type($gradient)
+  }];
+}
+
+def FSDP_CmdCopyOp : FSDP_Cmd<"copy"> {
+  let summary = "Copies blocks of bytes, or fills them with zero";
+  let description = [{
+    Offsets and strides are bytes, from the first byte of each value's place.
+    Without a source the blocks become zero.
+
+    ```mlir
+    fsdp.cmd.copy from %a : tensor<4x3xf32> to %b : tensor<2x6xf32> {block_bytes = 24 : i64, blocks = 2 : i64, source_stride = 24 : i64, destination_stride = 24 : i64}
+    fsdp.cmd.copy to %b : tensor<2x6xf32> {block_bytes = 48 : i64}
+    ```
+  }];
+  let arguments = (ins Optional<AnyRankedTensor>:$source,
+                       AnyRankedTensor:$destination,
+                       FSDP_Count:$block_bytes, FSDP_CountOr<"1">:$blocks,
+                       FSDP_CountOr<"0">:$source_offset,
+                       FSDP_CountOr<"0">:$destination_offset,
+                       FSDP_CountOr<"0">:$source_stride,
+                       FSDP_CountOr<"0">:$destination_stride,
+                       FSDP_CountOr<"0">:$stream);
+  let assemblyFormat = [{
+    (`from` $source^ `:` type($source))? `to` $destination `:`
+    type($destination) attr-dict
+  }];
+}
+
+def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {
+  let summary = "Exchanges data over one mesh dimension";
+  let description = [{
+    `count` elements of `dtype` are what a rank contributes to an all-gather or
+    an all-reduce, and what it receives from a reduce-scatter.
+  }];
+  let arguments = (ins FSDP_CollectiveKindAttr:$kind, AnyRankedTensor:$source,
+                       AnyRankedTensor:$destination, TypeAttr:$dtype,
+                       FSDP_Count:$count, OptionalAttr<StrAttr>:$unit,
+                       OptionalAttr<StrAttr>:$region,
+                       FSDP_CountOr<"0">:$mesh_dim,
+                       FSDP_CountOr<"0">:$channel, FSDP_CountOr<"0">:$stream);
+  let assemblyFormat = [{
+    $kind $source `:` type($source) `to` $destination `:` type($destination)
+    attr-dict
+  }];
+}
+
+def FSDP_CmdRecordOp : FSDP_Cmd<"record"> {
+  let summary = "Marks a point of this command's stream";
+  let arguments = (ins FSDP_Count:$event, FSDP_CountOr<"0">:$stream);
+  let assemblyFormat = "$event attr-dict";
+}
+
+def FSDP_CmdWaitOp : FSDP_Cmd<"wait"> {
+  let summary = "Makes this command's stream wait for an event";
+  let arguments = (ins FSDP_Count:$event, FSDP_CountOr<"0">:$stream);
+  let assemblyFormat = "$event attr-dict";
+}
+
 #endif // FSDP_COMMANDS_TD
