@@ -8,6 +8,9 @@ every tensor the graph reads is named: a parameter, a buffer, an input, or else 
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
+import re
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Mapping, Optional
@@ -17,7 +20,7 @@ import torch
 from torch import fx
 
 from .errors import ExportError
-from .explain import explain_capture_error
+from .explain import explain_capture_error, user_location
 from .names import StateNames
 from .training_step import TrainingStep
 
@@ -96,7 +99,8 @@ def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
     mode = _training_mode(step.model) if training else _eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
     fake_mode = names.fake_mode or contextlib.nullcontext()
-    with mode, gradients, contextlib.ExitStack() as stack:
+    shared = _shared_forward(step.model) if step.metrics else contextlib.nullcontext()
+    with mode, gradients, shared, contextlib.ExitStack() as stack:
         try:
             forward = _follow_python(wrapper, tuple(inputs.values()))
             module, states, outputs = _name_states(forward, inputs, names)
@@ -105,7 +109,7 @@ def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
         except ExportError:
             raise
         except Exception as error:
-            raise explain_capture_error(error, step) from error
+            raise explain_capture_error(error, wrapper, inputs) from error
     metric_names = list(outputs[1])
     program = _describe(joint, name, list(inputs), states, metric_names, names)
     if training and not any(result.role == "gradient" for result in program.results):
@@ -162,28 +166,103 @@ def _ignore_log_lines() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(LoggingLoggerVariable, "call_method", nothing)
 
 
+@contextlib.contextmanager
+def _shared_forward(model: torch.nn.Module) -> Iterator[None]:
+    """Lets metrics have the loss's own forward: a call repeated with the same tensors is one call.
+
+    A second forward would cost time, draw other dropout masks and update buffers twice.
+    """
+    original = model.forward
+    overridden = "forward" in vars(model)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
+
+    @functools.wraps(original)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        for known_args, known_kwargs, known_result in calls:
+            if _same(args, known_args) and _same_named(kwargs, known_kwargs):
+                return known_result
+        result = original(*args, **kwargs)
+        calls.append((args, kwargs, result))
+        return result
+
+    model.forward = forward
+    try:
+        yield
+    finally:
+        if overridden:
+            model.forward = original
+        else:
+            del model.forward
+
+
+def _same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    return len(ours) == len(theirs) and all(a is b for a, b in zip(ours, theirs))
+
+
+def _same_named(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    return len(ours) == len(theirs) and all(
+        name in theirs and value is theirs[name] for name, value in ours.items()
+    )
+
+
+@contextlib.contextmanager
+def _capture_settings() -> Iterator[None]:
+    """Logging calls in the user's code are dropped from the graph, and PyTorch's own silenced."""
+    methods = {value for value in vars(logging.Logger).values() if callable(value)}
+    log = logging.getLogger("torch._dynamo.metrics_context")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        with torch._dynamo.config.patch(
+            ignore_logging_functions=methods | {print, warnings.warn},
+            # Every size and number is what it is in this batch, also after another capture.
+            assume_static_by_default=True,
+            automatic_dynamic_shapes=False,
+            specialize_int=True,
+            specialize_float=True,
+            capture_scalar_outputs=False,
+            capture_dynamic_output_shape_ops=False,
+            # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
+            enable_dynamo_decompositions=False,
+        ):
+            yield
+    finally:
+        log.setLevel(level)
+
+
 def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
     from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
     torch._dynamo.reset()
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, _capture_settings():
         warnings.simplefilter("always")
         with _ignore_log_lines():
             forward = dynamo_graph_capture_for_export(wrapper)(*batch)
     for warning in caught:
         if "side effects happened" in str(warning.message):
-            # PyTorch's own message names its internals only.
-            warnings.warn(
-                "the forward changes Python state of a module (an attribute it assigns, or a list "
-                "it appends to); the exported step keeps the value of now, make it a buffer that "
-                "is changed in place if it must change from step to step",
-                stacklevel=2,
-            )
+            _warn_state(str(warning.message))
         elif issubclass(warning.category, UserWarning):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
     return forward
+
+
+def _warn_state(message: str) -> None:
+    """Names the modules whose Python state the forward changes, from PyTorch's own warning.
+
+    Its sources read L['self']._modules['model']._modules['0'].calls; others are not the model's.
+    """
+    changed = []
+    for source in re.findall(r'"([^"]+)"', message):
+        path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
+        if path.startswith("L['self'].model") and ".forward.__closure__" not in path:
+            changed.append("model" + path.removeprefix("L['self'].model"))
+    if changed:
+        warnings.warn(
+            f"the forward changes Python state of {', '.join(changed)}, and the exported step keeps "
+            "the value of now; what must change from step to step is a buffer changed in place"
+        )
 
 
 def _name_states(
@@ -230,9 +309,10 @@ def _name_states(
             break
         copies[node] = graph.node_copy(node, lambda n: copies[n])
         if node.op == "get_attr":
-            _copy_attribute(forward, root, node.target)
+            _copy_attribute(forward, root, node)
     outputs = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
     loss, metrics = outputs
+    metrics = metrics if isinstance(metrics, dict) else {}
     if isinstance(loss, fx.Node):
         example = loss.meta.get("example_value")
         copy = copies[loss]
@@ -249,17 +329,20 @@ def _name_states(
     return module, states, outputs
 
 
-def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, path: str) -> None:
+def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.Node) -> None:
     value = source
-    for part in path.split("."):
+    for part in node.target.split("."):
         value = getattr(value, part)
     if isinstance(value, torch.nn.Module):
+        trace = next((u.meta["stack_trace"] for u in node.users if "stack_trace" in u.meta), "")
+        where = user_location(trace)
         raise ExportError(
-            "the step uses a higher-order op (torch.cond, a checkpoint, a scan or the like), which "
-            "cannot be exported; write it as plain tensor code"
+            f"{where + ': ' if where else ''}the step uses a higher-order op (torch.cond, a "
+            "checkpoint, a scan or the like), which cannot be exported; write it as plain tensor "
+            "code"
         )
-    if path not in dict(target.named_buffers()):
-        target.register_buffer(path, value)
+    if node.target not in dict(target.named_buffers()):
+        target.register_buffer(node.target, value)
 
 
 def _check_outputs(outputs: tuple[Any, Any], step: TrainingStep) -> None:
@@ -292,11 +375,18 @@ def _differentiate(
     batch: tuple[torch.Tensor, ...],
     fake_mode: Any,
 ) -> fx.GraphModule:
+    from torch._subclasses.fake_tensor import FakeTensor
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     from torch._guards import tracing
 
     stack.enter_context(tracing(module.meta.get("tracing_context")))
     stack.enter_context(fake_mode)
+    # An input that the loss does not use has not been seen yet: its sizes are static too.
+    mode = module.meta["fake_mode"]
+    batch = tuple(
+        tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor, static_shapes=True)
+        for tensor in batch
+    )
     return aot_export_joint_with_descriptors(stack, module, batch).graph_module
 
 

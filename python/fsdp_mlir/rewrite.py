@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import warnings
 from typing import Any, Callable, Optional
 
 import torch
@@ -15,6 +15,7 @@ from .explain import user_location
 
 def prepare(program: Program) -> None:
     """Brings `program` into the form an archive holds; the values it computes stay the same."""
+    _warn_unused_random(program)
     _drop_dead_code(program)
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
@@ -24,6 +25,16 @@ def prepare(program: Program) -> None:
         else:
             _move_numbers(node)
     _drop_dead_code(program)
+
+
+def _warn_unused_random(program: Program) -> None:
+    for node in program.graph.nodes:
+        if node.op == "call_function" and not node.users and _is_random(node):
+            where = user_location(node.meta.get("stack_trace") or "")
+            warnings.warn(
+                f"{where + ': ' if where else ''}{node.target} draws random numbers that nothing "
+                "uses; it is dropped, and PyTorch's own stream of numbers differs from then on"
+            )
 
 
 def _drop_dead_code(program: Program) -> None:
@@ -39,7 +50,8 @@ def _drop_dead_code(program: Program) -> None:
 
 
 def _is_random(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in node.target.tags
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags
 
 
 def _has_generator(op: Any) -> bool:
@@ -132,51 +144,33 @@ def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, 
     return _insert(node, aten.mul.Scalar, scaled, scale), mask
 
 
-def _like(name: str, *leading: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
-    """rand_like and its kin: an op of the sizes, which has a generator, in the same order."""
+def _overload(name: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
+    """The overload of the same op that takes a generator."""
 
     def rewrite(node: fx.Node, arguments: dict[str, Any]) -> fx.Node:
-        result = node.meta["val"]
-        order = sorted(range(result.dim()), key=lambda d: -result.stride(d))
-        sizes = [result.shape[d] for d in order]
-        op = getattr(torch.ops.aten, name)
-        bounds = [arguments[key] for key in leading]
-        op = op.low_generator if "low" in leading else op.generator
-        new = _insert(node, op, *bounds, sizes, generator=None, dtype=result.dtype, device="cpu")
-        if order != sorted(order):
-            positions = [order.index(d) for d in sorted(order)]
-            new = _insert(node, torch.ops.aten.permute.default, new, positions)
-        return new
-
-    return rewrite
-
-
-def _sized(overload: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
-    """rand and its kin: the overload with a generator."""
-
-    def rewrite(node: fx.Node, arguments: dict[str, Any]) -> fx.Node:
-        op = getattr(getattr(torch.ops.aten, node.target._schema.name.split("::")[1]), overload)
+        packet = getattr(torch.ops.aten, node.target._schema.name.split("::")[1])
         positional = [
             arguments.pop(argument.name)
             for argument in node.target._schema.arguments
             if not argument.kwarg_only
         ]
-        return _insert(node, op, *positional, generator=None, **arguments)
+        return _insert(node, getattr(packet, name), *positional, generator=None, **arguments)
 
     return rewrite
 
 
 _RANDOM: dict[Any, Callable[[fx.Node, dict[str, Any]], Any]] = {
     torch.ops.aten.native_dropout.default: _native_dropout,
-    torch.ops.aten.rand.default: _sized("generator"),
-    torch.ops.aten.randn.default: _sized("generator"),
-    torch.ops.aten.randperm.default: _sized("generator"),
-    torch.ops.aten.randint.default: _sized("generator"),
-    torch.ops.aten.randint.low: _sized("low_generator"),
-    torch.ops.aten.rand_like.default: _like("rand"),
-    torch.ops.aten.randn_like.default: _like("randn"),
-    torch.ops.aten.randint_like.default: _like("randint", "high"),
-    torch.ops.aten.randint_like.low_dtype: _like("randint", "low", "high"),
+    torch.ops.aten.rand.default: _overload("generator"),
+    torch.ops.aten.randn.default: _overload("generator"),
+    torch.ops.aten.randperm.default: _overload("generator"),
+    torch.ops.aten.randint.default: _overload("generator"),
+    torch.ops.aten.randint.low: _overload("low_generator"),
+    torch.ops.aten.rand_like.default: _overload("generator"),
+    torch.ops.aten.randn_like.default: _overload("generator"),
+    torch.ops.aten.randint_like.default: _overload("generator"),
+    torch.ops.aten.randint_like.Tensor: _overload("Tensor_generator"),
+    torch.ops.aten.randint_like.low_dtype: _overload("low_generator_dtype"),
 }
 
 
@@ -187,6 +181,7 @@ def _move_numbers(node: fx.Node) -> None:
     """
     schema = node.target._schema
     values = _arguments(node)
+    _spell_truth_values(node, values)
     numbers = [
         argument.name
         for argument in schema.arguments
@@ -214,15 +209,48 @@ def _move_numbers(node: fx.Node) -> None:
                 node.update_arg(index, constant)
             else:
                 node.update_kwarg(name, constant)
-        check = _insert(node, node.target, *node.args, **node.kwargs)
-    same = _types(check.meta["val"]) == _types(node.meta["val"])
-    node.graph.erase_node(check)
+        same = _keeps_types(node)
     if not same:
         where = user_location(node.meta.get("stack_trace") or "")
         raise ExportError(
             f"{where + ': ' if where else ''}{node.target} takes a number where an archive needs a "
             "tensor; write the number as a tensor of the wanted dtype"
         )
+
+
+def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
+    """TorchScript takes no bool for a Scalar: such an argument is 0 or 1, and the dtype explicit."""
+    scalars = [a for a in node.target._schema.arguments if str(a.type) == "number"]
+    if not any(isinstance(values[a.name], bool) for a in scalars):
+        return
+    if "dtype" in values and values["dtype"] is None:
+        node.update_kwarg("dtype", node.meta["val"].dtype)
+    for index, argument in enumerate(node.target._schema.arguments):
+        if argument in scalars and isinstance(values[argument.name], bool):
+            values[argument.name] = int(values[argument.name])
+            if index < len(node.args):
+                node.update_arg(index, values[argument.name])
+            else:
+                node.update_kwarg(argument.name, values[argument.name])
+    with node.graph.inserting_before(node):
+        same = _keeps_types(node)
+    if not same:
+        where = user_location(node.meta.get("stack_trace") or "")
+        raise ExportError(
+            f"{where + ': ' if where else ''}{node.target} takes a truth value as a number, which "
+            "an archive cannot hold; write it as a tensor"
+        )
+
+
+def _keeps_types(node: fx.Node) -> bool:
+    """Whether `node`, with the arguments it has now, still gives the types it is recorded with."""
+    try:
+        check = _insert(node, node.target, *node.args, **node.kwargs)
+    except Exception:  # PyTorch's own checks of an op's arguments raise what they like
+        return False
+    same = _types(check.meta["val"]) == _types(node.meta["val"])
+    node.graph.erase_node(check)
+    return same
 
 
 def _types(value: Any) -> list[Any]:

@@ -168,6 +168,12 @@ class ProgramWriter:
             name = self._define(node, node.name, value)
             self._lines.append(f"{name} = {call}")
             return [name]
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            where = user_location(node.meta.get("stack_trace") or "")
+            raise ExportError(
+                f"{where + ': ' if where else ''}the step reads a tensor's value as a Python "
+                "number; keep it a tensor"
+            )
         is_list = len(returns) == 1 and isinstance(value, (list, tuple))
         if not is_list and not (isinstance(value, (tuple, list)) and len(value) == len(returns)):
             raise ExportError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
@@ -92,6 +93,9 @@ class TrainingStep:
         self.seed = seed
         if not self.inputs:
             raise ExportError("inputs is empty; name at least one tensor that loss takes")
+        _check_call("loss", loss, model, self.inputs)
+        if metrics is not None:
+            _check_call("metrics", metrics, model, self.inputs)
         if self.data is not None:
             _check_data("data", self.data, self.inputs)
         if self.eval_data is not None:
@@ -175,6 +179,20 @@ def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
         if tensor.layout != torch.strided:
             raise ExportError(f"{what}[{name!r}] is not a dense tensor; call to_dense() on it")
     return dict(tensors)
+
+
+def _check_call(what: str, function: Callable[..., Any], model: Any, inputs: Any) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a callable that does not tell its parameters
+        return
+    try:
+        signature.bind(model, **inputs)
+    except TypeError as error:
+        raise ExportError(
+            f"{what} cannot be called as {what}(model, {', '.join(inputs)}): {error}; its "
+            "parameters are the names of inputs"
+        ) from error
 
 
 def _check_data(what: str, data: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
