@@ -1,0 +1,55 @@
+//===- ArchiveDigests.cpp - Has an archive been altered? ------------------===//
+
+#include "ArchiveDigests.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+
+using namespace fsdp;
+
+static std::string sha256(const std::string &data) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned size = 0;
+  if (!EVP_Digest(data.data(), data.size(), digest, &size, EVP_sha256(),
+                  nullptr))
+    throw ArchiveError("cannot be checked: OpenSSL has no SHA-256");
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) {
+    text += "0123456789abcdef"[digest[i] >> 4];
+    text += "0123456789abcdef"[digest[i] & 15];
+  }
+  return text;
+}
+
+void fsdp::checkDigests(const TorchArchive &archive,
+                        const std::map<std::string, std::string> &digests,
+                        const std::string &metadataDigest) {
+  std::string text = archive.getRecord(kMetadataRecord);
+  std::string field = "\"metadata\":\"";
+  size_t position = text.find(field + metadataDigest + "\"");
+  if (position == std::string::npos || metadataDigest.size() != 64)
+    throw ArchiveError("has an fsdp.json without its own digest; export again");
+  text.erase(position + field.size(), metadataDigest.size());
+  if (sha256(text) != metadataDigest)
+    throw ArchiveError("is altered: fsdp.json does not have the SHA-256 that "
+                       "it states; export again");
+
+  const std::vector<std::string> &names = archive.getRecordNames();
+  for (const std::string &name : names) {
+    if (name == kMetadataRecord)
+      continue;
+    auto it = digests.find(name);
+    if (it == digests.end())
+      throw ArchiveError("is altered: its record " + name +
+                         " is not listed in fsdp.json; export again");
+    if (sha256(archive.getRecord(name)) != it->second)
+      throw ArchiveError("is altered: its record " + name +
+                         " does not have the SHA-256 that fsdp.json states; "
+                         "export again");
+  }
+  for (const auto &[name, digest] : digests)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw ArchiveError("is altered: its record " + name +
+                         ", listed in fsdp.json, is absent; export again");
+}

@@ -1,0 +1,110 @@
+//===- ArchiveMetadata.h - fsdp.json as plain data --------------*- C++ -*-===//
+//
+// docs/archive.md has the format. TorchScript keeps neither shapes nor dtypes
+// nor module paths, so this file is part of it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FSDP_LIB_TARGET_ARCHIVEMETADATA_H
+#define FSDP_LIB_TARGET_ARCHIVEMETADATA_H
+
+#include "TorchGraph.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+/// The type of a value; sizes and strides in elements.
+struct TensorInfo {
+  std::vector<int64_t> shape, strides;
+  std::string dtype; // "float32"
+};
+
+struct ArgumentInfo {
+  std::string name;
+  std::string role; // parameter, buffer, constant, input, cotangent
+  std::string fqn;  // of the state, or the input's name; empty: cotangent
+};
+
+struct ResultInfo {
+  std::string name;
+  std::string role; // loss, gradient, buffer_update, output
+  std::string fqn;  // empty: loss
+};
+
+struct NodeInfo {
+  std::string op, overload;
+  std::vector<std::optional<std::string>> results; // per tensor
+  std::string module;
+  bool backward = false;
+  bool recompute = false;
+  std::string source; // "gpt.py:31", or empty
+};
+
+struct ProgramInfo {
+  std::vector<ArgumentInfo> arguments;
+  std::vector<ResultInfo> results;
+  std::vector<NodeInfo> nodes;
+  std::map<std::string, TensorInfo> values;
+};
+
+struct ModuleInfo {
+  std::string path, className;
+  bool container = false;
+  std::vector<std::string> aliases;
+};
+
+struct StateInfo {
+  std::string fqn;
+  std::vector<std::string> aliases;
+  TensorInfo type;
+  bool trainable = false;  // parameters
+  bool persistent = false; // buffers
+};
+
+struct InputInfo {
+  std::string name;
+  TensorInfo type;
+  bool repeat = false; // the same value every step
+};
+
+/// Hyperparameters of a group; a rule reads those it has.
+struct GroupInfo {
+  std::vector<std::string> parameters;
+  double lr = 0.0, weightDecay = 0.0;
+  bool maximize = false;
+  double momentum = 0.0, dampening = 0.0; // sgd
+  bool nesterov = false;
+  double beta1 = 0.0, beta2 = 0.0, eps = 0.0; // adam, adamw
+  bool amsgrad = false;
+};
+
+struct OptimizerInfo {
+  std::string rule;           // sgd, adam, adamw
+  std::string implementation; // for-loop, foreach, fused
+  std::vector<GroupInfo> groups;
+};
+
+struct ArchiveMetadata {
+  std::string torchVersion, source;
+  std::map<std::string, ProgramInfo> programs;
+  std::vector<ModuleInfo> modules;
+  std::vector<StateInfo> parameters, buffers, constants;
+  std::vector<InputInfo> inputs;
+  OptimizerInfo optimizer;
+  std::vector<std::vector<double>> learningRates; // empty: constant
+  std::optional<int64_t> epochs, steps;
+  int64_t seed = 0;
+};
+
+/// Compares every digest, then reads `fsdp.json`. Throws ArchiveError: the
+/// archive is not the exporter's or is altered, is of another version, or a
+/// field is missing or ill-typed (the error names its path).
+ArchiveMetadata readMetadata(const TorchArchive &archive);
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TARGET_ARCHIVEMETADATA_H

@@ -1,0 +1,298 @@
+//===- AtenCallImport.cpp - One node of a graph ---------------------------===//
+
+#include "AtenCallImport.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace fsdp;
+using aten::Kind;
+using OperandKind = TorchOperand::Kind;
+
+Type fsdp::getElementType(MLIRContext *context, StringRef dtype) {
+  Builder b(context);
+  return llvm::StringSwitch<Type>(dtype)
+      .Case("bool", b.getI1Type())
+      .Case("uint8", b.getIntegerType(8, /*isSigned=*/false))
+      .Case("int8", b.getI8Type())
+      .Case("int16", b.getI16Type())
+      .Case("int32", b.getI32Type())
+      .Case("int64", b.getI64Type())
+      .Case("float16", b.getF16Type())
+      .Case("bfloat16", b.getBF16Type())
+      .Case("float32", b.getF32Type())
+      .Case("float64", b.getF64Type())
+      .Case("complex64", ComplexType::get(b.getF32Type()))
+      .Case("complex128", ComplexType::get(b.getF64Type()))
+      .Default(Type());
+}
+
+RankedTensorType fsdp::getTensorType(MLIRContext *context,
+                                     const TensorInfo &info) {
+  return aten::getTensorType(
+      info.shape, getElementType(context, info.dtype), info.strides);
+}
+
+/// PyTorch's number of a dtype (c10::ScalarType), as graphs hold it.
+static Type getScalarType(MLIRContext *context, int64_t number) {
+  static const char *const names[] = {
+      "uint8",   "int8",    "int16", "int32",     "int64",      "float16",
+      "float32", "float64", "",      "complex64", "complex128", "bool",
+      "",        "",        "",      "bfloat16"};
+  if (number < 0 || number >= int64_t(std::size(names)))
+    return {};
+  return getElementType(context, names[number]);
+}
+
+namespace {
+/// The operands and attributes of one call, schema argument by argument.
+class CallBuilder {
+public:
+  CallBuilder(OpBuilder &builder, const TorchNode &node,
+              const aten::Schema &schema, const llvm::StringMap<Value> &values)
+      : builder(builder), node(node), schema(schema), values(values) {}
+
+  void run();
+
+  SmallVector<Value> operands;
+  SmallVector<int32_t> slots;
+  SmallVector<NamedAttribute> attributes;
+  bool hasGenerator = false;
+
+private:
+  [[noreturn]] void fail(const aten::Argument &argument, const Twine &what) {
+    throw ArchiveError(("calls " + schema.callee() + " with " + what +
+                        " for '" + argument.name + "' of type " +
+                        argument.type.str() + "; export again")
+                           .str());
+  }
+
+  void addTensor(const aten::Argument &argument, const TorchOperand &given);
+  void addTensorList(const aten::Argument &argument, const TorchOperand &given);
+  void addAttribute(const aten::Argument &argument, const TorchOperand &given);
+  Attribute getMember(const aten::Argument &argument, const TorchOperand &given);
+  Attribute getList(const aten::Argument &argument, const TorchOperand &given);
+
+  OpBuilder &builder;
+  const TorchNode &node;
+  const aten::Schema &schema;
+  const llvm::StringMap<Value> &values;
+};
+} // namespace
+
+void CallBuilder::run() {
+  if (node.operands.size() != schema.arguments.size())
+    throw ArchiveError("calls " + schema.callee() + " with " +
+                       std::to_string(node.operands.size()) +
+                       " arguments; its schema has " +
+                       std::to_string(schema.arguments.size()) +
+                       "; export again");
+  size_t slotsInUse = 0;
+  for (auto [argument, given] : llvm::zip(schema.arguments, node.operands)) {
+    if (!argument.type.isTensor())
+      addAttribute(argument, given);
+    else if (argument.type.list && given.kind != OperandKind::None)
+      addTensorList(argument, given);
+    else
+      addTensor(argument, given);
+    // Trailing absent tensors are left out.
+    if (argument.type.isTensor() && given.kind != OperandKind::None)
+      slotsInUse = slots.size();
+  }
+  slots.truncate(slotsInUse);
+}
+
+void CallBuilder::addTensor(const aten::Argument &argument,
+                            const TorchOperand &given) {
+  if (given.kind == OperandKind::None) {
+    slots.push_back(0);
+    return;
+  }
+  if (given.kind != OperandKind::Value)
+    fail(argument, "a constant");
+  Value value = values.lookup(given.text);
+  if (!value || isa<NoneType>(value.getType()))
+    fail(argument, "the undefined value " + Twine(given.text));
+  slots.push_back(1);
+  operands.push_back(value);
+}
+
+void CallBuilder::addTensorList(const aten::Argument &argument,
+                                const TorchOperand &given) {
+  if (given.kind != OperandKind::List)
+    fail(argument, "something else than a list");
+  slots.push_back(2 + given.members.size());
+  for (const TorchOperand &member : given.members)
+    addTensor(argument, member);
+}
+
+Attribute CallBuilder::getMember(const aten::Argument &argument,
+                                 const TorchOperand &given) {
+  bool isInt = given.kind == OperandKind::Int;
+  bool isNumber = isInt || given.kind == OperandKind::Float;
+  double number = isInt ? double(given.integer) : given.real;
+  auto complex = [&](double real, double imaginary) {
+    return builder.getF64ArrayAttr({real, imaginary});
+  };
+  switch (argument.type.kind) {
+  case Kind::Int:
+  case Kind::Layout:
+  case Kind::MemoryFormat:
+    if (isInt)
+      return builder.getI64IntegerAttr(given.integer);
+    break;
+  case Kind::Float:
+    if (isNumber)
+      return builder.getF64FloatAttr(number);
+    break;
+  case Kind::Bool:
+    if (given.kind == OperandKind::Bool)
+      return builder.getBoolAttr(given.integer);
+    break;
+  case Kind::String:
+    if (given.kind == OperandKind::String)
+      return builder.getStringAttr(given.text);
+    break;
+  case Kind::Scalar:
+    if (isInt)
+      return builder.getI64IntegerAttr(given.integer);
+    if (isNumber)
+      return builder.getF64FloatAttr(number);
+    if (given.kind == OperandKind::Bool)
+      return builder.getBoolAttr(given.integer);
+    if (given.kind == OperandKind::Complex)
+      return complex(given.real, given.imaginary);
+    break;
+  case Kind::Complex:
+    if (given.kind == OperandKind::Complex)
+      return complex(given.real, given.imaginary);
+    if (isNumber)
+      return complex(number, 0.0);
+    break;
+  case Kind::DType:
+    if (isInt) {
+      if (Type type = getScalarType(builder.getContext(), given.integer))
+        return TypeAttr::get(type);
+      fail(argument, "dtype number " + Twine(given.integer));
+    }
+    break;
+  default:
+    break;
+  }
+  fail(argument, "a value of another type");
+}
+
+Attribute CallBuilder::getList(const aten::Argument &argument,
+                               const TorchOperand &given) {
+  // One number for a list of them, as `int[2] kernel_size` allows.
+  SmallVector<Attribute> members;
+  if (given.kind != OperandKind::List)
+    members.push_back(getMember(argument, given));
+  for (const TorchOperand &member : given.members)
+    members.push_back(getMember(argument, member));
+  switch (argument.type.kind) {
+  case Kind::Int:
+    return builder.getDenseI64ArrayAttr(llvm::map_to_vector(
+        members, [](Attribute a) { return cast<IntegerAttr>(a).getInt(); }));
+  case Kind::Float:
+    return builder.getDenseF64ArrayAttr(llvm::map_to_vector(
+        members, [](Attribute a) { return cast<FloatAttr>(a).getValueAsDouble(); }));
+  case Kind::Bool:
+    return builder.getDenseBoolArrayAttr(llvm::map_to_vector(
+        members, [](Attribute a) { return cast<BoolAttr>(a).getValue(); }));
+  default:
+    return builder.getArrayAttr(members);
+  }
+}
+
+void CallBuilder::addAttribute(const aten::Argument &argument,
+                               const TorchOperand &given) {
+  if (argument.type.kind == Kind::Device)
+    return;
+  if (argument.type.kind == Kind::Generator) {
+    if (given.kind != OperandKind::None)
+      fail(argument, "a generator");
+    hasGenerator = true;
+    return;
+  }
+  Attribute attribute;
+  if (given.kind == OperandKind::None) {
+    if (!argument.type.optional)
+      fail(argument, "None");
+    attribute = builder.getUnitAttr();
+  } else if (given.kind == OperandKind::Value) {
+    fail(argument, "a value that the step computes");
+  } else {
+    attribute = argument.type.list ? getList(argument, given)
+                                   : getMember(argument, given);
+  }
+  if (attribute != aten::getDefaultAttr(builder.getContext(), argument))
+    attributes.push_back(builder.getNamedAttr(argument.name, attribute));
+}
+
+Location AtenCallImporter::getLocation(const NodeInfo &info) {
+  MLIRContext *context = builder.getContext();
+  Location location = UnknownLoc::get(context);
+  auto [file, line] = StringRef(info.source).rsplit(':');
+  unsigned number = 0;
+  if (!line.getAsInteger(10, number))
+    location = FileLineColLoc::get(context, file, number, 0);
+  if (info.module.empty())
+    return location;
+  return NameLoc::get(builder.getStringAttr(info.module), location);
+}
+
+void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
+                              const ProgramInfo &program,
+                              llvm::StringMap<Value> &values) {
+  std::string where = info.source.empty() ? "" : " (at " + info.source + ")";
+  if (node.op != info.op || node.results.size() != info.results.size())
+    throw ArchiveError("has the node " + node.op + where +
+                       " where fsdp.json describes " + info.op +
+                       "; export again");
+  const aten::Schema *schema = aten::lookup(info.op, info.overload);
+  if (!schema) {
+    std::string callee =
+        info.op + (info.overload.empty() ? "" : "." + info.overload);
+    std::string hint = aten::suggest(callee);
+    throw ArchiveError("calls " + callee + where +
+                       ", of which this PyTorch has no schema" +
+                       (hint.empty() ? "" : "; " + hint));
+  }
+  CallBuilder call(builder, node, *schema, values);
+  call.run();
+
+  SmallVector<Type> types;
+  for (auto [result, name] : llvm::zip(info.results, node.results)) {
+    if (result && *result != name)
+      throw ArchiveError("names the result " + name + " of " + node.op + where +
+                         ", fsdp.json " + *result + "; export again");
+    if (result)
+      types.push_back(
+          getTensorType(builder.getContext(), program.values.at(*result)));
+    else
+      types.push_back(builder.getNoneType());
+  }
+  OperationState state(getLocation(info), aten::CallOp::getOperationName());
+  aten::CallOp::build(builder, state, schema->callee(), call.operands,
+                      call.slots, builder.getDictionaryAttr(call.attributes),
+                      types);
+  auto op = cast<aten::CallOp>(builder.create(state));
+  if (info.backward)
+    op->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  if (info.recompute)
+    op->setAttr("fsdp.recompute", builder.getUnitAttr());
+  if (op.isRandom()) {
+    if (!call.hasGenerator)
+      throw ArchiveError("calls " + schema->callee() + where +
+                         ", which draws from PyTorch's default generator; use "
+                         "an op that takes a generator");
+    NamedAttrList args(op.getArgs());
+    args.set("generator",
+             aten::GeneratorAttr::get(builder.getContext(), nextSite++));
+    op.setArgsAttr(args.getDictionary(builder.getContext()));
+  }
+  for (auto [result, value] : llvm::zip(info.results, op->getResults()))
+    if (result)
+      values[*result] = value;
+}

@@ -1,0 +1,213 @@
+//===- TorchArchive.cpp - Reads TorchScript archives ----------------------===//
+
+#include "TorchGraph.h"
+
+#include <caffe2/serialize/inline_container.h>
+#include <caffe2/serialize/read_adapter_interface.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+using namespace fsdp;
+using caffe2::serialize::PyTorchStreamReader;
+using caffe2::serialize::ReadAdapterInterface;
+
+static std::string firstLine(const std::exception &error) {
+  std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+namespace {
+/// Bytes in memory; a read beyond their end is short, as of a file (PyTorch's
+/// own adapter trusts the offsets inside the archive).
+class BoundedAdapter final : public ReadAdapterInterface {
+public:
+  explicit BoundedAdapter(std::string_view bytes) : bytes(bytes) {}
+  size_t size() const override { return bytes.size(); }
+  size_t read(uint64_t position, void *buffer, size_t count,
+              const char *) const override {
+    if (position >= bytes.size())
+      return 0;
+    count = std::min<size_t>(count, bytes.size() - position);
+    std::memcpy(buffer, bytes.data() + position, count);
+    return count;
+  }
+
+private:
+  std::string_view bytes;
+};
+} // namespace
+
+static std::shared_ptr<ReadAdapterInterface> adapt(std::string_view bytes) {
+  return std::make_shared<BoundedAdapter>(bytes);
+}
+
+TorchArchive::TorchArchive(std::string_view bytes) : bytes(bytes) {
+  if (bytes.substr(0, 4) != std::string_view("PK\3\4", 4))
+    throw ArchiveError("is not a TorchScript archive; write one with "
+                       "`python -m fsdp_mlir.export -o step.pt STEP.py`");
+  try {
+    PyTorchStreamReader reader(adapt(bytes));
+    reader.setShouldLoadDebugSymbol(true);
+    names = reader.getAllRecords();
+    for (const std::string &name : names) {
+      auto [data, size] = reader.getRecord(name);
+      records.emplace_back(static_cast<const char *>(data.get()), size);
+    }
+  } catch (const std::exception &error) {
+    throw ArchiveError("is truncated or damaged (" + firstLine(error) +
+                       "); export again");
+  }
+}
+
+const std::string &TorchArchive::getRecord(const std::string &name) const {
+  auto it = std::find(names.begin(), names.end(), name);
+  if (it == names.end())
+    throw ArchiveError("has no record " + name + "; export again");
+  return records[it - names.begin()];
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+/// "x.3" is x, renamed by the loader.
+static std::string nameOf(const torch::jit::Value *value) {
+  std::string name = value->debugName();
+  return name.substr(0, name.find('.'));
+}
+
+static TorchOperand readConstant(const c10::IValue &value,
+                                 const std::string &op) {
+  using Kind = TorchOperand::Kind;
+  TorchOperand operand;
+  if (value.isNone())
+    return operand;
+  if (value.isBool()) {
+    operand.kind = Kind::Bool;
+    operand.integer = value.toBool();
+  } else if (value.isInt()) {
+    operand.kind = Kind::Int;
+    operand.integer = value.toInt();
+  } else if (value.isDouble()) {
+    operand.kind = Kind::Float;
+    operand.real = value.toDouble();
+  } else if (value.isComplexDouble()) {
+    operand.kind = Kind::Complex;
+    operand.real = value.toComplexDouble().real();
+    operand.imaginary = value.toComplexDouble().imag();
+  } else if (value.isString()) {
+    operand.kind = Kind::String;
+    operand.text = value.toStringRef();
+  } else if (value.isDevice()) {
+    operand.kind = Kind::Device;
+  } else if (value.isList()) {
+    operand.kind = Kind::List;
+    for (const c10::IValue &member : value.toListRef())
+      operand.members.push_back(readConstant(member, op));
+  } else {
+    throw ArchiveError("gives " + op + " a constant of type " +
+                       value.tagKind() + ", which a graph of tensors does "
+                       "not have; export again");
+  }
+  return operand;
+}
+
+static TorchOperand readOperand(const torch::jit::Value *value,
+                                const std::string &op) {
+  const torch::jit::Node *node = value->node();
+  if (node->kind() == c10::prim::Constant) {
+    std::optional<c10::IValue> constant = torch::jit::toIValue(value);
+    return readConstant(constant ? *constant : c10::IValue(), op);
+  }
+  TorchOperand operand;
+  if (node->kind() == c10::prim::ListConstruct) {
+    operand.kind = TorchOperand::Kind::List;
+    for (const torch::jit::Value *member : node->inputs())
+      operand.members.push_back(readOperand(member, op));
+    return operand;
+  }
+  operand.kind = TorchOperand::Kind::Value;
+  operand.text = nameOf(value);
+  return operand;
+}
+
+/// The node that unpacks a list result, or null.
+static const torch::jit::Node *getUnpack(const torch::jit::Value *value) {
+  for (const torch::jit::Use &use : value->uses())
+    if (use.user->kind() == c10::prim::ListUnpack)
+      return use.user;
+  return nullptr;
+}
+
+static TorchNode readNode(const torch::jit::Node *node) {
+  TorchNode result;
+  result.op = node->kind().toQualString();
+  if (!node->blocks().empty())
+    throw ArchiveError("has control flow (" + result.op +
+                       "), which no plan can hold; export again");
+  for (const torch::jit::Value *input : node->inputs())
+    result.operands.push_back(readOperand(input, result.op));
+  for (const torch::jit::Value *output : node->outputs()) {
+    if (output->type()->kind() != c10::TypeKind::ListType) {
+      result.results.push_back(nameOf(output));
+      continue;
+    }
+    const torch::jit::Node *unpack = getUnpack(output);
+    if (!unpack)
+      throw ArchiveError("does not unpack the list that " + result.op +
+                         " returns; export again");
+    for (const torch::jit::Value *member : unpack->outputs())
+      result.results.push_back(nameOf(member));
+  }
+  return result;
+}
+
+static TorchGraph readGraph(const torch::jit::Graph &graph) {
+  TorchGraph result;
+  auto inputs = graph.inputs();
+  for (size_t i = 1; i < inputs.size(); ++i) // 0 is `self`
+    result.arguments.push_back(nameOf(inputs[i]));
+  for (const torch::jit::Node *node : graph.nodes()) {
+    if (node->kind() == c10::prim::Constant ||
+        node->kind() == c10::prim::ListConstruct ||
+        node->kind() == c10::prim::ListUnpack ||
+        node->kind() == c10::prim::TupleConstruct)
+      continue;
+    result.nodes.push_back(readNode(node));
+  }
+  const torch::jit::Value *returned =
+      graph.outputs().size() == 1 ? graph.outputs()[0] : nullptr;
+  if (!returned || returned->node()->kind() != c10::prim::TupleConstruct)
+    throw ArchiveError("has a method that does not return a tuple; export "
+                       "again");
+  for (const torch::jit::Value *member : returned->node()->inputs())
+    result.results.push_back(nameOf(member));
+  return result;
+}
+
+std::vector<TorchGraph>
+TorchArchive::readGraphs(const std::vector<std::string> &methods) const {
+  try {
+    torch::jit::Module module = torch::jit::load(
+        adapt(bytes), std::nullopt, /*load_debug_files=*/false);
+    std::vector<TorchGraph> graphs;
+    for (const std::string &name : methods) {
+      std::optional<torch::jit::Method> method = module.find_method(name);
+      if (!method)
+        throw ArchiveError("has no method `" + name + "`; export again");
+      graphs.push_back(readGraph(*method->graph()));
+    }
+    return graphs;
+  } catch (const ArchiveError &) {
+    throw;
+  } catch (const std::exception &error) {
+    throw ArchiveError("cannot be read as TorchScript (" + firstLine(error) +
+                       "); export again with PyTorch " TORCH_VERSION_TEXT);
+  }
+}

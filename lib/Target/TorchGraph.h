@@ -1,0 +1,75 @@
+//===- TorchGraph.h - An archive as plain data ------------------*- C++ -*-===//
+//
+// What the two halves of the import share: PyTorch's headers and MLIR's never
+// meet in one file.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FSDP_LIB_TARGET_TORCHGRAPH_H
+#define FSDP_LIB_TARGET_TORCHGRAPH_H
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdp {
+
+/// An archive that cannot be imported. The message is complete: the fact, then
+/// the fix.
+struct ArchiveError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// An argument of a node: a value of the graph, a constant, or a list.
+struct TorchOperand {
+  enum class Kind { None, Value, Int, Float, Bool, String, Complex, Device, List };
+  Kind kind = Kind::None;
+  std::string text; // the value's name, or the string
+  int64_t integer = 0;
+  double real = 0.0, imaginary = 0.0;
+  std::vector<TorchOperand> members;
+};
+
+struct TorchNode {
+  std::string op; // "aten::mm"
+  std::vector<TorchOperand> operands;
+  /// One name per tensor: a list that is unpacked counts each of its members.
+  std::vector<std::string> results;
+};
+
+/// One method. Value names are without the `.N` that loading adds.
+struct TorchGraph {
+  std::vector<std::string> arguments;
+  std::vector<TorchNode> nodes;
+  std::vector<std::string> results;
+};
+
+/// Reads the records of an archive without interpreting them.
+class TorchArchive {
+public:
+  /// `bytes` must outlive the archive. Throws ArchiveError where they are not
+  /// a whole archive.
+  explicit TorchArchive(std::string_view bytes);
+
+  /// Names of all records, without the archive's top folder.
+  const std::vector<std::string> &getRecordNames() const { return names; }
+  const std::string &getRecord(const std::string &name) const;
+
+  /// Parses the methods as TorchScript, in the order of their names here.
+  /// Throws ArchiveError: a method is missing, has control flow, or an
+  /// argument that no graph of tensors has.
+  std::vector<TorchGraph>
+  readGraphs(const std::vector<std::string> &methods) const;
+
+private:
+  std::string_view bytes;
+  std::vector<std::string> names;
+  std::vector<std::string> records;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TARGET_TORCHGRAPH_H

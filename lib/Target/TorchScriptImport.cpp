@@ -1,0 +1,374 @@
+//===- TorchScriptImport.cpp - From an archive to the IR ------------------===//
+
+#include "fsdp/Target/TorchScriptImport.h"
+
+#include "AtenCallImport.h"
+#include "OptimizerRules.h"
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Tools/mlir-translate/Translation.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+/// Builds one module from an archive. Errors are ArchiveError.
+class Importer {
+public:
+  Importer(const ArchiveMetadata &metadata, MLIRContext *context)
+      : metadata(metadata), builder(context),
+        module(ModuleOp::create(UnknownLoc::get(context))), calls(builder) {
+    builder.setInsertionPointToEnd(module->getBody());
+  }
+
+  OwningOpRef<ModuleOp> run(const std::vector<std::string> &names,
+                            const std::vector<TorchGraph> &graphs);
+
+private:
+  void setModuleAttributes();
+  void addModules();
+  void addStates();
+  StateOp addState(const StateInfo &info, Role role);
+  void addOptimizer();
+  void addProgram(const std::string &name, const TorchGraph &graph);
+  void addArguments(func::FuncOp function, const ProgramInfo &program);
+  void addNodes(const ProgramInfo &program, const TorchGraph &graph);
+  void addResults(func::FuncOp function, const ProgramInfo &program);
+
+  Location unknown() { return builder.getUnknownLoc(); }
+  FlatSymbolRefAttr symbol(const Twine &name) {
+    return FlatSymbolRefAttr::get(builder.getStringAttr(name));
+  }
+  ArrayAttr stringsOrNull(const std::vector<std::string> &names) {
+    if (names.empty())
+      return {};
+    return builder.getStrArrayAttr(SmallVector<StringRef>(names.begin(), names.end()));
+  }
+  RankedTensorType typeOf(const TensorInfo &info) {
+    return getTensorType(builder.getContext(), info);
+  }
+
+  /// What an update of a parameter takes.
+  struct Update {
+    FlatSymbolRefAttr rule;
+    SmallVector<Attribute> states;
+  };
+
+  const ArchiveMetadata &metadata;
+  OpBuilder builder;
+  OwningOpRef<ModuleOp> module;
+  AtenCallImporter calls;
+  llvm::StringMap<unsigned> groups; // of each parameter the optimizer holds
+  llvm::StringMap<Update> updates;  // of each parameter with a gradient
+  llvm::StringMap<Value> values;    // of the program being built
+};
+} // namespace
+
+OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
+                                    const std::vector<TorchGraph> &graphs) {
+  setModuleAttributes();
+  for (auto [index, group] : llvm::enumerate(metadata.optimizer.groups))
+    for (const std::string &parameter : group.parameters)
+      groups[parameter] = index;
+  addModules();
+  addStates();
+  addOptimizer();
+  for (auto [name, graph] : llvm::zip(names, graphs))
+    addProgram(name, graph);
+  return std::move(module);
+}
+
+void Importer::setModuleAttributes() {
+  auto set = [&](StringRef name, Attribute attribute) {
+    (*module)->setAttr(name, attribute);
+  };
+  set("fsdp.source", builder.getStringAttr(metadata.source));
+  set("fsdp.torch_version", builder.getStringAttr(metadata.torchVersion));
+  set("fsdp.seed", builder.getI64IntegerAttr(metadata.seed));
+  set("fsdp.group_learning_rates",
+      builder.getDenseF64ArrayAttr(llvm::map_to_vector(
+          metadata.optimizer.groups,
+          [](const GroupInfo &group) { return group.lr; })));
+  if (!metadata.learningRates.empty()) {
+    SmallVector<double> table;
+    for (const std::vector<double> &row : metadata.learningRates)
+      table.append(row.begin(), row.end());
+    auto type = RankedTensorType::get(
+        {int64_t(metadata.learningRates.size()),
+         int64_t(metadata.optimizer.groups.size())},
+        builder.getF64Type());
+    set("fsdp.learning_rates",
+        DenseElementsAttr::get(type, ArrayRef<double>(table)));
+  }
+  if (metadata.epochs)
+    set("fsdp.epochs", builder.getI64IntegerAttr(*metadata.epochs));
+  if (metadata.steps)
+    set("fsdp.steps", builder.getI64IntegerAttr(*metadata.steps));
+}
+
+void Importer::addModules() {
+  for (const ModuleInfo &info : metadata.modules)
+    ModulePathOp::create(builder, unknown(), info.path, info.className,
+                         info.container, stringsOrNull(info.aliases));
+}
+
+StateOp Importer::addState(const StateInfo &info, Role role) {
+  OperationState state(unknown(), StateOp::getOperationName());
+  StateOp::Properties &properties =
+      state.getOrAddProperties<StateOp::Properties>();
+  properties.sym_name = builder.getStringAttr(info.fqn);
+  properties.role = RoleAttr::get(builder.getContext(), role);
+  properties.type = TypeAttr::get(typeOf(info.type));
+  properties.aliases = stringsOrNull(info.aliases);
+  if (info.trainable)
+    properties.trainable = builder.getUnitAttr();
+  if (info.persistent)
+    properties.persistent = builder.getUnitAttr();
+  return cast<StateOp>(builder.create(state));
+}
+
+void Importer::addStates() {
+  for (const StateInfo &info : metadata.parameters) {
+    StateOp state = addState(info, Role::Parameter);
+    auto group = groups.find(info.fqn);
+    if (group != groups.end())
+      state.setGroupAttr(builder.getI64IntegerAttr(group->second));
+  }
+  for (const StateInfo &info : metadata.buffers)
+    addState(info, Role::Buffer);
+  for (const StateInfo &info : metadata.constants)
+    addState(info, Role::Constant);
+}
+
+/// Optimizer state and rules of the parameters with a gradient: the others
+/// get no update.
+void Importer::addOptimizer() {
+  llvm::StringMap<const StateInfo *> parameters;
+  for (const StateInfo &info : metadata.parameters)
+    parameters[info.fqn] = &info;
+
+  struct Member {
+    const StateInfo *info;
+    std::string rule;
+  };
+  std::vector<std::vector<Member>> members(metadata.optimizer.groups.size());
+  for (const ResultInfo &result : metadata.programs.at("step").results) {
+    if (result.role != "gradient")
+      continue;
+    const StateInfo *info = parameters.lookup(result.fqn);
+    if (!info->trainable)
+      throw ArchiveError("has a gradient of " + result.fqn +
+                         ", which is not trainable; export again");
+    auto group = groups.find(result.fqn);
+    if (group != groups.end())
+      members[group->second].push_back({info, ""});
+  }
+  if (llvm::all_of(members, [](const auto &m) { return m.empty(); }))
+    throw ArchiveError("has no parameter to update: the loss reaches none that "
+                       "the optimizer holds; check requires_grad and the "
+                       "optimizer's parameters");
+
+  // States first, so that a printed module begins with all of them.
+  for (auto [index, group] : llvm::enumerate(metadata.optimizer.groups)) {
+    std::vector<std::string> names = getStateNames(metadata.optimizer, group);
+    for (const Member &member : members[index]) {
+      Update &update = updates[member.info->fqn];
+      for (const std::string &name : names) {
+        StateInfo info;
+        info.fqn = member.info->fqn + "/" + name;
+        info.type = member.info->type;
+        StateOp state = addState(info, Role::Optimizer);
+        state.setParameterAttr(symbol(member.info->fqn));
+        update.states.push_back(symbol(info.fqn));
+      }
+    }
+  }
+  for (unsigned index = 0; index < members.size(); ++index) {
+    // One rule per dtype: "adamw.0", and where there are several
+    // "adamw.0.float64".
+    llvm::StringMap<FlatSymbolRefAttr> rules;
+    for (const Member &member : members[index]) {
+      const std::string &dtype = member.info->type.dtype;
+      FlatSymbolRefAttr &rule = rules[dtype];
+      if (!rule) {
+        std::string name =
+            metadata.optimizer.rule + "." + std::to_string(index);
+        if (rules.size() > 1)
+          name += "." + dtype;
+        if (!isa<FloatType>(getElementType(builder.getContext(), dtype)))
+          throw ArchiveError("has the trainable parameter " +
+                             member.info->fqn + " of dtype " + dtype +
+                             ", for which there is no update; make it a "
+                             "floating-point parameter");
+        buildRule(builder, name, metadata.optimizer, index,
+                  getElementType(builder.getContext(), dtype));
+        rule = symbol(name);
+      }
+      updates[member.info->fqn].rule = rule;
+    }
+  }
+}
+
+void Importer::addProgram(const std::string &name, const TorchGraph &graph) {
+  const ProgramInfo &program = metadata.programs.at(name);
+  llvm::StringMap<const InputInfo *> inputs;
+  for (const InputInfo &input : metadata.inputs)
+    inputs[input.name] = &input;
+
+  SmallVector<Type> operands, results;
+  SmallVector<DictionaryAttr> operandAttrs, resultAttrs;
+  for (const ArgumentInfo &argument : program.arguments) {
+    if (argument.role != "input")
+      continue;
+    operands.push_back(typeOf(program.values.at(argument.name)));
+    NamedAttrList attributes;
+    attributes.set("fsdp.input", builder.getStringAttr(argument.fqn));
+    if (inputs.lookup(argument.fqn)->repeat)
+      attributes.set("fsdp.repeat", builder.getUnitAttr());
+    operandAttrs.push_back(attributes.getDictionary(builder.getContext()));
+  }
+  for (const ResultInfo &result : program.results) {
+    if (result.role != "loss" && result.role != "output")
+      continue;
+    results.push_back(typeOf(program.values.at(result.name)));
+    StringRef output = result.role == "loss" ? "loss" : StringRef(result.fqn);
+    resultAttrs.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
+        "fsdp.output", builder.getStringAttr(output))));
+  }
+  auto function = func::FuncOp::create(
+      builder, NameLoc::get(builder.getStringAttr(name)), name,
+      builder.getFunctionType(operands, results));
+  function.setAllArgAttrs(operandAttrs);
+  function.setAllResultAttrs(resultAttrs);
+
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  values.clear();
+  if (graph.arguments.size() != program.arguments.size() ||
+      graph.results.size() != program.results.size())
+    throw ArchiveError("has a method `" + name +
+                       "` of other arguments or results than fsdp.json "
+                       "describes; export again");
+  for (auto [argument, info] : llvm::zip(graph.arguments, program.arguments))
+    if (argument != info.name)
+      throw ArchiveError("names an argument of `" + name + "` " + argument +
+                         ", fsdp.json " + info.name + "; export again");
+  for (auto [result, info] : llvm::zip(graph.results, program.results))
+    if (result != info.name)
+      throw ArchiveError("returns " + result + " from `" + name +
+                         "` where fsdp.json says " + info.name +
+                         "; export again");
+  addArguments(function, program);
+  addNodes(program, graph);
+  addResults(function, program);
+}
+
+void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
+  unsigned next = 0;
+  for (const ArgumentInfo &argument : program.arguments) {
+    const TensorInfo &info = program.values.at(argument.name);
+    Value &value = values[argument.name];
+    if (argument.role == "input") {
+      value = function.getArgument(next++);
+      continue;
+    }
+    if (argument.role != "cotangent") {
+      Location loc = NameLoc::get(builder.getStringAttr(argument.fqn));
+      value = LoadOp::create(builder, loc, typeOf(info), symbol(argument.fqn));
+      continue;
+    }
+    value = aten::CallOp::create(
+                builder, unknown(), "full", ValueRange(),
+                ArrayRef<NamedAttribute>{
+                    builder.getNamedAttr(
+                        "size", builder.getDenseI64ArrayAttr(info.shape)),
+                    builder.getNamedAttr("fill_value",
+                                         builder.getF64FloatAttr(1.0)),
+                    builder.getNamedAttr("dtype",
+                                         TypeAttr::get(getElementType(
+                                             builder.getContext(),
+                                             info.dtype)))},
+                TypeRange(typeOf(info)))
+                ->getResult(0);
+  }
+}
+
+void Importer::addNodes(const ProgramInfo &program, const TorchGraph &graph) {
+  if (graph.nodes.size() != program.nodes.size())
+    throw ArchiveError("has " + std::to_string(graph.nodes.size()) +
+                       " nodes where fsdp.json describes " +
+                       std::to_string(program.nodes.size()) + "; export again");
+  for (auto [node, info] : llvm::zip(graph.nodes, program.nodes))
+    calls.import(node, info, program, values);
+}
+
+void Importer::addResults(func::FuncOp function, const ProgramInfo &program) {
+  SmallVector<Value> returned;
+  SmallVector<const ResultInfo *> gradients;
+  for (const ResultInfo &result : program.results) {
+    Value value = values.lookup(result.name);
+    if (result.role == "gradient")
+      gradients.push_back(&result);
+    else if (result.role == "buffer_update")
+      StoreOp::create(builder, NameLoc::get(builder.getStringAttr(result.fqn)),
+                      value, symbol(result.fqn));
+    else
+      returned.push_back(value);
+  }
+  for (const ResultInfo *result : gradients) {
+    auto update = updates.find(result->fqn);
+    if (update == updates.end())
+      continue; // trainable, but the optimizer does not hold it
+    UpdateOp::create(builder, NameLoc::get(builder.getStringAttr(result->fqn)),
+                     update->second.rule, symbol(result->fqn),
+                     values.lookup(result->name),
+                     builder.getArrayAttr(update->second.states));
+  }
+  func::ReturnOp::create(builder, unknown(), returned);
+}
+
+OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
+                                              MLIRContext *context,
+                                              std::string &error) {
+  context->loadDialect<aten::AtenDialect, FSDPDialect, func::FuncDialect,
+                       arith::ArithDialect, math::MathDialect>();
+  try {
+    TorchArchive file(std::string_view(archive.data(), archive.size()));
+    ArchiveMetadata metadata = readMetadata(file);
+    // `step` first, so that its random sites do not depend on `eval`.
+    std::vector<std::string> names = {"step"};
+    for (const auto &[name, program] : metadata.programs)
+      if (name != "step")
+        names.push_back(name);
+    return Importer(metadata, context).run(names, file.readGraphs(names));
+  } catch (const std::exception &caught) {
+    error = caught.what();
+    return {};
+  }
+}
+
+void fsdp::registerTorchScriptImport() {
+  static TranslateToMLIRRegistration registration(
+      "import-torchscript",
+      "import a training step that fsdp_mlir.export wrote",
+      [](llvm::SourceMgr &sources, MLIRContext *context) {
+        const llvm::MemoryBuffer *buffer =
+            sources.getMemoryBuffer(sources.getMainFileID());
+        std::string error;
+        OwningOpRef<Operation *> module =
+            importTorchScript(buffer->getBuffer(), context, error);
+        if (!module)
+          llvm::errs() << "error: " << buffer->getBufferIdentifier() << " "
+                       << error << "\n";
+        return module;
+      },
+      [](DialectRegistry &registry) {
+        registry.insert<aten::AtenDialect, FSDPDialect, func::FuncDialect,
+                        arith::ArithDialect, math::MathDialect>();
+      });
+}
