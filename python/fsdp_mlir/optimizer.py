@@ -123,16 +123,32 @@ def learning_rates(step: TrainingStep) -> Optional[list[list[float]]]:
         return [[rate * float(schedule(row)) for rate in rates] for row in range(rows)]
     if schedule.optimizer is not step.optimizer:
         raise ExportError("lr_schedule belongs to another optimizer; make it with this one")
-    saved = [copy.copy({k: v for k, v in g.items() if k != "params"}) for g in groups]
+    return _run_scheduler(schedule, groups, rows)
+
+
+def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> list[list[float]]:
+    name = type(schedule).__name__
+    if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise ExportError(f"{name} depends on the losses of the run; use one that steps alone")
+    saved = [{k: v for k, v in group.items() if k != "params"} for group in groups]
     state = copy.deepcopy(schedule.state_dict())
-    table = []
+    table = [[float(group["lr"]) for group in groups]]
     try:
         with warnings.catch_warnings():
             # "lr_scheduler.step() before optimizer.step()": no step is taken here.
             warnings.simplefilter("ignore")
-            for _ in range(rows):
-                table.append([float(group["lr"]) for group in groups])
+            for _ in range(rows - 1):
                 schedule.step()
+                table.append([float(group["lr"]) for group in groups])
+        for group, values in zip(groups, saved):
+            for key, value in values.items():
+                if key not in ("lr", "initial_lr") and group[key] != value:
+                    raise ExportError(
+                        f"{name} changes {key} as well; only learning rates may change from step "
+                        "to step (cycle_momentum=False)"
+                    )
+    except ValueError as error:
+        raise ExportError(f"{name} cannot be stepped {rows} times: {error}") from error
     finally:
         schedule.load_state_dict(state)
         for group, values in zip(groups, saved):

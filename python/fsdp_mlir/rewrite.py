@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable, Optional
 
 import torch
@@ -15,7 +14,6 @@ from .explain import user_location
 
 def prepare(program: Program) -> None:
     """Brings `program` into the form an archive holds; the values it computes stay the same."""
-    _warn_unused_random(program)
     _drop_dead_code(program)
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
@@ -25,16 +23,6 @@ def prepare(program: Program) -> None:
         else:
             _move_numbers(node)
     _drop_dead_code(program)
-
-
-def _warn_unused_random(program: Program) -> None:
-    for node in program.graph.nodes:
-        if node.op == "call_function" and not node.users and _is_random(node):
-            where = user_location(node.meta.get("stack_trace") or "")
-            warnings.warn(
-                f"{where + ': ' if where else ''}{node.target} draws random numbers that nothing "
-                "uses; it is dropped, and PyTorch's own stream of numbers differs from then on"
-            )
 
 
 def _drop_dead_code(program: Program) -> None:

@@ -1,0 +1,6 @@
+"""Makes `exporting`, the helpers of these tests, importable."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))

@@ -1,0 +1,299 @@
+"""Tests that an exported step computes what eager PyTorch computes, bit for bit."""
+
+import logging
+import pathlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify, export, sgd
+from torch import nn
+
+from fsdp_mlir import TrainingStep
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(16, 48)
+        self.out = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, time, width = x.shape
+        q, k, v = self.qkv(x).view(batch, time, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        rate = 0.1 if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=rate)
+        return self.out(y.transpose(1, 2).reshape(batch, time, width))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.attention = Attention()
+        self.mlp = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16), nn.Dropout(0.2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class GPT(nn.Module):
+    """Tied embeddings, attention with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(11, 16)
+        self.positions = nn.Embedding(6, 16)
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.head = nn.Linear(16, 11, bias=False)
+        self.head.weight = self.tokens.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(x) + self.positions(torch.arange(x.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def test_mlp_with_dropout(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 7), nn.ReLU(), nn.Dropout(0.3), nn.Linear(7, 3))
+    assert_same_as_eager(classify(model), tmp_path)
+
+
+def test_gpt_with_dropout_in_attention(tmp_path: pathlib.Path) -> None:
+    tokens = torch.randint(11, (3, 6))
+    step = classify(GPT(), inputs={"x": tokens, "y": tokens})
+    exported = assert_same_as_eager(step, tmp_path)
+    assert "aten::native_dropout" not in exported.ops()
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1)])
+def test_dropout_of_a_transposed_tensor(tmp_path: pathlib.Path, order: tuple[int, ...]) -> None:
+    class Transposed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = F.dropout(x.view(4, 5, 8).permute(order), 0.4)
+            return y.reshape(-1, 1) * self.scale
+
+    inputs = {"x": torch.randn(4, 40), "y": torch.randint(3, (160,))}
+    exported = assert_same_as_eager(classify(Transposed(), inputs=inputs), tmp_path)
+    assert "aten::permute" in exported.ops()
+
+
+def test_random_ops_without_a_generator(tmp_path: pathlib.Path) -> None:
+    class Noise(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.rand_like(x) + torch.randn_like(x.t()).t() + torch.randint_like(x, 2, 9)
+            y = y * torch.rand(4, 8) - torch.randn(8) + torch.randint(5, (8,)) * x
+            return super().forward(y[torch.randperm(4)])
+
+    exported = assert_same_as_eager(classify(Noise(8, 3)), tmp_path)
+    random = {"rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"}
+    for node in exported.program()["nodes"]:
+        if node["op"].removeprefix("aten::") in random:
+            assert "generator" in node["overload"]
+
+
+def test_batch_norm_updates_its_buffers(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 7), nn.BatchNorm1d(7), nn.Linear(7, 3))
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    names = ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
+    assert sorted(exported.results("buffer_update")) == sorted(names)
+
+
+def test_tied_weights_are_one_parameter(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU(), nn.Linear(8, 8, bias=False))
+    model[2].weight = model[0].weight
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    (parameter,) = exported.metadata["parameters"]
+    assert (parameter["fqn"], parameter["aliases"]) == ("0.weight", ["2.weight"])
+    assert exported.results("gradient") == ["0.weight"]
+
+
+def test_a_module_used_under_two_paths(tmp_path: pathlib.Path) -> None:
+    shared = nn.Linear(8, 8)
+    exported = assert_same_as_eager(classify(nn.Sequential(shared, nn.Tanh(), shared)), tmp_path)
+    aliases = {module["path"]: module["aliases"] for module in exported.metadata["modules"]}
+    assert aliases == {"": [], "0": ["2"], "1": []}
+    assert {node["module"] for node in exported.program()["nodes"]} == {"", "0", "1"}
+
+
+def test_frozen_parameters_have_no_gradient(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    model[0].requires_grad_(False)
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    assert exported.results("gradient") == ["2.weight", "2.bias"]
+    trainable = [parameter["trainable"] for parameter in exported.metadata["parameters"]]
+    assert trainable == [False, False, True, True]
+
+
+def test_an_unreached_parameter_is_a_warning_by_name(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.unused = nn.Parameter(torch.ones(2))
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    assert [text for text in exported.warnings if text.startswith("unused is trainable")]
+    assert exported.results("gradient") == ["weight", "bias"]
+
+
+LOGGER = logging.getLogger("chatty")
+TABLE = torch.linspace(0, 1, 8)
+
+
+def test_tensors_of_the_code_are_constants(tmp_path: pathlib.Path) -> None:
+    class Constants(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(8, 3)
+            self.plain = torch.full((8,), 0.5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x * TABLE + self.plain * torch.tensor([3.0]))
+
+    exported = assert_same_as_eager(classify(Constants()), tmp_path)
+    names = [constant["fqn"] for constant in exported.metadata["constants"]]
+    assert names == ["fsdp.constant.0", "fsdp.constant.1", "fsdp.constant.2"]
+
+
+def test_buffers_that_state_dict_lacks(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.register_buffer("mask", torch.arange(3.0), persistent=False)
+    step = classify(model, loss=lambda model, x, y: (model(x) * model.mask).sum())
+    exported = assert_same_as_eager(step, tmp_path)
+    assert "fsdp.buffer.mask" in exported.weights and "mask" not in exported.weights
+    assert exported.metadata["buffers"][0]["persistent"] is False
+
+
+def test_inputs_that_share_storage_stay_two_inputs(tmp_path: pathlib.Path) -> None:
+    x = torch.randn(4, 8)
+    step = classify(
+        nn.Linear(8, 8),
+        inputs={"x": x, "y": x},
+        loss=lambda model, x, y: F.mse_loss(model(x), y),
+    )
+    exported = assert_same_as_eager(step, tmp_path)
+    inputs = [a["fqn"] for a in exported.program()["arguments"] if a["role"] == "input"]
+    assert inputs == ["x", "y"]
+
+
+def test_an_input_that_the_loss_does_not_use(tmp_path: pathlib.Path) -> None:
+    step = classify(nn.Linear(8, 3), loss=lambda model, x, y: model(x).square().mean())
+    exported = assert_same_as_eager(step, tmp_path)
+    inputs = [a["fqn"] for a in exported.program()["arguments"] if a["role"] == "input"]
+    assert inputs == ["x", "y"]
+
+
+def test_numbers_in_a_tensors_place(tmp_path: pathlib.Path) -> None:
+    class Numbers(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = super().forward(x.double() * 2.3 - 1).float() / 3 + 1e-300
+            y = y.masked_fill(y > 9, float("-inf")).clamp(min=-5)
+            return torch.where(y > 0, y, 2) + torch.where(y > 1, True, False) * 0.25
+
+    model = Numbers(8, 3).double()
+    step = classify(model, loss=lambda model, x, y: model(x).clamp(max=9).mean())
+    assert_same_as_eager(step, tmp_path)
+
+
+def test_views_splits_and_in_place_ops(tmp_path: pathlib.Path) -> None:
+    class Views(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a, b, c = super().forward(x).split([2, 3, 3], dim=1)
+            parts = torch.chunk(b * c, 3, dim=1)
+            y = torch.cat([a, parts[2], x[:, :1].unfold(0, 2, 2).reshape(2, 2).repeat(2, 1)], 1)
+            y[:, 0] += 1.0
+            y.mul_(2)
+            return y[torch.tensor([3, 0, 1, 2])].t().contiguous().t()
+
+    assert_same_as_eager(classify(Views(8, 8)), tmp_path)
+
+
+def test_boolean_and_integer_inputs(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, mask: torch.Tensor, index: torch.Tensor):
+        return model(x).masked_fill(mask, 0.0).gather(1, index).sum()
+
+    inputs = {
+        "x": torch.randn(4, 8),
+        "mask": torch.rand(4, 3) > 0.5,
+        "index": torch.randint(3, (4, 2)),
+    }
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3), inputs=inputs, loss=loss), tmp_path)
+    assert [i["dtype"] for i in exported.metadata["inputs"]] == ["float32", "bool", "int64"]
+
+
+def test_autocast(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.cross_entropy(model(x), y)
+
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def test_the_loss_may_be_a_view(tmp_path: pathlib.Path) -> None:
+    step = classify(nn.Linear(8, 3), loss=lambda model, x, y: model(x).sum(0).sum(0, True)[0])
+    assert_same_as_eager(step, tmp_path)
+
+
+def test_metrics_share_the_forward_and_give_no_gradient(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+    step = classify(
+        model,
+        metrics=lambda model, x, y: {
+            "accuracy": (model(x).argmax(-1) == y).float().mean(),
+            "norm": model(x).norm(),
+        },
+    )
+    exported = assert_same_as_eager(step, tmp_path)
+    assert exported.results("output") == ["accuracy", "norm"]
+    assert exported.ops().count("aten::addmm") == 1
+    assert exported.ops().count("aten::bernoulli") == 1
+    assert "forward" not in vars(model)
+
+
+def test_eval_is_the_forward_in_eval_mode(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+    x, y = torch.randn(9, 8), torch.randint(3, (9,))
+    step = classify(model, eval_data={"x": x, "y": y})
+    exported = export(step, tmp_path)
+    assert model.training and model[2].training
+    (result,) = exported.run("eval").values()
+    model.eval()
+    with torch.no_grad():
+        assert torch.equal(result, step.loss(model, **step.inputs))
+    assert exported.results("buffer_update", "eval") == []
+    assert {node["phase"] for node in exported.program("eval")["nodes"]} == {"forward"}
+
+
+def test_a_layer_left_in_eval_mode(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3))
+    model[1].eval()
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    assert exported.results("buffer_update") == []
+
+
+def test_logging_and_printing_are_not_part_of_a_step(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    class Chatty(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            LOGGER.warning("forward")
+            print("forward")
+            return super().forward(x)
+
+    export(classify(Chatty(8, 3)), tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+def test_another_step_after_one_of_another_size(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    for batch in (4, 5, 7):
+        inputs = {"x": torch.randn(batch, 8), "y": torch.randint(3, (batch,))}
+        step = TrainingStep(model, lambda model, x, y: model(x).mean(), sgd(model), inputs)
+        assert_same_as_eager(step, tmp_path)

@@ -1,0 +1,63 @@
+"""Tests that models of well-known libraries export as they are, bitwise eager PyTorch's."""
+
+import pathlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify
+
+transformers = pytest.importorskip("transformers")
+torchvision = pytest.importorskip("torchvision")
+
+
+def language_model(model: torch.nn.Module):
+    torch.manual_seed(0)
+    tokens = torch.randint(50, (2, 12))
+    return classify(
+        model.train(),
+        # labels are the very same tensor, as Hugging Face's users give them.
+        inputs={"input_ids": tokens, "labels": tokens},
+        loss=lambda model, **inputs: model(**inputs).loss,
+    )
+
+
+def test_gpt2(tmp_path: pathlib.Path) -> None:
+    config = transformers.GPT2Config(
+        vocab_size=50,
+        n_positions=16,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    exported = assert_same_as_eager(language_model(model), tmp_path)
+    (tied,) = [p for p in exported.metadata["parameters"] if p["aliases"]]
+    assert (tied["fqn"], tied["aliases"]) == ("transformer.wte.weight", ["lm_head.weight"])
+    assert "transformer.h.1.attn" in {node["module"] for node in exported.program()["nodes"]}
+
+
+def test_llama(tmp_path: pathlib.Path) -> None:
+    config = transformers.LlamaConfig(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        # With fewer, transformers itself takes another way through attention when it is traced.
+        num_key_value_heads=2,
+    )
+    assert_same_as_eager(language_model(transformers.LlamaForCausalLM(config)), tmp_path)
+
+
+def test_resnet(tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    step = classify(
+        torchvision.models.resnet18(num_classes=5),
+        inputs={"x": torch.randn(2, 3, 32, 32), "y": torch.tensor([1, 3])},
+        loss=lambda model, x, y: F.cross_entropy(model(x), y),
+    )
+    exported = assert_same_as_eager(step, tmp_path)
+    assert len(exported.results("buffer_update")) == 60
