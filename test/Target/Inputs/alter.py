@@ -1,0 +1,98 @@
+"""Alters an archive in one way: alter.py HOW INPUT OUTPUT."""
+
+import hashlib
+import json
+import sys
+import zipfile
+
+
+def read(path):
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def write(path, records):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
+        for name, data in records.items():
+            file.writestr(name, data)
+
+
+def serialise(metadata):
+    return json.dumps(metadata, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def sign(records):
+    """Makes the digests fit again: what is wrong is not found by them."""
+    metadata = json.loads(records["step/extra/fsdp.json"])
+    metadata["sha256"] = {
+        "records": {
+            name.removeprefix("step/"): hashlib.sha256(data).hexdigest()
+            for name, data in records.items()
+            if not name.endswith("fsdp.json")
+        },
+        "metadata": "",
+    }
+    metadata["sha256"]["metadata"] = hashlib.sha256(serialise(metadata)).hexdigest()
+    records["step/extra/fsdp.json"] = serialise(metadata)
+
+
+def edit(records, change):
+    metadata = json.loads(records["step/extra/fsdp.json"])
+    change(metadata)
+    records["step/extra/fsdp.json"] = serialise(metadata)
+
+
+def node(metadata, op):
+    return next(n for n in metadata["programs"]["step"]["nodes"] if n["op"] == op)
+
+
+EDITS = {
+    "version": lambda m: m.update(format_version=2),
+    "torch": lambda m: m.update(torch_version="2.10.0"),
+    "no-step": lambda m: m["programs"].pop("step"),
+    "missing-field": lambda m: node(m, "aten::mm").pop("phase"),
+    "bad-type": lambda m: m["programs"]["step"]["values"]["mm"].update(dtype="float31"),
+    "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(
+        shape=[1 << 40, 1 << 40]
+    ),
+    "bad-overload": lambda m: node(m, "aten::mm").update(overload="Scalar"),
+    "other-node": lambda m: node(m, "aten::mm").update(op="aten::bmm"),
+    "fused": lambda m: m["optimizer"].update(implementation="fused"),
+    "no-gradient": lambda m: m["optimizer"]["groups"].clear() or m.update(learning_rates=None),
+}
+
+
+def main():
+    how, source, target = sys.argv[1:]
+    if how == "truncated":
+        data = open(source, "rb").read()
+        open(target, "wb").write(data[: len(data) // 2])
+        return
+    records = read(source)
+    code = "step/code/__torch__.py"
+    if how == "record":
+        records[code] = records[code].replace(b"torch.mm", b"torch.mn")
+    elif how == "extra":
+        records["step/code/more.py"] = b"x = 1\n"
+    elif how == "absent":
+        del records["step/constants.pkl"]
+    elif how == "foreign":
+        del records["step/extra/fsdp.json"]
+    elif how == "not-json":
+        records["step/extra/fsdp.json"] = b"{"
+    elif how == "metadata":
+        edit(records, lambda m: m.update(seed=8))
+    elif how == "no-method":
+        records[code] = records[code].replace(b"def step(", b"def other(")
+        sign(records)
+    elif how == "no-schema":
+        records[code] = records[code].replace(b"torch.mm(", b"torch.mnm(")
+        sign(records)
+    else:
+        edit(records, EDITS[how])
+        sign(records)
+    write(target, records)
+
+
+if __name__ == "__main__":
+    main()
