@@ -140,13 +140,8 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> li
             for _ in range(rows - 1):
                 schedule.step()
                 table.append([float(group["lr"]) for group in groups])
-        for group, values in zip(groups, saved):
-            for key, value in values.items():
-                if key not in ("lr", "initial_lr") and group[key] != value:
-                    raise ExportError(
-                        f"{name} changes {key} as well; only learning rates may change from step "
-                        "to step (cycle_momentum=False)"
-                    )
+                for group, values in zip(groups, saved):
+                    _check_only_rates_change(group, values, name)
     except ValueError as error:
         raise ExportError(f"{name} cannot be stepped {rows} times: {error}") from error
     finally:
@@ -154,3 +149,12 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> li
         for group, values in zip(groups, saved):
             group.update(values)
     return table
+
+
+def _check_only_rates_change(group: dict[str, Any], before: dict[str, Any], name: str) -> None:
+    for key, value in before.items():
+        if key not in ("lr", "initial_lr") and group[key] != value:
+            raise ExportError(
+                f"{name} changes {key} as well; only learning rates may change from step to step "
+                "(cycle_momentum=False)"
+            )

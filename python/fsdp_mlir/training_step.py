@@ -157,8 +157,8 @@ def _is_int(value: Any) -> bool:
 
 def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
     if not holds:
-        shown = value if isinstance(value, (int, float, str)) else type(value).__name__
-        raise ExportError(f"{name} is {shown!r}; give {wanted}")
+        shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
+        raise ExportError(f"{name} is {shown}; give {wanted}")
 
 
 def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:

@@ -1,0 +1,145 @@
+"""Tests that the export command loads step files, writes its files, and fails in one line."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+
+from fsdp_mlir.export import main
+from fsdp_mlir.sources import record_sources
+from fsdp_mlir.training_step import load_training_step
+
+STEP = """
+import argparse
+import torch
+from torch import nn
+from fsdp_mlir import TrainingStep
+{imports}
+
+def training_step(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=8)
+    flags = parser.parse_args(argv)
+    model = nn.Linear(flags.width, 3)
+    x = torch.randn(9, flags.width)
+    {body}
+    return TrainingStep(
+        model, lambda model, x: model(x).mean(), torch.optim.SGD(model.parameters(), 0.1),
+        inputs={{"x": x[:4]}}, data={{"x": x}}, eval_data={{"x": x}},
+    )
+"""
+
+
+@pytest.fixture
+def step_file(tmp_path: pathlib.Path) -> pathlib.Path:
+    return write(tmp_path)
+
+
+def write(folder: pathlib.Path, imports: str = "", body: str = "") -> pathlib.Path:
+    path = folder / "a_step.py"
+    path.write_text(STEP.format(imports=imports, body=body))
+    return path
+
+
+def test_all_files_are_written(step_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    assert main(["-o", str(tmp_path / "s.pt"), str(step_file)]) == 0
+    names = {path.name for path in tmp_path.iterdir() if path.name.startswith((".", "s."))}
+    assert names == {"s.pt", "s.safetensors", "s.data.safetensors", "s.eval.safetensors"}
+
+
+def test_without_weights_the_archive_alone(step_file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    assert main(["-o", str(tmp_path / "s.pt"), "--no-weights", str(step_file)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"s.pt"}
+    assert not (tmp_path / "s.safetensors").exists()
+
+
+def test_further_flags_are_the_step_files(step_file: pathlib.Path) -> None:
+    assert load_training_step(step_file, ["--width", "5"]).model.in_features == 5
+
+
+def test_a_step_file_imports_its_neighbours(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "neighbour_of_step.py").write_text("WIDTH = 6\n")
+    body = "model = nn.Linear(neighbour_of_step.WIDTH, 3); x = torch.randn(9, 6)"
+    path = write(tmp_path, "import neighbour_of_step", body)
+    assert load_training_step(path).model.in_features == 6
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("x = 1\n", "defines no function training_step"),
+        ("def training_step(argv):\n    return 3\n", "training_step returned int"),
+        ("def training_step(argv):\n    return 1 / 0\n", "bad.py:2: ZeroDivisionError: "),
+        ("import nothing_of_this_name\n", "bad.py:1: ModuleNotFoundError: "),
+        ("def training_step(argv)\n", "bad.py:1: SyntaxError: "),
+    ],
+)
+def test_a_step_file_that_is_none(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture, text: str, message: str
+) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(text)
+    assert main(["-o", str(tmp_path / "s.pt"), str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and message in line
+    assert not (tmp_path / "s.pt").exists()
+
+
+def test_a_missing_step_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["-o", str(tmp_path / "s.pt"), "missing.py"]) == 1
+    assert capsys.readouterr().err == "error: missing.py: no such step file\n"
+
+
+def test_an_archive_is_called_pt(step_file: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["-o", "step.bin", str(step_file)]) == 1
+    assert capsys.readouterr().err == "error: step.bin: the archive's name must end in .pt\n"
+
+
+def test_traceback_is_shown_on_request(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = write(tmp_path, body="raise ValueError('no')")
+    assert main(["-o", str(tmp_path / "s.pt"), "--traceback", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" in error and error.endswith(": ValueError: no\n")
+
+
+def test_it_runs_as_a_module(tmp_path: pathlib.Path, step_file: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "fsdp_mlir.export", "-o", str(tmp_path / "s.pt")]
+    package = pathlib.Path(__file__).resolve().parents[3] / "python"
+    done = subprocess.run(
+        [*command, str(step_file), "--width", "x"],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(package), "OMP_NUM_THREADS": "1", "PATH": ""},
+    )
+    assert done.returncode == 2 and "--width: invalid int value" in done.stderr
+    assert not (tmp_path / "s.pt").exists()
+
+
+def test_what_a_step_file_reads_is_recorded(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "recorded_neighbour.py").write_text("WIDTH = 6\n")
+    (tmp_path / "corpus.txt").write_text("text")
+    (tmp_path / "by_flag.bin").write_text("data")
+    body = f"open({str(tmp_path / 'corpus.txt')!r}).read(); open({str(tmp_path / 'o')!r}, 'w')"
+    path = write(tmp_path, "import recorded_neighbour", body)
+    with record_sources([f"--data={tmp_path / 'by_flag.bin'}"]) as sources:
+        load_training_step(path)
+    assert {p.name for p in sources.files} == {
+        "a_step.py",
+        "recorded_neighbour.py",
+        "corpus.txt",
+        "by_flag.bin",
+    }
+    assert "recorded_neighbour.py" in {p.name for p in sources.modules}
+    assert not any("site-packages" in str(p) for p in sources.files | sources.modules)
+
+
+def test_nothing_is_recorded_outside(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "late.txt").write_text("")
+    with record_sources() as sources:
+        pass
+    (tmp_path / "late.txt").read_text()
+    assert sources.files == set()

@@ -1,0 +1,181 @@
+"""Tests that what cannot be exported ends in one error: what, where, how to mend it."""
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import classify, cross_entropy, export, sgd
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from fsdp_mlir import ExportError, TrainingStep
+from fsdp_mlir.export import export_step
+
+
+class Model(nn.Module):
+    """A linear layer; `body` is what else its forward does."""
+
+    def __init__(self, body: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.body = body
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(self.layer, x)
+
+
+def branches(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        x = x + 1
+    return layer(x)
+
+
+def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x) * x.sum().item()
+
+
+def selects_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x[x[:, 0] > 0])
+
+
+def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x)[: int(x.abs().max())]
+
+
+def checkpoints(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    from torch.utils.checkpoint import checkpoint
+
+    return checkpoint(layer, x, use_reentrant=False)
+
+
+def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x.t())
+
+
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (branches, "branches on the value of a tensor; use torch.where"),
+        (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
+        (selects_by_value, "has a shape that depends on values; shapes are static"),
+        (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
+        (checkpoints, "uses a higher-order op"),
+        (raises, "the step raises RuntimeError: "),
+    ],
+)
+def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: str) -> None:
+    first = body.__code__.co_firstlineno
+    with pytest.raises(ExportError) as error:
+        export(classify(Model(body)), tmp_path)
+    place, _, message = str(error.value).partition(": ")
+    name, _, line = place.partition(":")
+    assert text in message
+    assert name == "test_refusals.py" and first < int(line) <= first + 4
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "loss, text",
+    [
+        (lambda model, x, y: model(x), r"loss has shape \[4, 3\]; return a scalar"),
+        (lambda model, x, y: model(x).argmax(), "loss is int64; return a floating-point scalar"),
+        (lambda model, x, y: {"loss": model(x).sum()}, "loss returns dict"),
+        (lambda model, x, y: 3.0, "computes nothing that can be captured"),
+        (lambda model, x, y: model(x).detach().sum(), "the loss reaches no trainable parameter"),
+        (lambda model, x, y: x.sum(), "the loss reaches no trainable parameter"),
+        (lambda model, x: model(x).sum(), r"loss cannot be called as loss\(model, x, y\)"),
+    ],
+)
+def test_losses(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "metrics, text",
+    [
+        (lambda model, x, y: {"logits": model(x)}, r"metric logits has shape \[4, 3\]"),
+        (lambda model, x, y: 3, "the step raises AttributeError"),
+    ],
+)
+def test_metrics(tmp_path: pathlib.Path, metrics: Callable, text: str) -> None:
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), metrics=metrics), tmp_path)
+
+
+def test_a_frozen_model(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3).requires_grad_(False)
+    with pytest.raises(ExportError, match="the loss reaches no trainable parameter"):
+        export(classify(model), tmp_path)
+
+
+OUTSIDE = nn.Linear(3, 3)
+
+
+def test_a_module_outside_the_model(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(OUTSIDE(model(x)), y)
+
+    with pytest.raises(ExportError, match="that is not in the model; register its module"):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def test_a_parameter_changed_in_the_forward(tmp_path: pathlib.Path) -> None:
+    def body(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            layer.weight.mul_(0.5)
+        return layer(x)
+
+    with pytest.raises(ExportError, match="changes the parameter layer.weight in place"):
+        export(classify(Model(body)), tmp_path)
+
+
+def test_python_state_that_the_forward_changes_is_a_warning(tmp_path: pathlib.Path) -> None:
+    class Counts(nn.Linear):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls += 1
+            return super().forward(x)
+
+    exported = export(classify(nn.Sequential(Counts(8, 3))), tmp_path)
+    assert any("changes Python state of model.0" in text for text in exported.warnings)
+
+
+def test_meta_tensors(tmp_path: pathlib.Path) -> None:
+    with torch.device("meta"):
+        model = nn.Linear(8, 3)
+    with pytest.raises(ExportError, match="weight is on the meta device.*FakeTensorMode"):
+        export(classify(model), tmp_path)
+
+
+def fake_step() -> TrainingStep:
+    with FakeTensorMode():
+        model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 3))
+        inputs = {"x": torch.randn(4, 8), "y": torch.zeros(4, dtype=torch.int64)}
+        return TrainingStep(model, cross_entropy, sgd(model), inputs)
+
+
+def test_fake_tensors_export_without_weights(tmp_path: pathlib.Path) -> None:
+    assert export_step(fake_step(), tmp_path / "step.pt", weights=False) == [tmp_path / "step.pt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["step.pt"]
+
+
+def test_fake_tensors_have_no_weights_to_export(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match="export with --no-weights"):
+        export_step(fake_step(), tmp_path / "step.pt")
+
+
+def test_an_error_leaves_an_earlier_export_as_it_was(tmp_path: pathlib.Path) -> None:
+    export(classify(nn.Linear(8, 3)), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ExportError):
+        export(classify(Model(branches)), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_that_is_not_there(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match="No such file or directory"):
+        export(classify(nn.Linear(8, 3)), tmp_path / "missing")

@@ -1,0 +1,59 @@
+"""Tests that a training step whose parts do not fit each other is refused when it is made."""
+
+from typing import Any
+
+import pytest
+import torch
+from exporting import classify
+from torch import nn
+
+from fsdp_mlir import ExportError
+
+X = torch.randn(9, 8)
+Y = torch.zeros(9, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"loss": 3}, "loss is 3; give a function loss"),
+        ({"optimizer": "adam"}, "optimizer is 'adam'; give a torch.optim.Optimizer"),
+        ({"metrics": 3}, "metrics is 3; give a function"),
+        ({"lr_schedule": 0.1}, "lr_schedule is 0.1; give"),
+        ({"epochs": 0, "data": {"x": X}}, "epochs is 0; give a positive integer"),
+        ({"steps": 1.5}, "steps is 1.5; give a positive integer"),
+        ({"steps": 2, "epochs": 2, "data": {"x": X}}, "both epochs and steps are given"),
+        ({"epochs": 2}, "epochs is given without data"),
+        ({"seed": -1}, "seed is -1; give an integer of at least 0"),
+        ({"inputs": {}}, "inputs is empty"),
+        ({"inputs": [X]}, "inputs is list; give a dict of tensors by name"),
+        ({"inputs": {"x": 3}}, r"inputs\['x'\] is int; give a tensor"),
+        ({"inputs": {"x y": X}}, "inputs has the name 'x y'"),
+        ({"inputs": {"x": X.clone().requires_grad_()}}, r"inputs\['x'\] requires gradients"),
+        ({"inputs": {"x": X.to_sparse()}}, r"inputs\['x'\] is not a dense tensor"),
+        ({"data": {}}, "data is empty"),
+        ({"data": {"z": X}}, "data names z, which inputs does not; inputs are x, y"),
+        ({"data": {"x": X.double()}}, r"data\['x'\] is float64 but inputs\['x'\] is float32"),
+        ({"data": {"x": X[:, :7]}}, r"data\['x'\] has samples of shape \[7\]"),
+        ({"data": {"x": X[:3]}}, "data has 3 samples, fewer than one batch of 4"),
+        ({"data": {"x": X, "y": Y[:8]}}, r"data differs in number of samples \(x 9, y 8\)"),
+        ({"eval_data": {"x": X[:3]}}, "eval_data has 3 samples, fewer than one batch of 4"),
+        ({"loss": lambda model, x: x}, "loss cannot be called"),
+    ],
+)
+def test_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ExportError, match=text):
+        classify(nn.Linear(8, 3), **options)
+
+
+def test_batches_differ_in_size() -> None:
+    inputs = {"x": X[:4], "y": Y[:3]}
+    with pytest.raises(ExportError, match=r"inputs differ in batch size \(x 4, y 3\)"):
+        classify(nn.Linear(8, 3), inputs=inputs, data={"x": X, "y": Y})
+
+
+def test_the_model_is_a_module() -> None:
+    from fsdp_mlir import TrainingStep
+
+    with pytest.raises(ExportError, match="model is function; give a torch.nn.Module"):
+        TrainingStep(lambda x: x, lambda model, x: x, None, {"x": X})
