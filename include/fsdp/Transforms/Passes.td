@@ -9,12 +9,317 @@ include "mlir/Pass/PassBase.td"
 // fsdp-shard: captured to sharded
 //===----------------------------------------------------------------------===//
 
+def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
+  let summary = "Decides which parameters are gathered and reduced together";
+  let description = [{
+    Input IR: captured; no `fsdp.unit`.
+
+    Output IR: `fsdp.unit` ops in the order of their first use in @step, and
+    `unit` on every parameter. Nothing else changes.
+
+    What holds: units own parameters by name, never ops. Every parameter has
+    one unit; the root owns what no other unit does, and what is reached from
+    two units under different names (a tied weight).
+
+    Why: a unit is one all-gather and one reduce-scatter, so units set how much
+    is whole at once and how often ranks talk.
+
+    `units` is one of
+    - `auto`: each child with parameters of an outermost ModuleList or
+      Sequential in which one class repeats;
+    - `class:NAME`: each module of that class; the innermost owns;
+    - a number: units of at least that many bytes of parameters, in the order
+      of their use;
+    - anything else: an extended regular expression that a module's whole path
+      matches.
+  }];
+  let options = [Option<"units", "units", "std::string", "\"auto\"",
+                        "auto, class:NAME, bytes, or a regex over module paths">];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def ShardState : Pass<"fsdp-shard-state", "::mlir::ModuleOp"> {
+  let summary = "Says how parameters and optimizer state are split over the mesh";
+  let description = [{
+    Input IR: parameters have units.
+
+    Output IR: `shard.grid @mesh`, and `sharding` on every parameter and its
+    optimizer state. Types are still those of whole tensors. A mesh of one rank
+    shards nothing.
+
+    What holds: optimizer state is split as its parameter. Rules are pointwise,
+    so that a part of a parameter may be updated alone; a rule that is not is an
+    error. So are scalar parameters and those that are not row-major.
+
+    Why: the sharding is said once, as an attribute; all other passes read it.
+  }];
+  let options = [
+    Option<"mesh", "mesh", "std::string", "\"\"", "number of ranks">,
+    Option<"meshDims", "mesh-dims", "std::string", "\"shard\"",
+           "names of the mesh's dimensions">,
+    Option<"shardLayout", "shard-layout", "std::string", "\"dim0\"",
+           "how a parameter is cut: dim0">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::mlir::shard::ShardDialect"];
+}
+
+def InsertUnshard : Pass<"fsdp-insert-unshard", "::mlir::ModuleOp"> {
+  let summary = "Makes parameters whole in front of each of their readers";
+  let description = [{
+    Input IR: states have shardings.
+
+    Output IR: each reader of a sharded parameter reads an `fsdp.unshard` of
+    its own. Where the unit reshards after forward, readers in backward get the
+    region "backward", and view chains that forward computed from a parameter
+    are repeated for them.
+
+    What holds: between forward and backward nothing keeps a resharded
+    parameter whole: neither its gather nor a view of it.
+
+    Why: as in FSDP2, forward's whole parameters are freed before backward
+    gathers them again. `auto` keeps the root's, which backward needs at once.
+  }];
+  let options = [Option<"reshardAfterForward", "reshard-after-forward",
+                        "std::string", "\"auto\"", "auto, true or false">];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def InsertGradReduction
+    : Pass<"fsdp-insert-grad-reduction", "::mlir::ModuleOp"> {
+  let summary = "Averages the gradients of sharded parameters over the ranks";
+  let description = [{
+    Input IR: states have shardings.
+
+    Output IR: each `fsdp.update` of a sharded parameter reads an
+    `fsdp.reduce_grad`, which stands right after the gradient it averages. A
+    gradient that is not row-major is cloned first.
+
+    What holds: a parameter without an update has no reduction.
+
+    Why: each rank has the gradient of its own batch; the mean is that of the
+    global one.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
+  let summary = "Turns whole types into those of one rank's part";
+  let description = [{
+    Input IR: `fsdp.unshard`, `fsdp.reduce_grad`; whole types.
+
+    Output IR: states have the type of one rank's padded part, and `global`.
+    `fsdp.unshard` is `shard.all_gather`, and a slice where the dimension does
+    not divide; `fsdp.reduce_grad` is a pad where it does not, the sum
+    `shard.reduce_scatter`, and a division by the number of ranks.
+
+    What holds: compute is as it was, on the same shapes.
+
+    Why: all ranks have the same types (dimension 0 split as `torch.chunk`
+    does, padded with rows of zeros), so one program serves them all.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect",
+                           "::mlir::shard::ShardDialect"];
+}
+
+def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
+  let summary = "Closes the sharded phase";
+  let description = [{
+    Input and output IR: sharded. Each constraint is an error with its number:
+
+    - S1: every parameter belongs to a unit that exists.
+    - S2: a sharding splits dimension 0, and no other, over axis 0 of a grid
+      that exists, and the local part has ceil(rows / ranks) rows.
+    - S3: optimizer state is split as its parameter.
+    - S4: a sharded parameter is read by `shard.all_gather` alone.
+    - S5: the gradient of a sharded parameter is the sum of a
+      `shard.reduce_scatter` divided by the number of ranks.
+    - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
+      gathers `fsdp.region`; forward reads no gather of backward.
+    - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.
+    - S8: a parameter is not read after its update.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // fsdp-overlap: sharded to scheduled
 //===----------------------------------------------------------------------===//
 
+def DedupUnshard : Pass<"fsdp-dedup-unshard", "::mlir::ModuleOp"> {
+  let summary = "Leaves one gather of a parameter per region";
+  let description = [{
+    Input IR: sharded; a gather per reader.
+
+    Output IR: the first gather of each parameter and region, which all its
+    readers share.
+
+    What holds: gathers of different regions stay apart.
+
+    Why: a module used twice, or a weight with two readers, is gathered once.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
+  let summary = "Makes the collectives of one unit one";
+  let description = [{
+    Input IR: a gather per parameter and region, a reduce-scatter per gradient.
+
+    Output IR: one `fsdp.all_gather` per unit and region, in bytes, in front of
+    its first reader; one `fsdp.reduce_scatter` per unit and element type,
+    behind the last of its gradients. `fsdp.pack` and `fsdp.unpack` copy
+    members in and out.
+
+    What holds: a bucket is rank-major, members lie at multiples of 64 bytes.
+
+    Why: a collective has a fixed cost, and one large transfer runs at the
+    speed of the wire.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
+  let summary = "Splits collectives into start and wait";
+  let description = [{
+    Input IR: `fsdp.all_gather`, `fsdp.reduce_scatter`.
+
+    Output IR: each is a start and, right behind it, its wait.
+
+    What holds: the order of starts is that of the collectives.
+
+    Why: from here on the order of the ops is the schedule; moving a start up
+    or a wait down is overlap.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
+  let summary = "Closes the scheduled phase";
+  let description = [{
+    Input and output IR: scheduled. Each constraint is an error with its number:
+
+    - A1: no collective is synchronous or in the `shard` dialect.
+    - A2: each future is waited for exactly once.
+    - A3: the wait is in the block of its start (and so behind it).
+    - A4: collectives stand in a program's own block, so that every rank starts
+      the same ones in the same order.
+    - A5: a gather has a piece, a reduction a row, per rank of the mesh.
+    - A6: a collective's unit exists.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // fsdp-lower: scheduled to commands
 //===----------------------------------------------------------------------===//
+
+def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
+  let summary = "Says on which stream each op runs";
+  let description = [{
+    Input IR: scheduled.
+
+    Output IR: `fsdp.stream` on every op of a program that will be a command.
+    There is one stream, 0.
+
+    What holds: commands of one stream run in the order of the block.
+
+    Why: with more streams than one, waits become events between them; which op
+    is where is said once, here.
+  }];
+}
+
+def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
+  let summary = "Gives every value and state its bytes";
+  let description = [{
+    Input IR: ops have streams.
+
+    Output IR: `fsdp.place` on states and on programs' arguments, `fsdp.places`
+    (one per result; `unit` where a result is no memory) on ops, and the sizes
+    of the arenas as `fsdp.arenas` on the module. In front of a pack or a store,
+    an `aten.call "clone"` makes views and odd strides contiguous.
+
+    What holds: states lie one after the other in arena 0. Every program uses
+    arena 1 from its start. A view has the place of what it looks into, a load
+    that of its state; where a program reads a load after it has written the
+    state, the load is a copy. What is read later is never overwritten. Places
+    start at multiples of 64 bytes.
+
+    Why: nothing is allocated in a step, and the peak is a number. `no-reuse`
+    gives each value bytes of its own: the baseline to compare with.
+  }];
+  let options = [Option<"noReuse", "no-reuse", "bool", "false",
+                        "give every value bytes of its own">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def LowerToCommands : Pass<"fsdp-lower-to-commands", "::mlir::ModuleOp"> {
+  let summary = "Rewrites programs into the closed set of commands";
+  let description = [{
+    Input IR: values and states have places.
+
+    Output IR: programs consist of `fsdp.cmd` ops, step scalars and the return.
+    A pack is a copy per member, and one that zeroes each gap; a collective
+    becomes one command; its wait is none on one stream; an unpack is a copy per
+    member; a store is a copy into the state; a load is the state itself.
+
+    What holds: one command is one command of the plan.
+
+    Why: what remains is what a rank executes, so it can be checked as such. An
+    op that writes an operand in place is an error here: the IR's values do not
+    change.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
+  let summary = "Closes the commands phase";
+  let description = [{
+    Input and output IR: commands. Each constraint is an error with its number:
+
+    - C1: programs contain commands, step scalars and a return, nothing else.
+    - C2: a place lies inside its arena and holds its tensor; a state's value
+      has the state's type and place.
+    - C3: a view has the place of its base, and its call names an input of that
+      memory.
+    - C4: a command does not write bytes that it reads.
+    - C5: in the order of the commands, every byte that is read was written by
+      the value it is read as, and not since by another; outputs and states are
+      there at the end.
+    - C6: copied blocks lie inside both places; bytes of a view are not copied.
+    - C7: a collective's ranges are its count, times the ranks on the side where
+      all ranks' data is.
+    - C8: there is one stream; an event is recorded once and then waited for.
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Anywhere
+//===----------------------------------------------------------------------===//
+
+def RecordPipeline : Pass<"fsdp-record-pipeline", "::mlir::ModuleOp"> {
+  let summary = "Writes a pipeline's text into the module";
+  let description = [{
+    Input IR: any. Output IR: the same, with `text` added at the end of the
+    module attribute `fsdp.pipeline`.
+
+    Why: a plan says how it was made.
+  }];
+  let options = [Option<"text", "text", "std::string", "\"\"",
+                        "the pipeline, as the command line has it">];
+}
+
+def Report : Pass<"fsdp-report", "::mlir::ModuleOp"> {
+  let summary = "Reports collectives, bytes and memory";
+  let description = [{
+    Input and output IR: any phase.
+
+    Per program and unit: the number of all-gathers in forward and in backward
+    and of reduce-scatters, and the bytes that one rank receives from all
+    gathers and contributes to all reduce-scatters. Per arena, where places are
+    known: its bytes, which is the peak.
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"pretty\"",
+           "pretty, csv or json">,
+    Option<"output", "output", "std::string", "\"-\"",
+           "file to write; - is standard output">];
+}
 
 #endif // FSDP_PASSES_TD

@@ -55,7 +55,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
       OptionalAttr<FlatSymbolRefAttr>:$parameter, OptionalAttr<StrAttr>:$unit,
       OptionalAttr<FSDP_ShardingAttr>:$sharding,
       OptionalAttr<TypeAttrOf<AnyRankedTensor>>:$global);
-  let assemblyFormat = "$sym_name $role `:` $type attr-dict";
+  let assemblyFormat = "$sym_name `` $role `:` $type attr-dict";
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
       return ::llvm::cast<::mlir::RankedTensorType>(getType());

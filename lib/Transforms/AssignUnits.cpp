@@ -1,0 +1,274 @@
+//===- AssignUnits.cpp - fsdp-assign-units ---------------------------------===//
+
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Regex.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_ASSIGNUNITS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// Every path of a module: its first one, and those it has besides.
+SmallVector<StringRef> getPaths(ModulePathOp module) {
+  SmallVector<StringRef> paths{module.getPath()};
+  if (auto aliases = module.getAliases())
+    for (auto alias : aliases->getAsRange<StringAttr>())
+      paths.push_back(alias.getValue());
+  return paths;
+}
+
+/// Every name of a parameter.
+SmallVector<StringRef> getNames(StateOp state) {
+  SmallVector<StringRef> names{state.getSymName()};
+  if (auto aliases = state.getAliases())
+    for (auto alias : aliases->getAsRange<StringAttr>())
+      names.push_back(alias.getValue());
+  return names;
+}
+
+/// Whether `name` lies below the module at `path`; the model is at "".
+bool isBelow(StringRef name, StringRef path) {
+  return path.empty() ||
+         (name.consume_front(path) && name.starts_with("."));
+}
+
+/// Whether `name` is that of a direct child of the module at `path`.
+bool isChild(StringRef name, StringRef path) {
+  if (name.empty() || !isBelow(name, path))
+    return false;
+  return !name.drop_front(path.empty() ? 0 : path.size() + 1).contains('.');
+}
+
+struct Model {
+  SmallVector<ModulePathOp> modules;
+  SmallVector<StateOp> parameters;
+
+  explicit Model(ModuleOp module) {
+    llvm::append_range(modules, module.getOps<ModulePathOp>());
+    for (StateOp state : module.getOps<StateOp>())
+      if (state.getRole() == Role::Parameter)
+        parameters.push_back(state);
+  }
+
+  bool hasParameters(ModulePathOp module) const {
+    return llvm::any_of(parameters, [&](StateOp parameter) {
+      return llvm::any_of(getNames(parameter), [&](StringRef name) {
+        return llvm::any_of(getPaths(module), [&](StringRef path) {
+          return isBelow(name, path);
+        });
+      });
+    });
+  }
+
+  SmallVector<ModulePathOp> getChildren(ModulePathOp parent) const {
+    SmallVector<ModulePathOp> children;
+    for (ModulePathOp module : modules)
+      if (llvm::any_of(getPaths(module), [&](StringRef path) {
+            return llvm::any_of(getPaths(parent), [&](StringRef above) {
+              return isChild(path, above);
+            });
+          }))
+        children.push_back(module);
+    return children;
+  }
+};
+
+/// units=auto: children of outermost containers in which one class repeats.
+void findRepeated(const Model &model, ModulePathOp module,
+                  llvm::SetVector<ModulePathOp> &units) {
+  SmallVector<ModulePathOp> children = model.getChildren(module);
+  StringRef name = module.getClassName();
+  if (module.getContainer() || name == "ModuleList" || name == "Sequential") {
+    llvm::StringMap<int> count;
+    bool repeats = false;
+    for (ModulePathOp child : children)
+      if (model.hasParameters(child))
+        repeats |= ++count[child.getClassName()] > 1;
+    if (repeats) {
+      for (ModulePathOp child : children)
+        if (model.hasParameters(child))
+          units.insert(child);
+      return;
+    }
+  }
+  for (ModulePathOp child : children)
+    findRepeated(model, child, units);
+}
+
+class AssignUnits : public fsdp::impl::AssignUnitsBase<AssignUnits> {
+public:
+  using AssignUnitsBase::AssignUnitsBase;
+
+  void runOnOperation() override {
+    if (failed(assign(getOperation())))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult assign(ModuleOp module);
+  FailureOr<llvm::SetVector<ModulePathOp>> findModules(ModuleOp module,
+                                                       const Model &model);
+  void cutByBytes(ArrayRef<StateOp> byUse, uint64_t bytes,
+                  llvm::MapVector<StateOp, std::string> &owner);
+};
+
+/// Parameters of modules sorted by their first reader in the program; those
+/// that nothing reads come last.
+static SmallVector<StateOp> sortByUse(ArrayRef<StateOp> parameters,
+                                      func::FuncOp step) {
+  llvm::StringMap<size_t> firstUse;
+  size_t position = 0;
+  step.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    ++position;
+    for (Value operand : op->getOperands())
+      if (auto load = operand.getDefiningOp<LoadOp>())
+        firstUse.try_emplace(load.getState(), position);
+  });
+  auto key = [&](StateOp state) {
+    auto it = firstUse.find(state.getSymName());
+    return it == firstUse.end() ? SIZE_MAX : it->second;
+  };
+  SmallVector<StateOp> sorted(parameters);
+  llvm::stable_sort(sorted,
+                    [&](StateOp a, StateOp b) { return key(a) < key(b); });
+  return sorted;
+}
+
+FailureOr<llvm::SetVector<ModulePathOp>>
+AssignUnits::findModules(ModuleOp module, const Model &model) {
+  llvm::SetVector<ModulePathOp> found;
+  if (units == "auto") {
+    if (!model.modules.empty())
+      findRepeated(model, model.modules.front(), found);
+    return found;
+  }
+  StringRef className = units;
+  if (className.consume_front("class:")) {
+    llvm::SetVector<StringRef> classes;
+    for (ModulePathOp candidate : model.modules) {
+      classes.insert(candidate.getClassName());
+      if (candidate.getClassName() == className &&
+          model.hasParameters(candidate))
+        found.insert(candidate);
+    }
+    if (found.empty()) {
+      module.emitError() << "units=" << units
+                         << ": no module with parameters is of this class; "
+                            "there are "
+                         << llvm::join(classes, ", ");
+      return failure();
+    }
+    return found;
+  }
+  llvm::Regex regex("^(" + units + ")$");
+  std::string why;
+  if (!regex.isValid(why)) {
+    module.emitError() << "units=" << units
+                       << " is not a regular expression: " << why;
+    return failure();
+  }
+  for (ModulePathOp candidate : model.modules)
+    if (regex.match(candidate.getPath()) && model.hasParameters(candidate))
+      found.insert(candidate);
+  if (found.empty()) {
+    module.emitError() << "units=" << units
+                       << " matches the path of no module with parameters; "
+                          "the whole path must match, as in blocks[.][0-9]+";
+    return failure();
+  }
+  return found;
+}
+
+void AssignUnits::cutByBytes(ArrayRef<StateOp> byUse, uint64_t bytes,
+                             llvm::MapVector<StateOp, std::string> &owner) {
+  uint64_t filled = 0, index = 0;
+  for (StateOp parameter : byUse) {
+    if (filled >= bytes && filled) {
+      ++index;
+      filled = 0;
+    }
+    owner[parameter] = "unit." + std::to_string(index);
+    filled += getTensorBytes(parameter.getTensorType());
+  }
+}
+
+LogicalResult AssignUnits::assign(ModuleOp module) {
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  if (!step || step.isDeclaration())
+    return module.emitError("the module has no program `step`; import one with "
+                            "`fsdp-translate --import-torchscript`");
+  if (!module.getOps<UnitOp>().empty())
+    return module.emitError(
+        "units are assigned already; run fsdp-assign-units once");
+
+  Model model(module);
+  SmallVector<StateOp> byUse = sortByUse(model.parameters, step);
+  llvm::MapVector<StateOp, std::string> owner;
+  uint64_t bytes;
+  if (!StringRef(units).getAsInteger(10, bytes)) {
+    if (bytes == 0)
+      return module.emitError("units=0: a unit has at least one byte");
+    cutByBytes(byUse, bytes, owner);
+  } else {
+    FailureOr<llvm::SetVector<ModulePathOp>> found = findModules(module, model);
+    if (failed(found))
+      return failure();
+    for (StateOp parameter : byUse) {
+      // The innermost unit that each name lies in; "" is the root.
+      llvm::SetVector<StringRef> owners;
+      for (StringRef name : getNames(parameter)) {
+        StringRef unit, longest;
+        for (ModulePathOp candidate : *found)
+          for (StringRef path : getPaths(candidate))
+            if (isBelow(name, path) && path.size() >= longest.size()) {
+              longest = path;
+              unit = candidate.getPath();
+            }
+        owners.insert(unit);
+      }
+      owner[parameter] = owners.size() == 1 ? owners.front().str() : "";
+      if (owners.size() > 1)
+        remark::passed(parameter.getLoc(), remark::RemarkOpts::name("tied")
+                                               .category("fsdp-assign-units"))
+            << "parameter \"" + parameter.getSymName().str() +
+                   "\" is reached from two units and goes to the root";
+    }
+  }
+
+  llvm::MapVector<StringRef, std::pair<int64_t, int64_t>> totals;
+  OpBuilder builder(&getContext());
+  for (auto &[parameter, unit] : owner) {
+    StateOp(parameter).setUnit(unit);
+    auto &[count, size] = totals[unit];
+    ++count;
+    size += getTensorBytes(StateOp(parameter).getTensorType());
+  }
+  totals.try_emplace("", 0, 0);
+
+  // Units stand in front of the states, behind the modules.
+  builder.setInsertionPointToStart(module.getBody());
+  if (!model.modules.empty())
+    builder.setInsertionPointAfter(model.modules.back());
+  for (auto &[unit, total] : totals) {
+    auto op = UnitOp::create(builder, module.getLoc(), unit, unit.empty());
+    remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
+                                    "fsdp-assign-units"))
+        << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +
+               " parameters, " + std::to_string(total.second) + " bytes";
+  }
+  return success();
+}
+
+} // namespace

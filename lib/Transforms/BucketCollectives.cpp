@@ -1,0 +1,194 @@
+//===- BucketCollectives.cpp - fsdp-bucket-collectives ---------------------===//
+
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_BUCKETCOLLECTIVES
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// Where the members of a bucket lie in one rank's piece.
+struct Layout {
+  SmallVector<int64_t> offsets, bytes;
+  int64_t pieceBytes = 0;
+
+  explicit Layout(ArrayRef<RankedTensorType> localTypes) {
+    for (RankedTensorType type : localTypes) {
+      offsets.push_back(pieceBytes);
+      bytes.push_back(getTensorBytes(type));
+      pieceBytes = llvm::alignTo(pieceBytes + bytes.back(), kAlignment);
+    }
+    // Members without elements still make a bucket.
+    pieceBytes = std::max(pieceBytes, kAlignment);
+  }
+
+  /// The table of members in a bucket of this many pieces.
+  ArrayAttr getMembers(Builder &builder, int64_t pieces) const {
+    SmallVector<Attribute> members;
+    for (auto [offset, size] : llvm::zip_equal(offsets, bytes))
+      members.push_back(
+          MemberAttr::get(builder.getContext(), offset, size, pieces));
+    return builder.getArrayAttr(members);
+  }
+};
+
+RankedTensorType getTensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+class BucketCollectives
+    : public fsdp::impl::BucketCollectivesBase<BucketCollectives> {
+  void runOnOperation() override {
+    ranks = getNumRanks(getOperation());
+    for (func::FuncOp program : getPrograms(getOperation()))
+      for (Block &block : program.getBody())
+        bucket(block);
+  }
+
+  void bucket(Block &block);
+  void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
+  void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
+
+  int64_t ranks = 1;
+};
+
+/// Moves what depends on `values` and stands in front of `anchor` behind it.
+void moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
+  llvm::SmallPtrSet<Operation *, 16> moving;
+  for (Value value : values)
+    if (Operation *op = value.getDefiningOp())
+      moving.insert(op);
+  Operation *last = anchor;
+  for (Operation &op : llvm::make_early_inc_range(
+           llvm::make_range(anchor->getBlock()->begin(), anchor->getIterator())))
+    if (llvm::any_of(op.getOperands(), [&](Value operand) {
+          return moving.contains(operand.getDefiningOp());
+        })) {
+      moving.insert(&op);
+      op.moveAfter(last);
+      last = &op;
+    }
+}
+
+void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
+  // In front of the first reader. Loads may stand behind it: they move up,
+  // which is sound as nothing reads a parameter after its update.
+  Operation *first = gathers.front();
+  for (shard::AllGatherOp gather : gathers)
+    for (Operation *reader : gather->getUsers())
+      if (Operation *above = gather->getBlock()->findAncestorOpInBlock(*reader);
+          above && above->isBeforeInBlock(first))
+        first = above;
+  OpBuilder builder(first);
+  SmallVector<Value> parts;
+  SmallVector<Type> wholeTypes;
+  SmallVector<RankedTensorType> partTypes;
+  for (shard::AllGatherOp gather : gathers) {
+    Operation *source = gather.getInput().getDefiningOp();
+    if (source && first->isBeforeInBlock(source))
+      source->moveBefore(first);
+    parts.push_back(gather.getInput());
+    partTypes.push_back(getTensorType(gather.getInput()));
+    wholeTypes.push_back(gather.getType());
+  }
+
+  Layout layout(partTypes);
+  auto unit = gathers.front()->getAttrOfType<StringAttr>("fsdp.unit");
+  auto region = gathers.front()->getAttrOfType<StringAttr>("fsdp.region");
+  Type byte = builder.getIntegerType(8, /*isSigned=*/false);
+  Location loc = gathers.front()->getLoc();
+  auto packed = PackOp::create(
+      builder, loc, RankedTensorType::get({layout.pieceBytes}, byte), parts,
+      layout.getMembers(builder, 1));
+  auto gathered = AllGatherOp::create(
+      builder, loc, RankedTensorType::get({ranks * layout.pieceBytes}, byte),
+      packed, unit, region);
+  auto unpacked = UnpackOp::create(builder, loc, wholeTypes, gathered,
+                                   layout.getMembers(builder, ranks));
+  for (auto [gather, whole] : llvm::zip_equal(gathers, unpacked.getOutputs())) {
+    shard::AllGatherOp(gather).getResult().replaceAllUsesWith(whole);
+    shard::AllGatherOp(gather).erase();
+  }
+  remark::passed(loc, remark::RemarkOpts::name("gather").category(
+                          "fsdp-bucket-collectives"))
+      << "unit \"" + unit.getValue().str() + "\", " + region.getValue().str() +
+             ": " + std::to_string(parts.size()) +
+             " parameters in one gather of " +
+             std::to_string(layout.pieceBytes) + " bytes per rank";
+}
+
+void BucketCollectives::bucketReductions(
+    ArrayRef<shard::ReduceScatterOp> reductions) {
+  // Behind the last gradient, and in front of all that reads a sum.
+  Operation *last = reductions.front();
+  SmallVector<Value> inputs, sums;
+  SmallVector<RankedTensorType> partTypes;
+  SmallVector<Type> resultTypes;
+  for (shard::ReduceScatterOp op : reductions) {
+    if (last->isBeforeInBlock(op))
+      last = op;
+    inputs.push_back(op.getInput());
+    sums.push_back(op.getResult());
+    partTypes.push_back(getTensorType(op.getResult()));
+    resultTypes.push_back(op.getType());
+  }
+
+  Layout layout(partTypes);
+  OpBuilder builder(&getContext());
+  builder.setInsertionPointAfter(last);
+  auto unit = last->getAttrOfType<StringAttr>("fsdp.unit");
+  Type element = partTypes.front().getElementType();
+  int64_t count = layout.pieceBytes / getElementBytes(element);
+  Location loc = last->getLoc();
+  auto packed = PackOp::create(
+      builder, loc, RankedTensorType::get({ranks, count}, element), inputs,
+      layout.getMembers(builder, ranks));
+  auto reduced = ReduceScatterOp::create(
+      builder, loc, RankedTensorType::get({count}, element), packed, unit);
+  auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
+                                   layout.getMembers(builder, 1));
+  moveReadersBehind(sums, unpacked);
+  for (auto [op, part] : llvm::zip_equal(reductions, unpacked.getOutputs())) {
+    shard::ReduceScatterOp(op).getResult().replaceAllUsesWith(part);
+    shard::ReduceScatterOp(op).erase();
+  }
+  remark::passed(loc, remark::RemarkOpts::name("reduce").category(
+                          "fsdp-bucket-collectives"))
+      << "unit \"" + unit.getValue().str() + "\": " +
+             std::to_string(inputs.size()) +
+             " gradients in one reduce-scatter of " +
+             std::to_string(ranks * layout.pieceBytes) + " bytes";
+}
+
+void BucketCollectives::bucket(Block &block) {
+  using Key = std::pair<Attribute, Attribute>;
+  llvm::MapVector<Key, SmallVector<shard::AllGatherOp>> gathers;
+  llvm::MapVector<std::pair<Attribute, Type>,
+                  SmallVector<shard::ReduceScatterOp>>
+      reductions;
+  for (Operation &op : block) {
+    Attribute unit = op.getAttr("fsdp.unit");
+    if (auto gather = dyn_cast<shard::AllGatherOp>(op))
+      gathers[{unit, op.getAttr("fsdp.region")}].push_back(gather);
+    else if (auto reduction = dyn_cast<shard::ReduceScatterOp>(op))
+      reductions[{unit, getTensorType(reduction.getResult()).getElementType()}]
+          .push_back(reduction);
+  }
+  for (auto &[key, members] : gathers)
+    bucketGathers(members);
+  for (auto &[key, members] : reductions)
+    bucketReductions(members);
+}
+
+} // namespace

@@ -1,0 +1,54 @@
+//===- ConvertToAsync.cpp - fsdp-convert-to-async --------------------------===//
+
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_CONVERTTOASYNC
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
+  void runOnOperation() override {
+    for (func::FuncOp program : getPrograms(getOperation())) {
+      int64_t count = 0;
+      program.walk([&](Operation *op) {
+        OpBuilder builder(op);
+        Value future;
+        if (auto gather = dyn_cast<AllGatherOp>(op))
+          future = AllGatherStartOp::create(
+              builder, op->getLoc(), getFutureType(gather.getResult()),
+              gather.getInput(), gather.getUnitAttr(), gather.getRegionAttr());
+        else if (auto reduction = dyn_cast<ReduceScatterOp>(op))
+          future = ReduceScatterStartOp::create(
+              builder, op->getLoc(), getFutureType(reduction.getResult()),
+              reduction.getInput(), reduction.getUnitAttr());
+        else
+          return;
+        auto wait = WaitOp::create(builder, op->getLoc(),
+                                   op->getResult(0).getType(), future);
+        op->replaceAllUsesWith(wait);
+        op->erase();
+        ++count;
+      });
+      remark::passed(program.getLoc(), remark::RemarkOpts::name("async")
+                                           .category("fsdp-convert-to-async")
+                                           .function(program.getSymName()))
+          << std::to_string(count) + " collectives start and are waited for";
+    }
+  }
+
+  static FutureType getFutureType(Value value) {
+    return FutureType::get(cast<RankedTensorType>(value.getType()));
+  }
+};
+
+} // namespace

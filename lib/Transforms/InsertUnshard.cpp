@@ -1,0 +1,167 @@
+//===- InsertUnshard.cpp - fsdp-insert-unshard -----------------------------===//
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_INSERTUNSHARD
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// A value that is a parameter's own memory: the load, and the views that lead
+/// from it to the value, first to last.
+struct Chain {
+  LoadOp load;
+  SmallVector<aten::CallOp> views;
+};
+
+/// Follows views up to a load. Views of the backward pass are readers
+/// themselves, so the chain does not pass through them.
+std::optional<Chain> traceToLoad(Value value) {
+  Chain chain;
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto load = dyn_cast<LoadOp>(op)) {
+      chain.load = load;
+      std::reverse(chain.views.begin(), chain.views.end());
+      return chain;
+    }
+    auto call = dyn_cast<aten::CallOp>(op);
+    if (!call || isBackward(call) || !call.isView())
+      return std::nullopt;
+    std::optional<unsigned> operand =
+        call.getAliasedOperand(cast<OpResult>(value).getResultNumber());
+    if (!operand)
+      return std::nullopt;
+    chain.views.push_back(call);
+    value = call->getOperand(*operand);
+  }
+  return std::nullopt;
+}
+
+class InsertUnshard : public fsdp::impl::InsertUnshardBase<InsertUnshard> {
+public:
+  using InsertUnshardBase::InsertUnshardBase;
+
+  void runOnOperation() override;
+
+private:
+  LogicalResult readOwn(OpOperand &use, const SymbolTable &table);
+  LogicalResult repeatForBackward(OpOperand &use, const SymbolTable &table);
+  bool reshards(StateOp state) {
+    return reshardAfterForward == "true" ||
+           (reshardAfterForward == "auto" && !state.getUnit()->empty());
+  }
+  /// A gather of the load in front of the reader.
+  Value createUnshard(OpBuilder &builder, Operation *reader, LoadOp load,
+                      StateOp state, StringRef region) {
+    return UnshardOp::create(builder, reader->getLoc(), load.getType(),
+                             load.getResult(), *state.getUnit(), region);
+  }
+  StateOp getSharded(LoadOp load, const SymbolTable &table) {
+    auto state = table.lookup<StateOp>(load.getState());
+    return state && state.getSharding() && state.getRole() == Role::Parameter
+               ? state
+               : StateOp();
+  }
+};
+
+/// A gathered parameter is a copy: what an op wrote into it would be lost.
+static LogicalResult verifyReads(OpOperand &use, StateOp state) {
+  auto call = dyn_cast<aten::CallOp>(use.getOwner());
+  if (call && call.writesOperand(use.getOperandNumber()))
+    return call.emitError() << "\"" << call.getCallee()
+                            << "\" writes the sharded parameter \""
+                            << state.getSymName()
+                            << "\"; only the optimizer may change it";
+  return success();
+}
+
+/// A reader in backward gets the parameter, and the views of it that forward
+/// computed, anew.
+LogicalResult InsertUnshard::repeatForBackward(OpOperand &use,
+                                               const SymbolTable &table) {
+  std::optional<Chain> chain = traceToLoad(use.get());
+  if (!chain)
+    return success();
+  StateOp state = getSharded(chain->load, table);
+  if (!state || !reshards(state))
+    return success();
+  if (failed(verifyReads(use, state)))
+    return failure();
+  Operation *reader = use.getOwner();
+  OpBuilder builder(reader);
+  IRMapping mapping;
+  mapping.map(chain->load.getResult(),
+              createUnshard(builder, reader, chain->load, state, "backward"));
+  for (aten::CallOp view : chain->views) {
+    Operation *copy = builder.clone(*view, mapping);
+    copy->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  }
+  use.set(mapping.lookup(use.get()));
+  return success();
+}
+
+/// A reader of the load itself gets a gather of its own.
+LogicalResult InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
+  auto load = use.get().getDefiningOp<LoadOp>();
+  StateOp state = load ? getSharded(load, table) : StateOp();
+  if (!state || isa<UnshardOp>(use.getOwner()))
+    return success();
+  if (failed(verifyReads(use, state)))
+    return failure();
+  OpBuilder builder(use.getOwner());
+  use.set(createUnshard(builder, use.getOwner(), load, state, "forward"));
+  return success();
+}
+
+void InsertUnshard::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (reshardAfterForward != "auto" && reshardAfterForward != "true" &&
+      reshardAfterForward != "false") {
+    module.emitError() << "reshard-after-forward=" << reshardAfterForward
+                       << " does not exist yet; there are auto, true and false";
+    return signalPassFailure();
+  }
+
+  SymbolTable table(module);
+  for (func::FuncOp program : getPrograms(module)) {
+    eraseDeadOps(program);
+    SmallVector<Operation *> readers;
+    program.walk([&](Operation *op) { readers.push_back(op); });
+    // Backward first: the chains still end at their loads.
+    for (Operation *reader : readers)
+      if (isBackward(reader))
+        for (OpOperand &use : reader->getOpOperands())
+          if (failed(repeatForBackward(use, table)))
+            return signalPassFailure();
+    for (Operation *reader : readers)
+      for (OpOperand &use : reader->getOpOperands())
+        if (failed(readOwn(use, table)))
+          return signalPassFailure();
+    // Views that only backward read are dead in forward now.
+    eraseDeadOps(program);
+
+    llvm::MapVector<std::pair<StringRef, StringRef>, int> counts;
+    program.walk([&](UnshardOp op) { ++counts[{op.getUnit(), op.getRegion()}]; });
+    for (auto &[key, count] : counts)
+      remark::passed(program.getLoc(),
+                     remark::RemarkOpts::name("unshard")
+                         .category("fsdp-insert-unshard")
+                         .function(program.getSymName()))
+          << "unit \"" + key.first.str() + "\": " + std::to_string(count) +
+                 " readers in " + key.second.str();
+  }
+}
+
+} // namespace

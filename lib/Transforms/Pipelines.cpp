@@ -1,0 +1,235 @@
+//===- Pipelines.cpp - The named pipelines ---------------------------------===//
+//
+// From a captured step to the commands of a rank, in three chapters. Each ends
+// with a verifier, so that a later chapter may trust what it is given.
+//
+//===----------------------------------------------------------------------===//
+
+#include "fsdp/Transforms/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Options
+//===----------------------------------------------------------------------===//
+
+/// Pipeline options, with the names that the parser knows. Inheritance is
+/// virtual so that `fsdp-pipeline` has the options of all its parts.
+struct NamedOptions : virtual detail::PassOptions {
+  std::vector<std::string> getNames() const {
+    std::vector<std::string> names;
+    for (const auto &entry : OptionsMap)
+      names.push_back(entry.first.str());
+    llvm::sort(names);
+    return names;
+  }
+};
+
+struct ShardOptions : virtual NamedOptions {
+  Option<std::string> mesh{*this, "mesh",
+                           llvm::cl::desc("number of ranks, as in 8"),
+                           llvm::cl::init("")};
+  Option<std::string> meshDims{*this, "mesh-dims",
+                               llvm::cl::desc("names of the mesh's dimensions"),
+                               llvm::cl::init("shard")};
+  Option<std::string> units{
+      *this, "units",
+      llvm::cl::desc("auto, class:NAME, bytes, or a regex over module paths"),
+      llvm::cl::init("auto")};
+  Option<std::string> reshardAfterForward{
+      *this, "reshard-after-forward", llvm::cl::desc("auto, true or false"),
+      llvm::cl::init("auto")};
+  Option<std::string> shardLayout{*this, "shard-layout",
+                                  llvm::cl::desc("how a parameter is cut: dim0"),
+                                  llvm::cl::init("dim0")};
+};
+
+struct OverlapOptions : virtual NamedOptions {};
+
+struct LowerOptions : virtual NamedOptions {
+  Option<bool> noReuse{*this, "no-reuse",
+                       llvm::cl::desc("give every value bytes of its own"),
+                       llvm::cl::init(false)};
+};
+
+/// Options that have one value yet.
+struct OneValue {
+  StringRef name, value;
+};
+constexpr OneValue kOneValue[] = {
+    {"schedule", "naive"},     {"prefetch-forward", "0"},
+    {"prefetch-backward", "0"}, {"remat", "none"},
+    {"offload", "none"},       {"device", "cpu"},
+    {"reduce-dtype", ""},      {"cluster", ""},
+    {"memory-budget-mib", ""}, {"bucket-cap-mib", ""}};
+
+struct AllOptions : ShardOptions, LowerOptions {
+  AllOptions() {
+    for (const OneValue &option : kOneValue)
+      oneValue.push_back(std::make_unique<Option<std::string>>(
+          *this, option.name,
+          llvm::cl::desc(option.value.empty() ? "does not exist yet"
+                                              : "has one value yet"),
+          llvm::cl::init(option.value.str())));
+  }
+  std::vector<std::unique_ptr<Option<std::string>>> oneValue;
+};
+
+//===----------------------------------------------------------------------===//
+// The chapters
+//===----------------------------------------------------------------------===//
+
+void buildShard(OpPassManager &pm, const ShardOptions &options) {
+  // Units come first: who is gathered together decides everything after it.
+  pm.addPass(createAssignUnits({options.units}));
+
+  // The sharding is said once, on the states, while all types are still whole.
+  pm.addPass(createShardState(
+      {options.mesh, options.meshDims, options.shardLayout}));
+
+  // Readers and gradients are found while a load still has the type that its
+  // readers expect, so that both passes only insert.
+  pm.addPass(createInsertUnshard({options.reshardAfterForward}));
+  pm.addPass(createInsertGradReduction());
+
+  // Only now do types change, all at once.
+  pm.addPass(createLocalize());
+  pm.addPass(createVerifySharded());
+}
+
+void buildOverlap(OpPassManager &pm) {
+  // One gather per region first: a bucket has each of its members once.
+  pm.addPass(createDedupUnshard());
+
+  // Buckets while collectives are synchronous: moving them is moving one op.
+  pm.addPass(createBucketCollectives());
+
+  // In flight at last; from here on the order of the ops is the schedule.
+  pm.addPass(createConvertToAsync());
+  pm.addPass(createVerifyAsync());
+}
+
+void buildLower(OpPassManager &pm, bool noReuse) {
+  // Streams before memory: what runs at the same time cannot share bytes.
+  pm.addPass(createAssignStreams());
+
+  // Every buffer gets its address; after it, values are memory.
+  pm.addPass(createPlanMemory({noReuse}));
+
+  // One to one with the plan, and checked as a rank would run it.
+  pm.addPass(createLowerToCommands());
+  pm.addPass(createVerifyCommands());
+}
+
+//===----------------------------------------------------------------------===//
+// Registration
+//===----------------------------------------------------------------------===//
+
+using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
+
+/// Parses `text`; an unknown option is an error that names the nearest one.
+template <typename Options>
+LogicalResult parse(Options &options, StringRef pipeline, StringRef text,
+                    ErrorHandler fail) {
+  std::string why;
+  llvm::raw_string_ostream stream(why);
+  if (succeeded(options.parseFromString(text, stream)))
+    return success();
+  StringRef unknown = why;
+  if (!unknown.consume_front("<Pass-Options-Parser>: no such option "))
+    return fail(pipeline + ": " + StringRef(why).trim());
+  unknown = unknown.trim();
+  std::vector<std::string> names = options.getNames();
+  if (names.empty())
+    return fail(pipeline + " has no option \"" + unknown + "\"; it takes none");
+  std::string &nearest = *std::min_element(
+      names.begin(), names.end(), [&](StringRef a, StringRef b) {
+        return unknown.edit_distance(a) < unknown.edit_distance(b);
+      });
+  return fail(pipeline + " has no option \"" + unknown + "\"; the nearest is \"" +
+              nearest + "\", all are " + llvm::join(names, ", "));
+}
+
+/// The text that gives this pipeline with these options on a command line.
+template <typename Options>
+std::string getText(StringRef pipeline, const Options &options) {
+  std::string text = pipeline.str(), given;
+  llvm::raw_string_ostream stream(given);
+  options.print(stream);
+  return text + given;
+}
+
+template <typename Options>
+void registerPipeline(
+    StringRef name, StringRef description,
+    std::function<LogicalResult(OpPassManager &, const Options &, ErrorHandler)>
+        build) {
+  registerPassPipeline(
+      name, description,
+      [=](OpPassManager &pm, StringRef text, ErrorHandler fail) {
+        Options options;
+        if (failed(parse(options, name, text, fail)))
+          return failure();
+        if (failed(build(pm, options, fail)))
+          return failure();
+        // Last, so that a module that carries the text has been through it.
+        pm.addPass(createRecordPipeline({getText(name, options)}));
+        return success();
+      },
+      [](function_ref<void(const detail::PassOptions &)> handler) {
+        handler(Options());
+      });
+}
+
+LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
+                       ErrorHandler fail) {
+  for (auto [known, option] : llvm::zip_equal(kOneValue, options.oneValue)) {
+    if (option->getValue() == known.value)
+      continue;
+    if (known.value.empty())
+      return fail(Twine(known.name) + "=" + option->getValue() +
+                  " does not exist yet; leave the option out");
+    return fail(Twine(known.name) + "=" + option->getValue() +
+                " does not exist yet; there is " + known.name + "=" +
+                known.value);
+  }
+  buildShard(pm, options);
+  buildOverlap(pm);
+  buildLower(pm, options.noReuse);
+  return success();
+}
+
+} // namespace
+
+void fsdp::registerPipelines() {
+  registerPipeline<ShardOptions>(
+      "fsdp-shard", "captured to sharded",
+      [](OpPassManager &pm, const ShardOptions &options, ErrorHandler) {
+        buildShard(pm, options);
+        return success();
+      });
+  registerPipeline<OverlapOptions>(
+      "fsdp-overlap", "sharded to scheduled",
+      [](OpPassManager &pm, const OverlapOptions &, ErrorHandler) {
+        buildOverlap(pm);
+        return success();
+      });
+  registerPipeline<LowerOptions>(
+      "fsdp-lower", "scheduled to commands",
+      [](OpPassManager &pm, const LowerOptions &options, ErrorHandler) {
+        buildLower(pm, options.noReuse);
+        return success();
+      });
+  registerPipeline<AllOptions>(
+      "fsdp-pipeline", "captured to commands: fsdp-shard, -overlap and -lower",
+      buildAll);
+}

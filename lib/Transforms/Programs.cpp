@@ -1,0 +1,42 @@
+//===- Programs.cpp - Programs, phases and the mesh of a module ------------===//
+
+#include "fsdp/Transforms/Programs.h"
+
+using namespace mlir;
+
+SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
+  SmallVector<func::FuncOp> programs;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isDeclaration() && !function->hasAttr("fsdp.rule"))
+      programs.push_back(function);
+  return programs;
+}
+
+bool fsdp::isBackward(Operation *op) {
+  auto phase = op->getAttrOfType<StringAttr>("fsdp.phase");
+  return phase && phase.getValue() == "backward";
+}
+
+shard::GridOp fsdp::getMesh(ModuleOp module) {
+  auto grids = module.getOps<shard::GridOp>();
+  return grids.empty() ? shard::GridOp() : *grids.begin();
+}
+
+int64_t fsdp::getNumRanks(ModuleOp module) {
+  int64_t ranks = 1;
+  if (shard::GridOp mesh = getMesh(module))
+    for (int64_t size : mesh.getShape())
+      ranks *= size;
+  return ranks;
+}
+
+int64_t fsdp::getLocalRows(int64_t rows, int64_t ranks) {
+  return (rows + ranks - 1) / ranks;
+}
+
+void fsdp::eraseDeadOps(func::FuncOp program) {
+  for (Block &block : program.getBody())
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+}

@@ -1,0 +1,238 @@
+//===- Report.cpp - fsdp-report --------------------------------------------===//
+
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "mlir/Support/FileUtilities.h"
+
+#include <map>
+
+namespace fsdp {
+#define GEN_PASS_DEF_REPORT
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// The collectives of one unit in one program. Bytes are whole tensors or
+/// buckets, all ranks' pieces: what a gather gives and a reduction takes.
+struct Traffic {
+  int64_t gathersForward = 0, gathersBackward = 0, reductions = 0;
+  int64_t gatherBytes = 0, reductionBytes = 0;
+
+  void add(const Traffic &other) {
+    gathersForward += other.gathersForward;
+    gathersBackward += other.gathersBackward;
+    reductions += other.reductions;
+    gatherBytes += other.gatherBytes;
+    reductionBytes += other.reductionBytes;
+  }
+};
+
+struct Figures {
+  int64_t ranks = 1;
+  int64_t parameters = 0;      // tensors
+  int64_t parameterBytes = 0;  // whole
+  int64_t stateBytesPerRank = 0; // parameters, optimizer state, buffers
+  // Program, unit, traffic; in the order of the module.
+  llvm::MapVector<StringRef, llvm::MapVector<StringRef, Traffic>> programs;
+  std::map<int64_t, int64_t> arenas; // bytes, where places are known
+};
+
+int64_t getBytes(Value value) {
+  return getTensorBytes(cast<RankedTensorType>(value.getType()));
+}
+
+/// Counts `op` in the traffic of its unit, in whichever phase it is.
+void count(Operation *op, llvm::MapVector<StringRef, Traffic> &units) {
+  auto gather = [&](StringRef unit, StringRef region, int64_t bytes) {
+    Traffic &traffic = units[unit];
+    ++(region == "backward" ? traffic.gathersBackward : traffic.gathersForward);
+    traffic.gatherBytes += bytes;
+  };
+  auto reduce = [&](StringRef unit, int64_t bytes) {
+    Traffic &traffic = units[unit];
+    ++traffic.reductions;
+    traffic.reductionBytes += bytes;
+  };
+  auto text = [&](StringRef name) {
+    auto attr = op->getAttrOfType<StringAttr>(name);
+    return attr ? attr.getValue() : StringRef();
+  };
+
+  if (auto o = dyn_cast<UnshardOp>(op))
+    gather(o.getUnit(), o.getRegion(), getBytes(o.getResult()));
+  else if (auto o = dyn_cast<shard::AllGatherOp>(op))
+    gather(text("fsdp.unit"), text("fsdp.region"), getBytes(o.getResult()));
+  else if (auto o = dyn_cast<AllGatherOp>(op))
+    gather(o.getUnit(), o.getRegion(), getBytes(o.getResult()));
+  else if (auto o = dyn_cast<AllGatherStartOp>(op))
+    gather(o.getUnit(), o.getRegion(),
+           getTensorBytes(o.getFuture().getType().getType()));
+  else if (auto o = dyn_cast<ReduceGradOp>(op))
+    reduce(o.getUnit(), getBytes(o.getInput()));
+  else if (auto o = dyn_cast<shard::ReduceScatterOp>(op))
+    reduce(text("fsdp.unit"), getBytes(o.getInput()));
+  else if (auto o = dyn_cast<ReduceScatterOp>(op))
+    reduce(o.getUnit(), getBytes(o.getInput()));
+  else if (auto o = dyn_cast<ReduceScatterStartOp>(op))
+    reduce(o.getUnit(), getBytes(o.getInput()));
+  else if (auto o = dyn_cast<CmdCollectiveOp>(op)) {
+    if (o.getKind() == CollectiveKind::AllGather)
+      gather(o.getUnit().value_or(""), o.getRegion().value_or(""),
+             getBytes(o.getDestination()));
+    else if (o.getKind() == CollectiveKind::ReduceScatter)
+      reduce(o.getUnit().value_or(""), getBytes(o.getSource()));
+  }
+}
+
+/// Raises the arenas to hold every place in an attribute.
+void addPlaces(Attribute attribute, std::map<int64_t, int64_t> &arenas) {
+  attribute.walk([&](PlaceAttr place) {
+    int64_t &bytes = arenas[place.getArena()];
+    bytes = std::max(bytes, place.getOffset() + place.getBytes());
+  });
+}
+
+Figures collect(ModuleOp module) {
+  Figures figures;
+  figures.ranks = getNumRanks(module);
+  for (StateOp state : module.getOps<StateOp>()) {
+    figures.stateBytesPerRank += getTensorBytes(state.getTensorType());
+    if (state.getRole() == Role::Parameter) {
+      ++figures.parameters;
+      figures.parameterBytes += getTensorBytes(state.getGlobalType());
+    }
+  }
+  for (func::FuncOp program : getPrograms(module)) {
+    auto &units = figures.programs[program.getSymName()];
+    for (UnitOp unit : module.getOps<UnitOp>())
+      units.try_emplace(unit.getUnitName());
+    program.walk([&](Operation *op) { count(op, units); });
+  }
+  module.walk([&](Operation *op) {
+    addPlaces(op->getAttrDictionary(), figures.arenas);
+  });
+  return figures;
+}
+
+StringRef getArenaName(int64_t arena) {
+  return arena == 0 ? "persistent" : arena == 1 ? "transient" : "other";
+}
+
+void printPretty(Figures &figures, raw_ostream &os) {
+  os << "ranks " << figures.ranks << ", parameters " << figures.parameters
+     << ", parameter bytes " << figures.parameterBytes
+     << ", state bytes per rank " << figures.stateBytesPerRank << "\n";
+  auto row = [&](StringRef name, const Traffic &t) {
+    os << llvm::formatv("  {0,-32} {1,8} {2,8} {3,14} {4,8} {5,14}\n", name,
+                        t.gathersForward, t.gathersBackward, t.gatherBytes,
+                        t.reductions, t.reductionBytes);
+  };
+  for (auto &[program, units] : figures.programs) {
+    os << "program @" << program << "\n"
+       << llvm::formatv("  {0,-32} {1,8} {2,8} {3,14} {4,8} {5,14}\n", "unit",
+                        "forward", "backward", "gather bytes", "reduce",
+                        "reduce bytes");
+    Traffic total;
+    for (auto &[unit, traffic] : units) {
+      row(unit.empty() ? "(root)" : unit, traffic);
+      total.add(traffic);
+    }
+    row("total", total);
+  }
+  for (auto [arena, bytes] : figures.arenas)
+    os << "arena " << arena << " (" << getArenaName(arena) << "): " << bytes
+       << " bytes\n";
+}
+
+void printCsv(Figures &figures, raw_ostream &os) {
+  os << "program,unit,gathers_forward,gathers_backward,gather_bytes,"
+        "reduce_scatters,reduce_scatter_bytes\n";
+  for (auto &[program, units] : figures.programs)
+    for (auto &[unit, t] : units)
+      os << program << "," << unit << "," << t.gathersForward << ","
+         << t.gathersBackward << "," << t.gatherBytes << "," << t.reductions
+         << "," << t.reductionBytes << "\n";
+}
+
+void printJson(Figures &figures, raw_ostream &os) {
+  llvm::json::OStream json(os, 2);
+  auto traffic = [&](const Traffic &t) {
+    json.attribute("gathers_forward", t.gathersForward);
+    json.attribute("gathers_backward", t.gathersBackward);
+    json.attribute("gather_bytes", t.gatherBytes);
+    json.attribute("reduce_scatters", t.reductions);
+    json.attribute("reduce_scatter_bytes", t.reductionBytes);
+  };
+  json.object([&] {
+    json.attribute("ranks", figures.ranks);
+    json.attribute("parameters", figures.parameters);
+    json.attribute("parameter_bytes", figures.parameterBytes);
+    json.attribute("state_bytes_per_rank", figures.stateBytesPerRank);
+    json.attributeObject("programs", [&] {
+      for (auto &[program, units] : figures.programs) {
+        Traffic total;
+        json.attributeObject(program, [&, &units = units] {
+          json.attributeArray("units", [&] {
+            for (auto &[unit, t] : units) {
+              total.add(t);
+              json.object([&, &unit = unit, &t = t] {
+                json.attribute("unit", unit);
+                traffic(t);
+              });
+            }
+          });
+          traffic(total);
+        });
+      }
+    });
+    json.attributeArray("arenas", [&] {
+      for (auto [arena, bytes] : figures.arenas)
+        json.object([&, arena = arena, bytes = bytes] {
+          json.attribute("arena", arena);
+          json.attribute("name", getArenaName(arena));
+          json.attribute("bytes", bytes);
+        });
+    });
+  });
+  os << "\n";
+}
+
+class Report : public fsdp::impl::ReportBase<Report> {
+public:
+  using ReportBase::ReportBase;
+
+  void runOnOperation() override {
+    markAllAnalysesPreserved();
+    if (format != "pretty" && format != "csv" && format != "json") {
+      getOperation().emitError() << "format=" << format
+                                 << " does not exist; there are pretty, csv "
+                                    "and json";
+      return signalPassFailure();
+    }
+    std::string why;
+    std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &why);
+    if (!file) {
+      getOperation().emitError() << "the report cannot be written: " << why;
+      return signalPassFailure();
+    }
+    Figures figures = collect(getOperation());
+    if (format == "pretty")
+      printPretty(figures, file->os());
+    else if (format == "csv")
+      printCsv(figures, file->os());
+    else
+      printJson(figures, file->os());
+    file->keep();
+  }
+};
+
+} // namespace

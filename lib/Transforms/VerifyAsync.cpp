@@ -1,0 +1,77 @@
+//===- VerifyAsync.cpp - fsdp-verify-async ---------------------------------===//
+
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "llvm/ADT/StringSet.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_VERIFYASYNC
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    ranks = getNumRanks(module);
+    for (UnitOp unit : module.getOps<UnitOp>())
+      units.insert(unit.getUnitName());
+    bool ok = true;
+    for (func::FuncOp program : getPrograms(module))
+      program.walk([&](Operation *op) { ok &= succeeded(verifyOp(op)); });
+    if (!ok)
+      signalPassFailure();
+  }
+
+  LogicalResult verifyOp(Operation *op) {
+    if (isa<AllGatherOp, ReduceScatterOp, shard::AllGatherOp,
+            shard::ReduceScatterOp, shard::AllReduceOp>(op))
+      return op->emitOpError("A1: is not asynchronous; run "
+                             "fsdp-bucket-collectives and fsdp-convert-to-async");
+    if (auto gather = dyn_cast<AllGatherStartOp>(op)) {
+      int64_t piece = cast<RankedTensorType>(gather.getInput().getType())
+                          .getNumElements();
+      return verifyStart(op, gather.getFuture(), gather.getUnit(),
+                         gather.getFuture().getType().getType().getNumElements() ==
+                             piece * ranks);
+    }
+    if (auto reduction = dyn_cast<ReduceScatterStartOp>(op)) {
+      auto type = cast<RankedTensorType>(reduction.getInput().getType());
+      return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
+                         type.getDimSize(0) == ranks);
+    }
+    return success();
+  }
+
+  LogicalResult verifyStart(Operation *op, Value future, StringRef unit,
+                            bool matchesMesh) {
+    auto waits = future.getUsers();
+    int64_t count = std::distance(waits.begin(), waits.end());
+    if (count != 1)
+      return op->emitOpError() << "A2: is waited for " << count
+                               << " times; a future has exactly one wait";
+    if (!isa<WaitOp>(*waits.begin()) ||
+        (*waits.begin())->getBlock() != op->getBlock())
+      return op->emitOpError("A3: is not waited for in its own block");
+    if (!isa<func::FuncOp>(op->getParentOp()))
+      return op->emitOpError("A4: is not in a program's own block, so ranks "
+                             "might disagree on whether it runs");
+    if (!matchesMesh)
+      return op->emitOpError()
+             << "A5: its type is not that of a mesh of " << ranks << " ranks";
+    if (!units.contains(unit))
+      return op->emitOpError()
+             << "A6: belongs to the unit \"" << unit << "\", which does not exist";
+    return success();
+  }
+
+  int64_t ranks = 1;
+  llvm::StringSet<> units;
+};
+
+} // namespace
