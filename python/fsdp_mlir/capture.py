@@ -19,6 +19,7 @@ from unittest import mock
 import torch
 from torch import fx
 
+from .eager_kernels import eager_interpolation
 from .errors import ExportError
 from .explain import explain_capture_error, user_location
 from .names import StateNames
@@ -100,7 +101,8 @@ def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
     gradients = torch.enable_grad() if training else torch.no_grad()
     fake_mode = names.fake_mode or contextlib.nullcontext()
     shared = _shared_forward(step.model) if step.metrics else contextlib.nullcontext()
-    with mode, gradients, shared, contextlib.ExitStack() as stack:
+    kernels = eager_interpolation()
+    with mode, gradients, shared, kernels, contextlib.ExitStack() as stack:
         try:
             forward = _follow_python(wrapper, tuple(inputs.values()))
             module, states, outputs = _name_states(forward, inputs, names)
