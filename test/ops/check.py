@@ -1,0 +1,174 @@
+"""Sends one case the whole way and compares it with eager PyTorch.
+
+export -> import -> passes -> plan -> run on one rank, under `--poison`, with
+PyTorch's own random stream. The loss, the updated parameters and every output
+must have eager's bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import tempfile
+import traceback
+import warnings
+from typing import Any
+
+import torch
+
+from cases import Case
+from op_step import NotComparable, make_model, training_step
+from support import chain
+
+STEP_FILE = pathlib.Path(__file__).resolve().parent / "op_step.py"
+TOOL_TIMEOUT_S = 120
+
+# Operators whose result is memory that nothing wrote: no two runs of eager
+# PyTorch agree. They are run like the others, but their outputs not compared.
+UNINITIALISED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+}
+
+PASSED, REFUSED, WRONG, NOT_COMPARABLE = "passed", "refused", "wrong", "not comparable"
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a case: `stage` is where it stopped, `reason` why."""
+
+    status: str
+    stage: str = ""
+    reason: str = ""
+
+
+class _Trace:
+    """Remembers which stage runs, for the one who waits for this process."""
+
+    def __init__(self, path: pathlib.Path):
+        self.path = path
+
+    def enter(self, stage: str) -> None:
+        self.path.write_text(stage)
+
+    @property
+    def stage(self) -> str:
+        return self.path.read_text() if self.path.exists() else ""
+
+
+def _message(output: str) -> str:
+    """The error of a tool's output, in one line and without paths."""
+    lines = [line for line in output.splitlines() if "error:" in line]
+    text = lines[0].split("error:", 1)[1] if lines else output.strip()[-300:]
+    text = re.sub(r"(/[\w.+-]+)+/([\w.+-]+)", r"\2", text)
+    text = re.sub(r"0x[0-9a-f]{6,}", "0x…", text)
+    return " ".join(text.split())[:200]
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = a.contiguous().reshape(-1), b.contiguous().reshape(-1)
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+
+
+def _eager(case: Case) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss and the state after one step of PyTorch."""
+    step = training_step(case.argv)
+    torch.manual_seed(step.seed)
+    loss = step.loss(step.model, **step.inputs)
+    loss.backward()
+    step.optimizer.step()
+    return float(loss), {k: v.detach() for k, v in step.model.state_dict().items()}
+
+
+def _difference(case: Case, result: chain.Result) -> str:
+    """What differs from eager, or nothing."""
+    loss, state = _eager(case)
+    if sorted(state) != sorted(result.weights):
+        return f"saved tensors differ: {sorted(set(state) ^ set(result.weights))}"
+    bad = []
+    for name, value in state.items():
+        if not _same_bits(value, result.weights[name]):
+            got = result.weights[name]
+            far = "shape or dtype"
+            if got.shape == value.shape and got.dtype == value.dtype:
+                wide = torch.complex128 if value.is_complex() else torch.float64
+                gap = (got.to(wide) - value.to(wide)).abs()
+                far = f"by at most {float(gap.max()):.3g}"
+            bad.append(f"{name} {far}")
+    if len(result.losses) != 1:
+        bad.append(f"{len(result.losses)} losses were logged")
+    elif torch.tensor(result.losses[0], dtype=torch.float32) != torch.tensor(loss):
+        bad.append(f"loss {result.losses[0]!r} is not {loss!r}")
+    return "; ".join(bad)
+
+
+def _chain(case: Case, folder: pathlib.Path, trace: _Trace) -> chain.Result:
+    """Every stage in turn."""
+    archive = folder / "step.pt"
+    trace.enter("export")
+    chain.export(STEP_FILE, archive, case.argv)
+    ir, planned, plan = (folder / n for n in ("step.mlir", "fsdp.mlir", "step.plan"))
+    translate, opt = chain.binary("fsdp-translate"), chain.binary("fsdp-opt")
+    stages: list[tuple[str, list[Any]]] = [
+        ("import", [translate, "--import-torchscript", archive, "-o", ir]),
+        ("passes", [opt, ir, "--fsdp-pipeline=mesh=1", "-o", planned]),
+        ("plan", [translate, "--fsdp-to-plan", planned, "-o", plan]),
+    ]
+    for name, command in stages:
+        trace.enter(name)
+        chain.command(command, timeout=TOOL_TIMEOUT_S)
+    trace.enter("run")
+    files = [folder / n for n in ("metrics.jsonl", "summary.json", "saved.safetensors")]
+    command = [chain.binary("fsdp-run"), plan, "--nproc", 1, "--threads", "--poison"]
+    command += ["--steps", 1, "--rng=sequential"]
+    command += ["--weights", archive.with_suffix(".safetensors")]
+    for flag, file in zip(("--metrics", "--summary", "--save"), files):
+        command += [flag, file]
+    chain.command(command, timeout=TOOL_TIMEOUT_S)
+    return chain.read_result(*files)
+
+
+def check(case: Case, folder: pathlib.Path) -> Outcome:
+    """Runs the case in `folder`; never raises for what the case does."""
+    folder.mkdir(parents=True, exist_ok=True)
+    trace = _Trace(folder / "stage")
+    trace.enter("eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            make_model(case)
+            result = _chain(case, folder, trace)
+            trace.enter("compare")
+            if case.op in UNINITIALISED:
+                return Outcome(NOT_COMPARABLE, "", "its result is uninitialised memory")
+            bad = _difference(case, result)
+        except NotComparable as error:
+            return Outcome(NOT_COMPARABLE, "eager", _message(str(error)))
+        except subprocess.TimeoutExpired:
+            return Outcome(WRONG, trace.stage, f"no end after {TOOL_TIMEOUT_S} s")
+        except chain.ChainError as error:
+            (folder / "error.txt").write_text(str(error))
+            if error.code < 0 or error.code >= 128:
+                return Outcome(WRONG, trace.stage, f"ended by signal ({error.code})")
+            if "error:" not in error.output:
+                return Outcome(WRONG, trace.stage, "no error message: " + _message(error.output))
+            return Outcome(REFUSED, trace.stage, _message(error.output))
+        except Exception as error:
+            (folder / "error.txt").write_text(traceback.format_exc())
+            text = f"uncaught {type(error).__name__}: {error}"
+            return Outcome(WRONG, trace.stage, _message(text))
+    return Outcome(WRONG, "compare", bad) if bad else Outcome(PASSED)
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="fsdp-ops-")

@@ -1,0 +1,36 @@
+"""Tests that PyTorch's operators train as in eager PyTorch, bit for bit, or are
+refused with an error: a tenth of them, and all with `--long`."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from support import chain
+
+OPS = pathlib.Path(__file__).resolve().parent / "ops.py"
+
+
+def _run(*flags: str, timeout: float) -> None:
+    done = subprocess.run(
+        [sys.executable, str(OPS), "--compare", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        env=chain.environment(),
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def test_a_tenth_of_the_operators() -> None:
+    _run("--tenth", timeout=1200)
+
+
+@pytest.mark.long
+def test_all_operators() -> None:
+    _run("--jobs=2", timeout=6 * 3600)
