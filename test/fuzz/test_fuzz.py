@@ -1,0 +1,66 @@
+"""Tests that random training steps, compiled in several ways for 1 to 5 ranks,
+train as PyTorch does: twenty seeds, and hundreds with `--long`."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from support import chain
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def _fuzz(*flags: object, timeout: float) -> None:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "fuzz.py"), *map(str, flags)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        env=chain.environment(),
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def test_seeds() -> None:
+    _fuzz("--seeds", "0:20", timeout=1200)
+
+
+@pytest.mark.long
+def test_many_seeds() -> None:
+    _fuzz("--seeds", "20:400", timeout=6 * 3600)
+
+
+@pytest.mark.parametrize("case", sorted((HERE / "cases").glob("*.mlir")), ids=str)
+def test_kept_case(case: pathlib.Path) -> None:
+    """The numbers of what once failed."""
+    _fuzz("--case", case, timeout=600)
+
+
+def test_a_failure_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cutting down ends at the layer and the feature that a failure needs."""
+    monkeypatch.syspath_prepend(str(HERE))
+    import fuzz
+    from recipe import generate
+    from variants import Failure
+
+    def failure_of(recipe, folder):  # type: ignore[no-untyped-def]
+        bad = [l for l in recipe.layers if "scale" in l.features and l.body == "chunked"]
+        return Failure("a scaled chunk is wrong") if bad and recipe.ranks >= 2 else None
+
+    monkeypatch.setattr(fuzz, "failure_of", failure_of)
+    found = None
+    for seed in range(1000):
+        recipe = generate(seed)
+        failure = failure_of(recipe, HERE)
+        if failure is not None and len(recipe.layers) > 2:
+            found = fuzz.shrink(recipe, failure, HERE)[0]
+            break
+    assert found is not None
+    assert [(l.body, l.features) for l in found.layers] == [("chunked", ["scale"])]
+    assert (found.ranks, len(found.variants), found.steps) == (2, 1, 1)
