@@ -1,0 +1,35 @@
+//===- Places.h - Where the lowering notes streams and places ---*- C++ -*-===//
+
+#ifndef FSDP_ANALYSIS_PLACES_H
+#define FSDP_ANALYSIS_PLACES_H
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace fsdp {
+
+/// I64 on every op that becomes a command.
+inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
+/// #fsdp.place on states and on programs' arguments.
+inline constexpr llvm::StringLiteral kPlaceAttrName = "fsdp.place";
+/// One #fsdp.place per result; unit where a result is no memory.
+inline constexpr llvm::StringLiteral kPlacesAttrName = "fsdp.places";
+/// array<i64: persistent bytes, transient bytes> on the module.
+inline constexpr llvm::StringLiteral kArenasAttrName = "fsdp.arenas";
+
+inline constexpr int64_t kPersistentArena = 0, kTransientArena = 1;
+
+/// The place noted for a value or a state; null where there is none.
+PlaceAttr getPlace(mlir::Value value);
+PlaceAttr getPlace(StateOp state);
+
+/// Bytes of the two arenas; empty before fsdp-plan-memory.
+llvm::ArrayRef<int64_t> getArenaBytes(mlir::ModuleOp module);
+
+/// The module path of an op, "blocks.0.attn", or empty: the name of the first
+/// name location.
+llvm::StringRef getModulePath(mlir::Location loc);
+
+} // namespace fsdp
+
+#endif // FSDP_ANALYSIS_PLACES_H

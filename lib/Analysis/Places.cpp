@@ -1,0 +1,46 @@
+//===- Places.cpp - Where the lowering notes streams and places -----------===//
+
+#include "fsdp/Analysis/Places.h"
+
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+PlaceAttr fsdp::getPlace(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto function =
+        dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
+    return function ? function.getArgAttrOfType<PlaceAttr>(
+                          argument.getArgNumber(), kPlaceAttrName)
+                    : PlaceAttr();
+  }
+  if (auto declared = value.getDefiningOp<CmdValueOp>())
+    return declared.getPlace();
+  auto result = cast<OpResult>(value);
+  auto places = result.getOwner()->getAttrOfType<ArrayAttr>(kPlacesAttrName);
+  if (!places || places.size() != result.getOwner()->getNumResults())
+    return {};
+  return dyn_cast<PlaceAttr>(places[result.getResultNumber()]);
+}
+
+PlaceAttr fsdp::getPlace(StateOp state) {
+  return state->getAttrOfType<PlaceAttr>(kPlaceAttrName);
+}
+
+ArrayRef<int64_t> fsdp::getArenaBytes(ModuleOp module) {
+  auto bytes = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName);
+  return bytes && bytes.size() == 2 ? bytes.asArrayRef() : ArrayRef<int64_t>();
+}
+
+StringRef fsdp::getModulePath(Location loc) {
+  StringRef path;
+  loc->walk([&](Location part) {
+    if (auto name = dyn_cast<NameLoc>(part)) {
+      path = name.getName().getValue();
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return path;
+}
