@@ -1,0 +1,285 @@
+//===- LowerToCommands.cpp - Rewrite programs into commands ---------------===//
+
+#include "fsdp/Analysis/Places.h"
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace fsdp {
+#define GEN_PASS_DEF_LOWERTOCOMMANDS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace fsdp;
+
+namespace {
+
+/// Lowers one program: ops are rewritten in order, and each value is mapped to
+/// the cmd.value that stands for its memory.
+class ProgramLowering {
+public:
+  explicit ProgramLowering(func::FuncOp program)
+      : program(program), builder(program.getContext()) {}
+
+  LogicalResult run() {
+    Block &block = program.getBody().front();
+    for (BlockArgument argument : block.getArguments()) {
+      if (!getPlace(argument))
+        return program.emitError("argument ")
+               << argument.getArgNumber() << " of '" << program.getSymName()
+               << "' has no place; run --fsdp-plan-memory first";
+      values.map(argument, argument);
+    }
+    SmallVector<Operation *> ops;
+    for (Operation &op : block)
+      ops.push_back(&op);
+    for (Operation *op : ops) {
+      builder.setInsertionPoint(op);
+      if (failed(checkReady(op)) || failed(lower(op)))
+        return failure();
+    }
+    // Readers first: by now only ops that are lowered read these.
+    for (Operation *op : llvm::reverse(ops))
+      if (lowered.contains(op))
+        op->erase();
+    return success();
+  }
+
+private:
+  LogicalResult checkReady(Operation *op) {
+    for (Value result : op->getResults())
+      if (isa<TensorType, FutureType>(result.getType()) && !getPlace(result))
+        return op->emitOpError(
+            "has a result without a place; run --fsdp-plan-memory first");
+    auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName);
+    if (stream && stream.getInt() != 0)
+      return op->emitOpError()
+             << "is on stream " << stream.getInt()
+             << "; programs are lowered on one stream, which is 0";
+    return success();
+  }
+
+  LogicalResult lower(Operation *op) {
+    LogicalResult result =
+        llvm::TypeSwitch<Operation *, LogicalResult>(op)
+            .Case<aten::CallOp>([&](auto call) { return lowerCall(call); })
+            .Case<LoadOp>([&](auto load) { return lowerLoad(load); })
+            .Case<StoreOp>([&](auto store) { return lowerStore(store); })
+            .Case<UpdateOp>([&](auto update) { return lowerUpdate(update); })
+            .Case<PackOp>([&](auto pack) { return lowerPack(pack); })
+            .Case<UnpackOp>([&](auto unpack) { return lowerUnpack(unpack); })
+            .Case<AllGatherStartOp>([&](AllGatherStartOp start) {
+              return lowerStart(start, CollectiveKind::AllGather,
+                                start.getRegionAttr());
+            })
+            .Case<ReduceScatterStartOp>([&](ReduceScatterStartOp start) {
+              return lowerStart(start, CollectiveKind::ReduceScatter,
+                                StringAttr());
+            })
+            .Case<WaitOp>([&](WaitOp wait) {
+              // On one stream the collective is complete by now.
+              values.map(wait.getResult(), values.lookup(wait.getFuture()));
+              return done(wait);
+            })
+            .Default([&](Operation *other) { return keep(other); });
+    return result;
+  }
+
+  /// Step scalars and the return stay, with operands replaced.
+  LogicalResult keep(Operation *op) {
+    if (isa<func::ReturnOp>(op)) {
+      for (OpOperand &operand : op->getOpOperands())
+        operand.set(values.lookup(operand.get()));
+      return success();
+    }
+    if (isa<LearningRateOp, StepCountOp>(op) ||
+        isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) {
+      for (Value result : op->getResults())
+        values.map(result, result);
+      return success();
+    }
+    return op->emitOpError("is not a scheduled op; run --fsdp-overlap first");
+  }
+
+  /// The memory of a value that the op before the insertion point writes.
+  Value declare(Value value, Value base = {}, FlatSymbolRefAttr state = {}) {
+    Type type = value.getType();
+    if (auto future = dyn_cast<FutureType>(type))
+      type = future.getType();
+    Value declared = CmdValueOp::create(builder, value.getLoc(), type, base,
+                                        state, getPlace(value));
+    values.map(value, declared);
+    return declared;
+  }
+
+  Value declareState(Location loc, StateOp state) {
+    return CmdValueOp::create(builder, loc, state.getTensorType(), Value(),
+                              FlatSymbolRefAttr::get(state.getSymNameAttr()),
+                              getPlace(state));
+  }
+
+  LogicalResult lookupState(Operation *op, FlatSymbolRefAttr name,
+                            StateOp &state) {
+    state = SymbolTable::lookupNearestSymbolFrom<StateOp>(op, name);
+    if (state && getPlace(state))
+      return success();
+    return op->emitOpError() << "reads or writes " << name
+                             << ", which has no place; run "
+                                "--fsdp-plan-memory first";
+  }
+
+  LogicalResult lowerCall(aten::CallOp call) {
+    if (call.writesOperands())
+      return call.emitOpError()
+             << "\"" << call.getCallee()
+             << "\" writes an operand in place, which a plan cannot do; "
+                "export the functional form";
+    bool view = call.isView();
+    SmallVector<Value> inputs, outputs;
+    SmallVector<int32_t> results;
+    for (Value input : call.getInputs())
+      inputs.push_back(values.lookup(input));
+    for (OpResult result : call->getResults()) {
+      if (!isa<RankedTensorType>(result.getType())) {
+        results.push_back(-1);
+        continue;
+      }
+      std::optional<unsigned> aliased =
+          call.getAliasedOperand(result.getResultNumber());
+      if (view != aliased.has_value())
+        return call.emitOpError()
+               << "\"" << call.getCallee()
+               << "\" gives views and new tensors at once, which a plan cannot "
+                  "hold";
+      results.push_back(outputs.size());
+      outputs.push_back(declare(result, view ? inputs[*aliased] : Value()));
+    }
+    CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
+                      call.getSlots(), call.getArgs(), results, view);
+    return done(call);
+  }
+
+  LogicalResult lowerLoad(LoadOp load) {
+    StateOp state;
+    if (failed(lookupState(load, load.getStateAttr(), state)))
+      return failure();
+    if (getPlace(load.getResult()) == getPlace(state)) {
+      declare(load.getResult(), Value(), load.getStateAttr());
+      return done(load);
+    }
+    Value from = declareState(load.getLoc(), state);
+    Value to = declare(load.getResult());
+    copyAll(load.getLoc(), from, to, getPlace(state).getBytes());
+    return done(load);
+  }
+
+  LogicalResult lowerStore(StoreOp store) {
+    StateOp state;
+    if (failed(lookupState(store, store.getStateAttr(), state)))
+      return failure();
+    copyAll(store.getLoc(), values.lookup(store.getValue()),
+            declareState(store.getLoc(), state), getPlace(state).getBytes());
+    return done(store);
+  }
+
+  void copyAll(Location loc, Value from, Value to, int64_t bytes) {
+    if (bytes)
+      CmdCopyOp::create(builder, loc, from, to, bytes);
+  }
+
+  LogicalResult lowerUpdate(UpdateOp update) {
+    CmdUpdateOp::create(builder, update.getLoc(), update.getRuleAttr(),
+                        update.getParameterAttr(),
+                        values.lookup(update.getGradient()),
+                        update.getStatesAttr());
+    return done(update);
+  }
+
+  LogicalResult lowerPack(PackOp pack) {
+    Value bucket = declare(pack.getBucket());
+    Location loc = pack.getLoc();
+    int64_t bytes = getPlace(pack.getBucket()).getBytes(), end = 0;
+    int64_t blocks = 1;
+    if (!pack.getMembers().empty())
+      blocks = cast<MemberAttr>(pack.getMembers()[0]).getBlocks();
+    int64_t piece = bytes / blocks;
+    // A collective reads the gaps too; they must not be what lay there before.
+    auto zero = [&](int64_t begin, int64_t past) {
+      if (begin < past)
+        CmdCopyOp::create(builder, loc, Value(), bucket, past - begin, blocks,
+                          /*source_offset=*/0, begin, /*source_stride=*/0,
+                          blocks > 1 ? piece : 0);
+    };
+    for (auto [input, member] : llvm::zip_equal(
+             pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>())) {
+      zero(end, member.getOffset());
+      end = member.getOffset() + member.getBytes();
+      if (member.getBytes())
+        CmdCopyOp::create(
+            builder, loc, values.lookup(input), bucket, member.getBytes(),
+            blocks, /*source_offset=*/0, member.getOffset(),
+            blocks > 1 ? member.getBytes() : 0, blocks > 1 ? piece : 0);
+    }
+    zero(end, piece);
+    return done(pack);
+  }
+
+  LogicalResult lowerUnpack(UnpackOp unpack) {
+    Value bucket = values.lookup(unpack.getBucket());
+    int64_t bytes = getPlace(unpack.getBucket()).getBytes();
+    for (auto [output, member] :
+         llvm::zip_equal(unpack.getOutputs(),
+                         unpack.getMembers().getAsRange<MemberAttr>())) {
+      Value to = declare(output);
+      int64_t blocks = member.getBlocks();
+      if (member.getBytes())
+        CmdCopyOp::create(builder, unpack.getLoc(), bucket, to,
+                          member.getBytes(), blocks, member.getOffset(),
+                          /*destination_offset=*/0,
+                          blocks > 1 ? bytes / blocks : 0,
+                          blocks > 1 ? member.getBytes() : 0);
+    }
+    return done(unpack);
+  }
+
+  template <typename StartOp>
+  LogicalResult lowerStart(StartOp start, CollectiveKind kind,
+                           StringAttr region) {
+    auto from = cast<RankedTensorType>(start.getInput().getType());
+    RankedTensorType to = start.getFuture().getType().getType();
+    int64_t count = kind == CollectiveKind::AllGather ? from.getNumElements()
+                                                      : to.getNumElements();
+    Value source = values.lookup(start.getInput());
+    CmdCollectiveOp::create(builder, start.getLoc(), kind, source,
+                            declare(start.getFuture()), from.getElementType(),
+                            count, start.getUnitAttr(), region);
+    return done(start);
+  }
+
+  LogicalResult done(Operation *op) {
+    lowered.insert(op);
+    return success();
+  }
+
+  func::FuncOp program;
+  OpBuilder builder;
+  IRMapping values;
+  DenseSet<Operation *> lowered;
+};
+
+struct LowerToCommandsPass
+    : fsdp::impl::LowerToCommandsBase<LowerToCommandsPass> {
+  void runOnOperation() override {
+    for (func::FuncOp program : getPrograms(getOperation()))
+      if (failed(ProgramLowering(program).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
