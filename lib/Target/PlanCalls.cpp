@@ -1,0 +1,238 @@
+//===- PlanCalls.cpp - Calls and step scalars of a plan -------------------===//
+
+#include "PlanCalls.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdp;
+using plan::ArgumentKind;
+using plan::ScalarKind;
+
+std::optional<plan::DType> fsdp::getDType(Type type) {
+  using plan::DType;
+  if (auto complex = dyn_cast<ComplexType>(type)) {
+    if (complex.getElementType().isF32())
+      return DType::Complex64;
+    if (complex.getElementType().isF64())
+      return DType::Complex128;
+    return std::nullopt;
+  }
+  if (type.isUnsignedInteger(8))
+    return DType::UInt8;
+  if (type.isF16())
+    return DType::Float16;
+  if (type.isBF16())
+    return DType::BFloat16;
+  if (type.isF32())
+    return DType::Float32;
+  if (type.isF64())
+    return DType::Float64;
+  if (!type.isSignlessInteger())
+    return std::nullopt;
+  switch (type.getIntOrFloatBitWidth()) {
+  case 1:
+    return DType::Bool;
+  case 8:
+    return DType::Int8;
+  case 16:
+    return DType::Int16;
+  case 32:
+    return DType::Int32;
+  case 64:
+    return DType::Int64;
+  default:
+    return std::nullopt;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Step scalars
+//===----------------------------------------------------------------------===//
+
+bool ScalarTable::isScalar(Operation *op) {
+  return isa<LearningRateOp, StepCountOp>(op) ||
+         isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+}
+
+std::optional<int> ScalarTable::lookup(Value value) const {
+  auto it = indices.find(value);
+  return it == indices.end() ? std::nullopt : std::optional(it->second);
+}
+
+LogicalResult ScalarTable::add(Operation *op) {
+  // A comparison is part of the select that reads it.
+  if (auto compare = dyn_cast<arith::CmpFOp>(op))
+    if (compare.getPredicate() == arith::CmpFPredicate::OEQ)
+      return success();
+  auto kind =
+      llvm::TypeSwitch<Operation *, std::optional<ScalarKind>>(op)
+          .Case<arith::ConstantOp>([](auto) { return ScalarKind::Constant; })
+          .Case<LearningRateOp>([](auto) { return ScalarKind::LearningRate; })
+          .Case<StepCountOp>([](auto) { return ScalarKind::Step; })
+          .Case<arith::AddFOp>([](auto) { return ScalarKind::Add; })
+          .Case<arith::SubFOp>([](auto) { return ScalarKind::Subtract; })
+          .Case<arith::MulFOp>([](auto) { return ScalarKind::Multiply; })
+          .Case<arith::DivFOp>([](auto) { return ScalarKind::Divide; })
+          .Case<math::PowFOp>([](auto) { return ScalarKind::Power; })
+          .Case<arith::NegFOp>([](auto) { return ScalarKind::Negate; })
+          .Case<arith::SelectOp>([](auto) { return ScalarKind::Select; })
+          .Default([](Operation *) -> std::optional<ScalarKind> {
+            return std::nullopt;
+          });
+  if (!kind || op->getNumResults() != 1 || !op->getResult(0).getType().isF64())
+    return op->emitOpError("is not a step scalar that a plan can evaluate; "
+                           "those are f64 constant, addf, subf, mulf, divf, "
+                           "negf, powf, and select of cmpf oeq");
+  auto scalar = std::make_unique<plan::ScalarT>();
+  scalar->kind = *kind;
+  SmallVector<Value> operands(op->getOperands());
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    scalar->value = cast<FloatAttr>(constant.getValue()).getValueAsDouble();
+  else if (auto rate = dyn_cast<LearningRateOp>(op))
+    scalar->group = rate.getGroup();
+  else if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+    if (!compare)
+      return op->emitOpError("selects by something else than cmpf oeq, which "
+                             "a plan cannot evaluate");
+    operands = {compare.getLhs(), compare.getRhs(), select.getTrueValue(),
+                select.getFalseValue()};
+  }
+  int *const slots[] = {&scalar->a, &scalar->b, &scalar->c, &scalar->d};
+  for (auto [slot, operand] : llvm::zip(slots, operands)) {
+    std::optional<int> index = lookup(operand);
+    if (!index)
+      return op->emitOpError("reads a number that is not a step scalar");
+    *slot = *index;
+  }
+  indices[op->getResult(0)] = scalars.size();
+  scalars.push_back(std::move(scalar));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+/// Sets `out` to a constant; fails on one that a plan cannot hold.
+static LogicalResult exportConstant(Attribute attr, plan::ArgumentT &out) {
+  auto set = [&](ArgumentKind kind) {
+    out.kind = kind;
+    return success();
+  };
+  return llvm::TypeSwitch<Attribute, LogicalResult>(attr)
+      .Case<UnitAttr>([&](auto) { return set(ArgumentKind::None); })
+      .Case<BoolAttr>([&](BoolAttr value) {
+        out.i = value.getValue();
+        return set(ArgumentKind::Bool);
+      })
+      .Case<IntegerAttr>([&](IntegerAttr value) {
+        out.i = value.getInt();
+        return set(ArgumentKind::Int);
+      })
+      .Case<FloatAttr>([&](FloatAttr value) {
+        out.d = value.getValueAsDouble();
+        return set(ArgumentKind::Double);
+      })
+      .Case<DenseI64ArrayAttr>([&](DenseI64ArrayAttr list) {
+        out.ints.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+        return set(ArgumentKind::IntList);
+      })
+      .Case<DenseF64ArrayAttr>([&](DenseF64ArrayAttr list) {
+        out.doubles.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+        return set(ArgumentKind::DoubleList);
+      })
+      .Case<DenseBoolArrayAttr>([&](DenseBoolArrayAttr list) {
+        out.ints.assign(list.asArrayRef().begin(), list.asArrayRef().end());
+        return set(ArgumentKind::BoolList);
+      })
+      .Case<StringAttr>([&](StringAttr text) {
+        out.s = text.str();
+        return set(ArgumentKind::String);
+      })
+      .Case<TypeAttr>([&](TypeAttr type) -> LogicalResult {
+        std::optional<plan::DType> dtype = getDType(type.getValue());
+        if (!dtype)
+          return failure();
+        out.i = static_cast<int64_t>(*dtype);
+        return set(ArgumentKind::DType);
+      })
+      .Case<aten::GeneratorAttr>([&](aten::GeneratorAttr generator) {
+        out.i = generator.getSite();
+        return set(ArgumentKind::Generator);
+      })
+      .Case<ArrayAttr>([&](ArrayAttr parts) -> LogicalResult {
+        for (Attribute part : parts) {
+          auto number = dyn_cast<FloatAttr>(part);
+          if (!number || parts.size() != 2)
+            return failure();
+          out.doubles.push_back(number.getValueAsDouble());
+        }
+        return set(ArgumentKind::Complex);
+      })
+      .Default([](Attribute) { return failure(); });
+}
+
+FailureOr<std::unique_ptr<plan::AtenT>>
+fsdp::exportCall(Operation *op, StringRef callee, ValueRange inputs,
+                 ArrayRef<int32_t> slots, DictionaryAttr args,
+                 const DenseMap<Value, int> &values,
+                 const ScalarTable &scalars) {
+  const aten::Schema *schema = aten::lookup(callee);
+  if (!schema)
+    return op->emitOpError("PyTorch has no operator \"") << callee << "\"";
+  auto bound = aten::bindArguments(*schema, inputs.getTypes(), slots, args,
+                                   [&] { return op->emitOpError(); });
+  if (failed(bound))
+    return failure();
+
+  auto call = std::make_unique<plan::AtenT>();
+  call->name = schema->name.str();
+  call->overload = schema->overload.str();
+  for (const aten::CallArgument &given : *bound) {
+    using Kind = aten::CallArgument::Kind;
+    auto out = std::make_unique<plan::ArgumentT>();
+    auto value = [&](int64_t operand) {
+      return operand < 0 ? -1 : values.lookup(inputs[operand]);
+    };
+    switch (given.kind) {
+    case Kind::Default:
+      break;
+    case Kind::None:
+      out->kind = ArgumentKind::None;
+      break;
+    case Kind::Value:
+      out->kind = ArgumentKind::Value;
+      out->value = value(given.operands.front());
+      break;
+    case Kind::ValueList:
+      out->kind = ArgumentKind::ValueList;
+      for (int64_t operand : given.operands)
+        out->values.push_back(value(operand));
+      break;
+    case Kind::Scalar: {
+      std::optional<int> index = scalars.lookup(inputs[given.operands.front()]);
+      if (!index)
+        return op->emitOpError("argument '")
+               << given.argument->name << "' is not an f64 step scalar";
+      out->kind = ArgumentKind::Scalar;
+      out->value = *index;
+      break;
+    }
+    case Kind::Attribute:
+      if (failed(exportConstant(given.attribute, *out)))
+        return op->emitOpError("argument '")
+               << given.argument->name << "' is " << given.attribute
+               << ", which a plan cannot hold";
+      break;
+    }
+    call->arguments.push_back(std::move(out));
+  }
+  return call;
+}

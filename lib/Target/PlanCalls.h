@@ -1,0 +1,55 @@
+//===- PlanCalls.h - Calls and step scalars of a plan -----------*- C++ -*-===//
+//
+// What programs and rules have in common.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FSDP_TARGET_PLANCALLS_H
+#define FSDP_TARGET_PLANCALLS_H
+
+#include "plan/PlanTypes.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Operation.h"
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <memory>
+
+namespace fsdp {
+
+/// The plan's dtype of an element type; nothing where PyTorch has none.
+std::optional<plan::DType> getDType(mlir::Type elementType);
+
+/// Collects the step scalars of a program or rule: f64 values that are
+/// evaluated before each step.
+class ScalarTable {
+public:
+  /// Adds the results of an op that is a step scalar; fails with an error where
+  /// the plan cannot evaluate it.
+  mlir::LogicalResult add(mlir::Operation *op);
+  /// Whether `op` computes step scalars.
+  static bool isScalar(mlir::Operation *op);
+
+  std::optional<int> lookup(mlir::Value value) const;
+  std::vector<std::unique_ptr<plan::ScalarT>> take() {
+    return std::move(scalars);
+  }
+
+private:
+  std::vector<std::unique_ptr<plan::ScalarT>> scalars;
+  llvm::DenseMap<mlir::Value, int> indices;
+};
+
+/// A call with an argument for each argument of its schema. `values` are the
+/// plan's value numbers. The results are left to the caller. Fails with an
+/// error on `op`.
+mlir::FailureOr<std::unique_ptr<plan::AtenT>>
+exportCall(mlir::Operation *op, llvm::StringRef callee, mlir::ValueRange inputs,
+           llvm::ArrayRef<int32_t> slots, mlir::DictionaryAttr args,
+           const llvm::DenseMap<mlir::Value, int> &values,
+           const ScalarTable &scalars);
+
+} // namespace fsdp
+
+#endif // FSDP_TARGET_PLANCALLS_H
