@@ -104,8 +104,7 @@ def line(schema: object, tags: list[object]) -> str:
     # The binding hides the alias sets of a list's members; the text has them.
     inputs = str(schema).rpartition(" -> ")[0]
     annotation = dict(
-        (name, alias)
-        for alias, name in re.findall(r"\(([^()]*)\)[\[\]?0-9]* (\w+)", inputs)
+        (name, alias) for alias, name in re.findall(r"\(([^()]*)\)[\[\]?0-9]* (\w+)", inputs)
     )
     arguments = []
     for a in schema.arguments:
@@ -145,9 +144,7 @@ def main() -> None:
     lines = sorted(set(lines))
     with open(sys.argv[1], "w") as out:
         for text in lines:
-            escaped = (
-                text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
-            )
+            escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
             out.write(f'"{escaped}\\n"\n')
 
 

@@ -52,9 +52,7 @@ EDITS = {
     "no-step": lambda m: m["programs"].pop("step"),
     "missing-field": lambda m: node(m, "aten::mm").pop("phase"),
     "bad-type": lambda m: m["programs"]["step"]["values"]["mm"].update(dtype="float31"),
-    "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(
-        shape=[1 << 40, 1 << 40]
-    ),
+    "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(shape=[1 << 40, 1 << 40]),
     "bad-overload": lambda m: node(m, "aten::mm").update(overload="Scalar"),
     "other-node": lambda m: node(m, "aten::mm").update(op="aten::bmm"),
     "fused": lambda m: m["optimizer"].update(implementation="fused"),

@@ -45,7 +45,9 @@ def training_step(argv):
     return TrainingStep(
         model,
         loss,
-        torch.optim.AdamW([{"params": decayed}, {"params": others, "lr": 0.5, "weight_decay": 0.0}]),
+        torch.optim.AdamW(
+            [{"params": decayed}, {"params": others, "lr": 0.5, "weight_decay": 0.0}]
+        ),
         inputs={"x": torch.randn(4, 6), "scale": torch.tensor(2.0)},
         data={"x": torch.randn(16, 6)},
         eval_data={"x": torch.randn(8, 6)},
