@@ -274,9 +274,16 @@ void *Executor::stateData(size_t i) {
   return addressOf(impl->arenas, *state.place, state.fqn);
 }
 
-void *Executor::inputData(int program, size_t input) {
+void Executor::setInput(int program, size_t input, const void *rowMajor) {
   LoadedProgram &loaded = impl->programs.at(program);
-  return impl->place(loaded, loaded.plan->inputs.at(input)->value);
+  at::Tensor &planned = loaded.tensors[loaded.plan->inputs.at(input)->value];
+  if (planned.is_contiguous()) {
+    std::memcpy(planned.data_ptr(), rowMajor, planned.nbytes());
+    return;
+  }
+  Implementation::NoAutograd guard;
+  planned.copy_(at::from_blob(const_cast<void *>(rowMajor), planned.sizes(),
+                              planned.options()));
 }
 
 double Executor::output(int program, size_t output) const {

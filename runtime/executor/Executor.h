@@ -37,9 +37,9 @@ public:
 
   /// The first byte of a state's local part, laid out by its strides.
   void *stateData(size_t state);
-  /// The first byte of an input, laid out by its value's strides. What is
-  /// written there is read by the next run of the program.
-  void *inputData(int program, size_t input);
+  /// Gives an input its value, from row-major memory; it stays until other
+  /// values reuse its bytes, so inputs are set before each run.
+  void setInput(int program, size_t input, const void *rowMajor);
   /// A scalar output of the program's last run.
   double output(int program, size_t output) const;
 

@@ -36,6 +36,8 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
     int range = add(value.name, *value.place, value.dtype, lives[v]);
     if (lives[v].first >= 0)
       born[lives[v].first].push_back(range);
+    else
+      inputs.push_back(range);
     if (lives[v].last < end)
       dies[std::max(lives[v].last, 0)].push_back(range);
   }
@@ -56,11 +58,12 @@ bool Poison::overlaps(const Range &range, const std::vector<int> &others) const 
 }
 
 void Poison::beginRun() {
+  // What lies on an input's bytes is poisoned when the input dies.
   for (const Range &range : ranges)
-    if (range.live.first >= 0)
+    if (range.live.first >= 0 && !overlaps(range, inputs))
       fill(range);
-    else
-      std::memset(range.begin + range.bytes, poisonByte, range.gap);
+  for (int r : inputs)
+    std::memset(ranges[r].begin + ranges[r].bytes, poisonByte, ranges[r].gap);
 }
 
 void Poison::before(int command) {

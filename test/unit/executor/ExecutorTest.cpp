@@ -29,6 +29,10 @@ void put(void *to, const at::Tensor &tensor) {
   std::memcpy(to, tensor.contiguous().const_data_ptr(), tensor.nbytes());
 }
 
+void set(Executor &executor, int program, int input, const at::Tensor &t) {
+  executor.setInput(program, input, t.contiguous().const_data_ptr());
+}
+
 at::Tensor get(void *from, at::IntArrayRef shape) {
   return at::from_blob(from, shape, at::kFloat).clone();
 }
@@ -77,10 +81,8 @@ std::pair<at::Tensor, std::vector<double>> executed(int ranks, bool poison) {
       put(executor.stateData(0), start.narrow(0, r * part, part));
       int program = executor.program("step");
       for (int step = 1; step <= steps; ++step) {
-        put(executor.inputData(program, 0),
-            numbers({batch, in}, step * 10 + r));
-        put(executor.inputData(program, 1),
-            numbers({batch, out}, step * 20 + r));
+        set(executor, program, 0, numbers({batch, in}, step * 10 + r));
+        set(executor, program, 1, numbers({batch, out}, step * 20 + r));
         executor.run(program, step);
         losses[r].push_back(executor.output(program, 0));
       }
@@ -181,7 +183,7 @@ TEST_F(OneOperator, AbsentResultsAreDroppedAndListsTakenApart) {
   builder.output("loss", sum);
   auto executor = load();
   at::Tensor data = numbers({4, 3}, 2);
-  put(executor->inputData(0, 0), data);
+  set(*executor, 0, 0, data);
   executor->run(0, 1);
   EXPECT_EQ(executor->output(0, 0), data[0].sum().item<double>());
 }

@@ -1,0 +1,85 @@
+#ifndef FSDP_RUNTIME_DATA_SAFETENSORS_H
+#define FSDP_RUNTIME_DATA_SAFETENSORS_H
+
+#include "plan/PlanTypes.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+/// A tensor inside a mapped file; row-major.
+struct StoredTensor {
+  plan::DType dtype;
+  std::vector<int64_t> shape;
+  const char *data;
+  uint64_t bytes;
+};
+
+/// A safetensors file, mapped into memory: pages are read when they are used.
+class SafeTensors {
+public:
+  /// Throws Error, naming the file, when it is missing, truncated, or anything
+  /// in its header is not as the format says: offsets that overlap, leave holes
+  /// or do not fit shape and dtype.
+  explicit SafeTensors(const std::string &path);
+  ~SafeTensors();
+  SafeTensors(const SafeTensors &) = delete;
+  SafeTensors &operator=(const SafeTensors &) = delete;
+
+  /// Null when there is none of that name.
+  const StoredTensor *find(const std::string &name) const;
+  const std::map<std::string, StoredTensor> &tensors() const { return entries; }
+  const std::map<std::string, std::string> &metadata() const { return notes; }
+  const std::string &path() const { return name; }
+
+private:
+  void parse();
+  std::string name;
+  char *mapping = nullptr;
+  uint64_t size = 0;
+  std::map<std::string, StoredTensor> entries;
+  std::map<std::string, std::string> notes;
+};
+
+/// Writes a safetensors file whose tensors arrive one by one, in any order,
+/// into a temporary file that takes the final name when all is written.
+class SafeTensorsWriter {
+public:
+  struct Tensor {
+    std::string name;
+    plan::DType dtype;
+    std::vector<int64_t> shape;
+  };
+  /// Throws Error when the file cannot be made or a dtype has no name in the
+  /// format.
+  SafeTensorsWriter(const std::string &path, std::vector<Tensor> tensors);
+  /// Removes what was not finished.
+  ~SafeTensorsWriter();
+
+  /// `data` is row-major and complete. Throws Error when the disk is full.
+  void write(const std::string &tensor, const void *data);
+  const std::string &partialPath() const { return temporary; }
+  /// Throws Error when a tensor was not written.
+  void finish();
+
+private:
+  struct Range {
+    uint64_t begin, bytes;
+    bool written = false;
+  };
+  void writeAt(const void *data, uint64_t bytes, uint64_t offset);
+  std::string path, temporary;
+  int file = -1;
+  std::map<std::string, Range> ranges;
+};
+
+/// "float32[3, 4]".
+std::string describe(plan::DType dtype, const std::vector<int64_t> &shape);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_DATA_SAFETENSORS_H

@@ -1,0 +1,30 @@
+#ifndef FSDP_RUNTIME_LAUNCH_ERRORREPORT_H
+#define FSDP_RUNTIME_LAUNCH_ERRORREPORT_H
+
+#include <optional>
+#include <string>
+
+namespace fsdp {
+
+/// Why a rank stopped.
+struct RankError {
+  std::string message;
+  /// Another rank failed first: its error is the one to read.
+  bool consequence = false;
+};
+
+/// What a rank leaves for the process that supervises it, in `folder`.
+void leaveError(const std::string &folder, int rank, const RankError &error);
+std::optional<RankError> collectError(const std::string &folder, int rank);
+
+/// Writes torchrun's error file (TORCHELASTIC_ERROR_FILE), if there is to be
+/// one; its agent reads the message and the time from it.
+void writeLauncherErrorFile(const std::string &message);
+
+/// Prints `error: ...` on one line of standard error; `rank` is shown where it
+/// is not negative.
+void printError(const std::string &message, int rank = -1);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_LAUNCH_ERRORREPORT_H

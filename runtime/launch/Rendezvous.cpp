@@ -1,0 +1,229 @@
+#include "launch/Rendezvous.h"
+
+#include "Error.h"
+#include "comm/GlooCommunicator.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+namespace fsdp {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+std::string firstLine(const std::exception &error) {
+  std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+/// Keeps the store of a communicator: rank 0 may be serving it.
+class MetCommunicator : public Communicator {
+public:
+  MetCommunicator(std::unique_ptr<Communicator> inner, StorePtr store)
+      : store(std::move(store)), inner(std::move(inner)) {}
+  int rank() const override { return inner->rank(); }
+  int size() const override { return inner->size(); }
+  void allGather(const void *send, void *receive, size_t count,
+                 plan::DType dtype) override {
+    inner->allGather(send, receive, count, dtype);
+  }
+  void reduceScatter(const void *send, void *receive, size_t count,
+                     plan::DType dtype) override {
+    inner->reduceScatter(send, receive, count, dtype);
+  }
+  void allReduce(const void *send, void *receive, size_t count,
+                 plan::DType dtype) override {
+    inner->allReduce(send, receive, count, dtype);
+  }
+  void broadcast(void *buffer, size_t count, plan::DType dtype,
+                 int root) override {
+    inner->broadcast(buffer, count, dtype, root);
+  }
+  void barrier() override { inner->barrier(); }
+  void abort(const std::string &reason) override { inner->abort(reason); }
+
+private:
+  StorePtr store;
+  std::unique_ptr<Communicator> inner;
+};
+
+class Meeting {
+public:
+  Meeting(const Membership &me, const MeetingPoint &where,
+          const std::string &runKey, std::chrono::seconds timeout)
+      : me(me), where(where), timeout(timeout), deadline(Clock::now() + timeout),
+        store(open()) {
+    keys = c10::make_intrusive<c10d::PrefixStore>(runKey, store);
+  }
+
+  void agree(const Agreement &agreement);
+  std::unique_ptr<Communicator> connect();
+
+private:
+  StorePtr open();
+  std::string key(const char *what, int rank) const {
+    return std::string(what) + "/" + std::to_string(rank);
+  }
+  std::chrono::milliseconds left() const {
+    auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - Clock::now());
+    return std::max(rest, std::chrono::milliseconds(1));
+  }
+  std::string place() const {
+    return where.kind == MeetingPoint::Kind::File
+               ? where.path
+               : where.host + ":" + std::to_string(where.port);
+  }
+  void put(const std::string &key, const std::string &text) {
+    keys->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+  }
+  std::vector<int> absent(const char *what);
+  void waitForAll(const char *what);
+
+  Membership me;
+  MeetingPoint where;
+  std::chrono::seconds timeout;
+  Clock::time_point deadline;
+  StorePtr store, keys;
+  bool oneHost = true;
+};
+
+StorePtr Meeting::open() {
+  if (where.kind == MeetingPoint::Kind::File) {
+    try {
+      return c10::make_intrusive<c10d::FileStore>(where.path, me.size);
+    } catch (const std::exception &error) {
+      throw Error("cannot meet in file " + where.path + ": " +
+                  firstLine(error));
+    }
+  }
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(where.port);
+  options.isServer = me.rank == 0 && !where.launcherServes;
+  options.waitWorkers = false;
+  options.timeout = left();
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(where.host, options);
+  } catch (const std::exception &error) {
+    std::string text = error.what();
+    if (options.isServer && (text.find("EADDRINUSE") != std::string::npos ||
+                             text.find("in use") != std::string::npos))
+      throw Error("port " + std::to_string(where.port) +
+                  " is in use on this host; choose another one (--rendezvous, "
+                  "--master-port or MASTER_PORT)");
+    if (options.isServer)
+      throw Error("cannot serve the rendezvous at " + place() + ": " +
+                  firstLine(error));
+    throw Error(std::string(where.launcherServes ? "the launcher's store"
+                                                 : "rank 0") +
+                " did not answer at " + place() + " within " +
+                std::to_string(timeout.count()) + " s: " + firstLine(error));
+  }
+}
+
+std::vector<int> Meeting::absent(const char *what) {
+  std::vector<int> ranks;
+  for (int r = 0; r < me.size; ++r)
+    if (!keys->check({key(what, r)}))
+      ranks.push_back(r);
+  return ranks;
+}
+
+void Meeting::waitForAll(const char *what) {
+  std::vector<std::string> all;
+  for (int r = 0; r < me.size; ++r)
+    all.push_back(key(what, r));
+  try {
+    keys->wait(all, left());
+  } catch (const std::exception &error) {
+    std::vector<int> missing;
+    try {
+      missing = absent(what);
+    } catch (const std::exception &lost) {
+      throw Error("lost the rendezvous at " + place() + ": " + firstLine(lost));
+    }
+    if (missing.empty())
+      return;
+    if (where.kind == MeetingPoint::Kind::File)
+      unlink(where.path.c_str());
+    std::string list;
+    for (size_t i = 0; i < missing.size(); ++i)
+      list += (i ? ", rank " : "rank ") + std::to_string(missing[i]);
+    throw Error(list + " of " + std::to_string(me.size) +
+                " did not arrive at " + place() + " within " +
+                std::to_string(timeout.count()) +
+                " s; start every rank, or raise --rendezvous-timeout");
+  }
+}
+
+void Meeting::agree(const Agreement &agreement) {
+  if (keys->add(key("joined", me.rank), 1) != 1)
+    throw Error("rank " + std::to_string(me.rank) + " has met at " + place() +
+                " before: start each rank once, and remove a file that an "
+                "earlier run left");
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  nlohmann::json hello = {{"host", host}};
+  for (const auto &[name, value] : agreement)
+    hello["agree"][name] = value;
+  put(key("hello", me.rank), hello.dump());
+  waitForAll("hello");
+
+  std::vector<nlohmann::json> all;
+  for (int r = 0; r < me.size; ++r) {
+    std::vector<uint8_t> bytes = keys->get(key("hello", r));
+    all.push_back(nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr,
+                                        /*allow_exceptions=*/false));
+    if (!all.back().is_object() || !all.back().contains("agree"))
+      throw Error("rank " + std::to_string(r) +
+                  " says nothing that this fsdp-run understands; run the same "
+                  "version everywhere");
+    oneHost = oneHost && all.back()["host"] == all[0]["host"];
+  }
+  // Rank 0 may be serving: nobody leaves, not even with an error, before all
+  // have read.
+  put(key("read", me.rank), "1");
+  waitForAll("read");
+  for (int r = 1; r < me.size; ++r)
+    for (const auto &[name, value] : agreement) {
+      std::string first = all[0]["agree"].value(name, "unknown");
+      std::string other = all[r]["agree"].value(name, "unknown");
+      if (first != other)
+        throw Error("rank 0 and rank " + std::to_string(r) +
+                    " have a different " + name + ": " + first + " and " +
+                    other + "; give all ranks the same");
+    }
+}
+
+std::unique_ptr<Communicator> Meeting::connect() {
+  GlooAddress address;
+  address.loopback = oneHost;
+  if (const char *name = std::getenv("GLOO_SOCKET_IFNAME"))
+    address.interface = name;
+  auto gloo = c10::make_intrusive<c10d::PrefixStore>("gloo", keys);
+  auto inner = createGlooCommunicator(*gloo, me.rank, me.size, address,
+                                      std::chrono::minutes(30));
+  return std::make_unique<MetCommunicator>(std::move(inner), store);
+}
+
+} // namespace
+
+std::unique_ptr<Communicator>
+meet(const Membership &me, const MeetingPoint &where, const std::string &runKey,
+     const Agreement &agreement, std::chrono::seconds timeout) {
+  try {
+    Meeting meeting(me, where, runKey, timeout);
+    meeting.agree(agreement);
+    return meeting.connect();
+  } catch (const c10::Error &error) {
+    throw Error("the rendezvous failed: " + firstLine(error));
+  }
+}
+
+} // namespace fsdp

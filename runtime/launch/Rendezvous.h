@@ -1,0 +1,30 @@
+#ifndef FSDP_RUNTIME_LAUNCH_RENDEZVOUS_H
+#define FSDP_RUNTIME_LAUNCH_RENDEZVOUS_H
+
+#include "comm/Communicator.h"
+#include "launch/Environment.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+/// What must be the same on all ranks: name ("plan") and value (a digest).
+using Agreement = std::vector<std::pair<std::string, std::string>>;
+
+/// Meets the other ranks and connects to them by Gloo. Before the first
+/// collective, `agreement` is compared. Throws Error when a rank does not
+/// arrive within `timeout` (naming which), when two ranks differ (showing
+/// both), when the port is in use, or when a rank is there twice.
+///
+/// Keeps the meeting point open as long as the communicator lives.
+std::unique_ptr<Communicator>
+meet(const Membership &me, const MeetingPoint &where, const std::string &runKey,
+     const Agreement &agreement, std::chrono::seconds timeout);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_LAUNCH_RENDEZVOUS_H

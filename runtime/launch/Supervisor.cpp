@@ -1,0 +1,230 @@
+#include "launch/Supervisor.h"
+
+#include "Error.h"
+#include "launch/ErrorReport.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace fsdp {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A failing rank closes its connections, at which the others fail by
+// themselves and say so; then they are asked, then forced.
+constexpr auto graceAfterFailure = std::chrono::seconds(2);
+constexpr auto graceAfterTerm = std::chrono::seconds(5);
+
+class TemporaryFolder {
+public:
+  TemporaryFolder() {
+    const char *base = std::getenv("TMPDIR");
+    std::string pattern =
+        std::string(base && *base ? base : "/tmp") + "/fsdp-run-XXXXXX";
+    if (!mkdtemp(pattern.data()))
+      throw Error("cannot make a temporary folder " + pattern + ": " +
+                  std::strerror(errno) + "; set TMPDIR");
+    path = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::string path;
+};
+
+struct Child {
+  pid_t pid = -1;
+  bool running = false;
+  int status = 0;
+};
+
+class Supervisor {
+public:
+  explicit Supervisor(const LocalRanks &ranks)
+      : ranks(ranks), children(ranks.count) {
+    sigemptyset(&signals);
+    for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+      sigaddset(&signals, s);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+  }
+  ~Supervisor() {
+    signalAll(SIGKILL);
+    reap(/*block=*/true);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  int run();
+
+private:
+  void start(int local);
+  void signalAll(int number) {
+    for (Child &child : children)
+      if (child.running)
+        kill(child.pid, number);
+  }
+  void reap(bool block);
+  void report();
+
+  const LocalRanks &ranks;
+  TemporaryFolder folder;
+  std::vector<Child> children;
+  std::optional<int> firstFailed;
+  sigset_t signals, before;
+};
+
+void Supervisor::start(int local) {
+  std::vector<std::string> words = ranks.command;
+  for (std::string &word : words)
+    if (size_t at = word.find("%FOLDER%"); at != std::string::npos)
+      word.replace(at, 8, folder.path);
+  std::vector<char *> argv;
+  for (std::string &word : words)
+    argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  pid_t parent = getpid();
+  pid_t pid = fork();
+  if (pid < 0)
+    throw Error("cannot start rank " + std::to_string(ranks.firstRank + local) +
+                ": " + std::strerror(errno));
+  if (pid == 0) {
+    // A supervisor that is killed takes its ranks with it.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+      _exit(1);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    setenv("RANK", std::to_string(ranks.firstRank + local).c_str(), 1);
+    setenv("WORLD_SIZE", std::to_string(ranks.worldSize).c_str(), 1);
+    setenv("LOCAL_RANK", std::to_string(local).c_str(), 1);
+    setenv("OMP_NUM_THREADS", "1", 0);
+    execv("/proc/self/exe", argv.data());
+    _exit(127);
+  }
+  children[local].pid = pid;
+  children[local].running = true;
+}
+
+void Supervisor::reap(bool block) {
+  for (size_t i = 0; i < children.size(); ++i) {
+    Child &child = children[i];
+    if (!child.running)
+      continue;
+    pid_t done;
+    do
+      done = waitpid(child.pid, &child.status, block ? 0 : WNOHANG);
+    while (done < 0 && errno == EINTR);
+    if (done != child.pid)
+      continue;
+    child.running = false;
+    if (child.status != 0 && !firstFailed)
+      firstFailed = static_cast<int>(i);
+  }
+}
+
+/// Prints the cause: an error that is no consequence of another, else a rank
+/// that was killed, else whoever failed first.
+void Supervisor::report() {
+  std::vector<std::optional<RankError>> errors;
+  std::optional<int> cause;
+  for (int i = 0; i < ranks.count; ++i) {
+    errors.push_back(collectError(folder.path, ranks.firstRank + i));
+    if (!cause && errors[i] && !errors[i]->consequence)
+      cause = i;
+  }
+  if (!cause && !errors[*firstFailed])
+    cause = firstFailed;
+  for (int i = 0; i < ranks.count && !cause; ++i)
+    if (!errors[i] && children[i].status != 0)
+      cause = i;
+  int which = cause.value_or(*firstFailed);
+  std::string message;
+  int status = children[which].status;
+  if (errors[which])
+    message = errors[which]->message;
+  else if (WIFSIGNALED(status))
+    message = std::string("was ended by signal ") +
+              std::to_string(WTERMSIG(status)) + " (" +
+              strsignal(WTERMSIG(status)) + ")";
+  else
+    message = "ended with status " + std::to_string(WEXITSTATUS(status));
+  printError(message, ranks.firstRank + which);
+}
+
+int Supervisor::run() {
+  for (int i = 0; i < ranks.count; ++i)
+    start(i);
+  auto anyRunning = [&] {
+    return std::any_of(children.begin(), children.end(),
+                       [](const Child &c) { return c.running; });
+  };
+  int stopSignal = 0;
+  bool reported = false, asked = false;
+  std::optional<Clock::time_point> deadline;
+  while (anyRunning()) {
+    timespec wait = {0, 200'000'000};
+    int number = sigtimedwait(&signals, nullptr, &wait);
+    if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
+      stopSignal = number;
+      signalAll(SIGTERM);
+      asked = true;
+      deadline = Clock::now() + graceAfterTerm;
+    }
+    reap(/*block=*/false);
+    if (firstFailed && !deadline)
+      deadline = Clock::now() + graceAfterFailure;
+    if (deadline && Clock::now() > *deadline && anyRunning()) {
+      // Those that end from now on were told to; what failed has failed.
+      if (firstFailed && !reported && !stopSignal) {
+        report();
+        reported = true;
+      }
+      signalAll(asked ? SIGKILL : SIGTERM);
+      asked = true;
+      deadline = Clock::now() + graceAfterTerm;
+    }
+  }
+  if (stopSignal) {
+    printError(std::string("stopped by ") + strsignal(stopSignal));
+    return 128 + stopSignal;
+  }
+  if (!firstFailed)
+    return 0;
+  if (!reported)
+    report();
+  return 1;
+}
+
+// Read by a signal handler, so it is plain memory.
+char pathToRemove[4096];
+
+void removeAndEnd(int number) {
+  if (pathToRemove[0])
+    unlink(pathToRemove);
+  _exit(128 + number);
+}
+
+} // namespace
+
+int superviseRanks(const LocalRanks &ranks) { return Supervisor(ranks).run(); }
+
+void removeWhenKilled(const std::string &path) {
+  pathToRemove[0] = 0;
+  for (int s : {SIGINT, SIGTERM, SIGHUP})
+    std::signal(s, path.empty() ? SIG_DFL : removeAndEnd);
+  if (path.size() < sizeof(pathToRemove))
+    std::strcpy(pathToRemove, path.c_str());
+}
+
+} // namespace fsdp

@@ -1,0 +1,31 @@
+#ifndef FSDP_RUNTIME_LAUNCH_SUPERVISOR_H
+#define FSDP_RUNTIME_LAUNCH_SUPERVISOR_H
+
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+/// The ranks of this host, each a process of its own.
+struct LocalRanks {
+  int count = 1;
+  int firstRank = 0;
+  int worldSize = 1;
+  /// Started for each rank, which finds itself in RANK, WORLD_SIZE and
+  /// LOCAL_RANK. "%FOLDER%" stands for a folder that lives as long as the run.
+  std::vector<std::string> command;
+};
+
+/// Starts the ranks and waits for them. When one fails the others are ended,
+/// and the error of the one that failed first is printed, once. SIGINT and
+/// SIGTERM end all ranks. Returns the exit status of the run: 0, 1, or 128 plus
+/// the signal's number. Leaves no process and no file behind.
+int superviseRanks(const LocalRanks &ranks);
+
+/// For a rank's own process: removes `path` when a signal ends it (an unfinished
+/// output); empty: nothing.
+void removeWhenKilled(const std::string &path);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_LAUNCH_SUPERVISOR_H

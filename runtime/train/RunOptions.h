@@ -1,0 +1,29 @@
+#ifndef FSDP_RUNTIME_TRAIN_RUNOPTIONS_H
+#define FSDP_RUNTIME_TRAIN_RUNOPTIONS_H
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace fsdp {
+
+enum class ProgressKind { Auto, Bar, Lines, None };
+
+/// What a user may say about a run, apart from where its ranks are.
+struct RunOptions {
+  std::string weights, data, evalData; // files or folders; empty: none
+  std::string save, metrics, summary;
+  std::optional<uint64_t> steps, epochs; // default: the plan's
+  std::optional<int64_t> seed;           // default: the plan's
+  bool shuffle = true;
+  bool sequentialRandom = false;
+  bool poison = false;
+  bool logGradientNorm = false;
+  uint64_t logInterval = 1;
+  uint64_t evalInterval = 0; // steps; 0: at each epoch's end
+  ProgressKind progress = ProgressKind::Auto;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_RUNOPTIONS_H

@@ -1,0 +1,44 @@
+#ifndef FSDP_RUNTIME_TRAIN_STEPREPORT_H
+#define FSDP_RUNTIME_TRAIN_STEPREPORT_H
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+using NamedScalars = std::vector<std::pair<std::string, double>>;
+
+/// One logged step; docs/metrics.md defines each figure.
+struct StepReport {
+  uint64_t step = 0;  // from 1
+  uint64_t epoch = 0; // from 1
+  NamedScalars outputs; // the first is the loss; means over ranks
+  std::optional<double> gradientNorm;
+  std::vector<double> learningRates; // by parameter group
+  double samplesPerSecond = 0;
+  std::optional<double> tokensPerSecond;
+  double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
+  uint64_t memoryBytes = 0, memoryPeakBytes = 0;
+};
+
+/// An evaluation: names already begin with "eval_".
+struct EvalReport {
+  uint64_t step = 0, epoch = 0;
+  NamedScalars outputs;
+};
+
+/// How long a run is.
+struct RunLength {
+  uint64_t steps = 0;
+  uint64_t stepsPerEpoch = 1;
+  uint64_t epochs() const {
+    return (steps + stepsPerEpoch - 1) / stepsPerEpoch;
+  }
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_STEPREPORT_H

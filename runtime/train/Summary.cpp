@@ -1,0 +1,89 @@
+#include "train/Summary.h"
+
+#include "Error.h"
+#include "plan/PlanFile.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sys/resource.h>
+
+namespace fsdp {
+
+uint64_t peakResidentBytes() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+/// Bytes of one rank's part, padding included.
+static uint64_t localBytes(const plan::StateT &state) {
+  return *plan::numElements(state.local_shape) * plan::dtypeBytes(state.dtype);
+}
+
+void writeSummary(const plan::PlanT &plan, const std::string &digest,
+                  const Counters &counters, uint64_t steps,
+                  const std::string &path) {
+  nlohmann::ordered_json json;
+  json["plan"] = digest;
+  json["torch_version"] = plan.torch_version;
+  json["world_size"] = plan::numRanks(plan);
+  json["steps"] = steps;
+
+  // Per run of its program; a plan's runs are all alike.
+  json["collectives"] = nlohmann::json::array();
+  for (const auto &[key, count] : counters.collectives) {
+    const auto &[program, kind, region] = key;
+    uint64_t runs = std::max<uint64_t>(1, counters.programRuns.at(program));
+    json["collectives"].push_back({{"program", program},
+                                   {"kind", kind},
+                                   {"region", region},
+                                   {"calls_per_step", count.calls / runs},
+                                   {"bytes_per_step", count.bytes / runs},
+                                   {"calls", count.calls},
+                                   {"bytes", count.bytes}});
+  }
+  json["program_runs"] = counters.programRuns;
+  json["outputs_copied"] = {{"count", counters.outputsCopied},
+                            {"bytes", counters.outputBytesCopied}};
+  uint64_t planned = 0;
+  for (const auto &arena : plan.arenas) {
+    json["arenas"][arena->name] = arena->bytes;
+    planned += arena->bytes;
+  }
+  json["memory_bytes"] = planned;
+
+  uint64_t parameters = 0, optimizer = 0, buffers = 0, constants = 0;
+  for (const auto &state : plan.states)
+    switch (state->role) {
+    case plan::Role::Parameter:
+      parameters += localBytes(*state);
+      break;
+    case plan::Role::Optimizer:
+      optimizer += localBytes(*state);
+      break;
+    case plan::Role::Buffer:
+      buffers += localBytes(*state);
+      break;
+    case plan::Role::Constant:
+      constants += localBytes(*state);
+      break;
+    }
+  uint64_t gradients = 0;
+  for (const auto &program : plan.programs)
+    for (const auto &command : program->commands)
+      if (const auto *update = command->operation.AsUpdate())
+        gradients += *plan::numElements(
+                         program->values.at(update->gradient)->shape) *
+                     plan::dtypeBytes(
+                         program->values.at(update->gradient)->dtype);
+  json["rank_bytes"] = {{"parameters", parameters},
+                        {"gradients", gradients},
+                        {"optimizer", optimizer},
+                        {"buffers", buffers},
+                        {"constants", constants}};
+  json["memory_peak_bytes"] = peakResidentBytes();
+  plan::writeFileAtomically(json.dump(2) + "\n", path);
+}
+
+} // namespace fsdp

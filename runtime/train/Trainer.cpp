@@ -1,0 +1,327 @@
+#include "train/Trainer.h"
+
+#include "Error.h"
+#include "executor/Executor.h"
+#include "executor/Scalars.h"
+#include "train/Batches.h"
+#include "train/Console.h"
+#include "train/Metrics.h"
+#include "train/Summary.h"
+#include "train/Weights.h"
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+namespace fsdp {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+class Trainer {
+public:
+  Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
+          Communicator &communicator);
+  void run();
+  void save(const std::function<void(const std::string &)> &onPartialFile);
+
+private:
+  void openData();
+  void findLength();
+  void findTokens();
+  void step(uint64_t step);
+  bool logs(uint64_t step) const {
+    return step % options.logInterval == 0 || step == length.steps;
+  }
+  void log(uint64_t step);
+  NamedScalars evaluate(uint64_t step);
+  std::vector<double> summed(std::vector<double> values);
+  uint64_t epochOf(uint64_t step) const {
+    return (step - 1) / length.stepsPerEpoch;
+  }
+
+  const plan::LoadedPlan &loaded;
+  const plan::PlanT &plan;
+  const RunOptions &options;
+  Communicator &communicator;
+  int64_t seed;
+  std::unique_ptr<Executor> executor;
+  int stepProgram, evalProgram;
+  RepeatedInputs repeated;
+  std::optional<Batches> data, evalData;
+  RunLength length;
+  std::optional<MetricsFile> metrics;
+  std::optional<Console> console;
+  uint64_t plannedBytes = 0;
+  int64_t samplesPerStep = 0, tokensPerStep = 0; // all ranks; 0: unknown
+
+  // Of the step that ended last.
+  Clock::time_point stepEnd;
+  double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
+  std::vector<double> outputs;
+  // Sums of this rank's losses in the epoch so far.
+  double epochLoss = 0;
+  uint64_t epochSteps = 0;
+};
+
+Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
+                 Communicator &communicator)
+    : loaded(loaded), plan(*loaded.plan), options(options),
+      communicator(communicator), seed(options.seed.value_or(plan.seed)) {
+  auto programNamed = [&](const char *name) {
+    for (size_t i = 0; i < plan.programs.size(); ++i)
+      if (plan.programs[i]->name == name)
+        return static_cast<int>(i);
+    return -1;
+  };
+  stepProgram = programNamed("step");
+  evalProgram = programNamed("eval");
+  if (stepProgram < 0)
+    throw Error("the plan has no program 'step'; lower the training step again");
+  // What costs little is refused first.
+  openData();
+  findLength();
+  findTokens();
+  bool first = communicator.rank() == 0;
+  if (first && !options.metrics.empty())
+    metrics.emplace(options.metrics);
+  ExecutorOptions how;
+  how.seed = seed;
+  how.sequentialRandom = options.sequentialRandom;
+  how.poison = options.poison;
+  executor = std::make_unique<Executor>(plan, communicator, how);
+  repeated =
+      loadWeights(plan, options.weights, communicator.rank(), *executor);
+  for (const auto &arena : plan.arenas)
+    plannedBytes += arena->bytes;
+  if (!first)
+    return;
+  console.emplace(options.progress, length);
+  if (data && data->dropped())
+    console->note("note: " + std::to_string(data->dropped()) +
+                  " samples of each epoch are left out: they fill no batch of " +
+                  std::to_string(data->globalBatch()));
+  if (evalData && evalData->dropped())
+    console->note("note: " + std::to_string(evalData->dropped()) +
+                  " evaluation samples are left out: they fill no batch of " +
+                  std::to_string(evalData->globalBatch()));
+}
+
+void Trainer::openData() {
+  const plan::ProgramT &step = *plan.programs[stepProgram];
+  int ranks = communicator.size(), rank = communicator.rank();
+  if (readsData(step)) {
+    if (options.data.empty())
+      throw Error("the plan reads its inputs from data; pass --data FILE");
+    data.emplace(step, stepProgram, options.data, ranks, rank, options.shuffle,
+                 seed);
+  } else if (!options.data.empty()) {
+    throw Error("the plan reads no data, its inputs repeat; drop --data, or "
+                "export the step with data");
+  }
+  if (options.evalData.empty()) {
+    if (options.evalInterval)
+      throw Error("--eval-interval needs --eval-data FILE");
+    return;
+  }
+  if (evalProgram < 0)
+    throw Error("the plan has no program 'eval'; export the step with "
+                "eval_data, or drop --eval-data");
+  if (!readsData(*plan.programs[evalProgram]))
+    throw Error("the plan's evaluation reads no data; drop --eval-data");
+  evalData.emplace(*plan.programs[evalProgram], evalProgram, options.evalData,
+                   ranks, rank, /*shuffle=*/false, seed);
+}
+
+void Trainer::findLength() {
+  length.stepsPerEpoch = data ? data->perEpoch() : 1;
+  auto epochs = [&](uint64_t n) {
+    if (n > UINT64_MAX / length.stepsPerEpoch)
+      throw Error(std::to_string(n) + " epochs are too many steps to count");
+    return n * length.stepsPerEpoch;
+  };
+  if (options.steps)
+    length.steps = *options.steps;
+  else if (options.epochs)
+    length.steps = epochs(*options.epochs);
+  else if (plan.steps)
+    length.steps = plan.steps;
+  else if (plan.epochs)
+    length.steps = epochs(plan.epochs);
+  else
+    throw Error("the plan has no default length; pass --steps or --epochs");
+  uint64_t table = learningRateSteps(plan);
+  if (!plan.learning_rate_table.empty() && length.steps > table)
+    throw Error("the run has " + std::to_string(length.steps) +
+                " steps, the plan's learning-rate table " +
+                std::to_string(table) +
+                "; train for fewer, or export with a longer schedule");
+  if (!data && length.steps)
+    length.stepsPerEpoch = options.epochs || plan.epochs ? 1 : length.steps;
+}
+
+/// A token is an element of the largest integer input with a sequence in it.
+void Trainer::findTokens() {
+  if (!data)
+    return;
+  samplesPerStep = data->globalBatch();
+  const plan::ProgramT &step = *plan.programs[stepProgram];
+  for (const auto &input : step.inputs) {
+    const plan::ValueT &value = *step.values[input->value];
+    if (input->from_data && value.shape.size() == 2 &&
+        (value.dtype == plan::DType::Int64 || value.dtype == plan::DType::Int32))
+      tokensPerStep = std::max(tokensPerStep, *plan::numElements(value.shape) *
+                                                  communicator.size());
+  }
+}
+
+/// One small all-reduce, apart from the plan's own collectives.
+std::vector<double> Trainer::summed(std::vector<double> values) {
+  if (communicator.size() > 1)
+    communicator.allReduce(values.data(), values.data(), values.size(),
+                           plan::DType::Float64);
+  return values;
+}
+
+void Trainer::step(uint64_t step) {
+  auto begin = Clock::now();
+  repeated.set(stepProgram, *executor);
+  if (data)
+    data->set(epochOf(step), (step - 1) % length.stepsPerEpoch, *executor);
+  dataWaitMs = milliseconds(Clock::now() - begin);
+  double before = executor->counters().communicationSeconds;
+  executor->setGradientNorm(options.logGradientNorm && logs(step));
+  executor->run(stepProgram, step);
+  exposedCommMs = 1e3 * (executor->counters().communicationSeconds - before);
+
+  const auto &named = plan.programs[stepProgram]->outputs;
+  outputs.clear();
+  for (size_t i = 0; i < named.size(); ++i)
+    outputs.push_back(executor->output(stepProgram, i));
+  if (outputs.empty() || std::isnan(outputs[0]))
+    throw Error("the loss became NaN in step " + std::to_string(step) +
+                " on rank " + std::to_string(communicator.rank()) +
+                "; lower the learning rate, or look for bad data with "
+                "--no-shuffle --log-interval 1");
+  epochLoss += outputs[0];
+  ++epochSteps;
+}
+
+void Trainer::log(uint64_t step) {
+  std::vector<double> values = outputs;
+  if (options.logGradientNorm)
+    values.push_back(executor->squaredGradientNorm());
+  values = summed(values);
+  auto now = Clock::now();
+  stepMs = milliseconds(now - stepEnd);
+  stepEnd = now;
+  if (!console)
+    return;
+  StepReport report;
+  report.step = step;
+  report.epoch = epochOf(step) + 1;
+  const auto &named = plan.programs[stepProgram]->outputs;
+  for (size_t i = 0; i < named.size(); ++i)
+    report.outputs.emplace_back(named[i]->name,
+                                values[i] / communicator.size());
+  if (options.logGradientNorm)
+    report.gradientNorm = std::sqrt(values.back());
+  report.learningRates = learningRates(plan, step);
+  if (samplesPerStep)
+    report.samplesPerSecond = samplesPerStep / (stepMs / 1e3);
+  if (tokensPerStep)
+    report.tokensPerSecond = tokensPerStep / (stepMs / 1e3);
+  report.stepMs = stepMs;
+  report.dataWaitMs = dataWaitMs;
+  report.exposedCommMs = exposedCommMs;
+  report.memoryBytes = plannedBytes;
+  report.memoryPeakBytes = peakResidentBytes();
+  if (metrics)
+    metrics->write(report);
+  console->step(report);
+}
+
+NamedScalars Trainer::evaluate(uint64_t step) {
+  const auto &named = plan.programs[evalProgram]->outputs;
+  std::vector<double> sums(named.size());
+  for (int64_t batch = 0; batch < evalData->perEpoch(); ++batch) {
+    repeated.set(evalProgram, *executor);
+    evalData->set(0, batch, *executor);
+    executor->run(evalProgram, step);
+    for (size_t i = 0; i < named.size(); ++i)
+      sums[i] += executor->output(evalProgram, i);
+  }
+  sums = summed(sums);
+  NamedScalars result;
+  for (size_t i = 0; i < named.size(); ++i)
+    result.emplace_back("eval_" + named[i]->name,
+                        sums[i] / (evalData->perEpoch() * communicator.size()));
+  return result;
+}
+
+void Trainer::run() {
+  stepEnd = Clock::now();
+  for (uint64_t i = 1; i <= length.steps; ++i) {
+    step(i);
+    if (logs(i)) {
+      log(i);
+    } else {
+      auto now = Clock::now();
+      stepMs = milliseconds(now - stepEnd);
+      stepEnd = now;
+    }
+    bool epochEnds = i % length.stepsPerEpoch == 0 || i == length.steps;
+    bool due = evalData && (options.evalInterval
+                                ? i % options.evalInterval == 0
+                                : epochEnds);
+    NamedScalars evaluated;
+    if (due) {
+      evaluated = evaluate(i);
+      EvalReport report{i, epochOf(i) + 1, evaluated};
+      if (metrics)
+        metrics->write(report);
+      if (console && !epochEnds)
+        console->evaluation(report);
+    }
+    if (epochEnds) {
+      double loss = summed({epochLoss})[0] /
+                    (double(epochSteps) * communicator.size());
+      if (console)
+        console->epoch(epochOf(i) + 1, {{"loss", loss}}, evaluated);
+      epochLoss = 0;
+      epochSteps = 0;
+    }
+  }
+}
+
+void Trainer::save(
+    const std::function<void(const std::string &)> &onPartialFile) {
+  console.reset();
+  // Rank 0's word counts: other nodes may have been told nothing.
+  uint8_t wanted = !options.save.empty();
+  if (communicator.size() > 1)
+    communicator.broadcast(&wanted, 1, plan::DType::UInt8, 0);
+  if (wanted)
+    saveWeights(plan, options.save, communicator, *executor, onPartialFile);
+  if (communicator.rank() == 0 && !options.summary.empty())
+    writeSummary(plan, loaded.digest, executor->counters(), length.steps,
+                 options.summary);
+  communicator.barrier();
+}
+
+} // namespace
+
+void train(const plan::LoadedPlan &loaded, const RunOptions &options,
+           Communicator &communicator,
+           const std::function<void(const std::string &)> &onPartialFile) {
+  Trainer trainer(loaded, options, communicator);
+  trainer.run();
+  trainer.save(onPartialFile);
+}
+
+} // namespace fsdp

@@ -1,0 +1,22 @@
+#ifndef FSDP_RUNTIME_TRAIN_TRAINER_H
+#define FSDP_RUNTIME_TRAIN_TRAINER_H
+
+#include "comm/Communicator.h"
+#include "plan/PlanFile.h"
+#include "train/RunOptions.h"
+
+#include <functional>
+#include <string>
+
+namespace fsdp {
+
+/// Trains one rank to the end of the run: loads, steps, evaluates, logs and
+/// saves. `onPartialFile` is told what to remove should the process be killed
+/// ("": nothing). Throws Error, and PeerFailure when another rank failed.
+void train(const plan::LoadedPlan &loaded, const RunOptions &options,
+           Communicator &communicator,
+           const std::function<void(const std::string &)> &onPartialFile);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_TRAINER_H

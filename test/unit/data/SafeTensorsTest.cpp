@@ -1,0 +1,125 @@
+// Tests that safetensors files are written as the format says, and that nothing
+// is read from one that is not.
+#include "data/SafeTensors.h"
+
+#include "Error.h"
+#include "TemporaryFolder.h"
+
+#include <cstring>
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+using fsdp::test::TemporaryFolder;
+
+namespace {
+
+std::string file(const std::string &header, const std::string &data) {
+  std::string bytes;
+  for (int i = 0; i < 8; ++i)
+    bytes += static_cast<char>(header.size() >> (8 * i));
+  return bytes + header + data;
+}
+
+std::string refusal(const std::string &bytes) {
+  TemporaryFolder folder;
+  try {
+    SafeTensors read(folder.write("f.safetensors", bytes));
+  } catch (const Error &error) {
+    EXPECT_NE(std::string(error.what()).find("f.safetensors"),
+              std::string::npos);
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST(SafeTensors, WhatIsWrittenIsRead) {
+  TemporaryFolder folder;
+  const float w[] = {1, 2, 3, 4, 5, 6};
+  const uint8_t flags[] = {1, 0, 1};
+  {
+    SafeTensorsWriter writer(folder / "f",
+                             {{"flags", plan::DType::Bool, {3}},
+                              {"w", plan::DType::Float32, {2, 3}},
+                              {"empty", plan::DType::Int64, {0, 4}},
+                              {"one", plan::DType::Float32, {}}});
+    // Not there before it is whole.
+    EXPECT_FALSE(std::filesystem::exists(folder / "f"));
+    writer.write("w", w);
+    writer.write("flags", flags);
+    writer.write("empty", nullptr);
+    writer.write("one", w);
+    writer.finish();
+  }
+  SafeTensors read(folder / "f");
+  ASSERT_EQ(read.tensors().size(), 4u);
+  const StoredTensor *tensor = read.find("w");
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(tensor->shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(std::memcmp(tensor->data, w, sizeof(w)), 0);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->data) % 8, 0u);
+  EXPECT_EQ(read.find("flags")->bytes, 3u);
+  EXPECT_EQ(read.find("empty")->bytes, 0u);
+  EXPECT_EQ(read.find("absent"), nullptr);
+}
+
+TEST(SafeTensors, UnfinishedFilesAreRemoved) {
+  TemporaryFolder folder;
+  {
+    SafeTensorsWriter writer(folder / "f", {{"w", plan::DType::Float32, {2}}});
+    EXPECT_THROW(writer.finish(), Error);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+  EXPECT_THROW(SafeTensorsWriter(folder / "no/f", {}), Error);
+}
+
+TEST(SafeTensors, MetadataIsKept) {
+  TemporaryFolder folder;
+  SafeTensors read(folder.write(
+      "f", file(R"({"__metadata__":{"head.w":"emb.w"}})", "")));
+  EXPECT_EQ(read.metadata().at("head.w"), "emb.w");
+}
+
+TEST(SafeTensors, BrokenFilesAreRefused) {
+  EXPECT_NE(refusal(""), "");
+  EXPECT_NE(refusal("1234567"), "");
+  EXPECT_NE(refusal(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8)), "");
+  EXPECT_NE(refusal(file("not json", "")), "");
+  EXPECT_NE(refusal(file("[]", "")), "");
+  auto one = [](const std::string &fields, const std::string &data) {
+    return refusal(file("{\"w\":{" + fields + "}}", data));
+  };
+  const std::string good = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
+  EXPECT_EQ(one(good, "12345678"), "");
+  EXPECT_NE(one(good, "1234567"), "");
+  EXPECT_NE(one(good, "123456789"), "");
+  EXPECT_NE(one(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])",
+                "12345678"),
+            "");
+  EXPECT_NE(one(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])",
+                "12345678"),
+            "");
+  EXPECT_NE(one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])",
+                "12345678"),
+            "");
+  EXPECT_NE(one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])",
+                "12345678"),
+            "");
+  EXPECT_NE(one(R"("dtype":"F32","shape":[4611686018427387904,4],)"
+                R"("data_offsets":[0,0])",
+                ""),
+            "");
+  EXPECT_NE(one(R"("dtype":"F32","shape":[2])", "12345678"), "");
+  // Two tensors on the same bytes, and a hole.
+  EXPECT_NE(refusal(file(R"({"a":{"dtype":"U8","shape":[2],)"
+                         R"("data_offsets":[0,2]},"b":{"dtype":"U8",)"
+                         R"("shape":[2],"data_offsets":[1,3]}})",
+                         "123")),
+            "");
+  EXPECT_NE(refusal(file(R"({"a":{"dtype":"U8","shape":[1],)"
+                         R"("data_offsets":[0,1]},"b":{"dtype":"U8",)"
+                         R"("shape":[1],"data_offsets":[2,3]}})",
+                         "123")),
+            "");
+}

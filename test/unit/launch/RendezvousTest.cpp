@@ -1,0 +1,69 @@
+// Tests that ranks meet, and that those who must not train together, or never
+// come, are named.
+#include "launch/Rendezvous.h"
+
+#include "Error.h"
+#include "TemporaryFolder.h"
+
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace fsdp;
+using fsdp::test::TemporaryFolder;
+
+namespace {
+
+/// What each of `arriving` ranks of `size` says after meeting in a file; "":
+/// they met and added up their ranks.
+std::vector<std::string>
+meetInFile(int arriving, int size, int timeout,
+           const std::function<Agreement(int)> &agreement) {
+  TemporaryFolder folder;
+  MeetingPoint where;
+  where.path = folder / "meeting";
+  std::vector<std::string> errors(arriving);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < arriving; ++r)
+    threads.emplace_back([&, r] {
+      Membership me;
+      me.rank = r;
+      me.size = size;
+      try {
+        auto communicator = meet(me, where, "test", agreement(r),
+                                 std::chrono::seconds(timeout));
+        double sum = r;
+        communicator->allReduce(&sum, &sum, 1, plan::DType::Float64);
+        errors[r] = sum == size * (size - 1) / 2 ? "" : "wrong sum";
+        communicator->barrier();
+      } catch (const std::exception &error) {
+        errors[r] = error.what();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return errors;
+}
+
+Agreement same(int) { return {{"plan", "abc"}}; }
+
+} // namespace
+
+TEST(Rendezvous, RanksMeet) {
+  for (const std::string &error : meetInFile(3, 3, 60, same))
+    EXPECT_EQ(error, "");
+}
+
+TEST(Rendezvous, DifferentPlansAreShown) {
+  for (const std::string &error : meetInFile(3, 3, 60, [](int rank) {
+         return Agreement{{"plan", rank == 2 ? "def" : "abc"}};
+       })) {
+    EXPECT_NE(error.find("abc"), std::string::npos) << error;
+    EXPECT_NE(error.find("def"), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 2"), std::string::npos) << error;
+  }
+}
+
+TEST(Rendezvous, RankThatNeverComesIsNamed) {
+  for (const std::string &error : meetInFile(2, 4, 1, same))
+    EXPECT_NE(error.find("rank 2, rank 3 of 4"), std::string::npos) << error;
+}

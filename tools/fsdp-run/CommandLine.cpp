@@ -1,0 +1,159 @@
+#include "CommandLine.h"
+
+#include "launch/ErrorReport.h"
+
+#include <CLI/CLI.hpp>
+
+namespace fsdp {
+
+static void addRunFlags(CLI::App &app, RunOptions &run) {
+  const char *files = "Files";
+  app.add_option("--weights", run.weights,
+                 "parameters, buffers and repeated inputs (safetensors)")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--data", run.data,
+                 "training samples: a safetensors file, or a folder of them")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--eval-data", run.evalData,
+                 "samples for the plan's evaluation")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--save", run.save,
+                 "write the trained weights under their state_dict() names")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--metrics", run.metrics,
+                 "write a JSON line per logged step (docs/metrics.md)")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--summary", run.summary,
+                 "write counts, bytes and memory of the run as JSON")
+      ->type_name("FILE")
+      ->group(files);
+
+  const char *training = "Training";
+  auto *steps = app.add_option("--steps", run.steps,
+                               "length of the run (default: the plan's)")
+                    ->type_name("N")
+                    ->group(training);
+  app.add_option("--epochs", run.epochs, "length of the run, in epochs")
+      ->type_name("N")
+      ->group(training)
+      ->excludes(steps);
+  app.add_option("--seed", run.seed,
+                 "of shuffling and random operators (default: the plan's)")
+      ->type_name("N")
+      ->group(training);
+  app.add_flag("!--no-shuffle", run.shuffle, "read samples in stored order")
+      ->group(training);
+  app.add_option("--eval-interval", run.evalInterval,
+                 "evaluate every N steps, not at each epoch's end")
+      ->type_name("N")
+      ->group(training);
+  app.add_option_function<std::string>(
+         "--rng",
+         [&run](const std::string &kind) {
+           run.sequentialRandom = kind == "sequential";
+         },
+         "site: a stream per random operator; sequential: one stream in "
+         "program order, as eager PyTorch (default: site)")
+      ->check(CLI::IsMember({"site", "sequential"}))
+      ->type_name("KIND")
+      ->group(training);
+
+  const char *logging = "Logging";
+  app.add_option("--log-interval", run.logInterval,
+                 "log every N steps (default: 1)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group(logging);
+  app.add_flag("--log-grad-norm", run.logGradientNorm,
+               "log the norm of all gradients")
+      ->group(logging);
+  static const std::map<std::string, ProgressKind> kinds = {
+      {"auto", ProgressKind::Auto},
+      {"bar", ProgressKind::Bar},
+      {"lines", ProgressKind::Lines},
+      {"none", ProgressKind::None}};
+  app.add_option_function<std::string>(
+         "--progress",
+         [&run](const std::string &kind) { run.progress = kinds.at(kind); },
+         "auto, bar, lines or none (default: a bar on a terminal)")
+      ->check(CLI::IsMember(kinds))
+      ->type_name("KIND")
+      ->group(logging);
+  app.add_flag("--poison", run.poison,
+               "fill what is not alive with NaN and guard the ends of ranges")
+      ->group(logging);
+}
+
+static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
+  const char *ranks = "Ranks";
+  app.add_option("--nproc", launch.nproc, "start N ranks on this host")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group(ranks);
+  app.add_flag("--threads", launch.threads,
+               "ranks are threads of this process, not processes")
+      ->group(ranks);
+  app.add_option("--nnodes", launch.nodes, "hosts, each with --nproc ranks")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group(ranks);
+  app.add_option("--node-rank", launch.nodeRank, "which host this is, from 0")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->group(ranks);
+  app.add_option("--master-addr", launch.masterAddress,
+                 "host 0's address (default: 127.0.0.1)")
+      ->type_name("HOST")
+      ->group(ranks);
+  app.add_option("--master-port", launch.masterPort,
+                 "a free port of host 0 (default: 29500)")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("PORT")
+      ->group(ranks);
+  app.add_option("--rendezvous", launch.rendezvous,
+                 "where ranks that a launcher started meet: env://, "
+                 "tcp://HOST:PORT or file:///PATH (default: env://)")
+      ->type_name("URL")
+      ->group(ranks);
+  app.add_option("--rendezvous-timeout", launch.timeoutSeconds,
+                 "seconds to wait for all ranks (default: 300)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("S")
+      ->group(ranks);
+  // The supervisor's own, for the ranks it starts.
+  app.add_option("--supervisor", launch.supervisor)->group("");
+}
+
+std::optional<int> parseCommandLine(int argc, char **argv,
+                                    CommandLine &result) {
+  CLI::App app{"Trains a compiled plan on one or more ranks.\n\n"
+               "  fsdp-run step.plan --nproc 2 --weights step.safetensors "
+               "--data step.data.safetensors\n"
+               "  torchrun --no-python --standalone --nproc-per-node 2 "
+               "fsdp-run step.plan ...",
+               "fsdp-run"};
+  app.get_formatter()->column_width(28);
+  app.set_version_flag("--version", std::string("fsdp-run ") + FSDP_VERSION +
+                                        " (PyTorch " + FSDP_TORCH + ")");
+  app.add_option("plan", result.plan, "what fsdp-translate --fsdp-to-plan wrote")
+      ->required()
+      ->type_name("PLAN");
+  addRunFlags(app, result.run);
+  addLaunchFlags(app, result.launch);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &done) {
+    return app.exit(done);
+  } catch (const CLI::ParseError &mistake) {
+    printError(std::string(mistake.what()) + "; see fsdp-run --help");
+    return 2;
+  }
+  return std::nullopt;
+}
+
+} // namespace fsdp

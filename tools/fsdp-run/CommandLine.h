@@ -1,0 +1,36 @@
+#ifndef FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
+#define FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
+
+#include "train/RunOptions.h"
+
+#include <optional>
+#include <string>
+
+namespace fsdp {
+
+/// Where the ranks are and how they meet.
+struct LaunchOptions {
+  int nproc = 0; // 0: not given
+  bool threads = false;
+  int nodes = 1, nodeRank = 0;
+  std::string masterAddress = "127.0.0.1";
+  int masterPort = 29500;
+  std::string rendezvous; // empty: env://
+  int timeoutSeconds = 300;
+  /// The folder of the supervisor that started this process; empty: none did.
+  std::string supervisor;
+};
+
+struct CommandLine {
+  std::string plan;
+  RunOptions run;
+  LaunchOptions launch;
+};
+
+/// Returns the process's exit status instead of a command line when there is
+/// nothing to run: after --help, --version or a mistake, which it prints.
+std::optional<int> parseCommandLine(int argc, char **argv, CommandLine &result);
+
+} // namespace fsdp
+
+#endif // FSDP_TOOLS_FSDPRUN_COMMANDLINE_H

@@ -1,0 +1,206 @@
+#include "Ranks.h"
+
+#include "Error.h"
+#include "comm/ThreadCommunicator.h"
+#include "launch/ErrorReport.h"
+#include "launch/Rendezvous.h"
+#include "launch/Supervisor.h"
+#include "plan/PlanFile.h"
+#include "train/Trainer.h"
+
+#include <ATen/Parallel.h>
+#include <cstdlib>
+#include <thread>
+
+namespace fsdp {
+
+namespace {
+
+/// The error of one rank of several, with what it is worth.
+struct Failure {
+  int rank;
+  RankError error;
+};
+
+RankError describeCurrent() {
+  try {
+    throw;
+  } catch (const PeerFailure &error) {
+    return {error.what(), /*consequence=*/true};
+  } catch (const std::bad_alloc &) {
+    return {"out of memory; use more ranks or a smaller batch", false};
+  } catch (const std::exception &error) {
+    std::string text = error.what();
+    return {text.substr(0, text.find('\n')), false};
+  }
+}
+
+/// One compute thread per rank unless the user says otherwise, as torchrun
+/// does. Per thread of ours, since OpenMP counts that way.
+void limitThreads() {
+  if (!std::getenv("OMP_NUM_THREADS"))
+    at::set_num_threads(1);
+}
+
+void checkWorldSize(const plan::PlanT &plan, int size) {
+  uint64_t mesh = plan::numRanks(plan);
+  if (mesh != static_cast<uint64_t>(size))
+    throw Error("the plan's mesh has " + std::to_string(mesh) +
+                (mesh == 1 ? " rank" : " ranks") + ", this run " +
+                std::to_string(size) + "; run it with --nproc " +
+                std::to_string(mesh) + ", or compile it for mesh=" +
+                std::to_string(size));
+}
+
+/// What would part the ranks if it differed.
+Agreement agreementOf(const plan::LoadedPlan &loaded, const RunOptions &run) {
+  auto optional = [](auto value) {
+    return value ? std::to_string(*value) : std::string("default");
+  };
+  std::string flags =
+      "steps=" + optional(run.steps) + " epochs=" + optional(run.epochs) +
+      " seed=" + optional(run.seed) +
+      " shuffle=" + std::to_string(run.shuffle) +
+      " log-interval=" + std::to_string(run.logInterval) +
+      " log-grad-norm=" + std::to_string(run.logGradientNorm) +
+      " eval-interval=" + std::to_string(run.evalInterval) +
+      " eval=" + std::to_string(!run.evalData.empty()) +
+      " rng=" + (run.sequentialRandom ? "sequential" : "site");
+  return {{"plan", loaded.digest},
+          {"PyTorch", FSDP_TORCH},
+          {"fsdp-run", FSDP_VERSION},
+          {"set of flags", flags}};
+}
+
+int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
+               int size) {
+  auto group = std::make_shared<ThreadGroup>(size);
+  std::mutex mutex;
+  std::optional<Failure> first;
+  auto body = [&](int rank) {
+    limitThreads();
+    ThreadCommunicator communicator(group, rank);
+    try {
+      train(loaded, line.run, communicator, removeWhenKilled);
+    } catch (...) {
+      RankError error = describeCurrent();
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!first || (first->error.consequence && !error.consequence))
+          first = Failure{rank, error};
+      }
+      group->abort("rank " + std::to_string(rank) + " failed");
+    }
+  };
+  if (size == 1) {
+    body(0);
+  } else {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back(body, rank);
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+  if (!first)
+    return 0;
+  printError(first->error.message, size > 1 ? first->rank : -1);
+  writeLauncherErrorFile(first->error.message);
+  return 1;
+}
+
+int superviseProcesses(const CommandLine &line, int argc, char **argv) {
+  const LaunchOptions &launch = line.launch;
+  LocalRanks ranks;
+  ranks.count = launch.nproc;
+  ranks.firstRank = launch.nodeRank * launch.nproc;
+  ranks.worldSize = launch.nodes * launch.nproc;
+  ranks.command.assign(argv, argv + argc);
+  ranks.command.push_back("--supervisor=%FOLDER%");
+  if (launch.rendezvous.empty())
+    ranks.command.push_back(
+        "--rendezvous=" +
+        (launch.nodes == 1 ? "file://%FOLDER%/meeting"
+                           : "tcp://" + launch.masterAddress + ":" +
+                                 std::to_string(launch.masterPort)));
+  return superviseRanks(ranks);
+}
+
+int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
+              const Membership &me) {
+  limitThreads();
+  std::unique_ptr<Communicator> communicator;
+  try {
+    Variables variables = processVariables();
+    std::string url =
+        line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
+    communicator = meet(me, parseMeetingPoint(url, variables),
+                        runKey(variables), agreementOf(loaded, line.run),
+                        std::chrono::seconds(line.launch.timeoutSeconds));
+    train(loaded, line.run, *communicator, removeWhenKilled);
+    return 0;
+  } catch (...) {
+    RankError error = describeCurrent();
+    if (line.launch.supervisor.empty())
+      printError(error.message, me.rank);
+    else
+      leaveError(line.launch.supervisor, me.rank, error);
+    writeLauncherErrorFile(error.message);
+    if (communicator)
+      communicator->abort(error.message);
+    // Gloo's threads may still be waiting for ranks that are gone.
+    std::fflush(nullptr);
+    std::_Exit(1);
+  }
+}
+
+void checkLaunch(const LaunchOptions &launch, const Membership &me) {
+  if (!launch.supervisor.empty())
+    return;
+  if (launch.nodes > 1 && !launch.nproc)
+    throw Error("--nnodes needs --nproc, the number of ranks on each host");
+  if (launch.nodeRank >= launch.nodes)
+    throw Error("--node-rank " + std::to_string(launch.nodeRank) +
+                " is not below --nnodes " + std::to_string(launch.nodes) +
+                "; hosts count from 0");
+  if (launch.threads && launch.nodes > 1)
+    throw Error("--threads keeps all ranks in one process; drop --nnodes");
+  if (launch.nproc && me.source == "RANK")
+    throw Error("--nproc starts ranks, but RANK says that a launcher started "
+                "this one; drop --nproc, or unset RANK and WORLD_SIZE");
+}
+
+} // namespace
+
+int runRanks(const CommandLine &line, int argc, char **argv) {
+  const LaunchOptions &launch = line.launch;
+  Membership me;
+  try {
+    // An explicit --nproc wins over a batch system's surroundings.
+    if (!launch.nproc || !launch.supervisor.empty() || std::getenv("RANK"))
+      me = findMembership(processVariables());
+    checkLaunch(launch, me);
+    plan::LoadedPlan loaded = plan::readPlan(line.plan);
+    bool supervised = !launch.supervisor.empty();
+    if (!supervised && (launch.nproc || launch.threads || me.source.empty())) {
+      int local = launch.nproc ? launch.nproc : 1;
+      checkWorldSize(*loaded.plan, local * launch.nodes);
+      if (launch.threads || local * launch.nodes == 1)
+        return runThreads(line, loaded, local);
+      return superviseProcesses(line, argc, argv);
+    }
+    checkWorldSize(*loaded.plan, me.size);
+    if (me.size == 1)
+      return runThreads(line, loaded, 1);
+    return runMember(line, loaded, me);
+  } catch (...) {
+    RankError error = describeCurrent();
+    if (!launch.supervisor.empty())
+      leaveError(launch.supervisor, me.rank, error);
+    else
+      printError(error.message, me.size > 1 ? me.rank : -1);
+    writeLauncherErrorFile(error.message);
+    return 1;
+  }
+}
+
+} // namespace fsdp
