@@ -159,13 +159,19 @@ LogicalResult parse(Options &options, StringRef pipeline, StringRef text,
               nearest + "\", all are " + llvm::join(names, ", "));
 }
 
-/// The text that gives this pipeline with these options on a command line.
-template <typename Options>
-std::string getText(StringRef pipeline, const Options &options) {
-  std::string text = pipeline.str(), given;
-  llvm::raw_string_ostream stream(given);
+/// The text that gives this pipeline with these options on a command line;
+/// options without a value are left out.
+std::string getText(StringRef pipeline, const NamedOptions &options) {
+  std::string all;
+  llvm::raw_string_ostream stream(all);
   options.print(stream);
-  return text + given;
+  SmallVector<StringRef> given;
+  StringRef(all).trim("{}").split(given, ' ');
+  llvm::erase_if(given, [](StringRef option) {
+    return option.empty() || option.ends_with("=");
+  });
+  std::string text = pipeline.str();
+  return given.empty() ? text : text + "{" + llvm::join(given, " ") + "}";
 }
 
 template <typename Options>

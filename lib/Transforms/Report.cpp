@@ -93,14 +93,6 @@ void count(Operation *op, llvm::MapVector<StringRef, Traffic> &units) {
   }
 }
 
-/// Raises the arenas to hold every place in an attribute.
-void addPlaces(Attribute attribute, std::map<int64_t, int64_t> &arenas) {
-  attribute.walk([&](PlaceAttr place) {
-    int64_t &bytes = arenas[place.getArena()];
-    bytes = std::max(bytes, place.getOffset() + place.getBytes());
-  });
-}
-
 Figures collect(ModuleOp module) {
   Figures figures;
   figures.ranks = getNumRanks(module);
@@ -117,9 +109,9 @@ Figures collect(ModuleOp module) {
       units.try_emplace(unit.getUnitName());
     program.walk([&](Operation *op) { count(op, units); });
   }
-  module.walk([&](Operation *op) {
-    addPlaces(op->getAttrDictionary(), figures.arenas);
-  });
+  if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>("fsdp.arenas"))
+    for (auto [index, bytes] : llvm::enumerate(arenas.asArrayRef()))
+      figures.arenas[index] = bytes;
   return figures;
 }
 

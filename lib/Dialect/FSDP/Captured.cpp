@@ -41,7 +41,7 @@ LogicalResult StateOp::verify() {
     return emitOpError("has `parameter` if and only if it is optimizer state");
   if (getUnit() && !isParameter)
     return emitOpError("belongs to a unit, which only a parameter can");
-  if (getGlobal().has_value() != getSharding().has_value() && getGlobal())
+  if (getGlobal() && !getSharding())
     return emitOpError("has a global type and no sharding");
   if (getGlobal() && getGlobalType().getRank() != getTensorType().getRank())
     return emitOpError("has a global type of another rank than its local one");

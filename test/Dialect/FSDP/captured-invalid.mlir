@@ -1,0 +1,110 @@
+// Tests that malformed ops of the captured phase are refused.
+// RUN: fsdp-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @below {{is trainable, which only a parameter can be}}
+fsdp.state @b buffer : tensor<2xf32> {trainable}
+
+// -----
+
+// expected-error @below {{is persistent, which only a buffer can be}}
+fsdp.state @p parameter : tensor<2xf32> {persistent}
+
+// -----
+
+// expected-error @below {{has `parameter` if and only if it is optimizer state}}
+fsdp.state @o optimizer : tensor<2xf32>
+
+// -----
+
+// expected-error @below {{has a dynamic shape}}
+fsdp.state @p parameter : tensor<?xf32>
+
+// -----
+
+// expected-error @below {{has a global type and no sharding}}
+fsdp.state @p parameter : tensor<2xf32> {global = tensor<4xf32>}
+
+// -----
+
+func.func @step() {
+  // expected-error @below {{names the state @w, which the module does not have}}
+  %w = fsdp.load @w : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-note @below {{the state is here}}
+fsdp.state @w parameter : tensor<2xf32>
+func.func @step() {
+  // expected-error @below {{reads 'tensor<3xf32>', but the state is 'tensor<2xf32>'}}
+  %w = fsdp.load @w : tensor<3xf32>
+  return
+}
+
+// -----
+
+fsdp.state @w parameter : tensor<2xf32>
+func.func @step(%v: tensor<2xf32>) {
+  // expected-error @below {{writes @w, which is not a buffer}}
+  fsdp.store %v, @w : tensor<2xf32>
+  return
+}
+
+// -----
+
+fsdp.state @b buffer : tensor<2xf32>
+func.func @step(%v: tensor<2xi64>) {
+  // expected-error @below {{writes 'tensor<2xi64>', but the state is 'tensor<2xf32>'}}
+  fsdp.store %v, @b : tensor<2xi64>
+  return
+}
+
+// -----
+
+fsdp.state @w parameter : tensor<2xf32>
+func.func @step(%g: tensor<2xf32>) {
+  // expected-error @below {{updates @w, which is not a trainable parameter}}
+  fsdp.update @rule @w, %g [] : tensor<2xf32>
+  return
+}
+
+// -----
+
+fsdp.state @w parameter : tensor<2xf32> {trainable}
+func.func @step(%g: tensor<3xf32>) {
+  // expected-error @below {{has a gradient of 'tensor<3xf32>' for a parameter of 'tensor<2xf32>'}}
+  fsdp.update @rule @w, %g [] : tensor<3xf32>
+  return
+}
+
+// -----
+
+fsdp.state @w parameter : tensor<2xf32> {trainable}
+fsdp.state @v parameter : tensor<2xf32> {trainable}
+fsdp.state @"v/m" optimizer : tensor<2xf32> {parameter = @v}
+func.func @step(%g: tensor<2xf32>) {
+  // expected-error @below {{uses @"v/m", which is not optimizer state of @w}}
+  fsdp.update @rule @w, %g [@"v/m"] : tensor<2xf32>
+  return
+}
+
+// -----
+
+fsdp.state @w parameter : tensor<2xf32> {trainable}
+func.func private @rule(%p: tensor<*xf32>) -> tensor<*xf32>
+func.func @step(%g: tensor<2xf32>) {
+  // expected-error @below {{names the rule @rule, which is not a function marked `fsdp.rule`}}
+  fsdp.update @rule @w, %g [] : tensor<2xf32>
+  return
+}
+
+// -----
+
+fsdp.state @w parameter : tensor<2xf32> {trainable}
+func.func private @rule(%p: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule}
+func.func @step(%g: tensor<2xf32>) {
+  // expected-error @below {{passes 2 operands to a rule of 1}}
+  fsdp.update @rule @w, %g [] : tensor<2xf32>
+  return
+}

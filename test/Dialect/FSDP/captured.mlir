@@ -1,0 +1,42 @@
+// Tests that the ops of the captured phase print as they are read.
+// RUN: fsdp-opt %s | fsdp-opt | FileCheck %s
+// RUN: fsdp-opt --mlir-print-op-generic %s | fsdp-opt | FileCheck %s
+
+// CHECK: fsdp.module "" class "GPT"
+fsdp.module "" class "GPT"
+// CHECK: fsdp.module "blocks" class "Stack" container
+fsdp.module "blocks" class "Stack" container
+// CHECK: fsdp.module "blocks.0" class "Block" aliases ["tied.0"]
+fsdp.module "blocks.0" class "Block" aliases ["tied.0"]
+
+// CHECK: fsdp.state @blocks.0.w parameter : tensor<10x128xf32> {aliases = ["head.w"], group = 0 : i64, trainable}
+fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
+// CHECK: fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @blocks.0.w}
+fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"blocks.0.w"}
+// CHECK: fsdp.state @bn.running_mean buffer : tensor<7xf32> {persistent}
+fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
+// CHECK: fsdp.state @fsdp.constant.0 constant : tensor<i64>
+fsdp.state @fsdp.constant.0 constant : tensor<i64>
+
+// CHECK-LABEL: func.func private @rule
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>)
+    -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
+  // CHECK: fsdp.learning_rate 0
+  %lr = fsdp.learning_rate 0
+  // CHECK: fsdp.step_count
+  %step = fsdp.step_count
+  return %p, %m : tensor<*xf32>, tensor<*xf32>
+}
+
+// CHECK-LABEL: func.func @step
+func.func @step() {
+  // CHECK: %[[W:.*]] = fsdp.load @blocks.0.w : tensor<10x128xf32>
+  %w = fsdp.load @"blocks.0.w" : tensor<10x128xf32>
+  // CHECK: %[[M:.*]] = fsdp.load @bn.running_mean : tensor<7xf32>
+  %m = fsdp.load @"bn.running_mean" : tensor<7xf32>
+  // CHECK: fsdp.store %[[M]], @bn.running_mean : tensor<7xf32>
+  fsdp.store %m, @"bn.running_mean" : tensor<7xf32>
+  // CHECK: fsdp.update @rule @blocks.0.w, %[[W]] [@"blocks.0.w/exp_avg"] : tensor<10x128xf32>
+  fsdp.update @rule @"blocks.0.w", %w [@"blocks.0.w/exp_avg"] : tensor<10x128xf32>
+  return
+}

@@ -1,0 +1,72 @@
+// Tests that malformed buckets and collectives are refused.
+// RUN: fsdp-opt %s -split-input-file -verify-diagnostics
+
+func.func @step(%a: tensor<3xf32>) {
+  // expected-error @below {{has 1 tensors and 0 members}}
+  %in = fsdp.pack %a {members = []} : (tensor<3xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<3xf32>) {
+  // expected-error @below {{a member's offset is a multiple of 64, not 4}}
+  %in = fsdp.pack %a {members = [#fsdp.member<offset = 4, bytes = 12, blocks = 1>]} : (tensor<3xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<3xf32>) {
+  // expected-error @below {{member 0 has 1 blocks of 16 bytes, but its tensor 12}}
+  %in = fsdp.pack %a {members = [#fsdp.member<offset = 0, bytes = 16, blocks = 1>]} : (tensor<3xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<3xf32>) {
+  // expected-error @below {{member 0 ends at byte 76 of a bucket with 64 bytes in 1 pieces}}
+  %in = fsdp.pack %a {members = [#fsdp.member<offset = 64, bytes = 12, blocks = 1>]} : (tensor<3xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<3xf32>, %b: tensor<3xf32>) {
+  // expected-error @below {{member 1 begins at 0, before the end of the one before it}}
+  %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 12, blocks = 1>, #fsdp.member<offset = 0, bytes = 12, blocks = 1>]} : (tensor<3xf32>, tensor<3xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
+  // expected-error @below {{member 0 is not row-major; clone it first}}
+  %in = fsdp.pack %a {members = [#fsdp.member<offset = 0, bytes = 24, blocks = 1>]} : (tensor<3x2xf32, #aten.strides<[1, 3]>>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<64xui8>) {
+  // expected-error @below {{gathers 64 bytes per rank into 96, which is not a multiple}}
+  %out = fsdp.all_gather %a {unit = "", region = "forward"} : tensor<64xui8> -> tensor<96xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<64xf32>) {
+  // expected-error @below {{gathers buckets of bytes}}
+  %out = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xf32> -> !fsdp.future<tensor<128xf32>>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<2x16xf32>) {
+  // expected-error @below {{scatters a row to each rank}}
+  %out = fsdp.reduce_scatter %a {unit = ""} : tensor<2x16xf32> -> tensor<32xf32>
+  return
+}

@@ -1,0 +1,20 @@
+// Tests that units that cannot be found are errors that say what there is.
+// RUN: not fsdp-opt %s --fsdp-assign-units="units=class:Foo" 2>&1 | FileCheck %s --check-prefix=CLASS
+// RUN: not fsdp-opt %s --fsdp-assign-units="units=foo" 2>&1 | FileCheck %s --check-prefix=PATH
+// RUN: not fsdp-opt %s --fsdp-assign-units="units=(" 2>&1 | FileCheck %s --check-prefix=REGEX
+// RUN: not fsdp-opt %s --fsdp-assign-units="units=0" 2>&1 | FileCheck %s --check-prefix=ZERO
+// RUN: not fsdp-opt %s --fsdp-assign-units --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: echo "module {}" | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=STEP
+
+// CLASS: error: units=class:Foo: no module with parameters is of this class; there are Net, Linear
+// PATH: error: units=foo matches the path of no module with parameters; the whole path must match
+// REGEX: error: units=( is not a regular expression: parentheses not balanced
+// ZERO: error: units=0: a unit has at least one byte
+// TWICE: error: units are assigned already; run fsdp-assign-units once
+// STEP: error: the module has no program `step`
+fsdp.module "" class "Net"
+fsdp.module "foo.bar" class "Linear"
+fsdp.state @foo.bar.w parameter : tensor<4xf32>
+func.func @step() {
+  return
+}

@@ -1,0 +1,42 @@
+// Tests that meshes that do not exist, and states that cannot be split, are
+// errors.
+// RUN: fsdp-opt %s -split-input-file -verify-diagnostics --fsdp-shard-state="mesh=2"
+// RUN: echo "module {}" > %t.mlir
+// RUN: not fsdp-opt %t.mlir --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=MISSING
+// RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2x4" 2>&1 | FileCheck %s --check-prefix=DIMS
+// RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=two" 2>&1 | FileCheck %s --check-prefix=NUMBER
+// RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2 shard-layout=flat" 2>&1 | FileCheck %s --check-prefix=LAYOUT
+// RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2 mesh-dims=replicate" 2>&1 | FileCheck %s --check-prefix=NAMES
+
+// MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2"
+// DIMS: error: mesh=2x4 has several dimensions, which do not exist yet; there is one, as in mesh=8
+// NUMBER: error: mesh=two is not a number of ranks from 1 to 65536
+// LAYOUT: error: shard-layout=flat does not exist yet; there is shard-layout=dim0
+// NAMES: error: mesh-dims=replicate does not exist yet; there is mesh-dims=shard
+
+// expected-error @below {{parameter "scale" is a scalar, which cannot be sharded; make it a 1-D tensor with one element}}
+fsdp.state @scale parameter : tensor<f32> {unit = ""}
+
+// -----
+
+// expected-error @below {{parameter "w" is not row-major}}
+fsdp.state @w parameter : tensor<3x2xf32, #aten.strides<[1, 3]>> {unit = ""}
+
+// -----
+
+// expected-error @below {{has no unit; run fsdp-assign-units before fsdp-shard-state}}
+fsdp.state @w parameter : tensor<3x2xf32>
+
+// -----
+
+fsdp.state @w parameter : tensor<3x2xf32> {unit = ""}
+// expected-error @below {{only state of the parameter's shape can be sharded}}
+fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
+
+// -----
+
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  // expected-error @below {{the rule @"rule" calls "mm", which is not pointwise}}
+  %0 = aten.call "mm"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  return %0 : tensor<*xf32>
+}

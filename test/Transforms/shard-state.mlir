@@ -1,0 +1,20 @@
+// Tests that parameters and their optimizer state are split, buffers are not,
+// and that one rank shards nothing.
+// RUN: fsdp-opt %s --fsdp-shard-state="mesh=4" | FileCheck %s
+// RUN: fsdp-opt %s --fsdp-shard-state="mesh=1" | FileCheck %s --check-prefix=ONE
+// RUN: fsdp-opt %s --fsdp-shard-state="mesh=4" -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// CHECK: shard.grid @[[MESH:mesh.*]](shape = 4) {fsdp.dims = ["shard"]}
+// ONE: shard.grid @{{.*}}(shape = 1)
+// ONE-NOT: sharding
+fsdp.unit "" root
+// A parameter may be called as the mesh is.
+// CHECK: fsdp.state @mesh parameter : tensor<10x3xf32> {sharding = #fsdp.sharding<@[[MESH]], {{\[\[}}0]]>, unit = ""}
+fsdp.state @mesh parameter : tensor<10x3xf32> {unit = ""}
+// CHECK: fsdp.state @"mesh/m" optimizer : tensor<10x3xf32> {parameter = @mesh, sharding = #fsdp.sharding<@[[MESH]], {{\[\[}}0]]>}
+fsdp.state @"mesh/m" optimizer : tensor<10x3xf32> {parameter = @mesh}
+// CHECK: fsdp.state @b buffer : tensor<7xf32>
+// CHECK-NOT: sharding
+fsdp.state @b buffer : tensor<7xf32>
+
+// REMARK: remark: {{.*}}"mesh": 10 rows, 3 per rank, 2 of padding

@@ -1,0 +1,94 @@
+// Tests that each constraint of the sharded phase is an error when broken.
+// RUN: fsdp-opt %s -split-input-file -verify-diagnostics --fsdp-verify-sharded
+
+// expected-error @below {{S1: the parameter belongs to no unit that exists}}
+fsdp.state @w parameter : tensor<2xf32> {unit = "blocks.0"}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+// expected-error @below {{S2: the sharding does not split dimension 0 over axis 0}}
+fsdp.state @w parameter : tensor<2x1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[], [0]]>, global = tensor<2x2xf32>}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+// expected-error @below {{S2: 'tensor<2xf32>' is not one of 2 parts of 'tensor<5xf32>'}}
+fsdp.state @w parameter : tensor<2xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<5xf32>}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
+// expected-error @below {{S3: optimizer state is not split as its parameter @w}}
+fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
+func.func @step() {
+  %w = fsdp.load @w : tensor<1xf32>
+  // expected-error @below {{S4: reads the local part of @w; only `shard.all_gather` may}}
+  %0 = aten.call "relu"(%w) : (tensor<1xf32>) -> tensor<1xf32>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) {
+  %r = shard.reduce_scatter %g on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = ""} : tensor<2xf32> -> tensor<1xf32>
+  // expected-error @below {{S5: the gradient of @w is not the sum of a `shard.reduce_scatter` divided by 2}}
+  fsdp.update @rule @w, %r [] : tensor<1xf32>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
+func.func @step() -> tensor<2xf32> {
+  %w = fsdp.load @w : tensor<1xf32>
+  // expected-error @below {{S6: `fsdp.unit` is not the unit of @w}}
+  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "u"} : tensor<1xf32> -> tensor<2xf32>
+  // expected-error @below {{S6: `fsdp.region` is neither "forward" nor "backward"}}
+  %1 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.unit = ""} : tensor<1xf32> -> tensor<2xf32>
+  %2 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "backward", fsdp.unit = ""} : tensor<1xf32> -> tensor<2xf32>
+  // expected-error @below {{S6: forward reads a gather of the region "backward"}}
+  %3 = aten.call "relu"(%2) : (tensor<2xf32>) -> tensor<2xf32>
+  return %3 : tensor<2xf32>
+}
+
+// -----
+
+func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @below {{S7: is left; run fsdp-localize}}
+  %0 = fsdp.reduce_grad %g {unit = ""} : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<2xf32> {trainable, unit = ""}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
+  %w = fsdp.load @w : tensor<2xf32>
+  fsdp.update @rule @w, %g [] : tensor<2xf32>
+  // expected-error @below {{S8: reads @w after its update}}
+  %0 = aten.call "relu"(%w) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
