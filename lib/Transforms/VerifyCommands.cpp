@@ -43,8 +43,7 @@ public:
       PlaceAttr place = getPlace(state);
       if (failed(checkPlace(state, place, state.getTensorType())))
         return failure();
-      if (auto other = otherOwner(place, plan::ByteOwners::nobody);
-          other && *other != plan::ByteOwners::nobody)
+      if (auto other = firstOwner(place))
         return state.emitOpError("C2: shares bytes with ") << name(*other);
       write(place, ownerOf(state.getSymNameAttr()));
     }
@@ -53,6 +52,10 @@ public:
       auto type = dyn_cast<RankedTensorType>(argument.getType());
       if (!type || failed(checkPlace(program, place, type)))
         return failure();
+      if (auto other = firstOwner(place))
+        return program.emitOpError("C2: argument ")
+               << argument.getArgNumber() << " shares bytes with "
+               << name(*other);
       write(place, ownerOf(argument));
     }
     for (Operation &op : program.getBody().front())
@@ -315,9 +318,9 @@ private:
     uint64_t begin = place.getOffset() + offset;
     owners[place.getArena()].write(begin, begin + bytes, owner);
   }
-  std::optional<int64_t> otherOwner(PlaceAttr place, int64_t owner) {
-    return owners[place.getArena()].firstOther(
-        place.getOffset(), place.getOffset() + place.getBytes(), owner);
+  std::optional<int64_t> firstOwner(PlaceAttr place) {
+    return owners[place.getArena()].firstOwner(
+        place.getOffset(), place.getOffset() + place.getBytes());
   }
 
   /// A number for the memory of a value, or of a state by its name.

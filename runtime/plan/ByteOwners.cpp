@@ -53,3 +53,13 @@ std::optional<int64_t> ByteOwners::firstOther(uint64_t begin, uint64_t end,
   }
   return std::nullopt;
 }
+
+std::optional<int64_t> ByteOwners::firstOwner(uint64_t begin,
+                                              uint64_t end) const {
+  auto it = ranges.upper_bound(begin);
+  if (it != ranges.begin() && std::prev(it)->second.end > begin)
+    --it;
+  if (begin >= end || it == ranges.end() || it->first >= end)
+    return std::nullopt;
+  return it->second.owner;
+}

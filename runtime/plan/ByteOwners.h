@@ -23,6 +23,10 @@ public:
   std::optional<int64_t> firstOther(uint64_t begin, uint64_t end,
                                     int64_t owner) const;
 
+  /// The first owner of any byte in [begin, end); nothing where nobody has
+  /// written one.
+  std::optional<int64_t> firstOwner(uint64_t begin, uint64_t end) const;
+
 private:
   struct Range {
     uint64_t end;

@@ -90,10 +90,9 @@ private:
       const ValueT &value = *program.values[input->value];
       here.require(value.state == -1, "is a state");
       const Place &place = *value.place;
-      auto other = owners[place.arena()].firstOther(
-          place.offset(), place.offset() + place.bytes(), ByteOwners::nobody);
-      here.require(!other || *other == ByteOwners::nobody,
-                   other ? "shares bytes with " + storageName(*other) : "");
+      if (auto other = owners[place.arena()].firstOwner(
+              place.offset(), place.offset() + place.bytes()))
+        here.fail("shares bytes with " + storageName(*other));
       write(place, 0, place.bytes(), storage(input->value));
     }
   }
