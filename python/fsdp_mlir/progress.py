@@ -14,7 +14,7 @@ from typing import Any, Iterator, Optional, TextIO
 # The keys of a metrics line that are not the step file's own metrics.
 STANDARD = frozenset(
     "step epoch loss grad_norm lr samples_per_s tokens_per_s step_ms data_wait_ms "
-    "exposed_comm_ms memory_bytes memory_peak_bytes eval_loss time timestamp".split()
+    "exposed_comm_ms memory_bytes memory_peak_bytes eval_loss".split()
 )
 
 
@@ -108,7 +108,8 @@ class Epoch:
     eval_loss: Optional[float] = None
 
     def add(self, row: dict[str, Any]) -> None:
-        if "loss" in row:
+        # A loss that is not finite is null.
+        if row.get("loss") is not None:
             self.losses.append(row["loss"])
             self.last = row
             rate = row.get("tokens_per_s") or row.get("samples_per_s")
@@ -171,11 +172,11 @@ class Progress:
         number = self._interval(row)
         if self._epoch is None:
             self._epoch = Epoch(number)
-        elif number != self._epoch.number and "loss" in row:
+        elif number != self._epoch.number and row.get("loss") is not None:
             self._finish_epoch()
             self._epoch = Epoch(number)
         self._epoch.add(row)
-        if self._bar is not None and "loss" in row:
+        if self._bar is not None and row.get("loss") is not None:
             self._bar.set_description(f"epoch {number}" if self._by_epoch else "steps", False)
             shown = f"loss {row['loss']:.4f}"
             if isinstance(row.get("lr"), (int, float)):

@@ -69,11 +69,11 @@ def strip_label(line: str) -> str:
 
 
 def warnings_of(output: str) -> str:
-    """The warnings that are meant for the user (not those of libraries)."""
+    """The lines that are meant for the user even where all went well."""
     return "".join(
         line + "\n"
         for line in dict.fromkeys(output.splitlines())
-        if line.startswith("warning:") or ": warning: " in line
+        if line.startswith(("warning:", "note:")) or ": warning: " in line
     )
 
 

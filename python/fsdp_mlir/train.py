@@ -100,7 +100,8 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
-    return command + shlex.split(args.run_args)
+    # This program shows the progress.
+    return [*command, "--progress", "none", *shlex.split(args.run_args)]
 
 
 def constants(step_file: Path) -> dict[str, Any]:
