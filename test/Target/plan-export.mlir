@@ -1,0 +1,80 @@
+// Tests that a module in the commands phase becomes a plan whose text says what it said, arguments by schema.
+// RUN: fsdp-opt %s --fsdp-lower --mlir-print-debuginfo -o %t.mlir
+// RUN: fsdp-translate --fsdp-to-plan %t.mlir -o %t.plan
+// RUN: fsdp-translate --plan-to-text %t.plan | FileCheck %s
+
+// CHECK: plan {{[0-9a-f]+}}
+// CHECK-NEXT: source net.py, PyTorch 2.11.0, seed 7, 3 epochs
+// CHECK: mesh shard=2
+// CHECK-NEXT: arena persistent 192 B
+// CHECK-NEXT: arena transient {{[0-9]+}} B
+// CHECK-NEXT: learning rates 0.1, table of 2 steps
+// CHECK-NEXT: parameter w: float32 [3, 4], Shard(0) 2,1, local [2, 4], at persistent 0+32, unit ''
+// CHECK-NEXT: optimizer w/momentum: float32 [3, 4], Shard(0) 2,1, local [2, 4], at persistent 64+32
+// CHECK-NEXT: buffer count: float32 [], Replicate, local [], at persistent 128+4
+module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.seed = 7 : i64, fsdp.epochs = 3 : i64,
+                   fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learning_rates = dense<[[0.1], [0.05]]> : tensor<2x1xf64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.unit "" root
+  fsdp.state @w parameter : tensor<2x4xf32> {trainable, group = 0 : i64, unit = "", global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
+  fsdp.state @"w/momentum" optimizer : tensor<2x4xf32> {parameter = @w, global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
+  fsdp.state @count buffer : tensor<f32> {persistent}
+
+  // CHECK: rule sgd of 3 operands
+  // CHECK-NEXT: s0 = learning rate of group 0
+  // CHECK-NEXT: s1 = step
+  // CHECK-NEXT: s2 = 1
+  // CHECK-NEXT: s3 = 0.9
+  // CHECK-NEXT: s4 = 0
+  // CHECK-NEXT: s5 = s1 == s2 ? s4 : s3
+  // CHECK-NEXT: s6 = -s0
+  // CHECK-NEXT: %3 = aten::mul.Scalar(%2, s5)
+  // CHECK-NEXT: %4 = aten::add.Tensor(%3, %1)
+  // CHECK-NEXT: %5 = aten::mul.Scalar(%4, s6)
+  // CHECK-NEXT: %6 = aten::add.Tensor(%0, %5)
+  // CHECK-NEXT: results %6, %4
+  func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
+    %lr = fsdp.learning_rate 0
+    %step = fsdp.step_count
+    %first = arith.constant 1.0 : f64
+    %momentum = arith.constant 0.9 : f64
+    %none = arith.constant 0.0 : f64
+    %is = arith.cmpf oeq, %step, %first : f64
+    %f = arith.select %is, %none, %momentum : f64
+    %n = arith.negf %lr : f64
+    %a = aten.call "mul.Scalar"(%m, %f) : (tensor<*xf32>, f64) -> tensor<*xf32>
+    %m1 = aten.call "add.Tensor"(%a, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+    %d = aten.call "mul.Scalar"(%m1, %n) : (tensor<*xf32>, f64) -> tensor<*xf32>
+    %p1 = aten.call "add.Tensor"(%p, %d) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+    return %p1, %m1 : tensor<*xf32>, tensor<*xf32>
+  }
+
+  // CHECK: program step:
+  // CHECK-NEXT: input x = %0
+  // CHECK-NEXT: input r = %1, the same every step
+  // CHECK-NEXT: output loss = %[[LOSS:[0-9]+]]
+  func.func @step(%x: tensor<5x4xf32> {fsdp.input = "x"}, %r: tensor<3x4xi64> {fsdp.input = "r", fsdp.repeat}) -> (tensor<f32> {fsdp.output = "loss"}) {
+    // CHECK: %2: float32 [2, 4], state w
+    %w = fsdp.load @w : tensor<2x4xf32>
+    // CHECK: 0| %[[IN:[0-9]+]][0] = copy %2[0], 1 x 32 B
+    // CHECK: 0| %[[ALL:[0-9]+]] = all_gather %[[IN]] over shard, 32 uint8, unit '', forward
+    %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<32xui8>
+    %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<32xui8> -> !fsdp.future<tensor<64xui8>>
+    %all = fsdp.wait %f : !fsdp.future<tensor<64xui8>>
+    %whole = fsdp.unpack %all {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 2>]} : (tensor<64xui8>) -> tensor<4x4xf32>
+    // CHECK: 0| %[[CUT:[0-9]+]] = view aten::slice.Tensor(%{{[0-9]+}}, 0, 0, 3)  // blocks.0.fc
+    %cut = aten.call "slice.Tensor"(%whole) {dim = 0 : i64, start = 0 : i64, end = 3 : i64} : (tensor<4x4xf32>) -> tensor<3x4xf32> loc("blocks.0.fc"("net.py":3:1))
+    // CHECK: aten::gather(%[[CUT]], 0, %1)
+    %g = aten.call "gather"(%cut, %r) {dim = 0 : i64} : (tensor<3x4xf32>, tensor<3x4xi64>) -> tensor<3x4xf32>
+    // CHECK: aten::cat([%[[CUT]], %{{[0-9]+}}])
+    %c = aten.call "cat"([%cut, %g]) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<6x4xf32>
+    // CHECK: %[[LOSS]] = aten::sum(%{{[0-9]+}})
+    %loss = aten.call "sum"(%c) : (tensor<6x4xf32>) -> tensor<f32>
+    // CHECK: aten::full([2, 4], 1, float32)
+    %one = aten.call "full"() {size = array<i64: 2, 4>, fill_value = 1.0, dtype = f32} : () -> tensor<2x4xf32>
+    // CHECK: update w by sgd(%{{[0-9]+}})
+    fsdp.update @sgd @w, %one [@"w/momentum"] : tensor<2x4xf32>
+    return %loss : tensor<f32>
+  }
+  // CHECK: transient arena of step
+}

@@ -1,0 +1,78 @@
+// Tests that values get bytes for as long as they are used, views and loads those of what they look into.
+// RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory | FileCheck %s --check-prefixes=CHECK,REUSE
+// RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory=no-reuse | FileCheck %s --check-prefixes=CHECK,APART
+
+// Six values, of which never more than three are in use.
+// REUSE: module attributes {fsdp.arenas = array<i64: 64, 192>}
+// APART: module attributes {fsdp.arenas = array<i64: 64, 384>}
+module {
+  // CHECK: fsdp.state @w {{.*}}fsdp.place = #fsdp.place<0, 0, 40>
+  fsdp.state @w parameter : tensor<10xf32>
+  // CHECK-LABEL: func.func @step(
+  // CHECK-SAME: tensor<16xf32> {{.*}}fsdp.place = #fsdp.place<1, {{[0-9]+}}, 64>
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
+    // CHECK: fsdp.load @w {fsdp.places = [#fsdp.place<0, 0, 40>]}
+    %w = fsdp.load @w : tensor<10xf32>
+    // CHECK: "neg"{{.*}}#fsdp.place<1, [[#NEG:]], 64>
+    %a = aten.call "neg"(%x) : (tensor<16xf32>) -> tensor<16xf32>
+    // CHECK: "view"{{.*}}#fsdp.place<1, [[#NEG]], 64>
+    %v = aten.call "view"(%a) {size = array<i64: 4, 4>} : (tensor<16xf32>) -> tensor<4x4xf32>
+    // CHECK: "abs"{{.*}}#fsdp.place<1, [[#ABS:]], 64>
+    %b = aten.call "abs"(%v) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    // The view kept %a until here; now its bytes are free.
+    // REUSE: "sum"{{.*}}#fsdp.place<1, [[#NEG]], 4>
+    // APART-NOT: "sum"{{.*}}#fsdp.place<1, [[#NEG]], 4>
+    %s = aten.call "sum"(%b) : (tensor<4x4xf32>) -> tensor<f32>
+    %t = aten.call "sum"(%w) : (tensor<10xf32>) -> tensor<f32>
+    %l = aten.call "mul.Tensor"(%s, %t) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %l : tensor<f32>
+  }
+}
+
+// -----
+
+// A state that is read after it was written keeps its old value in a copy.
+module {
+  // CHECK: fsdp.state @n {{.*}}fsdp.place = #fsdp.place<0, 0, 4>
+  fsdp.state @n buffer : tensor<f32> {persistent}
+  // CHECK-LABEL: func.func @step
+  func.func @step(%x: tensor<f32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
+    // CHECK: fsdp.load @n {fsdp.places = [#fsdp.place<1, {{[0-9]+}}, 4>]}
+    %old = fsdp.load @n : tensor<f32>
+    fsdp.store %x, @n : tensor<f32>
+    // CHECK: fsdp.load @n {fsdp.places = [#fsdp.place<0, 0, 4>]}
+    %new = fsdp.load @n : tensor<f32>
+    %l = aten.call "add.Tensor"(%old, %new) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %l : tensor<f32>
+  }
+}
+
+// -----
+
+// What a pack or a store reads is made contiguous; collectives use their bytes until the wait.
+module {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<8x4xf32> {persistent}
+  // CHECK-LABEL: func.func @step
+  func.func @step(%x: tensor<4x8xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
+    %t = aten.call "t"(%x) : (tensor<4x8xf32>) -> tensor<8x4xf32, #aten.strides<[1, 8]>>
+    // CHECK: %[[PLAIN:.*]] = aten.call "clone"(%{{.*}}) {{.*}}memory_format = 0 : i64
+    // CHECK: fsdp.store %[[PLAIN]], @n
+    fsdp.store %t, @n : tensor<8x4xf32, #aten.strides<[1, 8]>>
+    %flat = aten.call "view"(%x) {size = array<i64: 32>} : (tensor<4x8xf32>) -> tensor<32xf32>
+    // CHECK: %[[FLAT:.*]] = aten.call "clone"
+    // CHECK: fsdp.pack %[[FLAT]] {fsdp.places = [#fsdp.place<1, [[#IN:]], 128>]
+    %in = fsdp.pack %flat {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 2>]} : (tensor<32xf32>) -> tensor<2x16xf32>
+    // CHECK: fsdp.reduce_scatter_start {{.*}}#fsdp.place<1, [[#OUT:]], 64>
+    %f = fsdp.reduce_scatter_start %in {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
+    // CHECK-NOT: "neg"{{.*}}#fsdp.place<1, [[#IN]],
+    // CHECK-NOT: "neg"{{.*}}#fsdp.place<1, [[#OUT]],
+    %meanwhile = aten.call "neg"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    // CHECK: fsdp.wait {{.*}}#fsdp.place<1, [[#OUT]], 64>
+    %r = fsdp.wait %f : !fsdp.future<tensor<16xf32>>
+    %a = aten.call "sum"(%r) : (tensor<16xf32>) -> tensor<f32>
+    %b = aten.call "sum"(%meanwhile) : (tensor<4x8xf32>) -> tensor<f32>
+    %l = aten.call "add.Tensor"(%a, %b) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    return %l : tensor<f32>
+  }
+}
