@@ -19,7 +19,7 @@ static std::string format(const char *pattern, ...) {
 }
 
 // Long runs show about this many lines where there is no bar.
-static constexpr uint64_t linesPerRun = 50;
+static constexpr uint64_t linesPerRun = 20;
 
 Console::Console(ProgressKind kind, const RunLength &length)
     : length(length), lineInterval(std::max<uint64_t>(

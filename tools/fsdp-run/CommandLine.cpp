@@ -3,6 +3,7 @@
 #include "launch/ErrorReport.h"
 
 #include <CLI/CLI.hpp>
+#include <cctype>
 
 namespace fsdp {
 
@@ -150,7 +151,10 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   } catch (const CLI::Success &done) {
     return app.exit(done);
   } catch (const CLI::ParseError &mistake) {
-    printError(std::string(mistake.what()) + "; see fsdp-run --help");
+    std::string text = mistake.what();
+    if (!text.empty())
+      text[0] = static_cast<char>(std::tolower(text[0]));
+    printError(text + "; see fsdp-run --help");
     return 2;
   }
   return std::nullopt;

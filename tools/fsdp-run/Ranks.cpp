@@ -9,6 +9,7 @@
 #include "train/Trainer.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 #include <cstdlib>
 #include <thread>
 
@@ -172,6 +173,10 @@ void checkLaunch(const LaunchOptions &launch, const Membership &me) {
 } // namespace
 
 int runRanks(const CommandLine &line, int argc, char **argv) {
+  // c10d's notes on connections that are tried again are no news to a user;
+  // what fails is reported once, by us.
+  setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);
+  c10::initLogging();
   const LaunchOptions &launch = line.launch;
   Membership me;
   try {
