@@ -104,7 +104,7 @@ class Epoch:
     losses: list[float] = field(default_factory=list)
     metrics: dict[str, list[float]] = field(default_factory=dict)
     last: dict[str, Any] = field(default_factory=dict)
-    rates: list[float] = field(default_factory=list)
+    rates: list[tuple[float, float]] = field(default_factory=list)
     eval_loss: Optional[float] = None
 
     def add(self, row: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Epoch:
             self.last = row
             rate = row.get("tokens_per_s") or row.get("samples_per_s")
             if rate:
-                self.rates.append(rate)
+                self.rates.append((rate, row.get("step_ms") or 1.0))
         if row.get("eval_loss") is not None:
             self.eval_loss = row["eval_loss"]
         for name, value in row.items():
@@ -135,7 +135,9 @@ class Epoch:
                 parts.append(f"perplexity {perplexity_of(self.eval_loss)}")
         if self.rates:
             unit = "tokens" if self.last.get("tokens_per_s") else "samples"
-            parts.append(f"{mean(self.rates):,.0f} {unit}/s")
+            # Weighted by time: all that was done over all the time it took.
+            rate = sum(r * ms for r, ms in self.rates) / sum(ms for _, ms in self.rates)
+            parts.append(f"{rate:,.0f} {unit}/s")
         return "  ".join(parts)
 
 
