@@ -1,0 +1,260 @@
+// Tests that the checker passes a valid plan, and refuses each way to break it
+// with the error that says what is wrong.
+#include "plan/PlanChecker.h"
+#include "PlanBuilder.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+static std::string check(const PlanT &plan) {
+  try {
+    checkPlan(plan);
+    return "";
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+}
+
+static ProgramT &step(PlanT &plan) { return *plan.programs[0]; }
+
+template <typename T>
+static T &find(PlanT &plan, T *(OperationUnion::*as)(), int skip = 0) {
+  for (auto &command : step(plan).commands)
+    if (T *operation = (command->operation.*as)())
+      if (skip-- == 0)
+        return *operation;
+  throw std::logic_error("the plan has no such command");
+}
+
+static int valueNamed(PlanT &plan, const std::string &name) {
+  auto &values = step(plan).values;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i]->name == name)
+      return i;
+  throw std::logic_error("the plan has no value " + name);
+}
+static ValueT &named(PlanT &plan, const std::string &name) {
+  return *step(plan).values[valueNamed(plan, name)];
+}
+
+TEST(PlanChecker, PassesValidPlans) {
+  for (unsigned ranks : {1, 2, 5})
+    EXPECT_EQ(check(linearRegression(ranks, 3, 4, 5)->finish()), "");
+}
+
+namespace {
+struct Break {
+  const char *name;
+  std::function<void(PlanT &)> apply;
+  const char *message;
+};
+void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
+
+struct BrokenPlan : ::testing::TestWithParam<Break> {};
+} // namespace
+
+TEST_P(BrokenPlan, IsRefused) {
+  auto builder = linearRegression(2, 3, 4, 5);
+  PlanT &plan = builder->finish();
+  GetParam().apply(plan);
+  EXPECT_NE(check(plan).find(GetParam().message), std::string::npos)
+      << "the checker said: " << check(plan);
+}
+
+#define AS(Op) &OperationUnion::As##Op
+
+static const Break breaks[] = {
+    {"Version", [](PlanT &p) { p.version = 9; }, "it has version 9"},
+    {"NoStep", [](PlanT &p) { p.programs.erase(p.programs.begin()); },
+     "it has no program 'step'"},
+    {"ProgramTwice", [](PlanT &p) { p.programs[1]->name = "step"; },
+     "program 'step' exists twice"},
+    {"MeshWithoutRanks", [](PlanT &p) { p.mesh[0]->size = 0; },
+     "mesh dimension 'shard': has no ranks"},
+    {"ArenaName", [](PlanT &p) { p.arenas[1]->name = "scratch"; },
+     "arena 1 is 'scratch', not 'transient'"},
+    {"StateOutsideArena", [](PlanT &p) { p.arenas[0]->bytes = 16; },
+     "state 'w': its place reaches past the end of the persistent arena"},
+    {"StateShape",
+     [](PlanT &p) {
+       p.states[0]->local_shape = {1, 4};
+     },
+     "state 'w': local shape [1, 4] does not cover [3, 4]"},
+    {"StateWithoutPlace", [](PlanT &p) { p.states[0]->place.reset(); },
+     "state 'w': has no place"},
+    {"StatesShareBytes",
+     [](PlanT &p) {
+       auto copy = std::make_unique<StateT>();
+       copy->fqn = "v";
+       copy->dtype = DType::Float32;
+       copy->place = std::make_unique<Place>(0, 0, 4);
+       p.states.push_back(std::move(copy));
+     },
+     "shares bytes with state"},
+    {"RuleReadsAhead",
+     [](PlanT &p) { p.rules[0]->calls[0]->arguments[0]->value = 2; },
+     "rule 'sgd.0': reads value 2 before it is written"},
+    {"RuleResults", [](PlanT &p) { p.rules[0]->results = {}; },
+     "rule 'sgd.0': must give a result for the parameter and for each state"},
+    {"ScalarAhead", [](PlanT &p) { p.rules[0]->scalars[1]->a = 1; },
+     "scalar 1: refers to scalar 1, which is not an earlier one"},
+    {"ScalarGroup", [](PlanT &p) { p.rules[0]->scalars[0]->group = 3; },
+     "parameter group 3 does not exist"},
+    {"Unaligned",
+     [](PlanT &p) {
+       named(p, "loss").place = std::make_unique<Place>(1, 8, 4);
+     },
+     "(loss): its place at 8 is not a multiple of 64"},
+    {"PlaceTooSmall",
+     [](PlanT &p) {
+       named(p, "gathered").shape = {40, 4};
+     },
+     "(gathered): needs 640 bytes, its place has"},
+    {"NegativeStride",
+     [](PlanT &p) {
+       named(p, "x").strides = {4, -1};
+     },
+     "do not describe a tensor"},
+    {"HugeShape",
+     [](PlanT &p) {
+       named(p, "x").shape = {int64_t(1) << 40, int64_t(1) << 40};
+     },
+     "do not describe a tensor"},
+    {"Arena",
+     [](PlanT &p) { named(p, "x").place = std::make_unique<Place>(7, 0, 80); },
+     "arena 7 does not exist, there are 2"},
+    {"ViewCycle",
+     [](PlanT &p) {
+       int i = valueNamed(p, "full");
+       named(p, "full").view_of = i;
+     },
+     "which is not an earlier one"},
+    {"ViewOutsideBase",
+     [](PlanT &p) {
+       Place &place = *named(p, "full").place;
+       place = Place(1, place.offset() + 64, place.bytes());
+     },
+     "reaches out of the value that it is a view of"},
+    {"StateValueDiffers", [](PlanT &p) { named(p, "w").dtype = DType::Int32; },
+     "differs from state 'w'"},
+    {"InputsShareBytes",
+     [](PlanT &p) {
+       Place x = *named(p, "x").place;
+       *named(p, "y").place = Place(1, x.offset(), 60);
+     },
+     "input 'y': shares bytes with value 0 (x)"},
+    {"InputMissing", [](PlanT &p) { step(p).inputs[0]->value = 99; },
+     "input 'x': value 99 does not exist"},
+    {"NoLoss", [](PlanT &p) { step(p).outputs[0]->name = "cost"; },
+     "its first output is not 'loss'"},
+    {"LossIsNoNumber",
+     [](PlanT &p) { step(p).outputs[0]->value = valueNamed(p, "square"); },
+     "its loss is not one number"},
+    {"ReadBeforeWrite",
+     [](PlanT &p) { std::swap(step(p).commands[3], step(p).commands[4]); },
+     "(prediction) before it is written"},
+    {"ReusedTooEarly",
+     [](PlanT &p) {
+       // The difference is read again for the gradient.
+       Place place = *named(p, "difference").place;
+       *named(p, "square").place = Place(1, place.offset() + 64, 60);
+       named(p, "difference").place =
+           std::make_unique<Place>(1, place.offset() + 64, 60);
+     },
+     "shares bytes with what the command also uses"},
+    {"OverwrittenOutput",
+     [](PlanT &p) {
+       Place loss = *named(p, "loss").place;
+       named(p, "gradient").place =
+           std::make_unique<Place>(1, loss.offset(), 48);
+     },
+     "output 'loss': reads value"},
+    {"ViewNotMade",
+     [](PlanT &p) { step(p).commands.erase(step(p).commands.begin() + 1); },
+     "a view that is not made yet"},
+    {"ViewOfAnother",
+     [](PlanT &p) {
+       find(p, AS(Aten)).arguments[0]->value = valueNamed(p, "x");
+     },
+     "is not a view of an argument"},
+    {"WritesView",
+     [](PlanT &p) {
+       find(p, AS(Collective)).destination = valueNamed(p, "full");
+     },
+     "writes value"},
+    {"NoNamespace", [](PlanT &p) { find(p, AS(Aten)).name = "slice"; },
+     "operator 'slice' has no namespace"},
+    {"ValueArgument",
+     [](PlanT &p) { find(p, AS(Aten)).arguments[0]->value = -4; },
+     "value -4 does not exist"},
+    {"ScalarArgument",
+     [](PlanT &p) {
+       auto &argument = *find(p, AS(Aten)).arguments[1];
+       argument.kind = ArgumentKind::Scalar;
+       argument.value = 0;
+     },
+     "scalar 0 does not exist"},
+    {"GradientShape",
+     [](PlanT &p) { find(p, AS(Update)).gradient = valueNamed(p, "loss"); },
+     "the gradient of 'w' has shape [], not [2, 4]"},
+    {"UpdateRule", [](PlanT &p) { find(p, AS(Update)).rule = 5; },
+     "rule 5 does not exist"},
+    {"UpdateStates", [](PlanT &p) { find(p, AS(Update)).states = {0}; },
+     "rule 'sgd.0' takes 2 operands, given are 3"},
+    {"CollectiveCount", [](PlanT &p) { find(p, AS(Collective)).count = 7; },
+     "its source has 32 bytes, which is not what it sends"},
+    {"CollectiveDestination",
+     [](PlanT &p) {
+       find(p, AS(Collective)).destination = valueNamed(p, "scaled");
+     },
+     "which is not what it receives"},
+    {"CollectiveDim", [](PlanT &p) { find(p, AS(Collective)).mesh_dim = 1; },
+     "mesh dimension 1 does not exist"},
+    {"CopyPastEnd",
+     [](PlanT &p) {
+       CopyT copy;
+       copy.source = valueNamed(p, "x");
+       copy.destination = valueNamed(p, "y");
+       copy.block_bytes = 20;
+       copy.blocks = 4;
+       copy.source_stride = copy.destination_stride = 20;
+       auto command = std::make_unique<CommandT>();
+       command->operation.Set(copy);
+       auto &commands = step(p).commands;
+       commands.insert(commands.begin(), std::move(command));
+     },
+     "copy: reaches past the end of a place of 60 bytes"},
+    {"CopyOverflow",
+     [](PlanT &p) {
+       CopyT copy;
+       copy.destination = valueNamed(p, "y");
+       copy.block_bytes = 1;
+       copy.blocks = 3;
+       copy.destination_stride = uint64_t(1) << 63;
+       auto command = std::make_unique<CommandT>();
+       command->operation.Set(copy);
+       step(p).commands.push_back(std::move(command));
+     },
+     "copy: reaches past the end"},
+    {"WaitBeforeRecord",
+     [](PlanT &p) {
+       step(p).events = 1;
+       auto command = std::make_unique<CommandT>();
+       command->operation.Set(WaitT());
+       step(p).commands.push_back(std::move(command));
+     },
+     "waits for an event that was not recorded before"},
+    {"NoOperation",
+     [](PlanT &p) { step(p).commands.push_back(std::make_unique<CommandT>()); },
+     "has no operation"},
+    {"Stream", [](PlanT &p) { step(p).commands[0]->stream = 1; },
+     "runs on stream 1"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, BrokenPlan, ::testing::ValuesIn(breaks),
+                         [](const auto &info) {
+                           return std::string(info.param.name);
+                         });

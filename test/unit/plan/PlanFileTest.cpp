@@ -1,0 +1,97 @@
+// Tests that plan files come back as they were written, and that every
+// truncated or altered one is refused.
+#include "plan/PlanFile.h"
+#include "PlanBuilder.h"
+
+#include <cstdio>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+static std::string parseError(const std::string &bytes) {
+  try {
+    parsePlan(bytes, "a.plan");
+    return "";
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+}
+
+static std::string example() {
+  return serializePlan(linearRegression(2, 3, 4, 5)->finish());
+}
+
+TEST(PlanFile, ComesBackAsItWasWritten) {
+  std::string path =
+      ::testing::TempDir() + "plan_file_test." + std::to_string(getpid());
+  auto builder = linearRegression(2, 3, 4, 5);
+  writePlan(builder->finish(), path);
+  LoadedPlan loaded = readPlan(path);
+  EXPECT_EQ(serializePlan(*loaded.plan), example());
+  EXPECT_EQ(loaded.digest.size(), 64u);
+  EXPECT_EQ(loaded.plan->programs[0]->name, "step");
+  std::remove(path.c_str());
+}
+
+TEST(PlanFile, RefusesWhatIsNotAPlan) {
+  EXPECT_NE(parseError("").find("'a.plan' is not a plan"), std::string::npos);
+  EXPECT_NE(parseError("PK\3\4 a zip").find("is not a plan"),
+            std::string::npos);
+  EXPECT_NE(parseError("FSDPPLAN").find("is truncated"), std::string::npos);
+}
+
+TEST(PlanFile, RefusesEveryTruncation) {
+  std::string bytes = example();
+  for (size_t size = 0; size < bytes.size(); size += 13)
+    EXPECT_NE(parseError(bytes.substr(0, size)), "") << size;
+  EXPECT_NE(parseError(bytes + "x").find("truncated or altered"),
+            std::string::npos);
+}
+
+TEST(PlanFile, RefusesEveryFlippedBit) {
+  std::string bytes = example();
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    if (at >= 52 && at < 64)
+      continue; // Reserved: zero, and not read.
+    std::string altered = bytes;
+    altered[at] ^= 1 << (at % 8);
+    EXPECT_NE(parseError(altered), "") << "byte " << at;
+  }
+}
+
+TEST(PlanFile, RefusesAPlanThatDoesNotCheck) {
+  auto builder = linearRegression(2, 3, 4, 5);
+  builder->finish().version = 3;
+  EXPECT_NE(parseError(serializePlan(builder->finish()))
+                .find("'a.plan' is not a valid plan: it has version 3"),
+            std::string::npos);
+}
+
+TEST(PlanFile, NamesAFileThatIsNotThere) {
+  try {
+    readPlan("/nonexistent/a.plan");
+    FAIL();
+  } catch (const PlanError &error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("cannot open plan '/nonexistent/a.plan': No such file"),
+              std::string::npos);
+  }
+}
+
+TEST(PlanFile, RefusesAFolderAndAnEmptyFile) {
+  EXPECT_THROW(readPlan(::testing::TempDir()), PlanError);
+  std::string path =
+      ::testing::TempDir() + "plan_file_empty." + std::to_string(getpid());
+  std::ofstream(path).close();
+  EXPECT_THROW(readPlan(path), PlanError);
+  std::remove(path.c_str());
+}
+
+TEST(PlanFile, LeavesNothingWhereItCannotWrite) {
+  EXPECT_THROW(
+      writePlan(linearRegression(1, 3, 4, 5)->finish(), "/nonexistent/a.plan"),
+      PlanError);
+}
