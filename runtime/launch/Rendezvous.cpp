@@ -150,8 +150,7 @@ void Meeting::waitForAll(const char *what) {
     }
     if (missing.empty())
       return;
-    if (where.kind == MeetingPoint::Kind::File)
-      unlink(where.path.c_str());
+    // The file stays: a c10d FileStore that finds it gone waits for ever.
     std::string list;
     for (size_t i = 0; i < missing.size(); ++i)
       list += (i ? ", rank " : "rank ") + std::to_string(missing[i]);
@@ -165,7 +164,7 @@ void Meeting::waitForAll(const char *what) {
 void Meeting::agree(const Agreement &agreement) {
   if (keys->add(key("joined", me.rank), 1) != 1)
     throw Error("rank " + std::to_string(me.rank) + " has met at " + place() +
-                " before: start each rank once, and remove a file that an "
+                " before; start each rank once, and remove a file that an "
                 "earlier run left");
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);

@@ -9,9 +9,13 @@
 #include "train/Summary.h"
 #include "train/Weights.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <optional>
+#include <unistd.h>
 
 namespace fsdp {
 
@@ -21,6 +25,21 @@ using Clock = std::chrono::steady_clock;
 
 double milliseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+/// What is written at the end must not fail for what is known at the start.
+void checkWritable(const std::string &file) {
+  if (file.empty())
+    return;
+  std::filesystem::path path(file);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error("cannot write " + file + ": it is a folder; name a file");
+  std::string folder =
+      path.has_parent_path() ? path.parent_path().string() : ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    throw Error("cannot write " + file + ": " + std::strerror(errno) +
+                "; name a file in a folder that is there");
 }
 
 class Trainer {
@@ -88,6 +107,9 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   findLength();
   findTokens();
   bool first = communicator.rank() == 0;
+  if (first)
+    for (const std::string &file : {options.save, options.summary})
+      checkWritable(file);
   if (first && !options.metrics.empty())
     metrics.emplace(options.metrics);
   ExecutorOptions how;

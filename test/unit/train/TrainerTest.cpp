@@ -208,6 +208,8 @@ TEST(Trainer, BadInputIsRefusedAndLeavesNothing) {
   };
   EXPECT_HAS(refusal([](TestRun &r) { r.options.weights = ""; }), "--weights");
   EXPECT_HAS(refusal([](TestRun &r) { r.options.data = ""; }), "--data");
+  EXPECT_HAS(refusal([](TestRun &r) { r.options.save = "/nowhere/saved"; }),
+             "/nowhere/saved");
   EXPECT_HAS(refusal([](TestRun &r) { r.options.epochs.reset(); }), "--steps");
   EXPECT_HAS(refusal([](TestRun &r) {
                writeTensors(r.options.weights,
