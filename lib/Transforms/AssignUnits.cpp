@@ -1,4 +1,5 @@
-//===- AssignUnits.cpp - fsdp-assign-units ---------------------------------===//
+//===- AssignUnits.cpp - fsdp-assign-units
+//---------------------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -40,8 +41,7 @@ SmallVector<StringRef> getNames(StateOp state) {
 
 /// Whether `name` lies below the module at `path`; the model is at "".
 bool isBelow(StringRef name, StringRef path) {
-  return path.empty() ||
-         (name.consume_front(path) && name.starts_with("."));
+  return path.empty() || (name.consume_front(path) && name.starts_with("."));
 }
 
 /// Whether `name` is that of a direct child of the module at `path`.
@@ -240,8 +240,9 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       }
       owner[parameter] = owners.size() == 1 ? owners.front().str() : "";
       if (owners.size() > 1)
-        remark::passed(parameter.getLoc(), remark::RemarkOpts::name("tied")
-                                               .category("fsdp-assign-units"))
+        remark::passed(
+            parameter.getLoc(),
+            remark::RemarkOpts::name("tied").category("fsdp-assign-units"))
             << "parameter \"" + parameter.getSymName().str() +
                    "\" is reached from two units and goes to the root";
     }

@@ -1,4 +1,5 @@
-//===- BucketCollectives.cpp - fsdp-bucket-collectives ---------------------===//
+//===- BucketCollectives.cpp - fsdp-bucket-collectives
+//---------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -70,8 +71,8 @@ void moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
     if (Operation *op = value.getDefiningOp())
       moving.insert(op);
   Operation *last = anchor;
-  for (Operation &op : llvm::make_early_inc_range(
-           llvm::make_range(anchor->getBlock()->begin(), anchor->getIterator())))
+  for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
+           anchor->getBlock()->begin(), anchor->getIterator())))
     if (llvm::any_of(op.getOperands(), [&](Value operand) {
           return moving.contains(operand.getDefiningOp());
         })) {
@@ -108,9 +109,9 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   auto region = gathers.front()->getAttrOfType<StringAttr>("fsdp.region");
   Type byte = builder.getIntegerType(8, /*isSigned=*/false);
   Location loc = gathers.front()->getLoc();
-  auto packed = PackOp::create(
-      builder, loc, RankedTensorType::get({layout.pieceBytes}, byte), parts,
-      layout.getMembers(builder, 1));
+  auto packed = PackOp::create(builder, loc,
+                               RankedTensorType::get({layout.pieceBytes}, byte),
+                               parts, layout.getMembers(builder, 1));
   auto gathered = AllGatherOp::create(
       builder, loc, RankedTensorType::get({ranks * layout.pieceBytes}, byte),
       packed, unit, region);
@@ -151,9 +152,9 @@ void BucketCollectives::bucketReductions(
   Type element = partTypes.front().getElementType();
   int64_t count = layout.pieceBytes / getElementBytes(element);
   Location loc = last->getLoc();
-  auto packed = PackOp::create(
-      builder, loc, RankedTensorType::get({ranks, count}, element), inputs,
-      layout.getMembers(builder, ranks));
+  auto packed = PackOp::create(builder, loc,
+                               RankedTensorType::get({ranks, count}, element),
+                               inputs, layout.getMembers(builder, ranks));
   auto reduced = ReduceScatterOp::create(
       builder, loc, RankedTensorType::get({count}, element), packed, unit);
   auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
@@ -165,8 +166,8 @@ void BucketCollectives::bucketReductions(
   }
   remark::passed(loc, remark::RemarkOpts::name("reduce").category(
                           "fsdp-bucket-collectives"))
-      << "unit \"" + unit.getValue().str() + "\": " +
-             std::to_string(inputs.size()) +
+      << "unit \"" + unit.getValue().str() +
+             "\": " + std::to_string(inputs.size()) +
              " gradients in one reduce-scatter of " +
              std::to_string(ranks * layout.pieceBytes) + " bytes";
 }

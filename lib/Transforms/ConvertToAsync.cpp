@@ -1,4 +1,5 @@
-//===- ConvertToAsync.cpp - fsdp-convert-to-async --------------------------===//
+//===- ConvertToAsync.cpp - fsdp-convert-to-async
+//--------------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

@@ -1,4 +1,5 @@
-//===- DedupUnshard.cpp - fsdp-dedup-unshard -------------------------------===//
+//===- DedupUnshard.cpp - fsdp-dedup-unshard
+//-------------------------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -69,8 +70,9 @@ void DedupUnshard::dedup(Block &block) {
     auto [gather, readers] = value;
     shareSlices(gather);
     if (readers > 1)
-      remark::passed(gather.getLoc(), remark::RemarkOpts::name("dedup")
-                                          .category("fsdp-dedup-unshard"))
+      remark::passed(
+          gather.getLoc(),
+          remark::RemarkOpts::name("dedup").category("fsdp-dedup-unshard"))
           << "\"" + key.first.str() + "\": one gather for " +
                  std::to_string(readers) + " readers";
   }

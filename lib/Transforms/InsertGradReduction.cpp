@@ -1,4 +1,5 @@
-//===- InsertGradReduction.cpp - fsdp-insert-grad-reduction ----------------===//
+//===- InsertGradReduction.cpp - fsdp-insert-grad-reduction
+//----------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

@@ -1,4 +1,5 @@
-//===- InsertUnshard.cpp - fsdp-insert-unshard -----------------------------===//
+//===- InsertUnshard.cpp - fsdp-insert-unshard
+//-----------------------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -80,10 +81,9 @@ private:
 static LogicalResult verifyReads(OpOperand &use, StateOp state) {
   auto call = dyn_cast<aten::CallOp>(use.getOwner());
   if (call && call.writesOperand(use.getOperandNumber()))
-    return call.emitError() << "\"" << call.getCallee()
-                            << "\" writes the sharded parameter \""
-                            << state.getSymName()
-                            << "\"; only the optimizer may change it";
+    return call.emitError()
+           << "\"" << call.getCallee() << "\" writes the sharded parameter \""
+           << state.getSymName() << "\"; only the optimizer may change it";
   return success();
 }
 
@@ -153,12 +153,13 @@ void InsertUnshard::runOnOperation() {
     eraseDeadOps(program);
 
     llvm::MapVector<std::pair<StringRef, StringRef>, int> counts;
-    program.walk([&](UnshardOp op) { ++counts[{op.getUnit(), op.getRegion()}]; });
+    program.walk([&](UnshardOp op) {
+      ++counts[{op.getUnit(), op.getRegion()}];
+    });
     for (auto &[key, count] : counts)
-      remark::passed(program.getLoc(),
-                     remark::RemarkOpts::name("unshard")
-                         .category("fsdp-insert-unshard")
-                         .function(program.getSymName()))
+      remark::passed(program.getLoc(), remark::RemarkOpts::name("unshard")
+                                           .category("fsdp-insert-unshard")
+                                           .function(program.getSymName()))
           << "unit \"" + key.first.str() + "\": " + std::to_string(count) +
                  " readers in " + key.second.str();
   }

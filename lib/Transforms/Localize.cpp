@@ -1,4 +1,5 @@
-//===- Localize.cpp - fsdp-localize ----------------------------------------===//
+//===- Localize.cpp - fsdp-localize
+//----------------------------------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -110,10 +111,11 @@ void Localize::runOnOperation() {
     RankedTensorType type = state.getTensorType();
     state.setGlobalAttr(TypeAttr::get(type));
     state.setType(getLocalType(type));
-    remark::passed(state.getLoc(), remark::RemarkOpts::name("localize")
-                                       .category("fsdp-localize"))
-        << "\"" + state.getSymName().str() + "\": " +
-               std::to_string(getTensorBytes(type)) + " bytes, " +
+    remark::passed(
+        state.getLoc(),
+        remark::RemarkOpts::name("localize").category("fsdp-localize"))
+        << "\"" + state.getSymName().str() +
+               "\": " + std::to_string(getTensorBytes(type)) + " bytes, " +
                std::to_string(getTensorBytes(state.getTensorType())) +
                " per rank";
   }

@@ -1,4 +1,5 @@
-//===- Pipelines.cpp - The named pipelines ---------------------------------===//
+//===- Pipelines.cpp - The named pipelines
+//---------------------------------===//
 //
 // From a captured step to the commands of a rank, in three chapters. Each ends
 // with a verifier, so that a later chapter may trust what it is given.
@@ -45,12 +46,12 @@ struct ShardOptions : virtual NamedOptions {
       *this, "units",
       llvm::cl::desc("auto, class:NAME, bytes, or a regex over module paths"),
       llvm::cl::init("auto")};
-  Option<std::string> reshardAfterForward{
-      *this, "reshard-after-forward", llvm::cl::desc("auto, true or false"),
-      llvm::cl::init("auto")};
-  Option<std::string> shardLayout{*this, "shard-layout",
-                                  llvm::cl::desc("how a parameter is cut: dim0"),
-                                  llvm::cl::init("dim0")};
+  Option<std::string> reshardAfterForward{*this, "reshard-after-forward",
+                                          llvm::cl::desc("auto, true or false"),
+                                          llvm::cl::init("auto")};
+  Option<std::string> shardLayout{
+      *this, "shard-layout", llvm::cl::desc("how a parameter is cut: dim0"),
+      llvm::cl::init("dim0")};
 };
 
 struct OverlapOptions : virtual NamedOptions {};
@@ -66,11 +67,11 @@ struct OneValue {
   StringRef name, value;
 };
 constexpr OneValue kOneValue[] = {
-    {"schedule", "naive"},     {"prefetch-forward", "0"},
+    {"schedule", "naive"},      {"prefetch-forward", "0"},
     {"prefetch-backward", "0"}, {"remat", "none"},
-    {"offload", "none"},       {"device", "cpu"},
-    {"reduce-dtype", ""},      {"cluster", ""},
-    {"memory-budget-mib", ""}, {"bucket-cap-mib", ""}};
+    {"offload", "none"},        {"device", "cpu"},
+    {"reduce-dtype", ""},       {"cluster", ""},
+    {"memory-budget-mib", ""},  {"bucket-cap-mib", ""}};
 
 struct AllOptions : ShardOptions, LowerOptions {
   AllOptions() {
@@ -93,8 +94,8 @@ void buildShard(OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createAssignUnits({options.units}));
 
   // The sharding is said once, on the states, while all types are still whole.
-  pm.addPass(createShardState(
-      {options.mesh, options.meshDims, options.shardLayout}));
+  pm.addPass(
+      createShardState({options.mesh, options.meshDims, options.shardLayout}));
 
   // Readers and gradients are found while a load still has the type that its
   // readers expect, so that both passes only insert.
@@ -155,8 +156,9 @@ LogicalResult parse(Options &options, StringRef pipeline, StringRef text,
       names.begin(), names.end(), [&](StringRef a, StringRef b) {
         return unknown.edit_distance(a) < unknown.edit_distance(b);
       });
-  return fail(pipeline + " has no option \"" + unknown + "\"; the nearest is \"" +
-              nearest + "\", all are " + llvm::join(names, ", "));
+  return fail(pipeline + " has no option \"" + unknown +
+              "\"; the nearest is \"" + nearest + "\", all are " +
+              llvm::join(names, ", "));
 }
 
 /// The text that gives this pipeline with these options on a command line;

@@ -1,4 +1,5 @@
-//===- Programs.cpp - Programs, phases and the mesh of a module ------------===//
+//===- Programs.cpp - Programs, phases and the mesh of a module
+//------------===//
 
 #include "fsdp/Transforms/Programs.h"
 

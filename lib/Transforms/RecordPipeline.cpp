@@ -1,4 +1,5 @@
-//===- RecordPipeline.cpp - fsdp-record-pipeline ---------------------------===//
+//===- RecordPipeline.cpp - fsdp-record-pipeline
+//---------------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 

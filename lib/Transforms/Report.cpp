@@ -1,13 +1,14 @@
-//===- Report.cpp - fsdp-report --------------------------------------------===//
+//===- Report.cpp - fsdp-report
+//--------------------------------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
+#include "mlir/Support/FileUtilities.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/ToolOutputFile.h"
-#include "mlir/Support/FileUtilities.h"
 
 #include <map>
 
@@ -38,8 +39,8 @@ struct Traffic {
 
 struct Figures {
   int64_t ranks = 1;
-  int64_t parameters = 0;      // tensors
-  int64_t parameterBytes = 0;  // whole
+  int64_t parameters = 0;        // tensors
+  int64_t parameterBytes = 0;    // whole
   int64_t stateBytesPerRank = 0; // parameters, optimizer state, buffers
   // Program, unit, traffic; in the order of the module.
   llvm::MapVector<StringRef, llvm::MapVector<StringRef, Traffic>> programs;

@@ -1,4 +1,5 @@
-//===- ShardState.cpp - fsdp-shard-state -----------------------------------===//
+//===- ShardState.cpp - fsdp-shard-state
+//-----------------------------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -47,8 +48,8 @@ FailureOr<int64_t> ShardState::parseMesh(ModuleOp module) {
               "as in mesh=8";
   int64_t ranks;
   if (StringRef(mesh).getAsInteger(10, ranks) || ranks < 1 || ranks > 65536)
-    return module.emitError() << "mesh=" << mesh
-                              << " is not a number of ranks from 1 to 65536";
+    return module.emitError()
+           << "mesh=" << mesh << " is not a number of ranks from 1 to 65536";
   if (meshDims != "shard")
     return module.emitError()
            << "mesh-dims=" << meshDims
@@ -105,9 +106,9 @@ LogicalResult ShardState::shard(ModuleOp module) {
   grid->setAttr("fsdp.dims", builder.getStrArrayAttr({"shard"}));
   table.insert(grid, module.getBody()->begin());
   if (*ranks == 1) {
-    remark::missed(module.getLoc(),
-                   remark::RemarkOpts::name("one-rank").category(
-                       "fsdp-shard-state"))
+    remark::missed(
+        module.getLoc(),
+        remark::RemarkOpts::name("one-rank").category("fsdp-shard-state"))
         << "a mesh of one rank shards nothing";
     return success();
   }

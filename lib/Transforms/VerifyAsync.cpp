@@ -1,4 +1,5 @@
-//===- VerifyAsync.cpp - fsdp-verify-async ---------------------------------===//
+//===- VerifyAsync.cpp - fsdp-verify-async
+//---------------------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -31,14 +32,16 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
   LogicalResult verifyOp(Operation *op) {
     if (isa<AllGatherOp, ReduceScatterOp, shard::AllGatherOp,
             shard::ReduceScatterOp, shard::AllReduceOp>(op))
-      return op->emitOpError("A1: is not asynchronous; run "
-                             "fsdp-bucket-collectives and fsdp-convert-to-async");
+      return op->emitOpError(
+          "A1: is not asynchronous; run "
+          "fsdp-bucket-collectives and fsdp-convert-to-async");
     if (auto gather = dyn_cast<AllGatherStartOp>(op)) {
-      int64_t piece = cast<RankedTensorType>(gather.getInput().getType())
-                          .getNumElements();
-      return verifyStart(op, gather.getFuture(), gather.getUnit(),
-                         gather.getFuture().getType().getType().getNumElements() ==
-                             piece * ranks);
+      int64_t piece =
+          cast<RankedTensorType>(gather.getInput().getType()).getNumElements();
+      return verifyStart(
+          op, gather.getFuture(), gather.getUnit(),
+          gather.getFuture().getType().getType().getNumElements() ==
+              piece * ranks);
     }
     if (auto reduction = dyn_cast<ReduceScatterStartOp>(op)) {
       auto type = cast<RankedTensorType>(reduction.getInput().getType());
@@ -58,15 +61,16 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     if (!isa<WaitOp>(*waits.begin()) ||
         (*waits.begin())->getBlock() != op->getBlock())
       return op->emitOpError("A3: is not waited for in its own block");
-    if (!isa<func::FuncOp>(op->getParentOp()))
-      return op->emitOpError("A4: is not in a program's own block, so ranks "
+    auto program = dyn_cast<func::FuncOp>(op->getParentOp());
+    if (!program || op->getBlock() != &program.front())
+      return op->emitOpError("A4: is not in a program's first block, so ranks "
                              "might disagree on whether it runs");
     if (!matchesMesh)
       return op->emitOpError()
              << "A5: its type is not that of a mesh of " << ranks << " ranks";
     if (!units.contains(unit))
-      return op->emitOpError()
-             << "A6: belongs to the unit \"" << unit << "\", which does not exist";
+      return op->emitOpError() << "A6: belongs to the unit \"" << unit
+                               << "\", which does not exist";
     return success();
   }
 

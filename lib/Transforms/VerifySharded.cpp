@@ -1,4 +1,5 @@
-//===- VerifySharded.cpp - fsdp-verify-sharded -----------------------------===//
+//===- VerifySharded.cpp - fsdp-verify-sharded
+//-----------------------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -71,8 +72,8 @@ LogicalResult VerifySharded::verifyState(StateOp state,
 LogicalResult VerifySharded::verifySharding(StateOp state) {
   auto axes = state.getSharding()->getSplitAxes().getAxes();
   bool rows = axes.size() == 1 && axes[0].asArrayRef() == ArrayRef<int16_t>{0};
-  if (!rows || !table->lookup<shard::GridOp>(
-                   state.getSharding()->getGrid().getValue()))
+  if (!rows ||
+      !table->lookup<shard::GridOp>(state.getSharding()->getGrid().getValue()))
     return state.emitOpError("S2: the sharding does not split dimension 0 over "
                              "axis 0 of a grid that exists");
   if (!state.getGlobal())
@@ -82,9 +83,9 @@ LogicalResult VerifySharded::verifySharding(StateOp state) {
   auto local = state.getTensorType().getShape();
   if (global.empty() || local[0] != getLocalRows(global[0], ranks) ||
       global.drop_front() != local.drop_front())
-    return state.emitOpError() << "S2: " << state.getType()
-                               << " is not one of " << ranks << " parts of "
-                               << state.getGlobalType();
+    return state.emitOpError()
+           << "S2: " << state.getType() << " is not one of " << ranks
+           << " parts of " << state.getGlobalType();
   return success();
 }
 
@@ -104,17 +105,18 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
   if (!parameter)
     return success();
   auto division = update.getGradient().getDefiningOp<aten::CallOp>();
-  auto divisor =
-      division && division.getCallee() == "div.Scalar"
-          ? dyn_cast_or_null<FloatAttr>(division.getArg("other"))
-          : FloatAttr();
-  auto sum = divisor && divisor.getValueAsDouble() == double(ranks)
-                 ? division->getOperand(0).getDefiningOp<shard::ReduceScatterOp>()
-                 : shard::ReduceScatterOp();
+  auto divisor = division && division.getCallee() == "div.Scalar"
+                     ? dyn_cast_or_null<FloatAttr>(division.getArg("other"))
+                     : FloatAttr();
+  auto sum =
+      divisor && divisor.getValueAsDouble() == double(ranks)
+          ? division->getOperand(0).getDefiningOp<shard::ReduceScatterOp>()
+          : shard::ReduceScatterOp();
   if (!sum || sum.getReduction() != shard::ReductionKind::Sum)
     return update.emitOpError()
            << "S5: the gradient of " << update.getParameterAttr()
-           << " is not the sum of a `shard.reduce_scatter` divided by " << ranks;
+           << " is not the sum of a `shard.reduce_scatter` divided by "
+           << ranks;
   if (sum->getAttr("fsdp.unit") != parameter.getUnitAttr())
     return sum.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                              << update.getParameterAttr();
@@ -128,8 +130,8 @@ LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
     return gather.emitOpError("S6: gathers something else than a sharded "
                               "parameter");
   if (gather->getAttr("fsdp.unit") != state.getUnitAttr())
-    return gather.emitOpError() << "S6: `fsdp.unit` is not the unit of "
-                                << load.getStateAttr();
+    return gather.emitOpError()
+           << "S6: `fsdp.unit` is not the unit of " << load.getStateAttr();
   auto region = gather->getAttrOfType<StringAttr>("fsdp.region");
   if (!region || (region != "forward" && region != "backward"))
     return gather.emitOpError(

@@ -1,4 +1,5 @@
-//===- fsdp-opt.cpp - Runs passes on a training step -----------------------===//
+//===- fsdp-opt.cpp - Runs passes on a training step
+//-----------------------===//
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"

@@ -199,7 +199,7 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
     - A1: no collective is synchronous or in the `shard` dialect.
     - A2: each future is waited for exactly once.
     - A3: the wait is in the block of its start (and so behind it).
-    - A4: collectives stand in a program's own block, so that every rank starts
+    - A4: collectives stand in a program's first block, so that every rank starts
       the same ones in the same order.
     - A5: a gather has a piece, a reduction a row, per rank of the mesh.
     - A6: a collective's unit exists.

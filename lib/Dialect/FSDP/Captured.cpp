@@ -1,4 +1,5 @@
-//===- Captured.cpp - Verifiers and effects of the captured phase ----------===//
+//===- Captured.cpp - Verifiers and effects of the captured phase
+//----------===//
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
@@ -125,8 +126,7 @@ LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
   size_t states = getStates().size();
   if (rule.getNumArguments() != states + 2 ||
       rule.getNumResults() != states + 1)
-    return emitOpError() << "passes " << states + 2
-                         << " operands to a rule of "
+    return emitOpError() << "passes " << states + 2 << " operands to a rule of "
                          << rule.getNumArguments() << " and expects "
                          << states + 1 << " results of its "
                          << rule.getNumResults();

@@ -1,4 +1,5 @@
-//===- Dialect.cpp - Registration, attributes and types of fsdp ------------===//
+//===- Dialect.cpp - Registration, attributes and types of fsdp
+//------------===//
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 

@@ -1,4 +1,5 @@
-//===- Scheduled.cpp - Verifiers and effects of the scheduled phase --------===//
+//===- Scheduled.cpp - Verifiers and effects of the scheduled phase
+//--------===//
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
@@ -21,28 +22,27 @@ static LogicalResult verifyMembers(Operation *op, RankedTensorType bucket,
        llvm::enumerate(values, members.getAsRange<MemberAttr>())) {
     auto tensor = cast<RankedTensorType>(type);
     if (tensor.getEncoding())
-      return op->emitOpError() << "member " << index
-                               << " is not row-major; clone it first";
+      return op->emitOpError()
+             << "member " << index << " is not row-major; clone it first";
     if (attr.getBytes() * attr.getBlocks() != getTensorBytes(tensor))
       return op->emitOpError()
              << "member " << index << " has " << attr.getBlocks()
              << " blocks of " << attr.getBytes() << " bytes, but its tensor "
              << getTensorBytes(tensor);
     if (index && attr.getBlocks() != blocks)
-      return op->emitOpError() << "member " << index << " has "
-                               << attr.getBlocks() << " blocks, others "
-                               << blocks;
+      return op->emitOpError()
+             << "member " << index << " has " << attr.getBlocks()
+             << " blocks, others " << blocks;
     blocks = attr.getBlocks();
     if (attr.getOffset() < end)
-      return op->emitOpError() << "member " << index << " begins at "
-                               << attr.getOffset()
-                               << ", before the end of the one before it";
+      return op->emitOpError()
+             << "member " << index << " begins at " << attr.getOffset()
+             << ", before the end of the one before it";
     end = attr.getOffset() + attr.getBytes();
     if (bucketBytes % blocks || end > bucketBytes / blocks)
-      return op->emitOpError()
-             << "member " << index << " ends at byte " << end
-             << " of a bucket with " << bucketBytes << " bytes in " << blocks
-             << " pieces";
+      return op->emitOpError() << "member " << index << " ends at byte " << end
+                               << " of a bucket with " << bucketBytes
+                               << " bytes in " << blocks << " pieces";
   }
   return success();
 }
@@ -69,10 +69,9 @@ static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
       in.getElementType() != out.getElementType())
     return op->emitOpError("gathers buckets of bytes, tensor<Nxui8>");
   if (in.getNumElements() == 0 || out.getNumElements() % in.getNumElements())
-    return op->emitOpError() << "gathers " << in.getNumElements()
-                             << " bytes per rank into "
-                             << out.getNumElements()
-                             << ", which is not a multiple";
+    return op->emitOpError()
+           << "gathers " << in.getNumElements() << " bytes per rank into "
+           << out.getNumElements() << ", which is not a multiple";
   if (region != "forward" && region != "backward")
     return op->emitOpError() << "has the region \"" << region
                              << "\"; it is \"forward\" or \"backward\"";
@@ -85,8 +84,8 @@ static LogicalResult verifyReduceScatter(Operation *op, Type input,
   if (in.getRank() != 2 || out.getRank() != 1 ||
       in.getDimSize(1) != out.getDimSize(0) ||
       in.getElementType() != out.getElementType())
-    return op->emitOpError() << "scatters a row to each rank: " << in
-                             << " cannot become " << out;
+    return op->emitOpError()
+           << "scatters a row to each rank: " << in << " cannot become " << out;
   return success();
 }
 

@@ -1,4 +1,5 @@
-//===- Sharded.cpp - Verifiers of the sharded phase ------------------------===//
+//===- Sharded.cpp - Verifiers of the sharded phase
+//------------------------===//
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 

@@ -1,0 +1,73 @@
+// Tests that each constraint of the scheduled phase is an error when broken.
+// RUN: fsdp-opt %s -allow-unregistered-dialect -split-input-file -verify-diagnostics --fsdp-verify-async
+
+func.func @step(%a: tensor<64xui8>) {
+  // expected-error @below {{A1: is not asynchronous}}
+  %0 = fsdp.all_gather %a {unit = "", region = "forward"} : tensor<64xui8> -> tensor<128xui8>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+func.func @step(%a: tensor<64xui8>) {
+  // expected-error @below {{A2: is waited for 0 times; a future has exactly one wait}}
+  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  // expected-error @below {{A2: is waited for 2 times; a future has exactly one wait}}
+  %1 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %2 = fsdp.wait %1 : !fsdp.future<tensor<128xui8>>
+  %3 = fsdp.wait %1 : !fsdp.future<tensor<128xui8>>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+func.func @step(%a: tensor<64xui8>) {
+  // expected-error @below {{A3: is not waited for in its own block}}
+  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  "test.branch"() [^next] : () -> ()
+^next:
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+func.func @step(%a: tensor<64xui8>) {
+  "test.branch"() [^next] : () -> ()
+^next:
+  // expected-error @below {{A4: is not in a program's first block}}
+  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 4)
+fsdp.unit "" root
+func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>) {
+  // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
+  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
+  // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
+  %2 = fsdp.reduce_scatter_start %g {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
+  %3 = fsdp.wait %2 : !fsdp.future<tensor<16xf32>>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+func.func @step(%a: tensor<64xui8>) {
+  // expected-error @below {{A6: belongs to the unit "u", which does not exist}}
+  %0 = fsdp.all_gather_start %a {unit = "u", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
+  return
+}
