@@ -49,7 +49,12 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     flag("--metrics", type=Path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
     flag("--save", type=Path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
     flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
-    flag("--run-args", default="", metavar="ARGS", help="further flags of fsdp-run, in quotes")
+    flag(
+        "--run-args",
+        default="",
+        metavar="ARGS",
+        help="further flags of fsdp-run: --run-args='--poison --seed 1'",
+    )
     flag("--cache-dir", type=Path, metavar="DIR", help=f"({default_folder()})")
     flag("--no-cache", action="store_true", help="do every stage again")
     flag("--verbose", action="store_true", help="show each stage's command and output")

@@ -77,7 +77,7 @@ def test_options_of_the_run_reach_it(train) -> None:
     """Tests a length in steps, a pipeline option and a flag of fsdp-run."""
     out = train(
         *("--nproc", "2", "--steps", "5", "--pipeline", "reshard-after-forward=true"),
-        *("--run-args", "--poison"),
+        "--run-args=--poison",
         example="linear_classifier.py",
     )
     assert "2 ranks, 5 steps" in out
