@@ -33,6 +33,17 @@ static uint64_t extent(const at::Tensor &tensor) {
   return (last + 1) * tensor.element_size();
 }
 
+/// Whether `strides` are the tensor's where they say anything: nothing steps
+/// along a dimension of size 1, nor in a tensor without elements.
+static bool hasStrides(const at::Tensor &tensor, c10::IntArrayRef strides) {
+  if (static_cast<size_t>(tensor.dim()) != strides.size())
+    return false;
+  for (int64_t d = 0; d < tensor.dim() && tensor.numel() != 0; ++d)
+    if (tensor.size(d) != 1 && tensor.stride(d) != strides[d])
+      return false;
+  return true;
+}
+
 static at::Tensor tensorAt(char *address, const plan::ValueT &value,
                            uint64_t bytes) {
   for (int64_t stride : value.strides)
@@ -76,7 +87,7 @@ void defineView(const plan::ProgramT &program,
   if (!view.defined())
     throw Error(what + ": gave no tensor for value " + value.name);
   if (view.scalar_type() != toScalarType(value.dtype) ||
-      view.sizes() != value.shape || view.strides() != value.strides) {
+      view.sizes() != value.shape || !hasStrides(view, value.strides)) {
     std::ostringstream expected;
     expected << plan::dtypeName(value.dtype) << c10::IntArrayRef(value.shape)
              << " with strides " << c10::IntArrayRef(value.strides);
