@@ -57,8 +57,8 @@ public:
   void runOnOperation() override;
 
 private:
-  LogicalResult readOwn(OpOperand &use, const SymbolTable &table);
-  LogicalResult repeatForBackward(OpOperand &use, const SymbolTable &table);
+  void readOwn(OpOperand &use, const SymbolTable &table);
+  void repeatForBackward(OpOperand &use, const SymbolTable &table);
   bool reshards(StateOp state) {
     return reshardAfterForward == "true" ||
            (reshardAfterForward == "auto" && !state.getUnit()->empty());
@@ -77,28 +77,16 @@ private:
   }
 };
 
-/// A gathered parameter is a copy: what an op wrote into it would be lost.
-static LogicalResult verifyReads(OpOperand &use, StateOp state) {
-  auto call = dyn_cast<aten::CallOp>(use.getOwner());
-  if (call && call.writesOperand(use.getOperandNumber()))
-    return call.emitError()
-           << "\"" << call.getCallee() << "\" writes the sharded parameter \""
-           << state.getSymName() << "\"; only the optimizer may change it";
-  return success();
-}
-
 /// A reader in backward gets the parameter, and the views of it that forward
 /// computed, anew.
-LogicalResult InsertUnshard::repeatForBackward(OpOperand &use,
-                                               const SymbolTable &table) {
+void InsertUnshard::repeatForBackward(OpOperand &use,
+                                      const SymbolTable &table) {
   std::optional<Chain> chain = traceToLoad(use.get());
   if (!chain)
-    return success();
+    return;
   StateOp state = getSharded(chain->load, table);
   if (!state || !reshards(state))
-    return success();
-  if (failed(verifyReads(use, state)))
-    return failure();
+    return;
   Operation *reader = use.getOwner();
   OpBuilder builder(reader);
   IRMapping mapping;
@@ -109,20 +97,16 @@ LogicalResult InsertUnshard::repeatForBackward(OpOperand &use,
     copy->setAttr("fsdp.phase", builder.getStringAttr("backward"));
   }
   use.set(mapping.lookup(use.get()));
-  return success();
 }
 
 /// A reader of the load itself gets a gather of its own.
-LogicalResult InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
+void InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
   auto load = use.get().getDefiningOp<LoadOp>();
   StateOp state = load ? getSharded(load, table) : StateOp();
   if (!state || isa<UnshardOp>(use.getOwner()))
-    return success();
-  if (failed(verifyReads(use, state)))
-    return failure();
+    return;
   OpBuilder builder(use.getOwner());
   use.set(createUnshard(builder, use.getOwner(), load, state, "forward"));
-  return success();
 }
 
 void InsertUnshard::runOnOperation() {
@@ -143,12 +127,10 @@ void InsertUnshard::runOnOperation() {
     for (Operation *reader : readers)
       if (isBackward(reader))
         for (OpOperand &use : reader->getOpOperands())
-          if (failed(repeatForBackward(use, table)))
-            return signalPassFailure();
+          repeatForBackward(use, table);
     for (Operation *reader : readers)
       for (OpOperand &use : reader->getOpOperands())
-        if (failed(readOwn(use, table)))
-          return signalPassFailure();
+        readOwn(use, table);
     // Views that only backward read are dead in forward now.
     eraseDeadOps(program);
 
