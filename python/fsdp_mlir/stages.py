@@ -62,7 +62,7 @@ def error_line(output: str, fallback: str) -> str:
 
 def strip_label(line: str) -> str:
     """Drops `error: ` from the start of a line: the driver puts its own."""
-    for label in ("error: ", "Error: ", "ERROR: "):
+    for label in ("error: ", "Error: ", "ERROR: ", "<unknown>:0: error: "):
         if line.startswith(label):
             return line[len(label) :]
     return line
