@@ -113,8 +113,8 @@ static ProgramInfo readProgram(const JsonReader &json) {
     info.name = readName(result["name"]);
     if (!defined.count(info.name))
       result["name"].fail("a value of the program");
-    info.role = result["role"].asOneOf(
-        {"loss", "gradient", "buffer_update", "output"});
+    info.role =
+        result["role"].asOneOf({"loss", "gradient", "buffer_update", "output"});
     if (info.role != "loss")
       info.fqn = readFqn(result["fqn"]);
     program.results.push_back(info);

@@ -29,8 +29,8 @@ Type fsdp::getElementType(MLIRContext *context, StringRef dtype) {
 
 RankedTensorType fsdp::getTensorType(MLIRContext *context,
                                      const TensorInfo &info) {
-  return aten::getTensorType(
-      info.shape, getElementType(context, info.dtype), info.strides);
+  return aten::getTensorType(info.shape, getElementType(context, info.dtype),
+                             info.strides);
 }
 
 /// PyTorch's number of a dtype (c10::ScalarType), as graphs hold it.
@@ -70,7 +70,8 @@ private:
   void addTensor(const aten::Argument &argument, const TorchOperand &given);
   void addTensorList(const aten::Argument &argument, const TorchOperand &given);
   void addAttribute(const aten::Argument &argument, const TorchOperand &given);
-  Attribute getMember(const aten::Argument &argument, const TorchOperand &given);
+  Attribute getMember(const aten::Argument &argument,
+                      const TorchOperand &given);
   Attribute getList(const aten::Argument &argument, const TorchOperand &given);
 
   OpBuilder &builder;
@@ -82,11 +83,10 @@ private:
 
 void CallBuilder::run() {
   if (node.operands.size() != schema.arguments.size())
-    throw ArchiveError("calls " + schema.callee() + " with " +
-                       std::to_string(node.operands.size()) +
-                       " arguments; its schema has " +
-                       std::to_string(schema.arguments.size()) +
-                       "; export again");
+    throw ArchiveError(
+        "calls " + schema.callee() + " with " +
+        std::to_string(node.operands.size()) + " arguments; its schema has " +
+        std::to_string(schema.arguments.size()) + "; export again");
   size_t slotsInUse = 0;
   for (auto [argument, given] : llvm::zip(schema.arguments, node.operands)) {
     if (!argument.type.isTensor())
@@ -195,8 +195,10 @@ Attribute CallBuilder::getList(const aten::Argument &argument,
     return builder.getDenseI64ArrayAttr(llvm::map_to_vector(
         members, [](Attribute a) { return cast<IntegerAttr>(a).getInt(); }));
   case Kind::Float:
-    return builder.getDenseF64ArrayAttr(llvm::map_to_vector(
-        members, [](Attribute a) { return cast<FloatAttr>(a).getValueAsDouble(); }));
+    return builder.getDenseF64ArrayAttr(
+        llvm::map_to_vector(members, [](Attribute a) {
+          return cast<FloatAttr>(a).getValueAsDouble();
+        }));
   case Kind::Bool:
     return builder.getDenseBoolArrayAttr(llvm::map_to_vector(
         members, [](Attribute a) { return cast<BoolAttr>(a).getValue(); }));

@@ -27,8 +27,7 @@ public:
   /// Builds the call of `node` and adds its results to `values`. Throws
   /// ArchiveError where the node does not fit its schema or its description.
   void import(const TorchNode &node, const NodeInfo &info,
-              const ProgramInfo &program,
-              llvm::StringMap<mlir::Value> &values);
+              const ProgramInfo &program, llvm::StringMap<mlir::Value> &values);
 
 private:
   mlir::Location getLocation(const NodeInfo &info);

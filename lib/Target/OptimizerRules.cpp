@@ -110,8 +110,7 @@ SmallVector<Value> RuleBuilder::buildSGD(const GroupInfo &options,
 
 /// torch/optim/adam.py, _single_tensor_adam; `decoupled` is AdamW.
 SmallVector<Value> RuleBuilder::buildAdam(const GroupInfo &options,
-                                          bool decoupled,
-                                          ValueRange operands) {
+                                          bool decoupled, ValueRange operands) {
   Value param = operands[0], grad = operands[1];
   Value expAvg = operands[2], expAvgSq = operands[3];
   if (options.maximize)
@@ -126,8 +125,8 @@ SmallVector<Value> RuleBuilder::buildAdam(const GroupInfo &options,
   }
   expAvg = call("lerp.Scalar", {expAvg, grad}, "weight", 1.0 - options.beta1);
   expAvgSq = call("mul.Scalar", expAvgSq, "other", options.beta2);
-  expAvgSq = call("addcmul", {expAvgSq, grad, grad}, "value",
-                  1.0 - options.beta2);
+  expAvgSq =
+      call("addcmul", {expAvgSq, grad, grad}, "value", 1.0 - options.beta2);
 
   auto biasCorrection = [&](double beta) {
     return sub(constant(1.0), pow(constant(beta), step()));

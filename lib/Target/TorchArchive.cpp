@@ -112,7 +112,8 @@ static TorchOperand readConstant(const c10::IValue &value,
       operand.members.push_back(readConstant(member, op));
   } else {
     throw ArchiveError("gives " + op + " a constant of type " +
-                       value.tagKind() + ", which a graph of tensors does "
+                       value.tagKind() +
+                       ", which a graph of tensors does "
                        "not have; export again");
   }
   return operand;
@@ -194,8 +195,8 @@ static TorchGraph readGraph(const torch::jit::Graph &graph) {
 std::vector<TorchGraph>
 TorchArchive::readGraphs(const std::vector<std::string> &methods) const {
   try {
-    torch::jit::Module module = torch::jit::load(
-        adapt(bytes), std::nullopt, /*load_debug_files=*/false);
+    torch::jit::Module module = torch::jit::load(adapt(bytes), std::nullopt,
+                                                 /*load_debug_files=*/false);
     std::vector<TorchGraph> graphs;
     for (const std::string &name : methods) {
       std::optional<torch::jit::Method> method = module.find_method(name);

@@ -25,7 +25,17 @@ struct ArchiveError : std::runtime_error {
 
 /// An argument of a node: a value of the graph, a constant, or a list.
 struct TorchOperand {
-  enum class Kind { None, Value, Int, Float, Bool, String, Complex, Device, List };
+  enum class Kind {
+    None,
+    Value,
+    Int,
+    Float,
+    Bool,
+    String,
+    Complex,
+    Device,
+    List
+  };
   Kind kind = Kind::None;
   std::string text; // the value's name, or the string
   int64_t integer = 0;

@@ -47,7 +47,8 @@ private:
   ArrayAttr stringsOrNull(const std::vector<std::string> &names) {
     if (names.empty())
       return {};
-    return builder.getStrArrayAttr(SmallVector<StringRef>(names.begin(), names.end()));
+    return builder.getStrArrayAttr(
+        SmallVector<StringRef>(names.begin(), names.end()));
   }
   RankedTensorType typeOf(const TensorInfo &info) {
     return getTensorType(builder.getContext(), info);
@@ -98,10 +99,10 @@ void Importer::setModuleAttributes() {
     SmallVector<double> table;
     for (const std::vector<double> &row : metadata.learningRates)
       table.append(row.begin(), row.end());
-    auto type = RankedTensorType::get(
-        {int64_t(metadata.learningRates.size()),
-         int64_t(metadata.optimizer.groups.size())},
-        builder.getF64Type());
+    auto type =
+        RankedTensorType::get({int64_t(metadata.learningRates.size()),
+                               int64_t(metadata.optimizer.groups.size())},
+                              builder.getF64Type());
     set("fsdp.learning_rates",
         DenseElementsAttr::get(type, ArrayRef<double>(table)));
   }
@@ -201,8 +202,8 @@ void Importer::addOptimizer() {
         if (rules.size() > 1)
           name += "." + dtype;
         if (!isa<FloatType>(getElementType(builder.getContext(), dtype)))
-          throw ArchiveError("has the trainable parameter " +
-                             member.info->fqn + " of dtype " + dtype +
+          throw ArchiveError("has the trainable parameter " + member.info->fqn +
+                             " of dtype " + dtype +
                              ", for which there is no update; make it a "
                              "floating-point parameter");
         buildRule(builder, name, metadata.optimizer, index,
@@ -237,12 +238,12 @@ void Importer::addProgram(const std::string &name, const TorchGraph &graph) {
       continue;
     results.push_back(typeOf(program.values.at(result.name)));
     StringRef output = result.role == "loss" ? "loss" : StringRef(result.fqn);
-    resultAttrs.push_back(builder.getDictionaryAttr(builder.getNamedAttr(
-        "fsdp.output", builder.getStringAttr(output))));
+    resultAttrs.push_back(builder.getDictionaryAttr(
+        builder.getNamedAttr("fsdp.output", builder.getStringAttr(output))));
   }
-  auto function = func::FuncOp::create(
-      builder, NameLoc::get(builder.getStringAttr(name)), name,
-      builder.getFunctionType(operands, results));
+  auto function =
+      func::FuncOp::create(builder, NameLoc::get(builder.getStringAttr(name)),
+                           name, builder.getFunctionType(operands, results));
   function.setAllArgAttrs(operandAttrs);
   function.setAllResultAttrs(resultAttrs);
 
@@ -289,10 +290,9 @@ void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
                         "size", builder.getDenseI64ArrayAttr(info.shape)),
                     builder.getNamedAttr("fill_value",
                                          builder.getF64FloatAttr(1.0)),
-                    builder.getNamedAttr("dtype",
-                                         TypeAttr::get(getElementType(
-                                             builder.getContext(),
-                                             info.dtype)))},
+                    builder.getNamedAttr(
+                        "dtype", TypeAttr::get(getElementType(
+                                     builder.getContext(), info.dtype)))},
                 TypeRange(typeOf(info)))
                 ->getResult(0);
   }

@@ -55,8 +55,8 @@ Attribute fsdp::aten::getDefaultAttr(MLIRContext *context,
   case 'F':
     return builder.getDenseF64ArrayAttr(llvm::map_to_vector(members, toDouble));
   case 'B':
-    return builder.getDenseBoolArrayAttr(llvm::map_to_vector(
-        members, [](StringRef s) { return s == "1"; }));
+    return builder.getDenseBoolArrayAttr(
+        llvm::map_to_vector(members, [](StringRef s) { return s == "1"; }));
   }
   return {};
 }
@@ -325,9 +325,9 @@ LogicalResult Binder::bindTensorList(CallArgument &bound) {
 LogicalResult Binder::bindOther(CallArgument &bound) {
   const Argument &argument = *bound.argument;
   Kind kind = argument.type.kind;
-  bool takesScalar = !argument.type.list &&
-                     (kind == Kind::Scalar || kind == Kind::Float ||
-                      kind == Kind::Int);
+  bool takesScalar =
+      !argument.type.list &&
+      (kind == Kind::Scalar || kind == Kind::Float || kind == Kind::Int);
   if (takesScalar && atScalar()) {
     if (!isScalarOperand(operands[nextOperand]))
       return fail([&](auto &e) {
@@ -348,8 +348,7 @@ LogicalResult Binder::bindOther(CallArgument &bound) {
   const char *expected = getExpected(argument.type);
   if (!expected)
     return fail([&](auto &e) {
-      e << "takes '" << argument.name
-        << "' of a type that a graph cannot hold";
+      e << "takes '" << argument.name << "' of a type that a graph cannot hold";
     });
   return fail([&](auto &e) {
     e << "lacks attribute '" << argument.name << "' of type "
@@ -403,8 +402,9 @@ FailureOr<SmallVector<CallArgument>> Binder::run() {
   return result;
 }
 
-FailureOr<SmallVector<CallArgument>> fsdp::aten::bindArguments(
-    const Schema &schema, TypeRange operands, ArrayRef<int32_t> slots,
-    DictionaryAttr args, llvm::function_ref<InFlightDiagnostic()> emitError) {
+FailureOr<SmallVector<CallArgument>>
+fsdp::aten::bindArguments(const Schema &schema, TypeRange operands,
+                          ArrayRef<int32_t> slots, DictionaryAttr args,
+                          llvm::function_ref<InFlightDiagnostic()> emitError) {
   return Binder(schema, operands, slots, args, emitError).run();
 }

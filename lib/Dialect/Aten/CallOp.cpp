@@ -36,8 +36,8 @@ void CallOp::build(OpBuilder &builder, OperationState &state, StringRef callee,
     if (operand)
       present.push_back(operand);
   }
-  build(builder, state, callee, present, slots,
-        builder.getDictionaryAttr(args), results);
+  build(builder, state, callee, present, slots, builder.getDictionaryAttr(args),
+        results);
 }
 
 //===----------------------------------------------------------------------===//
@@ -52,8 +52,7 @@ static LogicalResult verifyResults(CallOp op, const Schema &schema) {
   }
   unsigned count = op->getNumResults();
   if (single + lists == 0)
-    return op.emitOpError()
-           << "\"" << op.getCallee() << "\" returns no tensor";
+    return op.emitOpError() << "\"" << op.getCallee() << "\" returns no tensor";
   if (count < single || (lists == 0 && count != single))
     return op.emitOpError()
            << "\"" << op.getCallee() << "\" returns "
@@ -72,19 +71,58 @@ static LogicalResult verifyResults(CallOp op, const Schema &schema) {
   return success();
 }
 
+/// The value whose memory this one looks into, through views and ops in place.
+static Value getRoot(Value value) {
+  while (auto call = value.getDefiningOp<CallOp>()) {
+    auto operand =
+        call.getAliasedOperand(cast<OpResult>(value).getResultNumber());
+    if (!operand)
+      break;
+    value = call->getOperand(*operand);
+  }
+  return value;
+}
+
+/// What other dialects own (a state that was loaded, a gathered parameter) is
+/// not written in place: only their own ops do that.
+static bool isOwnedElsewhere(Value root) {
+  Operation *producer = root.getDefiningOp();
+  return producer && !isa<CallOp>(producer);
+}
+
+/// An op that writes in place writes memory of another call, or an argument.
+static LogicalResult verifyWrites(CallOp op) {
+  if (!op.writesOperands())
+    return success();
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!op.writesOperand(operand.getOperandNumber()))
+      continue;
+    Value root = getRoot(operand.get());
+    if (isOwnedElsewhere(root))
+      return (op.emitOpError()
+              << "\"" << op.getCallee() << "\" writes in place what '"
+              << root.getDefiningOp()->getName()
+              << "' gives; write a copy of it")
+                 .attachNote(root.getLoc())
+             << "it is given here";
+  }
+  return success();
+}
+
 LogicalResult CallOp::verify() {
   const Schema *schema = getSchema();
   if (!schema) {
     std::string hint = suggest(getCallee());
-    InFlightDiagnostic error = emitOpError()
-                               << "PyTorch has no operator \"" << getCallee()
-                               << "\"";
+    InFlightDiagnostic error = emitOpError() << "PyTorch has no operator \""
+                                             << getCallee() << "\"";
     if (!hint.empty())
       error << "; " << hint;
     return error;
   }
   if (failed(bindArguments(*schema, getInputs().getTypes(), getSlots(),
                            getArgs(), [&]() { return emitOpError(); })))
+    return failure();
+  if (failed(verifyWrites(*this)))
     return failure();
   return verifyResults(*this, *schema);
 }
@@ -174,9 +212,9 @@ std::optional<unsigned> CallOp::getAliasedOperand(unsigned result) {
 
 bool CallOp::writesOperand(unsigned operand) {
   const Schema *schema = getSchema();
-  if (!schema ||
-      llvm::none_of(schema->arguments,
-                    [](const Argument &a) { return a.alias.isWrite; }))
+  if (!schema || llvm::none_of(schema->arguments, [](const Argument &a) {
+        return a.alias.isWrite;
+      }))
     return false;
   for (const CallArgument &argument : getCallArguments())
     if (argument.argument->alias.isWrite &&
@@ -209,9 +247,9 @@ bool CallOp::isPointwise() {
     return true;
   // Pointwise without the tag.
   static const llvm::StringSet<> names = {
-      "aten::_to_copy", "aten::alias",     "aten::copy",      "aten::detach",
-      "aten::fill",     "aten::full_like", "aten::lift_fresh", "aten::ones_like",
-      "aten::zeros_like"};
+      "aten::_to_copy",   "aten::alias",     "aten::copy",
+      "aten::detach",     "aten::fill",      "aten::full_like",
+      "aten::lift_fresh", "aten::ones_like", "aten::zeros_like"};
   return names.contains(schema->name);
 }
 
@@ -234,20 +272,11 @@ bool CallOp::isRandom() {
 // Effects
 //===----------------------------------------------------------------------===//
 
-/// The value whose memory this one looks into, through views and ops in place.
-static Value getRoot(Value value) {
-  while (auto call = value.getDefiningOp<CallOp>()) {
-    auto operand =
-        call.getAliasedOperand(cast<OpResult>(value).getResultNumber());
-    if (!operand)
-      break;
-    value = call->getOperand(*operand);
-  }
-  return value;
-}
-
 /// Whether some op writes the memory of a root in place.
 static bool isWritten(Value root) {
+  // The verifier sees to these, and parameters have many readers.
+  if (isOwnedElsewhere(root))
+    return false;
   SmallVector<Value> worklist = {root};
   while (!worklist.empty()) {
     Value value = worklist.pop_back_val();

@@ -99,9 +99,9 @@ static const Table &table() {
 
 std::string SchemaType::str() const {
   static const char *const names[] = {
-      "Tensor",     "int",    "float",        "bool",   "str",
-      "Scalar",     "complex", "ScalarType",  "Layout", "MemoryFormat",
-      "Device",     "Generator", "<unsupported>"};
+      "Tensor", "int",       "float",        "bool",   "str",
+      "Scalar", "complex",   "ScalarType",   "Layout", "MemoryFormat",
+      "Device", "Generator", "<unsupported>"};
   std::string text = names[unsigned(kind)];
   if (optionalMembers)
     text += "?";
@@ -116,13 +116,13 @@ bool AliasInfo::intersects(const AliasInfo &other) const {
   SmallVector<StringRef, 2> mine, theirs;
   sets.split(mine, ',', -1, false);
   other.sets.split(theirs, ',', -1, false);
-  return llvm::any_of(mine,
-                      [&](StringRef s) { return llvm::is_contained(theirs, s); });
+  return llvm::any_of(
+      mine, [&](StringRef s) { return llvm::is_contained(theirs, s); });
 }
 
 const Argument *Schema::findArgument(StringRef wanted) const {
-  auto it = llvm::find_if(
-      arguments, [&](const Argument &a) { return a.name == wanted; });
+  auto it = llvm::find_if(arguments,
+                          [&](const Argument &a) { return a.name == wanted; });
   return it == arguments.end() ? nullptr : &*it;
 }
 

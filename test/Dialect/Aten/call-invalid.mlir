@@ -113,5 +113,16 @@ func.func @no_tensor(%x: tensor<f32>) {
 
 // -----
 
+fsdp.state @w parameter : tensor<4xf32>
+func.func @write_state() {
+  // expected-note @below {{it is given here}}
+  %w = fsdp.load @w : tensor<4xf32>
+  // expected-error @below {{"zero_" writes in place what 'fsdp.load' gives; write a copy of it}}
+  %0 = aten.call "zero_"(%w) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 // expected-error @below {{#aten.strides has 1 strides, the tensor has rank 2}}
 func.func private @rank(tensor<2x2xf32, #aten.strides<[1]>>)
