@@ -132,9 +132,18 @@ def _separate(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     separate: dict[str, torch.Tensor] = {}
     for name, tensor in inputs.items():
         storage = tensor.untyped_storage()._cdata
-        separate[name] = tensor.detach().clone() if storage in seen else tensor
+        separate[name] = _copy(tensor) if storage in seen else tensor
         seen.add(storage)
     return separate
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the strides of `tensor`: a matrix product's last bits depend on them."""
+    if torch._debug_has_internal_overlap(tensor) == 1:  # expanded: elements that are one
+        return tensor.detach().clone()
+    strided = {"dtype": tensor.dtype, "device": tensor.device}
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), **strided)
+    return copy.copy_(tensor.detach())
 
 
 @contextlib.contextmanager
