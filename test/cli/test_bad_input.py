@@ -23,7 +23,8 @@ HANG_S = 60
 
 
 def errors_of(output: str) -> list[str]:
-    return re.findall(r"(?m)^.*\berror: .*$", output)
+    # MLIR's tools say of a file they cannot open just that.
+    return re.findall(r"(?m)^.*\berror: .*$|^cannot open input file .*$", output)
 
 
 def refused(arguments: Sequence[Any], *patterns: str, absent: pathlib.Path) -> str:
