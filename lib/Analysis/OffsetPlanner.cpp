@@ -7,6 +7,7 @@
 
 #include <limits>
 #include <map>
+#include <vector>
 
 using namespace fsdp;
 
@@ -35,24 +36,34 @@ OffsetPlan fsdp::planOffsets(llvm::ArrayRef<LiveBlock> blocks, bool reuse) {
     return blocks[a].bytes > blocks[b].bytes;
   });
 
-  // Blocks already placed, by offset.
-  std::multimap<int64_t, size_t> placed;
+  // Blocks already placed, by offset. Scanned for every block, so kept in one
+  // piece of memory: a step can have tens of thousands.
+  struct Placed {
+    int64_t offset, end;
+    LiveBlock block;
+  };
+  std::vector<Placed> placed;
+  placed.reserve(order.size());
   for (size_t i : order) {
     int64_t need = rounded(blocks[i]), end = 0, best = -1;
     int64_t bestGap = std::numeric_limits<int64_t>::max();
-    for (auto [offset, other] : placed) {
-      if (!blocks[i].overlaps(blocks[other]))
+    for (const Placed &other : placed) {
+      if (!blocks[i].overlaps(other.block))
         continue;
-      int64_t gap = offset - end;
+      int64_t gap = other.offset - end;
       if (gap >= need && gap < bestGap) {
         best = end;
         bestGap = gap;
       }
-      end = std::max(end, offset + rounded(blocks[other]));
+      end = std::max(end, other.end);
     }
-    plan.offsets[i] = best < 0 ? end : best;
-    plan.bytes = std::max(plan.bytes, plan.offsets[i] + need);
-    placed.emplace(plan.offsets[i], i);
+    int64_t offset = best < 0 ? end : best;
+    plan.offsets[i] = offset;
+    plan.bytes = std::max(plan.bytes, offset + need);
+    auto at = llvm::upper_bound(placed, offset, [](int64_t o, const Placed &p) {
+      return o < p.offset;
+    });
+    placed.insert(at, Placed{offset, offset + need, blocks[i]});
   }
   return plan;
 }

@@ -74,6 +74,20 @@ private:
   uint64_t left;
 };
 
+/// The FlatBuffers library lets operations of a kind it does not know pass, and
+/// then follows their kind out of its tables.
+bool knowsOperations(const Plan &plan) {
+  if (plan.programs())
+    for (const Program *program : *plan.programs())
+      if (program->commands())
+        for (const Command *command : *program->commands())
+          if (command->operation_type() > Operation::MAX ||
+              (command->operation_type() != Operation::NONE) !=
+                  (command->operation() != nullptr))
+            return false;
+  return true;
+}
+
 } // namespace
 
 std::string fsdp::plan::serializePlan(const PlanT &plan) {
@@ -118,7 +132,7 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
   // this project's.
   const auto *buffer = reinterpret_cast<const uint8_t *>(data);
   flatbuffers::Verifier verifier(buffer, length, maxDepth, maxTables);
-  if (!VerifyPlanBuffer(verifier))
+  if (!VerifyPlanBuffer(verifier) || !knowsOperations(*GetPlan(buffer)))
     fail("does not hold a valid FlatBuffer" + mend);
   try {
     UnpackedSize size(length);

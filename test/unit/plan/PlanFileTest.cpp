@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <openssl/sha.h>
 #include <unistd.h>
 
 using namespace fsdp::plan;
@@ -60,6 +61,19 @@ TEST(PlanFile, RefusesEveryFlippedBit) {
     altered[at] ^= 1 << (at % 8);
     EXPECT_NE(parseError(altered), "") << "byte " << at;
   }
+}
+
+TEST(PlanFile, NeverCrashesOnAlteredContentsWithARightDigest) {
+  std::string bytes = example();
+  for (size_t at = 64; at < bytes.size(); ++at)
+    for (unsigned char flip : {0x01, 0x80, 0xff}) {
+      std::string altered = bytes;
+      altered[at] ^= flip;
+      SHA256(reinterpret_cast<const unsigned char *>(altered.data()) + 64,
+             altered.size() - 64,
+             reinterpret_cast<unsigned char *>(&altered[20]));
+      parseError(altered); // Some remain plans: names, numbers.
+    }
 }
 
 TEST(PlanFile, RefusesAPlanThatDoesNotCheck) {
