@@ -44,6 +44,12 @@ CASES = {
 }
 
 
+# AdamW on even sizes is held by the case with a schedule already.
+NAMES = [
+    pytest.param(name, marks=pytest.mark.long) if name == "gpt-adamw" else name for name in CASES
+]
+
+
 class Archives:
     """Exports each case once for the module's tests."""
 
@@ -69,7 +75,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
     return Archives(tmp_path_factory)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_one_rank_is_eager(name: str, archives: Archives, tmp_path: pathlib.Path) -> None:
     compiled = archives.compile(name, tmp_path, "mesh=1")
     run = chain.run_plan(compiled, 1, steps=STEPS, extra=CASES[name].run)
@@ -77,7 +83,7 @@ def test_one_rank_is_eager(name: str, archives: Archives, tmp_path: pathlib.Path
     compare.check_bits(run, reference.eager(step, STEPS))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_two_ranks_are_fsdp2(
     name: str, archives: Archives, tmp_path: pathlib.Path, fsdp2: Pool
 ) -> None:
