@@ -3,7 +3,7 @@
 #include "comm/Reduce.h"
 
 #include <ATen/ATen.h>
-#include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/version.h>
@@ -131,6 +131,9 @@ std::unique_ptr<Communicator>
 createGlooCommunicator(c10d::Store &store, int rank, int size,
                        const GlooAddress &address,
                        std::chrono::milliseconds timeout) {
+  // Gloo writes to sockets whose other end may have failed: that is an error
+  // to report, not a signal to die of. Python, its usual host, ignores it too.
+  std::signal(SIGPIPE, SIG_IGN);
   return std::make_unique<GlooCommunicator>(store, rank, size, address,
                                             timeout);
 }

@@ -77,11 +77,11 @@ void DataSet::read(size_t column, const int64_t *samples, int64_t count,
                    char *to) const {
   uint64_t width = widths[column];
   for (int64_t i = 0; i < count; ++i) {
-    size_t file =
-        std::upper_bound(starts.begin(), starts.end(), samples[i]) -
-        starts.begin() - 1;
+    size_t file = std::upper_bound(starts.begin(), starts.end(), samples[i]) -
+                  starts.begin() - 1;
     std::memcpy(to + i * width,
-                data[column][file] + (samples[i] - starts[file]) * width, width);
+                data[column][file] + (samples[i] - starts[file]) * width,
+                width);
   }
 }
 

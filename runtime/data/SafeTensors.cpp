@@ -31,8 +31,9 @@ SafeTensors::SafeTensors(const std::string &path) : name(path) {
     throw Error(path + " is not a file; give a safetensors file");
   }
   size = status.st_size;
-  void *memory = size < 8 ? MAP_FAILED
-                          : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
+  void *memory = size < 8
+                     ? MAP_FAILED
+                     : mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
   if (memory == MAP_FAILED)
     throw Error(path + " is not a safetensors file: it has " +
@@ -137,10 +138,10 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
                                      std::vector<Tensor> tensors)
     : path(path), temporary(path + ".partial." + std::to_string(getpid())) {
   // Wide types first keep every tensor aligned.
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [](const Tensor &a, const Tensor &b) {
-                     return plan::dtypeBytes(a.dtype) > plan::dtypeBytes(b.dtype);
-                   });
+  std::stable_sort(
+      tensors.begin(), tensors.end(), [](const Tensor &a, const Tensor &b) {
+        return plan::dtypeBytes(a.dtype) > plan::dtypeBytes(b.dtype);
+      });
   nlohmann::ordered_json json;
   json["__metadata__"] = {{"format", "pt"}};
   uint64_t end = 0;
@@ -149,8 +150,8 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
     if (!type)
       throw Error("cannot save " + tensor.name + ": safetensors has no " +
                   plan::dtypeName(tensor.dtype));
-    uint64_t bytes = *plan::numElements(tensor.shape) *
-                     plan::dtypeBytes(tensor.dtype);
+    uint64_t bytes =
+        *plan::numElements(tensor.shape) * plan::dtypeBytes(tensor.dtype);
     ranges[tensor.name] = {end, bytes};
     json[tensor.name] = {{"dtype", type},
                          {"shape", tensor.shape},
@@ -159,7 +160,8 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
   }
   std::string header = json.dump();
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  file =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0)
     throw Error("cannot write " + path + ": " + std::strerror(errno));
   char length[8];

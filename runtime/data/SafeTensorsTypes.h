@@ -10,9 +10,9 @@ namespace fsdp {
 
 /// Null where the format has no such type.
 inline const char *safetensorsName(plan::DType dtype) {
-  static constexpr const char *names[] = {"BOOL", "U8",   "I8",  "I16",
-                                          "I32",  "I64",  "F16", "BF16",
-                                          "F32",  "F64",  "C64", nullptr};
+  static constexpr const char *names[] = {"BOOL", "U8",  "I8",  "I16",
+                                          "I32",  "I64", "F16", "BF16",
+                                          "F32",  "F64", "C64", nullptr};
   return names[static_cast<size_t>(dtype)];
 }
 

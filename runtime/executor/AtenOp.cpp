@@ -25,9 +25,9 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
                 std::to_string(arguments.size()) + "; export again");
   static const plan::ArgumentT byDefault;
   for (size_t i = 0; i < arguments.size(); ++i)
-    prepared.push_back(convert(
-        i < aten.arguments.size() ? *aten.arguments[i] : byDefault, i, ordinal,
-        random));
+    prepared.push_back(
+        convert(i < aten.arguments.size() ? *aten.arguments[i] : byDefault, i,
+                ordinal, random));
 }
 
 void AtenOp::misfit(size_t position, const std::string &why) const {

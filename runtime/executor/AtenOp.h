@@ -21,8 +21,8 @@ public:
   /// `ordinal` stands in for the site of a generator argument that has none.
   /// Throws Error, naming the operator and `location`, when there is no such
   /// operator or an argument does not fit its schema.
-  AtenOp(const plan::AtenT &aten, const std::string &location,
-         int64_t ordinal, SiteRandom &random);
+  AtenOp(const plan::AtenT &aten, const std::string &location, int64_t ordinal,
+         SiteRandom &random);
 
   /// Appends what the operator returns, lists taken apart, to `results`. Values
   /// and scalars are indexed as the plan's arguments are. Throws Error when the

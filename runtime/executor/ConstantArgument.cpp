@@ -9,9 +9,9 @@ namespace fsdp {
 
 at::ScalarType toScalarType(plan::DType dtype) {
   static constexpr at::ScalarType types[] = {
-      at::kBool,     at::kByte,          at::kChar,         at::kShort,
-      at::kInt,      at::kLong,          at::kHalf,         at::kBFloat16,
-      at::kFloat,    at::kDouble,        at::kComplexFloat, at::kComplexDouble,
+      at::kBool,  at::kByte,   at::kChar,         at::kShort,
+      at::kInt,   at::kLong,   at::kHalf,         at::kBFloat16,
+      at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble,
   };
   return types[static_cast<size_t>(dtype)];
 }
@@ -23,10 +23,10 @@ using Result = std::optional<c10::IValue>;
 
 Result scalar(const plan::ArgumentT &given, c10::TypeKind type) {
   bool number = type == c10::TypeKind::NumberType;
-  bool integer = type == c10::TypeKind::IntType ||
-                 type == c10::TypeKind::SymIntType;
-  bool floating = type == c10::TypeKind::FloatType ||
-                  type == c10::TypeKind::SymFloatType;
+  bool integer =
+      type == c10::TypeKind::IntType || type == c10::TypeKind::SymIntType;
+  bool floating =
+      type == c10::TypeKind::FloatType || type == c10::TypeKind::SymFloatType;
   bool boolean =
       type == c10::TypeKind::BoolType || type == c10::TypeKind::SymBoolType;
   switch (given.kind) {
@@ -49,12 +49,13 @@ Result scalar(const plan::ArgumentT &given, c10::TypeKind type) {
   case Kind::Complex:
     if (!number || given.doubles.size() != 2)
       return {};
-    return c10::IValue(c10::complex<double>(given.doubles[0], given.doubles[1]));
+    return c10::IValue(
+        c10::complex<double>(given.doubles[0], given.doubles[1]));
   case Kind::DType:
     if (!integer)
       return {};
-    return c10::IValue(static_cast<int64_t>(
-        toScalarType(static_cast<plan::DType>(given.i))));
+    return c10::IValue(
+        static_cast<int64_t>(toScalarType(static_cast<plan::DType>(given.i))));
   case Kind::String:
     if (type != c10::TypeKind::StringType)
       return {};
@@ -74,7 +75,8 @@ Result list(const plan::ArgumentT &given, const c10::TypePtr &element,
   case c10::TypeKind::IntType:
   case c10::TypeKind::SymIntType:
     if (given.kind == Kind::IntList || empty)
-      return c10::IValue(c10::List<int64_t>(c10::ArrayRef<int64_t>(given.ints)));
+      return c10::IValue(
+          c10::List<int64_t>(c10::ArrayRef<int64_t>(given.ints)));
     if (given.kind == Kind::Int && length)
       return c10::IValue(c10::List<int64_t>(
           c10::ArrayRef<int64_t>(std::vector<int64_t>(*length, given.i))));

@@ -9,7 +9,8 @@
 namespace fsdp {
 
 /// A constant of the plan as `argument` wants it (a Scalar stays the integer or
-/// the float it was; one integer fills an int[N]). Nothing when it does not fit.
+/// the float it was; one integer fills an int[N]). Nothing when it does not
+/// fit.
 std::optional<c10::IValue> constantArgument(const plan::ArgumentT &given,
                                             const c10::Argument &argument);
 

@@ -19,8 +19,8 @@ namespace {
 /// A program with its tensors made and its operators found.
 struct LoadedProgram {
   const plan::ProgramT *plan;
-  std::vector<at::Tensor> tensors;             // by value
-  std::vector<std::unique_ptr<AtenOp>> aten;   // by command; null: another kind
+  std::vector<at::Tensor> tensors;           // by value
+  std::vector<std::unique_ptr<AtenOp>> aten; // by command; null: another kind
   std::unique_ptr<Poison> poison;
 };
 
@@ -51,7 +51,8 @@ struct Executor::Implementation {
   void runAten(LoadedProgram &program, AtenOp &op);
   void runUpdate(LoadedProgram &program, const plan::UpdateT &update);
   void runCopy(LoadedProgram &program, const plan::CopyT &copy);
-  void runCollective(LoadedProgram &program, const plan::CollectiveT &collective);
+  void runCollective(LoadedProgram &program,
+                     const plan::CollectiveT &collective);
   char *place(LoadedProgram &program, int value);
   at::Tensor stateTensor(size_t state);
 
@@ -68,7 +69,8 @@ struct Executor::Implementation {
   Counters counters;
 };
 
-void Executor::Implementation::load(const plan::ProgramT &program, bool poison) {
+void Executor::Implementation::load(const plan::ProgramT &program,
+                                    bool poison) {
   LoadedProgram &loaded = programs.emplace_back();
   loaded.plan = &program;
   loaded.tensors = placedTensors(plan, program, arenas);
@@ -119,7 +121,8 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step) {
   if (program.poison)
     program.poison->beginRun();
   for (size_t c = 0; c < program.aten.size(); ++c) {
-    const plan::OperationUnion &operation = program.plan->commands[c]->operation;
+    const plan::OperationUnion &operation =
+        program.plan->commands[c]->operation;
     if (program.poison)
       program.poison->before(c);
     switch (operation.type) {

@@ -15,9 +15,11 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
   auto add = [&](const std::string &name, const plan::Place &place,
                  plan::DType dtype, LiveRange live) {
     char *begin = addressOf(arenas, place, name);
-    uint64_t room = arenas[place.arena()].size() - place.offset() - place.bytes();
-    uint64_t gap = (plan::placeAlignment - place.bytes() % plan::placeAlignment) %
-                   plan::placeAlignment;
+    uint64_t room =
+        arenas[place.arena()].size() - place.offset() - place.bytes();
+    uint64_t gap =
+        (plan::placeAlignment - place.bytes() % plan::placeAlignment) %
+        plan::placeAlignment;
     ranges.push_back({name, begin, place.bytes(), std::min(gap, room),
                       dtype >= plan::DType::Float16, live});
     return static_cast<int>(ranges.size()) - 1;
@@ -31,7 +33,8 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
   std::vector<LiveRange> lives = liveRanges(program);
   for (size_t v = 0; v < lives.size(); ++v) {
     const plan::ValueT &value = *program.values[v];
-    if (value.view_of >= 0 || value.state >= 0 || lives[v].last < lives[v].first)
+    if (value.view_of >= 0 || value.state >= 0 ||
+        lives[v].last < lives[v].first)
       continue;
     int range = add(value.name, *value.place, value.dtype, lives[v]);
     if (lives[v].first >= 0)
@@ -49,7 +52,8 @@ void Poison::fill(const Range &range) const {
   std::memset(range.begin + range.bytes, poisonByte, range.gap);
 }
 
-bool Poison::overlaps(const Range &range, const std::vector<int> &others) const {
+bool Poison::overlaps(const Range &range,
+                      const std::vector<int> &others) const {
   return std::any_of(others.begin(), others.end(), [&](int o) {
     const Range &other = ranges[o];
     return &other != &range && range.begin < other.begin + other.bytes &&

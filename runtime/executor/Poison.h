@@ -44,8 +44,8 @@ private:
   const std::vector<HostMemory> &arenas;
   std::vector<Range> ranges;
   std::vector<std::vector<int>> born, dies; // ranges, by command
-  std::vector<int> inputs; // ranges that live from the start
-  std::vector<int> states; // ranges that always live
+  std::vector<int> inputs;                  // ranges that live from the start
+  std::vector<int> states;                  // ranges that always live
 };
 
 } // namespace fsdp

@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-char *addressOf(const std::vector<HostMemory> &arenas,
-                const plan::Place &place, const std::string &what) {
+char *addressOf(const std::vector<HostMemory> &arenas, const plan::Place &place,
+                const std::string &what) {
   if (place.arena() >= arenas.size() ||
       place.offset() > arenas[place.arena()].size() ||
       place.bytes() > arenas[place.arena()].size() - place.offset())
@@ -53,9 +53,9 @@ static at::Tensor tensorAt(char *address, const plan::ValueT &value,
   if (value.shape.size() != value.strides.size())
     throw Error("value " + value.name +
                 " has not a stride per dimension; lower the step again");
-  at::Tensor tensor = at::from_blob(
-      address, value.shape, value.strides,
-      at::TensorOptions().dtype(toScalarType(value.dtype)));
+  at::Tensor tensor =
+      at::from_blob(address, value.shape, value.strides,
+                    at::TensorOptions().dtype(toScalarType(value.dtype)));
   if (extent(tensor) > bytes)
     throw Error("value " + value.name + " does not fit in its place of " +
                 std::to_string(bytes) + " bytes; lower the step again");
@@ -70,9 +70,8 @@ std::vector<at::Tensor> placedTensors(const plan::PlanT &plan,
     const plan::ValueT &value = *program.values[v];
     if (value.view_of >= 0)
       continue;
-    const plan::Place &place = value.state >= 0
-                                   ? *plan.states.at(value.state)->place
-                                   : *value.place;
+    const plan::Place &place =
+        value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
     char *address = addressOf(arenas, place, "value " + value.name);
     tensors[v] = tensorAt(address, value, place.bytes());
   }

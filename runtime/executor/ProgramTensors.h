@@ -10,8 +10,8 @@ namespace fsdp {
 
 /// The first byte of a place. Throws Error, naming `what`, when the place is
 /// not inside its arena.
-char *addressOf(const std::vector<HostMemory> &arenas,
-                const plan::Place &place, const std::string &what);
+char *addressOf(const std::vector<HostMemory> &arenas, const plan::Place &place,
+                const std::string &what);
 
 /// A tensor per value of the program, at its planned address; undefined for
 /// views, which defineView fills in.

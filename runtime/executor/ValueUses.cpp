@@ -36,8 +36,7 @@ std::vector<int> valuesOf(const plan::CommandT &command) {
 std::string nameOf(const plan::CommandT &command) {
   const plan::OperationUnion &operation = command.operation;
   if (const auto *aten = operation.AsAten())
-    return aten->name +
-           (aten->overload.empty() ? "" : "." + aten->overload);
+    return aten->name + (aten->overload.empty() ? "" : "." + aten->overload);
   if (operation.AsUpdate())
     return "update";
   if (operation.AsCopy())

@@ -49,8 +49,8 @@ Membership findMembership(const Variables &variables) {
       throw Error(std::string(names.size) + " is 0; a run has at least 1 rank");
     result.rank = parseNumber(*rank, names.rank, 1 << 20);
     if (result.rank >= result.size)
-      throw Error(std::string(names.rank) + " is " + *rank + ", but there are " +
-                  *size + " ranks (" + names.size +
+      throw Error(std::string(names.rank) + " is " + *rank +
+                  ", but there are " + *size + " ranks (" + names.size +
                   "); ranks count from 0");
     if (auto local = variables(names.local))
       result.localRank = parseNumber(*local, names.local, 1 << 20);

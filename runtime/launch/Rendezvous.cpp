@@ -57,8 +57,8 @@ class Meeting {
 public:
   Meeting(const Membership &me, const MeetingPoint &where,
           const std::string &runKey, std::chrono::seconds timeout)
-      : me(me), where(where), timeout(timeout), deadline(Clock::now() + timeout),
-        store(open()) {
+      : me(me), where(where), timeout(timeout),
+        deadline(Clock::now() + timeout), store(open()) {
     keys = c10::make_intrusive<c10d::PrefixStore>(runKey, store);
   }
 
@@ -120,10 +120,10 @@ StorePtr Meeting::open() {
     if (options.isServer)
       throw Error("cannot serve the rendezvous at " + place() + ": " +
                   firstLine(error));
-    throw Error(std::string(where.launcherServes ? "the launcher's store"
-                                                 : "rank 0") +
-                " did not answer at " + place() + " within " +
-                std::to_string(timeout.count()) + " s: " + firstLine(error));
+    throw Error(
+        std::string(where.launcherServes ? "the launcher's store" : "rank 0") +
+        " did not answer at " + place() + " within " +
+        std::to_string(timeout.count()) + " s: " + firstLine(error));
   }
 }
 

@@ -22,8 +22,8 @@ struct LocalRanks {
 /// the signal's number. Leaves no process and no file behind.
 int superviseRanks(const LocalRanks &ranks);
 
-/// For a rank's own process: removes `path` when a signal ends it (an unfinished
-/// output); empty: nothing.
+/// For a rank's own process: removes `path` when a signal ends it (an
+/// unfinished output); empty: nothing.
 void removeWhenKilled(const std::string &path);
 
 } // namespace fsdp

@@ -53,8 +53,8 @@ void Console::note(const std::string &text) { line(text); }
 static std::string scalars(const NamedScalars &values, const char *separator) {
   std::string text;
   for (const auto &[name, value] : values)
-    text += format("%s%s %.5g", text.empty() ? "" : separator, name.c_str(),
-                   value);
+    text +=
+        format("%s%s %.5g", text.empty() ? "" : separator, name.c_str(), value);
   return text;
 }
 
@@ -83,8 +83,8 @@ void Console::step(const StepReport &report) {
       text += format("grad_norm: %.4f  ", *report.gradientNorm);
     if (!report.learningRates.empty())
       text += format("lr: %.3g  ", report.learningRates[0]);
-    text += format("memory: %.2fGiB  ",
-                   report.memoryPeakBytes / double(1 << 30));
+    text +=
+        format("memory: %.2fGiB  ", report.memoryPeakBytes / double(1 << 30));
     if (report.tokensPerSecond)
       text += format("tps: %.0f  ", *report.tokensPerSecond);
     else

@@ -13,8 +13,8 @@ using NamedScalars = std::vector<std::pair<std::string, double>>;
 
 /// One logged step; docs/metrics.md defines each figure.
 struct StepReport {
-  uint64_t step = 0;  // from 1
-  uint64_t epoch = 0; // from 1
+  uint64_t step = 0;    // from 1
+  uint64_t epoch = 0;   // from 1
   NamedScalars outputs; // the first is the loss; means over ranks
   std::optional<double> gradientNorm;
   std::vector<double> learningRates; // by parameter group

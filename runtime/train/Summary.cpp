@@ -73,10 +73,9 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
   for (const auto &program : plan.programs)
     for (const auto &command : program->commands)
       if (const auto *update = command->operation.AsUpdate())
-        gradients += *plan::numElements(
-                         program->values.at(update->gradient)->shape) *
-                     plan::dtypeBytes(
-                         program->values.at(update->gradient)->dtype);
+        gradients +=
+            *plan::numElements(program->values.at(update->gradient)->shape) *
+            plan::dtypeBytes(program->values.at(update->gradient)->dtype);
   json["rank_bytes"] = {{"parameters", parameters},
                         {"gradients", gradients},
                         {"optimizer", optimizer},

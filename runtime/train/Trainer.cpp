@@ -101,7 +101,8 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   stepProgram = programNamed("step");
   evalProgram = programNamed("eval");
   if (stepProgram < 0)
-    throw Error("the plan has no program 'step'; lower the training step again");
+    throw Error(
+        "the plan has no program 'step'; lower the training step again");
   // What costs little is refused first.
   openData();
   findLength();
@@ -117,17 +118,17 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   how.sequentialRandom = options.sequentialRandom;
   how.poison = options.poison;
   executor = std::make_unique<Executor>(plan, communicator, how);
-  repeated =
-      loadWeights(plan, options.weights, communicator.rank(), *executor);
+  repeated = loadWeights(plan, options.weights, communicator.rank(), *executor);
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
   if (!first)
     return;
   console.emplace(options.progress, length);
   if (data && data->dropped())
-    console->note("note: " + std::to_string(data->dropped()) +
-                  " samples of each epoch are left out: they fill no batch of " +
-                  std::to_string(data->globalBatch()));
+    console->note(
+        "note: " + std::to_string(data->dropped()) +
+        " samples of each epoch are left out: they fill no batch of " +
+        std::to_string(data->globalBatch()));
   if (evalData && evalData->dropped())
     console->note("note: " + std::to_string(evalData->dropped()) +
                   " evaluation samples are left out: they fill no batch of " +
@@ -196,7 +197,8 @@ void Trainer::findTokens() {
   for (const auto &input : step.inputs) {
     const plan::ValueT &value = *step.values[input->value];
     if (input->from_data && value.shape.size() == 2 &&
-        (value.dtype == plan::DType::Int64 || value.dtype == plan::DType::Int32))
+        (value.dtype == plan::DType::Int64 ||
+         value.dtype == plan::DType::Int32))
       tokensPerStep = std::max(tokensPerStep, *plan::numElements(value.shape) *
                                                   communicator.size());
   }
@@ -298,9 +300,8 @@ void Trainer::run() {
       stepEnd = now;
     }
     bool epochEnds = i % length.stepsPerEpoch == 0 || i == length.steps;
-    bool due = evalData && (options.evalInterval
-                                ? i % options.evalInterval == 0
-                                : epochEnds);
+    bool due = evalData && (options.evalInterval ? i % options.evalInterval == 0
+                                                 : epochEnds);
     NamedScalars evaluated;
     if (due) {
       evaluated = evaluate(i);
@@ -311,8 +312,8 @@ void Trainer::run() {
         console->evaluation(report);
     }
     if (epochEnds) {
-      double loss = summed({epochLoss})[0] /
-                    (double(epochSteps) * communicator.size());
+      double loss =
+          summed({epochLoss})[0] / (double(epochSteps) * communicator.size());
       if (console)
         console->epoch(epochOf(i) + 1, {{"loss", loss}}, evaluated);
       epochLoss = 0;

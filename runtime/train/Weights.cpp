@@ -113,9 +113,9 @@ RepeatedInputs loadWeights(const plan::PlanT &plan, const std::string &path,
         file.get(storedName(state), state.dtype, state.shape);
     if (!stored)
       continue;
-    at::Tensor whole = tensorAt(const_cast<char *>(stored->data), state.dtype,
-                                state.shape,
-                                plan::rowMajorStrides(state.shape));
+    at::Tensor whole =
+        tensorAt(const_cast<char *>(stored->data), state.dtype, state.shape,
+                 plan::rowMajorStrides(state.shape));
     loadShard(state, whole, rank, localPart(plan, i, executor));
   }
   for (RepeatedInputs::Input &r : repeated.inputs) {
@@ -134,9 +134,10 @@ RepeatedInputs loadWeights(const plan::PlanT &plan, const std::string &path,
   return repeated;
 }
 
-void saveWeights(const plan::PlanT &plan, const std::string &path,
-                 Communicator &communicator, Executor &executor,
-                 const std::function<void(const std::string &)> &onPartialFile) {
+void saveWeights(
+    const plan::PlanT &plan, const std::string &path,
+    Communicator &communicator, Executor &executor,
+    const std::function<void(const std::string &)> &onPartialFile) {
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   auto saved = [](const plan::StateT &state) {
     return state.role == plan::Role::Parameter ||

@@ -29,10 +29,10 @@ public:
   std::vector<Input> inputs;
 };
 
-/// Reads this rank's part of every parameter, buffer and constant from a weights
-/// file, and finds there the inputs that repeat. Rows past a tensor's end stay zero;
-/// so does optimizer state. Throws Error listing everything that the file lacks
-/// or has in another shape or dtype.
+/// Reads this rank's part of every parameter, buffer and constant from a
+/// weights file, and finds there the inputs that repeat. Rows past a tensor's
+/// end stay zero; so does optimizer state. Throws Error listing everything that
+/// the file lacks or has in another shape or dtype.
 RepeatedInputs loadWeights(const plan::PlanT &plan, const std::string &path,
                            int rank, Executor &executor);
 

@@ -266,8 +266,8 @@ std::unique_ptr<PlanBuilder> linearRegression(unsigned ranks, int64_t out,
     if (std::string(name) == "eval")
       continue;
     int scaled = b.newValue("scaled", {batch, out});
-    b.aten("aten::mul.Scalar",
-           {value(difference), number(2.0 / (batch * out))}, {scaled});
+    b.aten("aten::mul.Scalar", {value(difference), number(2.0 / (batch * out))},
+           {scaled});
     int turned = b.viewValue("turned", scaled, {out, batch}, {1, out});
     b.aten("aten::t", {value(scaled)}, {turned}, true);
     int gradient = b.newValue("gradient", {out, in});

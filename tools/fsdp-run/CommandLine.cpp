@@ -141,7 +141,8 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   app.get_formatter()->column_width(28);
   app.set_version_flag("--version", std::string("fsdp-run ") + FSDP_VERSION +
                                         " (PyTorch " + FSDP_TORCH + ")");
-  app.add_option("plan", result.plan, "what fsdp-translate --fsdp-to-plan wrote")
+  app.add_option("plan", result.plan,
+                 "what fsdp-translate --fsdp-to-plan wrote")
       ->required()
       ->type_name("PLAN");
   addRunFlags(app, result.run);

@@ -49,8 +49,8 @@ void checkWorldSize(const plan::PlanT &plan, int size) {
     throw Error("the plan's mesh has " + std::to_string(mesh) +
                 (mesh == 1 ? " rank" : " ranks") + ", this run " +
                 std::to_string(size) + "; run it with --nproc " +
-                std::to_string(mesh) + ", or compile it for mesh=" +
-                std::to_string(size));
+                std::to_string(mesh) +
+                ", or compile it for mesh=" + std::to_string(size));
 }
 
 /// What would part the ranks if it differed.
@@ -58,15 +58,15 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const RunOptions &run) {
   auto optional = [](auto value) {
     return value ? std::to_string(*value) : std::string("default");
   };
-  std::string flags =
-      "steps=" + optional(run.steps) + " epochs=" + optional(run.epochs) +
-      " seed=" + optional(run.seed) +
-      " shuffle=" + std::to_string(run.shuffle) +
-      " log-interval=" + std::to_string(run.logInterval) +
-      " log-grad-norm=" + std::to_string(run.logGradientNorm) +
-      " eval-interval=" + std::to_string(run.evalInterval) +
-      " eval=" + std::to_string(!run.evalData.empty()) +
-      " rng=" + (run.sequentialRandom ? "sequential" : "site");
+  std::string flags = "steps=" + optional(run.steps) +
+                      " epochs=" + optional(run.epochs) +
+                      " seed=" + optional(run.seed) +
+                      " shuffle=" + std::to_string(run.shuffle) +
+                      " log-interval=" + std::to_string(run.logInterval) +
+                      " log-grad-norm=" + std::to_string(run.logGradientNorm) +
+                      " eval-interval=" + std::to_string(run.evalInterval) +
+                      " eval=" + std::to_string(!run.evalData.empty()) +
+                      " rng=" + (run.sequentialRandom ? "sequential" : "site");
   return {{"plan", loaded.digest},
           {"PyTorch", FSDP_TORCH},
           {"fsdp-run", FSDP_VERSION},
@@ -118,11 +118,11 @@ int superviseProcesses(const CommandLine &line, int argc, char **argv) {
   ranks.command.assign(argv, argv + argc);
   ranks.command.push_back("--supervisor=%FOLDER%");
   if (launch.rendezvous.empty())
-    ranks.command.push_back(
-        "--rendezvous=" +
-        (launch.nodes == 1 ? "file://%FOLDER%/meeting"
-                           : "tcp://" + launch.masterAddress + ":" +
-                                 std::to_string(launch.masterPort)));
+    ranks.command.push_back("--rendezvous=" +
+                            (launch.nodes == 1
+                                 ? "file://%FOLDER%/meeting"
+                                 : "tcp://" + launch.masterAddress + ":" +
+                                       std::to_string(launch.masterPort)));
   return superviseRanks(ranks);
 }
 

@@ -32,8 +32,8 @@ std::vector<std::string> onRanks(Kind kind, int ranks, const Body &body) {
         if (kind == Kind::Threads)
           communicator = std::make_unique<ThreadCommunicator>(group, r);
         else
-          communicator = createGlooCommunicator(
-              *store, r, ranks, {"", true}, std::chrono::seconds(30));
+          communicator = createGlooCommunicator(*store, r, ranks, {"", true},
+                                                std::chrono::seconds(30));
         body(*communicator);
       } catch (const std::exception &error) {
         errors[r] = error.what();
@@ -80,9 +80,9 @@ at::Tensor orderedSum(int ranks, int64_t count, plan::DType dtype, bool rough) {
   return sum;
 }
 
-constexpr plan::DType dtypes[] = {
-    plan::DType::UInt8,    plan::DType::Int64,   plan::DType::Float16,
-    plan::DType::BFloat16, plan::DType::Float32, plan::DType::Float64};
+constexpr plan::DType dtypes[] = {plan::DType::UInt8,   plan::DType::Int64,
+                                  plan::DType::Float16, plan::DType::BFloat16,
+                                  plan::DType::Float32, plan::DType::Float64};
 constexpr int64_t counts[] = {0, 1, 3, 64, 1027};
 
 } // namespace
@@ -121,7 +121,8 @@ TEST_P(Conformance, AllGather) {
     for (int r = 0; r < ranks(); ++r)
       all.push_back(contribution(r, count, dtype));
     at::Tensor expected = at::cat(all), actual = at::zeros_like(expected);
-    c.allGather(all[c.rank()].const_data_ptr(), actual.data_ptr(), count, dtype);
+    c.allGather(all[c.rank()].const_data_ptr(), actual.data_ptr(), count,
+                dtype);
     bool good = at::equal(actual, expected);
     // In place.
     actual.zero_();

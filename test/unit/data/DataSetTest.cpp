@@ -1,5 +1,5 @@
-// Tests that a data set gives the samples asked for, and names what does not fit
-// the plan.
+// Tests that a data set gives the samples asked for, and names what does not
+// fit the plan.
 #include "data/DataSet.h"
 
 #include "Error.h"

@@ -76,8 +76,8 @@ TEST(SafeTensors, UnfinishedFilesAreRemoved) {
 
 TEST(SafeTensors, MetadataIsKept) {
   TemporaryFolder folder;
-  SafeTensors read(folder.write(
-      "f", file(R"({"__metadata__":{"head.w":"emb.w"}})", "")));
+  SafeTensors read(
+      folder.write("f", file(R"({"__metadata__":{"head.w":"emb.w"}})", "")));
   EXPECT_EQ(read.metadata().at("head.w"), "emb.w");
 }
 
@@ -94,18 +94,15 @@ TEST(SafeTensors, BrokenFilesAreRefused) {
   EXPECT_EQ(one(good, "12345678"), "");
   EXPECT_NE(one(good, "1234567"), "");
   EXPECT_NE(one(good, "123456789"), "");
-  EXPECT_NE(one(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])",
-                "12345678"),
-            "");
-  EXPECT_NE(one(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])",
-                "12345678"),
-            "");
-  EXPECT_NE(one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])",
-                "12345678"),
-            "");
-  EXPECT_NE(one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])",
-                "12345678"),
-            "");
+  EXPECT_NE(
+      one(R"("dtype":"F33","shape":[2],"data_offsets":[0,8])", "12345678"), "");
+  EXPECT_NE(
+      one(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])", "12345678"), "");
+  EXPECT_NE(
+      one(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])", "12345678"),
+      "");
+  EXPECT_NE(
+      one(R"("dtype":"F32","shape":[2],"data_offsets":[8,0])", "12345678"), "");
   EXPECT_NE(one(R"("dtype":"F32","shape":[4611686018427387904,4],)"
                 R"("data_offsets":[0,0])",
                 ""),

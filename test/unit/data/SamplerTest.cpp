@@ -1,5 +1,5 @@
-// Tests that ranks read samples in the order of PyTorch's DistributedSampler and
-// DataLoader.
+// Tests that ranks read samples in the order of PyTorch's DistributedSampler
+// and DataLoader.
 #include "data/Sampler.h"
 
 #include <algorithm>

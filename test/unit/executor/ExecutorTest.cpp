@@ -66,8 +66,8 @@ std::pair<at::Tensor, std::vector<double>> executed(int ranks, bool poison) {
   auto builder = linearRegression(ranks, out, in, batch);
   const plan::PlanT &plan = builder->finish();
   int64_t part = plan.states[0]->local_shape[0];
-  at::Tensor start = at::constant_pad_nd(numbers({out, in}, 1),
-                                         {0, 0, 0, part * ranks - out});
+  at::Tensor start =
+      at::constant_pad_nd(numbers({out, in}, 1), {0, 0, 0, part * ranks - out});
   std::vector<at::Tensor> shards(ranks);
   std::vector<std::vector<double>> losses(ranks);
   auto group = std::make_shared<ThreadGroup>(ranks);
@@ -101,8 +101,7 @@ std::pair<at::Tensor, std::vector<double>> executed(int ranks, bool poison) {
 
 } // namespace
 
-class Regression
-    : public testing::TestWithParam<std::tuple<int, bool>> {};
+class Regression : public testing::TestWithParam<std::tuple<int, bool>> {};
 
 TEST_P(Regression, IsBitwisePyTorchs) {
   auto [ranks, poison] = GetParam();
@@ -168,7 +167,8 @@ TEST_F(OneOperator, ViewThatCopiesIsRefused) {
 }
 
 TEST_F(OneOperator, AbsentResultsAreDroppedAndListsTakenApart) {
-  int a = builder.newValue("a", {4, 3}), i = builder.newValue("i", {3}, plan::DType::Int64);
+  int a = builder.newValue("a", {4, 3}),
+      i = builder.newValue("i", {3}, plan::DType::Int64);
   builder.input("a", a, false);
   builder.aten("aten::max.dim", {value(a), integer(0)}, {-1, i});
   int top = builder.viewValue("top", a, {1, 3}, {3, 1});
@@ -191,12 +191,14 @@ TEST_F(OneOperator, AbsentResultsAreDroppedAndListsTakenApart) {
 TEST_F(OneOperator, ScalarsKeepTheirKind) {
   // An integer Scalar on an integer tensor must not become floating.
   int a = builder.newValue("a", {}, plan::DType::Int64);
-  builder.aten("aten::full", {integers({}), integer(7), [] {
-                 plan::ArgumentT dtype;
-                 dtype.kind = plan::ArgumentKind::DType;
-                 dtype.i = static_cast<int64_t>(plan::DType::Int64);
-                 return dtype;
-               }()},
+  builder.aten("aten::full",
+               {integers({}), integer(7),
+                [] {
+                  plan::ArgumentT dtype;
+                  dtype.kind = plan::ArgumentKind::DType;
+                  dtype.i = static_cast<int64_t>(plan::DType::Int64);
+                  return dtype;
+                }()},
                {a});
   int b = builder.newValue("b", {}, plan::DType::Int64);
   builder.aten("aten::mul.Scalar", {value(a), integer(6)}, {b});

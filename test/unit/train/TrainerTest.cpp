@@ -212,8 +212,7 @@ TEST(Trainer, BadInputIsRefusedAndLeavesNothing) {
              "/nowhere/saved");
   EXPECT_HAS(refusal([](TestRun &r) { r.options.epochs.reset(); }), "--steps");
   EXPECT_HAS(refusal([](TestRun &r) {
-               writeTensors(r.options.weights,
-                            {{"v", numbers({out, in}, 1)}});
+               writeTensors(r.options.weights, {{"v", numbers({out, in}, 1)}});
              }),
              "no w");
   EXPECT_HAS(refusal([](TestRun &r) {
