@@ -111,7 +111,7 @@ class Recipe:
 
 def _variants(rng: random.Random) -> list[Variant]:
     """The default, and four in which each choice comes up."""
-    units = ["class:Block", r"layers\.\d+", f"{rng.choice([64, 200, 1000])}", "auto"]
+    units = ["class:Block", "layers?[.]?[0-9]+", f"{rng.choice([64, 200, 1000])}", "auto"]
     rng.shuffle(units)
     reshard = ["true", "false", rng.choice(["true", "false"]), "auto"]
     rng.shuffle(reshard)

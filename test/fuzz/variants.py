@@ -35,12 +35,18 @@ class Failure(Exception):
         self.ranks = ranks
 
 
+def _errors(error: chain.ChainError) -> str:
+    """What a program says is wrong; not the IR that follows."""
+    lines = [line for line in error.output.splitlines() if "error:" in line]
+    return "\n".join(lines[:5]) or f"exit {error.code}: {error.output[-500:]}"
+
+
 def _tool(what: str, command: Sequence[Any], flags: Sequence[str], ranks: int) -> str:
     """Runs one program; gives what it writes to stdout."""
     try:
         return chain.command(command, timeout=TIMEOUT_S).stdout
     except chain.ChainError as error:
-        raise Failure(f"{what}: {error.output.strip()[-2000:]}", flags, ranks)
+        raise Failure(f"{what}: {_errors(error)}", flags, ranks)
     except Exception as error:
         raise Failure(f"{what}: {error}", flags, ranks)
 
@@ -65,11 +71,14 @@ def _options(variant: Variant, ranks: int) -> str:
 def pipeline_text(options: str, ir: pathlib.Path) -> str:
     """The passes that `--fsdp-pipeline` stands for, as text."""
     command = [chain.binary("fsdp-opt"), ir, f"--fsdp-pipeline={options}"]
-    done = chain.command([*command, "--dump-pass-pipeline", "-o", "/dev/null"])
-    found = re.search(r"builtin\.module\(.*\)", done.stdout + done.stderr)
+    try:
+        done = chain.command([*command, "--dump-pass-pipeline", "-o", "/dev/null"])
+    except chain.ChainError as error:
+        raise Failure(f"fsdp-opt: {_errors(error)}", command[2:])
+    found = re.search(r"^builtin\.module\(.*?^\)", done.stdout + done.stderr, re.S | re.M)
     if found is None:
         raise Failure("--dump-pass-pipeline prints no pipeline", command[2:])
-    return found.group(0)
+    return "".join(line.strip() for line in found.group(0).splitlines())
 
 
 def opt_flags(variant: Variant, ranks: int, ir: pathlib.Path) -> list[str]:
@@ -180,7 +189,7 @@ def check_recipe(recipe: Recipe, folder: pathlib.Path) -> None:
     try:
         chain.export(STEP_FILE, archive, argv)
     except chain.ChainError as error:
-        raise Failure(f"export: {error.output.strip()[-2000:]}")
+        raise Failure(f"export: {_errors(error)}")
     translate = chain.binary("fsdp-translate")
     _tool("import", [translate, "--import-torchscript", archive, "-o", ir], [], 1)
 

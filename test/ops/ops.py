@@ -168,7 +168,7 @@ def main() -> int:
         results = run(cases, folder, flags.jobs, flags.verbose)
 
     counts = collections.Counter(outcome.status for outcome in results.values())
-    kinds = ("passed", "refused", "not comparable", "wrong")
+    kinds = ("passed", "close", "refused", "not comparable", "wrong")
     print(f"{len(results)} cases: " + ", ".join(f"{counts[k]} {k}" for k in kinds))
     for (stage, reason), n in collections.Counter(
         (o.stage, o.reason) for o in results.values() if o.status == "refused"
