@@ -19,7 +19,7 @@ from unittest import mock
 import torch
 from torch import fx
 
-from .eager_kernels import eager_interpolation
+from .eager_kernels import eager_interpolation, eager_strides
 from .errors import ExportError
 from .explain import explain_capture_error, user_location
 from .names import StateNames
@@ -101,8 +101,8 @@ def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
     gradients = torch.enable_grad() if training else torch.no_grad()
     fake_mode = names.fake_mode or contextlib.nullcontext()
     shared = _shared_forward(step.model) if step.metrics else contextlib.nullcontext()
-    kernels = eager_interpolation()
-    with mode, gradients, shared, kernels, contextlib.ExitStack() as stack:
+    kernels, strides = eager_interpolation(), eager_strides()
+    with mode, gradients, shared, kernels, strides, contextlib.ExitStack() as stack:
         try:
             forward = _follow_python(wrapper, tuple(inputs.values()))
             module, states, outputs = _name_states(forward, inputs, names)

@@ -21,6 +21,33 @@ def _interpolations() -> Iterator[Any]:
             yield getattr(getattr(aten, name), schema.overload_name or "default")
 
 
+def _fft_r2c(
+    mode: Any, func: Any, self: torch.Tensor, dim: Any, normalization: int, onesided: bool
+) -> torch.Tensor:
+    """The result of a real FFT on the CPU, with the strides of its kernel, which is asked: PyTorch's
+    own rule says row-major always."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        real = torch.empty_strided(self.shape, self.stride(), dtype=self.dtype).zero_()
+        result = torch.ops.aten._fft_r2c(real, list(dim), normalization, onesided)
+    with mode:
+        return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
+
+
+@contextlib.contextmanager
+def eager_strides() -> Iterator[None]:
+    """Within it, real FFTs are captured with the strides that the CPU's kernel gives."""
+    from torch._subclasses.fake_impls import op_implementations_dict
+
+    overload = torch.ops.aten._fft_r2c.default
+    op_implementations_dict[overload] = _fft_r2c
+    try:
+        yield
+    finally:
+        del op_implementations_dict[overload]
+
+
 @contextlib.contextmanager
 def eager_interpolation() -> Iterator[None]:
     """Within it, interpolation is captured as the operators that eager runs."""
