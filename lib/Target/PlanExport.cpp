@@ -7,6 +7,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/Registration.h"
 #include "plan/PlanFile.h"
 #include "plan/PlanText.h"
 
@@ -85,10 +86,8 @@ private:
             "fsdp.group_learning_rates"))
       out.group_learning_rates.assign(rates.asArrayRef().begin(),
                                       rates.asArrayRef().end());
-    if (auto table =
-            module->getAttrOfType<DenseFPElementsAttr>("fsdp.learning_rates"))
-      for (const APFloat &rate : table.getValues<APFloat>())
-        out.learning_rate_table.push_back(rate.convertToDouble());
+    if (failed(exportLearningRateTable()))
+      return failure();
     for (auto grid : module.getOps<shard::GridOp>())
       if (failed(exportMesh(grid)))
         return failure();
@@ -99,6 +98,26 @@ private:
       out.units.push_back(std::move(exported));
     }
     return success();
+  }
+
+  /// A resource prints behind the module, where a long table is not in the
+  /// reader's way; a short one may be written in place.
+  LogicalResult exportLearningRateTable() {
+    Attribute table = module->getAttr("fsdp.learning_rates");
+    if (!table)
+      return success();
+    if (auto dense = dyn_cast<DenseFPElementsAttr>(table);
+        dense && dense.getElementType().isF64()) {
+      llvm::append_range(out.learning_rate_table, dense.getValues<double>());
+      return success();
+    }
+    if (auto resource = dyn_cast<DenseF64ResourceElementsAttr>(table))
+      if (auto rates = resource.tryGetAsArrayRef()) {
+        llvm::append_range(out.learning_rate_table, *rates);
+        return success();
+      }
+    return module.emitError("fsdp.learning_rates is not a table of f64; give "
+                            "dense or dense_resource elements");
   }
 
   LogicalResult exportMesh(shard::GridOp grid) {
@@ -436,11 +455,7 @@ void fsdp::registerPlanExport() {
         output << *file;
         return success();
       },
-      [](DialectRegistry &registry) {
-        registry
-            .insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
-                    shard::ShardDialect, aten::AtenDialect, FSDPDialect>();
-      });
+      registerDialects);
 }
 
 void fsdp::registerPlanToText() {

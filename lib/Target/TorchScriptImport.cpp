@@ -6,10 +6,13 @@
 #include "OptimizerRules.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/Registration.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -104,7 +107,9 @@ void Importer::setModuleAttributes() {
                                int64_t(metadata.optimizer.groups.size())},
                               builder.getF64Type());
     set("fsdp.learning_rates",
-        DenseElementsAttr::get(type, ArrayRef<double>(table)));
+        DenseF64ResourceElementsAttr::get(
+            type, "learning_rates",
+            HeapAsmResourceBlob::allocateAndCopyInferAlign<double>(table)));
   }
   if (metadata.epochs)
     set("fsdp.epochs", builder.getI64IntegerAttr(*metadata.epochs));
@@ -367,8 +372,5 @@ void fsdp::registerTorchScriptImport() {
                        << error << "\n";
         return module;
       },
-      [](DialectRegistry &registry) {
-        registry.insert<aten::AtenDialect, FSDPDialect, func::FuncDialect,
-                        arith::ArithDialect, math::MathDialect>();
-      });
+      registerDialects);
 }

@@ -1,18 +1,18 @@
 // Tests that the pipelines print as text that parses back to the same passes,
 // that the three in a row are the whole, that the module records its pipeline,
 // and that one rank communicates nothing.
-// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=2 units=class:Linear" --dump-pass-pipeline -o %t.a.mlir 2>%t.dump
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --mlir-print-debuginfo=false --fsdp-pipeline="mesh=2 units=class:Linear" --dump-pass-pipeline -o %t.a.mlir 2>%t.dump
 // RUN: %python -c "t = open('%t.dump').read(); print(' '.join(t[t.index('builtin.module'):].split()))" > %t.text
-// RUN: %python -c "import subprocess, sys; sys.exit(subprocess.run(['fsdp-opt', '%S/Inputs/mlp.mlir', '--pass-pipeline=' + open('%t.text').read(), '--dump-pass-pipeline', '-o', '%t.b.mlir'], executable=sys.argv[1], stderr=open('%t.dump2', 'w')).returncode)" fsdp-opt
+// RUN: %python -c "import subprocess, sys; sys.exit(subprocess.run(['fsdp-opt', '%S/Inputs/mlp.mlir', '--mlir-print-debuginfo=false', '--pass-pipeline=' + open('%t.text').read(), '--dump-pass-pipeline', '-o', '%t.b.mlir'], executable=sys.argv[1], stderr=open('%t.dump2', 'w')).returncode)" fsdp-opt
 // RUN: diff %t.a.mlir %t.b.mlir
 // RUN: diff %t.dump %t.dump2
 // RUN: FileCheck %s --input-file=%t.a.mlir
-// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=2 units=class:Linear" --fsdp-overlap --fsdp-lower -o %t.c.mlir
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --mlir-print-debuginfo=false --fsdp-shard="mesh=2 units=class:Linear" --fsdp-overlap --fsdp-lower -o %t.c.mlir
 // RUN: FileCheck %s --check-prefix=THREE --input-file=%t.c.mlir
 // RUN: sed 1d %t.a.mlir > %t.a.rest
 // RUN: sed 1d %t.c.mlir > %t.c.rest
 // RUN: diff %t.a.rest %t.c.rest
-// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=1" | FileCheck %s --check-prefix=ONE
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --mlir-print-debuginfo=false --fsdp-pipeline="mesh=1" | FileCheck %s --check-prefix=ONE
 
 // CHECK: fsdp.pipeline = "fsdp-pipeline{device=cpu mesh=2 mesh-dims=shard no-reuse=false offload=none prefetch-backward=0 prefetch-forward=0 remat=none reshard-after-forward=auto schedule=naive shard-layout=dim0 units=class:Linear}"
 // THREE: fsdp.pipeline = "fsdp-shard{mesh=2 mesh-dims=shard reshard-after-forward=auto shard-layout=dim0 units=class:Linear},fsdp-overlap,fsdp-lower{no-reuse=false}"

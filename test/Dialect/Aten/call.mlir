@@ -1,6 +1,6 @@
 // Tests that every form of aten.call parses and prints as it was written.
-// RUN: fsdp-opt %s | fsdp-opt | FileCheck %s
-// RUN: fsdp-opt %s --mlir-print-op-generic | fsdp-opt | FileCheck %s
+// RUN: fsdp-opt %s | fsdp-opt --mlir-print-debuginfo=false | FileCheck %s
+// RUN: fsdp-opt %s --mlir-print-op-generic | fsdp-opt --mlir-print-debuginfo=false | FileCheck %s
 
 // CHECK-LABEL: func.func @forms
 // CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[I:.*]]: tensor<3xi64>, %[[S:.*]]: f64)
