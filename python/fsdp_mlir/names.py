@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Optional
 
 import torch
 
 from .errors import ExportError
 from .training_step import TrainingStep
+
+
+# Symbols that import gives to programs and rules.
+_RESERVED = re.compile(r"step|eval|(sgd|adam|adamw)\.\d+")
 
 
 class StateNames:
@@ -48,6 +53,11 @@ class StateNames:
                 continue
             if fqn.startswith("fsdp."):
                 raise ExportError(f"{fqn}: names that start with fsdp. are reserved; rename it")
+            if _RESERVED.fullmatch(fqn):
+                raise ExportError(
+                    f"{role} {fqn} has the name of a program or of an optimizer's rule, which "
+                    "share one table with it in the IR; rename the attribute"
+                )
             self._known[id(tensor)] = (role, fqn)
             self.aliases[fqn] = []
             table[fqn] = tensor

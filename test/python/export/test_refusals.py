@@ -111,6 +111,20 @@ def test_a_frozen_model(tmp_path: pathlib.Path) -> None:
         export(classify(model), tmp_path)
 
 
+@pytest.mark.parametrize("name", ["step", "eval_", "sgd"])
+def test_a_parameter_named_like_a_program(tmp_path: pathlib.Path, name: str) -> None:
+    model = nn.Linear(8, 3)
+    if name == "sgd":
+        model.sgd = nn.ParameterList([nn.Parameter(torch.ones(3))])
+    else:
+        model.register_parameter(name, nn.Parameter(torch.ones(3)))
+    if name == "eval_":
+        export(classify(model), tmp_path)
+        return
+    with pytest.raises(ExportError, match="has the name of a program or of an optimizer's rule"):
+        export(classify(model), tmp_path)
+
+
 OUTSIDE = nn.Linear(3, 3)
 
 
