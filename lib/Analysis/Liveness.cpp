@@ -1,4 +1,4 @@
-//===- Liveness.cpp - When a program's memory is in use -------------------===//
+// When a program's memory is in use.
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Dialect/Aten/Aten.h"

@@ -1,4 +1,4 @@
-//===- OffsetPlanner.cpp - Offsets for blocks that come and go ------------===//
+// Offsets for blocks that come and go.
 
 #include "fsdp/Analysis/OffsetPlanner.h"
 

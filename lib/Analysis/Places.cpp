@@ -1,4 +1,4 @@
-//===- Places.cpp - Where the lowering notes streams and places -----------===//
+// Where the lowering notes streams and places.
 
 #include "fsdp/Analysis/Places.h"
 

@@ -1,4 +1,4 @@
-//===- ArchiveDigests.cpp - Has an archive been altered? ------------------===//
+// Has an archive been altered?.
 
 #include "ArchiveDigests.h"
 

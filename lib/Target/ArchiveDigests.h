@@ -1,4 +1,4 @@
-//===- ArchiveDigests.h - Has an archive been altered? ----------*- C++ -*-===//
+// Has an archive been altered?.
 
 #ifndef FSDP_LIB_TARGET_ARCHIVEDIGESTS_H
 #define FSDP_LIB_TARGET_ARCHIVEDIGESTS_H

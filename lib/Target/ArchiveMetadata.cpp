@@ -1,4 +1,4 @@
-//===- ArchiveMetadata.cpp - Reads and checks fsdp.json -------------------===//
+// Reads and checks fsdp.json.
 
 #include "ArchiveMetadata.h"
 

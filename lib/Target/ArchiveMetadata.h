@@ -1,9 +1,7 @@
-//===- ArchiveMetadata.h - fsdp.json as plain data --------------*- C++ -*-===//
+// fsdp.json as plain data.
 //
 // docs/archive.md has the format. TorchScript keeps neither shapes nor dtypes
 // nor module paths, so this file is part of it.
-//
-//===----------------------------------------------------------------------===//
 
 #ifndef FSDP_LIB_TARGET_ARCHIVEMETADATA_H
 #define FSDP_LIB_TARGET_ARCHIVEMETADATA_H

@@ -1,4 +1,4 @@
-//===- AtenCallImport.cpp - One node of a graph ---------------------------===//
+// One node of a graph.
 
 #include "AtenCallImport.h"
 

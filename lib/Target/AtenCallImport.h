@@ -1,4 +1,4 @@
-//===- AtenCallImport.h - One node of a graph -------------------*- C++ -*-===//
+// One node of a graph.
 
 #ifndef FSDP_LIB_TARGET_ATENCALLIMPORT_H
 #define FSDP_LIB_TARGET_ATENCALLIMPORT_H

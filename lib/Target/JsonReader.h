@@ -1,4 +1,4 @@
-//===- JsonReader.h - JSON whose errors name the field ----------*- C++ -*-===//
+// JSON whose errors name the field.
 
 #ifndef FSDP_LIB_TARGET_JSONREADER_H
 #define FSDP_LIB_TARGET_JSONREADER_H

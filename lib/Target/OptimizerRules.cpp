@@ -1,11 +1,9 @@
-//===- OptimizerRules.cpp - Optimizers as functions -----------------------===//
+// Optimizers as functions.
 //
 // Op for op what torch.optim's `_single_tensor_*` functions do (not
 // capturable), in their order; step scalars in double, as Python computes
 // them. On the CPU `foreach` runs the same kernels on one tensor after the
 // other, with the same scalars, so it has the same bits.
-//
-//===----------------------------------------------------------------------===//
 
 #include "OptimizerRules.h"
 

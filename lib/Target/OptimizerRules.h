@@ -1,4 +1,4 @@
-//===- OptimizerRules.h - Optimizers as functions ---------------*- C++ -*-===//
+// Optimizers as functions.
 
 #ifndef FSDP_LIB_TARGET_OPTIMIZERRULES_H
 #define FSDP_LIB_TARGET_OPTIMIZERRULES_H

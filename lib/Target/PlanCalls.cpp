@@ -1,4 +1,4 @@
-//===- PlanCalls.cpp - Calls and step scalars of a plan -------------------===//
+// Calls and step scalars of a plan.
 
 #include "PlanCalls.h"
 
@@ -51,9 +51,7 @@ std::optional<plan::DType> fsdp::getDType(Type type) {
   }
 }
 
-//===----------------------------------------------------------------------===//
 // Step scalars
-//===----------------------------------------------------------------------===//
 
 bool ScalarTable::isScalar(Operation *op) {
   return isa<LearningRateOp, StepCountOp>(op) ||
@@ -116,9 +114,7 @@ LogicalResult ScalarTable::add(Operation *op) {
   return success();
 }
 
-//===----------------------------------------------------------------------===//
 // Calls
-//===----------------------------------------------------------------------===//
 
 /// Sets `out` to a constant; fails on one that a plan cannot hold.
 static LogicalResult exportConstant(Attribute attr, plan::ArgumentT &out) {

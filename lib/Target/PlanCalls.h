@@ -1,8 +1,6 @@
-//===- PlanCalls.h - Calls and step scalars of a plan -----------*- C++ -*-===//
+// Calls and step scalars of a plan.
 //
 // What programs and rules have in common.
-//
-//===----------------------------------------------------------------------===//
 
 #ifndef FSDP_TARGET_PLANCALLS_H
 #define FSDP_TARGET_PLANCALLS_H

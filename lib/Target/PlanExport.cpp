@@ -1,4 +1,4 @@
-//===- PlanExport.cpp - From commands to a plan ---------------------------===//
+// From commands to a plan.
 
 #include "fsdp/Target/PlanExport.h"
 #include "PlanCalls.h"

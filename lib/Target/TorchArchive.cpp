@@ -1,4 +1,4 @@
-//===- TorchArchive.cpp - Reads TorchScript archives ----------------------===//
+// Reads TorchScript archives.
 
 #include "TorchGraph.h"
 
@@ -72,9 +72,7 @@ const std::string &TorchArchive::getRecord(const std::string &name) const {
   return records[it - names.begin()];
 }
 
-//===----------------------------------------------------------------------===//
 // Graphs
-//===----------------------------------------------------------------------===//
 
 /// "x.3" is x, renamed by the loader.
 static std::string nameOf(const torch::jit::Value *value) {

@@ -1,9 +1,7 @@
-//===- TorchGraph.h - An archive as plain data ------------------*- C++ -*-===//
+// An archive as plain data.
 //
 // What the two halves of the import share: PyTorch's headers and MLIR's never
 // meet in one file.
-//
-//===----------------------------------------------------------------------===//
 
 #ifndef FSDP_LIB_TARGET_TORCHGRAPH_H
 #define FSDP_LIB_TARGET_TORCHGRAPH_H

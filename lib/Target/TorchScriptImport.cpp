@@ -1,4 +1,4 @@
-//===- TorchScriptImport.cpp - From an archive to the IR ------------------===//
+// From an archive to the IR.
 
 #include "fsdp/Target/TorchScriptImport.h"
 

@@ -1,4 +1,4 @@
-//===- AssignStreams.cpp - Say on which stream each op runs ---------------===//
+// Say on which stream each op runs.
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"

@@ -1,5 +1,4 @@
-//===- AssignUnits.cpp - fsdp-assign-units
-//---------------------------------===//
+// fsdp-assign-units.
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

@@ -1,5 +1,4 @@
-//===- BucketCollectives.cpp - fsdp-bucket-collectives
-//---------------------===//
+// fsdp-bucket-collectives.
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

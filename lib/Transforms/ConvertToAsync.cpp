@@ -1,5 +1,4 @@
-//===- ConvertToAsync.cpp - fsdp-convert-to-async
-//--------------------------===//
+// fsdp-convert-to-async.
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

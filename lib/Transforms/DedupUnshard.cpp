@@ -1,5 +1,4 @@
-//===- DedupUnshard.cpp - fsdp-dedup-unshard
-//-------------------------------===//
+// fsdp-dedup-unshard.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

@@ -1,5 +1,4 @@
-//===- InsertGradReduction.cpp - fsdp-insert-grad-reduction
-//----------------===//
+// fsdp-insert-grad-reduction.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

@@ -1,5 +1,4 @@
-//===- InsertUnshard.cpp - fsdp-insert-unshard
-//-----------------------------===//
+// fsdp-insert-unshard.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

@@ -1,5 +1,4 @@
-//===- Localize.cpp - fsdp-localize
-//----------------------------------------===//
+// fsdp-localize.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

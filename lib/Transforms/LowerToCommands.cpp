@@ -1,4 +1,4 @@
-//===- LowerToCommands.cpp - Rewrite programs into commands ---------------===//
+// Rewrite programs into commands.
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"

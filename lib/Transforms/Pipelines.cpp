@@ -1,10 +1,7 @@
-//===- Pipelines.cpp - The named pipelines
-//---------------------------------===//
+// The named pipelines.
 //
 // From a captured step to the commands of a rank, in three chapters. Each ends
 // with a verifier, so that a later chapter may trust what it is given.
-//
-//===----------------------------------------------------------------------===//
 
 #include "fsdp/Transforms/Passes.h"
 
@@ -19,9 +16,7 @@ using namespace fsdp;
 
 namespace {
 
-//===----------------------------------------------------------------------===//
 // Options
-//===----------------------------------------------------------------------===//
 
 /// Pipeline options, with the names that the parser knows. Inheritance is
 /// virtual so that `fsdp-pipeline` has the options of all its parts.
@@ -85,9 +80,7 @@ struct AllOptions : ShardOptions, LowerOptions {
   std::vector<std::unique_ptr<Option<std::string>>> oneValue;
 };
 
-//===----------------------------------------------------------------------===//
 // The chapters
-//===----------------------------------------------------------------------===//
 
 void buildShard(OpPassManager &pm, const ShardOptions &options) {
   // Units come first: who is gathered together decides everything after it.
@@ -131,9 +124,7 @@ void buildLower(OpPassManager &pm, bool noReuse) {
   pm.addPass(createVerifyCommands());
 }
 
-//===----------------------------------------------------------------------===//
 // Registration
-//===----------------------------------------------------------------------===//
 
 using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
 

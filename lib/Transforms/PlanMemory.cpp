@@ -1,4 +1,4 @@
-//===- PlanMemory.cpp - Give every value and state its bytes --------------===//
+// Give every value and state its bytes.
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"

@@ -1,5 +1,4 @@
-//===- Programs.cpp - Programs, phases and the mesh of a module
-//------------===//
+// Programs, phases and the mesh of a module.
 
 #include "fsdp/Transforms/Programs.h"
 

@@ -1,5 +1,4 @@
-//===- RecordPipeline.cpp - fsdp-record-pipeline
-//---------------------------===//
+// fsdp-record-pipeline.
 
 #include "fsdp/Transforms/Passes.h"
 

@@ -1,5 +1,4 @@
-//===- Report.cpp - fsdp-report
-//--------------------------------------------===//
+// fsdp-report.
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

@@ -1,5 +1,4 @@
-//===- ShardState.cpp - fsdp-shard-state
-//-----------------------------------===//
+// fsdp-shard-state.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

@@ -1,5 +1,4 @@
-//===- VerifyAsync.cpp - fsdp-verify-async
-//---------------------------------===//
+// fsdp-verify-async.
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

@@ -1,10 +1,8 @@
-//===- VerifyCommands.cpp - Close the commands phase ----------------------===//
+// Close the commands phase.
 //
 // Simulates each program: who owns which bytes while its commands run in order.
 // The plan's checker does the same when a plan is loaded; here an error has the
 // location of the op.
-//
-//===----------------------------------------------------------------------===//
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"

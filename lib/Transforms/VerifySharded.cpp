@@ -1,5 +1,4 @@
-//===- VerifySharded.cpp - fsdp-verify-sharded
-//-----------------------------===//
+// fsdp-verify-sharded.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"

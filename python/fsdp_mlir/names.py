@@ -10,7 +10,6 @@ import torch
 from .errors import ExportError
 from .training_step import TrainingStep
 
-
 # Symbols that import gives to programs and rules.
 _RESERVED = re.compile(r"step|eval|(sgd|adam|adamw)\.\d+")
 

@@ -1,4 +1,4 @@
-//===- fsdp-translate.cpp - Between archives, the IR and plans ------------===//
+// Between archives, the IR and plans.
 
 #include "PrintLocations.h"
 #include "fsdp/Target/PlanExport.h"

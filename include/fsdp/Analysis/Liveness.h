@@ -1,4 +1,4 @@
-//===- Liveness.h - When a program's memory is in use -----------*- C++ -*-===//
+// When a program's memory is in use.
 
 #ifndef FSDP_ANALYSIS_LIVENESS_H
 #define FSDP_ANALYSIS_LIVENESS_H

@@ -1,4 +1,4 @@
-//===- OffsetPlanner.h - Offsets for blocks of memory that come and go ----===//
+// Offsets for blocks of memory that come and go.
 
 #ifndef FSDP_ANALYSIS_OFFSETPLANNER_H
 #define FSDP_ANALYSIS_OFFSETPLANNER_H

@@ -1,4 +1,4 @@
-//===- Places.h - Where the lowering notes streams and places ---*- C++ -*-===//
+// Where the lowering notes streams and places.
 
 #ifndef FSDP_ANALYSIS_PLACES_H
 #define FSDP_ANALYSIS_PLACES_H

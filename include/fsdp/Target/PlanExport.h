@@ -1,4 +1,4 @@
-//===- PlanExport.h - From commands to a plan -------------------*- C++ -*-===//
+// From commands to a plan.
 
 #ifndef FSDP_TARGET_PLANEXPORT_H
 #define FSDP_TARGET_PLANEXPORT_H

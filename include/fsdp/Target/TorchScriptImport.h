@@ -1,4 +1,4 @@
-//===- TorchScriptImport.h - From an archive to the IR ----------*- C++ -*-===//
+// From an archive to the IR.
 
 #ifndef FSDP_TARGET_TORCHSCRIPTIMPORT_H
 #define FSDP_TARGET_TORCHSCRIPTIMPORT_H

@@ -1,4 +1,4 @@
-//===- Passes.h - All passes and pipelines ----------------------*- C++ -*-===//
+// All passes and pipelines.
 
 #ifndef FSDP_TRANSFORMS_PASSES_H
 #define FSDP_TRANSFORMS_PASSES_H

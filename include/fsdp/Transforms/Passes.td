@@ -5,9 +5,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-//===----------------------------------------------------------------------===//
 // fsdp-shard: captured to sharded
-//===----------------------------------------------------------------------===//
 
 def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
   let summary = "Decides which parameters are gathered and reduced together";
@@ -139,9 +137,7 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
   }];
 }
 
-//===----------------------------------------------------------------------===//
 // fsdp-overlap: sharded to scheduled
-//===----------------------------------------------------------------------===//
 
 def DedupUnshard : Pass<"fsdp-dedup-unshard", "::mlir::ModuleOp"> {
   let summary = "Leaves one gather of a parameter per region";
@@ -206,9 +202,7 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
   }];
 }
 
-//===----------------------------------------------------------------------===//
 // fsdp-lower: scheduled to commands
-//===----------------------------------------------------------------------===//
 
 def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
   let summary = "Says on which stream each op runs";
@@ -289,9 +283,7 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
   }];
 }
 
-//===----------------------------------------------------------------------===//
 // Anywhere
-//===----------------------------------------------------------------------===//
 
 def RecordPipeline : Pass<"fsdp-record-pipeline", "::mlir::ModuleOp"> {
   let summary = "Writes a pipeline's text into the module";

@@ -1,4 +1,4 @@
-//===- Programs.h - Programs, phases and the mesh of a module ---*- C++ -*-===//
+// Programs, phases and the mesh of a module.
 
 #ifndef FSDP_TRANSFORMS_PROGRAMS_H
 #define FSDP_TRANSFORMS_PROGRAMS_H

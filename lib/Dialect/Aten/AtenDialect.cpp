@@ -1,4 +1,4 @@
-//===- AtenDialect.cpp - Registration and attributes ----------------------===//
+// Registration and attributes.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 

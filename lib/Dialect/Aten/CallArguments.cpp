@@ -1,4 +1,4 @@
-//===- CallArguments.cpp - What a call gives its schema -------------------===//
+// What a call gives its schema.
 
 #include "fsdp/Dialect/Aten/CallArguments.h"
 

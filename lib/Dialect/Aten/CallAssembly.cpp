@@ -1,4 +1,4 @@
-//===- CallAssembly.cpp - The text form of aten.call ----------------------===//
+// The text form of aten.call.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 

@@ -1,4 +1,4 @@
-//===- CallOp.cpp - Building, verifying and asking aten.call --------------===//
+// Building, verifying and asking aten.call.
 
 #include "fsdp/Dialect/Aten/Aten.h"
 
@@ -11,9 +11,7 @@ using namespace fsdp::aten;
 #define GET_OP_CLASSES
 #include "fsdp/Dialect/Aten/AtenOps.cpp.inc"
 
-//===----------------------------------------------------------------------===//
 // Building
-//===----------------------------------------------------------------------===//
 
 void CallOp::build(OpBuilder &builder, OperationState &state, StringRef callee,
                    ValueRange operands, ArrayRef<int32_t> slots,
@@ -40,9 +38,7 @@ void CallOp::build(OpBuilder &builder, OperationState &state, StringRef callee,
         results);
 }
 
-//===----------------------------------------------------------------------===//
 // Verifying
-//===----------------------------------------------------------------------===//
 
 static LogicalResult verifyResults(CallOp op, const Schema &schema) {
   unsigned single = 0, lists = 0;
@@ -127,9 +123,7 @@ LogicalResult CallOp::verify() {
   return verifyResults(*this, *schema);
 }
 
-//===----------------------------------------------------------------------===//
 // Asking
-//===----------------------------------------------------------------------===//
 
 const Schema *CallOp::getSchema() { return lookup(getCallee()); }
 
@@ -268,9 +262,7 @@ bool CallOp::isRandom() {
   return !probability || !probability.getValue().isZero();
 }
 
-//===----------------------------------------------------------------------===//
 // Effects
-//===----------------------------------------------------------------------===//
 
 /// Whether some op writes the memory of a root in place.
 static bool isWritten(Value root) {

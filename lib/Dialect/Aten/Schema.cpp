@@ -1,9 +1,7 @@
-//===- Schema.cpp - Schemas of PyTorch's operators ------------------------===//
+// Schemas of PyTorch's operators.
 //
 // Reads the generated text once, on first use: a few milliseconds, where
 // thousands of constructors would cost minutes of compilation.
-//
-//===----------------------------------------------------------------------===//
 
 #include "fsdp/Dialect/Aten/Schema.h"
 

@@ -1,5 +1,4 @@
-//===- Captured.cpp - Verifiers and effects of the captured phase
-//----------===//
+// Verifiers and effects of the captured phase.
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
@@ -26,9 +25,7 @@ static bool sameShapeAndElements(Type lhs, Type rhs) {
          a.getElementType() == b.getElementType();
 }
 
-//===----------------------------------------------------------------------===//
 // state
-//===----------------------------------------------------------------------===//
 
 LogicalResult StateOp::verify() {
   if (!getTensorType().hasStaticShape())
@@ -49,9 +46,7 @@ LogicalResult StateOp::verify() {
   return success();
 }
 
-//===----------------------------------------------------------------------===//
 // load, store
-//===----------------------------------------------------------------------===//
 
 LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &tables) {
   StateOp state = lookupState(*this, tables, getStateAttr());
@@ -93,9 +88,7 @@ void StoreOp::getEffects(
                        StateResource::get());
 }
 
-//===----------------------------------------------------------------------===//
 // update
-//===----------------------------------------------------------------------===//
 
 LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
   StateOp parameter = lookupState(*this, tables, getParameterAttr());

@@ -1,5 +1,4 @@
-//===- Dialect.cpp - Registration, attributes and types of fsdp
-//------------===//
+// Registration, attributes and types of fsdp.
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 

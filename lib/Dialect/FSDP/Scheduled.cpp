@@ -1,14 +1,11 @@
-//===- Scheduled.cpp - Verifiers and effects of the scheduled phase
-//--------===//
+// Verifiers and effects of the scheduled phase.
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 using namespace mlir;
 using namespace fsdp;
 
-//===----------------------------------------------------------------------===//
 // pack, unpack
-//===----------------------------------------------------------------------===//
 
 /// Each of `values` fills its member, members do not overlap, and all lie
 /// within the bucket's pieces.
@@ -57,9 +54,7 @@ LogicalResult UnpackOp::verify() {
                        getOutputs().getTypes(), getMembers());
 }
 
-//===----------------------------------------------------------------------===//
 // Collectives
-//===----------------------------------------------------------------------===//
 
 static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
                                      StringRef region) {

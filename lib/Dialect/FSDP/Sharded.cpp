@@ -1,5 +1,4 @@
-//===- Sharded.cpp - Verifiers of the sharded phase
-//------------------------===//
+// Verifiers of the sharded phase.
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 

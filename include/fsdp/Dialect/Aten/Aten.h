@@ -1,4 +1,4 @@
-//===- Aten.h - The aten dialect --------------------------------*- C++ -*-===//
+// The aten dialect.
 
 #ifndef FSDP_DIALECT_ATEN_ATEN_H
 #define FSDP_DIALECT_ATEN_ATEN_H

@@ -1,9 +1,7 @@
-//===- CallArguments.h - What a call gives its schema -----------*- C++ -*-===//
+// What a call gives its schema.
 //
 // The one place that matches operands and attributes with a schema: the
 // verifier, the analyses and the export to a plan all walk the result.
-//
-//===----------------------------------------------------------------------===//
 
 #ifndef FSDP_DIALECT_ATEN_CALLARGUMENTS_H
 #define FSDP_DIALECT_ATEN_CALLARGUMENTS_H

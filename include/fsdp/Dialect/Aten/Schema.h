@@ -1,9 +1,7 @@
-//===- Schema.h - Schemas of PyTorch's operators ----------------*- C++ -*-===//
+// Schemas of PyTorch's operators.
 //
 // The table is generated at build time from the installed PyTorch's
 // dispatcher, so every operator it has can be used and none is written by hand.
-//
-//===----------------------------------------------------------------------===//
 
 #ifndef FSDP_DIALECT_ATEN_SCHEMA_H
 #define FSDP_DIALECT_ATEN_SCHEMA_H

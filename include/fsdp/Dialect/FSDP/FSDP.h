@@ -1,4 +1,4 @@
-//===- FSDP.h - The fsdp dialect --------------------------------*- C++ -*-===//
+// The fsdp dialect.
 
 #ifndef FSDP_DIALECT_FSDP_FSDP_H
 #define FSDP_DIALECT_FSDP_FSDP_H
