@@ -243,7 +243,6 @@ def train(args: argparse.Namespace) -> None:
     length = length_of(
         archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs
     )
-    progress = Progress(length, bool(hooks.get("PERPLEXITY")))
     for stale in (args.metrics, args.save):
         stale.unlink(missing_ok=True)
     display.begin("run")
@@ -256,6 +255,8 @@ def train(args: argparse.Namespace) -> None:
             progress.close()
 
     print(f"run      {describe(ranks, length)}", flush=True)
+    # The bar is drawn when it is made: below the line above.
+    progress = Progress(length, bool(hooks.get("PERPLEXITY")))
     stages.run(runner, run_command(args, tools["fsdp-run"], args.out), consume)
     display.end("done", f"results in {args.out}")
     if args.node_rank == 0:
