@@ -168,6 +168,11 @@ void Executor::Implementation::runAten(LoadedProgram &program, AtenOp &op) {
       throw Error(op.description() + ": gave " + typeOf(result) +
                   " for value " + name + ", the plan says " + typeOf(planned) +
                   "; export again");
+    // Zeros that PyTorch does not store have no data: a sign's gradient.
+    if (result._is_zerotensor()) {
+      planned.zero_();
+      continue;
+    }
     if (result.const_data_ptr() == planned.const_data_ptr() &&
         result.strides() == planned.strides())
       continue;
