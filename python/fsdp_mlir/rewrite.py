@@ -18,6 +18,8 @@ def prepare(program: Program) -> None:
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
+        if node.target is torch.ops.aten.rsub.Tensor:
+            _swap_rsub(node)
         if _is_random(node):
             _give_generator(node)
         else:
@@ -35,6 +37,14 @@ def _drop_dead_code(program: Program) -> None:
     program.graph.eliminate_dead_code(
         is_impure_node=lambda node: node.op in ("placeholder", "output")
     )
+
+
+def _swap_rsub(node: fx.Node) -> None:
+    """Subtracts the other way round, as rsub itself does; TorchScript reads it so when it loads."""
+    arguments = _arguments(node)
+    node.target = torch.ops.aten.sub.Tensor
+    node.args = (arguments["other"], arguments["self"])
+    node.kwargs = {"alpha": arguments["alpha"]}
 
 
 def _is_random(node: fx.Node) -> bool:
