@@ -11,6 +11,7 @@ python test/fuzz/fuzz.py --case test/fuzz/cases/seed-17.mlir
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import pathlib
 import re
@@ -27,7 +28,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent / "python")]
 import torch  # noqa: E402
 
 from recipe import Recipe, generate, smaller  # noqa: E402
-from variants import Failure, check_recipe, collective_counts  # noqa: E402
+from variants import (  # noqa: E402
+    Failure,
+    check_recipe,
+    collective_counts,
+    compile_variant,
+    opt_flags,
+)
 
 CASES = HERE / "cases"
 RECIPE_LINE = "// RECIPE: "
@@ -67,9 +74,25 @@ def shrink(recipe: Recipe, failure: Failure, folder: pathlib.Path) -> tuple[Reci
     return recipe, failure
 
 
+def _count_lines(recipe: Recipe, failure: Failure, folder: pathlib.Path) -> list[str]:
+    """CHECK lines: each gather and reduction that the failing variant has without
+    `--cse --canonicalize`, and no more of either."""
+    ranks, ir = failure.ranks, folder / "step.mlir"
+    try:
+        variant = next(v for v in recipe.variants if opt_flags(v, ranks, ir) == failure.flags)
+        plain = dataclasses.replace(variant, simplify=0)
+        plan = compile_variant(opt_flags(plain, ranks, ir), ranks, folder / "counts")
+    except (StopIteration, Failure):
+        return []
+    lines = []
+    for key, count in collective_counts(plan).items():
+        lines += [f"// CHECK-DAG: = {key.split()[0]}"] * count
+    return lines + ["// CHECK-NOT: = all_gather", "// CHECK-NOT: = reduce_scatter"]
+
+
 def write_case(recipe: Recipe, failure: Failure, folder: pathlib.Path) -> pathlib.Path:
-    """Keeps a failing recipe as a lit test: the imported IR goes to a plan, with
-    the counts of one-pass-after-another compilation where that succeeds. The
+    """Keeps a failing recipe as a lit test: the imported IR must become a plan,
+    with the collectives of the same pipeline without `--cse --canonicalize`. The
     recipe stands in it too, so that test_fuzz.py runs the numbers again."""
     failure_of(recipe, folder)
     ir = folder / "step.mlir"
@@ -86,7 +109,8 @@ def write_case(recipe: Recipe, failure: Failure, folder: pathlib.Path) -> pathli
         f"// Tests that a step which once failed compiles: {why}",
         RECIPE_LINE + recipe.to_json(),
         "",
-        "// CHECK: program step",
+        "// CHECK-LABEL: program step",
+        *_count_lines(recipe, failure, folder),
         "",
     ]
     path = CASES / f"seed-{recipe.seed}.mlir"
