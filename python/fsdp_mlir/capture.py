@@ -8,17 +8,15 @@ every tensor the graph reads is named: a parameter, a buffer, an input, or else 
 from __future__ import annotations
 
 import contextlib
-import functools
-import logging
 import re
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping, Optional
-from unittest import mock
+from typing import Any, Callable, Mapping, Optional
 
 import torch
 from torch import fx
 
+from .capture_context import capture_settings, eval_mode, shared_forward
 from .eager_kernels import eager_interpolation, eager_strides
 from .errors import ExportError
 from .explain import explain_capture_error, user_location
@@ -97,10 +95,11 @@ def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
     training = name == "step"
     inputs = _separate(step.inputs)
     wrapper = _Loss(step.model, step.loss, step.metrics, tuple(inputs))
-    mode = _training_mode(step.model) if training else _eval_mode(step.model)
+    # In training, the mode the user left the model in: single layers may be in eval() on purpose.
+    mode = contextlib.nullcontext() if training else eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
     fake_mode = names.fake_mode or contextlib.nullcontext()
-    shared = _shared_forward(step.model) if step.metrics else contextlib.nullcontext()
+    shared = shared_forward(step.model) if step.metrics else contextlib.nullcontext()
     kernels, strides = eager_interpolation(), eager_strides()
     with mode, gradients, shared, kernels, strides, contextlib.ExitStack() as stack:
         try:
@@ -146,109 +145,13 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return copy.copy_(tensor.detach())
 
 
-@contextlib.contextmanager
-def _eval_mode(model: torch.nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-@contextlib.contextmanager
-def _training_mode(model: torch.nn.Module) -> Iterator[None]:
-    """The mode the user left the model in; single layers may be in eval() on purpose."""
-    yield
-
-
-def _ignore_log_lines() -> contextlib.AbstractContextManager[Any]:
-    """Makes Dynamo skip what the model logs on its way, which is not part of the step.
-
-    Its option for this, `ignore_logging_functions`, breaks its own metrics in PyTorch 2.11.
-    """
-    from torch._dynamo import variables
-    from torch._dynamo.variables.misc import LoggingLoggerVariable
-
-    def nothing(*_: Any) -> variables.VariableTracker:
-        return variables.CONSTANT_VARIABLE_NONE
-
-    return mock.patch.object(LoggingLoggerVariable, "call_method", nothing)
-
-
-@contextlib.contextmanager
-def _shared_forward(model: torch.nn.Module) -> Iterator[None]:
-    """Lets metrics have the loss's own forward: a call repeated with the same tensors is one call.
-
-    A second forward would cost time, draw other dropout masks and update buffers twice.
-    """
-    original = model.forward
-    overridden = "forward" in vars(model)
-    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
-
-    @functools.wraps(original)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        for known_args, known_kwargs, known_result in calls:
-            if _same(args, known_args) and _same_named(kwargs, known_kwargs):
-                return known_result
-        result = original(*args, **kwargs)
-        calls.append((args, kwargs, result))
-        return result
-
-    model.forward = forward
-    try:
-        yield
-    finally:
-        if overridden:
-            model.forward = original
-        else:
-            del model.forward
-
-
-def _same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
-    return len(ours) == len(theirs) and all(a is b for a, b in zip(ours, theirs))
-
-
-def _same_named(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
-    return len(ours) == len(theirs) and all(
-        name in theirs and value is theirs[name] for name, value in ours.items()
-    )
-
-
-@contextlib.contextmanager
-def _capture_settings() -> Iterator[None]:
-    """Logging calls in the user's code are dropped from the graph, and PyTorch's own silenced."""
-    methods = {value for value in vars(logging.Logger).values() if callable(value)}
-    log = logging.getLogger("torch._dynamo.metrics_context")
-    level = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        with torch._dynamo.config.patch(
-            ignore_logging_functions=methods | {print, warnings.warn},
-            # Every size and number is what it is in this batch, also after another capture.
-            assume_static_by_default=True,
-            automatic_dynamic_shapes=False,
-            specialize_int=True,
-            specialize_float=True,
-            capture_scalar_outputs=False,
-            capture_dynamic_output_shape_ops=False,
-            # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
-            enable_dynamo_decompositions=False,
-        ):
-            yield
-    finally:
-        log.setLevel(level)
-
-
 def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
     from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
     torch._dynamo.reset()
-    with warnings.catch_warnings(record=True) as caught, _capture_settings():
+    with warnings.catch_warnings(record=True) as caught, capture_settings():
         warnings.simplefilter("always")
-        with _ignore_log_lines():
-            forward = dynamo_graph_capture_for_export(wrapper)(*batch)
+        forward = dynamo_graph_capture_for_export(wrapper)(*batch)
     for warning in caught:
         if "side effects happened" in str(warning.message):
             _warn_state(str(warning.message))

@@ -1,0 +1,87 @@
+"""What holds while a step is captured: modes, PyTorch's settings, one forward for all."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import warnings
+from typing import Any, Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def eval_mode(model: torch.nn.Module) -> Iterator[None]:
+    """The model in `eval()`, and afterwards each module in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+@contextlib.contextmanager
+def shared_forward(model: torch.nn.Module) -> Iterator[None]:
+    """Lets metrics have the loss's own forward: a call repeated with the same tensors is one call.
+
+    A second forward would cost time, draw other dropout masks and update buffers twice.
+    """
+    original = model.forward
+    overridden = "forward" in vars(model)
+    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
+
+    @functools.wraps(original)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        for known_args, known_kwargs, known_result in calls:
+            if _same(args, known_args) and _same_named(kwargs, known_kwargs):
+                return known_result
+        result = original(*args, **kwargs)
+        calls.append((args, kwargs, result))
+        return result
+
+    model.forward = forward
+    try:
+        yield
+    finally:
+        if overridden:
+            model.forward = original
+        else:
+            del model.forward
+
+
+def _same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
+    return len(ours) == len(theirs) and all(a is b for a, b in zip(ours, theirs))
+
+
+def _same_named(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    return len(ours) == len(theirs) and all(
+        name in theirs and value is theirs[name] for name, value in ours.items()
+    )
+
+
+@contextlib.contextmanager
+def capture_settings() -> Iterator[None]:
+    """Logging calls in the user's code are dropped from the graph, and PyTorch's own silenced."""
+    methods = {value for value in vars(logging.Logger).values() if callable(value)}
+    log = logging.getLogger("torch._dynamo.metrics_context")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        with torch._dynamo.config.patch(
+            ignore_logging_functions=methods | {print, warnings.warn},
+            # Every size and number is what it is in this batch, also after another capture.
+            assume_static_by_default=True,
+            automatic_dynamic_shapes=False,
+            specialize_int=True,
+            specialize_float=True,
+            capture_scalar_outputs=False,
+            capture_dynamic_output_shape_ops=False,
+            # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
+            enable_dynamo_decompositions=False,
+        ):
+            yield
+    finally:
+        log.setLevel(level)
