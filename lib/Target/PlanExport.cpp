@@ -2,8 +2,8 @@
 
 #include "fsdp/Target/PlanExport.h"
 #include "PlanCalls.h"
+#include "PlanPrograms.h"
 
-#include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
@@ -11,11 +11,8 @@
 #include "plan/PlanFile.h"
 #include "plan/PlanText.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <sstream>
@@ -24,11 +21,6 @@ using namespace mlir;
 using namespace fsdp;
 
 namespace {
-
-std::unique_ptr<plan::Place> toPlan(PlaceAttr place) {
-  return std::make_unique<plan::Place>(place.getArena(), place.getOffset(),
-                                       place.getBytes());
-}
 
 class PlanExporter {
 public:
@@ -41,9 +33,12 @@ public:
       if (function->hasAttr("fsdp.rule") && failed(exportRule(function)))
         return failure();
     for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isDeclaration() && !function->hasAttr("fsdp.rule") &&
-          failed(exportProgram(function)))
-        return failure();
+      if (!function.isDeclaration() && !function->hasAttr("fsdp.rule")) {
+        auto program = exportProgram(function, symbols);
+        if (failed(program))
+          return failure();
+        out.programs.push_back(std::move(*program));
+      }
     std::string file = plan::serializePlan(out);
     try {
       plan::parsePlan(file, "the plan");
@@ -92,7 +87,7 @@ private:
       if (failed(exportMesh(grid)))
         return failure();
     for (auto unit : module.getOps<UnitOp>()) {
-      units[unit.getUnitName()] = out.units.size();
+      symbols.units[unit.getUnitName()] = out.units.size();
       auto exported = std::make_unique<plan::UnitT>();
       exported->name = unit.getUnitName().str();
       out.units.push_back(std::move(exported));
@@ -136,14 +131,9 @@ private:
     return success();
   }
 
-  int findUnit(std::optional<StringRef> name) {
-    auto it = name ? units.find(*name) : units.end();
-    return it == units.end() ? -1 : it->second;
-  }
-
   LogicalResult exportStates() {
     for (auto state : module.getOps<StateOp>())
-      states.try_emplace(state.getSymName(), states.size());
+      symbols.states.try_emplace(state.getSymName(), symbols.states.size());
     for (auto state : module.getOps<StateOp>()) {
       RankedTensorType local = state.getTensorType();
       std::optional<plan::DType> dtype = getDType(local.getElementType());
@@ -168,10 +158,10 @@ private:
              llvm::enumerate(sharding->getSplitAxes().getAxes()))
           if (!axes.empty())
             exported->shard_dim = dim;
-      exported->unit = findUnit(state.getUnit());
+      exported->unit = symbols.findUnit(state.getUnit());
       if (auto parameter = state.getParameter()) {
-        auto it = states.find(*parameter);
-        if (it == states.end())
+        auto it = symbols.states.find(*parameter);
+        if (it == symbols.states.end())
           return state.emitOpError(
               "belongs to a parameter that does not exist");
         exported->parameter = it->second;
@@ -230,213 +220,14 @@ private:
       }
     }
     rule->scalars = scalars.take();
-    rules[function.getSymName()] = out.rules.size();
+    symbols.rules[function.getSymName()] = out.rules.size();
     out.rules.push_back(std::move(rule));
     return success();
   }
 
-  //===--------------------------------------------------------------------===//
-  // Programs
-  //===--------------------------------------------------------------------===//
-
-  LogicalResult exportProgram(func::FuncOp function) {
-    program = std::make_unique<plan::ProgramT>();
-    program->name = function.getSymName().str();
-    values.clear();
-    scalars = ScalarTable();
-    for (BlockArgument argument : function.getArguments()) {
-      unsigned index = argument.getArgNumber();
-      auto name = function.getArgAttrOfType<StringAttr>(index, "fsdp.input");
-      if (!name)
-        return function.emitOpError("argument ")
-               << index << " has no fsdp.input; programs take inputs only";
-      FailureOr<int> value = addValue(argument, name.getValue());
-      if (failed(value))
-        return failure();
-      auto input = std::make_unique<plan::InputT>();
-      input->name = name.str();
-      input->value = *value;
-      input->from_data = !function.getArgAttr(index, "fsdp.repeat");
-      program->inputs.push_back(std::move(input));
-    }
-    for (Operation &op : function.getBody().front())
-      if (failed(exportOp(function, &op)))
-        return failure();
-    program->scalars = scalars.take();
-    out.programs.push_back(std::move(program));
-    return success();
-  }
-
-  FailureOr<int> addValue(Value value, StringRef name) {
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    PlaceAttr place = getPlace(value);
-    std::optional<plan::DType> dtype =
-        type ? getDType(type.getElementType()) : std::nullopt;
-    if (!dtype || !place)
-      return emitError(value.getLoc(), "value of ")
-             << value.getType()
-             << " has no place, or a dtype that PyTorch has not; run "
-                "--fsdp-lower first";
-    auto exported = std::make_unique<plan::ValueT>();
-    exported->name = name.str();
-    exported->dtype = *dtype;
-    exported->shape.assign(type.getShape().begin(), type.getShape().end());
-    auto strides = aten::getStrides(type);
-    exported->strides.assign(strides.begin(), strides.end());
-    exported->place = toPlan(place);
-    int index = program->values.size();
-    values[value] = index;
-    program->values.push_back(std::move(exported));
-    return index;
-  }
-
-  LogicalResult exportOp(func::FuncOp function, Operation *op) {
-    if (ScalarTable::isScalar(op))
-      return scalars.add(op);
-    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<CmdValueOp, CmdAtenOp, CmdUpdateOp, CmdCopyOp, CmdCollectiveOp,
-              CmdRecordOp, CmdWaitOp>(
-            [&](auto command) { return exportOp(command); })
-        .Case<func::ReturnOp>(
-            [&](func::ReturnOp end) { return exportOutputs(function, end); })
-        .Default([](Operation *other) -> LogicalResult {
-          return other->emitOpError("is not a command; run fsdp-opt "
-                                    "--fsdp-pipeline (or --fsdp-lower) first");
-        });
-  }
-
-  LogicalResult exportOutputs(func::FuncOp function, func::ReturnOp end) {
-    for (auto [index, value] : llvm::enumerate(end.getOperands())) {
-      auto name =
-          function.getResultAttrOfType<StringAttr>(index, "fsdp.output");
-      if (!name || !values.contains(value))
-        return function.emitOpError("result ")
-               << index << " is no tensor, or has no fsdp.output";
-      auto output = std::make_unique<plan::OutputT>();
-      output->name = name.str();
-      output->value = values.lookup(value);
-      program->outputs.push_back(std::move(output));
-    }
-    return success();
-  }
-
-  LogicalResult exportOp(CmdValueOp value) {
-    FailureOr<int> index =
-        addValue(value.getResult(), value.getState().value_or(""));
-    if (failed(index))
-      return failure();
-    plan::ValueT &exported = *program->values[*index];
-    if (value.getBase())
-      exported.view_of = values.lookup(value.getBase());
-    if (value.getState()) {
-      auto it = states.find(*value.getState());
-      if (it == states.end())
-        return value.emitOpError("names a state that does not exist");
-      exported.state = it->second;
-    }
-    return success();
-  }
-
-  LogicalResult exportOp(CmdAtenOp op) {
-    auto call = exportCall(op, op.getCallee(), op.getInputs(), op.getSlots(),
-                           op.getArgs(), values, scalars);
-    if (failed(call))
-      return failure();
-    for (int32_t result : op.getResults()) {
-      if (result >= int64_t(op.getOutputs().size()))
-        return op.emitOpError("names an output that it does not have");
-      (*call)->results.push_back(
-          result < 0 ? -1 : values.lookup(op.getOutputs()[result]));
-    }
-    (*call)->view = op.getView();
-    add(op, op.getStream(), std::move(**call));
-    return success();
-  }
-
-  LogicalResult exportOp(CmdUpdateOp op) {
-    plan::UpdateT update;
-    auto find = [&](llvm::StringMap<int> &table, StringRef name,
-                    uint32_t &index) -> LogicalResult {
-      auto it = table.find(name);
-      if (it == table.end())
-        return op.emitOpError("names @") << name << ", which does not exist";
-      index = it->second;
-      return success();
-    };
-    if (failed(find(rules, op.getRule(), update.rule)) ||
-        failed(find(states, op.getParameter(), update.parameter)))
-      return failure();
-    for (Attribute state : op.getStates())
-      if (failed(find(states, cast<FlatSymbolRefAttr>(state).getValue(),
-                      update.states.emplace_back())))
-        return failure();
-    update.gradient = values.lookup(op.getGradient());
-    add(op, op.getStream(), std::move(update));
-    return success();
-  }
-
-  LogicalResult exportOp(CmdCopyOp op) {
-    plan::CopyT copy;
-    copy.source = op.getSource() ? values.lookup(op.getSource()) : -1;
-    copy.destination = values.lookup(op.getDestination());
-    copy.source_offset = op.getSourceOffset();
-    copy.destination_offset = op.getDestinationOffset();
-    copy.block_bytes = op.getBlockBytes();
-    copy.blocks = op.getBlocks();
-    copy.source_stride = op.getSourceStride();
-    copy.destination_stride = op.getDestinationStride();
-    add(op, op.getStream(), std::move(copy));
-    return success();
-  }
-
-  LogicalResult exportOp(CmdCollectiveOp op) {
-    plan::CollectiveT collective;
-    std::optional<plan::DType> dtype = getDType(op.getDtype());
-    if (!dtype)
-      return op.emitOpError("has a dtype that PyTorch has not");
-    collective.kind = static_cast<plan::CollectiveKind>(op.getKind());
-    collective.channel = op.getChannel();
-    collective.mesh_dim = op.getMeshDim();
-    collective.source = values.lookup(op.getSource());
-    collective.destination = values.lookup(op.getDestination());
-    collective.dtype = *dtype;
-    collective.count = op.getCount();
-    collective.unit = findUnit(op.getUnit());
-    collective.region = op.getRegion().value_or("").str();
-    add(op, op.getStream(), std::move(collective));
-    return success();
-  }
-
-  LogicalResult exportOp(CmdRecordOp op) {
-    plan::RecordT record;
-    record.event = op.getEvent();
-    program->events = std::max<uint32_t>(program->events, record.event + 1);
-    add(op, op.getStream(), std::move(record));
-    return success();
-  }
-
-  LogicalResult exportOp(CmdWaitOp op) {
-    plan::WaitT wait;
-    wait.event = op.getEvent();
-    add(op, op.getStream(), std::move(wait));
-    return success();
-  }
-
-  template <typename OperationT>
-  void add(Operation *op, uint32_t stream, OperationT operation) {
-    auto command = std::make_unique<plan::CommandT>();
-    command->operation.Set(std::move(operation));
-    command->stream = stream;
-    command->location = getModulePath(op->getLoc()).str();
-    program->commands.push_back(std::move(command));
-  }
-
   ModuleOp module;
   plan::PlanT out;
-  llvm::StringMap<int> units, states, rules;
-  std::unique_ptr<plan::ProgramT> program;
-  DenseMap<Value, int> values;
-  ScalarTable scalars;
+  PlanSymbols symbols;
 };
 
 } // namespace

@@ -1,0 +1,228 @@
+// Programs: values, commands, step scalars.
+
+#include "PlanPrograms.h"
+#include "PlanCalls.h"
+
+#include "fsdp/Analysis/Liveness.h"
+#include "fsdp/Analysis/Places.h"
+#include "fsdp/Dialect/Aten/Aten.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+std::unique_ptr<plan::Place> fsdp::toPlan(PlaceAttr place) {
+  return std::make_unique<plan::Place>(place.getArena(), place.getOffset(),
+                                       place.getBytes());
+}
+
+namespace {
+
+class ProgramExporter {
+public:
+  ProgramExporter(func::FuncOp function, const PlanSymbols &symbols)
+      : function(function), symbols(symbols) {}
+
+  FailureOr<std::unique_ptr<plan::ProgramT>> run() {
+    program->name = function.getSymName().str();
+    for (BlockArgument argument : function.getArguments()) {
+      unsigned index = argument.getArgNumber();
+      auto name = function.getArgAttrOfType<StringAttr>(index, "fsdp.input");
+      if (!name)
+        return function.emitOpError("argument ")
+               << index << " has no fsdp.input; programs take inputs only";
+      FailureOr<int> value = addValue(argument, name.getValue());
+      if (failed(value))
+        return failure();
+      auto input = std::make_unique<plan::InputT>();
+      input->name = name.str();
+      input->value = *value;
+      input->from_data = !function.getArgAttr(index, "fsdp.repeat");
+      program->inputs.push_back(std::move(input));
+    }
+    for (Operation &op : function.getBody().front())
+      if (failed(exportOp(&op)))
+        return failure();
+    program->scalars = scalars.take();
+    return std::move(program);
+  }
+
+private:
+  FailureOr<int> addValue(Value value, StringRef name) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    PlaceAttr place = getPlace(value);
+    std::optional<plan::DType> dtype =
+        type ? getDType(type.getElementType()) : std::nullopt;
+    if (!dtype || !place)
+      return emitError(value.getLoc(), "value of ")
+             << value.getType()
+             << " has no place, or a dtype that PyTorch has not; run "
+                "--fsdp-lower first";
+    auto exported = std::make_unique<plan::ValueT>();
+    exported->name = name.str();
+    exported->dtype = *dtype;
+    exported->shape.assign(type.getShape().begin(), type.getShape().end());
+    auto strides = aten::getStrides(type);
+    exported->strides.assign(strides.begin(), strides.end());
+    exported->place = toPlan(place);
+    int index = program->values.size();
+    values[value] = index;
+    program->values.push_back(std::move(exported));
+    return index;
+  }
+
+  LogicalResult exportOp(Operation *op) {
+    if (ScalarTable::isScalar(op))
+      return scalars.add(op);
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<CmdValueOp, CmdAtenOp, CmdUpdateOp, CmdCopyOp, CmdCollectiveOp,
+              CmdRecordOp, CmdWaitOp>(
+            [&](auto command) { return exportOp(command); })
+        .Case<func::ReturnOp>(
+            [&](func::ReturnOp end) { return exportOutputs(end); })
+        .Default([](Operation *other) -> LogicalResult {
+          return other->emitOpError("is not a command; run fsdp-opt "
+                                    "--fsdp-pipeline (or --fsdp-lower) first");
+        });
+  }
+
+  LogicalResult exportOutputs(func::ReturnOp end) {
+    for (auto [index, value] : llvm::enumerate(end.getOperands())) {
+      auto name =
+          function.getResultAttrOfType<StringAttr>(index, "fsdp.output");
+      if (!name || !values.contains(value))
+        return function.emitOpError("result ")
+               << index << " is no tensor, or has no fsdp.output";
+      auto output = std::make_unique<plan::OutputT>();
+      output->name = name.str();
+      output->value = values.lookup(value);
+      program->outputs.push_back(std::move(output));
+    }
+    return success();
+  }
+
+  LogicalResult exportOp(CmdValueOp value) {
+    FailureOr<int> index =
+        addValue(value.getResult(), value.getState().value_or(""));
+    if (failed(index))
+      return failure();
+    plan::ValueT &exported = *program->values[*index];
+    if (value.getBase())
+      exported.view_of = values.lookup(value.getBase());
+    if (value.getState()) {
+      auto it = symbols.states.find(*value.getState());
+      if (it == symbols.states.end())
+        return value.emitOpError("names a state that does not exist");
+      exported.state = it->second;
+    }
+    return success();
+  }
+
+  LogicalResult exportOp(CmdAtenOp op) {
+    auto call = exportCall(op, op.getCallee(), op.getInputs(), op.getSlots(),
+                           op.getArgs(), values, scalars);
+    if (failed(call))
+      return failure();
+    for (int32_t result : op.getResults()) {
+      if (result >= int64_t(op.getOutputs().size()))
+        return op.emitOpError("names an output that it does not have");
+      (*call)->results.push_back(
+          result < 0 ? -1 : values.lookup(op.getOutputs()[result]));
+    }
+    (*call)->view = op.getView();
+    add(op, op.getStream(), std::move(**call));
+    return success();
+  }
+
+  LogicalResult exportOp(CmdUpdateOp op) {
+    plan::UpdateT update;
+    auto find = [&](const llvm::StringMap<int> &table, StringRef name,
+                    uint32_t &index) -> LogicalResult {
+      auto it = table.find(name);
+      if (it == table.end())
+        return op.emitOpError("names @") << name << ", which does not exist";
+      index = it->second;
+      return success();
+    };
+    if (failed(find(symbols.rules, op.getRule(), update.rule)) ||
+        failed(find(symbols.states, op.getParameter(), update.parameter)))
+      return failure();
+    for (Attribute state : op.getStates())
+      if (failed(find(symbols.states, cast<FlatSymbolRefAttr>(state).getValue(),
+                      update.states.emplace_back())))
+        return failure();
+    update.gradient = values.lookup(op.getGradient());
+    add(op, op.getStream(), std::move(update));
+    return success();
+  }
+
+  LogicalResult exportOp(CmdCopyOp op) {
+    plan::CopyT copy;
+    copy.source = op.getSource() ? values.lookup(op.getSource()) : -1;
+    copy.destination = values.lookup(op.getDestination());
+    copy.source_offset = op.getSourceOffset();
+    copy.destination_offset = op.getDestinationOffset();
+    copy.block_bytes = op.getBlockBytes();
+    copy.blocks = op.getBlocks();
+    copy.source_stride = op.getSourceStride();
+    copy.destination_stride = op.getDestinationStride();
+    add(op, op.getStream(), std::move(copy));
+    return success();
+  }
+
+  LogicalResult exportOp(CmdCollectiveOp op) {
+    plan::CollectiveT collective;
+    std::optional<plan::DType> dtype = getDType(op.getDtype());
+    if (!dtype)
+      return op.emitOpError("has a dtype that PyTorch has not");
+    collective.kind = static_cast<plan::CollectiveKind>(op.getKind());
+    collective.channel = op.getChannel();
+    collective.mesh_dim = op.getMeshDim();
+    collective.source = values.lookup(op.getSource());
+    collective.destination = values.lookup(op.getDestination());
+    collective.dtype = *dtype;
+    collective.count = op.getCount();
+    collective.unit = symbols.findUnit(op.getUnit());
+    collective.region = op.getRegion().value_or("").str();
+    add(op, op.getStream(), std::move(collective));
+    return success();
+  }
+
+  LogicalResult exportOp(CmdRecordOp op) {
+    plan::RecordT record;
+    record.event = op.getEvent();
+    program->events = std::max<uint32_t>(program->events, record.event + 1);
+    add(op, op.getStream(), std::move(record));
+    return success();
+  }
+
+  LogicalResult exportOp(CmdWaitOp op) {
+    plan::WaitT wait;
+    wait.event = op.getEvent();
+    add(op, op.getStream(), std::move(wait));
+    return success();
+  }
+
+  template <typename OperationT>
+  void add(Operation *op, uint32_t stream, OperationT operation) {
+    auto command = std::make_unique<plan::CommandT>();
+    command->operation.Set(std::move(operation));
+    command->stream = stream;
+    command->location = getModulePath(op->getLoc()).str();
+    program->commands.push_back(std::move(command));
+  }
+
+  func::FuncOp function;
+  const PlanSymbols &symbols;
+  std::unique_ptr<plan::ProgramT> program = std::make_unique<plan::ProgramT>();
+  DenseMap<Value, int> values;
+  ScalarTable scalars;
+};
+
+} // namespace
+
+FailureOr<std::unique_ptr<plan::ProgramT>>
+fsdp::exportProgram(func::FuncOp function, const PlanSymbols &symbols) {
+  return ProgramExporter(function, symbols).run();
+}
