@@ -1,0 +1,46 @@
+"""Tests that the halves stay apart: the plan is the only bridge between compiler and runtime."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMPILER = ("mlir/", "llvm/", "fsdp/")
+TORCH = ("ATen/", "torch/", "c10/", "caffe2/")
+
+
+def includes(*folders: str) -> dict[str, set[str]]:
+    """What each C++ file below the folders includes."""
+    files = [
+        file
+        for folder in folders
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in (".h", ".cpp")
+    ]
+    assert files
+    return {
+        str(file.relative_to(ROOT)): set(
+            re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', file.read_text(), re.MULTILINE)
+        )
+        for file in files
+    }
+
+
+def reaching(included: dict[str, set[str]], prefixes: tuple[str, ...]) -> list[str]:
+    return sorted(
+        file for file, names in included.items() if any(n.startswith(prefixes) for n in names)
+    )
+
+
+def test_the_runtime_includes_no_compiler() -> None:
+    assert reaching(includes("runtime", "tools/fsdp-run"), COMPILER) == []
+
+
+def test_the_plan_is_plain_cpp() -> None:
+    assert reaching(includes("runtime/plan"), COMPILER + TORCH) == []
+
+
+def test_torch_and_mlir_never_meet_in_a_file() -> None:
+    included = includes("include", "lib", "tools", "runtime")
+    torch, mlir = (set(reaching(included, p)) for p in (TORCH, ("mlir/", "llvm/")))
+    assert torch & mlir == set()
+    assert torch and mlir
