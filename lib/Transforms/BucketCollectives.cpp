@@ -53,10 +53,11 @@ class BucketCollectives
     ranks = getNumRanks(getOperation());
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Block &block : program.getBody())
-        bucket(block);
+        if (failed(bucket(block)))
+          return signalPassFailure();
   }
 
-  void bucket(Block &block);
+  LogicalResult bucket(Block &block);
   void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
   void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
 
@@ -171,14 +172,21 @@ void BucketCollectives::bucketReductions(
              std::to_string(ranks * layout.pieceBytes) + " bytes";
 }
 
-void BucketCollectives::bucket(Block &block) {
+LogicalResult BucketCollectives::bucket(Block &block) {
   using Key = std::pair<Attribute, Attribute>;
   llvm::MapVector<Key, SmallVector<shard::AllGatherOp>> gathers;
   llvm::MapVector<std::pair<Attribute, Type>,
                   SmallVector<shard::ReduceScatterOp>>
       reductions;
   for (Operation &op : block) {
-    Attribute unit = op.getAttr("fsdp.unit");
+    auto unit = op.getAttrOfType<StringAttr>("fsdp.unit");
+    if (!unit && isa<shard::AllGatherOp, shard::ReduceScatterOp>(op))
+      return op.emitOpError("names no fsdp.unit to be bucketed with; run "
+                            "--fsdp-shard first");
+    if (isa<shard::AllGatherOp>(op) &&
+        !op.getAttrOfType<StringAttr>("fsdp.region"))
+      return op.emitOpError("names no fsdp.region to be bucketed with; run "
+                            "--fsdp-shard first");
     if (auto gather = dyn_cast<shard::AllGatherOp>(op))
       gathers[{unit, op.getAttr("fsdp.region")}].push_back(gather);
     else if (auto reduction = dyn_cast<shard::ReduceScatterOp>(op))
@@ -189,6 +197,7 @@ void BucketCollectives::bucket(Block &block) {
     bucketGathers(members);
   for (auto &[key, members] : reductions)
     bucketReductions(members);
+  return success();
 }
 
 } // namespace

@@ -34,12 +34,43 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
     return withRows(type, ranks * getLocalRows(type.getDimSize(0), ranks));
   }
 
+  LogicalResult check(func::FuncOp program, const SymbolTable &table);
   void gather(UnshardOp op);
   void reduce(ReduceGradOp op);
 
   int64_t ranks = 1;
   StringRef grid;
 };
+
+/// Readers of a sharded parameter would go on with a part of it, and its update
+/// with a gradient that no other rank has added to.
+LogicalResult Localize::check(func::FuncOp program, const SymbolTable &table) {
+  auto isSharded = [&](StringRef name) {
+    auto state = table.lookup<StateOp>(name);
+    return state && state.getSharding() && !state.getGlobal();
+  };
+  WalkResult result = program.walk([&](Operation *op) {
+    if (auto load = dyn_cast<LoadOp>(op); load && isSharded(load.getState())) {
+      for (Operation *reader : load->getUsers())
+        if (!isa<UnshardOp>(reader)) {
+          reader->emitOpError("reads sharded @")
+              << load.getState()
+              << " without an fsdp.unshard; run --fsdp-insert-unshard first";
+          return WalkResult::interrupt();
+        }
+    } else if (auto update = dyn_cast<UpdateOp>(op);
+               update && isSharded(update.getParameter()) &&
+               !update.getGradient().getDefiningOp<ReduceGradOp>()) {
+      update.emitOpError("of sharded @")
+          << update.getParameter()
+          << " has a gradient that is not reduced; run "
+             "--fsdp-insert-grad-reduction first";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
 
 void Localize::gather(UnshardOp op) {
   auto type = cast<RankedTensorType>(op.getType());
@@ -104,6 +135,9 @@ void Localize::runOnOperation() {
   if (shard::GridOp mesh = getMesh(module))
     grid = mesh.getSymName();
 
+  for (func::FuncOp program : getPrograms(module))
+    if (failed(check(program, table)))
+      return signalPassFailure();
   for (StateOp state : module.getOps<StateOp>()) {
     if (!state.getSharding() || state.getGlobal())
       continue;
