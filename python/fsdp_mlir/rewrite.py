@@ -69,6 +69,21 @@ def _arguments(node: fx.Node) -> dict[str, Any]:
     return values
 
 
+def _set_argument(node: fx.Node, name: str, value: Any) -> None:
+    """Gives `node` another argument, by position where it was given so."""
+    index = next(i for i, a in enumerate(node.target._schema.arguments) if a.name == name)
+    if index < len(node.args):
+        node.update_arg(index, value)
+    else:
+        node.update_kwarg(name, value)
+
+
+def _refusal(node: fx.Node, why: str) -> ExportError:
+    """The error that `node` cannot be exported, with the user's line where it is known."""
+    where = user_location(node.meta.get("stack_trace") or "")
+    return ExportError(f"{where}: {why}" if where else why)
+
+
 def _insert(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     """A call in front of `node`, with its place in the program and its own value."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -104,10 +119,10 @@ def _give_generator(node: fx.Node) -> None:
         return  # attention, which then draws nothing
     rewrite = _RANDOM.get(node.target)
     if rewrite is None:
-        where = user_location(node.meta.get("stack_trace") or "")
-        raise ExportError(
-            f"{where + ': ' if where else ''}{node.target} draws random numbers without a "
-            "generator, which cannot be repeated on every rank; use another random op"
+        raise _refusal(
+            node,
+            f"{node.target} draws random numbers without a "
+            "generator, which cannot be repeated on every rank; use another random op",
         )
     with node.graph.inserting_before(node):
         new = rewrite(node, arguments)
@@ -202,17 +217,13 @@ def _move_numbers(node: fx.Node) -> None:
             constant = _insert(
                 node, torch.ops.aten.scalar_tensor.default, value, dtype=dtype, device="cpu"
             )
-            index = next(i for i, a in enumerate(schema.arguments) if a.name == name)
-            if index < len(node.args):
-                node.update_arg(index, constant)
-            else:
-                node.update_kwarg(name, constant)
+            _set_argument(node, name, constant)
         same = _keeps_types(node)
     if not same:
-        where = user_location(node.meta.get("stack_trace") or "")
-        raise ExportError(
-            f"{where + ': ' if where else ''}{node.target} takes a number where an archive needs a "
-            "tensor; write the number as a tensor of the wanted dtype"
+        raise _refusal(
+            node,
+            f"{node.target} takes a number where an archive needs a "
+            "tensor; write the number as a tensor of the wanted dtype",
         )
 
 
@@ -223,20 +234,17 @@ def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
         return
     if "dtype" in values and values["dtype"] is None:
         node.update_kwarg("dtype", node.meta["val"].dtype)
-    for index, argument in enumerate(node.target._schema.arguments):
-        if argument in scalars and isinstance(values[argument.name], bool):
+    for argument in scalars:
+        if isinstance(values[argument.name], bool):
             values[argument.name] = int(values[argument.name])
-            if index < len(node.args):
-                node.update_arg(index, values[argument.name])
-            else:
-                node.update_kwarg(argument.name, values[argument.name])
+            _set_argument(node, argument.name, values[argument.name])
     with node.graph.inserting_before(node):
         same = _keeps_types(node)
     if not same:
-        where = user_location(node.meta.get("stack_trace") or "")
-        raise ExportError(
-            f"{where + ': ' if where else ''}{node.target} takes a truth value as a number, which "
-            "an archive cannot hold; write it as a tensor"
+        raise _refusal(
+            node,
+            f"{node.target} takes a truth value as a number, which "
+            "an archive cannot hold; write it as a tensor",
         )
 
 
