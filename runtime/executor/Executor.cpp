@@ -34,6 +34,7 @@ struct Executor::Implementation {
     NoAutograd guard;
     for (const auto &arena : plan.arenas)
       arenas.emplace_back(arena->bytes, options.poison ? poisonGuardBytes : 0);
+    placeStates();
     for (const auto &rule : plan.rules)
       rules.emplace_back(*rule, random);
     for (const auto &program : plan.programs)
@@ -54,12 +55,13 @@ struct Executor::Implementation {
   void runCollective(LoadedProgram &program,
                      const plan::CollectiveT &collective);
   char *place(LoadedProgram &program, int value);
-  at::Tensor stateTensor(size_t state);
+  void placeStates();
 
   const plan::PlanT &plan;
   Communicator &communicator;
   SiteRandom random;
   std::vector<HostMemory> arenas;
+  std::vector<at::Tensor> states;
   std::vector<UpdateRule> rules;
   std::vector<LoadedProgram> programs;
   std::vector<double> scalars;
@@ -187,11 +189,11 @@ void Executor::Implementation::runAten(LoadedProgram &program, AtenOp &op) {
   results.clear();
 }
 
-at::Tensor Executor::Implementation::stateTensor(size_t i) {
-  const plan::StateT &state = *plan.states.at(i);
-  return at::from_blob(addressOf(arenas, *state.place, state.fqn),
-                       state.local_shape, state.strides,
-                       at::TensorOptions().dtype(toScalarType(state.dtype)));
+void Executor::Implementation::placeStates() {
+  for (const auto &state : plan.states)
+    states.push_back(at::from_blob(
+        addressOf(arenas, *state->place, state->fqn), state->local_shape,
+        state->strides, at::TensorOptions().dtype(toScalarType(state->dtype))));
 }
 
 void Executor::Implementation::runUpdate(LoadedProgram &program,
@@ -202,9 +204,9 @@ void Executor::Implementation::runUpdate(LoadedProgram &program,
     double norm = gradient.to(at::kDouble).norm().item<double>();
     squaredNorm += norm * norm;
   }
-  std::vector<at::Tensor> operands = {stateTensor(update.parameter), gradient};
+  std::vector<at::Tensor> operands = {states.at(update.parameter), gradient};
   for (uint32_t state : update.states)
-    operands.push_back(stateTensor(state));
+    operands.push_back(states.at(state));
   rules.at(update.rule).apply(operands);
 }
 
