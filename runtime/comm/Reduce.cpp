@@ -62,4 +62,29 @@ void sumInOrder(void *destination, const std::vector<const void *> &sources,
   throw std::invalid_argument("bool cannot be reduced; cast it to an integer");
 }
 
+/// PyTorch divides reduced-precision numbers in float.
+template <typename T, typename Compute>
+static void divideAll(void *data, size_t count, double divisor) {
+  auto by = static_cast<Compute>(divisor);
+  T *values = static_cast<T *>(data);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = static_cast<T>(static_cast<Compute>(values[i]) / by);
+}
+
+void divide(void *data, size_t count, plan::DType dtype, double divisor) {
+  switch (dtype) {
+  case plan::DType::Float16:
+    return divideAll<c10::Half, float>(data, count, divisor);
+  case plan::DType::BFloat16:
+    return divideAll<c10::BFloat16, float>(data, count, divisor);
+  case plan::DType::Float32:
+    return divideAll<float, float>(data, count, divisor);
+  case plan::DType::Float64:
+    return divideAll<double, double>(data, count, divisor);
+  default:
+    throw std::invalid_argument("only floating numbers are divided in a "
+                                "reduction; divide after it");
+  }
+}
+
 } // namespace fsdp

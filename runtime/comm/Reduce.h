@@ -14,6 +14,10 @@ namespace fsdp {
 void sumInOrder(void *destination, const std::vector<const void *> &sources,
                 size_t count, plan::DType dtype);
 
+/// data[i] = data[i] / divisor as PyTorch's div by a Python number, rounded to
+/// `dtype`. Throws std::invalid_argument for a dtype that is not floating.
+void divide(void *data, size_t count, plan::DType dtype, double divisor);
+
 } // namespace fsdp
 
 #endif // FSDP_RUNTIME_COMM_REDUCE_H

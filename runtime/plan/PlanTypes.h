@@ -25,6 +25,13 @@ constexpr uint64_t placeAlignment = 64;
 /// The two arenas, by index and by name.
 constexpr uint32_t persistentArena = 0, transientArena = 1;
 constexpr const char *arenaNames[] = {"persistent", "transient"};
+/// A program's streams. Commands of one stream run in order; between streams
+/// only events order them.
+enum Stream : uint32_t { computeStream, gatherStream, reduceStream };
+constexpr const char *streamNames[] = {"compute", "gather", "reduce"};
+/// The channel of a stream's collectives: those of one channel follow each
+/// other on every rank.
+enum Channel : uint32_t { gatherChannel, reduceChannel };
 
 /// Bytes of one element; 0 for a number that is no dtype.
 uint64_t dtypeBytes(DType dtype);
