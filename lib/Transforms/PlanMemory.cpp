@@ -65,21 +65,22 @@ static LogicalResult checkStores(func::FuncOp program) {
   return success();
 }
 
-/// Places states one after the other; returns the bytes of the arena.
+/// Places states one after the other; returns the first byte behind them.
 static int64_t placeStates(ModuleOp module) {
   int64_t offset = 0;
   for (auto state : module.getOps<StateOp>()) {
     int64_t bytes = getSpanBytes(state.getTensorType());
-    state->setAttr(
-        kPlaceAttrName,
-        PlaceAttr::get(module.getContext(), kPersistentArena, offset, bytes));
+    state->setAttr(kPlaceAttrName, PlaceAttr::get(module.getContext(),
+                                                  kDeviceArena, offset, bytes));
     offset = llvm::alignTo(static_cast<uint64_t>(offset + bytes), kAlignment);
   }
   return offset;
 }
 
-/// Notes the places of a program's values; returns the bytes of the arena.
-static FailureOr<int64_t> placeValues(func::FuncOp program, bool reuse) {
+/// Notes the places of a program's values, from the offset `base` on; returns
+/// the first byte behind them.
+static FailureOr<int64_t> placeValues(func::FuncOp program, int64_t base,
+                                      bool reuse) {
   FailureOr<ProgramLiveness> liveness = ProgramLiveness::compute(program);
   if (failed(liveness) || failed(liveness->verify(program)))
     return failure();
@@ -94,10 +95,10 @@ static FailureOr<int64_t> placeValues(func::FuncOp program, bool reuse) {
   DenseMap<Value, PlaceAttr> places;
   const int64_t *next = plan.offsets.begin();
   for (const ProgramLiveness::Storage &storage : liveness->getStorages())
-    places[storage.root] = storage.state
-                               ? getPlace(StateOp(storage.state))
-                               : PlaceAttr::get(context, kTransientArena,
-                                                *next++, storage.block.bytes);
+    places[storage.root] =
+        storage.state ? getPlace(StateOp(storage.state))
+                      : PlaceAttr::get(context, kDeviceArena, base + *next++,
+                                       storage.block.bytes);
 
   for (BlockArgument argument : program.getArguments())
     if (PlaceAttr place = places.lookup(argument))
@@ -124,7 +125,7 @@ static FailureOr<int64_t> placeValues(func::FuncOp program, bool reuse) {
       << remark::metric("LeastBytes", liveness->getPeakBytes())
       << remark::metric("BytesWithoutReuse", sum)
       << remark::metric("Values", blocks.size());
-  return plan.bytes;
+  return base + plan.bytes;
 }
 
 namespace {
@@ -133,19 +134,19 @@ struct PlanMemoryPass : fsdp::impl::PlanMemoryBase<PlanMemoryPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    int64_t persistent = placeStates(module), transient = 0;
+    int64_t states = placeStates(module), device = states;
     for (func::FuncOp program : getPrograms(module)) {
       cloneStridedOperands(program);
       if (failed(checkStores(program)))
         return signalPassFailure();
-      FailureOr<int64_t> bytes = placeValues(program, !noReuse);
-      if (failed(bytes))
+      FailureOr<int64_t> end = placeValues(program, states, !noReuse);
+      if (failed(end))
         return signalPassFailure();
-      transient = std::max(transient, *bytes);
+      device = std::max(device, *end);
     }
     module->setAttr(
         kArenasAttrName,
-        DenseI64ArrayAttr::get(&getContext(), {persistent, transient}));
+        DenseI64ArrayAttr::get(&getContext(), {device, /*window=*/0}));
   }
 };
 } // namespace

@@ -1,5 +1,6 @@
 // fsdp-report.
 
+#include "fsdp/Analysis/Places.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -109,14 +110,14 @@ Figures collect(ModuleOp module) {
       units.try_emplace(unit.getUnitName());
     program.walk([&](Operation *op) { count(op, units); });
   }
-  if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>("fsdp.arenas"))
+  if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName))
     for (auto [index, bytes] : llvm::enumerate(arenas.asArrayRef()))
       figures.arenas[index] = bytes;
   return figures;
 }
 
 StringRef getArenaName(int64_t arena) {
-  return arena == 0 ? "persistent" : arena == 1 ? "transient" : "other";
+  return arena == kDeviceArena ? "device" : "window";
 }
 
 void printPretty(Figures &figures, raw_ostream &os) {

@@ -75,8 +75,8 @@ void checkStates(const PlanT &plan) {
     at.require(state->dtype <= DType::MAX, "its dtype is unknown");
     checkShardedShape(at, plan, *state);
     checkPlace(at, plan, state->place.get());
-    at.require(state->place->arena() == persistentArena,
-               "lies outside the persistent arena");
+    at.require(state->place->arena() == deviceArena,
+               "lies outside the device arena");
     checkTensor(at, state->local_shape, state->strides, state->dtype,
                 *state->place);
     if (state->unit != -1)

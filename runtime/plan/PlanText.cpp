@@ -308,13 +308,14 @@ private:
     out << "\n";
   }
 
-  /// Who uses which bytes of the transient arena, by offset; values at one
-  /// offset share it, one after the other.
+  /// Who uses which bytes of the device arena behind the states, by offset;
+  /// values at one offset share it, one after the other.
   void printArenaMap(const ProgramT &program) {
     std::vector<size_t> order;
     for (size_t i = 0; i < program.values.size(); ++i) {
       const ValueT &value = *program.values[i];
-      if (value.view_of < 0 && value.place->arena() == transientArena)
+      if (value.view_of < 0 && value.part_of < 0 && value.state < 0 &&
+          value.place->arena() == deviceArena)
         order.push_back(i);
     }
     auto key = [&](size_t i) {
@@ -323,7 +324,7 @@ private:
     };
     std::sort(order.begin(), order.end(),
               [&](size_t a, size_t b) { return key(a) < key(b); });
-    out << "  transient arena of " << program.name << "\n";
+    out << "  device arena in " << program.name << "\n";
     for (size_t at = 0; at < order.size();) {
       const Place &place = *program.values[order[at]]->place;
       out << "    " << place.offset() << "+" << place.bytes() << ":";

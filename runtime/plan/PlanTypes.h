@@ -22,9 +22,10 @@ struct PlanError : std::runtime_error {
 constexpr uint32_t planVersion = 1;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
-/// The two arenas, by index and by name.
-constexpr uint32_t persistentArena = 0, transientArena = 1;
-constexpr const char *arenaNames[] = {"persistent", "transient"};
+/// The two arenas, by index and by name: a rank's own memory, and the window
+/// through which mapped gathers show all ranks' states.
+constexpr uint32_t deviceArena = 0, windowArena = 1;
+constexpr const char *arenaNames[] = {"device", "window"};
 /// A program's streams. Commands of one stream run in order; between streams
 /// only events order them.
 enum Stream : uint32_t { computeStream, gatherStream, reduceStream };

@@ -6,12 +6,12 @@
 // CHECK: plan {{[0-9a-f]+}}
 // CHECK-NEXT: source net.py, PyTorch 2.11.0, seed 7, 3 epochs
 // CHECK: mesh shard=2
-// CHECK-NEXT: arena persistent 192 B
-// CHECK-NEXT: arena transient {{[0-9]+}} B
+// CHECK-NEXT: arena device {{[0-9]+}} B
+// CHECK-NEXT: arena window 0 B
 // CHECK-NEXT: learning rates 0.1, table of 2 steps
-// CHECK-NEXT: parameter w: float32 [3, 4], Shard(0) 2,1, local [2, 4], at persistent 0+32, unit ''
-// CHECK-NEXT: optimizer w/momentum: float32 [3, 4], Shard(0) 2,1, local [2, 4], at persistent 64+32
-// CHECK-NEXT: buffer count: float32 [], Replicate, local [], at persistent 128+4
+// CHECK-NEXT: parameter w: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 0+32, unit ''
+// CHECK-NEXT: optimizer w/momentum: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 64+32
+// CHECK-NEXT: buffer count: float32 [], Replicate, local [], at device 128+4
 module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.seed = 7 : i64, fsdp.epochs = 3 : i64,
                    fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learning_rates = dense<[[0.1], [0.05]]> : tensor<2x1xf64>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
@@ -76,5 +76,5 @@ module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.s
     fsdp.update @sgd @w, %one [@"w/momentum"] : tensor<2x4xf32>
     return %loss : tensor<f32>
   }
-  // CHECK: transient arena of step
+  // CHECK: device arena in step
 }

@@ -11,7 +11,7 @@ module {
 // -----
 
 module {
-  func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<1, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
+  func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
     // expected-error @+1 {{has a result without a place; run --fsdp-plan-memory first}}
     %l = aten.call "neg"(%x) : (tensor<f32>) -> tensor<f32>
     return %l : tensor<f32>
@@ -21,9 +21,9 @@ module {
 // -----
 
 module {
-  func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<1, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
+  func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
     // expected-error @+1 {{"neg_" writes an operand in place, which a plan cannot do; export the functional form}}
-    %l = aten.call "neg_"(%x) {fsdp.places = [#fsdp.place<1, 0, 4>]} : (tensor<f32>) -> tensor<f32>
+    %l = aten.call "neg_"(%x) {fsdp.places = [#fsdp.place<0, 0, 4>]} : (tensor<f32>) -> tensor<f32>
     return %l : tensor<f32>
   }
 }
@@ -31,9 +31,9 @@ module {
 // -----
 
 module {
-  func.func @step(%x: tensor<64xui8> {fsdp.input = "x", fsdp.place = #fsdp.place<1, 0, 64>}) -> (tensor<128xui8> {fsdp.output = "loss"}) {
+  func.func @step(%x: tensor<64xui8> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 64>}) -> (tensor<128xui8> {fsdp.output = "loss"}) {
     // expected-error @+1 {{is not a scheduled op; run --fsdp-overlap first}}
-    %l = fsdp.all_gather %x {unit = "", region = "forward", fsdp.places = [#fsdp.place<1, 64, 128>]} : tensor<64xui8> -> tensor<128xui8>
+    %l = fsdp.all_gather %x {unit = "", region = "forward", fsdp.places = [#fsdp.place<0, 64, 128>]} : tensor<64xui8> -> tensor<128xui8>
     return %l : tensor<128xui8>
   }
 }

@@ -3,25 +3,25 @@
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory=no-reuse | FileCheck %s --check-prefixes=CHECK,APART
 
 // Six values, of which never more than three are in use.
-// REUSE: module attributes {fsdp.arenas = array<i64: 64, 192>}
-// APART: module attributes {fsdp.arenas = array<i64: 64, 384>}
+// REUSE: module attributes {fsdp.arenas = array<i64: 256, 0>}
+// APART: module attributes {fsdp.arenas = array<i64: 448, 0>}
 module {
   // CHECK: fsdp.state @w {{.*}}fsdp.place = #fsdp.place<0, 0, 40>
   fsdp.state @w parameter : tensor<10xf32>
   // CHECK-LABEL: func.func @step(
-  // CHECK-SAME: tensor<16xf32> {{.*}}fsdp.place = #fsdp.place<1, {{[0-9]+}}, 64>
+  // CHECK-SAME: tensor<16xf32> {{.*}}fsdp.place = #fsdp.place<0, {{[0-9]+}}, 64>
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     // CHECK: fsdp.load @w {fsdp.places = [#fsdp.place<0, 0, 40>]}
     %w = fsdp.load @w : tensor<10xf32>
-    // CHECK: "neg"{{.*}}#fsdp.place<1, [[#NEG:]], 64>
+    // CHECK: "neg"{{.*}}#fsdp.place<0, [[#NEG:]], 64>
     %a = aten.call "neg"(%x) : (tensor<16xf32>) -> tensor<16xf32>
-    // CHECK: "view"{{.*}}#fsdp.place<1, [[#NEG]], 64>
+    // CHECK: "view"{{.*}}#fsdp.place<0, [[#NEG]], 64>
     %v = aten.call "view"(%a) {size = array<i64: 4, 4>} : (tensor<16xf32>) -> tensor<4x4xf32>
-    // CHECK: "abs"{{.*}}#fsdp.place<1, [[#ABS:]], 64>
+    // CHECK: "abs"{{.*}}#fsdp.place<0, [[#ABS:]], 64>
     %b = aten.call "abs"(%v) : (tensor<4x4xf32>) -> tensor<4x4xf32>
     // The view kept %a until here; now its bytes are free.
-    // REUSE: "sum"{{.*}}#fsdp.place<1, [[#NEG]], 4>
-    // APART-NOT: "sum"{{.*}}#fsdp.place<1, [[#NEG]], 4>
+    // REUSE: "sum"{{.*}}#fsdp.place<0, [[#NEG]], 4>
+    // APART-NOT: "sum"{{.*}}#fsdp.place<0, [[#NEG]], 4>
     %s = aten.call "sum"(%b) : (tensor<4x4xf32>) -> tensor<f32>
     %t = aten.call "sum"(%w) : (tensor<10xf32>) -> tensor<f32>
     %l = aten.call "mul.Tensor"(%s, %t) : (tensor<f32>, tensor<f32>) -> tensor<f32>
@@ -37,7 +37,7 @@ module {
   fsdp.state @n buffer : tensor<f32> {persistent}
   // CHECK-LABEL: func.func @step
   func.func @step(%x: tensor<f32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
-    // CHECK: fsdp.load @n {fsdp.places = [#fsdp.place<1, {{[0-9]+}}, 4>]}
+    // CHECK: fsdp.load @n {fsdp.places = [#fsdp.place<0, {{[0-9]+}}, 4>]}
     %old = fsdp.load @n : tensor<f32>
     fsdp.store %x, @n : tensor<f32>
     // CHECK: fsdp.load @n {fsdp.places = [#fsdp.place<0, 0, 4>]}
@@ -61,14 +61,14 @@ module {
     fsdp.store %t, @n : tensor<8x4xf32, #aten.strides<[1, 8]>>
     %flat = aten.call "view"(%x) {size = array<i64: 32>} : (tensor<4x8xf32>) -> tensor<32xf32>
     // CHECK: %[[FLAT:.*]] = aten.call "clone"
-    // CHECK: fsdp.pack %[[FLAT]] {fsdp.places = [#fsdp.place<1, [[#IN:]], 128>]
+    // CHECK: fsdp.pack %[[FLAT]] {fsdp.places = [#fsdp.place<0, [[#IN:]], 128>]
     %in = fsdp.pack %flat {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 2>]} : (tensor<32xf32>) -> tensor<2x16xf32>
-    // CHECK: fsdp.reduce_scatter_start {{.*}}#fsdp.place<1, [[#OUT:]], 64>
+    // CHECK: fsdp.reduce_scatter_start {{.*}}#fsdp.place<0, [[#OUT:]], 64>
     %f = fsdp.reduce_scatter_start %in {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
-    // CHECK-NOT: "neg"{{.*}}#fsdp.place<1, [[#IN]],
-    // CHECK-NOT: "neg"{{.*}}#fsdp.place<1, [[#OUT]],
+    // CHECK-NOT: "neg"{{.*}}#fsdp.place<0, [[#IN]],
+    // CHECK-NOT: "neg"{{.*}}#fsdp.place<0, [[#OUT]],
     %meanwhile = aten.call "neg"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
-    // CHECK: fsdp.wait {{.*}}#fsdp.place<1, [[#OUT]], 64>
+    // CHECK: fsdp.wait {{.*}}#fsdp.place<0, [[#OUT]], 64>
     %r = fsdp.wait %f : !fsdp.future<tensor<16xf32>>
     %a = aten.call "sum"(%r) : (tensor<16xf32>) -> tensor<f32>
     %b = aten.call "sum"(%meanwhile) : (tensor<4x8xf32>) -> tensor<f32>

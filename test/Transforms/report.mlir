@@ -17,14 +17,14 @@
 // CHECK-NEXT: total 3 1 512 2 256
 // CHECK-NEXT: program @eval
 // CHECK: total 1 0 128 0 0
-// CHECK: arena 0 (persistent): {{[0-9]+}} bytes
-// CHECK: arena 1 (transient): {{[0-9]+}} bytes
+// CHECK: arena 0 (device): {{[0-9]+}} bytes
+// CHECK: arena 1 (window): 0 bytes
 
 // CSV: program,unit,gathers_forward,gathers_backward,gather_bytes,reduce_scatters,reduce_scatter_bytes
 // CSV-NEXT: step,blocks.0,1,0,128,1,128
 // CSV-NEXT: step,blocks.1,1,1,256,1,128
 // CSV-NEXT: step,,1,0,128,0,0
 
-// JSON: 2 3 1 2 ['persistent', 'transient']
+// JSON: 2 3 1 2 ['device', 'window']
 
 // CAPTURED: ranks 1, parameters 3, parameter bytes 172

@@ -84,7 +84,7 @@ unsigned PlanBuilder::state(const std::string &fqn, Role role, Shape shape,
   }
   s->local_shape = shape;
   s->strides = rowMajorStrides(shape);
-  s->place = std::make_unique<Place>(place(persistentArena, shape, dtype));
+  s->place = std::make_unique<Place>(place(deviceArena, shape, dtype));
   s->trainable = role == Role::Parameter;
   s->persistent = role == Role::Buffer;
   plan.states.push_back(std::move(s));
@@ -102,7 +102,7 @@ int PlanBuilder::newValue(const std::string &name, Shape shape, DType dtype) {
   v->dtype = dtype;
   v->shape = shape;
   v->strides = rowMajorStrides(shape);
-  v->place = std::make_unique<Place>(place(transientArena, shape, dtype));
+  v->place = std::make_unique<Place>(place(deviceArena, shape, dtype));
   current().values.push_back(std::move(v));
   return current().values.size() - 1;
 }

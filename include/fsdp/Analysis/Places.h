@@ -14,10 +14,12 @@ inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
 inline constexpr llvm::StringLiteral kPlaceAttrName = "fsdp.place";
 /// One #fsdp.place per result; unit where a result is no memory.
 inline constexpr llvm::StringLiteral kPlacesAttrName = "fsdp.places";
-/// array<i64: persistent bytes, transient bytes> on the module.
+/// array<i64: device bytes, window bytes> on the module.
 inline constexpr llvm::StringLiteral kArenasAttrName = "fsdp.arenas";
 
-inline constexpr int64_t kPersistentArena = 0, kTransientArena = 1;
+/// A rank's own memory, states first; and the window through which mapped
+/// gathers show all ranks' states.
+inline constexpr int64_t kDeviceArena = 0, kWindowArena = 1;
 
 /// The place noted for a value or a state; null where there is none.
 PlaceAttr getPlace(mlir::Value value);

@@ -229,8 +229,8 @@ def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
     of the arenas as `fsdp.arenas` on the module. In front of a pack or a store,
     an `aten.call "clone"` makes views and odd strides contiguous.
 
-    What holds: states lie one after the other in arena 0. Every program uses
-    arena 1 from its start. A view has the place of what it looks into, a load
+    What holds: states lie one after the other from the start of arena 0. Every
+    program uses that arena from their end on. A view has the place of what it looks into, a load
     that of its state; where a program reads a load after it has written the
     state, the load is a copy. What is read later is never overwritten. Places
     start at multiples of 64 bytes.

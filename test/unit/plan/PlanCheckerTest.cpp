@@ -75,9 +75,9 @@ static const Break breaks[] = {
     {"MeshWithoutRanks", [](PlanT &p) { p.mesh[0]->size = 0; },
      "mesh dimension 'shard': has no ranks"},
     {"ArenaName", [](PlanT &p) { p.arenas[1]->name = "scratch"; },
-     "arena 1 is 'scratch', not 'transient'"},
+     "arena 1 is 'scratch', not 'window'"},
     {"StateOutsideArena", [](PlanT &p) { p.arenas[0]->bytes = 16; },
-     "state 'w': its place reaches past the end of the persistent arena"},
+     "state 'w': its place reaches past the end of the device arena"},
     {"StateShape",
      [](PlanT &p) {
        p.states[0]->local_shape = {1, 4};
@@ -105,7 +105,7 @@ static const Break breaks[] = {
      "parameter group 3 does not exist"},
     {"Unaligned",
      [](PlanT &p) {
-       named(p, "loss").place = std::make_unique<Place>(1, 8, 4);
+       named(p, "loss").place = std::make_unique<Place>(0, 8, 4);
      },
      "(loss): its place at 8 is not a multiple of 64"},
     {"PlaceTooSmall",
@@ -135,7 +135,7 @@ static const Break breaks[] = {
     {"ViewOutsideBase",
      [](PlanT &p) {
        Place &place = *named(p, "full").place;
-       place = Place(1, place.offset() + 64, place.bytes());
+       place = Place(0, place.offset() + 64, place.bytes());
      },
      "reaches out of the value that it is a view of"},
     {"StateValueDiffers", [](PlanT &p) { named(p, "w").dtype = DType::Int32; },
@@ -143,7 +143,7 @@ static const Break breaks[] = {
     {"InputsShareBytes",
      [](PlanT &p) {
        Place x = *named(p, "x").place;
-       *named(p, "y").place = Place(1, x.offset(), 60);
+       *named(p, "y").place = Place(0, x.offset(), 60);
      },
      "input 'y': shares bytes with value 0 (x)"},
     {"InputMissing", [](PlanT &p) { step(p).inputs[0]->value = 99; },
@@ -160,16 +160,16 @@ static const Break breaks[] = {
      [](PlanT &p) {
        // The difference is read again for the gradient.
        Place place = *named(p, "difference").place;
-       *named(p, "square").place = Place(1, place.offset() + 64, 60);
+       *named(p, "square").place = Place(0, place.offset() + 64, 60);
        named(p, "difference").place =
-           std::make_unique<Place>(1, place.offset() + 64, 60);
+           std::make_unique<Place>(0, place.offset() + 64, 60);
      },
      "shares bytes with what the command also uses"},
     {"OverwrittenOutput",
      [](PlanT &p) {
        Place loss = *named(p, "loss").place;
        named(p, "gradient").place =
-           std::make_unique<Place>(1, loss.offset(), 48);
+           std::make_unique<Place>(0, loss.offset(), 48);
      },
      "output 'loss': reads value"},
     {"ViewNotMade",

@@ -16,9 +16,9 @@ TEST(PlanText, SaysWhereEverythingIs) {
   printPlan(loaded, out);
   std::string text = out.str();
   for (const char *line :
-       {"mesh shard=4\n", "arena persistent 64 B\n",
+       {"mesh shard=4\n", "arena window 0 B\n",
         "parameter w: float32 [10, 4], Shard(0) 3,3,3,1, local [3, 4], at "
-        "persistent 0+48\n",
+        "device 0+48\n",
         "rule sgd.0 of 2 operands\n", "  s1 = -s0\n",
         "  %2 = aten::add.Tensor(%0, %1, s1)\n", "  input x = %0\n",
         "all_gather", " over shard, 12 float32, forward  // model\n",

@@ -39,7 +39,7 @@ def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [MemoryEffects<[MemWrite]>]> {
 
     ```mlir
     %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 5120>} : tensor<10x128xf32>
-    %a = fsdp.cmd.value {place = #fsdp.place<1, 64, 40>} : tensor<10xf32>
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 5120, 40>} : tensor<10xf32>
     %t = fsdp.cmd.value of %w : tensor<10x128xf32> {place = #fsdp.place<0, 0, 5120>} : tensor<128x10xf32, #aten.strides<[1, 128]>>
     ```
   }];
