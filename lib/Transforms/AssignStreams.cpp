@@ -4,6 +4,7 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
+#include "plan/PlanTypes.h"
 
 using namespace mlir;
 
@@ -14,21 +15,38 @@ namespace fsdp {
 
 using namespace fsdp;
 
-/// Waits are for collectives, which have a stream; loads and step scalars are
-/// no commands.
+/// Loads and step scalars are no commands.
 static bool isCommand(Operation *op) {
   return isa<aten::CallOp, PackOp, UnpackOp, AllGatherStartOp,
              ReduceScatterStartOp, WaitOp, UpdateOp, StoreOp>(op);
 }
 
+/// Compute, copies and waits follow each other on the first stream; each kind
+/// of collective has one of its own beside it.
+static int64_t getStream(Operation *op, bool sideStreams) {
+  if (sideStreams && isa<AllGatherStartOp>(op))
+    return plan::gatherStream;
+  if (sideStreams && isa<ReduceScatterStartOp>(op))
+    return plan::reduceStream;
+  return plan::computeStream;
+}
+
 namespace {
 struct AssignStreamsPass : fsdp::impl::AssignStreamsBase<AssignStreamsPass> {
+  using AssignStreamsBase::AssignStreamsBase;
+
   void runOnOperation() override {
-    auto stream = IntegerAttr::get(IntegerType::get(&getContext(), 64), 0);
+    if (streams != 1 && streams != 3) {
+      getOperation().emitError() << "streams=" << streams.getValue()
+                                 << " does not exist; there are 1 and 3";
+      return signalPassFailure();
+    }
+    Builder builder(&getContext());
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Operation &op : program.getOps())
         if (isCommand(&op))
-          op.setAttr(kStreamAttrName, stream);
+          op.setAttr(kStreamAttrName,
+                     builder.getI64IntegerAttr(getStream(&op, streams == 3)));
   }
 };
 } // namespace

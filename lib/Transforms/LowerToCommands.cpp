@@ -4,6 +4,7 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
+#include "plan/PlanTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -58,12 +59,17 @@ private:
       if (isa<TensorType, FutureType>(result.getType()) && !getPlace(result))
         return op->emitOpError(
             "has a result without a place; run --fsdp-plan-memory first");
-    auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName);
-    if (stream && stream.getInt() != 0)
+    if (getStream(op) != plan::computeStream &&
+        !isa<AllGatherStartOp, ReduceScatterStartOp>(op))
       return op->emitOpError()
-             << "is on stream " << stream.getInt()
-             << "; programs are lowered on one stream, which is 0";
+             << "is on stream " << getStream(op)
+             << "; only collectives are on another stream than 0";
     return success();
+  }
+
+  static int64_t getStream(Operation *op) {
+    auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName);
+    return stream ? stream.getInt() : int64_t(plan::computeStream);
   }
 
   LogicalResult lower(Operation *op) {
@@ -83,11 +89,7 @@ private:
               return lowerStart(start, CollectiveKind::ReduceScatter,
                                 StringAttr());
             })
-            .Case<WaitOp>([&](WaitOp wait) {
-              // On one stream the collective is complete by now.
-              values.map(wait.getResult(), values.lookup(wait.getFuture()));
-              return done(wait);
-            })
+            .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
             .Default([&](Operation *other) { return keep(other); });
     return result;
   }
@@ -257,10 +259,41 @@ private:
     int64_t count = kind == CollectiveKind::AllGather ? from.getNumElements()
                                                       : to.getNumElements();
     Value source = values.lookup(start.getInput());
-    CmdCollectiveOp::create(builder, start.getLoc(), kind, source,
-                            declare(start.getFuture()), from.getElementType(),
-                            count, start.getUnitAttr(), region);
+    Value destination = declare(start.getFuture());
+    int64_t stream = getStream(start);
+    // What the source holds is there, and what lay in the destination is no
+    // longer read, once the compute stream has come this far.
+    order(start.getLoc(), plan::computeStream, stream);
+    auto collective = CmdCollectiveOp::create(
+        builder, start.getLoc(), kind, source, destination,
+        from.getElementType(), count, start.getUnitAttr(), region);
+    if (stream == plan::computeStream)
+      return done(start);
+    collective.setStream(stream);
+    collective.setChannel(stream == plan::reduceStream ? plan::reduceChannel
+                                                       : plan::gatherChannel);
+    completions[start.getFuture()] = record(start.getLoc(), stream);
     return done(start);
+  }
+
+  LogicalResult lowerWait(WaitOp wait) {
+    values.map(wait.getResult(), values.lookup(wait.getFuture()));
+    // A collective on the compute stream is complete by now.
+    if (auto event = completions.find(wait.getFuture());
+        event != completions.end())
+      CmdWaitOp::create(builder, wait.getLoc(), event->second);
+    return done(wait);
+  }
+
+  /// Makes what follows on stream `to` come after what is on stream `from`.
+  void order(Location loc, int64_t from, int64_t to) {
+    if (from != to)
+      CmdWaitOp::create(builder, loc, record(loc, from), to);
+  }
+
+  int64_t record(Location loc, int64_t stream) {
+    CmdRecordOp::create(builder, loc, events, stream);
+    return events++;
   }
 
   LogicalResult done(Operation *op) {
@@ -271,6 +304,9 @@ private:
   func::FuncOp program;
   OpBuilder builder;
   IRMapping values;
+  /// The event behind a collective on a side stream, by its future.
+  DenseMap<Value, int64_t> completions;
+  int64_t events = 0;
   DenseSet<Operation *> lowered;
 };
 

@@ -55,6 +55,10 @@ struct LowerOptions : virtual NamedOptions {
   Option<bool> noReuse{*this, "no-reuse",
                        llvm::cl::desc("give every value bytes of its own"),
                        llvm::cl::init(false)};
+  Option<int64_t> streams{*this, "streams",
+                          llvm::cl::desc("1: all commands in order; 3: gathers "
+                                         "and reductions beside compute"),
+                          llvm::cl::init(1)};
 };
 
 /// Options that have one value yet.
@@ -112,12 +116,12 @@ void buildOverlap(OpPassManager &pm) {
   pm.addPass(createVerifyAsync());
 }
 
-void buildLower(OpPassManager &pm, bool noReuse) {
+void buildLower(OpPassManager &pm, const LowerOptions &options) {
   // Streams before memory: what runs at the same time cannot share bytes.
-  pm.addPass(createAssignStreams());
+  pm.addPass(createAssignStreams({options.streams}));
 
   // Every buffer gets its address; after it, values are memory.
-  pm.addPass(createPlanMemory({noReuse}));
+  pm.addPass(createPlanMemory({options.noReuse}));
 
   // One to one with the plan, and checked as a rank would run it.
   pm.addPass(createLowerToCommands());
@@ -203,7 +207,7 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
   }
   buildShard(pm, options);
   buildOverlap(pm);
-  buildLower(pm, options.noReuse);
+  buildLower(pm, options);
   return success();
 }
 
@@ -225,7 +229,7 @@ void fsdp::registerPipelines() {
   registerPipeline<LowerOptions>(
       "fsdp-lower", "scheduled to commands",
       [](OpPassManager &pm, const LowerOptions &options, ErrorHandler) {
-        buildLower(pm, options.noReuse);
+        buildLower(pm, options);
         return success();
       });
   registerPipeline<AllOptions>(

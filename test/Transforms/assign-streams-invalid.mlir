@@ -1,8 +1,7 @@
-// Tests that programs are lowered on one stream only.
-// RUN: fsdp-opt %s --fsdp-plan-memory --fsdp-lower-to-commands -verify-diagnostics
+// Tests that a number of streams that does not exist is refused.
+// RUN: not fsdp-opt %s --fsdp-assign-streams=streams=2 2>&1 | FileCheck %s
 
-func.func @step(%x: tensor<f32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
-  // expected-error @+1 {{is on stream 1; programs are lowered on one stream, which is 0}}
-  %l = aten.call "neg"(%x) {fsdp.stream = 1 : i64} : (tensor<f32>) -> tensor<f32>
-  return %l : tensor<f32>
+// CHECK: error: streams=2 does not exist; there are 1 and 3
+func.func @step() {
+  return
 }

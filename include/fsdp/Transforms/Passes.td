@@ -209,14 +209,17 @@ def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
   let description = [{
     Input IR: scheduled.
 
-    Output IR: `fsdp.stream` on every op of a program that will be a command.
-    There is one stream, 0.
+    Output IR: `fsdp.stream` on every op of a program that will be a command:
+    all-gathers are on stream 1, reduce-scatters on stream 2, everything else,
+    waits and copies too, on stream 0. `streams=1` puts all on stream 0.
 
     What holds: commands of one stream run in the order of the block.
 
-    Why: with more streams than one, waits become events between them; which op
-    is where is said once, here.
+    Why: a collective runs beside compute, and a gather beside a reduction. Which
+    op is where is said once, here. One stream is what to compare with.
   }];
+  let options = [Option<"streams", "streams", "int64_t", "1",
+                        "1: all in order; 3: gathers and reductions beside compute">];
 }
 
 def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
@@ -249,11 +252,15 @@ def LowerToCommands : Pass<"fsdp-lower-to-commands", "::mlir::ModuleOp"> {
     Input IR: values and states have places.
 
     Output IR: programs consist of `fsdp.cmd` ops, step scalars and the return.
-    A pack is a copy per member, and one that zeroes each gap; a collective
-    becomes one command; its wait is none on one stream; an unpack is a copy per
-    member; a store is a copy into the state; a load is the state itself.
+    A pack is a copy per member, and one that zeroes each gap; an unpack is a copy
+    per member; a store is a copy into the state; a load is the state itself.
 
-    What holds: one command is one command of the plan.
+    A start on a side stream is five commands: record and wait make its stream
+    follow the compute stream, then the collective, on its channel (0 gathers,
+    1 reductions), then a record, for which its wait waits on stream 0.
+
+    What holds: one command is one command of the plan. A record stands in front
+    of its wait.
 
     Why: what remains is what a rank executes, so it can be checked as such. An
     op that writes an operand in place is an error here: the IR's values do not
