@@ -159,17 +159,28 @@ private:
           if (!axes.empty())
             exported->shard_dim = dim;
       exported->unit = symbols.findUnit(state.getUnit());
-      if (auto parameter = state.getParameter()) {
-        auto it = symbols.states.find(*parameter);
-        if (it == symbols.states.end())
-          return state.emitOpError(
-              "belongs to a parameter that does not exist");
-        exported->parameter = it->second;
-      }
+      if (failed(findState(state, state.getParameter(), exported->parameter)) ||
+          failed(findState(state, state.getFlat(), exported->flat)))
+        return failure();
       exported->trainable = state.getTrainable();
       exported->persistent = state.getPersistent();
+      exported->flat_offset = state.getFlatOffset().value_or(0);
+      exported->is_flat = state.getIsFlat();
       out.states.push_back(std::move(exported));
     }
+    return success();
+  }
+
+  /// The number of a state that `state` names, where it names one.
+  LogicalResult findState(StateOp state, std::optional<StringRef> name,
+                          int &index) {
+    if (!name)
+      return success();
+    auto it = symbols.states.find(*name);
+    if (it == symbols.states.end())
+      return state.emitOpError("names @")
+             << *name << ", a state that does not exist";
+    index = it->second;
     return success();
   }
 

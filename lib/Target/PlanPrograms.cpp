@@ -153,6 +153,8 @@ private:
                       update.states.emplace_back())))
         return failure();
     update.gradient = values.lookup(op.getGradient());
+    update.begin = op.getBegin();
+    update.end = op.getEnd();
     add(op, op.getStream(), std::move(update));
     return success();
   }
@@ -185,6 +187,8 @@ private:
     collective.count = op.getCount();
     collective.unit = symbols.findUnit(op.getUnit());
     collective.region = op.getRegion().value_or("").str();
+    collective.divisor = op.getDivisor().convertToDouble();
+    collective.mapped = op.getMapped();
     add(op, op.getStream(), std::move(collective));
     return success();
   }

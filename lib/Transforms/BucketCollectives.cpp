@@ -1,5 +1,6 @@
 // fsdp-bucket-collectives.
 
+#include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -58,6 +59,7 @@ class BucketCollectives
   }
 
   LogicalResult bucket(Block &block);
+  aten::CallOp getDivision(shard::ReduceScatterOp sum);
   void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
   void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
 
@@ -129,11 +131,25 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
              std::to_string(layout.pieceBytes) + " bytes per rank";
 }
 
+/// The division by the number of ranks that is all that reads a sum, or null.
+aten::CallOp BucketCollectives::getDivision(shard::ReduceScatterOp sum) {
+  if (!sum->hasOneUse())
+    return {};
+  auto division = dyn_cast<aten::CallOp>(*sum->getUsers().begin());
+  if (!division || division.getCallee() != "div.Scalar")
+    return {};
+  auto divisor = dyn_cast_or_null<FloatAttr>(division.getArg("other"));
+  return divisor && divisor.getValueAsDouble() == double(ranks)
+             ? division
+             : aten::CallOp();
+}
+
 void BucketCollectives::bucketReductions(
     ArrayRef<shard::ReduceScatterOp> reductions) {
   // Behind the last gradient, and in front of all that reads a sum.
   Operation *last = reductions.front();
   SmallVector<Value> inputs, sums;
+  SmallVector<aten::CallOp> divisions;
   SmallVector<RankedTensorType> partTypes;
   SmallVector<Type> resultTypes;
   for (shard::ReduceScatterOp op : reductions) {
@@ -141,11 +157,15 @@ void BucketCollectives::bucketReductions(
       last = op;
     inputs.push_back(op.getInput());
     sums.push_back(op.getResult());
+    if (aten::CallOp division = getDivision(op))
+      divisions.push_back(division);
     partTypes.push_back(getTensorType(op.getResult()));
     resultTypes.push_back(op.getType());
   }
 
   Layout layout(partTypes);
+  // One division of the whole bucket, or none.
+  bool divides = divisions.size() == sums.size();
   OpBuilder builder(&getContext());
   builder.setInsertionPointAfter(last);
   auto unit = last->getAttrOfType<StringAttr>("fsdp.unit");
@@ -156,7 +176,8 @@ void BucketCollectives::bucketReductions(
                                RankedTensorType::get({ranks, count}, element),
                                inputs, layout.getMembers(builder, ranks));
   auto reduced = ReduceScatterOp::create(
-      builder, loc, RankedTensorType::get({count}, element), packed, unit);
+      builder, loc, RankedTensorType::get({count}, element), packed, unit,
+      builder.getF64FloatAttr(divides ? ranks : 1));
   auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
                                    layout.getMembers(builder, 1));
   moveReadersBehind(sums, unpacked);
@@ -164,12 +185,18 @@ void BucketCollectives::bucketReductions(
     shard::ReduceScatterOp(op).getResult().replaceAllUsesWith(part);
     shard::ReduceScatterOp(op).erase();
   }
+  if (divides)
+    for (aten::CallOp division : divisions) {
+      division->replaceAllUsesWith(ValueRange(division->getOperand(0)));
+      division->erase();
+    }
   remark::passed(loc, remark::RemarkOpts::name("reduce").category(
                           "fsdp-bucket-collectives"))
       << "unit \"" + unit.getValue().str() +
              "\": " + std::to_string(inputs.size()) +
              " gradients in one reduce-scatter of " +
-             std::to_string(ranks * layout.pieceBytes) + " bytes";
+             std::to_string(ranks * layout.pieceBytes) + " bytes" +
+             (divides ? ", divided by " + std::to_string(ranks) : "");
 }
 
 LogicalResult BucketCollectives::bucket(Block &block) {

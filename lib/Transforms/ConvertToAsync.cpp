@@ -26,11 +26,13 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
         if (auto gather = dyn_cast<AllGatherOp>(op))
           future = AllGatherStartOp::create(
               builder, op->getLoc(), getFutureType(gather.getResult()),
-              gather.getInput(), gather.getUnitAttr(), gather.getRegionAttr());
+              gather.getInput(), gather.getUnitAttr(), gather.getRegionAttr(),
+              gather.getMappedAttr());
         else if (auto reduction = dyn_cast<ReduceScatterOp>(op))
           future = ReduceScatterStartOp::create(
               builder, op->getLoc(), getFutureType(reduction.getResult()),
-              reduction.getInput(), reduction.getUnitAttr());
+              reduction.getInput(), reduction.getUnitAttr(),
+              reduction.getDivisorAttr());
         else
           return;
         auto wait = WaitOp::create(builder, op->getLoc(),

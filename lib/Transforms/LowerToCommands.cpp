@@ -82,12 +82,16 @@ private:
             .Case<PackOp>([&](auto pack) { return lowerPack(pack); })
             .Case<UnpackOp>([&](auto unpack) { return lowerUnpack(unpack); })
             .Case<AllGatherStartOp>([&](AllGatherStartOp start) {
-              return lowerStart(start, CollectiveKind::AllGather,
-                                start.getRegionAttr());
+              CmdCollectiveOp gather =
+                  lowerStart(start, CollectiveKind::AllGather);
+              gather.setRegionAttr(start.getRegionAttr());
+              gather.setMapped(start.getMapped());
+              return done(start);
             })
             .Case<ReduceScatterStartOp>([&](ReduceScatterStartOp start) {
-              return lowerStart(start, CollectiveKind::ReduceScatter,
-                                StringAttr());
+              lowerStart(start, CollectiveKind::ReduceScatter)
+                  .setDivisorAttr(start.getDivisorAttr());
+              return done(start);
             })
             .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
             .Default([&](Operation *other) { return keep(other); });
@@ -197,10 +201,10 @@ private:
   }
 
   LogicalResult lowerUpdate(UpdateOp update) {
-    CmdUpdateOp::create(builder, update.getLoc(), update.getRuleAttr(),
-                        update.getParameterAttr(),
-                        values.lookup(update.getGradient()),
-                        update.getStatesAttr());
+    CmdUpdateOp::create(
+        builder, update.getLoc(), update.getRuleAttr(),
+        update.getParameterAttr(), values.lookup(update.getGradient()),
+        update.getStatesAttr(), update.getBeginAttr(), update.getEndAttr());
     return done(update);
   }
 
@@ -252,8 +256,7 @@ private:
   }
 
   template <typename StartOp>
-  LogicalResult lowerStart(StartOp start, CollectiveKind kind,
-                           StringAttr region) {
+  CmdCollectiveOp lowerStart(StartOp start, CollectiveKind kind) {
     auto from = cast<RankedTensorType>(start.getInput().getType());
     RankedTensorType to = start.getFuture().getType().getType();
     int64_t count = kind == CollectiveKind::AllGather ? from.getNumElements()
@@ -266,14 +269,15 @@ private:
     order(start.getLoc(), plan::computeStream, stream);
     auto collective = CmdCollectiveOp::create(
         builder, start.getLoc(), kind, source, destination,
-        from.getElementType(), count, start.getUnitAttr(), region);
-    if (stream == plan::computeStream)
-      return done(start);
+        from.getElementType(), count, start.getUnitAttr(), /*region=*/nullptr,
+        /*divisor=*/llvm::APFloat(1.0));
     collective.setStream(stream);
-    collective.setChannel(stream == plan::reduceStream ? plan::reduceChannel
-                                                       : plan::gatherChannel);
-    completions[start.getFuture()] = record(start.getLoc(), stream);
-    return done(start);
+    if (stream != plan::computeStream) {
+      collective.setChannel(stream == plan::reduceStream ? plan::reduceChannel
+                                                         : plan::gatherChannel);
+      completions[start.getFuture()] = record(start.getLoc(), stream);
+    }
+    return collective;
   }
 
   LogicalResult lowerWait(WaitOp wait) {

@@ -4,6 +4,7 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_VERIFYASYNC
@@ -43,9 +44,17 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
               piece * ranks);
     }
     if (auto reduction = dyn_cast<ReduceScatterStartOp>(op)) {
-      auto type = cast<RankedTensorType>(reduction.getInput().getType());
+      int64_t all = cast<RankedTensorType>(reduction.getInput().getType())
+                        .getNumElements();
+      int64_t piece =
+          reduction.getFuture().getType().getType().getNumElements();
+      double divisor = reduction.getDivisor().convertToDouble();
+      if (divisor != double(ranks))
+        return op->emitOpError() << "A7: its sum is divided by "
+                                 << llvm::formatv("{0:g}", divisor).str()
+                                 << ", not by the number of ranks, " << ranks;
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
-                         type.getDimSize(0) == ranks);
+                         all == piece * ranks);
     }
     return success();
   }

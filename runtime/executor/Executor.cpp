@@ -238,21 +238,21 @@ void Executor::Implementation::runCollective(
   const char *kind = nullptr;
   const void *from = place(program, collective.source);
   void *to = place(program, collective.destination);
-  auto begin = std::chrono::steady_clock::now();
   switch (collective.kind) {
   case plan::CollectiveKind::AllGather:
     kind = "all-gather";
-    communicator.allGather(from, to, collective.count, collective.dtype);
     break;
   case plan::CollectiveKind::ReduceScatter:
     kind = "reduce-scatter";
-    communicator.reduceScatter(from, to, collective.count, collective.dtype);
     break;
   case plan::CollectiveKind::AllReduce:
     kind = "all-reduce";
-    communicator.allReduce(from, to, collective.count, collective.dtype);
     break;
   }
+  auto begin = std::chrono::steady_clock::now();
+  communicator.finish(communicator.start(
+      {collective.kind, from, to, collective.count, collective.dtype,
+       collective.divisor, collective.channel, collective.mapped}));
   counters.communicationSeconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();

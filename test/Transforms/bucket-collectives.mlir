@@ -1,6 +1,7 @@
 // Tests that the members of a unit are gathered in front of their first reader
 // and reduced behind their last gradient, each at a multiple of 64 bytes, and
-// that reductions of two element types are two buckets.
+// that reductions of two element types are two buckets, each divided once by
+// the number of ranks.
 // RUN: fsdp-opt %s --fsdp-bucket-collectives | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-bucket-collectives -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
@@ -35,11 +36,10 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
 
   // CHECK: aten.call "relu"(%arg1) {fsdp.phase = "backward"}
   // CHECK: %[[Q:.*]] = fsdp.pack %{{.*}}, %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 2>, #fsdp.member<offset = 64, bytes = 80, blocks = 2>]} : (tensor<4xf32>, tensor<2x20xf32>) -> tensor<2x48xf32>
-  // CHECK-NEXT: %[[S:.*]] = fsdp.reduce_scatter %[[Q]] {unit = "u"} : tensor<2x48xf32> -> tensor<48xf32>
+  // CHECK-NEXT: %[[S:.*]] = fsdp.reduce_scatter %[[Q]] {divisor = 2.000000e+00 : f64, unit = "u"} : tensor<2x48xf32> -> tensor<48xf32>
   // CHECK-NEXT: %[[V:.*]]:2 = fsdp.unpack %[[S]] {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 1>, #fsdp.member<offset = 64, bytes = 80, blocks = 1>]} : (tensor<48xf32>) -> (tensor<2xf32>, tensor<1x20xf32>)
-  // CHECK-NEXT: aten.call "div.Scalar"(%[[V]]#0)
-  // CHECK-NEXT: aten.call "div.Scalar"(%[[V]]#1)
-  // CHECK: fsdp.reduce_scatter %{{.*}} {unit = "u"} : tensor<2x8xf64> -> tensor<8xf64>
+  // CHECK-NOT: aten.call "div.Scalar"
+  // CHECK: fsdp.reduce_scatter %{{.*}} {divisor = 2.000000e+00 : f64, unit = "u"} : tensor<2x8xf64> -> tensor<8xf64>
   %6 = shard.reduce_scatter %ga on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = "u"} : tensor<4xf32> -> tensor<2xf32>
   %7 = aten.call "div.Scalar"(%6) {other = 2.0 : f64} : (tensor<2xf32>) -> tensor<2xf32>
   %8 = aten.call "relu"(%gb) {fsdp.phase = "backward"} : (tensor<2x20xf32>) -> tensor<2x20xf32>
@@ -47,7 +47,7 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
   %10 = aten.call "div.Scalar"(%9) {other = 2.0 : f64} : (tensor<1x20xf32>) -> tensor<1x20xf32>
   %11 = shard.reduce_scatter %gc on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = "u"} : tensor<4xf64> -> tensor<2xf64>
   %12 = aten.call "div.Scalar"(%11) {other = 2.0 : f64} : (tensor<2xf64>) -> tensor<2xf64>
-  // CHECK: fsdp.update @rule @a
+  // CHECK: fsdp.update @rule @a, %[[V]]#0
   fsdp.update @rule @a, %7 [] : tensor<2xf32>
   fsdp.update @rule @b, %10 [] : tensor<1x20xf32>
   fsdp.update @rule @c, %12 [] : tensor<2xf64>
@@ -55,4 +55,4 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
 }
 
 // REMARK: remark: {{.*}}unit "u", forward: 3 parameters in one gather of 256 bytes per rank
-// REMARK: remark: {{.*}}unit "u": 2 gradients in one reduce-scatter of 384 bytes
+// REMARK: remark: {{.*}}unit "u": 2 gradients in one reduce-scatter of 384 bytes, divided by 2

@@ -56,7 +56,7 @@ func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>) {
   %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
   // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
-  %2 = fsdp.reduce_scatter_start %g {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
+  %2 = fsdp.reduce_scatter_start %g {unit = "", divisor = 4.0 : f64} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
   %3 = fsdp.wait %2 : !fsdp.future<tensor<16xf32>>
   return
 }
@@ -69,5 +69,16 @@ func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A6: belongs to the unit "u", which does not exist}}
   %0 = fsdp.all_gather_start %a {unit = "u", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+func.func @step(%g: tensor<2x16xf32>) {
+  // expected-error @below {{A7: its sum is divided by 1, not by the number of ranks, 2}}
+  %0 = fsdp.reduce_scatter_start %g {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
   return
 }

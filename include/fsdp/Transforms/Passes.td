@@ -164,7 +164,9 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
     behind the last of its gradients. `fsdp.pack` and `fsdp.unpack` copy
     members in and out.
 
-    What holds: a bucket is rank-major, members lie at multiples of 64 bytes.
+    What holds: a bucket is rank-major, members lie at multiples of 64 bytes. The
+    division by the number of ranks that followed each sum is the `divisor` of
+    the bucket's reduction.
 
     Why: a collective has a fixed cost, and one large transfer runs at the
     speed of the wire.
@@ -199,6 +201,7 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
       the same ones in the same order.
     - A5: a gather has a piece, a reduction a row, per rank of the mesh.
     - A6: a collective's unit exists.
+    - A7: a reduction divides its sum by the number of ranks.
   }];
 }
 

@@ -41,6 +41,11 @@ LogicalResult StateOp::verify() {
     return emitOpError("belongs to a unit, which only a parameter can");
   if (getGlobal() && !getSharding())
     return emitOpError("has a global type and no sharding");
+  if (getFlat().has_value() != getFlatOffset().has_value())
+    return emitOpError(
+        "has one of `flat` and `flat_offset`, which go together");
+  if (getFlat() && (getIsFlat() || getSharding()))
+    return emitOpError("lies in a flat state, so it is none, and is not split");
   if (getGlobal() && getGlobalType().getRank() != getTensorType().getRank())
     return emitOpError("has a global type of another rank than its local one");
   return success();

@@ -60,12 +60,12 @@ static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
                                      StringRef region) {
   auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
   if (in.getRank() != 1 || out.getRank() != 1 ||
-      !in.getElementType().isUnsignedInteger(8) ||
       in.getElementType() != out.getElementType())
-    return op->emitOpError("gathers buckets of bytes, tensor<Nxui8>");
+    return op->emitOpError("gathers a bucket of bytes, tensor<Nxui8>, or one "
+                           "dimension of a flat state's elements");
   if (in.getNumElements() == 0 || out.getNumElements() % in.getNumElements())
     return op->emitOpError()
-           << "gathers " << in.getNumElements() << " bytes per rank into "
+           << "gathers " << in.getNumElements() << " elements per rank into "
            << out.getNumElements() << ", which is not a multiple";
   if (region != "forward" && region != "backward")
     return op->emitOpError() << "has the region \"" << region
@@ -76,8 +76,11 @@ static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
 static LogicalResult verifyReduceScatter(Operation *op, Type input,
                                          Type result) {
   auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
-  if (in.getRank() != 2 || out.getRank() != 1 ||
-      in.getDimSize(1) != out.getDimSize(0) ||
+  int64_t piece = out.getRank() == 1 ? out.getDimSize(0) : 0;
+  bool fits = in.getRank() == 2   ? in.getDimSize(1) == piece
+              : in.getRank() == 1 ? piece && in.getDimSize(0) % piece == 0
+                                  : false;
+  if (!fits || out.getRank() != 1 ||
       in.getElementType() != out.getElementType())
     return op->emitOpError()
            << "scatters a row to each rank: " << in << " cannot become " << out;

@@ -41,11 +41,18 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     owns the parameter, how it is split, and the type of the whole tensor once
     `type` has become that of one rank's padded part.
 
+    With `shard-layout=flat` the elements of several states lie in one that
+    `is_flat`: each of them names it as `flat`, begins in the whole of it at
+    element `flat_offset`, and has no memory of its own. A flat parameter that
+    is `mapped` is read where the ranks share memory, without being moved.
+
     ```mlir
     fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
     fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"blocks.0.w"}
     fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
     fsdp.state @fsdp.constant.0 constant : tensor<i64>
+    fsdp.state @"blocks.0/flat.0" parameter : tensor<704xf32> {trainable, is_flat, unit = "blocks.0", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<1408xf32>}
+    fsdp.state @"blocks.0.b" parameter : tensor<128xf32> {trainable, unit = "blocks.0", flat = @"blocks.0/flat.0", flat_offset = 1280 : i64}
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FSDP_RoleAttr:$role,
@@ -54,7 +61,10 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
       OptionalAttr<I64Attr>:$group,
       OptionalAttr<FlatSymbolRefAttr>:$parameter, OptionalAttr<StrAttr>:$unit,
       OptionalAttr<FSDP_ShardingAttr>:$sharding,
-      OptionalAttr<TypeAttrOf<AnyRankedTensor>>:$global);
+      OptionalAttr<TypeAttrOf<AnyRankedTensor>>:$global,
+      UnitAttr:$is_flat, UnitAttr:$mapped,
+      OptionalAttr<FlatSymbolRefAttr>:$flat,
+      OptionalAttr<FSDP_Count>:$flat_offset);
   let assemblyFormat = "$sym_name `` $role `:` $type attr-dict";
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
@@ -97,7 +107,8 @@ def FSDP_UpdateOp : FSDP_Op<"update", [
     The rule is a private function marked `fsdp.rule`. Its operands are the
     parameter, the gradient and the states, in this order; its results the new
     parameter and the new states. Its body is pointwise, so that it may run on
-    any part of the parameter.
+    any part of the parameter: where `end` is not 0, on the elements `begin` to
+    `end` of the whole, flat parameter, of which a rank runs those it holds.
 
     ```mlir
     fsdp.update @"adamw.0" @"blocks.0.w", %g [@"blocks.0.w/exp_avg", @"blocks.0.w/exp_avg_sq"] : tensor<10x128xf32>
@@ -105,7 +116,8 @@ def FSDP_UpdateOp : FSDP_Op<"update", [
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
                        AnyRankedTensor:$gradient,
-                       FlatSymbolRefArrayAttr:$states);
+                       FlatSymbolRefArrayAttr:$states,
+                       FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end);
   let assemblyFormat = [{
     $rule $parameter `,` $gradient $states attr-dict `:` type($gradient)
   }];

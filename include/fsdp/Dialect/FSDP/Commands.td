@@ -19,10 +19,6 @@ def FSDP_CollectiveKindAttr
   let assemblyFormat = "$value";
 }
 
-class FSDP_CountOr<string value>
-    : DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, value>;
-def FSDP_Count : ConfinedAttr<I64Attr, [IntNonNegative]>;
-
 // Values are memory and commands write it, so all have effects: nothing is
 // merged, dropped or moved any more.
 class FSDP_Cmd<string name, list<Trait> traits = []>
@@ -78,9 +74,13 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
 
 def FSDP_CmdUpdateOp : FSDP_Cmd<"update"> {
   let summary = "Runs a rule on a parameter and its state, in place";
+  let description = [{
+    `begin` and `end` are those of `fsdp.update`.
+  }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
                        AnyRankedTensor:$gradient,
                        FlatSymbolRefArrayAttr:$states,
+                       FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $rule $parameter `,` $gradient $states attr-dict `:` type($gradient)
@@ -116,12 +116,14 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {
   let summary = "Exchanges data over one mesh dimension";
   let description = [{
     `count` elements of `dtype` are what a rank contributes to an all-gather or
-    an all-reduce, and what it receives from a reduce-scatter.
+    an all-reduce, and what it receives from a reduce-scatter. A sum is divided
+    by `divisor`. A `mapped` all-gather is that of `fsdp.all_gather`.
   }];
   let arguments = (ins FSDP_CollectiveKindAttr:$kind, AnyRankedTensor:$source,
                        AnyRankedTensor:$destination, TypeAttr:$dtype,
                        FSDP_Count:$count, OptionalAttr<StrAttr>:$unit,
                        OptionalAttr<StrAttr>:$region,
+                       FSDP_Divisor:$divisor, UnitAttr:$mapped,
                        FSDP_CountOr<"0">:$mesh_dim,
                        FSDP_CountOr<"0">:$channel, FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{

@@ -18,4 +18,11 @@ def FSDP_Dialect : Dialect {
 class FSDP_Op<string mnemonic, list<Trait> traits = []>
     : Op<FSDP_Dialect, mnemonic, traits>;
 
+class FSDP_CountOr<string value>
+    : DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, value>;
+def FSDP_Count : ConfinedAttr<I64Attr, [IntNonNegative]>;
+
+/// What a sum over ranks is divided by, once; 1 divides by nothing.
+def FSDP_Divisor : DefaultValuedAttr<F64Attr, "1.0">;
+
 #endif // FSDP_BASE_TD

@@ -40,9 +40,12 @@ def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure]> {
 def FSDP_AllGatherOp : FSDP_Op<"all_gather", [Pure]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
-    Over the module's only mesh axis, in bytes.
+    Over the module's only mesh axis: of a bucket of bytes, or of a flat state's
+    elements. A `mapped` gather of a flat state gives the place where the
+    ranks' pieces can be read; nothing moves where they share memory.
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
+                       UnitAttr:$mapped);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
@@ -51,10 +54,11 @@ def FSDP_AllGatherOp : FSDP_Op<"all_gather", [Pure]> {
 def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter", [Pure]> {
   let summary = "This rank's piece of the sum of all ranks' buckets";
   let description = [{
-    The bucket has a row per rank; the sum is in rank order, in the bucket's
-    element type.
+    The bucket has a row per rank, or is a flat one of a piece per rank. The sum
+    is in rank order, in the bucket's element type, and divided by `divisor`.
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
+                       FSDP_Divisor:$divisor);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
@@ -65,7 +69,8 @@ def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter", [Pure]> {
 def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Starts an all-gather";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
+                       UnitAttr:$mapped);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
   let hasVerifier = 1;
@@ -74,7 +79,8 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start", [
 def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Starts a reduce-scatter";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
+                       FSDP_Divisor:$divisor);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
   let hasVerifier = 1;
