@@ -4,7 +4,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/FormatVariadic.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_VERIFYASYNC
@@ -48,11 +47,10 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
                         .getNumElements();
       int64_t piece =
           reduction.getFuture().getType().getType().getNumElements();
-      double divisor = reduction.getDivisor().convertToDouble();
-      if (divisor != double(ranks))
-        return op->emitOpError() << "A7: its sum is divided by "
-                                 << llvm::formatv("{0:g}", divisor).str()
-                                 << ", not by the number of ranks, " << ranks;
+      if (reduction.getDivisor().convertToDouble() != double(ranks))
+        return op->emitOpError()
+               << "A7: its sum is divided by " << reduction.getDivisorAttr()
+               << ", not by the number of ranks, " << ranks;
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
                          all == piece * ranks);
     }

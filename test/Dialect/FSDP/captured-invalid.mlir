@@ -26,6 +26,16 @@ fsdp.state @p parameter : tensor<2xf32> {global = tensor<4xf32>}
 
 // -----
 
+// expected-error @below {{has one of `flat` and `flat_offset`, which go together}}
+fsdp.state @p parameter : tensor<2xf32> {flat = @f}
+
+// -----
+
+// expected-error @below {{lies in a flat state, so it is none, and is not split}}
+fsdp.state @p parameter : tensor<2xf32> {is_flat, flat = @f, flat_offset = 0 : i64}
+
+// -----
+
 func.func @step() {
   // expected-error @below {{names the state @w, which the module does not have}}
   %w = fsdp.load @w : tensor<2xf32>

@@ -17,6 +17,10 @@ fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"b
 fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
 // CHECK: fsdp.state @fsdp.constant.0 constant : tensor<i64>
 fsdp.state @fsdp.constant.0 constant : tensor<i64>
+// CHECK: fsdp.state @"u/flat.0" parameter : tensor<32xf32> {is_flat, mapped, trainable}
+fsdp.state @"u/flat.0" parameter : tensor<32xf32> {is_flat, mapped, trainable}
+// CHECK: fsdp.state @u.b parameter : tensor<2xf32> {flat = @"u/flat.0", flat_offset = 16 : i64, trainable}
+fsdp.state @"u.b" parameter : tensor<2xf32> {flat = @"u/flat.0", flat_offset = 16 : i64, trainable}
 
 // CHECK-LABEL: func.func private @rule
 func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>)
@@ -38,5 +42,12 @@ func.func @step() {
   fsdp.store %m, @"bn.running_mean" : tensor<7xf32>
   // CHECK: fsdp.update @rule @blocks.0.w, %[[W]] [@"blocks.0.w/exp_avg"] : tensor<10x128xf32>
   fsdp.update @rule @"blocks.0.w", %w [@"blocks.0.w/exp_avg"] : tensor<10x128xf32>
+  // CHECK: fsdp.update @rule1 @"u/flat.0", %{{.*}} [] {begin = 16 : i64, end = 32 : i64} : tensor<32xf32>
+  %f = fsdp.load @"u/flat.0" : tensor<32xf32>
+  fsdp.update @rule1 @"u/flat.0", %f [] {begin = 16 : i64, end = 32 : i64} : tensor<32xf32>
   return
+}
+
+func.func private @rule1(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
 }

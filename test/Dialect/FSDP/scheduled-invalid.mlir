@@ -50,16 +50,16 @@ func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
 // -----
 
 func.func @step(%a: tensor<64xui8>) {
-  // expected-error @below {{gathers 64 bytes per rank into 96, which is not a multiple}}
+  // expected-error @below {{gathers 64 elements per rank into 96, which is not a multiple}}
   %out = fsdp.all_gather %a {unit = "", region = "forward"} : tensor<64xui8> -> tensor<96xui8>
   return
 }
 
 // -----
 
-func.func @step(%a: tensor<64xf32>) {
-  // expected-error @below {{gathers buckets of bytes}}
-  %out = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xf32> -> !fsdp.future<tensor<128xf32>>
+func.func @step(%a: tensor<8x8xf32>) {
+  // expected-error @below {{gathers a bucket of bytes, tensor<Nxui8>, or one dimension of a flat state's elements}}
+  %out = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<8x8xf32> -> !fsdp.future<tensor<128xf32>>
   return
 }
 
@@ -68,5 +68,13 @@ func.func @step(%a: tensor<64xf32>) {
 func.func @step(%a: tensor<2x16xf32>) {
   // expected-error @below {{scatters a row to each rank}}
   %out = fsdp.reduce_scatter %a {unit = ""} : tensor<2x16xf32> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<30xf32>) {
+  // expected-error @below {{scatters a row to each rank}}
+  %out = fsdp.reduce_scatter %a {unit = ""} : tensor<30xf32> -> tensor<16xf32>
   return
 }

@@ -5,7 +5,7 @@
 
 // CHECK-LABEL: func.func @step
 // PINNED-LABEL: func.func @step
-func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>) -> (tensor<12x128xf32>, tensor<12xf32>) {
+func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %flat: tensor<16xf32>, %grads: tensor<64xf32>) -> (tensor<12x128xf32>, tensor<12xf32>) {
   // CHECK: fsdp.pack %{{.*}}, %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   // CHECK: fsdp.all_gather %{{.*}} {region = "forward", unit = "u"} : tensor<1600xui8> -> tensor<6400xui8>
@@ -24,6 +24,10 @@ func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>) -
   %p = fsdp.pack %g {members = [#fsdp.member<offset = 0, bytes = 20, blocks = 4>]} : (tensor<4x5xf32>) -> tensor<4x16xf32>
   // CHECK: fsdp.reduce_scatter %[[P]] {unit = "u"} : tensor<4x16xf32> -> tensor<16xf32>
   %r = fsdp.reduce_scatter %p {unit = "u"} : tensor<4x16xf32> -> tensor<16xf32>
+  // CHECK: fsdp.all_gather %{{.*}} {mapped, region = "forward", unit = "u"} : tensor<16xf32> -> tensor<64xf32>
+  %whole = fsdp.all_gather %flat {unit = "u", region = "forward", mapped} : tensor<16xf32> -> tensor<64xf32>
+  // CHECK: fsdp.reduce_scatter %{{.*}} {divisor = 4.000000e+00 : f64, unit = "u"} : tensor<64xf32> -> tensor<16xf32>
+  %mean = fsdp.reduce_scatter %grads {unit = "u", divisor = 4.0 : f64} : tensor<64xf32> -> tensor<16xf32>
   // CHECK: fsdp.reduce_scatter_start %[[P]] {unit = "u"}
   // PINNED: fsdp.reduce_scatter_start
   %s = fsdp.reduce_scatter_start %p {unit = "u"} : tensor<4x16xf32> -> !fsdp.future<tensor<16xf32>>
