@@ -4,6 +4,8 @@
 
 #include "plan/PlanTypes.h"
 
+#include <map>
+
 namespace fsdp::plan {
 
 /// What is being checked, for messages: "program step: command 3 (blocks.0)".
@@ -72,8 +74,12 @@ void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
   }
 }
 
+/// Where in the window arena the mapped gathers of a flat state show it.
+using Windows = std::map<uint32_t, Place>;
+
 /// Everything of one program; the rest of the plan is already checked.
-void checkProgram(const PlanT &plan, const ProgramT &program);
+void checkProgram(const PlanT &plan, const ProgramT &program,
+                  const Windows &windows);
 
 } // namespace fsdp::plan
 

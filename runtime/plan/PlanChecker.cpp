@@ -61,6 +61,44 @@ void checkShardedShape(const Checked &at, const PlanT &plan,
                        " does not cover " + formatShape(state.shape));
 }
 
+/// A state whose elements lie in a flat one.
+void checkMember(const Checked &at, const PlanT &plan, const StateT &state) {
+  at.index(state.flat, plan.states.size(), "state");
+  const StateT &flat = *plan.states[state.flat];
+  at.require(flat.is_flat && flat.flat == -1 && flat.shape.size() == 1 &&
+                 flat.dtype == state.dtype && flat.role == state.role &&
+                 flat.place && samePlace(*flat.place, *state.place),
+             "does not lie in '" + flat.fqn +
+                 "', which is no flat state of "
+                 "its role, dtype and place");
+  uint64_t size = flat.shape[0] < 0 ? 0 : flat.shape[0];
+  at.require(
+      state.flat_offset * dtypeBytes(state.dtype) % placeAlignment == 0 &&
+          state.flat_offset <= size &&
+          uint64_t(*numElements(state.shape)) <= size - state.flat_offset,
+      "its elements from " + std::to_string(state.flat_offset) +
+          " on are not aligned, or reach past the end of '" + flat.fqn + "'");
+}
+
+/// No two members of a flat state share elements.
+void checkMembersApart(const PlanT &plan) {
+  std::map<std::pair<int, uint64_t>, const StateT *> members;
+  for (const auto &state : plan.states)
+    if (state->flat != -1 && *numElements(state->shape))
+      Checked("state '" + state->fqn + "'")
+          .require(members
+                       .emplace(std::make_pair(state->flat, state->flat_offset),
+                                state.get())
+                       .second,
+                   "shares elements with another state");
+  for (auto it = members.begin(), next = it; it != members.end(); it = next)
+    if (++next != members.end() && next->first.first == it->first.first)
+      Checked("state '" + next->second->fqn + "'")
+          .require(it->first.second + *numElements(it->second->shape) <=
+                       next->first.second,
+                   "shares elements with state '" + it->second->fqn + "'");
+}
+
 void checkStates(const PlanT &plan) {
   std::set<std::string> names;
   std::vector<std::pair<uint64_t, const StateT *>> byOffset;
@@ -77,8 +115,11 @@ void checkStates(const PlanT &plan) {
     checkPlace(at, plan, state->place.get());
     at.require(state->place->arena() == deviceArena,
                "lies outside the device arena");
-    checkTensor(at, state->local_shape, state->strides, state->dtype,
-                *state->place);
+    if (state->flat != -1)
+      checkMember(at, plan, *state);
+    else
+      checkTensor(at, state->local_shape, state->strides, state->dtype,
+                  *state->place);
     if (state->unit != -1)
       at.index(state->unit, plan.units.size(), "unit");
     bool optimizer = state->role == Role::Optimizer;
@@ -90,7 +131,7 @@ void checkStates(const PlanT &plan) {
                  "belongs to '" + plan.states[state->parameter]->fqn +
                      "', which is no parameter");
     }
-    if (state->place->bytes())
+    if (state->place->bytes() && state->flat == -1)
       byOffset.emplace_back(state->place->offset(), state.get());
   }
   std::sort(byOffset.begin(), byOffset.end());
@@ -216,6 +257,62 @@ void fsdp::plan::checkScalars(
   }
 }
 
+/// The window's ranges: one of each flat state that a mapped gather shows, the
+/// same in all programs, apart from the others'.
+static Windows findWindows(const PlanT &plan) {
+  Windows windows;
+  for (const auto &program : plan.programs)
+    for (const auto &command : program->commands) {
+      const CollectiveT *gather = command->operation.AsCollective();
+      if (!gather || !gather->mapped)
+        continue;
+      Checked at("program '" + program->name + "': mapped gather (" +
+                 command->location + ")");
+      at.require(gather->kind == CollectiveKind::AllGather, "gathers nothing");
+      at.index(gather->source, program->values.size(), "value");
+      at.index(gather->destination, program->values.size(), "value");
+      int state = program->values[gather->source]->state;
+      at.index(state, plan.states.size(), "state");
+      const Place *place = program->values[gather->destination]->place.get();
+      checkPlace(at, plan, place);
+      at.require(plan.states[state]->is_flat && place->arena() == windowArena,
+                 "is not of a flat state into the window");
+      at.require(
+          samePlace(windows.emplace(state, *place).first->second, *place),
+          "shows '" + plan.states[state]->fqn +
+              "' in another range of the window than one before");
+    }
+  std::map<uint64_t, uint64_t> ranges; // begins and ends
+  for (const auto &[state, place] : windows)
+    if (!ranges.emplace(place.offset(), place.offset() + place.bytes()).second)
+      Checked("window").fail("two flat states start at one offset");
+  for (auto it = ranges.begin(), next = it; it != ranges.end(); it = next)
+    if (++next != ranges.end() && it->second > next->first)
+      Checked("window").fail("two flat states share bytes");
+  return windows;
+}
+
+/// An arena is as large as the highest end of a place in it, and no larger: the
+/// peak is what the plan says.
+static void checkArenaSizes(const PlanT &plan) {
+  std::vector<uint64_t> ends(plan.arenas.size());
+  auto reach = [&](const Place &place) {
+    uint64_t end = place.offset() + place.bytes();
+    end += (placeAlignment - end % placeAlignment) % placeAlignment;
+    ends[place.arena()] = std::max(ends[place.arena()], end);
+  };
+  for (const auto &state : plan.states)
+    reach(*state->place);
+  for (const auto &program : plan.programs)
+    for (const auto &value : program->values)
+      reach(*value->place);
+  for (size_t i = 0; i < ends.size(); ++i)
+    Checked("arena '" + plan.arenas[i]->name + "'")
+        .require(ends[i] == plan.arenas[i]->bytes,
+                 "has " + std::to_string(plan.arenas[i]->bytes) +
+                     " bytes, its places take " + std::to_string(ends[i]));
+}
+
 void fsdp::plan::checkPlan(const PlanT &plan) {
   Checked at("");
   at.require(plan.version == planVersion,
@@ -229,6 +326,7 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
     at.require(names.insert(unit->name).second,
                "unit '" + unit->name + "' exists twice");
   checkStates(plan);
+  checkMembersApart(plan);
   checkSchedule(plan);
   names.clear();
   for (const auto &rule : plan.rules) {
@@ -237,10 +335,12 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
     checkRule(plan, *rule);
   }
   names.clear();
+  Windows windows = findWindows(plan);
   for (const auto &program : plan.programs) {
     at.require(names.insert(program->name).second,
                "program '" + program->name + "' exists twice");
-    checkProgram(plan, *program);
+    checkProgram(plan, *program, windows);
   }
   at.require(names.count("step"), "it has no program 'step'");
+  checkArenaSizes(plan);
 }

@@ -250,8 +250,57 @@ static const Break breaks[] = {
     {"NoOperation",
      [](PlanT &p) { step(p).commands.push_back(std::make_unique<CommandT>()); },
      "has no operation"},
-    {"Stream", [](PlanT &p) { step(p).commands[0]->stream = 1; },
-     "runs on stream 1"},
+    {"Stream", [](PlanT &p) { step(p).commands[0]->stream = 8; },
+     "runs on stream 8, there are at most 8"},
+    {"ComputesBesideItsStream",
+     [](PlanT &p) { step(p).commands[3]->stream = 1; },
+     "computes on stream 1, which is for collectives"},
+    {"GatherNotWaitedFor", [](PlanT &p) { step(p).commands[0]->stream = 1; },
+     "reads value 3 (gathered), which command 0 (model, stream 1) writes, "
+     "without waiting for it"},
+    {"ChannelOnTwoStreams",
+     [](PlanT &p) {
+       auto gather = std::make_unique<CommandT>();
+       gather->stream = 1;
+       gather->operation = step(p).commands[0]->operation;
+       auto &commands = step(p).commands;
+       commands.insert(commands.begin(), std::move(gather));
+     },
+     "channel 0 is used by streams 1 and 0"},
+    {"Divisor", [](PlanT &p) { find(p, AS(Collective), 1).divisor = 4; },
+     "divides by 4.000000, not 1.000000"},
+    {"GatherDivides", [](PlanT &p) { find(p, AS(Collective)).divisor = 2; },
+     "divides by 2.000000, not 1.000000"},
+    {"CollectiveDType",
+     [](PlanT &p) { find(p, AS(Collective)).dtype = DType::Int32; },
+     "moves int32, its values are float32 and float32"},
+    {"WritesParameter",
+     [](PlanT &p) { find(p, AS(Aten), 2).results[0] = valueNamed(p, "w"); },
+     "(w), which only updates may write"},
+    {"UpdateTwice",
+     [](PlanT &p) {
+       auto again = std::make_unique<CommandT>();
+       again->operation = step(p).commands.back()->operation;
+       step(p).commands.push_back(std::move(again));
+     },
+     "updates 'w' for the second time"},
+    {"RangeOfWhatIsNotFlat", [](PlanT &p) { find(p, AS(Update)).end = 4; },
+     "updates a range that 'w' does not have"},
+    {"ReadAfterUpdate",
+     [](PlanT &p) {
+       auto &commands = step(p).commands;
+       auto gather = std::make_unique<CommandT>();
+       gather->operation = commands[0]->operation;
+       commands.push_back(std::move(gather));
+     },
+     "reads value 2 (w) after its update"},
+    {"ArenaTooLarge", [](PlanT &p) { p.arenas[0]->bytes += 64; },
+     "arena 'device': has"},
+    {"LiveBytes", [](PlanT &p) { step(p).live_bytes = 1 << 20; },
+     "needs 1048576 bytes at once, more than the device arena has"},
+    {"PartOutside",
+     [](PlanT &p) { named(p, "gradient").part_of = valueNamed(p, "scaled"); },
+     "reaches out of the value that it is a part of"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Each, BrokenPlan, ::testing::ValuesIn(breaks),
