@@ -35,8 +35,8 @@ def test_the_runtime_includes_no_compiler() -> None:
     assert reaching(includes("runtime", "tools/fsdp-run"), COMPILER) == []
 
 
-def test_the_plan_is_plain_cpp() -> None:
-    assert reaching(includes("runtime/plan"), COMPILER + TORCH) == []
+def test_the_plan_and_the_cost_model_are_plain_cpp() -> None:
+    assert reaching(includes("runtime/plan", "runtime/cost"), COMPILER + TORCH) == []
 
 
 def test_torch_and_mlir_never_meet_in_a_file() -> None:

@@ -1,0 +1,33 @@
+// How long kernels and collectives take.
+
+#include "cost/Cost.h"
+
+#include <algorithm>
+
+namespace fsdp::cost {
+
+double collectiveSeconds(plan::CollectiveKind kind, double bytes,
+                         unsigned ranks, const Cluster &cluster) {
+  if (ranks <= 1)
+    return 0;
+  unsigned nodes = (ranks + cluster.ranksPerNode - 1) / cluster.ranksPerNode;
+  // An all-reduce is a reduce-scatter and an all-gather.
+  unsigned rounds = kind == plan::CollectiveKind::AllReduce ? 2 : 1;
+  double between = nodes - 1, within = ranks - nodes;
+  double steps =
+      within * cluster.intraNode.latency + between * cluster.interNode.latency;
+  // Every rank passes on all pieces but its own. Where a ring leaves the node,
+  // all of the node's network cards share its traffic.
+  double transfer = bytes * (ranks - 1) / ranks / cluster.intraNode.bandwidth;
+  transfer =
+      std::max(transfer, bytes * between / ranks / cluster.interNode.bandwidth);
+  return cluster.collectiveSeconds + rounds * (steps + transfer);
+}
+
+double kernelSeconds(double flops, double bytes, plan::DType dtype,
+                     const Cluster &cluster) {
+  return cluster.launchSeconds + std::max(flops / cluster.flopsPerSecond(dtype),
+                                          bytes / cluster.memoryBandwidth);
+}
+
+} // namespace fsdp::cost
