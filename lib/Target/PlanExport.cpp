@@ -86,6 +86,8 @@ private:
     for (auto grid : module.getOps<shard::GridOp>())
       if (failed(exportMesh(grid)))
         return failure();
+    // Gradients are means over the ranks.
+    out.gradient_divisor = plan::numRanks(out);
     for (auto unit : module.getOps<UnitOp>()) {
       symbols.units[unit.getUnitName()] = out.units.size();
       auto exported = std::make_unique<plan::UnitT>();
