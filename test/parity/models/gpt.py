@@ -73,6 +73,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw"))
     parser.add_argument("--warmup", type=int, default=0)
+    parser.add_argument("--fused", action="store_true", help="the optimizer's implementation")
     flags = parser.parse_args(argv)
 
     samples, batch = 67, 4
@@ -81,13 +82,13 @@ def training_step(argv: list[str]) -> TrainingStep:
 
     torch.manual_seed(0)
     model = GPT(flags)
-    parameters = model.parameters()
+    parameters, fused = model.parameters(), flags.fused or None
     if flags.optimizer == "sgd":
-        optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+        optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, fused=fused)
     elif flags.optimizer == "adam":
-        optimizer = torch.optim.Adam(parameters, lr=1e-3)
+        optimizer = torch.optim.Adam(parameters, lr=1e-3, fused=fused)
     else:
-        optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+        optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=fused)
 
     def loss(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
         logits = model(tokens[:, :-1])

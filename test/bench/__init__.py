@@ -1,0 +1,1 @@
+"""`tools/dev bench`: step times and memory of this project and of PyTorch, side by side."""

@@ -1,0 +1,139 @@
+"""PyTorch's training loops: each makes everything, and returns a function that takes one step and
+returns its loss."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import Any, Callable, Iterator
+
+import torch
+import torch.distributed as dist
+
+from support.reference import batches, load_step
+
+Advance = Callable[[], float]
+BATCHES = 64
+
+
+def _load(task: dict[str, Any]) -> tuple[Any, Iterator[dict[str, torch.Tensor]]]:
+    """The step, and its batches: made beforehand, so that choosing samples costs no time."""
+    torch.set_num_threads(1)
+    step = load_step(task["step_file"], task["flags"])
+    feed = batches(step, task["rank"], 2)
+    ready = [next(feed) for _ in range(BATCHES)]
+
+    def endless() -> Iterator[dict[str, torch.Tensor]]:
+        yield from ready
+        yield from feed
+
+    torch.manual_seed(step.seed)
+    return step, endless()
+
+
+def _group(task: dict[str, Any]) -> None:
+    store = dist.FileStore(task["store"], 2)
+    dist.init_process_group("gloo", store=store, rank=task["rank"], world_size=2)
+
+
+def _train(step: Any, model: Any, feed: Iterator[dict[str, torch.Tensor]]) -> Advance:
+    def advance() -> float:
+        batch = next(feed)
+        step.optimizer.zero_grad()
+        loss = step.loss(model, **batch)
+        loss.backward()
+        step.optimizer.step()
+        return loss.item()
+
+    return advance
+
+
+def eager(task: dict[str, Any]) -> Advance:
+    """Unsharded; each rank trains a model of its own."""
+    step, feed = _load(task)
+    return _train(step, step.model, feed)
+
+
+def ddp(task: dict[str, Any]) -> Advance:
+    _group(task)
+    step, feed = _load(task)
+    return _train(step, torch.nn.parallel.DistributedDataParallel(step.model), feed)
+
+
+def _fsdp2(compiled: bool, reshard: bool) -> Callable[[dict[str, Any]], Advance]:
+    """Each block is a unit, and compiled as a graph of its own; the root takes the rest."""
+
+    def loop(task: dict[str, Any]) -> Advance:
+        from torch.distributed.fsdp import fully_shard
+
+        _group(task)
+        step, feed = _load(task)
+        name_of = {id(p): name for name, p in step.model.named_parameters()}
+        keep = {} if reshard else {"reshard_after_forward": False}
+        for block in getattr(step.model, "blocks", ()):
+            if compiled:
+                block.compile(fullgraph=True)
+            fully_shard(block, **keep)
+        fully_shard(step.model, **keep)
+        # The optimizer was made for the whole parameters; it has no state yet.
+        sharded = dict(step.model.named_parameters())
+        for group in step.optimizer.param_groups:
+            group["params"] = [sharded[name_of[id(p)]] for p in group["params"]]
+        return _train(step, step.model, feed)
+
+    return loop
+
+
+def graph(task: dict[str, Any]) -> Advance:
+    """The exported step by TorchScript's interpreter, without autograd, and an optimizer over half
+    of the elements in one piece: what two ranks cannot do without. Weights do not change."""
+    from safetensors.torch import load_file
+
+    torch.set_num_threads(1)
+    archive = task["archive"]
+    with zipfile.ZipFile(archive) as records:
+        name = next(name for name in records.namelist() if name.endswith("fsdp.json"))
+        description = json.loads(records.read(name))
+    # Operator by operator as captured: nothing is fused or removed.
+    torch._C._jit_set_profiling_executor(False)
+    torch._C._set_graph_executor_optimize(False)
+    run = torch.jit.load(archive).step
+    _, feed = _load(task)
+    tensors = load_file(task["weights"])
+    arguments = description["programs"]["step"]["arguments"]
+
+    def value(argument: dict[str, Any], batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        role, fqn = argument["role"], argument.get("fqn")
+        if role == "cotangent":
+            return torch.ones(())
+        if role == "input":
+            return batch[fqn]
+        return tensors.get(fqn, tensors.get(f"fsdp.buffer.{fqn}"))
+
+    elements = sum(
+        torch.Size(parameter["shape"]).numel() for parameter in description["parameters"]
+    )
+    half = torch.nn.Parameter(torch.zeros((elements + 1) // 2))
+    half.grad = torch.zeros_like(half)
+    optimizer = torch.optim.AdamW([half], fused=True)
+
+    def advance() -> float:
+        batch = next(feed)
+        with torch.inference_mode():
+            results = run(*[value(argument, batch) for argument in arguments])
+        loss = results[0].item()
+        del results
+        optimizer.step()
+        return loss
+
+    return advance
+
+
+LOOPS: dict[str, Callable[[dict[str, Any]], Advance]] = {
+    "eager": eager,
+    "ddp": ddp,
+    "fsdp2": _fsdp2(compiled=False, reshard=True),
+    "fsdp2-zero2": _fsdp2(compiled=False, reshard=False),
+    "fsdp2-compile": _fsdp2(compiled=True, reshard=True),
+    "graph": graph,
+}

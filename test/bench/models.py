@@ -1,0 +1,46 @@
+"""The models that are timed: sizes of one GPT, and what the goals ask of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+GPT = HERE.parent / "parity" / "models" / "gpt.py"
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A step file with its flags. `steps` are timed in each turn, after `warmup` untimed ones.
+
+    The goals are ratios of step times: `fsdp2` is FSDP2 eager by ours (at least), `graph` ours by
+    the graph's operators alone and `eager` ours by unsharded eager PyTorch (both at most).
+    """
+
+    name: str
+    step_file: pathlib.Path
+    flags: tuple[str, ...]
+    steps: int
+    warmup: int
+    fsdp2: float = 0.0
+    graph: float = 0.0
+    eager: float = 0.0
+
+
+def _gpt(layers: int, width: int, heads: int, vocabulary: int, length: int) -> tuple[str, ...]:
+    sizes = dict(layers=layers, width=width, heads=heads, vocab=vocabulary, length=length)
+    return tuple(word for name, value in sizes.items() for word in (f"--{name}", str(value)))
+
+
+# Batches are 4 sequences on each rank.
+MODELS = {
+    model.name: model
+    for model in (
+        Model("tiny", GPT, _gpt(8, 64, 4, 1000, 32), 60, 8, fsdp2=6.5, graph=1.15, eager=0.75),
+        Model("small", GPT, _gpt(4, 256, 4, 5000, 128), 12, 3, fsdp2=1.5, graph=1.08, eager=0.98),
+        Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 4, 2, fsdp2=1.3, graph=1.06, eager=1.02),
+    )
+}
+
+# Trains two numbers: what a process of each kind needs before it has a model worth the name.
+IDLE = Model("idle", HERE / "idle.py", (), 2, 1)

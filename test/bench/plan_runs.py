@@ -1,0 +1,99 @@
+"""A contestant of this project: fsdp-run, started anew for each turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import time
+from typing import Any, Sequence
+
+from bench.contestants import Contestant
+from bench.files import Files
+from bench.turn import Failed, Turn, environment
+from support import chain
+
+PIN_FOR_S = 1.0
+
+
+class PlanRuns:
+    """Compiles the plan.
+
+    Raises:
+        Failed: the compiler refuses its options.
+    """
+
+    def __init__(self, contestant: Contestant, files: Files, flags: Sequence[str] = ()):
+        self.contestant = contestant
+        self.flags = list(flags)
+        self.compiled = files.plan(contestant.name, contestant.pipeline)
+        self.folder = self.compiled.plan.parent
+
+    def take_turn(self, warmup: int, steps: int) -> Turn:
+        """Two ranks of one run, or, for plans of one rank, two runs side by side."""
+        runs = 2 // self.contestant.ranks
+        started = [self._start(run, warmup + steps) for run in range(runs)]
+        if runs == 1:
+            pin_children(started[0].pid)
+        rows = [self._finish(run, process) for run, process in enumerate(started)]
+        timed = [row for run in rows for row in run[warmup:]]
+        return Turn(
+            seconds=[row["step_ms"] / 1e3 for row in timed],
+            losses=[row["loss"] for row in rows[0]],
+            peak_bytes=rows[0][-1]["memory_peak_bytes"],
+            details={
+                "exposed_comm_ms": [row["exposed_comm_ms"] for row in timed],
+                "summary": json.loads(self._path(0, "summary.json").read_text()),
+            },
+        )
+
+    def close(self) -> None:
+        pass
+
+    def _path(self, run: int, name: str) -> pathlib.Path:
+        return self.folder / f"run{run}.{name}"
+
+    def _start(self, run: int, steps: int) -> subprocess.Popen[str]:
+        arguments = chain.run_arguments(self.compiled, steps)
+        arguments += ["--nproc", str(self.contestant.ranks), "--progress", "none"]
+        for kind in ("metrics", "summary"):
+            name = self._path(run, "metrics.jsonl" if kind == "metrics" else "summary.json")
+            name.unlink(missing_ok=True)
+            arguments += [f"--{kind}", str(name)]
+        core = {run} if self.contestant.ranks == 1 else {0, 1}
+        return subprocess.Popen(
+            [*arguments, *self.flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment(),
+            preexec_fn=lambda: os.sched_setaffinity(0, core),
+        )
+
+    def _finish(self, run: int, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+        output, _ = process.communicate()
+        if process.returncode != 0:
+            lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
+            raise Failed(f"fsdp-run ended with {process.returncode}: {lines[-1]}")
+        text = self._path(run, "metrics.jsonl").read_text()
+        return [row for row in map(json.loads, text.splitlines()) if "loss" in row]
+
+
+def pin_children(parent: int) -> None:
+    """Gives the two ranks that `parent` starts a core each, with all their threads."""
+    children: list[str] = []
+    end = time.monotonic() + PIN_FOR_S
+    while len(children) < 2 and time.monotonic() < end:
+        try:
+            text = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text()
+        except FileNotFoundError:
+            return
+        children = text.split()
+        time.sleep(0.002)
+    for core, child in enumerate(children[:2]):
+        try:
+            for thread in os.listdir(f"/proc/{child}/task"):
+                os.sched_setaffinity(int(thread), {core})
+        except (FileNotFoundError, ProcessLookupError):
+            pass  # it has ended, and its run says why
