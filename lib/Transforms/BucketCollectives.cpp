@@ -52,6 +52,8 @@ class BucketCollectives
     : public fsdp::impl::BucketCollectivesBase<BucketCollectives> {
   void runOnOperation() override {
     ranks = getNumRanks(getOperation());
+    SymbolTable symbols(getOperation());
+    table = &symbols;
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Block &block : program.getBody())
         if (failed(bucket(block)))
@@ -63,7 +65,17 @@ class BucketCollectives
   void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
   void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
 
+  void convertFlat(shard::AllGatherOp gather, StateOp state);
+  void convertFlat(shard::ReduceScatterOp reduction);
+  /// The flat parameter that is gathered, or null.
+  StateOp getFlat(shard::AllGatherOp gather) {
+    auto load = gather.getInput().getDefiningOp<LoadOp>();
+    auto state = load ? table->lookup<StateOp>(load.getState()) : StateOp();
+    return state && state.getIsFlat() ? state : StateOp();
+  }
+
   int64_t ranks = 1;
+  SymbolTable *table = nullptr;
 };
 
 /// Moves what depends on `values` and stands in front of `anchor` behind it.
@@ -199,12 +211,54 @@ void BucketCollectives::bucketReductions(
              (divides ? ", divided by " + std::to_string(ranks) : "");
 }
 
+/// A flat parameter is the bucket of its members already.
+void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
+  OpBuilder builder(gather);
+  auto whole = AllGatherOp::create(
+      builder, gather.getLoc(), gather.getType(), gather.getInput(),
+      gather->getAttrOfType<StringAttr>("fsdp.unit"),
+      gather->getAttrOfType<StringAttr>("fsdp.region"), state.getMappedAttr());
+  remark::passed(gather.getLoc(), remark::RemarkOpts::name("gather").category(
+                                      "fsdp-bucket-collectives"))
+      << "unit \"" + whole.getUnit().str() + "\", " + whole.getRegion().str() +
+             ": \"" + state.getSymName().str() + "\" is " +
+             (state.getMapped() ? "mapped, " : "gathered, ") +
+             std::to_string(getTensorBytes(getTensorType(gather.getInput()))) +
+             " bytes per rank";
+  gather.replaceAllUsesWith(whole.getResult());
+  gather.erase();
+}
+
+void BucketCollectives::convertFlat(shard::ReduceScatterOp reduction) {
+  aten::CallOp division = getDivision(reduction);
+  OpBuilder builder(reduction);
+  auto sum = ReduceScatterOp::create(
+      builder, reduction.getLoc(), reduction.getType(), reduction.getInput(),
+      reduction->getAttrOfType<StringAttr>("fsdp.unit"),
+      builder.getF64FloatAttr(division ? ranks : 1));
+  remark::passed(
+      reduction.getLoc(),
+      remark::RemarkOpts::name("reduce").category("fsdp-bucket-collectives"))
+      << "unit \"" + sum.getUnit().str() + "\": a flat gradient of " +
+             std::to_string(getTensorBytes(getTensorType(sum.getInput()))) +
+             " bytes" +
+             (division ? ", divided by " + std::to_string(ranks) : "");
+  reduction.replaceAllUsesWith(sum.getResult());
+  reduction.erase();
+  if (division) {
+    division->replaceAllUsesWith(ValueRange(division->getOperand(0)));
+    division->erase();
+  }
+}
+
 LogicalResult BucketCollectives::bucket(Block &block) {
   using Key = std::pair<Attribute, Attribute>;
   llvm::MapVector<Key, SmallVector<shard::AllGatherOp>> gathers;
   llvm::MapVector<std::pair<Attribute, Type>,
                   SmallVector<shard::ReduceScatterOp>>
       reductions;
+  SmallVector<shard::AllGatherOp> flatGathers;
+  SmallVector<shard::ReduceScatterOp> flatReductions;
   for (Operation &op : block) {
     auto unit = op.getAttrOfType<StringAttr>("fsdp.unit");
     if (!unit && isa<shard::AllGatherOp, shard::ReduceScatterOp>(op))
@@ -214,12 +268,24 @@ LogicalResult BucketCollectives::bucket(Block &block) {
         !op.getAttrOfType<StringAttr>("fsdp.region"))
       return op.emitOpError("names no fsdp.region to be bucketed with; run "
                             "--fsdp-shard first");
-    if (auto gather = dyn_cast<shard::AllGatherOp>(op))
-      gathers[{unit, op.getAttr("fsdp.region")}].push_back(gather);
-    else if (auto reduction = dyn_cast<shard::ReduceScatterOp>(op))
-      reductions[{unit, getTensorType(reduction.getResult()).getElementType()}]
-          .push_back(reduction);
+    if (auto gather = dyn_cast<shard::AllGatherOp>(op)) {
+      if (getFlat(gather))
+        flatGathers.push_back(gather);
+      else
+        gathers[{unit, op.getAttr("fsdp.region")}].push_back(gather);
+    } else if (auto reduction = dyn_cast<shard::ReduceScatterOp>(op)) {
+      if (reduction.getInput().getDefiningOp<PackOp>())
+        flatReductions.push_back(reduction);
+      else
+        reductions[{unit,
+                    getTensorType(reduction.getResult()).getElementType()}]
+            .push_back(reduction);
+    }
   }
+  for (shard::AllGatherOp gather : flatGathers)
+    convertFlat(gather, getFlat(gather));
+  for (shard::ReduceScatterOp reduction : flatReductions)
+    convertFlat(reduction);
   for (auto &[key, members] : gathers)
     bucketGathers(members);
   for (auto &[key, members] : reductions)

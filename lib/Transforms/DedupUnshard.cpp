@@ -25,24 +25,30 @@ class DedupUnshard : public fsdp::impl::DedupUnshardBase<DedupUnshard> {
   }
 
   void dedup(Block &block);
-  void shareSlices(shard::AllGatherOp gather);
+  void shareViews(shard::AllGatherOp gather);
 };
 
-/// The slices that drop the padding are the same for all readers.
-void DedupUnshard::shareSlices(shard::AllGatherOp gather) {
-  SmallVector<aten::CallOp> slices;
-  for (Operation &op : *gather->getBlock()) {
-    auto slice = dyn_cast<aten::CallOp>(op);
-    if (slice && slice.getCallee() == "slice.Tensor" &&
-        slice->getOperand(0) == gather.getResult())
-      slices.push_back(slice);
+/// Slices that drop the padding, and views of a flat parameter's members, are
+/// the same for all readers.
+void DedupUnshard::shareViews(shard::AllGatherOp gather) {
+  llvm::MapVector<std::pair<Attribute, Type>, SmallVector<aten::CallOp>> views;
+  for (Operation *reader : gather->getUsers()) {
+    auto view = dyn_cast<aten::CallOp>(reader);
+    if (view && view.isView() && view->getNumOperands() == 1 &&
+        view->getNumResults() == 1)
+      views[{view->getAttrDictionary(), view.getResult(0).getType()}].push_back(
+          view);
   }
-  for (aten::CallOp slice : ArrayRef(slices).drop_front(slices.empty() ? 0 : 1))
-    if (slice->getAttrDictionary() == slices.front()->getAttrDictionary() &&
-        slice->getResultTypes() == slices.front()->getResultTypes()) {
-      slice->replaceAllUsesWith(slices.front());
-      slice->erase();
-    }
+  for (auto &[key, same] : views) {
+    auto first = *llvm::min_element(same, [](aten::CallOp a, aten::CallOp b) {
+      return a->isBeforeInBlock(b);
+    });
+    for (aten::CallOp view : same)
+      if (view != first) {
+        view->replaceAllUsesWith(first);
+        view->erase();
+      }
+  }
 }
 
 void DedupUnshard::dedup(Block &block) {
@@ -67,7 +73,7 @@ void DedupUnshard::dedup(Block &block) {
   }
   for (auto &[key, value] : first) {
     auto [gather, readers] = value;
-    shareSlices(gather);
+    shareViews(gather);
     if (readers > 1)
       remark::passed(
           gather.getLoc(),

@@ -138,6 +138,12 @@ void Localize::runOnOperation() {
   for (func::FuncOp program : getPrograms(module))
     if (failed(check(program, table)))
       return signalPassFailure();
+  for (StateOp state : module.getOps<StateOp>())
+    if (state.getSharding() && state.getTensorType().getRank() == 0) {
+      state.emitOpError("is a scalar, which has no rows to split; run "
+                        "--fsdp-flatten-state first");
+      return signalPassFailure();
+    }
   for (StateOp state : module.getOps<StateOp>()) {
     if (!state.getSharding() || state.getGlobal())
       continue;

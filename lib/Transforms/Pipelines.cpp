@@ -16,6 +16,8 @@ using namespace fsdp;
 
 namespace {
 
+using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
+
 // Options
 
 /// Pipeline options, with the names that the parser knows. Inheritance is
@@ -45,8 +47,15 @@ struct ShardOptions : virtual NamedOptions {
                                           llvm::cl::desc("auto, true or false"),
                                           llvm::cl::init("auto")};
   Option<std::string> shardLayout{
-      *this, "shard-layout", llvm::cl::desc("how a parameter is cut: dim0"),
+      *this, "shard-layout",
+      llvm::cl::desc("how parameters are cut: dim0, rows of each apart, or "
+                     "flat, equal pieces of a unit's elements"),
       llvm::cl::init("dim0")};
+  Option<std::string> gather{
+      *this, "gather",
+      llvm::cl::desc("copy, map (ranks read each other's flat pieces in place) "
+                     "or auto: map for cluster=local"),
+      llvm::cl::init("auto")};
 };
 
 struct OverlapOptions : virtual NamedOptions {};
@@ -86,7 +95,21 @@ struct AllOptions : ShardOptions, LowerOptions {
 
 // The chapters
 
-void buildShard(OpPassManager &pm, const ShardOptions &options) {
+/// `cluster` decides what gather=auto means.
+LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
+                         StringRef cluster, ErrorHandler fail) {
+  bool flat = options.shardLayout == "flat";
+  std::string gather = options.gather;
+  if (gather == "auto")
+    gather = flat && cluster == "local" ? "map" : "copy";
+  if (gather != "copy" && gather != "map")
+    return fail("gather=" + gather +
+                " does not exist; there are auto, copy "
+                "and map");
+  if (gather == "map" && !flat)
+    return fail("gather=map needs shard-layout=flat: only flat pieces can be "
+                "read in place");
+
   // Units come first: who is gathered together decides everything after it.
   pm.addPass(createAssignUnits({options.units}));
 
@@ -99,9 +122,15 @@ void buildShard(OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createInsertUnshard({options.reshardAfterForward}));
   pm.addPass(createInsertGradReduction());
 
+  // A unit's parameters become one while there is still one gather per reader
+  // and one reduction per gradient to rewrite.
+  if (flat)
+    pm.addPass(createFlattenState({gather}));
+
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
   pm.addPass(createVerifySharded());
+  return success();
 }
 
 void buildOverlap(OpPassManager &pm) {
@@ -129,8 +158,6 @@ void buildLower(OpPassManager &pm, const LowerOptions &options) {
 }
 
 // Registration
-
-using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
 
 /// Parses `text`; an unknown option is an error that names the nearest one.
 template <typename Options>
@@ -205,7 +232,8 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
                 " does not exist yet; there is " + known.name + "=" +
                 known.value);
   }
-  buildShard(pm, options);
+  if (failed(buildShard(pm, options, /*cluster=*/"", fail)))
+    return failure();
   buildOverlap(pm);
   buildLower(pm, options);
   return success();
@@ -216,9 +244,8 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
 void fsdp::registerPipelines() {
   registerPipeline<ShardOptions>(
       "fsdp-shard", "captured to sharded",
-      [](OpPassManager &pm, const ShardOptions &options, ErrorHandler) {
-        buildShard(pm, options);
-        return success();
+      [](OpPassManager &pm, const ShardOptions &options, ErrorHandler fail) {
+        return buildShard(pm, options, /*cluster=*/"", fail);
       });
   registerPipeline<OverlapOptions>(
       "fsdp-overlap", "sharded to scheduled",

@@ -98,8 +98,9 @@ Figures collect(ModuleOp module) {
   Figures figures;
   figures.ranks = getNumRanks(module);
   for (StateOp state : module.getOps<StateOp>()) {
-    figures.stateBytesPerRank += getTensorBytes(state.getTensorType());
-    if (state.getRole() == Role::Parameter) {
+    if (!state.getFlat())
+      figures.stateBytesPerRank += getTensorBytes(state.getTensorType());
+    if (state.getRole() == Role::Parameter && !state.getIsFlat()) {
       ++figures.parameters;
       figures.parameterBytes += getTensorBytes(state.getGlobalType());
     }

@@ -33,10 +33,9 @@ private:
 };
 
 FailureOr<int64_t> ShardState::parseMesh(ModuleOp module) {
-  if (shardLayout != "dim0")
-    return module.emitError()
-           << "shard-layout=" << shardLayout
-           << " does not exist yet; there is shard-layout=dim0";
+  if (shardLayout != "dim0" && shardLayout != "flat")
+    return module.emitError() << "shard-layout=" << shardLayout
+                              << " does not exist; there are dim0 and flat";
   if (mesh.empty())
     return module.emitError("the mesh is not given; say how many ranks there "
                             "are, as in --fsdp-pipeline=\"mesh=2\"");
@@ -71,16 +70,16 @@ static LogicalResult verifyPointwise(func::FuncOp rule) {
   return failure(result.wasInterrupted());
 }
 
-static LogicalResult verifyParameter(StateOp parameter) {
+static LogicalResult verifyParameter(StateOp parameter, bool flat) {
   if (!parameter.getUnit())
     return parameter.emitOpError(
         "has no unit; run fsdp-assign-units before fsdp-shard-state");
   RankedTensorType type = parameter.getTensorType();
-  if (type.getRank() == 0)
+  if (type.getRank() == 0 && !flat)
     return parameter.emitError()
            << "parameter \"" << parameter.getSymName()
-           << "\" is a scalar, which cannot be sharded; make it a 1-D tensor "
-              "with one element";
+           << "\" is a scalar, which has no rows to shard; use "
+              "shard-layout=flat, or make it a 1-D tensor with one element";
   if (type.getEncoding())
     return parameter.emitError()
            << "parameter \"" << parameter.getSymName()
@@ -112,13 +111,14 @@ LogicalResult ShardState::shard(ModuleOp module) {
     return success();
   }
 
+  bool flat = shardLayout == "flat";
   auto axes = shard::GridAxesArrayAttr::get(
       &getContext(), {shard::GridAxesAttr::get(&getContext(), {0})});
   auto sharding = ShardingAttr::get(
       &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()), axes);
   for (StateOp state : module.getOps<StateOp>()) {
     if (state.getRole() == Role::Parameter) {
-      if (failed(verifyParameter(state)))
+      if (failed(verifyParameter(state, flat)))
         return failure();
     } else if (state.getRole() == Role::Optimizer) {
       auto parameter = table.lookup<StateOp>(*state.getParameter());
@@ -135,6 +135,8 @@ LogicalResult ShardState::shard(ModuleOp module) {
       continue;
     }
     state.setShardingAttr(sharding);
+    if (flat) // fsdp-flatten-state says how
+      continue;
     RankedTensorType type = state.getTensorType();
     int64_t rows = type.getDimSize(0), local = getLocalRows(rows, *ranks);
     remark::passed(state.getLoc(), remark::RemarkOpts::name("shard").category(

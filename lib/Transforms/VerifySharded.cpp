@@ -5,6 +5,9 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <map>
 
 namespace fsdp {
 #define GEN_PASS_DEF_VERIFYSHARDED
@@ -15,6 +18,25 @@ using namespace mlir;
 using namespace fsdp;
 
 namespace {
+
+/// Ranges of elements that do not overlap.
+class Ranges {
+public:
+  /// Fails where another range has an element of [begin, end).
+  LogicalResult add(int64_t begin, int64_t end) {
+    if (begin >= end)
+      return success(begin == end);
+    auto next = ends.upper_bound(begin);
+    if ((next != ends.begin() && std::prev(next)->second > begin) ||
+        (next != ends.end() && next->first < end))
+      return failure();
+    ends[begin] = end;
+    return success();
+  }
+
+private:
+  std::map<int64_t, int64_t> ends; // by first element
+};
 
 class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   void runOnOperation() override {
@@ -36,6 +58,11 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
 
   LogicalResult verifyState(StateOp state, const llvm::StringSet<> &units);
   LogicalResult verifySharding(StateOp state);
+  LogicalResult verifyMember(StateOp state);
+  LogicalResult verifyFlat(StateOp state);
+  LogicalResult verifyRange(UpdateOp update);
+  LogicalResult verifyNames(Operation *op);
+  LogicalResult verifyOp(Operation *op);
   LogicalResult verifyProgram(func::FuncOp program);
   LogicalResult verifyLoad(LoadOp load);
   LogicalResult verifyUpdate(UpdateOp update);
@@ -48,6 +75,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
 
   SymbolTable *table = nullptr;
   int64_t ranks = 1;
+  /// Of flat states: what lies in them, and what a program updates.
+  llvm::DenseMap<StateOp, Ranges> members, updates;
 };
 
 LogicalResult VerifySharded::verifyState(StateOp state,
@@ -57,6 +86,10 @@ LogicalResult VerifySharded::verifyState(StateOp state,
     return state.emitOpError("S1: the parameter belongs to no unit that "
                              "exists; run fsdp-assign-units");
   if (state.getSharding() && failed(verifySharding(state)))
+    return failure();
+  if (state.getIsFlat() && failed(verifyFlat(state)))
+    return failure();
+  if (state.getFlat() && failed(verifyMember(state)))
     return failure();
   if (state.getRole() == Role::Optimizer) {
     auto parameter = table->lookup<StateOp>(*state.getParameter());
@@ -88,6 +121,65 @@ LogicalResult VerifySharded::verifySharding(StateOp state) {
   return success();
 }
 
+LogicalResult VerifySharded::verifyMember(StateOp state) {
+  auto flat = table->lookup<StateOp>(*state.getFlat());
+  RankedTensorType type = state.getTensorType();
+  if (!flat || !flat.getIsFlat() || flat.getRole() != state.getRole() ||
+      flat.getUnitAttr() != state.getUnitAttr() ||
+      flat.getTensorType().getElementType() != type.getElementType())
+    return state.emitOpError()
+           << "S9: lies in " << state.getFlatAttr()
+           << ", which is no flat state of its role, unit and element type";
+  int64_t begin = *state.getFlatOffset();
+  if (state.getRole() == Role::Parameter &&
+      begin * getElementBytes(type.getElementType()) % kAlignment)
+    return state.emitOpError()
+           << "S9: begins at element " << begin
+           << ", which is not at a multiple of " << kAlignment << " bytes";
+  int64_t end = begin + type.getNumElements();
+  if (end > flat.getGlobalType().getNumElements() ||
+      failed(members[flat].add(begin, end)))
+    return state.emitOpError()
+           << "S9: has the elements " << begin << " to " << end << " of "
+           << state.getFlatAttr() << ", which are another's or do not exist";
+  if (state.getRole() != Role::Optimizer)
+    return success();
+  auto parameter = table->lookup<StateOp>(*state.getParameter());
+  if (!parameter || parameter.getFlatAttr() != flat.getParameterAttr() ||
+      parameter.getFlatOffset() != state.getFlatOffset())
+    return state.emitOpError("S9: lies elsewhere than its parameter ")
+           << state.getParameterAttr();
+  return success();
+}
+
+LogicalResult VerifySharded::verifyFlat(StateOp state) {
+  RankedTensorType piece = state.getTensorType();
+  int64_t unit = state.getMapped()                    ? kPageBytes
+                 : state.getRole() == Role::Parameter ? kAlignment
+                                                      : 1;
+  if (!state.getSharding() ||
+      piece.getNumElements() * ranks !=
+          state.getGlobalType().getNumElements() ||
+      getTensorBytes(piece) % unit)
+    return state.emitOpError()
+           << "S10: is not cut into " << ranks
+           << " equal pieces of a multiple of " << unit << " bytes";
+  return success();
+}
+
+LogicalResult VerifySharded::verifyRange(UpdateOp update) {
+  auto parameter = table->lookup<StateOp>(update.getParameter());
+  int64_t whole = parameter.getGlobalType().getNumElements();
+  int64_t begin = update.getBegin();
+  int64_t end = update.getEnd() ? update.getEnd() : whole;
+  if (begin > end || end > whole || failed(updates[parameter].add(begin, end)))
+    return update.emitOpError()
+           << "S12: updates the elements " << begin << " to " << end << " of "
+           << update.getParameterAttr()
+           << ", which are updated already or do not exist";
+  return success();
+}
+
 LogicalResult VerifySharded::verifyLoad(LoadOp load) {
   if (!getSharded(load.getState()))
     return success();
@@ -103,6 +195,8 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
   StateOp parameter = getSharded(update.getParameter());
   if (!parameter)
     return success();
+  if (failed(verifyRange(update)))
+    return failure();
   auto division = update.getGradient().getDefiningOp<aten::CallOp>();
   auto divisor = division && division.getCallee() == "div.Scalar"
                      ? dyn_cast_or_null<FloatAttr>(division.getArg("other"))
@@ -143,20 +237,41 @@ LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
   return success();
 }
 
+LogicalResult VerifySharded::verifyNames(Operation *op) {
+  auto name = TypeSwitch<Operation *, FlatSymbolRefAttr>(op)
+                  .Case<LoadOp, StoreOp>(
+                      [](auto access) { return access.getStateAttr(); })
+                  .Case<UpdateOp>(
+                      [](UpdateOp update) { return update.getParameterAttr(); })
+                  .Default(FlatSymbolRefAttr());
+  auto state = name ? table->lookup<StateOp>(name.getValue()) : StateOp();
+  if (state && state.getFlat())
+    return op->emitOpError("S11: names ")
+           << name << ", which lies in " << state.getFlatAttr();
+  return success();
+}
+
+LogicalResult VerifySharded::verifyOp(Operation *op) {
+  if (failed(verifyNames(op)))
+    return failure();
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<LoadOp>([&](auto load) { return verifyLoad(load); })
+      .Case<UpdateOp>([&](auto update) { return verifyUpdate(update); })
+      .Case<shard::AllGatherOp>(
+          [&](auto gather) { return verifyGather(gather); })
+      .Case<UnshardOp, ReduceGradOp>([](auto left) {
+        return left.emitOpError("S7: is left; run fsdp-localize");
+      })
+      .Default(success());
+}
+
 LogicalResult VerifySharded::verifyProgram(func::FuncOp program) {
   // In a straight line, what follows an update follows it in the walk.
   llvm::DenseSet<StringRef> updated;
+  updates.clear();
   bool ok = true;
   program.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    LogicalResult result = success();
-    if (auto load = dyn_cast<LoadOp>(op))
-      result = verifyLoad(load);
-    else if (auto update = dyn_cast<UpdateOp>(op))
-      result = verifyUpdate(update);
-    else if (auto gather = dyn_cast<shard::AllGatherOp>(op))
-      result = verifyGather(gather);
-    else if (isa<UnshardOp, ReduceGradOp>(op))
-      result = op->emitOpError("S7: is left; run fsdp-localize");
+    LogicalResult result = verifyOp(op);
     if (succeeded(result))
       for (Value operand : op->getOperands())
         if (auto load = operand.getDefiningOp<LoadOp>();

@@ -47,7 +47,10 @@ def ShardState : Pass<"fsdp-shard-state", "::mlir::ModuleOp"> {
 
     What holds: optimizer state is split as its parameter. Rules are pointwise,
     so that a part of a parameter may be updated alone; a rule that is not is an
-    error. So are scalar parameters and those that are not row-major.
+    error. So are parameters that are not row-major and, with `dim0`, scalars.
+
+    `shard-layout` is `dim0`, rows of each parameter apart, or `flat`: equal
+    pieces of a unit's elements, which `fsdp-flatten-state` lays out.
 
     Why: the sharding is said once, as an attribute; all other passes read it.
   }];
@@ -56,7 +59,7 @@ def ShardState : Pass<"fsdp-shard-state", "::mlir::ModuleOp"> {
     Option<"meshDims", "mesh-dims", "std::string", "\"shard\"",
            "names of the mesh's dimensions">,
     Option<"shardLayout", "shard-layout", "std::string", "\"dim0\"",
-           "how a parameter is cut: dim0">];
+           "how parameters are cut: dim0 or flat">];
   let dependentDialects = ["::fsdp::FSDPDialect", "::mlir::shard::ShardDialect"];
 }
 
@@ -99,6 +102,33 @@ def InsertGradReduction
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
+def FlattenState : Pass<"fsdp-flatten-state", "::mlir::ModuleOp"> {
+  let summary = "Lays a unit's parameters out as one range";
+  let description = [{
+    Input IR: `fsdp.unshard` and `fsdp.reduce_grad`, whole types.
+
+    Output IR: a flat parameter per unit, element type, and names and types of
+    optimizer states, one for parameters that are updated and one for those
+    that are not; and a flat optimizer state for each name. Parameters and
+    their states keep their symbols and types, but lie in the flat ones, from
+    element `flat_offset` on. An unshard of a parameter is one of the flat
+    parameter and an `aten.call "as_strided"`. An `fsdp.pack` makes one of the
+    members' gradients, which has one `fsdp.reduce_grad` and an `fsdp.update`
+    of the elements [begin, end) per rule.
+
+    What holds: members of one rule follow each other, each at a multiple of 64
+    bytes. The flat parameter is cut into equal pieces of a multiple of 64 bytes,
+    or of a page with `gather=map`; everything behind sees a parameter whose
+    dimension 0 divides. Padding is never read, and its gradient is zero.
+
+    Why: with dim0 every collective copies its members in and out. A piece of a
+    flat parameter is what a rank sends; the whole of it, what kernels read.
+  }];
+  let options = [Option<"gather", "gather", "std::string", "\"copy\"",
+                        "copy, or map: read the ranks' pieces in place">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
   let summary = "Turns whole types into those of one rank's part";
   let description = [{
@@ -134,6 +164,14 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.
     - S8: a parameter is not read after its update.
+    - S9: what lies in a flat state names one that is, of its role, unit and
+      element type; begins at a multiple of 64 bytes where it is a parameter;
+      ends within it and before the next one begins. Optimizer state lies in a
+      state of its parameter's flat one, where its parameter does.
+    - S10: a flat state is cut into equal pieces of a multiple of 64 bytes, of
+      a page where it is `mapped`.
+    - S11: programs name flat states, not what lies in them.
+    - S12: the ranges of one flat parameter's updates do not overlap.
   }];
 }
 

@@ -38,6 +38,9 @@ struct CommunicationResource
 /// Bucket members begin at multiples of this many bytes.
 constexpr int64_t kAlignment = 64;
 
+/// What is mapped instead of copied is a multiple of this many bytes.
+constexpr int64_t kPageBytes = 4096;
+
 /// Bytes of one element: a bool is a byte, a complex number two scalars.
 int64_t getElementBytes(mlir::Type elementType);
 
