@@ -1,34 +1,39 @@
 #include "comm/Communicator.h"
 
-#include "comm/Reduce.h"
+#include <cstring>
+#include <vector>
 
 namespace fsdp {
 
-uint64_t Communicator::start(const Transfer &transfer) {
-  switch (transfer.kind) {
-  case plan::CollectiveKind::AllGather:
-    allGather(transfer.source, transfer.destination, transfer.count,
-              transfer.dtype);
-    break;
-  case plan::CollectiveKind::ReduceScatter:
-    reduceScatter(transfer.source, transfer.destination, transfer.count,
-                  transfer.dtype);
-    break;
-  case plan::CollectiveKind::AllReduce:
-    allReduce(transfer.source, transfer.destination, transfer.count,
-              transfer.dtype);
-    break;
-  }
-  if (transfer.divisor != 1)
-    divide(transfer.destination, transfer.count, transfer.dtype,
-           transfer.divisor);
-  return 0;
+void Communicator::allGather(const void *send, void *receive, size_t count,
+                             plan::DType dtype) {
+  finish(start({plan::CollectiveKind::AllGather, send, receive, count, dtype}));
 }
 
-void Communicator::finish(uint64_t) {}
+void Communicator::reduceScatter(const void *send, void *receive, size_t count,
+                                 plan::DType dtype, double divisor) {
+  finish(start({plan::CollectiveKind::ReduceScatter, send, receive, count,
+                dtype, divisor}));
+}
 
-std::unique_ptr<ArenaMemory> Communicator::allocate(const ArenaLayout &layout) {
-  return std::make_unique<PlainArenaMemory>(layout);
+void Communicator::allReduce(const void *send, void *receive, size_t count,
+                             plan::DType dtype, double divisor) {
+  finish(start(
+      {plan::CollectiveKind::AllReduce, send, receive, count, dtype, divisor}));
+}
+
+void Communicator::broadcast(void *buffer, size_t count, plan::DType dtype,
+                             int root) {
+  size_t bytes = count * plan::dtypeBytes(dtype);
+  std::vector<char> all(bytes * size());
+  allGather(buffer, all.data(), count, dtype);
+  if (bytes)
+    std::memcpy(buffer, all.data() + root * bytes, bytes);
+}
+
+void Communicator::barrier() {
+  uint8_t here = 0;
+  allReduce(&here, &here, 1, plan::DType::UInt8);
 }
 
 } // namespace fsdp

@@ -4,6 +4,7 @@
 #include "device/ArenaMemory.h"
 #include "plan/PlanTypes.h"
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <stdexcept>
@@ -36,14 +37,20 @@ struct Transfer {
   bool mapped = false;
 };
 
-/// What ranks say to each other. All ranks call the same methods in the same
-/// order with the same counts; a call returns when its result is complete and
-/// its source may be overwritten. Throws PeerFailure when a rank is gone.
+/// Channels that a communicator has.
+constexpr unsigned numChannels = 2;
+
+/// What ranks say to each other. All ranks start the same transfers in the same
+/// order, and finish them in the same order; starts and finishes of one channel
+/// come from one thread at a time. Throws PeerFailure when a rank is gone.
 ///
 /// A reduction is the sum in rank order 0, 1, ..., N-1, rounded to `dtype`
-/// after every addition: the same bits for every implementation and size.
+/// after every addition, then one division: the same bits for every
+/// implementation and size.
 class Communicator {
 public:
+  using Clock = std::chrono::steady_clock;
+
   virtual ~Communicator() = default;
 
   /// ncclCommUserRank
@@ -52,45 +59,53 @@ public:
   /// ncclCommCount
   virtual int size() const = 0;
 
-  /// ncclAllGather: `receive` holds size() * count elements, rank r's at
-  /// r * count. In place when `send` is this rank's part of `receive`.
-  virtual void allGather(const void *send, void *receive, size_t count,
-                         plan::DType dtype) = 0;
+  /// What carries the bytes, for people: "shared memory", "Gloo".
+  virtual std::string transport() const = 0;
 
-  /// ncclReduceScatter(ncclSum): `send` holds size() * count elements, of which
-  /// rank r receives the sum of those at r * count. In place when `receive` is
-  /// this rank's part of `send`.
-  virtual void reduceScatter(const void *send, void *receive, size_t count,
-                             plan::DType dtype) = 0;
+  /// ncclAllGather, ncclReduceScatter, ncclAllReduce on a stream of their own:
+  /// starts a transfer and does not wait for other ranks. Source and
+  /// destination belong to it until finish(). In place where the destination of
+  /// an all-gather holds the source at rank() * count, that of a reduce-scatter
+  /// is the source's part at rank() * count, and that of an all-reduce is the
+  /// source. Throws std::invalid_argument for sums of bool and for divided
+  /// integers.
+  virtual uint64_t start(const Transfer &transfer) = 0;
 
-  /// ncclAllReduce(ncclSum) over `count` elements. In place when both are one.
-  virtual void allReduce(const void *send, void *receive, size_t count,
-                         plan::DType dtype) = 0;
+  /// cudaStreamWaitEvent: waits for a transfer. Its destination is complete and
+  /// its source may be overwritten. Each is finished once, in the order of
+  /// starts on its channel.
+  virtual void finish(uint64_t transfer) = 0;
 
-  /// Starts a transfer; does not wait for other ranks. Source and destination
-  /// belong to it until finish(). The starts of all ranks over all channels are
-  /// the same, in the same order.
-  virtual uint64_t start(const Transfer &transfer);
+  /// When the last rank started a transfer that finish() has just waited for;
+  /// a communicator that cannot tell says now.
+  virtual Clock::time_point startedByAll(uint64_t transfer) const {
+    return Clock::now();
+  }
 
-  /// Waits for a transfer: its destination is complete and its source may be
-  /// overwritten. Each is finished once, in the order of starts on its channel.
-  virtual void finish(uint64_t transfer);
-
-  /// Memory for this rank's arena, and a window onto all ranks'. Collective:
-  /// every rank calls it with the same arguments.
-  virtual std::unique_ptr<ArenaMemory>
-  allocate(const ArenaLayout &layout);
-
-  /// ncclBroadcast, in place.
-  virtual void broadcast(void *buffer, size_t count, plan::DType dtype,
-                         int root) = 0;
-
-  /// NCCL's idiom is an ncclAllReduce of one element.
-  virtual void barrier() = 0;
+  /// ncclMemAlloc: memory for this rank's arena, and a window onto all ranks'.
+  /// Collective: every rank calls it with the same layout. Lives no longer than
+  /// the communicator. Throws Error when there is no memory.
+  virtual std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) {
+    return std::make_unique<PlainArenaMemory>(layout);
+  }
 
   /// ncclCommAbort: this rank failed; wakes the others, whose pending and later
-  /// calls throw PeerFailure with `reason`.
+  /// calls throw PeerFailure.
   virtual void abort(const std::string &reason) = 0;
+
+  /// Transfers that are waited for at once, on channel 0.
+  void allGather(const void *send, void *receive, size_t count,
+                 plan::DType dtype);
+  void reduceScatter(const void *send, void *receive, size_t count,
+                     plan::DType dtype, double divisor = 1);
+  void allReduce(const void *send, void *receive, size_t count,
+                 plan::DType dtype, double divisor = 1);
+
+  /// ncclBroadcast, in place, of a few values: gathers everybody's.
+  void broadcast(void *buffer, size_t count, plan::DType dtype, int root);
+
+  /// NCCL's idiom: an ncclAllReduce of one element.
+  void barrier();
 };
 
 } // namespace fsdp

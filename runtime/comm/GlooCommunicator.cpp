@@ -3,8 +3,11 @@
 #include "comm/Reduce.h"
 
 #include <ATen/ATen.h>
+#include <array>
 #include <csignal>
 #include <cstring>
+#include <deque>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/version.h>
 
@@ -17,10 +20,26 @@ namespace fsdp {
 
 namespace {
 
-at::Tensor bytesAt(const void *data, int64_t bytes) {
-  return at::from_blob(const_cast<void *>(data), {bytes},
+at::Tensor bytesAt(const void *data, size_t bytes) {
+  return at::from_blob(const_cast<void *>(data), {static_cast<int64_t>(bytes)},
                        at::TensorOptions().dtype(at::kByte));
 }
+
+using Buffer = std::vector<char>;
+
+struct InFlight {
+  Transfer transfer;
+  c10::intrusive_ptr<c10d::Work> work; // null: nothing to be moved
+  Buffer sent, received;
+};
+
+/// A process group of its own, so that channels do not wait for each other.
+struct Channel {
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
+  std::deque<InFlight> inFlight;
+  uint64_t started = 0;
+  std::vector<Buffer> spare; // kept for later transfers
+};
 
 class GlooCommunicator : public Communicator {
 public:
@@ -29,7 +48,7 @@ public:
                    std::chrono::milliseconds timeout)
       : myRank(rank), ranks(size) {
     auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-    // Calls wait for each other, so one thread does.
+    // The transfers of a channel follow each other, so one thread carries them.
     options->threads = 1;
     guarded([&] {
       using Group = c10d::ProcessGroupGloo;
@@ -38,92 +57,147 @@ public:
               ? Group::createDeviceForInterface(address.interface)
           : address.loopback ? Group::createDeviceForHostname("127.0.0.1")
                              : Group::createDefaultDevice());
-      group = c10::make_intrusive<Group>(
-          c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store), rank, size,
-          options);
+      auto base = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store);
+      for (unsigned c = 0; c < numChannels; ++c)
+        channels[c].group =
+            c10::make_intrusive<Group>(c10::make_intrusive<c10d::PrefixStore>(
+                                           "channel" + std::to_string(c), base),
+                                       rank, size, options);
     });
   }
 
   int rank() const override { return myRank; }
   int size() const override { return ranks; }
-
-  void allGather(const void *send, void *receive, size_t count,
-                 plan::DType dtype) override {
-    gatherBytes(send, receive, count * plan::dtypeBytes(dtype));
-  }
-
-  void reduceScatter(const void *send, void *receive, size_t count,
-                     plan::DType dtype) override {
-    size_t bytes = count * plan::dtypeBytes(dtype);
-    if (bytes == 0)
-      return;
-    scratch.resize(bytes * ranks);
-    at::Tensor from = bytesAt(send, bytes * ranks);
-    at::Tensor to = bytesAt(scratch.data(), bytes * ranks);
-    std::vector<int64_t> parts;
-    guarded([&] { group->alltoall_base(to, from, parts, parts)->wait(); });
-    std::vector<const void *> sources;
-    for (int r = 0; r < ranks; ++r)
-      sources.push_back(scratch.data() + r * bytes);
-    sumInOrder(receive, sources, count, dtype);
-  }
-
-  void allReduce(const void *send, void *receive, size_t count,
-                 plan::DType dtype) override {
-    size_t bytes = plan::dtypeBytes(dtype);
-    size_t part = (count + ranks - 1) / ranks;
-    std::vector<char> padded(part * ranks * bytes), mine(part * bytes);
-    std::memcpy(padded.data(), send, count * bytes);
-    reduceScatter(padded.data(), mine.data(), part, dtype);
-    gatherBytes(mine.data(), padded.data(), part * bytes);
-    std::memcpy(receive, padded.data(), count * bytes);
-  }
-
-  void broadcast(void *buffer, size_t count, plan::DType dtype,
-                 int root) override {
-    if (count == 0)
-      return;
-    std::vector<at::Tensor> tensors = {
-        bytesAt(buffer, count * plan::dtypeBytes(dtype))};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    guarded([&] { group->broadcast(tensors, options)->wait(); });
-  }
-
-  void barrier() override {
-    guarded([&] { group->barrier()->wait(); });
-  }
+  std::string transport() const override { return "Gloo"; }
+  uint64_t start(const Transfer &transfer) override;
+  void finish(uint64_t transfer) override;
 
   // Closing the connections fails the others' calls at once.
-  void abort(const std::string &) override { group.reset(); }
-
-private:
-  void gatherBytes(const void *send, void *receive, size_t bytes) {
-    if (bytes == 0)
-      return;
-    at::Tensor from = bytesAt(send, bytes);
-    at::Tensor to = bytesAt(receive, bytes * ranks);
-    guarded([&] { group->_allgather_base(to, from)->wait(); });
+  void abort(const std::string &) override {
+    for (Channel &channel : channels)
+      channel.group.reset();
   }
 
+private:
   template <typename Call> void guarded(Call call) {
     try {
-      if (!group && ranks != 0 && connected)
-        throw std::runtime_error("this rank has closed its connections");
       call();
-      connected = true;
     } catch (const std::exception &error) {
       std::string text = error.what();
       throw PeerFailure("lost the connection to another rank: " +
                         text.substr(0, text.find('\n')));
     }
   }
+  c10d::ProcessGroupGloo &group(Channel &channel) {
+    if (!channel.group)
+      throw PeerFailure("this rank has closed its connections");
+    return *channel.group;
+  }
+  /// Sends piece r of `source` to rank r; rank r's comes to r * bytes.
+  void startExchange(Channel &channel, InFlight &flight, const void *source,
+                     size_t bytes);
+  c10::intrusive_ptr<c10d::Work> gather(Channel &channel, const void *source,
+                                        void *destination, size_t bytes) {
+    at::Tensor from = bytesAt(source, bytes);
+    at::Tensor to = bytesAt(destination, bytes * ranks);
+    return group(channel)._allgather_base(to, from);
+  }
+  /// Sums the pieces that an exchange brought.
+  void sumReceived(const InFlight &flight, void *destination, size_t count);
+  size_t pieceOf(const Transfer &transfer) const {
+    return transfer.kind == plan::CollectiveKind::AllReduce
+               ? (transfer.count + ranks - 1) / ranks
+               : transfer.count;
+  }
+  static Buffer takeBuffer(Channel &channel, size_t bytes) {
+    Buffer buffer;
+    if (!channel.spare.empty()) {
+      buffer = std::move(channel.spare.back());
+      channel.spare.pop_back();
+    }
+    buffer.resize(bytes);
+    return buffer;
+  }
 
   int myRank, ranks;
-  bool connected = false;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
-  std::vector<char> scratch;
+  std::array<Channel, numChannels> channels;
 };
+
+uint64_t GlooCommunicator::start(const Transfer &transfer) {
+  if (transfer.kind != plan::CollectiveKind::AllGather)
+    checkReduction(transfer.dtype, transfer.divisor);
+  Channel &channel = channels.at(transfer.channel);
+  InFlight &flight = channel.inFlight.emplace_back();
+  flight.transfer = transfer;
+  size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
+  size_t piece = pieceOf(transfer) * dtypeBytes;
+  if (piece > 0)
+    guarded([&] {
+      switch (transfer.kind) {
+      case plan::CollectiveKind::AllGather:
+        flight.work =
+            gather(channel, transfer.source, transfer.destination, piece);
+        break;
+      case plan::CollectiveKind::ReduceScatter:
+        startExchange(channel, flight, transfer.source, piece);
+        break;
+      case plan::CollectiveKind::AllReduce:
+        // A reduce-scatter, of which finish() gathers the pieces.
+        flight.sent = takeBuffer(channel, piece * ranks);
+        std::memcpy(flight.sent.data(), transfer.source,
+                    transfer.count * dtypeBytes);
+        startExchange(channel, flight, flight.sent.data(), piece);
+        break;
+      }
+    });
+  return channel.started++ * numChannels + transfer.channel;
+}
+
+void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
+                                     const void *source, size_t bytes) {
+  flight.received = takeBuffer(channel, bytes * ranks);
+  at::Tensor from = bytesAt(source, bytes * ranks);
+  at::Tensor to = bytesAt(flight.received.data(), bytes * ranks);
+  std::vector<int64_t> even;
+  flight.work = group(channel).alltoall_base(to, from, even, even);
+}
+
+void GlooCommunicator::sumReceived(const InFlight &flight, void *destination,
+                                   size_t count) {
+  const Transfer &transfer = flight.transfer;
+  std::vector<const void *> pieces;
+  for (int r = 0; r < ranks; ++r)
+    pieces.push_back(flight.received.data() +
+                     r * count * plan::dtypeBytes(transfer.dtype));
+  combine(pieces, {destination}, count, transfer.dtype, transfer.divisor);
+}
+
+void GlooCommunicator::finish(uint64_t ticket) {
+  Channel &channel = channels[ticket % numChannels];
+  InFlight &flight = channel.inFlight.front();
+  const Transfer &transfer = flight.transfer;
+  if (flight.work) {
+    guarded([&] { flight.work->wait(); });
+    size_t piece = pieceOf(transfer);
+    size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
+    if (transfer.kind == plan::CollectiveKind::ReduceScatter) {
+      sumReceived(flight, transfer.destination, piece);
+    } else if (transfer.kind == plan::CollectiveKind::AllReduce) {
+      char *mine = flight.sent.data() + myRank * piece * dtypeBytes;
+      sumReceived(flight, mine, piece);
+      guarded([&] {
+        gather(channel, mine, flight.received.data(), piece * dtypeBytes)
+            ->wait();
+      });
+      std::memcpy(transfer.destination, flight.received.data(),
+                  transfer.count * dtypeBytes);
+    }
+  }
+  for (Buffer *buffer : {&flight.sent, &flight.received})
+    if (buffer->capacity())
+      channel.spare.push_back(std::move(*buffer));
+  channel.inFlight.pop_front();
+}
 
 } // namespace
 

@@ -8,15 +8,18 @@
 
 namespace fsdp {
 
-/// destination[i] = sources[0][i] + sources[1][i] + ..., in that order, rounded
-/// to `dtype` after each addition. `destination` may be one of the sources, but
-/// not overlap one partly. Throws std::invalid_argument for bool.
-void sumInOrder(void *destination, const std::vector<const void *> &sources,
-                size_t count, plan::DType dtype);
+/// Every destination's element i = (sources[0][i] + sources[1][i] + ...) /
+/// divisor, added in that order and rounded to `dtype` after each operation,
+/// the division as PyTorch's by a Python number. One pass over memory. One
+/// source and divisor 1: a copy. A destination may be one of the sources, but
+/// not overlap one partly.
+void combine(const std::vector<const void *> &sources,
+             const std::vector<void *> &destinations, size_t count,
+             plan::DType dtype, double divisor);
 
-/// data[i] = data[i] / divisor as PyTorch's div by a Python number, rounded to
-/// `dtype`. Throws std::invalid_argument for a dtype that is not floating.
-void divide(void *data, size_t count, plan::DType dtype, double divisor);
+/// Throws std::invalid_argument for what combine() cannot do: a sum of bool, a
+/// division of integers.
+void checkReduction(plan::DType dtype, double divisor);
 
 } // namespace fsdp
 

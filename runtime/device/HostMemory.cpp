@@ -1,6 +1,7 @@
 #include "device/HostMemory.h"
 
 #include "Error.h"
+#include "device/HugePages.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,14 +17,11 @@ HostMemory::HostMemory(uint64_t bytes, uint64_t guard)
   uint64_t total = bytes + 2 * guard;
   if (total == 0)
     return;
-  void *memory = MAP_FAILED;
   if (total >= bytes)
-    memory = mmap(nullptr, total, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
+    block = mapAligned(total);
+  if (!block)
     throw Error("cannot allocate an arena of " + std::to_string(bytes) +
                 " bytes; use more ranks or a smaller batch");
-  block = static_cast<char *>(memory);
   std::memset(block, poisonByte, guard);
   std::memset(block + guard + bytes, poisonByte, guard);
 }

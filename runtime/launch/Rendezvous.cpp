@@ -1,7 +1,6 @@
 #include "launch/Rendezvous.h"
 
 #include "Error.h"
-#include "comm/GlooCommunicator.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -22,37 +21,6 @@ std::string firstLine(const std::exception &error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Keeps the store of a communicator: rank 0 may be serving it.
-class MetCommunicator : public Communicator {
-public:
-  MetCommunicator(std::unique_ptr<Communicator> inner, StorePtr store)
-      : store(std::move(store)), inner(std::move(inner)) {}
-  int rank() const override { return inner->rank(); }
-  int size() const override { return inner->size(); }
-  void allGather(const void *send, void *receive, size_t count,
-                 plan::DType dtype) override {
-    inner->allGather(send, receive, count, dtype);
-  }
-  void reduceScatter(const void *send, void *receive, size_t count,
-                     plan::DType dtype) override {
-    inner->reduceScatter(send, receive, count, dtype);
-  }
-  void allReduce(const void *send, void *receive, size_t count,
-                 plan::DType dtype) override {
-    inner->allReduce(send, receive, count, dtype);
-  }
-  void broadcast(void *buffer, size_t count, plan::DType dtype,
-                 int root) override {
-    inner->broadcast(buffer, count, dtype, root);
-  }
-  void barrier() override { inner->barrier(); }
-  void abort(const std::string &reason) override { inner->abort(reason); }
-
-private:
-  StorePtr store;
-  std::unique_ptr<Communicator> inner;
-};
-
 class Meeting {
 public:
   Meeting(const Membership &me, const MeetingPoint &where,
@@ -63,7 +31,7 @@ public:
   }
 
   void agree(const Agreement &agreement);
-  std::unique_ptr<Communicator> connect();
+  Connection connect(const CommOptions &options);
 
 private:
   StorePtr open();
@@ -200,26 +168,25 @@ void Meeting::agree(const Agreement &agreement) {
     }
 }
 
-std::unique_ptr<Communicator> Meeting::connect() {
+Connection Meeting::connect(const CommOptions &options) {
   GlooAddress address;
   address.loopback = oneHost;
   if (const char *name = std::getenv("GLOO_SOCKET_IFNAME"))
     address.interface = name;
-  auto gloo = c10::make_intrusive<c10d::PrefixStore>("gloo", keys);
-  auto inner = createGlooCommunicator(*gloo, me.rank, me.size, address,
-                                      std::chrono::minutes(30));
-  return std::make_unique<MetCommunicator>(std::move(inner), store);
+  Connection result = connectRanks(*keys, me.rank, me.size, options, address);
+  result.meetingPoint = std::make_shared<StorePtr>(store);
+  return result;
 }
 
 } // namespace
 
-std::unique_ptr<Communicator>
-meet(const Membership &me, const MeetingPoint &where, const std::string &runKey,
-     const Agreement &agreement, std::chrono::seconds timeout) {
+Connection meet(const Membership &me, const MeetingPoint &where,
+                const std::string &runKey, const Agreement &agreement,
+                const CommOptions &options, std::chrono::seconds timeout) {
   try {
     Meeting meeting(me, where, runKey, timeout);
     meeting.agree(agreement);
-    return meeting.connect();
+    return meeting.connect(options);
   } catch (const c10::Error &error) {
     throw Error("the rendezvous failed: " + firstLine(error));
   }

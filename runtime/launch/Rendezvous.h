@@ -1,11 +1,10 @@
 #ifndef FSDP_RUNTIME_LAUNCH_RENDEZVOUS_H
 #define FSDP_RUNTIME_LAUNCH_RENDEZVOUS_H
 
-#include "comm/Communicator.h"
+#include "comm/ConnectRanks.h"
 #include "launch/Environment.h"
 
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,15 +14,14 @@ namespace fsdp {
 /// What must be the same on all ranks: name ("plan") and value (a digest).
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
-/// Meets the other ranks and connects to them by Gloo. Before the first
-/// collective, `agreement` is compared. Throws Error when a rank does not
-/// arrive within `timeout` (naming which), when two ranks differ (showing
-/// both), when the port is in use, or when a rank is there twice.
-///
-/// Keeps the meeting point open as long as the communicator lives.
-std::unique_ptr<Communicator>
-meet(const Membership &me, const MeetingPoint &where, const std::string &runKey,
-     const Agreement &agreement, std::chrono::seconds timeout);
+/// Meets the other ranks and connects to them. Before the first collective,
+/// `agreement` is compared; `options` are part of what must be the same. Throws
+/// Error when a rank does not arrive within `timeout` (naming which), when two
+/// ranks differ (showing both), when the port is in use, or when a rank is
+/// there twice.
+Connection meet(const Membership &me, const MeetingPoint &where,
+                const std::string &runKey, const Agreement &agreement,
+                const CommOptions &options, std::chrono::seconds timeout);
 
 } // namespace fsdp
 

@@ -4,8 +4,26 @@
 
 #include <CLI/CLI.hpp>
 #include <cctype>
+#include <cmath>
+#include <cstdio>
 
 namespace fsdp {
+
+/// "12.5" or "12.5,20".
+static Wire parseWire(const std::string &text) {
+  double bandwidth = 0, latency = 0;
+  char rest = 0;
+  int read =
+      std::sscanf(text.c_str(), "%lf,%lf%c", &bandwidth, &latency, &rest);
+  bool whole = read == 2 || (read == 1 && text.find(',') == std::string::npos);
+  if (!whole || !(bandwidth > 0) || !(latency >= 0) ||
+      !std::isfinite(bandwidth) || !std::isfinite(latency))
+    throw CLI::ValidationError(
+        "--throttle", "'" + text +
+                          "' is not GB/s and microseconds, as in 10 or "
+                          "10,20");
+  return {bandwidth * 1e9, latency * 1e-6};
+}
 
 static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *files = "Files";
@@ -90,6 +108,31 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->group(logging);
 }
 
+static void addCommFlags(CLI::App &app, CommOptions &comm) {
+  const char *group = "Communication";
+  static const std::map<std::string, Transport> transports = {
+      {"auto", Transport::Auto},
+      {"shm", Transport::SharedMemory},
+      {"gloo", Transport::Gloo}};
+  app.add_option_function<std::string>(
+         "--comm",
+         [&comm](const std::string &name) {
+           comm.transport = transports.at(name);
+         },
+         "auto, shm (ranks of one host) or gloo (default: shm where all ranks "
+         "can share memory, else gloo)")
+      ->check(CLI::IsMember(transports))
+      ->type_name("KIND")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--throttle",
+         [&comm](const std::string &text) { comm.throttle = parseWire(text); },
+         "imitate a network: GB/s of each rank and channel, and microseconds "
+         "of latency (default: 0)")
+      ->type_name("GBPS[,US]")
+      ->group(group);
+}
+
 static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
   const char *ranks = "Ranks";
   app.add_option("--nproc", launch.nproc, "start N ranks on this host")
@@ -147,6 +190,7 @@ std::optional<int> parseCommandLine(int argc, char **argv,
       ->type_name("PLAN");
   addRunFlags(app, result.run);
   addLaunchFlags(app, result.launch);
+  addCommFlags(app, result.launch.comm);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &done) {

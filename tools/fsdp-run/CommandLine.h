@@ -1,6 +1,7 @@
 #ifndef FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 #define FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 
+#include "comm/ConnectRanks.h"
 #include "train/RunOptions.h"
 
 #include <optional>
@@ -17,6 +18,7 @@ struct LaunchOptions {
   int masterPort = 29500;
   std::string rendezvous; // empty: env://
   int timeoutSeconds = 300;
+  CommOptions comm;
   /// The folder of the supervisor that started this process; empty: none did.
   std::string supervisor;
 };

@@ -1,7 +1,7 @@
 #include "Ranks.h"
 
 #include "Error.h"
-#include "comm/ThreadCommunicator.h"
+#include "comm/ConnectRanks.h"
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
@@ -12,6 +12,7 @@
 #include <c10/util/Logging.h>
 #include <cstdlib>
 #include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 namespace fsdp {
 
@@ -53,8 +54,16 @@ void checkWorldSize(const plan::PlanT &plan, int size) {
                 ", or compile it for mesh=" + std::to_string(size));
 }
 
+std::string describe(const std::optional<Wire> &wire) {
+  return wire ? std::to_string(wire->bytesPerSecond) + "," +
+                    std::to_string(wire->latencySeconds)
+              : std::string("none");
+}
+
 /// What would part the ranks if it differed.
-Agreement agreementOf(const plan::LoadedPlan &loaded, const RunOptions &run) {
+Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
+  const RunOptions &run = line.run;
+  const CommOptions &comm = line.launch.comm;
   auto optional = [](auto value) {
     return value ? std::to_string(*value) : std::string("default");
   };
@@ -66,23 +75,34 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const RunOptions &run) {
                       " log-grad-norm=" + std::to_string(run.logGradientNorm) +
                       " eval-interval=" + std::to_string(run.evalInterval) +
                       " eval=" + std::to_string(!run.evalData.empty()) +
-                      " rng=" + (run.sequentialRandom ? "sequential" : "site");
+                      " rng=" + (run.sequentialRandom ? "sequential" : "site") +
+                      " comm=" + std::to_string(int(comm.transport)) +
+                      " throttle=" + describe(comm.throttle);
   return {{"plan", loaded.digest},
           {"PyTorch", FSDP_TORCH},
           {"fsdp-run", FSDP_VERSION},
           {"set of flags", flags}};
 }
 
+/// Why ranks talk in another way than one would expect, once.
+void printNote(const Connection &connection, int rank) {
+  if (rank == 0 && !connection.note.empty())
+    std::fprintf(stderr, "note: %s\n", connection.note.c_str());
+}
+
 int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
                int size) {
-  auto group = std::make_shared<ThreadGroup>(size);
+  auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
   std::optional<Failure> first;
   auto body = [&](int rank) {
     limitThreads();
-    ThreadCommunicator communicator(group, rank);
+    Connection connection;
     try {
-      train(loaded, line.run, communicator, removeWhenKilled);
+      connection = connectRanks(*store, rank, size, line.launch.comm,
+                                {"", /*loopback=*/true});
+      printNote(connection, rank);
+      train(loaded, line.run, *connection.communicator, removeWhenKilled);
     } catch (...) {
       RankError error = describeCurrent();
       {
@@ -90,7 +110,8 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
         if (!first || (first->error.consequence && !error.consequence))
           first = Failure{rank, error};
       }
-      group->abort("rank " + std::to_string(rank) + " failed");
+      if (connection.communicator)
+        connection.communicator->abort(error.message);
     }
   };
   if (size == 1) {
@@ -129,15 +150,16 @@ int superviseProcesses(const CommandLine &line, int argc, char **argv) {
 int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
               const Membership &me) {
   limitThreads();
-  std::unique_ptr<Communicator> communicator;
+  Connection connection;
   try {
     Variables variables = processVariables();
     std::string url =
         line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
-    communicator = meet(me, parseMeetingPoint(url, variables),
-                        runKey(variables), agreementOf(loaded, line.run),
-                        std::chrono::seconds(line.launch.timeoutSeconds));
-    train(loaded, line.run, *communicator, removeWhenKilled);
+    connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
+                      agreementOf(loaded, line), line.launch.comm,
+                      std::chrono::seconds(line.launch.timeoutSeconds));
+    printNote(connection, me.rank);
+    train(loaded, line.run, *connection.communicator, removeWhenKilled);
     return 0;
   } catch (...) {
     RankError error = describeCurrent();
@@ -146,8 +168,8 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     else
       leaveError(line.launch.supervisor, me.rank, error);
     writeLauncherErrorFile(error.message);
-    if (communicator)
-      communicator->abort(error.message);
+    if (connection.communicator)
+      connection.communicator->abort(error.message);
     // Gloo's threads may still be waiting for ranks that are gone.
     std::fflush(nullptr);
     std::_Exit(1);

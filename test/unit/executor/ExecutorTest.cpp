@@ -4,7 +4,7 @@
 
 #include "Error.h"
 #include "PlanBuilder.h"
-#include "comm/ThreadCommunicator.h"
+#include "ThreadRanks.h"
 
 #include <ATen/ATen.h>
 #include <cmath>
@@ -70,14 +70,14 @@ std::pair<at::Tensor, std::vector<double>> executed(int ranks, bool poison) {
       at::constant_pad_nd(numbers({out, in}, 1), {0, 0, 0, part * ranks - out});
   std::vector<at::Tensor> shards(ranks);
   std::vector<std::vector<double>> losses(ranks);
-  auto group = std::make_shared<ThreadGroup>(ranks);
+  ThreadRanks group(ranks);
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back([&, r] {
-      ThreadCommunicator communicator(group, r);
+      auto communicator = group.connect(r);
       ExecutorOptions options;
       options.poison = poison;
-      Executor executor(plan, communicator, options);
+      Executor executor(plan, *communicator, options);
       put(executor.stateData(0), start.narrow(0, r * part, part));
       int program = executor.program("step");
       for (int step = 1; step <= steps; ++step) {
@@ -120,8 +120,7 @@ protected:
   OneOperator() { builder.program("step"); }
 
   std::unique_ptr<Executor> load(ExecutorOptions options = {}) {
-    auto group = std::make_shared<ThreadGroup>(1);
-    communicator = std::make_unique<ThreadCommunicator>(group, 0);
+    communicator = ThreadRanks(1).connect(0);
     return std::make_unique<Executor>(builder.finish(), *communicator, options);
   }
 

@@ -29,12 +29,12 @@ meetInFile(int arriving, int size, int timeout,
       me.rank = r;
       me.size = size;
       try {
-        auto communicator = meet(me, where, "test", agreement(r),
-                                 std::chrono::seconds(timeout));
+        Connection met = meet(me, where, "test", agreement(r), {},
+                              std::chrono::seconds(timeout));
         double sum = r;
-        communicator->allReduce(&sum, &sum, 1, plan::DType::Float64);
+        met.communicator->allReduce(&sum, &sum, 1, plan::DType::Float64);
         errors[r] = sum == size * (size - 1) / 2 ? "" : "wrong sum";
-        communicator->barrier();
+        met.communicator->barrier();
       } catch (const std::exception &error) {
         errors[r] = error.what();
       }

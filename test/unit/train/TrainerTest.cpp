@@ -5,7 +5,7 @@
 #include "Error.h"
 #include "PlanBuilder.h"
 #include "TemporaryFolder.h"
-#include "comm/ThreadCommunicator.h"
+#include "ThreadRanks.h"
 #include "data/SafeTensors.h"
 
 #include <ATen/ATen.h>
@@ -59,18 +59,18 @@ public:
 
   /// Returns the first rank's error that is no consequence of another's.
   std::string train() {
-    auto group = std::make_shared<ThreadGroup>(ranks);
+    ThreadRanks group(ranks);
     std::vector<std::string> errors(ranks);
     std::vector<std::thread> threads;
     for (int r = 0; r < ranks; ++r)
       threads.emplace_back([&, r] {
-        ThreadCommunicator communicator(group, r);
+        auto communicator = group.connect(r);
         try {
-          fsdp::train(loaded, options, communicator, [](const auto &) {});
+          fsdp::train(loaded, options, *communicator, [](const auto &) {});
         } catch (const PeerFailure &) {
         } catch (const std::exception &error) {
           errors[r] = error.what();
-          group->abort("aborted");
+          communicator->abort("aborted");
         }
       });
     for (std::thread &thread : threads)

@@ -1,0 +1,40 @@
+#include "comm/ConnectRanks.h"
+
+#include "Error.h"
+#include "comm/SharedMemoryCommunicator.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+namespace fsdp {
+
+/// For every transport: a collective may wait for a rank that saves or loads.
+static constexpr auto timeout = std::chrono::minutes(30);
+
+Connection connectRanks(c10d::Store &store, int rank, int size,
+                        const CommOptions &options,
+                        const GlooAddress &address) {
+  Connection result;
+  auto base = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store);
+  auto keys = [&](const char *name) {
+    return c10::make_intrusive<c10d::PrefixStore>(name, base);
+  };
+  if (options.transport != Transport::Gloo) {
+    try {
+      result.communicator =
+          createSharedMemoryCommunicator(*keys("memory"), rank, size, timeout);
+    } catch (const Error &error) {
+      if (options.transport == Transport::SharedMemory)
+        throw Error(std::string(error.what()) + "; drop --comm shm");
+      result.note = std::string(error.what()) + ", so they use Gloo";
+    }
+  }
+  if (!result.communicator)
+    result.communicator =
+        createGlooCommunicator(*keys("gloo"), rank, size, address, timeout);
+  if (options.throttle)
+    result.communicator = createThrottledCommunicator(
+        std::move(result.communicator), *options.throttle);
+  return result;
+}
+
+} // namespace fsdp

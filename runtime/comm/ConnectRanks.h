@@ -1,0 +1,46 @@
+#ifndef FSDP_RUNTIME_COMM_CONNECTRANKS_H
+#define FSDP_RUNTIME_COMM_CONNECTRANKS_H
+
+#include "comm/Communicator.h"
+#include "comm/GlooCommunicator.h"
+#include "comm/ThrottledCommunicator.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp {
+
+enum class Transport {
+  Auto, // shared memory where all ranks can, else Gloo
+  SharedMemory,
+  Gloo
+};
+
+/// How ranks talk to each other, as the user says.
+struct CommOptions {
+  Transport transport = Transport::Auto;
+  std::optional<Wire> throttle;
+};
+
+struct Connection {
+  /// What must stay open as long as ranks talk: rank 0 may serve it.
+  std::shared_ptr<void> meetingPoint;
+  std::unique_ptr<Communicator> communicator;
+  /// Why it is not the transport that one would expect; empty: it is.
+  std::string note;
+};
+
+/// Connects ranks that share `store`, whose keys nobody else uses, and that say
+/// the same `options`. Throws Error when they cannot share memory but must, and
+/// PeerFailure when they cannot be connected.
+Connection connectRanks(c10d::Store &store, int rank, int size,
+                        const CommOptions &options, const GlooAddress &address);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_COMM_CONNECTRANKS_H

@@ -1,0 +1,325 @@
+#include "comm/SharedMemoryCommunicator.h"
+
+#include "Error.h"
+#include "comm/Reduce.h"
+#include "comm/SharedArena.h"
+#include "comm/SharedMemoryGroup.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdp {
+
+namespace {
+
+/// What one rank does of a transfer before it looks for the next part: small
+/// enough to share out a late rank's work, and to stay in a core's cache.
+constexpr size_t partBytes = 128 << 10;
+
+constexpr unsigned offsetBits = 48;
+constexpr uint64_t elsewhere = 0;
+
+/// How a collective is made of pieces, one per rank, whose elements are
+/// independent of each other: which ranks' memory each reads and writes. All
+/// numbers are of elements.
+struct Pieces {
+  Pieces(const Transfer &transfer, int ranks)
+      : kind(transfer.kind), count(transfer.count),
+        length(kind == plan::CollectiveKind::AllReduce
+                   ? (count + ranks - 1) / ranks
+                   : count) {}
+
+  size_t begin(int piece) const {
+    return kind == plan::CollectiveKind::AllReduce
+               ? std::min(count, piece * length)
+               : piece * length;
+  }
+  size_t size(int piece) const { return begin(piece + 1) - begin(piece); }
+  bool reads(int piece, int rank) const {
+    return kind != plan::CollectiveKind::AllGather || rank == piece;
+  }
+  bool writes(int piece, int rank) const {
+    return kind != plan::CollectiveKind::ReduceScatter || rank == piece;
+  }
+  /// Where the piece lies in a source, and in a destination.
+  size_t sourceBegin(int piece) const {
+    return kind == plan::CollectiveKind::AllGather ? 0 : begin(piece);
+  }
+  size_t destinationBegin(int piece) const {
+    return kind == plan::CollectiveKind::ReduceScatter ? 0 : begin(piece);
+  }
+
+  plan::CollectiveKind kind;
+  size_t count, length;
+};
+
+/// What a rank keeps of a channel for itself.
+struct Channel {
+  struct InFlight {
+    Transfer transfer;
+    bool shown; // by a window: nothing is to be moved
+  };
+  uint64_t started = 0, finished = 0, staged = 0;
+  std::vector<InFlight> inFlight{ChannelControl::numSlots};
+  // Of the transfer being finished: each rank's memory, and a part's.
+  std::vector<char *> sources, destinations;
+  std::vector<const void *> from;
+  std::vector<void *> to;
+};
+
+class SharedMemoryCommunicator : public Communicator {
+public:
+  SharedMemoryCommunicator(c10d::Store &store, int rank, int size,
+                           std::chrono::milliseconds timeout)
+      : group(store, rank, size, timeout), channels(numChannels) {
+    for (Channel &channel : channels) {
+      channel.sources.resize(size);
+      channel.destinations.resize(size);
+    }
+  }
+
+  int rank() const override { return group.rank; }
+  int size() const override { return group.size; }
+  std::string transport() const override { return "shared memory"; }
+  uint64_t start(const Transfer &transfer) override;
+  void finish(uint64_t transfer) override;
+  Clock::time_point startedByAll(uint64_t transfer) const override;
+  std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override;
+  void abort(const std::string &reason) override { group.fail(reason); }
+
+private:
+  class Registered;
+
+  ChannelControl &control(int r, unsigned channel) const {
+    return group.block(r).channels[channel];
+  }
+  Slot &slot(int r, unsigned channel, uint64_t number) const {
+    return control(r, channel).slots[number % ChannelControl::numSlots];
+  }
+  uint64_t locate(const void *pointer) const;
+  char *find(int r, uint64_t location) const;
+  bool findAll(unsigned channel, uint64_t number);
+  void moveDirectly(unsigned channel, uint64_t number,
+                    const Transfer &transfer);
+  void movePart(Channel &channel, const Transfer &transfer,
+                const Pieces &pieces, int piece, size_t begin, size_t count);
+  void moveStaged(unsigned channel, const Transfer &transfer);
+
+  SharedMemoryGroup group;
+  std::vector<Channel> channels;
+  /// By the order of their allocation, which is every rank's; null: gone.
+  std::vector<SharedArena *> arenas;
+};
+
+/// An arena that the communicator knows as long as it lives.
+class SharedMemoryCommunicator::Registered : public SharedArena {
+public:
+  Registered(SharedMemoryCommunicator &owner, const ArenaLayout &layout)
+      : SharedArena(layout, owner.rank(), owner.size()), owner(owner) {
+    owner.arenas.push_back(this);
+  }
+  ~Registered() override {
+    std::replace(owner.arenas.begin(), owner.arenas.end(),
+                 static_cast<SharedArena *>(this),
+                 static_cast<SharedArena *>(nullptr));
+  }
+
+private:
+  SharedMemoryCommunicator &owner;
+};
+
+/// What the other ranks find this memory by: which arena, and where in it.
+uint64_t SharedMemoryCommunicator::locate(const void *pointer) const {
+  for (size_t i = 0; i < arenas.size(); ++i)
+    if (arenas[i] && arenas[i]->segment(rank()).contains(pointer))
+      return (i + 1) << offsetBits | (static_cast<const char *>(pointer) -
+                                      arenas[i]->segment(rank()).data());
+  return elsewhere;
+}
+
+char *SharedMemoryCommunicator::find(int r, uint64_t location) const {
+  const SharedArena &arena = *arenas[(location >> offsetBits) - 1];
+  return arena.segment(r).data() +
+         (location & ((uint64_t{1} << offsetBits) - 1));
+}
+
+uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
+  if (transfer.kind != plan::CollectiveKind::AllGather)
+    checkReduction(transfer.dtype, transfer.divisor);
+  group.checkFailures();
+  Channel &channel = channels.at(transfer.channel);
+  uint64_t number = channel.started + 1;
+  if (number > channel.finished + ChannelControl::numSlots)
+    throw Error("more than " + std::to_string(ChannelControl::numSlots) +
+                " collectives in flight on one channel; lower the prefetch "
+                "depth");
+  channel.started = number;
+  bool shown =
+      transfer.mapped &&
+      std::any_of(arenas.begin(), arenas.end(), [&](SharedArena *a) {
+        return a && a->mapped() && a->windowContains(transfer.destination);
+      });
+  channel.inFlight[number % ChannelControl::numSlots] = {transfer, shown};
+
+  constexpr auto relaxed = std::memory_order_relaxed;
+  Slot &mine = slot(rank(), transfer.channel, number);
+  mine.source.store(locate(transfer.source), relaxed);
+  mine.destination.store(locate(transfer.destination), relaxed);
+  mine.startTime.store(Clock::now().time_since_epoch().count(), relaxed);
+  mine.work.open(number);
+  control(rank(), transfer.channel)
+      .started.store(number, std::memory_order_release);
+  group.announce(transfer.channel);
+  return number * numChannels + transfer.channel;
+}
+
+void SharedMemoryCommunicator::finish(uint64_t ticket) {
+  unsigned c = ticket % numChannels;
+  uint64_t number = ticket / numChannels;
+  Channel &channel = channels[c];
+  auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
+  for (int r = 0; r < size(); ++r)
+    if (r != rank())
+      group.await(c, r, [&, r] {
+        return control(r, c).started.load(std::memory_order_acquire) >= number;
+      });
+  if (!shown) {
+    if (findAll(c, number))
+      moveDirectly(c, number, transfer);
+    else
+      moveStaged(c, transfer);
+  }
+  channel.finished = number;
+}
+
+/// Finds every rank's source and destination. False, for all ranks alike, when
+/// one of them is outside the arenas.
+bool SharedMemoryCommunicator::findAll(unsigned c, uint64_t number) {
+  for (int r = 0; r < size(); ++r) {
+    const Slot &theirs = slot(r, c, number);
+    uint64_t source = theirs.source.load(std::memory_order_relaxed);
+    uint64_t destination = theirs.destination.load(std::memory_order_relaxed);
+    if (source == elsewhere || destination == elsewhere)
+      return false;
+    channels[c].sources[r] = find(r, source);
+    channels[c].destinations[r] = find(r, destination);
+  }
+  return true;
+}
+
+void SharedMemoryCommunicator::moveDirectly(unsigned c, uint64_t number,
+                                            const Transfer &transfer) {
+  Pieces pieces(transfer, size());
+  size_t part = partBytes / plan::dtypeBytes(transfer.dtype);
+  auto parts = [&](int piece) {
+    return (pieces.size(piece) + part - 1) / part;
+  };
+  // This rank's own piece first, then what others have not come to.
+  for (int i = 0; i < size(); ++i) {
+    int piece = (rank() + i) % size();
+    SharedWork &work = slot(piece, c, number).work;
+    uint64_t taken;
+    while (work.claim(number, parts(piece), taken)) {
+      size_t begin = taken * part;
+      movePart(channels[c], transfer, pieces, piece, begin,
+               std::min(part, pieces.size(piece) - begin));
+      if (work.complete(parts(piece)))
+        group.announce(c);
+    }
+  }
+  for (int piece = 0; piece < size(); ++piece)
+    group.await(c, piece, [&, piece] {
+      return slot(piece, c, number).work.done(number, parts(piece));
+    });
+}
+
+void SharedMemoryCommunicator::movePart(Channel &channel,
+                                        const Transfer &transfer,
+                                        const Pieces &pieces, int piece,
+                                        size_t begin, size_t count) {
+  size_t bytes = plan::dtypeBytes(transfer.dtype);
+  channel.from.clear();
+  channel.to.clear();
+  for (int r = 0; r < size(); ++r) {
+    if (pieces.reads(piece, r))
+      channel.from.push_back(channel.sources[r] +
+                             (pieces.sourceBegin(piece) + begin) * bytes);
+    if (pieces.writes(piece, r))
+      channel.to.push_back(channel.destinations[r] +
+                           (pieces.destinationBegin(piece) + begin) * bytes);
+  }
+  combine(channel.from, channel.to, count, transfer.dtype, transfer.divisor);
+}
+
+/// Through the control blocks, in rounds that each fill a half of the staging
+/// area: a rank that fills the next half has read this one, so the one after
+/// may overwrite it.
+void SharedMemoryCommunicator::moveStaged(unsigned c,
+                                          const Transfer &transfer) {
+  Channel &channel = channels[c];
+  size_t bytes = plan::dtypeBytes(transfer.dtype), count = transfer.count;
+  const char *source = static_cast<const char *>(transfer.source);
+  char *destination = static_cast<char *>(transfer.destination);
+  // A reduce-scatter shows each rank its piece; the others the whole source.
+  bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
+  bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
+  size_t pieces = scatters ? size() : 1;
+  size_t round = ChannelControl::stagingBytes / bytes / pieces;
+  for (size_t begin = 0; begin < count; begin += round) {
+    size_t length = std::min(round, count - begin);
+    uint64_t turn = ++channel.staged;
+    auto staging = [&](int r) { return control(r, c).staging[turn % 2]; };
+    for (size_t p = 0; p < pieces; ++p)
+      std::memcpy(staging(rank()) + p * length * bytes,
+                  source + (p * count + begin) * bytes, length * bytes);
+    control(rank(), c).staged.store(turn, std::memory_order_release);
+    group.announce(c);
+    channel.from.clear();
+    for (int r = 0; r < size(); ++r) {
+      group.await(c, r, [&, r] {
+        return control(r, c).staged.load(std::memory_order_acquire) >= turn;
+      });
+      if (gathers)
+        std::memcpy(destination + (r * count + begin) * bytes, staging(r),
+                    length * bytes);
+      else
+        channel.from.push_back(staging(r) +
+                               (scatters ? rank() * length * bytes : 0));
+    }
+    channel.to.assign(1, destination + begin * bytes);
+    if (!gathers)
+      combine(channel.from, channel.to, length, transfer.dtype,
+              transfer.divisor);
+  }
+}
+
+Communicator::Clock::time_point
+SharedMemoryCommunicator::startedByAll(uint64_t ticket) const {
+  int64_t last = 0;
+  for (int r = 0; r < size(); ++r)
+    last = std::max(last, slot(r, ticket % numChannels, ticket / numChannels)
+                              .startTime.load(std::memory_order_relaxed));
+  return Clock::time_point(Clock::duration(last));
+}
+
+std::unique_ptr<ArenaMemory>
+SharedMemoryCommunicator::allocate(const ArenaLayout &layout) {
+  auto arena = std::make_unique<Registered>(*this, layout);
+  SharedSegment::Address mine = arena->address();
+  std::vector<SharedSegment::Address> all(size());
+  allGather(&mine, all.data(), sizeof(mine), plan::DType::UInt8);
+  arena->connect(all);
+  barrier();
+  arena->closeDescriptors();
+  return arena;
+}
+
+} // namespace
+
+std::unique_ptr<Communicator>
+createSharedMemoryCommunicator(c10d::Store &store, int rank, int size,
+                               std::chrono::milliseconds timeout) {
+  return std::make_unique<SharedMemoryCommunicator>(store, rank, size, timeout);
+}
+
+} // namespace fsdp

@@ -1,0 +1,206 @@
+#include "comm/SharedMemoryGroup.h"
+
+#include "Error.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <fstream>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sstream>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <unistd.h>
+
+namespace fsdp {
+
+namespace {
+
+/// A rank that sleeps looks around this often, and one that yields.
+constexpr auto lookAround = std::chrono::milliseconds(20);
+
+/// What only processes that can share memory have in common.
+struct Host {
+  std::string boot;
+  uint64_t processNamespace = 0;
+};
+
+Host thisHost() {
+  Host host;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot;
+  struct stat found;
+  if (host.boot.empty() || stat("/proc/self/ns/pid", &found) != 0)
+    throw Error("cannot tell which host this is from /proc");
+  host.processNamespace = found.st_ino;
+  return host;
+}
+
+int availableCpus() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/// Every rank says something under `what`; returns what all said.
+std::vector<std::string> exchange(c10d::Store &store, const std::string &what,
+                                  int rank, int size, const std::string &mine,
+                                  std::chrono::milliseconds timeout) {
+  std::vector<std::string> keys, said;
+  for (int r = 0; r < size; ++r)
+    keys.push_back(what + "/" + std::to_string(r));
+  store.set(keys[rank], std::vector<uint8_t>(mine.begin(), mine.end()));
+  try {
+    store.wait(keys, timeout);
+  } catch (const std::exception &error) {
+    throw PeerFailure("a rank left while memory was being shared");
+  }
+  for (const std::string &key : keys) {
+    std::vector<uint8_t> bytes = store.get(key);
+    said.emplace_back(bytes.begin(), bytes.end());
+  }
+  return said;
+}
+
+std::string greet(const Host &host, const SharedSegment::Address &address) {
+  std::ostringstream text;
+  text << host.boot << ' ' << host.processNamespace << ' ' << address.process
+       << ' ' << address.descriptor << ' ' << address.device << ' '
+       << address.inode << ' ' << address.bytes;
+  return text.str();
+}
+
+/// Where the rank's segment is, if it is on this host.
+SharedSegment::Address understand(const std::string &greeting,
+                                  const Host &host) {
+  Host other;
+  SharedSegment::Address address;
+  std::istringstream text(greeting);
+  text >> other.boot >> other.processNamespace >> address.process >>
+      address.descriptor >> address.device >> address.inode >> address.bytes;
+  if (!text || address.bytes != sizeof(ControlBlock))
+    throw Error("it shares nothing that this version understands");
+  if (other.boot != host.boot)
+    throw Error("it is on another host");
+  if (other.processNamespace != host.processNamespace)
+    throw Error("it is in another PID namespace");
+  return address;
+}
+
+void futexWait(std::atomic<uint32_t> &word, uint32_t expected,
+               std::chrono::milliseconds limit) {
+  timespec time = {0, limit.count() * 1'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
+}
+
+void futexWake(std::atomic<uint32_t> &word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+} // namespace
+
+SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
+                                     std::chrono::milliseconds timeout)
+    : rank(rank), size(size), segments(size), timeout(timeout) {
+  // With a CPU for each rank nobody is kept from working by one that spins.
+  bool crowded = size > availableCpus();
+  spins = crowded ? 200 : 4000;
+  yielding = crowded ? std::chrono::microseconds(100)
+                     : std::chrono::microseconds(50'000);
+  // Nobody leaves before all know whether all can: they fall back together.
+  std::string greeting = "none", complaint;
+  Host host;
+  auto attempt = [&](const std::string &about, auto &&call) {
+    try {
+      call();
+    } catch (const Error &error) {
+      if (complaint.empty())
+        complaint = about + ": " + error.what();
+    }
+  };
+  attempt("rank " + std::to_string(rank), [&] {
+    host = thisHost();
+    segments[rank] = SharedSegment::create(sizeof(ControlBlock));
+    greeting = greet(host, segments[rank].address());
+  });
+  std::vector<std::string> greetings =
+      exchange(store, "segment", rank, size, greeting, timeout);
+  for (int r = 0; r < size; ++r)
+    if (r != rank)
+      attempt("rank " + std::to_string(r) + " for rank " + std::to_string(rank),
+              [&] {
+                auto address = understand(greetings[r], host);
+                watch.add(r, address.process);
+                segments[r] = SharedSegment::open(address);
+              });
+  for (const std::string &other :
+       exchange(store, "complaint", rank, size, complaint + " ", timeout))
+    if (other != " ")
+      throw Error("the ranks cannot share memory: " +
+                  other.substr(0, other.size() - 1));
+  for (SharedSegment &segment : segments)
+    segment.closeDescriptor();
+}
+
+void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
+                                    const std::function<bool()> &ready) {
+  using Clock = std::chrono::steady_clock;
+  std::atomic<uint32_t> &asleep = block(rank).channels[channel].asleep;
+  Clock::time_point begin = Clock::now(), look = begin + lookAround;
+  while (!ready()) {
+    checkFailures();
+    Clock::time_point now = Clock::now();
+    if (now >= look) {
+      look = now + lookAround;
+      // What a rank said before it ended counts.
+      if (std::optional<int> dead = watch.findDead(); dead && !ready())
+        throw PeerFailure("rank " + std::to_string(*dead) +
+                          " ended without a word");
+      if (now - begin > timeout)
+        throw PeerFailure("rank " + std::to_string(awaited) +
+                          " did not answer within " +
+                          std::to_string(timeout.count() / 1000) + " s");
+    }
+    if (now - begin < yielding) {
+      sched_yield();
+      continue;
+    }
+    // Either this rank sees what is announced, or the other sees it asleep.
+    asleep.store(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!ready())
+      futexWait(asleep, 1, lookAround);
+    asleep.store(0, std::memory_order_relaxed);
+  }
+}
+
+void SharedMemoryGroup::announce(unsigned channel) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (int r = 0; r < size; ++r) {
+    std::atomic<uint32_t> &asleep = block(r).channels[channel].asleep;
+    if (r != rank && asleep.load(std::memory_order_relaxed) &&
+        asleep.exchange(0))
+      futexWake(asleep);
+  }
+}
+
+void SharedMemoryGroup::fail(const std::string &reason) {
+  ControlBlock &mine = block(rank);
+  if (mine.failed.load(std::memory_order_relaxed))
+    return;
+  size_t length = std::min(reason.size(), ControlBlock::reasonBytes - 1);
+  std::memcpy(mine.reason, reason.data(), length);
+  mine.reason[length] = 0;
+  mine.failed.store(1, std::memory_order_release);
+  for (unsigned channel = 0; channel < numChannels; ++channel)
+    announce(channel);
+}
+
+void SharedMemoryGroup::checkFailures() const {
+  for (int r = 0; r < size; ++r)
+    if (block(r).failed.load(std::memory_order_acquire))
+      throw PeerFailure("rank " + std::to_string(r) +
+                        " failed: " + block(r).reason);
+}
+
+} // namespace fsdp

@@ -1,0 +1,66 @@
+#ifndef FSDP_RUNTIME_COMM_SHAREDMEMORYGROUP_H
+#define FSDP_RUNTIME_COMM_SHAREDMEMORYGROUP_H
+
+#include "comm/ControlBlock.h"
+#include "comm/PeerWatch.h"
+#include "comm/SharedSegment.h"
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp {
+
+/// The ranks of one host: their control blocks, and how one waits for another.
+class SharedMemoryGroup {
+public:
+  /// Every rank calls it with the same store, whose keys nobody else uses.
+  /// Throws Error, on all ranks alike, saying why they cannot share memory.
+  SharedMemoryGroup(c10d::Store &store, int rank, int size,
+                    std::chrono::milliseconds timeout);
+
+  ControlBlock &block(int r) const {
+    return *reinterpret_cast<ControlBlock *>(segments[r].data());
+  }
+
+  /// Returns once `ready()`, which `awaited` makes true and then announces.
+  /// Throws PeerFailure when a rank has failed or died, or after the timeout.
+  template <typename Ready>
+  void await(unsigned channel, int awaited, const Ready &ready) {
+    for (unsigned i = 0; i < spins; ++i) {
+      if (ready())
+        return;
+      __builtin_ia32_pause();
+    }
+    awaitSlowly(channel, awaited, ready);
+  }
+
+  /// Wakes those that sleep in await() on this channel.
+  void announce(unsigned channel);
+
+  void fail(const std::string &reason);
+  /// Throws PeerFailure when a rank has failed.
+  void checkFailures() const;
+
+  const int rank, size;
+
+private:
+  void awaitSlowly(unsigned channel, int awaited,
+                   const std::function<bool()> &ready);
+
+  std::vector<SharedSegment> segments; // by rank
+  PeerWatch watch;
+  std::chrono::milliseconds timeout;
+  // How long to wait before the CPU is offered to others, and before sleeping.
+  unsigned spins;
+  std::chrono::microseconds yielding;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_COMM_SHAREDMEMORYGROUP_H

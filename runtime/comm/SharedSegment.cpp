@@ -1,0 +1,93 @@
+#include "comm/SharedSegment.h"
+
+#include "Error.h"
+#include "device/HugePages.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace fsdp {
+
+uint64_t SharedSegment::pageBytes() {
+  static const uint64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+SharedSegment SharedSegment::create(uint64_t bytes) {
+  SharedSegment segment;
+  segment.bytes = std::max(bytes, pageBytes());
+  segment.descriptor = memfd_create("fsdp", MFD_CLOEXEC);
+  if (segment.descriptor < 0 ||
+      ftruncate(segment.descriptor, segment.bytes) != 0)
+    throw Error("cannot share " + std::to_string(bytes) +
+                " bytes with the other ranks: " + std::strerror(errno));
+  segment.map();
+  return segment;
+}
+
+SharedSegment SharedSegment::open(const Address &address) {
+  SharedSegment segment;
+  segment.bytes = address.bytes;
+  std::string path = "/proc/" + std::to_string(address.process) + "/fd/" +
+                     std::to_string(address.descriptor);
+  segment.descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (segment.descriptor < 0)
+    throw Error("cannot open " + path + ": " + std::strerror(errno));
+  // The number may stand for another process here.
+  struct stat found;
+  if (fstat(segment.descriptor, &found) != 0 ||
+      found.st_dev != address.device || found.st_ino != address.inode)
+    throw Error(path + " is not the memory that was shared");
+  segment.map();
+  return segment;
+}
+
+void SharedSegment::map() {
+  memory = mapAligned(bytes, descriptor);
+  if (!memory)
+    throw Error("cannot map " + std::to_string(bytes) +
+                " bytes of shared memory: " + std::strerror(errno));
+}
+
+SharedSegment::~SharedSegment() {
+  closeDescriptor();
+  if (memory)
+    munmap(memory, bytes);
+}
+
+void SharedSegment::swap(SharedSegment &other) {
+  std::swap(descriptor, other.descriptor);
+  std::swap(memory, other.memory);
+  std::swap(bytes, other.bytes);
+}
+
+SharedSegment::Address SharedSegment::address() const {
+  struct stat found;
+  if (fstat(descriptor, &found) != 0)
+    throw Error(std::string("cannot share memory: ") + std::strerror(errno));
+  return {getpid(), descriptor, found.st_dev, found.st_ino, bytes};
+}
+
+void SharedSegment::showAt(char *target, uint64_t offset,
+                           uint64_t count) const {
+  if (count &&
+      mmap(target, count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+           descriptor, static_cast<off_t>(offset)) == MAP_FAILED)
+    throw Error("cannot map " + std::to_string(count) +
+                " bytes into the window: " + std::strerror(errno));
+}
+
+void SharedSegment::closeDescriptor() {
+  if (descriptor >= 0)
+    close(descriptor);
+  descriptor = -1;
+}
+
+} // namespace fsdp

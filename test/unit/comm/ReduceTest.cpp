@@ -1,0 +1,77 @@
+// Tests that sums in rank order with one division have PyTorch's bits.
+#include "comm/Reduce.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+
+namespace {
+
+const std::pair<plan::DType, at::ScalarType> floating[] = {
+    {plan::DType::Float16, at::kHalf},
+    {plan::DType::BFloat16, at::kBFloat16},
+    {plan::DType::Float32, at::kFloat},
+    {plan::DType::Float64, at::kDouble}};
+
+/// Numbers of all sizes, with zeros, denormals, infinities and no-numbers.
+at::Tensor numbers(int salt, int64_t count, at::ScalarType type) {
+  at::Tensor n = at::arange(count, at::kDouble);
+  at::Tensor t = at::sin(n * (salt + 1.3)) *
+                 at::pow(10.0, at::remainder(n * 7 + salt, 90) - 45);
+  const double special[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e-40, 65504};
+  for (int64_t i = 0; i < 7 && i < count; ++i)
+    t[(i * 13 + salt) % count] = special[i];
+  return t.to(type).contiguous();
+}
+
+bool sameBits(const at::Tensor &a, const at::Tensor &b) {
+  at::Tensor numberA = at::where(at::isnan(a), at::zeros_like(a), a);
+  at::Tensor numberB = at::where(at::isnan(b), at::zeros_like(b), b);
+  return at::equal(at::isnan(a), at::isnan(b)) &&
+         std::memcmp(numberA.const_data_ptr(), numberB.const_data_ptr(),
+                     a.nbytes()) == 0;
+}
+
+} // namespace
+
+TEST(Reduce, SumsInOrderAndDividesAsPyTorch) {
+  for (auto [dtype, type] : floating)
+    for (int sources : {1, 2, 3, 5})
+      for (double divisor : {1.0, 2.0, 3.0, 4.0, 7.0, 0.1, 1e-5})
+        for (int64_t count : {1, 7, 4099}) {
+          std::vector<at::Tensor> tensors;
+          std::vector<const void *> from;
+          at::Tensor expected;
+          for (int s = 0; s < sources; ++s) {
+            tensors.push_back(numbers(s, count, type));
+            from.push_back(tensors.back().const_data_ptr());
+            expected = s == 0 ? tensors[0] : at::add(expected, tensors[s]);
+          }
+          if (divisor != 1)
+            expected = at::div(expected, divisor);
+          at::Tensor one = at::empty_like(expected), other = one.clone();
+          combine(from, {one.data_ptr(), other.data_ptr()}, count, dtype,
+                  divisor);
+          EXPECT_TRUE(sameBits(one, expected))
+              << at::toString(type) << " / " << divisor;
+          EXPECT_TRUE(sameBits(other, expected));
+          // In place, in each of the sources.
+          combine(from, {tensors.back().data_ptr()}, count, dtype, divisor);
+          EXPECT_TRUE(sameBits(tensors.back(), expected));
+        }
+}
+
+TEST(Reduce, IntegersWrap) {
+  at::Tensor a = at::full({300}, 200, at::kByte), b = a.clone();
+  at::Tensor sum = at::add(a, b), actual = at::empty_like(a);
+  combine({a.const_data_ptr(), b.const_data_ptr()}, {actual.data_ptr()}, 300,
+          plan::DType::UInt8, 1);
+  EXPECT_TRUE(at::equal(actual, sum));
+}
+
+TEST(Reduce, WhatCannotBeReducedIsRefused) {
+  EXPECT_THROW(checkReduction(plan::DType::Bool, 1), std::invalid_argument);
+  EXPECT_THROW(checkReduction(plan::DType::Int64, 2), std::invalid_argument);
+  EXPECT_NO_THROW(checkReduction(plan::DType::BFloat16, 2));
+}
