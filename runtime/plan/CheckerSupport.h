@@ -1,45 +1,91 @@
-// Shared by the two files of the plan checker; not for others.
+// Shared by the files of the plan checker; not for others.
 #ifndef FSDP_PLAN_CHECKERSUPPORT_H
 #define FSDP_PLAN_CHECKERSUPPORT_H
 
 #include "plan/PlanTypes.h"
 
 #include <map>
+#include <sstream>
 
 namespace fsdp::plan {
 
-/// What is being checked, for messages: "program step: command 3 (blocks.0)".
+/// What is being checked, for messages: "program 'step': command 3 (blocks.0)".
 /// Each check is a line: what must hold, and what is said when it does not.
 class Checked {
 public:
-  explicit Checked(std::string what) : what(std::move(what)) {}
+  template <typename... Parts>
+  explicit Checked(const Parts &...parts) : what(text(parts...)) {}
 
-  Checked inside(const std::string &part) const {
-    return Checked(what.empty() ? part : what + ": " + part);
+  template <typename... Parts> Checked inside(const Parts &...parts) const {
+    return Checked(what, what.empty() ? "" : ": ", parts...);
   }
-  [[noreturn]] void fail(const std::string &why) const {
-    throw PlanError(what.empty() ? why : what + ": " + why);
+  template <typename... Parts>
+  [[noreturn]] void fail(const Parts &...why) const {
+    throw PlanError(text(what, what.empty() ? "" : ": ", why...));
   }
-  void require(bool holds, const std::string &why) const {
+  template <typename... Parts>
+  void require(bool holds, const Parts &...why) const {
     if (!holds)
-      fail(why);
+      fail(why...);
   }
   /// An index into `size` things called `thing`.
   void index(int64_t i, size_t size, const char *thing) const {
-    if (i < 0 || static_cast<uint64_t>(i) >= size)
-      fail(std::string(thing) + " " + std::to_string(i) +
-           " does not exist, there are " + std::to_string(size));
+    require(i >= 0 && static_cast<uint64_t>(i) < size, thing, " ", i,
+            " does not exist, there are ", size);
   }
 
 private:
+  template <typename... Parts> static std::string text(const Parts &...parts) {
+    std::ostringstream out;
+    static_cast<void>((out << ... << parts));
+    return out.str();
+  }
   std::string what;
 };
 
-/// A place inside its arena, aligned, and large enough for a tensor.
+/// Ranges that may not overlap, each with the number of what it belongs to.
+class DisjointRanges {
+public:
+  /// Adds [begin, end), or returns whose range it overlaps.
+  std::optional<size_t> add(uint64_t begin, uint64_t end, size_t id) {
+    if (begin >= end)
+      return std::nullopt;
+    auto next = ends.upper_bound(begin);
+    if (next != ends.end() && next->second.first < end)
+      return next->second.second;
+    ends.emplace(end, std::make_pair(begin, id));
+    return std::nullopt;
+  }
+  /// The sum of the ranges inside [begin, end); nothing where one is cut.
+  std::optional<uint64_t> inside(uint64_t begin, uint64_t end) const {
+    uint64_t sum = 0;
+    for (auto it = ends.upper_bound(begin);
+         it != ends.end() && it->second.first < end; ++it) {
+      if (it->second.first < begin || it->first > end)
+        return std::nullopt;
+      sum += it->first - it->second.first;
+    }
+    return sum;
+  }
+
+private:
+  std::map<uint64_t, std::pair<uint64_t, size_t>> ends; // begin and owner
+};
+
+/// What programs have in common.
+struct PlanFacts {
+  /// Where in the window arena the mapped gathers of a flat state show it.
+  std::map<uint32_t, Place> windows;
+  /// The elements of a flat state that its members hold.
+  std::map<uint32_t, DisjointRanges> members;
+};
+
+/// A place inside its arena, aligned, and of a tensor's size. A view looks at
+/// some of a place.
 void checkPlace(const Checked &at, const PlanT &plan, const Place *place);
 void checkTensor(const Checked &at, const std::vector<int64_t> &shape,
                  const std::vector<int64_t> &strides, DType dtype,
-                 const Place &place);
+                 const Place &place, bool view = false);
 
 /// Scalars that refer to earlier ones, and to parameter groups that exist.
 void checkScalars(const Checked &at,
@@ -50,13 +96,11 @@ void checkScalars(const Checked &at,
 template <typename Fn>
 void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
                     Fn value) {
-  at.require(call.name.find("::") != std::string::npos,
-             "operator '" + call.name + "' has no namespace");
+  at.require(call.name.find("::") != std::string::npos, "operator '", call.name,
+             "' has no namespace");
   for (const auto &argument : call.arguments) {
-    at.require(argument->kind <= ArgumentKind::MAX,
-               "argument kind " +
-                   std::to_string(static_cast<int>(argument->kind)) +
-                   " is unknown");
+    at.require(argument->kind <= ArgumentKind::MAX, "argument kind ",
+               static_cast<int>(argument->kind), " is unknown");
     if (argument->kind == ArgumentKind::Value)
       value(argument->value);
     else if (argument->kind == ArgumentKind::ValueList)
@@ -70,16 +114,13 @@ void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
     else if (argument->kind == ArgumentKind::DType)
       at.require(argument->i >= 0 &&
                      argument->i <= static_cast<int64_t>(DType::MAX),
-                 "dtype " + std::to_string(argument->i) + " is unknown");
+                 "dtype ", argument->i, " is unknown");
   }
 }
 
-/// Where in the window arena the mapped gathers of a flat state show it.
-using Windows = std::map<uint32_t, Place>;
-
 /// Everything of one program; the rest of the plan is already checked.
 void checkProgram(const PlanT &plan, const ProgramT &program,
-                  const Windows &windows);
+                  const PlanFacts &facts);
 
 } // namespace fsdp::plan
 

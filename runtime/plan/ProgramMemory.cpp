@@ -1,0 +1,267 @@
+#include "plan/ProgramMemory.h"
+
+#include <set>
+
+using namespace fsdp::plan;
+
+ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
+                             const PlanFacts &facts, const Checked &at)
+    : plan(plan), program(program), facts(facts), memory(plan.arenas.size()),
+      bases(program.values.size()), ready(program.values.size()),
+      wasRead(program.values.size()), awaited(program.values.size()),
+      updated(plan.states.size()) {
+  for (size_t i = 0; i < program.values.size(); ++i)
+    checkValue(at.inside(valueName(i)), i);
+
+  const Moment beginning{0, 1};
+  auto own = [&](const Place &place, int64_t owner) {
+    memory[place.arena()].write(place.offset(), place.offset() + place.bytes(),
+                                owner, beginning);
+  };
+  for (size_t s = 0; s < plan.states.size(); ++s)
+    if (plan.states[s]->flat == -1)
+      own(*plan.states[s]->place, s);
+  // Other ranks may still read a window in the program before this one.
+  for (const auto &[state, place] : facts.windows)
+    memory[windowArena].read(place.offset(), place.offset() + place.bytes(),
+                             beginning);
+  std::set<std::string> names;
+  for (const auto &input : program.inputs) {
+    Checked here = at.inside("input '", input->name, "'");
+    here.require(!input->name.empty() && names.insert(input->name).second,
+                 "its name is empty or used twice");
+    requireTarget(here, input->value);
+    const ValueT &value = *program.values[input->value];
+    here.require(value.state == -1, "is a state");
+    const Place &place = *value.place;
+    memory[place.arena()].visit(place.offset(), place.offset() + place.bytes(),
+                                [&](const ByteHistory::Entry &entry) {
+                                  if (entry.owner != ByteHistory::nobody)
+                                    here.fail("shares bytes with ",
+                                              ownerName(entry.owner));
+                                });
+    own(place, ownerOf(input->value));
+  }
+}
+
+void ProgramMemory::checkValue(const Checked &here, size_t i) {
+  const ValueT &value = *program.values[i];
+  bool view = value.view_of != -1, part = value.part_of != -1;
+  here.require(value.dtype <= DType::MAX, "its dtype is unknown");
+  checkPlace(here, plan, value.place.get());
+  const Place &place = *value.place;
+  checkTensor(here, value.shape, value.strides, value.dtype, place, view);
+  here.require(view + part + (value.state != -1) <= 1,
+               "is two of a view, a part and a state");
+  bases[i] = i;
+  if (view || part) {
+    // Earlier ones only, so that chains of views end.
+    const char *what = view ? "view" : "part";
+    int of = view ? value.view_of : value.part_of;
+    here.require(of >= 0 && static_cast<size_t>(of) < i, "is a ", what,
+                 " of value ", of, ", which is not an earlier one");
+    const ValueT &whole = *program.values[of];
+    here.require(place.arena() == whole.place->arena() &&
+                     place.offset() >= whole.place->offset() &&
+                     place.offset() + place.bytes() <=
+                         whole.place->offset() + whole.place->bytes(),
+                 "reaches out of the value that it is a ", what, " of");
+    if (view) {
+      bases[i] = bases[of];
+    } else {
+      here.require(whole.view_of == -1 && whole.part_of == -1 &&
+                       whole.state == -1,
+                   "is a part of a view, of a part or of a state");
+      if (auto other =
+              parts[of].add(place.offset(), place.offset() + place.bytes(), i))
+        here.fail("shares bytes with ", valueName(*other),
+                  ", another part of value ", of);
+    }
+  }
+  ready[i] = !view;
+  if (value.state != -1) {
+    here.index(value.state, plan.states.size(), "state");
+    const StateT &state = *plan.states[value.state];
+    here.require(state.flat == -1 && value.dtype == state.dtype &&
+                     value.shape == state.local_shape &&
+                     value.strides == state.strides &&
+                     samePlace(place, *state.place),
+                 "differs from state '", state.fqn, "'");
+  }
+}
+
+std::string ProgramMemory::valueName(size_t i) const {
+  const std::string &name = program.values[i]->name;
+  return "value " + std::to_string(i) + (name.empty() ? "" : " (" + name + ")");
+}
+
+/// The owner of what is written through a value: its state, or what it is a
+/// view of in the end. States come first, then values.
+int64_t ProgramMemory::ownerOf(size_t i) const {
+  int state = program.values[bases[i]]->state;
+  return state != -1 ? state
+                     : static_cast<int64_t>(plan.states.size() + bases[i]);
+}
+std::string ProgramMemory::ownerName(int64_t owner) const {
+  size_t states = plan.states.size(), i = static_cast<size_t>(owner);
+  return i < states ? "state '" + plan.states[i]->fqn + "'"
+                    : valueName(i - states);
+}
+/// The owner that `owner` is a part of; `nobody`: none.
+int64_t ProgramMemory::wholeOf(int64_t owner) const {
+  int64_t i = owner - static_cast<int64_t>(plan.states.size());
+  int whole = i < 0 ? -1 : program.values[i]->part_of;
+  return whole == -1 ? ByteHistory::nobody : ownerOf(whole);
+}
+
+std::string ProgramMemory::commandName(Moment moment) const {
+  if (moment.index <= 1)
+    return "the program before";
+  uint32_t i = order.command(moment);
+  return "command " + std::to_string(i) + " (" + program.commands[i]->location +
+         ", stream " + std::to_string(moment.stream) + ")";
+}
+
+bool ProgramMemory::make(size_t view) {
+  bool isNew = program.values[view]->view_of != -1 && !ready[view];
+  ready[view] = true;
+  return isNew;
+}
+
+bool ProgramMemory::takeOut(size_t i, uint64_t offset, uint64_t bytes) {
+  return !awaited[i] || !taken[i].add(offset, offset + bytes, i);
+}
+
+void ProgramMemory::requireReady(const Checked &here, int64_t i) const {
+  here.index(i, program.values.size(), "value");
+  if (!ready[i])
+    here.fail("reads ", valueName(i), ", a view that is not made yet");
+}
+
+void ProgramMemory::requireTarget(const Checked &here, int64_t i,
+                                  bool mapped) const {
+  here.index(i, program.values.size(), "value");
+  const ValueT &value = *program.values[i];
+  if (value.view_of != -1)
+    here.fail("writes ", valueName(i), ", which is a view");
+  if (value.state != -1 && plan.states[value.state]->role != Role::Buffer)
+    here.fail("writes ", valueName(i), ", which only updates may write");
+  if ((value.place->arena() == windowArena) != mapped)
+    here.fail("writes ", valueName(i), ", which is ", mapped ? "not " : "",
+              "in the window");
+}
+
+void ProgramMemory::requireApart(const Checked &here, const Place &a,
+                                 int64_t b) const {
+  const Place &place = *program.values[b]->place;
+  if (a.arena() == place.arena() && a.bytes() && place.bytes() &&
+      a.offset() < place.offset() + place.bytes() &&
+      place.offset() < a.offset() + a.bytes())
+    here.fail(valueName(b), " shares bytes with what the command also uses");
+}
+
+void ProgramMemory::read(const Checked &here, int64_t i) {
+  requireReady(here, i);
+  read(here, bases[i], 0, program.values[bases[i]]->place->bytes());
+}
+
+void ProgramMemory::read(const Checked &here, int64_t i, uint64_t offset,
+                         uint64_t bytes) {
+  const ValueT &value = *program.values[i];
+  // A value of a parameter means what that is before its update.
+  if (value.state != -1 && updated[value.state])
+    here.fail("reads ", valueName(i), " after its update");
+  readBytes(here, *value.place, offset, bytes, ownerOf(i));
+  wasRead[i] = true;
+  if (value.part_of != -1)
+    wasRead[value.part_of] = true;
+}
+
+void ProgramMemory::write(const Checked &here, int64_t i) {
+  write(here, i, 0, program.values[i]->place->bytes());
+}
+void ProgramMemory::write(const Checked &here, int64_t i, uint64_t offset,
+                          uint64_t bytes) {
+  writeBytes(here, *program.values[i]->place, offset, bytes, ownerOf(i));
+}
+
+void ProgramMemory::update(const Checked &here, size_t s) {
+  const Place &place = *plan.states[s]->place;
+  readBytes(here, place, 0, place.bytes(), s, "updates");
+  writeBytes(here, place, 0, place.bytes(), s);
+  if (auto it = facts.windows.find(s); it != facts.windows.end())
+    writeBytes(here, it->second, 0, it->second.bytes(), s, true);
+  updated[s] = true;
+}
+
+void ProgramMemory::finish(const Checked &at) {
+  order.drain();
+  now = order.launch(computeStream, program.commands.size());
+  std::set<std::string> names;
+  for (const auto &output : program.outputs) {
+    Checked here = at.inside("output '", output->name, "'");
+    here.require(!output->name.empty() && names.insert(output->name).second,
+                 "its name is empty or used twice");
+    read(here, output->value);
+  }
+  at.require(!program.outputs.empty() && program.outputs[0]->name == "loss",
+             "its first output is not 'loss'");
+  at.require(numElements(program.values[program.outputs[0]->value]->shape) == 1,
+             "its loss is not one number");
+  for (size_t s = 0; s < plan.states.size(); ++s)
+    if (plan.states[s]->flat == -1)
+      readBytes(at, *plan.states[s]->place, 0, plan.states[s]->place->bytes(),
+                s, "ends after");
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    int whole = program.values[i]->part_of;
+    if (!wasRead[i] && (awaited[i] || (whole != -1 && awaited[whole])))
+      at.fail("nobody reads what arrives in ", valueName(i));
+  }
+}
+
+/// The bytes are `owner`'s: written by it, by parts of it or by the whole that
+/// it is a part of; and that has happened.
+void ProgramMemory::readBytes(const Checked &here, const Place &place,
+                              uint64_t offset, uint64_t bytes, int64_t owner,
+                              const char *does) {
+  uint64_t begin = place.offset() + offset, end = begin + bytes;
+  ByteHistory &history = memory[place.arena()];
+  history.visit(begin, end, [&](const ByteHistory::Entry &entry) {
+    if (entry.owner == ByteHistory::nobody)
+      here.fail(does, " ", ownerName(owner), " before it is written");
+    if (entry.owner != owner && wholeOf(entry.owner) != owner &&
+        wholeOf(owner) != entry.owner)
+      here.fail(does, " ", ownerName(owner), " after ", ownerName(entry.owner),
+                " was written over it");
+    if (!order[now.stream].here.covers(entry.written))
+      here.fail(does, " ", ownerName(owner), ", which ",
+                commandName(entry.written), " writes, without waiting for it");
+  });
+  history.read(begin, end, now);
+}
+
+/// What was there has been written and read; `everywhere`: read by all ranks.
+void ProgramMemory::writeBytes(const Checked &here, const Place &place,
+                               uint64_t offset, uint64_t bytes, int64_t owner,
+                               bool everywhere) {
+  uint64_t begin = place.offset() + offset, end = begin + bytes;
+  ByteHistory &history = memory[place.arena()];
+  const HappensBefore::Knowledge &known = order[now.stream];
+  const Clock &readers = everywhere ? known.everywhere : known.here;
+  history.visit(begin, end, [&](const ByteHistory::Entry &entry) {
+    if (entry.owner != owner && wholeOf(entry.owner) == owner &&
+        owner != ByteHistory::nobody)
+      here.fail("writes ", ownerName(owner), " over ", ownerName(entry.owner),
+                ", which is a part of it");
+    if (!known.here.covers(entry.written))
+      here.fail("writes ", ownerName(owner), " where ",
+                commandName(entry.written), " writes, without waiting for it");
+    for (uint32_t s = 0; s < maxStreams; ++s)
+      if (Moment last{s, entry.read[s]}; !readers.covers(last))
+        here.fail("writes ", ownerName(owner), " where ", commandName(last),
+                  everywhere ? " reads, with no collective in between that "
+                               "tells it of all ranks"
+                             : " reads, without waiting for it");
+  });
+  history.write(begin, end, owner, now);
+}

@@ -1,0 +1,76 @@
+// The bytes of a program while its commands are checked; for the checker only.
+#ifndef FSDP_PLAN_PROGRAMMEMORY_H
+#define FSDP_PLAN_PROGRAMMEMORY_H
+
+#include "plan/ByteHistory.h"
+#include "plan/CheckerSupport.h"
+
+namespace fsdp::plan {
+
+/// Who owns which bytes, and what has happened to them. Commands are told in
+/// the list's order; two that touch the same bytes, one of them writing, must
+/// be ordered by HappensBefore, or the plan is refused. So every way that the
+/// streams can run gives each read the bytes that the list's own order gives.
+class ProgramMemory {
+public:
+  /// Checks what each value is, and gives states and inputs their bytes.
+  ProgramMemory(const PlanT &plan, const ProgramT &program,
+                const PlanFacts &facts, const Checked &at);
+
+  std::string valueName(size_t i) const;
+  /// What a view looks into in the end; any other value is its own base.
+  size_t baseOf(size_t i) const { return bases[i]; }
+
+  /// A view whose tensor is known from here on; false where it was before.
+  bool make(size_t view);
+  /// Each of a value's bytes is copied out of it once.
+  bool takeOut(size_t i, uint64_t offset, uint64_t bytes);
+  /// What arrives in a value must be read by somebody.
+  void expectReader(size_t i) { awaited[i] = true; }
+
+  void requireReady(const Checked &here, int64_t i) const;
+  /// A value that a command may write: memory of the program's own or a buffer.
+  /// Mapped gathers, and nothing else, write the window.
+  void requireTarget(const Checked &here, int64_t i, bool mapped = false) const;
+  /// A command may not write where it reads.
+  void requireApart(const Checked &here, const Place &a, int64_t b) const;
+
+  /// Reads a whole value; through a view, all that the view may look at.
+  void read(const Checked &here, int64_t i);
+  void read(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
+  void write(const Checked &here, int64_t i);
+  void write(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
+  /// A state changes in place, and with it what its window shows.
+  void update(const Checked &here, size_t state);
+
+  /// All streams have run out: outputs and states are right then.
+  void finish(const Checked &at);
+
+  HappensBefore order;
+  Moment now; // of the command that is checked
+
+private:
+  void checkValue(const Checked &here, size_t i);
+  int64_t ownerOf(size_t i) const;
+  std::string ownerName(int64_t owner) const;
+  int64_t wholeOf(int64_t owner) const;
+  std::string commandName(Moment moment) const;
+  void readBytes(const Checked &here, const Place &place, uint64_t offset,
+                 uint64_t bytes, int64_t owner, const char *does = "reads");
+  void writeBytes(const Checked &here, const Place &place, uint64_t offset,
+                  uint64_t bytes, int64_t owner, bool everywhere = false);
+
+  const PlanT &plan;
+  const ProgramT &program;
+  const PlanFacts &facts;
+  std::vector<ByteHistory> memory; // per arena
+  std::vector<size_t> bases;
+  std::vector<bool> ready;            // the value's tensor is known
+  std::vector<bool> wasRead, awaited; // the value is read; it must be
+  std::vector<bool> updated;          // per state
+  std::map<size_t, DisjointRanges> parts, taken; // per value that has them
+};
+
+} // namespace fsdp::plan
+
+#endif // FSDP_PLAN_PROGRAMMEMORY_H
