@@ -61,7 +61,7 @@ c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
   case plan::ArgumentKind::Value:
     if (type->kind() != c10::TypeKind::TensorType)
       misfit(position, "is not a tensor");
-    variables.push_back({position, Slot::Tensor, {given.value}});
+    tensors.push_back({position, Slot::Tensor, {given.value}});
     return {};
   case plan::ArgumentKind::ValueList: {
     auto list = type->cast<c10::ListType>();
@@ -70,14 +70,16 @@ c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
     Slot slot = list->getElementType()->kind() == c10::TypeKind::OptionalType
                     ? Slot::OptionalTensorList
                     : Slot::TensorList;
-    variables.push_back({position, slot, given.values});
+    tensors.push_back({position, slot, given.values});
     return {};
   }
   case plan::ArgumentKind::Scalar:
     if (type->kind() != c10::TypeKind::NumberType &&
         type->kind() != c10::TypeKind::FloatType)
       misfit(position, "cannot change between steps");
-    variables.push_back({position, Slot::Scalar, {given.value}});
+    if (given.value < 0)
+      misfit(position, "is no scalar of the plan");
+    stepScalars.push_back({position, static_cast<size_t>(given.value)});
     return {};
   default:
     if (auto value = constantArgument(given, argument))
@@ -86,39 +88,45 @@ c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
   }
 }
 
-void AtenOp::run(const std::vector<at::Tensor> &values,
-                 const std::vector<double> &scalars,
-                 std::vector<at::Tensor> &results) {
-  stack = prepared;
+void AtenOp::bind(const std::vector<at::Tensor> &values) {
   auto tensor = [&](int i) {
     return i < 0 ? at::Tensor() : values.at(static_cast<size_t>(i));
   };
-  for (const Variable &variable : variables) {
-    c10::IValue &place = stack[variable.argument];
-    switch (variable.slot) {
+  for (const TensorArgument &given : tensors) {
+    c10::IValue &place = prepared[given.argument];
+    switch (given.slot) {
     case Slot::Tensor:
-      if (variable.indices[0] >= 0)
-        place = tensor(variable.indices[0]);
+      if (given.values[0] >= 0)
+        place = tensor(given.values[0]);
       break;
     case Slot::TensorList: {
       c10::List<at::Tensor> list;
-      for (int i : variable.indices)
+      for (int i : given.values)
         list.push_back(tensor(i));
       place = std::move(list);
       break;
     }
     case Slot::OptionalTensorList: {
       c10::List<std::optional<at::Tensor>> list;
-      for (int i : variable.indices)
+      for (int i : given.values)
         list.push_back(i < 0 ? std::nullopt : std::optional(tensor(i)));
       place = std::move(list);
       break;
     }
-    case Slot::Scalar:
-      place = scalars.at(static_cast<size_t>(variable.indices[0]));
-      break;
     }
   }
+}
+
+void AtenOp::unbind() {
+  for (const TensorArgument &given : tensors)
+    prepared[given.argument] = {};
+}
+
+void AtenOp::run(const std::vector<double> &scalars,
+                 std::vector<at::Tensor> &results) {
+  stack.assign(prepared.begin(), prepared.end());
+  for (const ScalarArgument &given : stepScalars)
+    stack[given.argument] = scalars.at(given.scalar);
   if (site)
     site->enterSite(siteNumber);
   try {
@@ -148,14 +156,23 @@ int AtenOp::aliasedValue(size_t i) const {
   const auto &returns = handle->schema().returns();
   if (i >= returns.size() || !returns[i].alias_info())
     return -1;
-  for (const Variable &variable : variables) {
+  for (const TensorArgument &given : tensors) {
     const auto *alias =
-        handle->schema().arguments()[variable.argument].alias_info();
-    if (variable.slot == Slot::Tensor && alias &&
+        handle->schema().arguments()[given.argument].alias_info();
+    if (given.slot == Slot::Tensor && alias &&
         alias->beforeSets() == returns[i].alias_info()->beforeSets())
-      return variable.indices[0];
+      return given.values[0];
   }
   return -1;
+}
+
+std::vector<int> AtenOp::operands() const {
+  std::vector<int> operands;
+  for (const TensorArgument &given : tensors)
+    for (int v : given.values)
+      if (v >= 0)
+        operands.push_back(v);
+  return operands;
 }
 
 } // namespace fsdp

@@ -24,27 +24,36 @@ public:
   AtenOp(const plan::AtenT &aten, const std::string &location, int64_t ordinal,
          SiteRandom &random);
 
-  /// Appends what the operator returns, lists taken apart, to `results`. Values
-  /// and scalars are indexed as the plan's arguments are. Throws Error when the
-  /// kernel does or when their number is not the plan's.
-  void run(const std::vector<at::Tensor> &values,
-           const std::vector<double> &scalars,
+  /// Makes these the tensors that the next runs take, indexed as the plan's
+  /// arguments are.
+  void bind(const std::vector<at::Tensor> &values);
+  /// Lets go of them.
+  void unbind();
+
+  /// Appends what the operator returns, lists taken apart, to `results`.
+  /// Throws Error when the kernel does or when their number is not the plan's.
+  void run(const std::vector<double> &scalars,
            std::vector<at::Tensor> &results);
 
   /// The value that result `i` is by schema (an in-place operator's), or -1.
   int aliasedValue(size_t i) const;
 
+  /// The values that it takes, whole lists included.
+  std::vector<int> operands() const;
   const std::vector<int> &results() const { return resultValues; }
   bool isView() const { return view; }
   /// "aten::mm in blocks.0", for messages.
   const std::string &description() const { return what; }
 
 private:
-  enum class Slot { Tensor, TensorList, OptionalTensorList, Scalar };
-  struct Variable {
+  enum class Slot { Tensor, TensorList, OptionalTensorList };
+  struct TensorArgument {
     size_t argument;
     Slot slot;
-    std::vector<int> indices;
+    std::vector<int> values; // -1: absent
+  };
+  struct ScalarArgument {
+    size_t argument, scalar;
   };
 
   c10::IValue convert(const plan::ArgumentT &given, size_t position,
@@ -55,7 +64,8 @@ private:
   std::optional<c10::OperatorHandle> handle;
   std::vector<c10::IValue> prepared;
   std::vector<c10::IValue> stack;
-  std::vector<Variable> variables;
+  std::vector<TensorArgument> tensors;
+  std::vector<ScalarArgument> stepScalars;
   std::vector<int> resultValues;
   SiteRandom *site = nullptr;
   int64_t siteNumber = 0;

@@ -1,45 +1,21 @@
 #include "executor/Executor.h"
 
 #include "Error.h"
-#include "executor/Poison.h"
+#include "executor/HostStreams.h"
+#include "executor/LoadedProgram.h"
 #include "executor/ProgramTensors.h"
 #include "executor/Scalars.h"
-#include "executor/UpdateRule.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <chrono>
 #include <cstring>
 
 namespace fsdp {
 
-namespace {
-
-/// A program with its tensors made and its operators found.
-struct LoadedProgram {
-  const plan::ProgramT *plan;
-  std::vector<at::Tensor> tensors;           // by value
-  std::vector<std::unique_ptr<AtenOp>> aten; // by command; null: another kind
-  std::unique_ptr<Poison> poison;
-};
-
-} // namespace
-
 struct Executor::Implementation {
   Implementation(const plan::PlanT &plan, Communicator &communicator,
-                 const ExecutorOptions &options)
-      : plan(plan), communicator(communicator),
-        random(options.seed, communicator.rank(), options.sequentialRandom) {
-    NoAutograd guard;
-    for (const auto &arena : plan.arenas)
-      arenas.emplace_back(arena->bytes, options.poison ? poisonGuardBytes : 0);
-    placeStates();
-    for (const auto &rule : plan.rules)
-      rules.emplace_back(*rule, random);
-    for (const auto &program : plan.programs)
-      load(*program, options.poison);
-  }
+                 const ExecutorOptions &options);
 
   /// Gradients are part of the plan; the kernels need no autograd around them.
   struct NoAutograd {
@@ -47,219 +23,154 @@ struct Executor::Implementation {
     at::AutoGradMode grad{false};
   };
 
-  void load(const plan::ProgramT &program, bool poison);
-  void run(LoadedProgram &program, uint64_t step);
-  void runAten(LoadedProgram &program, AtenOp &op);
-  void runUpdate(LoadedProgram &program, const plan::UpdateT &update);
-  void runCopy(LoadedProgram &program, const plan::CopyT &copy);
-  void runCollective(LoadedProgram &program,
-                     const plan::CollectiveT &collective);
-  char *place(LoadedProgram &program, int value);
   void placeStates();
+  void run(LoadedProgram &program, uint64_t step);
+  void runCommands(LoadedProgram &program);
+  void runUpdate(LoadedProgram::Update &update);
+  void runCopy(const LoadedProgram::Copy &copy);
 
   const plan::PlanT &plan;
-  Communicator &communicator;
   SiteRandom random;
-  std::vector<HostMemory> arenas;
+  Arenas arenas;
+  Scratch scratch;
   std::vector<at::Tensor> states;
   std::vector<UpdateRule> rules;
   std::vector<LoadedProgram> programs;
+  std::unique_ptr<HostStreams> streams;
   std::vector<double> scalars;
-  std::vector<at::Tensor> results;
   bool gradientNorm = false;
   double squaredNorm = 0;
   Counters counters;
 };
 
-void Executor::Implementation::load(const plan::ProgramT &program,
-                                    bool poison) {
-  LoadedProgram &loaded = programs.emplace_back();
-  loaded.plan = &program;
-  loaded.tensors = placedTensors(plan, program, arenas);
-  for (size_t c = 0; c < program.commands.size(); ++c) {
-    const plan::CommandT &command = *program.commands[c];
-    auto &op = loaded.aten.emplace_back();
-    const auto *aten = command.operation.AsAten();
-    if (!aten)
-      continue;
-    op = std::make_unique<AtenOp>(*aten, command.location, c, random);
-    if (op->isView()) {
-      results.clear();
-      op->run(loaded.tensors, {}, results);
-      for (size_t i = 0; i < results.size(); ++i)
-        if (op->results()[i] >= 0)
-          defineView(program, arenas, op->results()[i], results[i],
-                     op->description(), loaded.tensors);
-      continue;
-    }
-    for (size_t i = 0; i < op->results().size(); ++i) {
-      int v = op->results()[i];
-      if (v < 0 || loaded.tensors.at(v).defined())
-        continue;
-      int source = op->aliasedValue(i);
-      if (source < 0)
-        throw Error(op->description() + ": its result " +
-                    program.values.at(v)->name +
-                    " is a view in the plan, but not by the operator's schema; "
-                    "lower the step again");
-      defineView(program, arenas, v, loaded.tensors.at(source),
-                 op->description(), loaded.tensors);
-    }
+Executor::Implementation::Implementation(const plan::PlanT &plan,
+                                         Communicator &communicator,
+                                         const ExecutorOptions &options)
+    : plan(plan),
+      random(options.seed, communicator.rank(), options.sequentialRandom),
+      arenas(plan, communicator, options.poison ? poisonGuardBytes : 0),
+      streams(options.hostStreams == HostStreamKind::Threads
+                  ? makeThreadStreams(communicator)
+                  : makeInlineStreams(communicator)) {
+  NoAutograd guard;
+  placeStates();
+  for (const auto &rule : plan.rules)
+    rules.emplace_back(*rule, random);
+  LoadContext context{
+      plan, arenas, states, rules, random, scratch, communicator.rank()};
+  programs.reserve(plan.programs.size());
+  for (const auto &program : plan.programs) {
+    programs.emplace_back(*program, context);
+    if (options.poison)
+      programs.back().poison = std::make_unique<Poison>(plan, *program, arenas);
   }
-  results.clear();
-  if (poison)
-    loaded.poison = std::make_unique<Poison>(plan, program, arenas);
+}
+
+void Executor::Implementation::placeStates() {
+  for (const auto &state : plan.states) {
+    at::Tensor &tensor = states.emplace_back();
+    if (state->flat < 0)
+      tensor =
+          at::from_blob(arenas.address(*state->place, state->fqn),
+                        state->local_shape, state->strides,
+                        at::TensorOptions().dtype(toScalarType(state->dtype)));
+  }
 }
 
 void Executor::Implementation::run(LoadedProgram &program, uint64_t step) {
   NoAutograd guard;
+  UseScratch use(scratch);
   std::vector<double> rates = learningRates(plan, step);
   scalars = evaluateScalars(program.plan->scalars, step, rates);
   for (UpdateRule &rule : rules)
     rule.beginStep(step, rates);
   random.beginStep(step);
   squaredNorm = 0;
-  ++counters.programRuns[program.plan->name];
-  if (program.poison)
-    program.poison->beginRun();
-  for (size_t c = 0; c < program.aten.size(); ++c) {
-    const plan::OperationUnion &operation =
-        program.plan->commands[c]->operation;
-    if (program.poison)
-      program.poison->before(c);
-    switch (operation.type) {
+  bool first = program.runs++ == 0;
+  if (first)
+    program.countIn(counters);
+  counters.programRuns[program.plan->name] = program.runs;
+  uint64_t outside = scratch.bytesOutside();
+  streams->begin(program.plan->events);
+  try {
+    runCommands(program);
+    streams->drain();
+  } catch (const std::exception &error) {
+    streams->abandon(error.what());
+    throw;
+  }
+  if (!first)
+    counters.bytesAllocatedInSteps += scratch.bytesOutside() - outside;
+  scratch.grow();
+  counters.scratchBytes = scratch.bytes();
+  counters.communicationSeconds = streams->transferSeconds;
+  counters.exposedSeconds = streams->exposedSeconds;
+}
+
+void Executor::Implementation::runCommands(LoadedProgram &program) {
+  Poison *poison = program.poison.get();
+  if (poison)
+    poison->beginRun();
+  for (size_t c = 0; c < program.steps.size(); ++c) {
+    const LoadedProgram::Step &step = program.steps[c];
+    if (poison)
+      poison->before(c);
+    switch (step.kind) {
     case plan::Operation::Aten:
-      if (!program.aten[c]->isView())
-        runAten(program, *program.aten[c]);
+      program.calls[step.index].run(scalars, counters);
       break;
     case plan::Operation::Update:
-      runUpdate(program, *operation.AsUpdate());
+      runUpdate(program.updates[step.index]);
       break;
     case plan::Operation::Copy:
-      runCopy(program, *operation.AsCopy());
+      runCopy(program.copies[step.index]);
       break;
-    case plan::Operation::Collective:
-      runCollective(program, *operation.AsCollective());
+    case plan::Operation::Collective: {
+      const LoadedProgram::Collective &collective =
+          program.collectives[step.index];
+      streams->transfer(step.stream, collective.transfer);
+      ++collective.count->calls;
+      collective.count->bytes += collective.transfer.count *
+                                 plan::dtypeBytes(collective.transfer.dtype);
       break;
-    // The host's streams run inline, in the order of the commands, in which a
-    // record stands before its waits.
+    }
     case plan::Operation::Record:
+      streams->record(step.stream, step.index);
+      break;
     case plan::Operation::Wait:
+      streams->wait(step.stream, step.index);
+      break;
     case plan::Operation::NONE:
       break;
     }
-    if (program.poison)
-      program.poison->after(c);
+    if (poison)
+      poison->after(c);
   }
 }
 
-void Executor::Implementation::runAten(LoadedProgram &program, AtenOp &op) {
-  results.clear();
-  op.run(program.tensors, scalars, results);
-  for (size_t i = 0; i < results.size(); ++i) {
-    int v = op.results()[i];
-    if (v < 0)
-      continue;
-    const at::Tensor &result = results[i], &planned = program.tensors[v];
-    const std::string &name = program.plan->values[v]->name;
-    if (!result.defined())
-      throw Error(op.description() + ": gave no tensor for value " + name +
-                  ", which the plan expects; export again");
-    if (result.sizes() != planned.sizes() ||
-        result.scalar_type() != planned.scalar_type())
-      throw Error(op.description() + ": gave " + typeOf(result) +
-                  " for value " + name + ", the plan says " + typeOf(planned) +
-                  "; export again");
-    // Zeros that PyTorch does not store have no data: a sign's gradient.
-    if (result._is_zerotensor()) {
-      planned.zero_();
-      continue;
-    }
-    if (result.const_data_ptr() == planned.const_data_ptr() &&
-        result.strides() == planned.strides())
-      continue;
-    ++counters.outputsCopied;
-    counters.outputBytesCopied += result.nbytes();
-    if (result.strides() == planned.strides() &&
-        result.is_non_overlapping_and_dense())
-      std::memcpy(planned.data_ptr(), result.const_data_ptr(), result.nbytes());
-    else
-      planned.copy_(result);
-  }
-  results.clear();
-}
-
-void Executor::Implementation::placeStates() {
-  for (const auto &state : plan.states)
-    states.push_back(at::from_blob(
-        addressOf(arenas, *state->place, state->fqn), state->local_shape,
-        state->strides, at::TensorOptions().dtype(toScalarType(state->dtype))));
-}
-
-void Executor::Implementation::runUpdate(LoadedProgram &program,
-                                         const plan::UpdateT &update) {
-  const at::Tensor &gradient = program.tensors[update.gradient];
-  if (gradientNorm && (plan.states[update.parameter]->shard_dim >= 0 ||
-                       communicator.rank() == 0)) {
-    double norm = gradient.to(at::kDouble).norm().item<double>();
+void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
+  if (gradientNorm && update.inNorm) {
+    double norm = update.operands[1].to(at::kDouble).norm().item<double>();
     squaredNorm += norm * norm;
   }
-  std::vector<at::Tensor> operands = {states.at(update.parameter), gradient};
-  for (uint32_t state : update.states)
-    operands.push_back(states.at(state));
-  rules.at(update.rule).apply(operands);
+  {
+    OperatorMemory::Attention attention(update.memory);
+    update.rule->apply(update.operands);
+  }
+  std::vector<at::Tensor> none;
+  update.memory.endRun(none);
 }
 
-char *Executor::Implementation::place(LoadedProgram &program, int v) {
-  const plan::ValueT &value = *program.plan->values.at(v);
-  return addressOf(arenas,
-                   value.state >= 0 ? *plan.states.at(value.state)->place
-                                    : *value.place,
-                   value.name);
-}
-
-void Executor::Implementation::runCopy(LoadedProgram &program,
-                                       const plan::CopyT &copy) {
-  char *to = place(program, copy.destination) + copy.destination_offset;
-  const char *from = copy.source < 0
-                         ? nullptr
-                         : place(program, copy.source) + copy.source_offset;
+void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
   for (uint64_t i = 0; i < copy.blocks; ++i) {
-    if (from)
-      std::memmove(to + i * copy.destination_stride,
-                   from + i * copy.source_stride, copy.block_bytes);
+    char *to = copy.to + i * copy.toStride;
+    if (copy.from)
+      std::memmove(to, copy.from + i * copy.fromStride, copy.blockBytes);
     else
-      std::memset(to + i * copy.destination_stride, 0, copy.block_bytes);
+      std::memset(to, 0, copy.blockBytes);
   }
-}
-
-void Executor::Implementation::runCollective(
-    LoadedProgram &program, const plan::CollectiveT &collective) {
-  const char *kind = nullptr;
-  const void *from = place(program, collective.source);
-  void *to = place(program, collective.destination);
-  switch (collective.kind) {
-  case plan::CollectiveKind::AllGather:
-    kind = "all-gather";
-    break;
-  case plan::CollectiveKind::ReduceScatter:
-    kind = "reduce-scatter";
-    break;
-  case plan::CollectiveKind::AllReduce:
-    kind = "all-reduce";
-    break;
-  }
-  auto begin = std::chrono::steady_clock::now();
-  communicator.finish(communicator.start(
-      {collective.kind, from, to, collective.count, collective.dtype,
-       collective.divisor, collective.channel, collective.mapped}));
-  counters.communicationSeconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
-  Counters::Collective &count =
-      counters.collectives[{program.plan->name, kind, collective.region}];
-  ++count.calls;
-  count.bytes += collective.count * plan::dtypeBytes(collective.dtype);
+  if (copy.from)
+    counters.communicationBytesCopied += copy.blocks * copy.blockBytes;
 }
 
 Executor::Executor(const plan::PlanT &plan, Communicator &communicator,
@@ -281,7 +192,7 @@ void Executor::run(int program, uint64_t step) {
 
 void *Executor::stateData(size_t i) {
   const plan::StateT &state = *impl->plan.states.at(i);
-  return addressOf(impl->arenas, *state.place, state.fqn);
+  return impl->arenas.address(*state.place, state.fqn);
 }
 
 void Executor::setInput(int program, size_t input, const void *rowMajor) {

@@ -11,12 +11,17 @@
 
 namespace fsdp {
 
+/// How a program's streams run on the host: all in the calling thread, or a
+/// thread for each that has collectives.
+enum class HostStreamKind { Inline, Threads };
+
 struct ExecutorOptions {
   int64_t seed = 0;
   /// One random stream in program order, as eager PyTorch has.
   bool sequentialRandom = false;
   /// Fill what is not alive with NaN, and guard the ends of ranges.
   bool poison = false;
+  HostStreamKind hostStreams = HostStreamKind::Inline;
 };
 
 /// One rank: its memory, and the plan's programs ready to run on it. Everything

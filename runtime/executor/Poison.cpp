@@ -9,23 +9,24 @@
 namespace fsdp {
 
 Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
-               const std::vector<HostMemory> &arenas)
+               const Arenas &arenas)
     : program(program), arenas(arenas), born(program.commands.size()),
       dies(program.commands.size()) {
   auto add = [&](const std::string &name, const plan::Place &place,
                  plan::DType dtype, LiveRange live) {
-    char *begin = addressOf(arenas, place, name);
-    uint64_t room =
-        arenas[place.arena()].size() - place.offset() - place.bytes();
+    char *begin = arenas.address(place, name);
     uint64_t gap =
         (plan::placeAlignment - place.bytes() % plan::placeAlignment) %
         plan::placeAlignment;
-    ranges.push_back({name, begin, place.bytes(), std::min(gap, room),
+    ranges.push_back({name, begin, place.bytes(),
+                      std::min(gap, arenas.room(place)),
                       dtype >= plan::DType::Float16, live});
     return static_cast<int>(ranges.size()) - 1;
   };
   int end = static_cast<int>(program.commands.size());
   for (const auto &state : plan.states) {
+    if (state->flat >= 0)
+      continue; // part of one that is here itself
     states.push_back(add(state->fqn, *state->place, state->dtype, {-1, end}));
     std::memset(ranges.back().begin + ranges.back().bytes, poisonByte,
                 ranges.back().gap);
@@ -33,7 +34,9 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
   std::vector<LiveRange> lives = liveRanges(program);
   for (size_t v = 0; v < lives.size(); ++v) {
     const plan::ValueT &value = *program.values[v];
-    if (value.view_of >= 0 || value.state >= 0 ||
+    // The window may be other ranks' memory.
+    if (value.view_of >= 0 || value.state >= 0 || value.part_of >= 0 ||
+        value.place->arena() == plan::windowArena ||
         lives[v].last < lives[v].first)
       continue;
     int range = add(value.name, *value.place, value.dtype, lives[v]);
@@ -87,12 +90,11 @@ void Poison::checkGap(const Range &range, int command) const {
 }
 
 void Poison::after(int command) {
-  for (const HostMemory &arena : arenas)
-    if (!arena.guardsIntact())
-      throw Error(nameOf(*program.commands[command]) + " in " +
-                  program.commands[command]->location +
-                  ": wrote outside its arena; the plan or the kernel is wrong, "
-                  "please report it");
+  if (!arenas.guardsIntact())
+    throw Error(nameOf(*program.commands[command]) + " in " +
+                program.commands[command]->location +
+                ": wrote outside its arena; the plan or the kernel is wrong, "
+                "please report it");
   for (int v : valuesOf(*program.commands[command])) {
     const plan::ValueT &value = *program.values[rootOf(program, v)];
     for (const Range &range : ranges)

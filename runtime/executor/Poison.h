@@ -1,7 +1,7 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_POISON_H
 #define FSDP_RUNTIME_EXECUTOR_POISON_H
 
-#include "device/HostMemory.h"
+#include "executor/Arenas.h"
 #include "executor/ValueUses.h"
 
 #include <string>
@@ -19,7 +19,7 @@ inline constexpr uint64_t poisonGuardBytes = 4096;
 class Poison {
 public:
   Poison(const plan::PlanT &plan, const plan::ProgramT &program,
-         const std::vector<HostMemory> &arenas);
+         const Arenas &arenas);
 
   /// Poisons what the program's first command must not read. Inputs stay.
   void beginRun();
@@ -41,7 +41,7 @@ private:
   bool overlaps(const Range &range, const std::vector<int> &others) const;
 
   const plan::ProgramT &program;
-  const std::vector<HostMemory> &arenas;
+  const Arenas &arenas;
   std::vector<Range> ranges;
   std::vector<std::vector<int>> born, dies; // ranges, by command
   std::vector<int> inputs;                  // ranges that live from the start

@@ -7,15 +7,6 @@
 
 namespace fsdp {
 
-char *addressOf(const std::vector<HostMemory> &arenas, const plan::Place &place,
-                const std::string &what) {
-  if (place.arena() >= arenas.size() ||
-      place.offset() > arenas[place.arena()].size() ||
-      place.bytes() > arenas[place.arena()].size() - place.offset())
-    throw Error(what + " lies outside its arena; lower the step again");
-  return arenas[place.arena()].data() + place.offset();
-}
-
 std::string typeOf(const at::Tensor &tensor) {
   std::ostringstream text;
   text << c10::toString(tensor.scalar_type()) << tensor.sizes()
@@ -33,9 +24,7 @@ static uint64_t extent(const at::Tensor &tensor) {
   return (last + 1) * tensor.element_size();
 }
 
-/// Whether `strides` are the tensor's where they say anything: nothing steps
-/// along a dimension of size 1, nor in a tensor without elements.
-static bool hasStrides(const at::Tensor &tensor, c10::IntArrayRef strides) {
+bool hasStrides(const at::Tensor &tensor, c10::IntArrayRef strides) {
   if (static_cast<size_t>(tensor.dim()) != strides.size())
     return false;
   for (int64_t d = 0; d < tensor.dim() && tensor.numel() != 0; ++d)
@@ -64,7 +53,7 @@ static at::Tensor tensorAt(char *address, const plan::ValueT &value,
 
 std::vector<at::Tensor> placedTensors(const plan::PlanT &plan,
                                       const plan::ProgramT &program,
-                                      const std::vector<HostMemory> &arenas) {
+                                      const Arenas &arenas) {
   std::vector<at::Tensor> tensors(program.values.size());
   for (size_t v = 0; v < tensors.size(); ++v) {
     const plan::ValueT &value = *program.values[v];
@@ -72,14 +61,13 @@ std::vector<at::Tensor> placedTensors(const plan::PlanT &plan,
       continue;
     const plan::Place &place =
         value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
-    char *address = addressOf(arenas, place, "value " + value.name);
+    char *address = arenas.address(place, "value " + value.name);
     tensors[v] = tensorAt(address, value, place.bytes());
   }
   return tensors;
 }
 
-void defineView(const plan::ProgramT &program,
-                const std::vector<HostMemory> &arenas, int v,
+void defineView(const plan::ProgramT &program, const Arenas &arenas, int v,
                 const at::Tensor &view, const std::string &what,
                 std::vector<at::Tensor> &tensors) {
   const plan::ValueT &value = *program.values.at(v);
@@ -93,7 +81,7 @@ void defineView(const plan::ProgramT &program,
     throw Error(what + ": gave " + typeOf(view) + " for value " + value.name +
                 ", the plan says " + expected.str() + "; export again");
   }
-  char *begin = addressOf(arenas, *value.place, "value " + value.name);
+  char *begin = arenas.address(*value.place, "value " + value.name);
   auto *data = static_cast<const char *>(view.const_data_ptr());
   // Empty tensors have no address to compare.
   if (view.numel() != 0 &&

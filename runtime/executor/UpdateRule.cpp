@@ -53,7 +53,9 @@ void UpdateRule::applyToChunk(const std::vector<at::Tensor> &operands) {
   std::copy(operands.begin(), operands.end(), values.begin());
   for (AtenOp &call : calls) {
     scratch.clear();
-    call.run(values, scalars, scratch);
+    call.bind(values);
+    call.run(scalars, scratch);
+    call.unbind();
     for (size_t i = 0; i < scratch.size(); ++i)
       if (int v = call.results()[i]; v >= 0)
         values.at(v) = std::move(scratch[i]);

@@ -1,6 +1,7 @@
 #include "executor/ValueUses.h"
 
 #include <algorithm>
+#include <set>
 
 namespace fsdp {
 
@@ -57,12 +58,33 @@ std::string nameOf(const plan::CommandT &command) {
 int rootOf(const plan::ProgramT &program, int value) {
   // Bounded, so that a cycle of views cannot hang a message.
   for (size_t i = 0; i < program.values.size(); ++i) {
-    int base = program.values[value]->view_of;
+    const plan::ValueT &v = *program.values[value];
+    int base = v.view_of >= 0 ? v.view_of : v.part_of;
     if (base < 0)
       break;
     value = base;
   }
   return value;
+}
+
+/// The command at which the collective `c` is known to be over: the first in
+/// which another stream waits for an event that its stream records behind it.
+static int endOfCollective(const plan::ProgramT &program, int c) {
+  int commands = static_cast<int>(program.commands.size());
+  uint32_t stream = program.commands[c]->stream;
+  if (stream == plan::computeStream)
+    return c;
+  std::set<uint32_t> events;
+  for (int i = c + 1; i < commands; ++i) {
+    const plan::CommandT &command = *program.commands[i];
+    const auto *record = command.operation.AsRecord();
+    const auto *wait = command.operation.AsWait();
+    if (record && command.stream == stream)
+      events.insert(record->event);
+    else if (wait && command.stream != stream && events.count(wait->event))
+      return i;
+  }
+  return commands;
 }
 
 std::vector<LiveRange> liveRanges(const plan::ProgramT &program) {
@@ -75,9 +97,14 @@ std::vector<LiveRange> liveRanges(const plan::ProgramT &program) {
   };
   for (const auto &input : program.inputs)
     touch(static_cast<int>(input->value), -1);
-  for (int c = 0; c < commands; ++c)
-    for (int value : valuesOf(*program.commands[c]))
+  for (int c = 0; c < commands; ++c) {
+    bool moves = program.commands[c]->operation.AsCollective();
+    for (int value : valuesOf(*program.commands[c])) {
       touch(value, c);
+      if (moves)
+        touch(value, endOfCollective(program, c));
+    }
+  }
   for (const auto &output : program.outputs)
     touch(static_cast<int>(output->value), commands);
   for (size_t v = 0; v < ranges.size(); ++v)

@@ -22,7 +22,7 @@ struct LiveRange {
 };
 std::vector<LiveRange> liveRanges(const plan::ProgramT &program);
 
-/// The value whose storage `value` is.
+/// The value in whose storage `value` lies.
 int rootOf(const plan::ProgramT &program, int value);
 
 } // namespace fsdp

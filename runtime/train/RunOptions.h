@@ -1,6 +1,8 @@
 #ifndef FSDP_RUNTIME_TRAIN_RUNOPTIONS_H
 #define FSDP_RUNTIME_TRAIN_RUNOPTIONS_H
 
+#include "executor/Executor.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@ struct RunOptions {
   bool shuffle = true;
   bool sequentialRandom = false;
   bool poison = false;
+  HostStreamKind hostStreams = HostStreamKind::Inline;
   bool logGradientNorm = false;
   uint64_t logInterval = 1;
   uint64_t evalInterval = 0; // steps; 0: at each epoch's end

@@ -117,6 +117,7 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   how.seed = seed;
   how.sequentialRandom = options.sequentialRandom;
   how.poison = options.poison;
+  how.hostStreams = options.hostStreams;
   executor = std::make_unique<Executor>(plan, communicator, how);
   repeated = loadWeights(plan, options.weights, communicator.rank(), *executor);
   for (const auto &arena : plan.arenas)
@@ -218,10 +219,10 @@ void Trainer::step(uint64_t step) {
   if (data)
     data->set(epochOf(step), (step - 1) % length.stepsPerEpoch, *executor);
   dataWaitMs = milliseconds(Clock::now() - begin);
-  double before = executor->counters().communicationSeconds;
+  double before = executor->counters().exposedSeconds;
   executor->setGradientNorm(options.logGradientNorm && logs(step));
   executor->run(stepProgram, step);
-  exposedCommMs = 1e3 * (executor->counters().communicationSeconds - before);
+  exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
 
   const auto &named = plan.programs[stepProgram]->outputs;
   outputs.clear();

@@ -82,6 +82,18 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->type_name("KIND")
       ->group(training);
 
+  app.add_option_function<std::string>(
+         "--host-streams",
+         [&run](const std::string &kind) {
+           run.hostStreams = kind == "threads" ? HostStreamKind::Threads
+                                               : HostStreamKind::Inline;
+         },
+         "how collectives run beside compute on the host: inline, or threads, "
+         "one per stream (default: inline)")
+      ->check(CLI::IsMember({"inline", "threads"}))
+      ->type_name("KIND")
+      ->group(training);
+
   const char *logging = "Logging";
   app.add_option("--log-interval", run.logInterval,
                  "log every N steps (default: 1)")

@@ -1,0 +1,166 @@
+#include "executor/LoadedProgram.h"
+
+#include "Error.h"
+#include "executor/ProgramTensors.h"
+
+#include <ATen/ATen.h>
+#include <algorithm>
+
+namespace fsdp {
+
+static const plan::Place &placeOf(const plan::PlanT &plan,
+                                  const plan::ValueT &value) {
+  return value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
+}
+
+static bool overlap(const plan::Place &a, const plan::Place &b) {
+  return a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
+         b.offset() < a.offset() + a.bytes();
+}
+
+LoadedProgram::LoadedProgram(const plan::ProgramT &program,
+                             const LoadContext &context)
+    : plan(&program),
+      tensors(placedTensors(context.plan, program, context.arenas)) {
+  for (size_t c = 0; c < program.commands.size(); ++c) {
+    const plan::CommandT &command = *program.commands[c];
+    const plan::OperationUnion &operation = command.operation;
+    Step step;
+    step.kind = operation.type;
+    step.stream = command.stream;
+    switch (operation.type) {
+    case plan::Operation::Aten: {
+      step.index = calls.size();
+      load(*operation.AsAten(), c, context);
+      if (operation.AsAten()->view)
+        step.kind = plan::Operation::NONE;
+      break;
+    }
+    case plan::Operation::Update:
+      step.index = updates.size();
+      load(*operation.AsUpdate(), context);
+      break;
+    case plan::Operation::Copy:
+      step.index = copies.size();
+      load(*operation.AsCopy(), context);
+      break;
+    case plan::Operation::Collective:
+      step.index = collectives.size();
+      load(*operation.AsCollective(), context);
+      break;
+    case plan::Operation::Record:
+      step.index = operation.AsRecord()->event;
+      break;
+    case plan::Operation::Wait:
+      step.index = operation.AsWait()->event;
+      break;
+    case plan::Operation::NONE:
+      break;
+    }
+    steps.push_back(step);
+  }
+}
+
+void LoadedProgram::load(const plan::AtenT &aten, size_t command,
+                         const LoadContext &context) {
+  AtenOp op(aten, plan->commands[command]->location, command, context.random);
+  op.bind(tensors);
+  if (op.isView()) {
+    std::vector<at::Tensor> results;
+    op.run({}, results);
+    for (size_t i = 0; i < results.size(); ++i)
+      if (op.results()[i] >= 0)
+        defineView(*plan, context.arenas, op.results()[i], results[i],
+                   op.description(), tensors);
+    return;
+  }
+  std::vector<OperatorCall::Output> outputs;
+  for (size_t i = 0; i < op.results().size(); ++i) {
+    int v = op.results()[i];
+    if (v < 0)
+      continue;
+    const plan::ValueT &value = *plan->values.at(v);
+    if (!tensors.at(v).defined()) {
+      int source = op.aliasedValue(i);
+      if (source < 0)
+        throw Error(op.description() + ": its result " + value.name +
+                    " is a view in the plan, but not by the operator's schema; "
+                    "lower the step again");
+      defineView(*plan, context.arenas, v, tensors.at(source), op.description(),
+                 tensors);
+    }
+    // A kernel may write its output before it has read all its operands.
+    const plan::Place &place = placeOf(context.plan, value);
+    std::vector<int> others = op.operands();
+    for (size_t j = 0; j < i; ++j)
+      others.push_back(op.results()[j]);
+    bool apart = std::none_of(others.begin(), others.end(), [&](int other) {
+      return other >= 0 &&
+             overlap(place, placeOf(context.plan, *plan->values.at(other)));
+    });
+    outputs.push_back({i, value.name, tensors[v], apart ? place.bytes() : 0});
+  }
+  calls.emplace_back(std::move(op), std::move(outputs), context.scratch);
+}
+
+void LoadedProgram::load(const plan::UpdateT &update,
+                         const LoadContext &context) {
+  const plan::StateT &parameter = *context.plan.states.at(update.parameter);
+  std::vector<at::Tensor> operands = {context.states.at(update.parameter),
+                                      tensors.at(update.gradient)};
+  for (uint32_t state : update.states)
+    operands.push_back(context.states.at(state));
+  if (update.end) {
+    // What this rank holds of [begin, end), in its own elements.
+    uint64_t held = operands[0].numel();
+    uint64_t first = parameter.shard_dim < 0 ? 0 : context.rank * held;
+    uint64_t begin = std::max<uint64_t>(update.begin, first);
+    uint64_t end = std::min<uint64_t>(update.end, first + held);
+    for (at::Tensor &operand : operands)
+      operand = operand.view({-1}).narrow(0, begin < end ? begin - first : 0,
+                                          begin < end ? end - begin : 0);
+  }
+  bool inNorm = parameter.shard_dim >= 0 || context.rank == 0;
+  updates.push_back({&context.rules.at(update.rule), std::move(operands),
+                     OperatorMemory(context.scratch), inNorm});
+}
+
+void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
+  auto address = [&](int v) {
+    const plan::ValueT &value = *plan->values.at(v);
+    return context.arenas.address(placeOf(context.plan, value), value.name);
+  };
+  copies.push_back(
+      {address(copy.destination) + copy.destination_offset,
+       copy.source < 0 ? nullptr : address(copy.source) + copy.source_offset,
+       copy.block_bytes, copy.blocks, copy.destination_stride,
+       copy.source_stride});
+}
+
+void LoadedProgram::load(const plan::CollectiveT &collective,
+                         const LoadContext &context) {
+  static constexpr const char *kinds[] = {"all-gather", "reduce-scatter",
+                                          "all-reduce"};
+  auto address = [&](uint32_t v) {
+    const plan::ValueT &value = *plan->values.at(v);
+    return context.arenas.address(placeOf(context.plan, value), value.name);
+  };
+  Transfer transfer;
+  transfer.kind = collective.kind;
+  transfer.source = address(collective.source);
+  transfer.destination = address(collective.destination);
+  transfer.count = collective.count;
+  transfer.dtype = collective.dtype;
+  transfer.divisor = collective.divisor;
+  transfer.channel = collective.channel;
+  transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
+  collectives.push_back({transfer, kinds[static_cast<size_t>(collective.kind)],
+                         collective.region, nullptr});
+}
+
+void LoadedProgram::countIn(Counters &counters) {
+  for (Collective &c : collectives)
+    c.count = &counters.collectives[{plan->name, c.kind, c.region}];
+}
+
+} // namespace fsdp

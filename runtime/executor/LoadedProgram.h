@@ -1,0 +1,77 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
+#define FSDP_RUNTIME_EXECUTOR_LOADEDPROGRAM_H
+
+#include "executor/Arenas.h"
+#include "executor/Counters.h"
+#include "executor/OperatorCall.h"
+#include "executor/Poison.h"
+#include "executor/UpdateRule.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace fsdp {
+
+/// What a program is loaded with, and shares with the others.
+struct LoadContext {
+  const plan::PlanT &plan;
+  const Arenas &arenas;
+  const std::vector<at::Tensor> &states; // undefined: has no memory of its own
+  std::vector<UpdateRule> &rules;
+  SiteRandom &random;
+  Scratch &scratch;
+  int rank;
+};
+
+/// A program of the plan with all addresses, tensors, operators and counters
+/// looked up: running it is one walk along `steps`.
+struct LoadedProgram {
+  /// Throws Error when the plan does not fit PyTorch or itself.
+  LoadedProgram(const plan::ProgramT &program, const LoadContext &context);
+
+  struct Update {
+    UpdateRule *rule;
+    std::vector<at::Tensor> operands;
+    OperatorMemory memory;
+    bool inNorm; // this rank counts its gradient
+  };
+  struct Copy {
+    char *to;
+    const char *from; // null: zeros
+    uint64_t blockBytes, blocks, toStride, fromStride;
+  };
+  struct Collective {
+    Transfer transfer;
+    std::string kind, region;
+    Counters::Collective *count; // null before the first run
+  };
+  struct Step {
+    plan::Operation kind = plan::Operation::NONE;
+    unsigned stream = 0;
+    size_t index = 0; // into what follows; of records and waits: the event
+  };
+
+  /// Called before the first run: what never runs is not counted.
+  void countIn(Counters &counters);
+
+  const plan::ProgramT *plan;
+  std::vector<at::Tensor> tensors; // by value
+  std::vector<Step> steps;         // by command; views are NONE
+  std::vector<OperatorCall> calls;
+  std::vector<Update> updates;
+  std::vector<Copy> copies;
+  std::vector<Collective> collectives;
+  uint64_t runs = 0;
+  std::unique_ptr<Poison> poison;
+
+private:
+  void load(const plan::AtenT &aten, size_t command, const LoadContext &);
+  void load(const plan::UpdateT &update, const LoadContext &);
+  void load(const plan::CopyT &copy, const LoadContext &);
+  void load(const plan::CollectiveT &collective, const LoadContext &);
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_LOADEDPROGRAM_H

@@ -1,0 +1,95 @@
+#include "executor/OperatorCall.h"
+
+#include "Error.h"
+#include "executor/ProgramTensors.h"
+
+#include <ATen/ATen.h>
+#include <cstring>
+
+namespace fsdp {
+
+/// Whether a tensor is nothing but its elements in memory.
+static bool isPlain(const at::Tensor &tensor) {
+  return !tensor._is_zerotensor() && !tensor.is_conj() && !tensor.is_neg();
+}
+
+static bool isAt(const at::Tensor &result, const at::Tensor &planned) {
+  return result.numel() == 0 ||
+         (isPlain(result) &&
+          result.const_data_ptr() == planned.const_data_ptr() &&
+          hasStrides(result, planned.strides()));
+}
+
+void OperatorCall::run(const std::vector<double> &scalars, Counters &counters) {
+  {
+    OperatorMemory::Attention attention(memory);
+    op.run(scalars, results);
+  }
+  bool astray = false;
+  for (const Output &output : outputs) {
+    const at::Tensor &result = results[output.result];
+    if (!result.defined())
+      throw Error(op.description() + ": gave no tensor for value " +
+                  output.name + ", which the plan expects; export again");
+    if (result.sizes() != output.planned.sizes() ||
+        result.scalar_type() != output.planned.scalar_type())
+      throw Error(op.description() + ": gave " + typeOf(result) +
+                  " for value " + output.name + ", the plan says " +
+                  typeOf(output.planned) + "; export again");
+    astray |= !isAt(result, output.planned);
+  }
+  if (astray)
+    bringHome(counters);
+  memory.endRun(results);
+}
+
+void OperatorCall::bringHome(Counters &counters) {
+  auto isAstray = [&](const Output &output) {
+    return !isAt(results[output.result], output.planned);
+  };
+  for (const Output &output : outputs) {
+    at::Tensor &result = results[output.result];
+    if (!isAstray(output) || !isPlain(result))
+      continue;
+    if (memory.isLearning()) {
+      if (hasStrides(result, output.planned.strides()))
+        memory.learnOutput(result,
+                           static_cast<char *>(output.planned.data_ptr()),
+                           output.bytes);
+      continue;
+    }
+    // A kernel that allocates in another order than it did may leave a result
+    // where another belongs: that one is taken out of the way first.
+    auto *data = static_cast<const char *>(result.const_data_ptr());
+    for (const Output &other : outputs) {
+      auto *place = static_cast<const char *>(other.planned.const_data_ptr());
+      if (place <= data && data < place + other.bytes) {
+        result = result.clone();
+        break;
+      }
+    }
+  }
+  for (const Output &output : outputs)
+    if (isAstray(output))
+      land(results[output.result], output.planned, counters);
+}
+
+void OperatorCall::land(const at::Tensor &result, const at::Tensor &planned,
+                        Counters &counters) {
+  // Zeros that PyTorch does not store have no data: a sign's gradient.
+  if (result._is_zerotensor()) {
+    planned.zero_();
+    return;
+  }
+  if (!memory.isLearning()) {
+    ++counters.outputsCopied;
+    counters.outputBytesCopied += result.nbytes();
+  }
+  if (isPlain(result) && result.strides() == planned.strides() &&
+      result.is_non_overlapping_and_dense())
+    std::memcpy(planned.data_ptr(), result.const_data_ptr(), result.nbytes());
+  else
+    planned.copy_(result);
+}
+
+} // namespace fsdp

@@ -1,0 +1,72 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_OPERATORMEMORY_H
+#define FSDP_RUNTIME_EXECUTOR_OPERATORMEMORY_H
+
+#include "executor/Scratch.h"
+
+#include <ATen/core/Tensor.h>
+#include <memory>
+#include <vector>
+
+namespace fsdp {
+
+/// What one operator of the plan allocates while it runs. In its first run it
+/// is learned which of its allocations become its outputs: by their position
+/// in the sequence, never by size, since a kernel may well ask for a buffer as
+/// large as an output first. From then on those get the planned blocks and all
+/// others scratch. Where a later run allocates differently, its outputs land
+/// elsewhere and are copied: slower, not wrong.
+class OperatorMemory : public AllocationSource {
+public:
+  explicit OperatorMemory(Scratch &scratch);
+
+  /// While it lives, the calling thread runs the operator.
+  class Attention {
+  public:
+    explicit Attention(OperatorMemory &memory);
+    ~Attention();
+
+  private:
+    UseSource source;
+  };
+
+  /// In the first run: `result` is planned to lie in the `bytes` at `address`.
+  /// Called before it is released.
+  void learnOutput(const at::Tensor &result, char *address, uint64_t bytes);
+  bool isLearning() const { return bool(lesson); }
+
+  /// Ends a run: releases `results`, and sees what is not back.
+  void endRun(std::vector<at::Tensor> &results);
+
+  c10::DataPtr allocate(size_t bytes) override;
+
+  /// Tells the operator that learns in this thread, if any, that a block of
+  /// the default allocator is freed.
+  static void noteRelease(void *pointer);
+
+private:
+  struct Allocation {
+    uint64_t bytes;
+    char *planned; // null: scratch
+  };
+  /// The first run: who was allocated and freed when.
+  struct Lesson {
+    struct Block {
+      void *pointer;
+      bool released;
+    };
+    std::vector<Block> blocks;  // as `sequence`
+    std::vector<size_t> events; // block << 1 | released
+  };
+
+  void finishLesson();
+
+  Scratch &scratch;
+  std::vector<Allocation> sequence;
+  size_t next = 0;
+  bool keepsBlocks = false; // so none of them may be scratch or planned
+  std::unique_ptr<Lesson> lesson;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_OPERATORMEMORY_H

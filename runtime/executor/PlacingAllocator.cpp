@@ -1,0 +1,100 @@
+#include "executor/PlacingAllocator.h"
+
+#include "executor/OperatorMemory.h"
+#include "executor/Scratch.h"
+
+#include <algorithm>
+#include <c10/core/CPUAllocator.h>
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+namespace fsdp {
+
+static thread_local AllocationSource *current = nullptr;
+
+UseSource::UseSource(AllocationSource &source) : previous(current) {
+  current = &source;
+}
+
+UseSource::~UseSource() { current = previous; }
+
+namespace {
+
+/// All that executors lend, for those who free by address alone.
+struct LentMemory {
+  std::shared_mutex mutex;
+  std::vector<std::pair<const char *, const char *>> ranges;
+
+  bool contains(const void *pointer) {
+    auto *p = static_cast<const char *>(pointer);
+    std::shared_lock<std::shared_mutex> lock(mutex);
+    return std::any_of(ranges.begin(), ranges.end(), [&](auto &range) {
+      return range.first <= p && p < range.second;
+    });
+  }
+};
+
+LentMemory &lent() {
+  static LentMemory memory;
+  return memory;
+}
+
+void releaseRaw(void *pointer) {
+  if (lent().contains(pointer))
+    return Scratch::release(pointer);
+  OperatorMemory::noteRelease(pointer);
+  defaultAllocator().raw_deleter()(pointer);
+}
+
+class PlacingAllocator final : public c10::Allocator {
+public:
+  c10::DataPtr allocate(size_t bytes) override {
+    return current && bytes ? current->allocate(bytes)
+                            : defaultAllocator().allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &releaseRaw; }
+  void copy_data(void *to, const void *from, size_t count) const override {
+    default_copy_data(to, from, count);
+  }
+};
+
+/// PyTorch wants allocators to be set before anybody allocates.
+struct Registration {
+  Registration() : previous(*c10::GetCPUAllocator()) {
+    c10::SetCPUAllocator(&placing, /*priority=*/255);
+  }
+  c10::Allocator &previous;
+  PlacingAllocator placing;
+};
+
+Registration &registration() {
+  // Never destroyed: tensors may be freed after main.
+  static auto *instance = new Registration();
+  return *instance;
+}
+
+[[maybe_unused]] Registration &atStart = registration();
+
+} // namespace
+
+c10::Allocator &defaultAllocator() { return registration().previous; }
+
+void lendMemory(const char *begin, const char *end) {
+  std::unique_lock<std::shared_mutex> lock(lent().mutex);
+  lent().ranges.emplace_back(begin, end);
+}
+
+void forgetMemory(const char *begin) {
+  std::unique_lock<std::shared_mutex> lock(lent().mutex);
+  auto &ranges = lent().ranges;
+  ranges.erase(std::remove_if(ranges.begin(), ranges.end(),
+                              [&](auto &r) { return r.first == begin; }),
+               ranges.end());
+}
+
+c10::DataPtr lentPointer(char *address) {
+  return {address, address, [](void *) {}, c10::Device(c10::kCPU)};
+}
+
+} // namespace fsdp

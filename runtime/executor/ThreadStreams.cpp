@@ -1,0 +1,195 @@
+#include "executor/HostStreams.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace fsdp {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class ThreadStreams final : public HostStreams {
+public:
+  explicit ThreadStreams(Communicator &communicator)
+      : communicator(communicator) {}
+
+  ~ThreadStreams() override { stop(); }
+
+  void begin(size_t events) override {
+    recorded.assign(events, false); // nothing runs
+  }
+
+  void transfer(unsigned stream, const Transfer &transfer) override {
+    uint64_t turn = launched++;
+    if (stream == plan::computeStream) {
+      auto begin = Clock::now();
+      std::unique_lock<std::mutex> lock(mutex);
+      carryOut(transfer, turn, lock);
+      exposedSeconds += secondsSince(begin);
+    } else {
+      launch(stream, {Task::Transfer, transfer, turn, 0});
+    }
+  }
+
+  void record(unsigned stream, unsigned event) override {
+    if (stream != plan::computeStream)
+      return launch(stream, {Task::Record, {}, 0, event});
+    std::lock_guard<std::mutex> lock(mutex);
+    recorded.at(event) = true;
+    changed.notify_all();
+  }
+
+  void wait(unsigned stream, unsigned event) override {
+    if (stream != plan::computeStream)
+      return launch(stream, {Task::Wait, {}, 0, event});
+    block([&] { return recorded.at(event); });
+  }
+
+  void drain() override {
+    block([&] { return busy == 0; });
+  }
+
+  void abandon(const std::string &reason) override {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!failure)
+        failure = std::make_exception_ptr(PeerFailure(reason));
+      changed.notify_all();
+    }
+    // Wakes the threads that are in a transfer.
+    communicator.abort(reason);
+    stop();
+  }
+
+private:
+  struct Task {
+    enum Kind { Transfer, Record, Wait } kind;
+    fsdp::Transfer transfer;
+    uint64_t turn;
+    unsigned event;
+  };
+  struct Stream {
+    std::deque<Task> tasks;
+    std::thread thread;
+  };
+
+  void launch(unsigned s, const Task &task) {
+    std::lock_guard<std::mutex> lock(mutex);
+    Stream &stream = streams[s];
+    stream.tasks.push_back(task);
+    ++busy;
+    if (!stream.thread.joinable())
+      stream.thread = std::thread([this, &stream] { serve(stream); });
+    changed.notify_all();
+  }
+
+  /// The calling thread waits until `ready`.
+  template <typename Ready> void block(Ready &&ready) {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (!ready()) {
+      auto begin = Clock::now();
+      changed.wait(lock, [&] { return ready() || failure; });
+      exposedSeconds += secondsSince(begin);
+    }
+    if (failure)
+      std::rethrow_exception(failure);
+  }
+
+  /// Waits, under `lock`, for what a stream's thread needs; throws when the
+  /// rank has failed.
+  template <typename Ready>
+  void await(std::unique_lock<std::mutex> &lock, Ready &&ready) {
+    changed.wait(lock, [&] { return ready() || failure; });
+    if (failure)
+      std::rethrow_exception(failure);
+  }
+
+  void carryOut(const fsdp::Transfer &transfer, uint64_t turn,
+                std::unique_lock<std::mutex> &lock) {
+    await(lock, [&] { return started == turn; });
+    lock.unlock();
+    auto begin = Clock::now();
+    uint64_t ticket = communicator.start(transfer);
+    lock.lock();
+    ++started;
+    changed.notify_all();
+    lock.unlock();
+    communicator.finish(ticket);
+    lock.lock();
+    transferSeconds += secondsSince(begin);
+  }
+
+  void serve(Stream &stream) {
+    std::unique_lock<std::mutex> lock(mutex);
+    try {
+      while (true) {
+        changed.wait(lock, [&] { return !stream.tasks.empty() || stopping; });
+        if (stream.tasks.empty())
+          return;
+        Task task = stream.tasks.front();
+        stream.tasks.pop_front();
+        switch (task.kind) {
+        case Task::Transfer:
+          carryOut(task.transfer, task.turn, lock);
+          break;
+        case Task::Record:
+          recorded.at(task.event) = true;
+          break;
+        case Task::Wait:
+          await(lock, [&] { return recorded.at(task.event); });
+          break;
+        }
+        --busy;
+        changed.notify_all();
+      }
+    } catch (...) {
+      if (!lock.owns_lock())
+        lock.lock();
+      if (!failure)
+        failure = std::current_exception();
+      changed.notify_all();
+    }
+  }
+
+  void stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      stopping = true;
+      changed.notify_all();
+    }
+    for (auto &[number, stream] : streams)
+      if (stream.thread.joinable())
+        stream.thread.join();
+  }
+
+  Communicator &communicator;
+  uint64_t launched = 0; // transfers, by the calling thread
+
+  std::mutex mutex; // of all below
+  std::condition_variable changed;
+  std::map<unsigned, Stream> streams;
+  std::vector<bool> recorded; // by event
+  uint64_t started = 0;       // transfers
+  size_t busy = 0;            // tasks not yet done
+  std::exception_ptr failure;
+  bool stopping = false;
+};
+
+} // namespace
+
+std::unique_ptr<HostStreams> makeThreadStreams(Communicator &communicator) {
+  return std::make_unique<ThreadStreams>(communicator);
+}
+
+} // namespace fsdp
