@@ -4,6 +4,11 @@
 // capturable), in their order; step scalars in double, as Python computes
 // them. On the CPU `foreach` runs the same kernels on one tensor after the
 // other, with the same scalars, so it has the same bits.
+//
+// `fused` is a kernel of its own: Adam's is called, since its square root is
+// not `sqrt`'s; SGD's has the bits of the for-loop. Both kernels treat the
+// last elements of a slice, where those do not fill a vector, in scalar code
+// that rounds otherwise. Rules do not: they are pointwise (docs/parity.md).
 
 #include "OptimizerRules.h"
 
@@ -70,6 +75,8 @@ public:
   }
 
   SmallVector<Value> buildSGD(const GroupInfo &options, ValueRange operands);
+  SmallVector<Value> buildFusedAdam(const GroupInfo &options, bool decoupled,
+                                    ValueRange operands);
   SmallVector<Value> buildAdam(const GroupInfo &options, bool decoupled,
                                ValueRange operands);
 
@@ -146,6 +153,48 @@ SmallVector<Value> RuleBuilder::buildAdam(const GroupInfo &options,
   return results;
 }
 
+/// torch/optim/adam.py, _fused_adam: one kernel for lists, here of one member.
+SmallVector<Value> RuleBuilder::buildFusedAdam(const GroupInfo &options,
+                                               bool decoupled,
+                                               ValueRange operands) {
+  Type f32 = builder.getF32Type();
+  Value steps =
+      aten::CallOp::create(builder, loc, "scalar_tensor", ValueRange(step()),
+                           builder.getNamedAttr("dtype", TypeAttr::get(f32)),
+                           TypeRange(RankedTensorType::get({}, f32)))
+          ->getResult(0);
+  // Lists of one member each: parameter, gradient, three states, step.
+  SmallVector<Value> inputs(operands);
+  SmallVector<int32_t> slots;
+  auto list = [&](size_t members) {
+    slots.push_back(2 + members);
+    slots.append(members, 1);
+  };
+  for (size_t i = 0; i != 5; ++i)
+    list(i < operands.size() ? 1 : 0);
+  list(1);
+  slots.push_back(1);
+  inputs.append({steps, learningRate()});
+  auto number = [&](StringRef name, double value) {
+    return builder.getNamedAttr(name, builder.getF64FloatAttr(value));
+  };
+  auto flag = [&](StringRef name, bool value) {
+    return builder.getNamedAttr(name, builder.getBoolAttr(value));
+  };
+  NamedAttribute args[] = {number("beta1", options.beta1),
+                           number("beta2", options.beta2),
+                           number("weight_decay", options.weightDecay),
+                           number("eps", options.eps),
+                           flag("amsgrad", options.amsgrad),
+                           flag("maximize", options.maximize)};
+  auto call = aten::CallOp::create(
+      builder, loc, decoupled ? "_fused_adamw" : "_fused_adam", inputs, slots,
+      builder.getDictionaryAttr(args), ValueRange(operands).getTypes());
+  SmallVector<Value> results(call->getResults());
+  results.erase(results.begin() + 1); // the gradients
+  return results;
+}
+
 std::vector<std::string> fsdp::getStateNames(const OptimizerInfo &optimizer,
                                              const GroupInfo &group) {
   if (optimizer.rule == "sgd") {
@@ -161,10 +210,6 @@ std::vector<std::string> fsdp::getStateNames(const OptimizerInfo &optimizer,
 func::FuncOp fsdp::buildRule(OpBuilder &builder, StringRef name,
                              const OptimizerInfo &optimizer, unsigned group,
                              Type elementType) {
-  if (optimizer.implementation == "fused")
-    throw ArchiveError("has the optimizer " + optimizer.rule +
-                       " with fused=True, whose bits no rule here has; give "
-                       "it foreach=False, fused=False");
   const GroupInfo &options = optimizer.groups[group];
   size_t states = getStateNames(optimizer, options).size();
   Type tensor = UnrankedTensorType::get(elementType);
@@ -180,11 +225,13 @@ func::FuncOp fsdp::buildRule(OpBuilder &builder, StringRef name,
   Block *body = rule.addEntryBlock();
   builder.setInsertionPointToStart(body);
   RuleBuilder writer(builder, loc, group);
+  bool fused = optimizer.implementation == "fused";
+  bool decoupled = optimizer.rule == "adamw";
+  ValueRange arguments = body->getArguments();
   SmallVector<Value> values =
-      optimizer.rule == "sgd"
-          ? writer.buildSGD(options, body->getArguments())
-          : writer.buildAdam(options, optimizer.rule == "adamw",
-                             body->getArguments());
+      optimizer.rule == "sgd" ? writer.buildSGD(options, arguments)
+      : fused ? writer.buildFusedAdam(options, decoupled, arguments)
+              : writer.buildAdam(options, decoupled, arguments);
   func::ReturnOp::create(builder, loc, values);
   return rule;
 }

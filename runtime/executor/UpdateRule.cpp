@@ -12,10 +12,42 @@ namespace fsdp {
 // width, so that no element moves between a kernel's vector loop and its tail.
 static constexpr int64_t chunkElements = 16 * 1024;
 
+// A fused kernel rounds otherwise where elements do not fill a vector. It is
+// given whole vectors only, whatever their width.
+static constexpr int64_t vectorElements = 16;
+
+/// Whether the rule ends with a fused optimizer, which returns new tensors and
+/// has a twin that writes into its operands: those that the results replace.
+static bool isFused(const plan::RuleT &rule) {
+  if (rule.calls.empty())
+    return false;
+  const plan::AtenT &call = *rule.calls.back();
+  if (call.name != "aten::_fused_adam" && call.name != "aten::_fused_adamw")
+    return false;
+  // Its first lists are those it returns: parameter, gradient, states.
+  for (size_t i = 0; i < rule.operands; ++i)
+    if (i >= call.arguments.size() || i >= call.results.size() ||
+        call.arguments[i]->values != std::vector<int>{static_cast<int>(i)})
+      return false;
+  for (size_t i = 0; i < rule.results.size(); ++i)
+    if (rule.results[i] != call.results[i == 0 ? 0 : i + 1])
+      return false;
+  return true;
+}
+
 UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
-    : rule(rule), values(rule.dtypes.size()) {
-  for (size_t i = 0; i < rule.calls.size(); ++i)
-    calls.emplace_back(*rule.calls[i], "rule " + rule.name, i, random);
+    : rule(rule), fused(isFused(rule)), values(rule.dtypes.size()) {
+  for (size_t i = 0; i < rule.calls.size(); ++i) {
+    plan::AtenT call = *rule.calls[i];
+    if (fused && i + 1 == rule.calls.size()) {
+      call.name += "_";
+      call.results.clear();
+    }
+    calls.emplace_back(call, "rule " + rule.name, i, random);
+  }
+  for (size_t i = 0; fused && i < rule.operands; ++i)
+    tail.push_back(
+        at::zeros({vectorElements}, toScalarType(rule.dtypes.at(i))));
 }
 
 void UpdateRule::beginStep(uint64_t step, const std::vector<double> &rates) {
@@ -32,21 +64,53 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands) {
   int64_t count = first.numel();
   if (count == 0)
     return;
-  bool flat = std::all_of(operands.begin(), operands.end(), [&](auto &t) {
+  auto isLikeFirst = [&](const at::Tensor &t) {
     return t.is_non_overlapping_and_dense() && t.strides() == first.strides();
-  });
-  if (!flat)
+  };
+  std::vector<at::Tensor> given = operands, lines, chunk(operands.size());
+  // The kernel takes a gradient as the parameter lies, as autograd's does.
+  if (fused && !isLikeFirst(given[1]))
+    given[1] = at::empty_like(first).copy_(given[1]);
+  if (!std::all_of(given.begin(), given.end(), isLikeFirst)) {
+    if (fused)
+      throw Error("rule " + rule.name +
+                  " has states that do not lie in memory as their parameter; "
+                  "lower the step again");
     return applyToChunk(operands);
+  }
   // Pointwise: the order of dimensions does not matter, memory order is best.
-  std::vector<at::Tensor> lines, chunk(operands.size());
-  for (const at::Tensor &t : operands)
+  for (const at::Tensor &t : given)
     lines.push_back(at::as_strided(t, {count}, {1}));
+  if (fused)
+    return applyFused(lines);
   for (int64_t begin = 0; begin < count; begin += chunkElements) {
     int64_t length = std::min(chunkElements, count - begin);
     for (size_t i = 0; i < lines.size(); ++i)
       chunk[i] = lines[i].narrow(0, begin, length);
     applyToChunk(chunk);
   }
+}
+
+void UpdateRule::applyFused(const std::vector<at::Tensor> &lines) {
+  int64_t count = lines[0].numel(), rest = count % vectorElements;
+  std::vector<at::Tensor> part(lines.size());
+  auto take = [&](int64_t begin, int64_t length) {
+    for (size_t i = 0; i < lines.size(); ++i)
+      part[i] = lines[i].narrow(0, begin, length);
+  };
+  if (rest != count) {
+    take(0, count - rest);
+    applyToChunk(part);
+  }
+  if (rest == 0)
+    return;
+  take(count - rest, rest);
+  for (size_t i = 0; i < part.size(); ++i)
+    tail[i].narrow(0, 0, rest).copy_(part[i]);
+  applyToChunk(tail);
+  for (size_t i = 0; i < part.size(); ++i)
+    if (i != 1)
+      part[i].copy_(tail[i].narrow(0, 0, rest));
 }
 
 void UpdateRule::applyToChunk(const std::vector<at::Tensor> &operands) {
@@ -60,7 +124,8 @@ void UpdateRule::applyToChunk(const std::vector<at::Tensor> &operands) {
       if (int v = call.results()[i]; v >= 0)
         values.at(v) = std::move(scratch[i]);
   }
-  for (size_t i = 0; i < rule.results.size(); ++i) {
+  // The twin has written the results where they belong.
+  for (size_t i = 0; !fused && i < rule.results.size(); ++i) {
     const at::Tensor &result = values.at(rule.results[i]);
     const at::Tensor &target = operands[i == 0 ? 0 : i + 1];
     if (!result.defined() || result.sizes() != target.sizes() ||

@@ -21,11 +21,13 @@ public:
 
 private:
   void applyToChunk(const std::vector<at::Tensor> &operands);
+  void applyFused(const std::vector<at::Tensor> &operands);
 
   const plan::RuleT &rule;
+  bool fused; // its last call writes into its operands
   std::vector<AtenOp> calls;
   std::vector<double> scalars;
-  std::vector<at::Tensor> values, scratch;
+  std::vector<at::Tensor> values, scratch, tail;
 };
 
 } // namespace fsdp

@@ -42,6 +42,8 @@ CASES = (
         ("SGD", SGD[1] + ", foreach=True"),
         ("Adam", ADAM[1] + ", maximize=True, foreach=True"),
         ("AdamW", ADAM[1] + ", maximize=True, foreach=True"),
+        # Fused Adam is its kernel: test/parity.
+        *(("SGD", o + ", fused=True") for o in SGD),
     ]
 )
 
@@ -112,14 +114,16 @@ def run_rule(lines: list[str], tensors: list[torch.Tensor], rate: float, step: i
 def test_rule_has_pytorchs_bits(tmp_path: pathlib.Path, optimizer: str, options: str) -> None:
     lines, names = read_rule(tmp_path, optimizer, options)
     torch.manual_seed(1)
-    reference = torch.nn.Parameter(torch.randn(37))
+    # Of a fused kernel, elements that fill whole vectors.
+    count = 48 if "fused" in options else 37
+    reference = torch.nn.Parameter(torch.randn(count))
     parameter = reference.detach().clone()
-    states = [torch.zeros(37) for _ in names]
+    states = [torch.zeros(count) for _ in names]
     optim = eval(
         f"torch.optim.{optimizer}([reference], {options})", {"torch": torch, "reference": reference}
     )
     for step in range(1, 8):
-        gradient = torch.randn(37)
+        gradient = torch.randn(count)
         gradient[:2] = torch.tensor([0.0, -0.0])
         if step == 4:
             optim.param_groups[0]["lr"] /= 3

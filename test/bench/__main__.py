@@ -50,7 +50,7 @@ def parse() -> argparse.Namespace:
     flag("--steps", type=positive, metavar="N", help="timed steps of a turn (the model's)")
     flag("--rounds", type=positive, default=5, metavar="N", help="turns of each contestant (5)")
     flag("--quick", action="store_true", help="two rounds of a quarter of the steps")
-    flag("--optimizer", choices=("for-loop", "fused"), default="for-loop", help="of this project")
+    flag("--optimizer", choices=("for-loop", "fused"), default="fused", help="of this project")
     flag("--out", type=pathlib.Path, default=pathlib.Path("out/bench"), metavar="DIR")
     return parser.parse_args()
 

@@ -39,6 +39,8 @@ CASES = {
     "gpt-odd-adamw": Case("gpt.py", (*ODD, "--optimizer", "adamw"), BLOCKS),
     "gpt-odd-adam": Case("gpt.py", (*ODD, "--optimizer", "adam"), BLOCKS),
     "gpt-sgd": Case("gpt.py", ("--optimizer", "sgd"), BLOCKS),
+    "gpt-fused-adamw": Case("gpt.py", ("--optimizer", "adamw", "--fused"), BLOCKS),
+    "gpt-fused-adam": Case("gpt.py", ("--optimizer", "adam", "--fused"), BLOCKS),
     "gpt-schedule": Case("gpt.py", ("--warmup", "7"), BLOCKS),
     "gpt-dropout": Case("gpt.py", ("--dropout", "0.2"), BLOCKS, ("--rng=sequential",)),
 }
