@@ -3,39 +3,37 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 
-#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace fsdp;
 
-int64_t fsdp::getSpanBytes(RankedTensorType type) {
-  if (type.getNumElements() == 0)
-    return 0;
-  int64_t last = 0;
-  for (auto [size, stride] :
-       llvm::zip_equal(type.getShape(), aten::getStrides(type)))
-    last += (size - 1) * stride;
-  return (last + 1) * getElementBytes(type.getElementType());
+namespace {
+/// What a program does to one state, by the numbers of the ops.
+struct StateUses {
+  struct Load {
+    size_t storage;
+    int64_t time;
+  };
+  SmallVector<Load, 2> loads;
+  SmallVector<int64_t, 2> writes;
+  SmallVector<StoreOp, 1> stores;
+};
+} // namespace
+
+/// The source of a wait's collective, which is in use until the wait.
+static Value getSource(WaitOp wait) {
+  Operation *start = wait.getFuture().getDefiningOp();
+  return start ? start->getOperand(0) : Value();
 }
 
-std::optional<RankedTensorType> fsdp::getMemoryType(Value value) {
-  if (auto future = dyn_cast<FutureType>(value.getType()))
-    return future.getType();
-  if (auto tensor = dyn_cast<RankedTensorType>(value.getType()))
-    return tensor;
-  return std::nullopt;
-}
-
-/// The operand whose memory `result` is; null where it has its own.
-static Value getAliased(OpResult result) {
-  return llvm::TypeSwitch<Operation *, Value>(result.getOwner())
-      .Case<aten::CallOp>([&](aten::CallOp call) -> Value {
-        if (auto operand = call.getAliasedOperand(result.getResultNumber()))
-          return call.getInputs()[*operand];
-        return {};
-      })
-      .Case<WaitOp>([](WaitOp wait) { return wait.getFuture(); })
-      .Default(Value());
+/// The state whose window a mapped gather shows.
+static LoadOp getMappedSource(Operation *op) {
+  auto start = dyn_cast<AllGatherStartOp>(op);
+  return start && start.getMapped() ? start.getInput().getDefiningOp<LoadOp>()
+                                    : LoadOp();
 }
 
 FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
@@ -44,86 +42,106 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
            << program.getSymName() << "' is not one block of ops; "
            << "control flow cannot be planned";
   Block &block = program.getBody().front();
-  ProgramLiveness result;
-  auto add = [&](Value value, int64_t time) {
+  ProgramLiveness result(block);
+  const Aliases &aliases = result.aliases;
+  auto touch = [&](Value value, int64_t time) -> Storage * {
     std::optional<RankedTensorType> type = getMemoryType(value);
     if (!type)
-      return;
-    result.indices[value] = result.storages.size();
-    result.storages.push_back(
-        {value, LiveBlock{time, time, getSpanBytes(*type)}, nullptr});
+      return nullptr;
+    Value owner = aliases.getOwner(value);
+    auto [it, isNew] =
+        result.indices.try_emplace(owner, result.storages.size());
+    if (isNew)
+      result.storages.push_back(
+          {owner, LiveBlock{time, time, getSpanBytes(*getMemoryType(owner))},
+           nullptr});
+    Storage &storage = result.storages[it->second];
+    storage.block.last = std::max(storage.block.last, time);
+    return &storage;
   };
 
   SymbolTableCollection tables;
-  SmallVector<std::pair<size_t, int64_t>> loads; // storage, time
-  SmallVector<std::pair<int64_t, Operation *>> stateWrites;
+  llvm::MapVector<Operation *, StateUses> states;
   auto lookup = [&](Operation *op, FlatSymbolRefAttr name) {
     return tables.lookupNearestSymbolFrom<StateOp>(op, name);
   };
+  auto write = [&](Operation *op, FlatSymbolRefAttr name, int64_t time) {
+    states[lookup(op, name)].writes.push_back(time);
+  };
 
   for (BlockArgument argument : block.getArguments())
-    add(argument, -1);
+    touch(argument, -1);
   int64_t time = 0;
   for (Operation &op : block) {
     for (Value operand : op.getOperands())
-      if (getMemoryType(operand)) {
-        LiveBlock &live =
-            result.storages[result.indices[result.getRoot(operand)]].block;
-        live.last = std::max(live.last, time);
-      }
+      touch(operand, time);
+    if (auto wait = dyn_cast<WaitOp>(op))
+      if (Value source = getSource(wait))
+        touch(source, time);
     for (OpResult value : op.getResults()) {
-      if (!getMemoryType(value))
-        continue;
-      if (Value aliased = getAliased(value))
-        result.roots[value] = result.getRoot(aliased);
-      else
-        add(value, time);
+      Storage *storage = touch(value, time);
+      if (auto load = dyn_cast<LoadOp>(op)) {
+        storage->state = lookup(load, load.getStateAttr());
+        states[storage->state].loads.push_back(
+            {result.indices.lookup(value), time});
+      } else if (LoadOp source = getMappedSource(&op)) {
+        storage->state = lookup(source, source.getStateAttr());
+        storage->inWindow = true;
+      }
     }
-    if (auto load = dyn_cast<LoadOp>(op)) {
-      size_t index = result.indices[load.getResult()];
-      result.storages[index].state = lookup(load, load.getStateAttr());
-      loads.emplace_back(index, time);
-    } else if (auto store = dyn_cast<StoreOp>(op)) {
-      stateWrites.emplace_back(time, lookup(store, store.getStateAttr()));
+    if (auto store = dyn_cast<StoreOp>(op)) {
+      write(store, store.getStateAttr(), time);
+      states[lookup(store, store.getStateAttr())].stores.push_back(store);
     } else if (auto update = dyn_cast<UpdateOp>(op)) {
-      stateWrites.emplace_back(time, lookup(update, update.getParameterAttr()));
+      write(update, update.getParameterAttr(), time);
       for (Attribute state : update.getStates())
-        stateWrites.emplace_back(
-            time, lookup(update, cast<FlatSymbolRefAttr>(state)));
+        write(update, cast<FlatSymbolRefAttr>(state), time);
     }
     ++time;
   }
 
-  // A load that is read at or after a write of its state keeps the old value:
-  // it must have memory of its own.
-  for (auto [index, loaded] : loads) {
-    Storage &storage = result.storages[index];
-    for (auto [written, state] : stateWrites)
-      if (state == storage.state.getOperation() && written > loaded &&
-          written <= storage.block.last) {
+  for (auto &[op, uses] : states) {
+    if (!op)
+      continue; // No such state; whoever needs its place says so.
+    // A load that is read at or after a write of its state keeps the old value:
+    // it must have memory of its own.
+    for (auto [index, loaded] : uses.loads) {
+      Storage &storage = result.storages[index];
+      if (llvm::any_of(uses.writes, [&, loaded = loaded](int64_t written) {
+            return written > loaded && written <= storage.block.last;
+          }))
         storage.state = nullptr;
-        break;
-      }
+    }
+    // What the only store gives is computed in the state's memory, if by then
+    // nobody reads what lies there.
+    if (uses.writes.size() != 1 || uses.stores.size() != 1)
+      continue;
+    auto it = result.indices.find(uses.stores.front().getValue());
+    if (it == result.indices.end())
+      continue;
+    Storage &given = result.storages[it->second];
+    auto state = cast<StateOp>(op);
+    bool fits = !given.state && given.root.getDefiningOp<aten::CallOp>() &&
+                given.root.getType() == state.getTensorType();
+    bool free = llvm::none_of(uses.loads, [&](StateUses::Load load) {
+      const Storage &old = result.storages[load.storage];
+      int64_t read = old.state ? old.block.last : load.time;
+      return load.time < uses.writes.front() && read >= given.block.first;
+    });
+    if (fits && free)
+      given.state = state;
   }
   return result;
 }
 
-Value ProgramLiveness::getRoot(Value value) const {
-  auto it = roots.find(value);
-  return it == roots.end() ? value : it->second;
-}
-
 const ProgramLiveness::Storage *ProgramLiveness::getStorage(Value value) const {
-  auto it = indices.find(getRoot(value));
+  auto it = indices.find(aliases.getOwner(value));
   return it == indices.end() ? nullptr : &storages[it->second];
 }
 
-int64_t ProgramLiveness::getPeakBytes() const {
-  SmallVector<LiveBlock> blocks;
-  for (const Storage &storage : storages)
-    if (!storage.state)
-      blocks.push_back(storage.block);
-  return fsdp::getPeakBytes(blocks);
+int64_t ProgramLiveness::getOffset(Value value) const {
+  auto part = aliases.getPart(aliases.getRoot(value));
+  return part ? part->offset : 0;
 }
 
 void ProgramLiveness::dump(raw_ostream &os) const {
@@ -131,10 +149,10 @@ void ProgramLiveness::dump(raw_ostream &os) const {
     os << storage.block.first << ".." << storage.block.last << " "
        << storage.block.bytes << " B";
     if (storage.state)
-      os << " state @" << StateOp(storage.state).getSymName();
+      os << (storage.inWindow ? " window of @" : " state @")
+         << StateOp(storage.state).getSymName();
     os << " " << storage.root << "\n";
   }
-  os << "peak " << getPeakBytes() << " B\n";
 }
 
 LogicalResult ProgramLiveness::verify(func::FuncOp program) const {

@@ -26,6 +26,8 @@ public:
 
   FailureOr<std::unique_ptr<plan::ProgramT>> run() {
     program->name = function.getSymName().str();
+    if (auto live = function->getAttrOfType<IntegerAttr>(kLiveBytesAttrName))
+      program->live_bytes = live.getInt();
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
       auto name = function.getArgAttrOfType<StringAttr>(index, "fsdp.input");
@@ -110,6 +112,8 @@ private:
     plan::ValueT &exported = *program->values[*index];
     if (value.getBase())
       exported.view_of = values.lookup(value.getBase());
+    if (value.getWhole())
+      exported.part_of = values.lookup(value.getWhole());
     if (value.getState()) {
       auto it = symbols.states.find(*value.getState());
       if (it == symbols.states.end())

@@ -1,5 +1,6 @@
 // Rewrite programs into commands.
 
+#include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -26,8 +27,10 @@ namespace {
 /// the cmd.value that stands for its memory.
 class ProgramLowering {
 public:
-  explicit ProgramLowering(func::FuncOp program)
-      : program(program), builder(program.getContext()) {}
+  ProgramLowering(func::FuncOp program, const ProgramLiveness &memory,
+                  SymbolTableCollection &symbols)
+      : program(program), builder(program.getContext()), memory(memory),
+        aliases(memory.getAliases()), symbols(symbols) {}
 
   LogicalResult run() {
     Block &block = program.getBody().front();
@@ -114,26 +117,42 @@ private:
     return op->emitOpError("is not a scheduled op; run --fsdp-overlap first");
   }
 
-  /// The memory of a value that the op before the insertion point writes.
-  Value declare(Value value, Value base = {}, FlatSymbolRefAttr state = {}) {
-    Type type = value.getType();
-    if (auto future = dyn_cast<FutureType>(type))
-      type = future.getType();
-    Value declared = CmdValueOp::create(builder, value.getLoc(), type, base,
-                                        state, getPlace(value));
+  /// The memory of a value that the op before the insertion point writes: a
+  /// state's, part of a bucket, or the program's own.
+  Value declare(Value value) {
+    if (Value declared = values.lookupOrNull(value))
+      return declared;
+    Value whole;
+    if (auto part = aliases.getPart(value))
+      whole = declare(part->whole);
+    FlatSymbolRefAttr state;
+    if (auto *storage = memory.getStorage(value);
+        storage->state && !storage->inWindow)
+      state = FlatSymbolRefAttr::get(StateOp(storage->state).getSymNameAttr());
+    return declare(value, Value(), whole, state);
+  }
+
+  Value declareView(Value value, Value base) {
+    return declare(value, base, Value(), FlatSymbolRefAttr());
+  }
+
+  Value declare(Value value, Value base, Value whole, FlatSymbolRefAttr state) {
+    Value declared =
+        CmdValueOp::create(builder, value.getLoc(), *getMemoryType(value), base,
+                           whole, state, getPlace(value));
     values.map(value, declared);
     return declared;
   }
 
   Value declareState(Location loc, StateOp state) {
-    return CmdValueOp::create(builder, loc, state.getTensorType(), Value(),
-                              FlatSymbolRefAttr::get(state.getSymNameAttr()),
-                              getPlace(state));
+    return CmdValueOp::create(
+        builder, loc, state.getTensorType(), Value(), Value(),
+        FlatSymbolRefAttr::get(state.getSymNameAttr()), getPlace(state));
   }
 
   LogicalResult lookupState(Operation *op, FlatSymbolRefAttr name,
                             StateOp &state) {
-    state = SymbolTable::lookupNearestSymbolFrom<StateOp>(op, name);
+    state = symbols.lookupNearestSymbolFrom<StateOp>(op, name);
     if (state && getPlace(state))
       return success();
     return op->emitOpError() << "reads or writes " << name
@@ -165,7 +184,8 @@ private:
                << "\" gives views and new tensors at once, which a plan cannot "
                   "hold";
       results.push_back(outputs.size());
-      outputs.push_back(declare(result, view ? inputs[*aliased] : Value()));
+      outputs.push_back(view ? declareView(result, inputs[*aliased])
+                             : declare(result));
     }
     CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
                       call.getSlots(), call.getArgs(), results, view);
@@ -176,13 +196,10 @@ private:
     StateOp state;
     if (failed(lookupState(load, load.getStateAttr(), state)))
       return failure();
-    if (getPlace(load.getResult()) == getPlace(state)) {
-      declare(load.getResult(), Value(), load.getStateAttr());
-      return done(load);
-    }
-    Value from = declareState(load.getLoc(), state);
     Value to = declare(load.getResult());
-    copyAll(load.getLoc(), from, to, getPlace(state).getBytes());
+    if (!memory.getStorage(load.getResult())->state)
+      copyAll(load.getLoc(), declareState(load.getLoc(), state), to,
+              getPlace(state).getBytes());
     return done(load);
   }
 
@@ -190,9 +207,15 @@ private:
     StateOp state;
     if (failed(lookupState(store, store.getStateAttr(), state)))
       return failure();
-    copyAll(store.getLoc(), values.lookup(store.getValue()),
-            declareState(store.getLoc(), state), getPlace(state).getBytes());
+    if (memory.getStorage(store.getValue())->state != state)
+      copyAll(store.getLoc(), getBytes(store.getValue()),
+              declareState(store.getLoc(), state), getPlace(state).getBytes());
     return done(store);
+  }
+
+  /// What may be copied as bytes: not a view, but all that the view looks into.
+  Value getBytes(Value value) {
+    return values.lookup(aliases.getSameBytes(value));
   }
 
   void copyAll(Location loc, Value from, Value to, int64_t bytes) {
@@ -227,10 +250,12 @@ private:
              pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>())) {
       zero(end, member.getOffset());
       end = member.getOffset() + member.getBytes();
-      if (member.getBytes())
+      auto part = aliases.getPart(aliases.getRoot(input));
+      bool inPlace = part && part->whole == pack.getBucket();
+      if (member.getBytes() && !inPlace)
         CmdCopyOp::create(
-            builder, loc, values.lookup(input), bucket, member.getBytes(),
-            blocks, /*source_offset=*/0, member.getOffset(),
+            builder, loc, getBytes(input), bucket, member.getBytes(), blocks,
+            /*source_offset=*/0, member.getOffset(),
             blocks > 1 ? member.getBytes() : 0, blocks > 1 ? piece : 0);
     }
     zero(end, piece);
@@ -245,7 +270,7 @@ private:
                          unpack.getMembers().getAsRange<MemberAttr>())) {
       Value to = declare(output);
       int64_t blocks = member.getBlocks();
-      if (member.getBytes())
+      if (member.getBytes() && !aliases.getPart(output))
         CmdCopyOp::create(builder, unpack.getLoc(), bucket, to,
                           member.getBytes(), blocks, member.getOffset(),
                           /*destination_offset=*/0,
@@ -307,6 +332,9 @@ private:
 
   func::FuncOp program;
   OpBuilder builder;
+  const ProgramLiveness &memory;
+  const Aliases &aliases;
+  SymbolTableCollection &symbols;
   IRMapping values;
   /// The event behind a collective on a side stream, by its future.
   DenseMap<Value, int64_t> completions;
@@ -317,9 +345,13 @@ private:
 struct LowerToCommandsPass
     : fsdp::impl::LowerToCommandsBase<LowerToCommandsPass> {
   void runOnOperation() override {
-    for (func::FuncOp program : getPrograms(getOperation()))
-      if (failed(ProgramLowering(program).run()))
+    SymbolTableCollection symbols;
+    for (func::FuncOp program : getPrograms(getOperation())) {
+      FailureOr<ProgramLiveness> memory = ProgramLiveness::compute(program);
+      if (failed(memory) ||
+          failed(ProgramLowering(program, *memory, symbols).run()))
         return signalPassFailure();
+    }
   }
 };
 } // namespace

@@ -61,9 +61,11 @@ struct ShardOptions : virtual NamedOptions {
 struct OverlapOptions : virtual NamedOptions {};
 
 struct LowerOptions : virtual NamedOptions {
-  Option<bool> noReuse{*this, "no-reuse",
-                       llvm::cl::desc("give every value bytes of its own"),
-                       llvm::cl::init(false)};
+  Option<std::string> algorithm{
+      *this, "algorithm",
+      llvm::cl::desc("how values are placed: best, or naive, which gives each "
+                     "bytes of its own"),
+      llvm::cl::init("best")};
   Option<int64_t> streams{*this, "streams",
                           llvm::cl::desc("1: all commands in order; 3: gathers "
                                          "and reductions beside compute"),
@@ -150,7 +152,7 @@ void buildLower(OpPassManager &pm, const LowerOptions &options) {
   pm.addPass(createAssignStreams({options.streams}));
 
   // Every buffer gets its address; after it, values are memory.
-  pm.addPass(createPlanMemory({options.noReuse}));
+  pm.addPass(createPlanMemory({options.algorithm}));
 
   // One to one with the plan, and checked as a rank would run it.
   pm.addPass(createLowerToCommands());

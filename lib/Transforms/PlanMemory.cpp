@@ -18,23 +18,15 @@ namespace fsdp {
 
 using namespace fsdp;
 
-/// Whether a value's bytes are its tensor's elements in row-major order, from
-/// its place's first byte on.
-static bool isPlain(Value value) {
-  if (cast<RankedTensorType>(value.getType()).getEncoding())
-    return false;
-  auto call = value.getDefiningOp<aten::CallOp>();
-  return !call ||
-         !call.getAliasedOperand(cast<OpResult>(value).getResultNumber());
-}
-
-/// Packs and stores move bytes, so what they read must be plain.
+/// Packs and stores move bytes, so they read all of the bytes of a value, in
+/// row-major order.
 static void cloneStridedOperands(func::FuncOp program) {
+  Aliases aliases(program.getBody().front());
   SmallVector<OpOperand *> strided;
   for (Operation &op : program.getOps())
     if (isa<PackOp, StoreOp>(op))
       for (OpOperand &operand : op.getOpOperands())
-        if (!isPlain(operand.get()))
+        if (!aliases.getSameBytes(operand.get()))
           strided.push_back(&operand);
   for (OpOperand *operand : strided) {
     Operation *user = operand->getOwner();
@@ -65,88 +57,144 @@ static LogicalResult checkStores(func::FuncOp program) {
   return success();
 }
 
-/// Places states one after the other; returns the first byte behind them.
-static int64_t placeStates(ModuleOp module) {
-  int64_t offset = 0;
-  for (auto state : module.getOps<StateOp>()) {
-    int64_t bytes = getSpanBytes(state.getTensorType());
-    state->setAttr(kPlaceAttrName, PlaceAttr::get(module.getContext(),
-                                                  kDeviceArena, offset, bytes));
-    offset = llvm::alignTo(static_cast<uint64_t>(offset + bytes), kAlignment);
-  }
-  return offset;
-}
-
-/// Notes the places of a program's values, from the offset `base` on; returns
-/// the first byte behind them.
-static FailureOr<int64_t> placeValues(func::FuncOp program, int64_t base,
-                                      bool reuse) {
-  FailureOr<ProgramLiveness> liveness = ProgramLiveness::compute(program);
-  if (failed(liveness) || failed(liveness->verify(program)))
-    return failure();
-
-  MLIRContext *context = program.getContext();
-  SmallVector<LiveBlock> blocks;
-  for (const ProgramLiveness::Storage &storage : liveness->getStorages())
-    if (!storage.state)
-      blocks.push_back(storage.block);
-  OffsetPlan plan = planOffsets(blocks, reuse);
-
-  DenseMap<Value, PlaceAttr> places;
-  const int64_t *next = plan.offsets.begin();
-  for (const ProgramLiveness::Storage &storage : liveness->getStorages())
-    places[storage.root] =
-        storage.state ? getPlace(StateOp(storage.state))
-                      : PlaceAttr::get(context, kDeviceArena, base + *next++,
-                                       storage.block.bytes);
-
-  for (BlockArgument argument : program.getArguments())
-    if (PlaceAttr place = places.lookup(argument))
-      program.setArgAttr(argument.getArgNumber(), kPlaceAttrName, place);
-  for (Operation &op : program.getOps()) {
-    SmallVector<Attribute> results;
-    bool any = false;
-    for (Value result : op.getResults()) {
-      PlaceAttr place = getMemoryType(result)
-                            ? places.lookup(liveness->getRoot(result))
-                            : PlaceAttr();
-      any |= bool(place);
-      results.push_back(place ? Attribute(place) : UnitAttr::get(context));
-    }
-    if (any)
-      op.setAttr(kPlacesAttrName, ArrayAttr::get(context, results));
-  }
-
-  int64_t sum = planOffsets(blocks, /*reuse=*/false).bytes;
-  remark::passed(program.getLoc(), remark::RemarkOpts::name("PlanMemory")
-                                       .category("fsdp-plan-memory")
-                                       .function(program.getSymName()))
-      << remark::metric("Bytes", plan.bytes)
-      << remark::metric("LeastBytes", liveness->getPeakBytes())
-      << remark::metric("BytesWithoutReuse", sum)
-      << remark::metric("Values", blocks.size());
-  return base + plan.bytes;
-}
-
 namespace {
+
+/// The places of one module.
+class MemoryPlanner {
+public:
+  MemoryPlanner(ModuleOp module, bool best) : module(module), best(best) {}
+
+  LogicalResult run() {
+    placeStates();
+    int64_t base = device;
+    for (func::FuncOp program : getPrograms(module)) {
+      cloneStridedOperands(program);
+      if (failed(checkStores(program)) || failed(placeValues(program, base)))
+        return failure();
+    }
+    module->setAttr(kArenasAttrName, DenseI64ArrayAttr::get(module.getContext(),
+                                                            {device, window}));
+    return success();
+  }
+
+private:
+  PlaceAttr makePlace(int64_t arena, int64_t offset, int64_t bytes) {
+    return PlaceAttr::get(module.getContext(), arena, offset, bytes);
+  }
+
+  /// Places states one after the other: first those that a window shows, which
+  /// are whole pages, each with its range of the window.
+  void placeStates() {
+    auto place = [&](StateOp state, int64_t alignment) {
+      int64_t bytes = getSpanBytes(state.getTensorType());
+      device = llvm::alignTo(static_cast<uint64_t>(device), alignment);
+      state->setAttr(kPlaceAttrName, makePlace(kDeviceArena, device, bytes));
+      device += bytes;
+    };
+    for (auto state : module.getOps<StateOp>())
+      if (state.getMapped()) {
+        place(state, kPageBytes);
+        int64_t bytes =
+            getSpanBytes(state.getTensorType()) * getNumRanks(module);
+        windows[state] = makePlace(kWindowArena, window, bytes);
+        window =
+            llvm::alignTo(static_cast<uint64_t>(window + bytes), kPageBytes);
+      }
+    for (auto state : module.getOps<StateOp>())
+      if (!state.getMapped() && !state.getFlat())
+        place(state, kAlignment);
+    device = llvm::alignTo(static_cast<uint64_t>(device), kAlignment);
+
+    SymbolTable symbols(module);
+    for (auto state : module.getOps<StateOp>())
+      if (auto flat = state.getFlat())
+        state->setAttr(kPlaceAttrName,
+                       getPlace(symbols.lookup<StateOp>(*flat)));
+  }
+
+  /// Notes the places of a program's values, its own from the offset `base` on.
+  LogicalResult placeValues(func::FuncOp program, int64_t base) {
+    FailureOr<ProgramLiveness> liveness = ProgramLiveness::compute(program);
+    if (failed(liveness) || failed(liveness->verify(program)))
+      return failure();
+
+    SmallVector<LiveBlock> blocks;
+    for (const ProgramLiveness::Storage &storage : liveness->getStorages())
+      if (!storage.state)
+        blocks.push_back(storage.block);
+    OffsetPlan apart = planApart(blocks);
+    OffsetPlan plan = best ? planBest(blocks) : apart;
+    device = std::max(device, base + plan.bytes);
+
+    DenseMap<Value, PlaceAttr> places; // of owners
+    const int64_t *next = plan.offsets.begin();
+    for (const ProgramLiveness::Storage &storage : liveness->getStorages()) {
+      StateOp state = storage.state;
+      places[storage.root] =
+          !state ? makePlace(kDeviceArena, base + *next++, storage.block.bytes)
+          : storage.inWindow ? windows.lookup(state)
+                             : getPlace(state);
+    }
+
+    auto getPlaceOf = [&](Value value) -> PlaceAttr {
+      const Aliases &aliases = liveness->getAliases();
+      if (!getMemoryType(value))
+        return {};
+      PlaceAttr owner = places.lookup(aliases.getOwner(value));
+      auto part = aliases.getPart(aliases.getRoot(value));
+      if (!part)
+        return owner;
+      return makePlace(owner.getArena(), owner.getOffset() + part->offset,
+                       getSpanBytes(*getMemoryType(aliases.getRoot(value))));
+    };
+    for (BlockArgument argument : program.getArguments())
+      if (PlaceAttr place = getPlaceOf(argument))
+        program.setArgAttr(argument.getArgNumber(), kPlaceAttrName, place);
+    for (Operation &op : program.getOps()) {
+      SmallVector<Attribute> results;
+      bool any = false;
+      for (Value result : op.getResults()) {
+        PlaceAttr place = getPlaceOf(result);
+        any |= bool(place);
+        results.push_back(place ? Attribute(place)
+                                : UnitAttr::get(module.getContext()));
+      }
+      if (any)
+        op.setAttr(kPlacesAttrName,
+                   ArrayAttr::get(module.getContext(), results));
+    }
+
+    int64_t least = getPeakBytes(blocks);
+    Builder builder(module.getContext());
+    program->setAttr(kLiveBytesAttrName,
+                     builder.getI64IntegerAttr(base + least));
+    remark::passed(program.getLoc(), remark::RemarkOpts::name("PlanMemory")
+                                         .category("fsdp-plan-memory")
+                                         .function(program.getSymName()))
+        << remark::metric("Bytes", plan.bytes)
+        << remark::metric("LeastBytes", least)
+        << remark::metric("BytesWithoutReuse", apart.bytes)
+        << remark::metric("Values", blocks.size());
+    return success();
+  }
+
+  ModuleOp module;
+  bool best;
+  DenseMap<Operation *, PlaceAttr> windows; // of mapped states
+  int64_t device = 0, window = 0;           // bytes
+};
+
 struct PlanMemoryPass : fsdp::impl::PlanMemoryBase<PlanMemoryPass> {
   using PlanMemoryBase::PlanMemoryBase;
 
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    int64_t states = placeStates(module), device = states;
-    for (func::FuncOp program : getPrograms(module)) {
-      cloneStridedOperands(program);
-      if (failed(checkStores(program)))
-        return signalPassFailure();
-      FailureOr<int64_t> end = placeValues(program, states, !noReuse);
-      if (failed(end))
-        return signalPassFailure();
-      device = std::max(device, *end);
+    if (algorithm != "best" && algorithm != "naive") {
+      getOperation().emitError() << "algorithm=" << algorithm
+                                 << " does not exist; there are best and naive";
+      return signalPassFailure();
     }
-    module->setAttr(
-        kArenasAttrName,
-        DenseI64ArrayAttr::get(&getContext(), {device, /*window=*/0}));
+    if (failed(MemoryPlanner(getOperation(), algorithm == "best").run()))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -53,13 +53,16 @@ module {
     // CHECK: fsdp.cmd.copy from %[[PAD]] : {{.*}} to %[[GIN:.*]] : tensor<2x16xf32> {block_bytes = 32 : i64, blocks = 2 : i64, destination_stride = 64 : i64, source_stride = 32 : i64}
     // CHECK-NEXT: fsdp.cmd.copy to %[[GIN]] : {{.*}} {block_bytes = 32 : i64, blocks = 2 : i64, destination_offset = 32 : i64, destination_stride = 64 : i64}
     %gin = fsdp.pack %pad {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 2>]} : (tensor<4x4xf32>) -> tensor<2x16xf32>
-    // CHECK: fsdp.cmd.collective{{ +}}reduce_scatter %[[GIN]] : {{.*}} to %[[GR:.*]] : tensor<16xf32> {count = 16 : i64, dtype = f32, unit = ""}
-    %gf = fsdp.reduce_scatter_start %gin {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
+    // CHECK: fsdp.cmd.collective{{ +}}reduce_scatter %[[GIN]] : {{.*}} to %[[GR:.*]] : tensor<16xf32> {count = 16 : i64, {{.*}}dtype = f32, unit = ""}
+    %gf = fsdp.reduce_scatter_start %gin {divisor = 2.0 : f64, unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
     %gr = fsdp.wait %gf : !fsdp.future<tensor<16xf32>>
-    // CHECK: fsdp.cmd.copy from %[[GR]] : {{.*}} to %[[GL:.*]] : tensor<2x4xf32> {block_bytes = 32 : i64}
+    // What is unpacked from one block stays where it is.
+    // CHECK-NOT: fsdp.cmd.copy from %[[GR]]
+    // CHECK: %[[GL:.*]] = fsdp.cmd.value part of %[[GR]] : tensor<16xf32> {place = #fsdp.place<0, {{[0-9]+}}, 32>} : tensor<2x4xf32>
     %gl = fsdp.unpack %gr {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<16xf32>) -> tensor<2x4xf32>
 
     // CHECK: fsdp.cmd.aten "add.Tensor"({{.*}}) to{{ ?}}(%[[NEXT:[0-9]+]])
+    // The command reads the old count, so it cannot write the new one there.
     %c1 = aten.call "add.Tensor"(%c, %loss) : (tensor<f32>, tensor<f32>) -> tensor<f32>
     // CHECK: %[[COUNT:.*]] = fsdp.cmd.value state @count
     // CHECK-NEXT: fsdp.cmd.copy from %[[NEXT]] : tensor<f32> to %[[COUNT]] : tensor<f32> {block_bytes = 4 : i64}

@@ -187,8 +187,326 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
-    // expected-error @+1 {{C8: is on stream 1; there is one, 0}}
+    // expected-error @+1 {{C8: is on stream 3; there are 3}}
+    fsdp.cmd.record 0 {stream = 3 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C8: computes on stream 1, which is for collectives}}
+    fsdp.cmd.aten "neg"(%x) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>, stream = 1 : i64} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // Two streams may run out of step, and so would the ranks.
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %a : tensor<16xf32> {count = 16 : i64, dtype = f32, channel = 1 : i64, stream = 1 : i64}
+    // expected-error @+1 {{C8: is on channel 1 and stream 2; another of that channel is on stream 1}}
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %b : tensor<16xf32> {count = 16 : i64, dtype = f32, channel = 1 : i64, stream = 2 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // Nothing waits for the sum.
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
+    // expected-note @+1 {{that command is here, on stream 1}}
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %a : tensor<16xf32> {count = 16 : i64, dtype = f32, stream = 1 : i64}
+    // expected-error @+1 {{C9: reads value of tensor<16xf32> without waiting for what writes it}}
+    fsdp.cmd.aten "neg"(%a) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // An event of a stream says nothing of what comes behind its record.
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
     fsdp.cmd.record 0 {stream = 1 : i64}
+    // expected-note @+1 {{that command is here, on stream 1}}
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %a : tensor<16xf32> {count = 16 : i64, dtype = f32, stream = 1 : i64}
+    fsdp.cmd.wait 0
+    // expected-error @+1 {{C9: reads value of tensor<16xf32> without waiting for what writes it}}
+    fsdp.cmd.aten "neg"(%a) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // The reader on stream 1 may still run.
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
+    fsdp.cmd.aten "neg"(%x) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    fsdp.cmd.record 0
+    fsdp.cmd.wait 0 {stream = 1 : i64}
+    // expected-note @+1 {{that command is here, on stream 1}}
+    fsdp.cmd.collective all_reduce %a : tensor<16xf32> to %b : tensor<16xf32> {count = 16 : i64, dtype = f32, stream = 1 : i64}
+    %c = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C10: writes value of tensor<16xf32> without waiting for what reads these bytes}}
+    fsdp.cmd.aten "neg"(%x) to (%c) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // So may what writes there.
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    // expected-note @+1 {{that command is here, on stream 1}}
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %a : tensor<16xf32> {count = 16 : i64, dtype = f32, stream = 1 : i64}
+    // expected-error @+1 {{C10: writes value of tensor<16xf32> without waiting for what wrote these bytes}}
+    fsdp.cmd.aten "neg"(%x) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C11: lies outside the value it is part of}}
+    %b = fsdp.cmd.value part of %a : tensor<16xf32> {place = #fsdp.place<0, 192, 32>} : tensor<8xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %t = fsdp.cmd.value of %x : tensor<16xf32> {place = #fsdp.place<0, 64, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C11: is part of what is itself a view, a part or a state}}
+    %b = fsdp.cmd.value part of %t : tensor<16xf32> {place = #fsdp.place<0, 64, 32>} : tensor<8xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // The bucket is zeroed after one of its members was computed.
+    %w = fsdp.cmd.value {place = #fsdp.place<0, 128, 128>} : tensor<32xf32>
+    %a = fsdp.cmd.value part of %w : tensor<32xf32> {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
+    fsdp.cmd.aten "neg"(%x) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @+1 {{C11: writes value of tensor<32xf32> over value of tensor<16xf32>, which is a part of the same value}}
+    fsdp.cmd.copy to %w : tensor<32xf32> {block_bytes = 128 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    // Two members in one place.
+    %w = fsdp.cmd.value {place = #fsdp.place<0, 128, 128>} : tensor<32xf32>
+    %a = fsdp.cmd.value part of %w : tensor<32xf32> {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value part of %w : tensor<32xf32> {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    fsdp.cmd.aten "neg"(%x) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @+1 {{C11: writes value of tensor<16xf32> over value of tensor<16xf32>, which is a part of the same value}}
+    fsdp.cmd.aten "neg"(%x) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 32>} : tensor<8xf32>
+    // expected-error @+1 {{C14: divides by 1.000000e+00, not 2.000000e+00}}
+    fsdp.cmd.collective reduce_scatter %x : tensor<16xf32> to %a : tensor<8xf32> {count = 8 : i64, dtype = f32}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+// expected-error @+1 {{C13: arena 0 has 320 bytes, its places end at 128}}
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    // expected-error @+1 {{C12: writes the window, which only mapped gathers do}}
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    // expected-error @+1 {{C12: is mapped, but does not gather a state into arena 1}}
+    fsdp.cmd.collective all_gather %g : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    %v = fsdp.cmd.value state @v {place = #fsdp.place<0, 4096, 4096>} : tensor<1024xf32>
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    // expected-error @+1 {{C12: shows the state @v where another is shown}}
+    fsdp.cmd.collective all_gather %v : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 16384>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    %again = fsdp.cmd.value {place = #fsdp.place<1, 8192, 8192>} : tensor<2048xf32>
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    // expected-error @+1 {{C12: shows the state @w at #fsdp.place<1, 8192, 8192>, and another gather at #fsdp.place<1, 0, 8192>}}
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %again : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    // Another rank may not have read yet: the gather came before the reader.
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    fsdp.cmd.record 0 {stream = 1 : i64}
+    fsdp.cmd.wait 0
+    %s = fsdp.cmd.value {place = #fsdp.place<0, 12416, 4>} : tensor<f32>
+    // expected-note @+1 {{that command is here, on stream 0}}
+    fsdp.cmd.aten "sum"(%all) to (%s) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<2048xf32>) -> tensor<f32>
+    // expected-error @+1 {{C12: writes the state @w, which other ranks may still read: no collective lies between}}
+    fsdp.cmd.update @rule @w, %g [] : tensor<1024xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    // Another rank may be in the program before.
+    // expected-error @+1 {{C12: writes the state @w, which other ranks may still read: no collective lies between}}
+    fsdp.cmd.update @rule @w, %g [] : tensor<1024xf32>
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    fsdp.cmd.record 0 {stream = 1 : i64}
+    fsdp.cmd.wait 0
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
+  fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 12288, 64>}, %g: tensor<1024xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 8192, 4096>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
+    %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
+    // What was gathered is gone.
+    fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
+    fsdp.cmd.record 0 {stream = 1 : i64}
+    fsdp.cmd.wait 0
+    fsdp.cmd.record 1
+    fsdp.cmd.wait 1 {stream = 2 : i64}
+    %y = fsdp.cmd.value {place = #fsdp.place<0, 12352, 64>} : tensor<16xf32>
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %y : tensor<16xf32> {count = 16 : i64, dtype = f32, channel = 1 : i64, stream = 2 : i64}
+    fsdp.cmd.record 2 {stream = 2 : i64}
+    fsdp.cmd.wait 2
+    fsdp.cmd.update @rule @w, %g [] : tensor<1024xf32>
+    %s = fsdp.cmd.value {place = #fsdp.place<0, 12416, 4>} : tensor<f32>
+    // expected-error @+1 {{C5: reads value of tensor<2048xf32> after state @w was written over it}}
+    fsdp.cmd.aten "sum"(%all) to (%s) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<2048xf32>) -> tensor<f32>
     return %x : tensor<16xf32>
   }
 }

@@ -73,7 +73,7 @@ class Variant:
     def __str__(self) -> str:
         text = f"units={self.units} reshard-after-forward={self.reshard}"
         text += f" simplify={self.simplify}" if self.simplify else ""
-        return text if self.reuse else text + " no-reuse"
+        return text if self.reuse else text + " algorithm=naive"
 
 
 @dataclasses.dataclass

@@ -65,7 +65,7 @@ def split_pipeline(text: str) -> list[str]:
 
 def _options(variant: Variant, ranks: int) -> str:
     text = f"mesh={ranks} units={variant.units} reshard-after-forward={variant.reshard}"
-    return text if variant.reuse else text + " no-reuse"
+    return text if variant.reuse else text + " algorithm=naive"
 
 
 def pipeline_text(options: str, ir: pathlib.Path) -> str:

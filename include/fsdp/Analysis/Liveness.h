@@ -3,36 +3,34 @@
 #ifndef FSDP_ANALYSIS_LIVENESS_H
 #define FSDP_ANALYSIS_LIVENESS_H
 
+#include "fsdp/Analysis/Aliases.h"
 #include "fsdp/Analysis/OffsetPlanner.h"
-#include "fsdp/Dialect/FSDP/FSDP.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace fsdp {
 
-/// Bytes from the first to past the last element of a static tensor: 0 where
-/// it has none.
-int64_t getSpanBytes(mlir::RankedTensorType type);
-
-/// The tensor that is in memory for a value: its own type, a future's, or none
-/// for what is not memory (`none`, scalars).
-std::optional<mlir::RankedTensorType> getMemoryType(mlir::Value value);
-
 /// When each piece of memory of a program that is one block of ops in order is
 /// in use. Ops are numbered from 0; inputs are there from -1 on; the return
-/// reads at its own number.
+/// reads at its own number. A collective uses its source and its destination
+/// from its start to its wait.
 ///
-/// A view is memory of the value it looks into, a `fsdp.wait` of the collective
-/// it ends. A load is the state's own memory, unless the program reads it after
-/// it has written the state: then the load is a copy.
+/// Memory of a value is that of its owner (see Aliases), and is
+///
+/// - a state's: that of a load, unless the program reads the load after it has
+///   written the state, which makes it a copy; and that of what a store gives
+///   to a state whose old value is not read any more once it is computed;
+/// - the window's: what a mapped gather gives;
+/// - the program's own.
 class ProgramLiveness {
 public:
   struct Storage {
     mlir::Value root;
     LiveBlock block;
-    /// The state whose memory this is; null for the program's own.
+    /// The state whose memory this is, or whose window; null for the program's
+    /// own.
     StateOp state;
+    bool inWindow = false;
   };
 
   /// Fails with an error where the program is not one block, or has an op
@@ -41,14 +39,12 @@ public:
 
   /// In the order of their roots.
   llvm::ArrayRef<Storage> getStorages() const { return storages; }
+  const Aliases &getAliases() const { return aliases; }
 
-  /// The value whose memory `value` is, or itself.
-  mlir::Value getRoot(mlir::Value value) const;
   /// The storage of a value; null where it is not memory.
   const Storage *getStorage(mlir::Value value) const;
-
-  /// The most bytes the program's own memory takes at any time.
-  int64_t getPeakBytes() const;
+  /// The bytes of a value from the start of its storage.
+  int64_t getOffset(mlir::Value value) const;
 
   void dump(llvm::raw_ostream &os) const;
   LLVM_DUMP_METHOD void dump() const { dump(llvm::errs()); }
@@ -56,9 +52,11 @@ public:
   mlir::LogicalResult verify(mlir::func::FuncOp program) const;
 
 private:
+  explicit ProgramLiveness(mlir::Block &block) : aliases(block) {}
+
+  Aliases aliases;
   llvm::SmallVector<Storage> storages;
-  llvm::DenseMap<mlir::Value, mlir::Value> roots; // of aliases only
-  llvm::DenseMap<mlir::Value, size_t> indices;    // of roots
+  llvm::DenseMap<mlir::Value, size_t> indices; // of owners
 };
 
 } // namespace fsdp

@@ -28,13 +28,22 @@ struct OffsetPlan {
   int64_t bytes = 0;
 };
 
-/// Offsets such that no two blocks that are in use at one time share a byte.
-/// Largest first, each in the tightest gap between those already placed. With
-/// `reuse` false every block has bytes of its own.
-OffsetPlan planOffsets(llvm::ArrayRef<LiveBlock> blocks, bool reuse);
+/// Every block has bytes of its own.
+OffsetPlan planApart(llvm::ArrayRef<LiveBlock> blocks);
 
-/// The most bytes in use at any time, each block rounded up to 64: what no
-/// plan can be below.
+/// Offsets such that no two blocks that are in use at one time share a byte,
+/// in as few bytes as a fixed amount of search finds; the same for the same
+/// blocks. Ends early at getPeakBytes().
+///
+/// It places blocks one after the other, in several orders: by time, by size,
+/// by lifetime, by both; then it changes the best order here and there. A block
+/// goes into the tightest gap between those that are in use with it. With so
+/// many blocks that looking at all pairs takes seconds, only what takes
+/// n log n steps is tried: by time, and on top of each other by lifetime.
+OffsetPlan planBest(llvm::ArrayRef<LiveBlock> blocks);
+
+/// The largest sum of bytes in use at one time, each block rounded up to the 64
+/// bytes that it keeps others from: no plan takes less.
 int64_t getPeakBytes(llvm::ArrayRef<LiveBlock> blocks);
 
 } // namespace fsdp

@@ -269,21 +269,32 @@ def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
     Input IR: ops have streams.
 
     Output IR: `fsdp.place` on states and on programs' arguments, `fsdp.places`
-    (one per result; `unit` where a result is no memory) on ops, and the sizes
-    of the arenas as `fsdp.arenas` on the module. In front of a pack or a store,
-    an `aten.call "clone"` makes views and odd strides contiguous.
+    (one per result; `unit` where a result is no memory) on ops, the sizes of
+    the arenas as `fsdp.arenas` on the module, and `fsdp.live_bytes` on programs:
+    the largest sum of bytes in use at one time, states included, each rounded
+    up to 64, below which no placement can be. In front of a pack or a store, an
+    `aten.call "clone"` makes contiguous what is not all of a value's bytes in
+    row-major order.
 
-    What holds: states lie one after the other from the start of arena 0. Every
-    program uses that arena from their end on. A view has the place of what it looks into, a load
-    that of its state; where a program reads a load after it has written the
-    state, the load is a copy. What is read later is never overwritten. Places
-    start at multiples of 64 bytes.
+    What holds: states lie one after the other from the start of arena 0, those
+    that mapped gathers show first, at whole pages, and each of these has one
+    range of arena 1. Every program uses arena 0 from the states' end on. Places
+    start at multiples of 64 bytes. What is read later is never overwritten; a
+    collective uses its source and its destination from its start to its wait.
 
-    Why: nothing is allocated in a step, and the peak is a number. `no-reuse`
-    gives each value bytes of its own: the baseline to compare with.
+    A view has the place of what it looks into. A load has its state's place;
+    where a program reads it after it has written the state, it is a copy. What a
+    store writes is computed at the state's place where the old value is no
+    longer read by then. A member of a pack of one block is computed in the
+    bucket where it can be, and what is unpacked from one block of a collective's
+    result stays there: both are parts of the bucket's place.
+
+    Why: nothing is allocated in a step, and the peak is a number.
+    `algorithm=naive` gives each value bytes of its own: the baseline to compare
+    `best` with.
   }];
-  let options = [Option<"noReuse", "no-reuse", "bool", "false",
-                        "give every value bytes of its own">];
+  let options = [Option<"algorithm", "algorithm", "std::string", "\"best\"",
+                        "best, or naive: bytes of its own for every value">];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 

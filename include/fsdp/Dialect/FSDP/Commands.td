@@ -25,27 +25,32 @@ class FSDP_Cmd<string name, list<Trait> traits = []>
     : FSDP_Op<"cmd." # name, traits # [
           MemoryEffects<[MemRead, MemWrite]>]>;
 
-def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [MemoryEffects<[MemWrite]>]> {
+def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [AttrSizedOperandSegments,
+                                           MemoryEffects<[MemWrite]>]> {
   let summary = "A tensor at a fixed place";
   let description = [{
     Declares what commands read and write; it does nothing itself. With `state`
     it is that state's memory. With `of` it is a view of another value and
-    shares its place; the call that makes the view says how. A program's
-    arguments are values too, with their place as attribute `fsdp.place`.
+    shares its place; the call that makes the view says how. With `part of` its
+    place lies inside that of another value: to write this one is to write those
+    bytes of that one. A program's arguments are values too, with their place as
+    attribute `fsdp.place`.
 
     ```mlir
     %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 5120>} : tensor<10x128xf32>
     %a = fsdp.cmd.value {place = #fsdp.place<0, 5120, 40>} : tensor<10xf32>
+    %b = fsdp.cmd.value part of %a : tensor<10xf32> {place = #fsdp.place<0, 5120, 16>} : tensor<4xf32>
     %t = fsdp.cmd.value of %w : tensor<10x128xf32> {place = #fsdp.place<0, 0, 5120>} : tensor<128x10xf32, #aten.strides<[1, 128]>>
     ```
   }];
   let arguments = (ins Optional<AnyRankedTensor>:$base,
+                       Optional<AnyRankedTensor>:$whole,
                        OptionalAttr<FlatSymbolRefAttr>:$state,
                        FSDP_PlaceAttr:$place);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = [{
-    (`of` $base^ `:` type($base))? (`state` $state^)? attr-dict `:`
-    type($result)
+    (`of` $base^ `:` type($base))? (`part` `of` $whole^ `:` type($whole))?
+    (`state` $state^)? attr-dict `:` type($result)
   }];
 }
 
