@@ -132,6 +132,7 @@ Cluster parseCluster(const std::string &text, const std::string &source) {
   cluster.memoryBandwidth = table.number("memory_bandwidth");
   cluster.launchSeconds = table.number("launch_seconds", true);
   cluster.collectiveSeconds = table.number("collective_seconds", true);
+  cluster.skewSeconds = table.number("skew_seconds", true);
   cluster.flops = readFlops(table.nested("flops"));
   cluster.intraNode = readLink(table.nested("intra_node"));
   cluster.interNode = table.has("inter_node")

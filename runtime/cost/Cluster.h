@@ -30,6 +30,7 @@ struct Cluster {
   double memoryBandwidth = 0;   // bytes per second, read and written
   double launchSeconds = 0;     // of one kernel
   double collectiveSeconds = 0; // of one collective, before its first byte
+  double skewSeconds = 0;       // by which ranks reach a point apart
   unsigned ranksPerNode = 1;
   Link intraNode, interNode;
 
@@ -51,6 +52,7 @@ Cluster findCluster(const std::string &nameOrPath);
 ///     memory_bandwidth = 3.35e12     # bytes per second
 ///     launch_seconds = 7e-6
 ///     collective_seconds = 14e-6
+///     skew_seconds = 20e-6
 ///     flops = { float32 = 60e12, bfloat16 = 794e12 }
 ///     intra_node = { bandwidth = 361e9, latency = 1.9e-6 }
 ///     inter_node = { bandwidth = 37e9, latency = 4e-6 }

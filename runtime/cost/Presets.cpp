@@ -32,6 +32,7 @@ Cluster gpu(const char *name, double halfFlops, double floatFlops,
   cluster.memoryBandwidth = memoryBandwidth;
   cluster.launchSeconds = 7 * kMicro;
   cluster.collectiveSeconds = 14 * kMicro;
+  cluster.skewSeconds = 20 * kMicro;
   cluster.ranksPerNode = 8;
   cluster.intraNode = {nvlink, 1.9 * kMicro};
   cluster.interNode = {network, 4 * kMicro};
@@ -46,6 +47,7 @@ Cluster local() {
   cluster.memoryBandwidth = 15 * kGiga;
   cluster.launchSeconds = 1 * kMicro;
   cluster.collectiveSeconds = 2 * kMicro;
+  cluster.skewSeconds = 100 * kMicro;
   cluster.ranksPerNode = 1024;
   cluster.intraNode = {5 * kGiga, 1 * kMicro};
   cluster.interNode = {1 * kGiga, 50 * kMicro};

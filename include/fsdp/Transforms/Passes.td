@@ -227,6 +227,55 @@ def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
+def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
+  let summary = "Decides when collectives start and are waited for";
+  let description = [{
+    Input IR: each start is followed by its wait; gathers stand in front of
+    their first readers, reductions behind the last of their gradients.
+
+    Output IR: the same ops in another order. A pack moves with its start, an
+    unpack with its wait, the update with the wait of its gradient. Programs
+    carry `fsdp.schedule`. `schedule` is one of
+
+    - `overlap`: a cost model of the `cluster` (runtime/cost) predicts a
+      timeline of compute, of gathers and of reductions. Each gather starts as
+      late as it can and still be through when its first reader comes, each
+      reduction at once; it is waited for when it should be through, and the
+      parameter is updated there, so that gradients are freed. Several margins
+      for collectives that take longer than predicted are tried, and the one
+      with the least exposed communication, of equals the least peak, is kept.
+    - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
+      it (`prefetch-*=1`), a reduction when its last gradient is there; the one
+      before it is waited for first; updates stay at the end.
+    - `naive`: as it came. Depths and budget have no effect.
+
+    `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
+    that is used N units later right behind the wait of the current one; 0 at
+    its first reader. With `memory-budget-mib` (states and everything a program
+    owns at one time) flights are shortened where a program does not fit.
+
+    What holds: compute keeps its order, random ops too. No state is read by an
+    op in front of which its update did not stand before. The starts of one
+    kind are waited for in their order. A state that other ranks read in a
+    window is updated behind a collective that starts behind the last read.
+    Only the order changes, so all schedules give the same bits.
+
+    Why: a collective beside compute costs nothing, but its buffers are memory.
+  }];
+  let options = [
+    Option<"schedule", "schedule", "std::string", "\"overlap\"",
+           "overlap, fsdp2 or naive">,
+    Option<"prefetchForward", "prefetch-forward", "std::string", "\"auto\"",
+           "units that forward gathers ahead, or auto">,
+    Option<"prefetchBackward", "prefetch-backward", "std::string", "\"auto\"",
+           "units that backward gathers ahead, or auto">,
+    Option<"memoryBudgetMib", "memory-budget-mib", "std::string", "\"\"",
+           "MiB that a rank may use; nothing: all">,
+    Option<"cluster", "cluster", "std::string", "\"local\"",
+           "a preset or a TOML file: what the cost model prices">];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
 def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
   let summary = "Closes the scheduled phase";
   let description = [{

@@ -15,6 +15,7 @@ ranks_per_node = 4
 memory_bandwidth = 3e12
 launch_seconds = 7e-6
 collective_seconds = 0
+skew_seconds = 0
 flops = { float32 = 6e13, bfloat16 = 8e14 }
 intra_node = { bandwidth = 3e11, latency = 2e-6 }
 inter_node = { bandwidth = 4e10, latency = 4e-6 }
@@ -61,7 +62,7 @@ TEST(Cluster, ErrorsNameTheKey) {
   EXPECT_EQ(errorOf(kWhole + "[gpus]\ncount = 1\n"),
             "cluster \"box.toml\": key \"gpus\" does not exist; there are "
             "name, ranks_per_node, memory_bandwidth, launch_seconds, "
-            "collective_seconds, flops, intra_node, inter_node");
+            "collective_seconds, skew_seconds, flops, intra_node, inter_node");
   EXPECT_EQ(errorOf(replace(kWhole, "node = 4", "node = 1.5")),
             "cluster \"box.toml\": key \"ranks_per_node\" must be a whole "
             "number");

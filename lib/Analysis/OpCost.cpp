@@ -1,0 +1,133 @@
+// How long one op takes.
+
+#include "fsdp/Analysis/OpCost.h"
+#include "fsdp/Analysis/Places.h"
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/Work.h"
+#include "plan/PlanTypes.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+OpCost::OpCost(ModuleOp module, cost::Cluster cluster)
+    : cluster(std::move(cluster)), symbols(module) {
+  for (auto grid : module.getOps<shard::GridOp>())
+    for (int64_t size : grid.getShape())
+      ranks *= size;
+}
+
+unsigned OpCost::getStream(Operation *op) {
+  for (StringRef name : {kStreamAttrName.data(), "stream"})
+    if (auto stream = op->getAttrOfType<IntegerAttr>(name))
+      return stream.getInt();
+  if (isa<AllGatherStartOp>(op))
+    return plan::gatherStream;
+  if (isa<ReduceScatterStartOp>(op))
+    return plan::reduceStream;
+  return plan::computeStream;
+}
+
+static plan::DType getDType(Type element) {
+  if (!element)
+    return plan::DType::Float32;
+  if (element.isF64())
+    return plan::DType::Float64;
+  if (element.isBF16())
+    return plan::DType::BFloat16;
+  if (element.isF16())
+    return plan::DType::Float16;
+  return plan::DType::Float32;
+}
+
+static double getBytes(Type type) {
+  if (auto future = dyn_cast<FutureType>(type))
+    type = future.getType();
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? getTensorBytes(tensor) : 0;
+}
+
+static double getBytes(TypeRange types) {
+  double sum = 0;
+  for (Type type : types)
+    sum += getBytes(type);
+  return sum;
+}
+
+double OpCost::getCollectiveSeconds(plan::CollectiveKind kind,
+                                    Type whole) const {
+  return cost::collectiveSeconds(kind, getBytes(whole), ranks, cluster);
+}
+
+double OpCost::getMemorySeconds(double bytes) const {
+  return cost::kernelSeconds(0, bytes, plan::DType::Float32, cluster);
+}
+
+double OpCost::getSeconds(Operation *op) const {
+  auto call = [&](StringRef callee, TypeRange operands, TypeRange results) {
+    aten::Work work = aten::getWork(callee, operands, results);
+    return cost::kernelSeconds(work.flops, work.bytes,
+                               getDType(work.elementType), cluster);
+  };
+  // Parameter, gradient and states are read, all but the gradient written.
+  auto update = [&](auto op) {
+    double bytes = getBytes(op.getGradient().getType());
+    SmallVector<Attribute> written(op.getStates().begin(),
+                                   op.getStates().end());
+    written.push_back(op.getParameterAttr());
+    for (Attribute name : written)
+      if (auto state =
+              symbols.lookup<StateOp>(cast<FlatSymbolRefAttr>(name).getAttr()))
+        bytes += 2 * getBytes(state.getTensorType());
+    return getMemorySeconds(bytes);
+  };
+  constexpr auto gather = plan::CollectiveKind::AllGather;
+  constexpr auto scatter = plan::CollectiveKind::ReduceScatter;
+  return llvm::TypeSwitch<Operation *, double>(op)
+      .Case<aten::CallOp>([&](aten::CallOp op) {
+        return op.isView() ? 0
+                           : call(op.getCallee(), op.getInputs().getTypes(),
+                                  op.getOutputs().getTypes());
+      })
+      .Case<CmdAtenOp>([&](CmdAtenOp op) {
+        return op.getView() ? 0
+                            : call(op.getCallee(), op.getInputs().getTypes(),
+                                   op.getOutputs().getTypes());
+      })
+      .Case<UpdateOp, CmdUpdateOp>([&](auto op) { return update(op); })
+      .Case<PackOp, UnpackOp>([&](Operation *op) {
+        return getMemorySeconds(getBytes(op->getOperandTypes()) +
+                                getBytes(op->getResultTypes()));
+      })
+      .Case<StoreOp>([&](StoreOp op) {
+        return getMemorySeconds(2 * getBytes(op.getValue().getType()));
+      })
+      .Case<CmdCopyOp>([&](CmdCopyOp op) {
+        return getMemorySeconds(double(op.getBlockBytes()) * op.getBlocks() *
+                                (op.getSource() ? 2 : 1));
+      })
+      .Case<AllGatherStartOp, AllGatherOp>([&](auto op) {
+        return op.getMapped()
+                   ? cluster.collectiveSeconds
+                   : getCollectiveSeconds(gather, op->getResult(0).getType());
+      })
+      .Case<ReduceScatterStartOp, ReduceScatterOp>([&](auto op) {
+        return getCollectiveSeconds(scatter, op.getInput().getType());
+      })
+      .Case<shard::AllGatherOp>([&](auto op) {
+        return getCollectiveSeconds(gather, op->getResult(0).getType());
+      })
+      .Case<shard::ReduceScatterOp>([&](auto op) {
+        return getCollectiveSeconds(scatter, op.getInput().getType());
+      })
+      .Case<CmdCollectiveOp>([&](CmdCollectiveOp op) {
+        if (op.getMapped())
+          return cluster.collectiveSeconds;
+        bool gathers = op.getKind() == CollectiveKind::AllGather;
+        return getCollectiveSeconds(
+            static_cast<plan::CollectiveKind>(op.getKind()),
+            (gathers ? op.getDestination() : op.getSource()).getType());
+      })
+      .Default(0.0);
+}

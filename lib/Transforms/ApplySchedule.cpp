@@ -1,0 +1,139 @@
+// Puts a program's ops in the order that was decided.
+
+#include "ProgramSchedule.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+/// Writes down the new order.
+class ProgramSchedule::Emitter {
+public:
+  Emitter(ProgramSchedule &schedule, bool updatesLast)
+      : schedule(schedule), updatesLast(updatesLast),
+        last(schedule.getLastSlot()) {
+    for (auto *flights : {&schedule.gathers, &schedule.reductions})
+      for (Flight &flight : *flights) {
+        owners[flight.wait] = &flight;
+        for (Operation *op : flight.after)
+          owners[op] = &flight;
+      }
+  }
+
+  SmallVector<Operation *> order;
+  SmallVector<size_t> slots;
+
+  void run() {
+    for (Operation *load : schedule.loads)
+      emit(load);
+    for (slot = 0; slot <= last; ++slot) {
+      Operation *next = slot < last ? schedule.spine[slot] : nullptr;
+      if (next)
+        emitOperands(next);
+      while (waited < schedule.reductions.size() &&
+             schedule.reductions[waited].waitSlot <= slot &&
+             schedule.reductions[waited].startSlot < slot)
+        waitForReduction();
+      while (gathered < schedule.gathers.size() &&
+             schedule.gathers[gathered].startSlot <= slot)
+        startGather();
+      while (reduced < schedule.reductions.size() &&
+             schedule.reductions[reduced].startSlot <= slot) {
+        start(schedule.reductions[reduced++]);
+        while (waited < reduced && schedule.reductions[waited].waitSlot <= slot)
+          waitForReduction();
+      }
+      if (next)
+        emit(next);
+    }
+    slot = last;
+    for (Operation *op : schedule.tail)
+      if (!emitted.contains(op)) {
+        emitOperands(op);
+        emit(op);
+      }
+    emitOperands(schedule.block->getTerminator());
+  }
+
+private:
+  void emit(Operation *op) {
+    emitted.insert(op);
+    order.push_back(op);
+    slots.push_back(slot);
+  }
+
+  /// Waits for the gathers that `op` reads.
+  void emitOperands(Operation *op) {
+    for (Value operand : op->getOperands())
+      if (Operation *def = operand.getDefiningOp())
+        if (Flight *flight = owners.lookup(def);
+            flight && flight->isGather && !emitted.contains(def)) {
+          // In the order of starts, which is that of the list.
+          do {
+            if (received == gathered)
+              startGather();
+            receive(schedule.gathers[received++]);
+          } while (!emitted.contains(def));
+        }
+  }
+
+  void start(Flight &flight) {
+    for (Operation *op : flight.before) {
+      emitOperands(op);
+      emit(op);
+    }
+    emitOperands(flight.start);
+    emit(flight.start);
+  }
+  void startGather() { start(schedule.gathers[gathered++]); }
+
+  void receive(Flight &flight) {
+    emit(flight.wait);
+    for (Operation *op : flight.after)
+      emit(op);
+  }
+
+  void waitForReduction() {
+    receive(schedule.reductions[waited++]);
+    for (Operation *op : schedule.tail) {
+      if (emitted.contains(op) || schedule.earliest.lookup(op) > slot ||
+          (updatesLast && isa<UpdateOp>(op)))
+        continue;
+      bool ready = llvm::all_of(op->getOperands(), [&](Value operand) {
+        Operation *def = operand.getDefiningOp();
+        return !def || emitted.contains(def);
+      });
+      if (ready)
+        emit(op);
+    }
+  }
+
+  ProgramSchedule &schedule;
+  bool updatesLast;
+  size_t last, slot = 0;
+  llvm::DenseMap<Operation *, Flight *> owners;
+  llvm::DenseSet<Operation *> emitted;
+  size_t gathered = 0, received = 0, reduced = 0, waited = 0;
+};
+
+SmallVector<size_t> ProgramSchedule::apply(bool updatesLast) {
+  // Starts stand in the order of the list.
+  for (auto *flights : {&gathers, &reductions}) {
+    size_t next = getLastSlot();
+    for (Flight &flight : llvm::reverse(*flights))
+      if (flight.isGather)
+        flight.startSlot = next = std::min(flight.startSlot, next);
+    size_t previous = 0, previousWait = 0;
+    for (Flight &flight : *flights) {
+      flight.startSlot = previous =
+          std::max({flight.startSlot, flight.ready, previous});
+      if (!flight.isGather)
+        flight.waitSlot = previousWait =
+            std::max({flight.waitSlot, flight.startSlot, previousWait});
+    }
+  }
+  Emitter emitter(*this, updatesLast);
+  emitter.run();
+  for (Operation *op : emitter.order)
+    op->moveBefore(block->getTerminator());
+  return std::move(emitter.slots);
+}

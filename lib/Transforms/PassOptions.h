@@ -1,0 +1,20 @@
+// Options of passes that are more than a word.
+
+#ifndef FSDP_LIB_TRANSFORMS_PASSOPTIONS_H
+#define FSDP_LIB_TRANSFORMS_PASSOPTIONS_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+
+namespace fsdp {
+
+/// Bytes of a number of MiB, "1.5"; none where the text is empty or 0. Fails
+/// with an error that names the option.
+mlir::LogicalResult readMebibytes(mlir::ModuleOp module, llvm::StringRef name,
+                                  llvm::StringRef text,
+                                  std::optional<int64_t> &bytes);
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_PASSOPTIONS_H

@@ -1,0 +1,258 @@
+// A program taken apart into what has an order and what may move.
+
+#include "ProgramSchedule.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+/// The states that an op writes.
+static SmallVector<StringAttr> getWrittenStates(Operation *op) {
+  SmallVector<StringAttr> names;
+  if (auto store = dyn_cast<StoreOp>(op))
+    names.push_back(store.getStateAttr().getAttr());
+  if (auto update = dyn_cast<UpdateOp>(op)) {
+    names.push_back(update.getParameterAttr().getAttr());
+    for (Attribute state : update.getStates())
+      names.push_back(cast<FlatSymbolRefAttr>(state).getAttr());
+  }
+  return names;
+}
+
+/// Calls `visit` with every op that reads the memory of `value`, through views.
+static void forEachReader(Value value, function_ref<void(Operation *)> visit) {
+  for (OpOperand &use : value.getUses()) {
+    visit(use.getOwner());
+    if (auto call = dyn_cast<aten::CallOp>(use.getOwner()))
+      for (OpResult result : call->getResults())
+        if (call.getAliasedOperand(result.getResultNumber()) ==
+            use.getOperandNumber())
+          forEachReader(result, visit);
+  }
+}
+
+/// The pack, and what else is computed for a start alone, in order.
+static SmallVector<Operation *, 1> getPreparation(Operation *start) {
+  llvm::SetVector<Operation *> found;
+  auto isOnlyForIt = [&](Operation *op) {
+    return op && op->getBlock() == start->getBlock() && !isa<WaitOp>(op) &&
+           isMemoryEffectFree(op) && op->getNumOperands() &&
+           llvm::all_of(op->getUsers(), [&](Operation *user) {
+             return user == start || found.contains(user);
+           });
+  };
+  // A gradient is computed for its reduction alone too, and yet is compute:
+  // of reductions only the pack moves.
+  bool deep = isa<AllGatherStartOp>(start);
+  SmallVector<Operation *> work{start};
+  while (!work.empty())
+    for (Value operand : work.pop_back_val()->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      if (isOnlyForIt(def) && (deep || isa<PackOp>(def)) && found.insert(def))
+        work.push_back(def);
+    }
+  SmallVector<Operation *, 1> ops(found.begin(), found.end());
+  llvm::sort(ops,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  return ops;
+}
+
+static Flight makeFlight(Operation *start, const OpCost &cost) {
+  Flight flight;
+  flight.start = start;
+  Value future = start->getResult(0), input = start->getOperand(0);
+  flight.wait = cast<WaitOp>(*future.getUsers().begin());
+  if (auto gather = dyn_cast<AllGatherStartOp>(start)) {
+    flight.isGather = true;
+    flight.isMapped = gather.getMapped();
+    flight.unit = gather.getUnit();
+    flight.region = gather.getRegion();
+  } else {
+    flight.unit = cast<ReduceScatterStartOp>(start).getUnit();
+  }
+  flight.before = getPreparation(start);
+  for (Operation *reader : flight.wait->getUsers())
+    if (isa<UnpackOp>(reader))
+      flight.after.push_back(reader);
+  if (!flight.isMapped)
+    flight.bytes = getTensorBytes(cast<FutureType>(future.getType()).getType());
+  if (!flight.before.empty())
+    flight.bytes += getTensorBytes(cast<RankedTensorType>(input.getType()));
+  flight.seconds = cost.getSeconds(start);
+  return flight;
+}
+
+/// Of the reductions whose sums `op` depends on, the last to be ready.
+static Flight *
+getLastReduction(Operation *op, const llvm::DenseSet<Operation *> &tail,
+                 const llvm::DenseMap<Operation *, Flight *> &owners) {
+  Flight *lastOne = nullptr;
+  llvm::SetVector<Operation *> seen;
+  seen.insert(op);
+  for (size_t i = 0; i < seen.size(); ++i)
+    for (Value operand : seen[i]->getOperands()) {
+      Operation *def = operand.getDefiningOp();
+      Flight *flight = def ? owners.lookup(def) : nullptr;
+      if (!flight) {
+        if (def && tail.contains(def))
+          seen.insert(def);
+      } else if (!flight->isGather &&
+                 (!lastOne || lastOne->ready < flight->ready)) {
+        lastOne = flight;
+      }
+    }
+  return lastOne;
+}
+
+std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
+                                                        const OpCost &cost) {
+  ProgramSchedule schedule;
+  schedule.block = &program.getBody().front();
+
+  // Collectives, and what moves with them.
+  llvm::DenseMap<Operation *, Flight *> owners;
+  for (Operation &op : *schedule.block)
+    if (isa<AllGatherStartOp>(op))
+      schedule.gathers.push_back(makeFlight(&op, cost));
+    else if (isa<ReduceScatterStartOp>(op))
+      schedule.reductions.push_back(makeFlight(&op, cost));
+  for (auto *flights : {&schedule.gathers, &schedule.reductions})
+    for (Flight &flight : *flights) {
+      owners[flight.start] = owners[flight.wait] = &flight;
+      for (auto *ops : {&flight.before, &flight.after})
+        for (Operation *op : *ops)
+          owners[op] = &flight;
+    }
+
+  // Loads in front of any write go to the top, what depends on a sum to the
+  // tail; all else is the spine.
+  llvm::DenseMap<Operation *, size_t> indices;
+  llvm::DenseSet<Operation *> tail;
+  llvm::DenseSet<StringAttr> written, writtenByTail;
+  schedule.slotSeconds.push_back(0);
+  std::optional<size_t> backward;
+  for (Operation &op : schedule.block->without_terminator()) {
+    Flight *owner = owners.lookup(&op);
+    bool dependsOnSum = llvm::any_of(op.getOperands(), [&](Value operand) {
+      Operation *def = operand.getDefiningOp();
+      if (!def)
+        return false;
+      Flight *source = owners.lookup(def);
+      return tail.contains(def) ||
+             (source && !source->isGather &&
+              (def == source->wait || llvm::is_contained(source->after, def)));
+    });
+    if (owner) {
+      if (dependsOnSum &&
+          (&op == owner->start || llvm::is_contained(owner->before, &op)))
+        return std::nullopt;
+      continue;
+    }
+    if (dependsOnSum) {
+      tail.insert(&op);
+      schedule.tail.push_back(&op);
+      for (StringAttr state : getWrittenStates(&op))
+        writtenByTail.insert(state);
+      continue;
+    }
+    if (auto load = dyn_cast<LoadOp>(op)) {
+      StringAttr state = load.getStateAttr().getAttr();
+      if (writtenByTail.contains(state))
+        return std::nullopt;
+      if (!written.contains(state)) {
+        schedule.loads.push_back(&op);
+        continue;
+      }
+    }
+    for (StringAttr state : getWrittenStates(&op)) {
+      if (writtenByTail.contains(state))
+        return std::nullopt;
+      written.insert(state);
+    }
+    if (!backward && isBackward(&op))
+      backward = schedule.spine.size();
+    indices[&op] = schedule.spine.size();
+    schedule.spine.push_back(&op);
+    schedule.slotSeconds.push_back(schedule.slotSeconds.back() +
+                                   cost.getSeconds(&op));
+  }
+  size_t last = schedule.spine.size();
+  schedule.backwardSlot = backward.value_or(last);
+
+  // When inputs are there, and when results are needed.
+  auto slotOf = [&](Operation *op) {
+    auto it = indices.find(op);
+    return it == indices.end() ? last : it->second;
+  };
+  auto readyAfter = [&](Operation *op, size_t &ready) {
+    for (Value operand : op->getOperands())
+      if (auto it = indices.find(operand.getDefiningOp()); it != indices.end())
+        ready = std::max(ready, it->second + 1);
+  };
+  for (auto *flights : {&schedule.gathers, &schedule.reductions})
+    for (Flight &flight : *flights) {
+      readyAfter(flight.start, flight.ready);
+      for (Operation *op : flight.before)
+        readyAfter(op, flight.ready);
+      flight.need = last;
+      if (!flight.isGather)
+        continue;
+      auto read = [&](Operation *op) {
+        if (!owners.lookup(op))
+          flight.need = std::min(flight.need, slotOf(op));
+      };
+      llvm::for_each(flight.wait->getUsers(), read);
+      for (Operation *op : flight.after)
+        llvm::for_each(op->getUsers(), read);
+    }
+
+  // An update waits until its states are no longer read; and, as ranks may
+  // read each other's states in their windows, for a collective that starts
+  // behind the last such read: its own reduction.
+  llvm::DenseMap<StringAttr, size_t> lastReads, lastWindowReads;
+  auto note = [](llvm::DenseMap<StringAttr, size_t> &slots, StringAttr state,
+                 size_t slot) {
+    size_t &known = slots[state];
+    known = std::max(known, slot);
+  };
+  for (Operation *op : schedule.loads) {
+    StringAttr state = cast<LoadOp>(op).getStateAttr().getAttr();
+    forEachReader(op->getResult(0), [&](Operation *reader) {
+      Flight *flight = owners.lookup(reader);
+      note(lastReads, state,
+           flight ? flight->need : std::min(slotOf(reader) + 1, last));
+      if (flight && flight->isMapped)
+        forEachReader(flight->wait.getResult(), [&](Operation *reader) {
+          note(lastWindowReads, state, std::min(slotOf(reader) + 1, last));
+        });
+    });
+  }
+  for (Operation *op : schedule.tail) {
+    size_t &slot = schedule.earliest[op];
+    size_t windowRead = 0;
+    for (StringAttr state : getWrittenStates(op)) {
+      windowRead = std::max(windowRead, lastWindowReads.lookup(state));
+      slot = std::max({slot, lastReads.lookup(state), windowRead});
+    }
+    if (windowRead)
+      if (Flight *reduction = getLastReduction(op, tail, owners))
+        reduction->ready = std::max(reduction->ready, windowRead);
+    // Of what else has effects the order is kept.
+    if (!isa<UpdateOp>(op) && !isMemoryEffectFree(op))
+      slot = last;
+  }
+
+  // One order per channel: gathers as they are needed, reductions as they are
+  // ready.
+  llvm::stable_sort(schedule.gathers, [](const Flight &a, const Flight &b) {
+    return a.need < b.need;
+  });
+  llvm::stable_sort(schedule.reductions, [](const Flight &a, const Flight &b) {
+    return a.ready < b.ready;
+  });
+  return schedule;
+}

@@ -1,0 +1,77 @@
+// A program taken apart into what has an order and what may move.
+//
+// Compute keeps its order: it is the spine. Collectives move along it, with
+// what is only there for them, and what reads the sums of reductions (the
+// optimizer) follows the waits.
+
+#ifndef FSDP_LIB_TRANSFORMS_PROGRAMSCHEDULE_H
+#define FSDP_LIB_TRANSFORMS_PROGRAMSCHEDULE_H
+
+#include "fsdp/Analysis/OpCost.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <optional>
+
+namespace fsdp {
+
+/// A collective from its start to its wait. Slot i is the place in front of op
+/// i of the spine; the last slot is behind them all.
+struct Flight {
+  mlir::Operation *start = nullptr;
+  WaitOp wait;
+  llvm::SmallVector<mlir::Operation *, 1> before; // the pack
+  llvm::SmallVector<mlir::Operation *, 1> after;  // the unpack
+  bool isGather = false, isMapped = false;
+  llvm::StringRef unit, region;
+  int64_t bytes = 0;  // of source and destination, in use during the flight
+  double seconds = 0; // predicted
+  /// The first slot at which its inputs are there.
+  size_t ready = 0;
+  /// The slot of its first reader; of a reduction the last slot.
+  size_t need = 0;
+
+  // What a schedule decides.
+  size_t startSlot = 0;
+  /// Of reductions; a gather is waited for in front of its first reader.
+  size_t waitSlot = 0;
+};
+
+class ProgramSchedule {
+public:
+  /// Nothing where the program cannot be taken apart: a collective depends on
+  /// the sum of another, or a state is read again after its update.
+  static std::optional<ProgramSchedule> compute(mlir::func::FuncOp program,
+                                                const OpCost &cost);
+
+  llvm::ArrayRef<mlir::Operation *> getSpine() const { return spine; }
+  size_t getLastSlot() const { return spine.size(); }
+  /// Predicted seconds of the spine in front of each slot, without waiting.
+  llvm::ArrayRef<double> getSlotSeconds() const { return slotSeconds; }
+  /// The first slot whose op belongs to backward.
+  size_t getBackwardSlot() const { return backwardSlot; }
+
+  /// In the order in which they are started and waited for.
+  llvm::MutableArrayRef<Flight> getGathers() { return gathers; }
+  llvm::MutableArrayRef<Flight> getReductions() { return reductions; }
+
+  /// Puts the block in the order that was decided. What reads a sum comes
+  /// behind its wait as early as it may, or, with `updatesLast`, keeps its
+  /// place at the end, but for the unpacking. Returns each op's slot, in order
+  /// of the block.
+  llvm::SmallVector<size_t> apply(bool updatesLast);
+
+private:
+  class Emitter;
+
+  mlir::Block *block = nullptr;
+  llvm::SmallVector<mlir::Operation *> loads, spine, tail;
+  llvm::SmallVector<double> slotSeconds;
+  size_t backwardSlot = 0;
+  llvm::SmallVector<Flight> gathers, reductions;
+  /// The first slot at which an update no longer changes what is still read.
+  llvm::DenseMap<mlir::Operation *, size_t> earliest;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_PROGRAMSCHEDULE_H

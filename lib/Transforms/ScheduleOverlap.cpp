@@ -1,0 +1,319 @@
+// fsdp-schedule-overlap.
+
+#include "PassOptions.h"
+#include "SchedulePolicies.h"
+
+#include "fsdp/Analysis/Liveness.h"
+#include "fsdp/Analysis/Timeline.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_SCHEDULEOVERLAP
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// What a block's order costs.
+struct Outcome {
+  double stepSeconds = 0, exposedSeconds = 0, communicationSeconds = 0;
+  int64_t peakBytes = 0; // states included
+};
+
+std::string micros(double seconds) {
+  return llvm::formatv("{0:F1} us", seconds * 1e6).str();
+}
+
+class ScheduleOverlap
+    : public fsdp::impl::ScheduleOverlapBase<ScheduleOverlap> {
+public:
+  using ScheduleOverlapBase::ScheduleOverlapBase;
+
+private:
+  void runOnOperation() override;
+  LogicalResult readOptions();
+  LogicalResult checkStarts(func::FuncOp program);
+  LogicalResult run(func::FuncOp program, const OpCost &cost);
+  void choose(func::FuncOp program, ProgramSchedule &schedule,
+              const OpCost &cost);
+  bool tighten(func::FuncOp program, ProgramSchedule &schedule,
+               bool updatesLast);
+  SmallVector<int64_t> getMemory(func::FuncOp program);
+  Outcome judge(func::FuncOp program, const OpCost &cost);
+  void explain(func::FuncOp program, ProgramSchedule &schedule,
+               const Outcome &before, const Outcome &after);
+
+  cost::Cluster hardware;
+  std::optional<size_t> forward, backward; // prefetch depths
+  std::optional<int64_t> budget;           // bytes
+  int64_t stateBytes = 0;
+};
+
+LogicalResult ScheduleOverlap::readOptions() {
+  auto fail = [&](const Twine &message) {
+    return getOperation().emitError(message);
+  };
+  if (schedule != "overlap" && schedule != "fsdp2" && schedule != "naive")
+    return fail("schedule=" + schedule.getValue() +
+                " does not exist; there are overlap, fsdp2 and naive");
+  auto readDepth = [&](StringRef name, StringRef text,
+                       std::optional<size_t> &depth) {
+    size_t units;
+    if (text == "auto")
+      return success();
+    if (text.getAsInteger(10, units))
+      return LogicalResult(
+          fail(name + "=" + text + " is neither auto nor a number of units"));
+    depth = units;
+    return success();
+  };
+  forward = backward = std::nullopt;
+  if (failed(readDepth("prefetch-forward", prefetchForward, forward)) ||
+      failed(readDepth("prefetch-backward", prefetchBackward, backward)))
+    return failure();
+  if (failed(readMebibytes(getOperation(), "memory-budget-mib", memoryBudgetMib,
+                           budget)))
+    return failure();
+  try {
+    hardware = cost::findCluster(cluster);
+  } catch (const cost::ClusterError &error) {
+    return fail(error.what());
+  }
+  return success();
+}
+
+LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
+  if (!program.getBody().hasOneBlock())
+    return program.emitOpError("is not one block of ops; control flow cannot "
+                               "be scheduled");
+  WalkResult result = program.walk([](Operation *op) {
+    if (isa<AllGatherOp, ReduceScatterOp>(op)) {
+      op->emitOpError("is not asynchronous; run --fsdp-convert-to-async first");
+      return WalkResult::interrupt();
+    }
+    if (isa<AllGatherStartOp, ReduceScatterStartOp>(op) &&
+        (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
+         (*op->user_begin())->getBlock() != op->getBlock())) {
+      op->emitOpError("has not one wait in its block; see "
+                      "--fsdp-verify-async");
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// Bytes in use at each op, states included.
+SmallVector<int64_t> ScheduleOverlap::getMemory(func::FuncOp program) {
+  FailureOr<ProgramLiveness> liveness = ProgramLiveness::compute(program);
+  if (failed(liveness))
+    return {};
+  size_t count = program.getBody().front().getOperations().size();
+  SmallVector<int64_t> memory(count + 1, 0);
+  for (const ProgramLiveness::Storage &storage : liveness->getStorages()) {
+    if (storage.state)
+      continue;
+    int64_t bytes = llvm::alignTo(storage.block.bytes, kAlignment);
+    memory[std::max<int64_t>(storage.block.first, 0)] += bytes;
+    memory[std::min<int64_t>(storage.block.last + 1, count)] -= bytes;
+  }
+  int64_t now = stateBytes;
+  for (int64_t &bytes : memory)
+    bytes = now += bytes;
+  memory.pop_back();
+  return memory;
+}
+
+Outcome ScheduleOverlap::judge(func::FuncOp program, const OpCost &cost) {
+  Timeline timeline = Timeline::compute(program, cost);
+  Outcome outcome;
+  outcome.stepSeconds = timeline.getStepSeconds();
+  outcome.exposedSeconds = timeline.getExposedSeconds();
+  outcome.communicationSeconds = timeline.getCommunicationSeconds();
+  for (int64_t bytes : getMemory(program))
+    outcome.peakBytes = std::max(outcome.peakBytes, bytes);
+  return outcome;
+}
+
+/// Shortens flights until the program fits the budget. Where it does not, the
+/// gather that is needed last starts later, or a reduction is waited for
+/// sooner. Returns false where nothing is left to shorten.
+bool ScheduleOverlap::tighten(func::FuncOp program, ProgramSchedule &schedule,
+                              bool updatesLast) {
+  // What a flight frees is estimated within a round and measured after it.
+  constexpr int kRounds = 8;
+  for (int round = 0; round < kRounds; ++round) {
+    SmallVector<size_t> slots = schedule.apply(updatesLast);
+    SmallVector<int64_t> memory = getMemory(program);
+    // The most at each slot: a slot has an op of the spine and what moves.
+    SmallVector<int64_t> most(schedule.getLastSlot() + 1, 0);
+    for (auto [slot, bytes] : llvm::zip(slots, memory))
+      most[slot] = std::max(most[slot], bytes);
+    bool shortened = false, fits = true;
+    for (size_t slot = 0; slot < most.size(); ++slot) {
+      while (most[slot] > *budget) {
+        fits = false;
+        Flight *longest = nullptr;
+        size_t distance = 0;
+        for (auto flights : {schedule.getGathers(), schedule.getReductions()})
+          for (Flight &flight : flights) {
+            size_t end = flight.isGather ? flight.need : flight.waitSlot;
+            if (flight.bytes && flight.startSlot <= slot && slot < end &&
+                end - slot > distance &&
+                (flight.isGather || flight.startSlot < slot)) {
+              longest = &flight;
+              distance = end - slot;
+            }
+          }
+        if (!longest)
+          break;
+        shortened = true;
+        if (longest->isGather) {
+          for (size_t i = longest->startSlot; i <= slot; ++i)
+            most[i] -= longest->bytes;
+          longest->startSlot = slot + 1;
+        } else {
+          for (size_t i = slot; i < longest->waitSlot; ++i)
+            most[i] -= longest->bytes;
+          longest->waitSlot = slot;
+        }
+      }
+    }
+    if (fits || !shortened)
+      return fits;
+  }
+  return llvm::all_of(getMemory(program),
+                      [&](int64_t bytes) { return bytes <= *budget; });
+}
+
+/// Tries margins and keeps the one that is predicted to be best: least time
+/// exposed, and of those that are equal the one with the lowest peak.
+void ScheduleOverlap::choose(func::FuncOp program, ProgramSchedule &schedule,
+                             const OpCost &cost) {
+  SmallVector<Choice> choices;
+  if (this->schedule == "fsdp2") {
+    choices.push_back({true, forward, backward, 1});
+  } else {
+    for (double margin : {1.5, 1.0, 2.0, 3.0})
+      choices.push_back({false, forward, backward, margin});
+  }
+  auto apply = [&](const Choice &choice) {
+    decide(schedule, choice, hardware.skewSeconds);
+    schedule.apply(choice.fsdp2);
+    return !budget || choice.fsdp2 || tighten(program, schedule, choice.fsdp2);
+  };
+  size_t best = 0;
+  if (choices.size() > 1) {
+    std::optional<Outcome> least;
+    bool leastFits = false;
+    for (auto [i, choice] : llvm::enumerate(choices)) {
+      bool fits = apply(choice);
+      Outcome outcome = judge(program, cost);
+      // A thousandth of a step is below what the model can tell apart.
+      auto rank = [](bool fits, const Outcome &outcome) {
+        auto exposed =
+            int64_t(outcome.exposedSeconds / outcome.stepSeconds * 1000);
+        return std::make_tuple(!fits, exposed, outcome.peakBytes);
+      };
+      if (!least || rank(fits, outcome) < rank(leastFits, *least)) {
+        least = outcome;
+        leastFits = fits;
+        best = i;
+      }
+    }
+  }
+  if (!apply(choices[best]))
+    remark::missed(program.getLoc(), remark::RemarkOpts::name("budget")
+                                         .category("fsdp-schedule-overlap")
+                                         .function(program.getSymName()))
+        << "memory-budget-mib=" + memoryBudgetMib.getValue() +
+               " is too little: with no collective in flight longer than "
+               "needed the peak is " +
+               std::to_string(judge(program, cost).peakBytes) + " bytes";
+}
+
+void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
+                              const Outcome &before, const Outcome &after) {
+  auto options = [&](StringRef name) {
+    return remark::RemarkOpts::name(name)
+        .category("fsdp-schedule-overlap")
+        .function(program.getSymName());
+  };
+  ArrayRef<double> seconds = schedule.getSlotSeconds();
+  for (const Flight &flight : schedule.getGathers())
+    remark::passed(flight.start->getLoc(), options("gather"))
+        << llvm::formatv(
+               "unit \"{0}\", {1}: gather of {2} starts {3} before "
+               "its first reader, {4} ops earlier",
+               flight.unit, flight.region, micros(flight.seconds),
+               micros(seconds[flight.need] - seconds[flight.startSlot]),
+               flight.need - flight.startSlot)
+               .str();
+  for (const Flight &flight : schedule.getReductions())
+    remark::passed(flight.start->getLoc(), options("reduce"))
+        << llvm::formatv(
+               "unit \"{0}\": reduce-scatter of {1} is waited for "
+               "{2} behind its start, {3} ops later",
+               flight.unit, micros(flight.seconds),
+               micros(seconds[flight.waitSlot] - seconds[flight.startSlot]),
+               flight.waitSlot - flight.startSlot)
+               .str();
+  remark::passed(program.getLoc(), options("schedule"))
+      << llvm::formatv(
+             "schedule={0}: step {1}, communication {2}, of it exposed {3}, "
+             "peak {4} bytes; naive: step {5}, exposed {6}, peak {7} bytes",
+             this->schedule.getValue(), micros(after.stepSeconds),
+             micros(after.communicationSeconds), micros(after.exposedSeconds),
+             after.peakBytes, micros(before.stepSeconds),
+             micros(before.exposedSeconds), before.peakBytes)
+             .str();
+}
+
+LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
+  if (failed(checkStarts(program)))
+    return failure();
+  std::optional<ProgramSchedule> taken =
+      ProgramSchedule::compute(program, cost);
+  program->setAttr(
+      kScheduleAttrName,
+      StringAttr::get(&getContext(), taken ? schedule.getValue() : "naive"));
+  if (!taken) {
+    remark::missed(program.getLoc(), remark::RemarkOpts::name("schedule")
+                                         .category("fsdp-schedule-overlap")
+                                         .function(program.getSymName()))
+        << "keeps its order: a collective depends on the sum of another, or a "
+           "state is read behind its update";
+    return success();
+  }
+  if (schedule == "naive" ||
+      (taken->getGathers().empty() && taken->getReductions().empty()))
+    return success();
+  Outcome before = judge(program, cost);
+  choose(program, *taken, cost);
+  explain(program, *taken, before, judge(program, cost));
+  return success();
+}
+
+void ScheduleOverlap::runOnOperation() {
+  if (failed(readOptions()))
+    return signalPassFailure();
+  ModuleOp module = getOperation();
+  stateBytes = 0;
+  for (StateOp state : module.getOps<StateOp>())
+    if (!state.getFlat())
+      stateBytes +=
+          llvm::alignTo(getSpanBytes(state.getTensorType()), kAlignment);
+  OpCost cost(module, hardware);
+  for (func::FuncOp program : getPrograms(module))
+    if (failed(run(program, cost)))
+      return signalPassFailure();
+}
+
+} // namespace

@@ -1,0 +1,80 @@
+// How early gathers start and how late reductions are waited for.
+
+#include "SchedulePolicies.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+/// Gathers start right behind the wait of the gather `depth` before them; the
+/// first ones where their region starts.
+static void startByDepth(ProgramSchedule &schedule, StringRef region,
+                         size_t depth) {
+  SmallVector<Flight *> gathers;
+  for (Flight &flight : schedule.getGathers())
+    if (flight.region == region)
+      gathers.push_back(&flight);
+  size_t begin = region == "backward" ? schedule.getBackwardSlot() : 0;
+  for (auto [i, flight] : llvm::enumerate(gathers))
+    flight->startSlot = depth == 0  ? flight->need
+                        : i < depth ? std::min(begin, flight->need)
+                                    : gathers[i - depth]->need;
+}
+
+/// The last slot that begins no later than `seconds` into the spine.
+static size_t getSlotAt(const ProgramSchedule &schedule, double seconds) {
+  ArrayRef<double> slots = schedule.getSlotSeconds();
+  auto behind = llvm::upper_bound(slots, seconds);
+  return behind == slots.begin() ? 0 : behind - slots.begin() - 1;
+}
+
+/// Each gather starts as late as it can without being waited for: a channel
+/// carries one after the other, so the last one's start bounds those in front.
+static void startByCost(ProgramSchedule &schedule, double margin, double skew) {
+  double channelFree = schedule.getSlotSeconds().back();
+  for (Flight &flight : llvm::reverse(schedule.getGathers())) {
+    double due = schedule.getSlotSeconds()[flight.need] - skew;
+    channelFree = std::min(due, channelFree) - margin * flight.seconds;
+    flight.startSlot = std::min(getSlotAt(schedule, channelFree), flight.need);
+  }
+}
+
+/// Each reduction starts when its inputs are there and is waited for when it
+/// should be through, so that its memory is free again soon.
+static void reduceByCost(ProgramSchedule &schedule, double margin,
+                         double skew) {
+  double channelFree = 0;
+  for (Flight &flight : schedule.getReductions()) {
+    flight.startSlot = flight.ready;
+    channelFree =
+        std::max(channelFree, schedule.getSlotSeconds()[flight.ready]) +
+        margin * flight.seconds;
+    flight.waitSlot = getSlotAt(schedule, channelFree + skew) + 1;
+    flight.waitSlot = std::min(flight.waitSlot, schedule.getLastSlot());
+  }
+}
+
+/// One reduction in flight: it is waited for when the next one starts.
+static void reduceOneByOne(ProgramSchedule &schedule) {
+  MutableArrayRef<Flight> reductions = schedule.getReductions();
+  for (auto [i, flight] : llvm::enumerate(reductions)) {
+    flight.startSlot = flight.ready;
+    flight.waitSlot = i + 1 < reductions.size() ? reductions[i + 1].ready
+                                                : schedule.getLastSlot();
+  }
+}
+
+void fsdp::decide(ProgramSchedule &schedule, const Choice &choice,
+                  double skew) {
+  if (choice.fsdp2) {
+    startByDepth(schedule, "forward", choice.forward.value_or(1));
+    startByDepth(schedule, "backward", choice.backward.value_or(1));
+    reduceOneByOne(schedule);
+    return;
+  }
+  startByCost(schedule, choice.margin, skew);
+  if (choice.forward)
+    startByDepth(schedule, "forward", *choice.forward);
+  if (choice.backward)
+    startByDepth(schedule, "backward", *choice.backward);
+  reduceByCost(schedule, choice.margin, skew);
+}

@@ -1,0 +1,25 @@
+// How early gathers start and how late reductions are waited for.
+
+#ifndef FSDP_LIB_TRANSFORMS_SCHEDULEPOLICIES_H
+#define FSDP_LIB_TRANSFORMS_SCHEDULEPOLICIES_H
+
+#include "ProgramSchedule.h"
+
+namespace fsdp {
+
+struct Choice {
+  /// FSDP2's order: by depth, and one reduction in flight.
+  bool fsdp2 = false;
+  /// Prefetch depths in units, or none: the policy's own choice.
+  std::optional<size_t> forward, backward;
+  /// How many times longer than predicted collectives may take and still be
+  /// hidden.
+  double margin = 1;
+};
+
+/// Sets the slots of all flights. Ranks may be `skew` seconds apart.
+void decide(ProgramSchedule &schedule, const Choice &choice, double skew);
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_SCHEDULEPOLICIES_H
