@@ -176,6 +176,40 @@ static OptimizerInfo readOptimizer(const JsonReader &json,
   return optimizer;
 }
 
+/// The sizes of the mesh, or none.
+static std::vector<int64_t> readMesh(const JsonReader &json) {
+  std::vector<int64_t> sizes;
+  if (json.isNull())
+    return sizes;
+  json["device"].asOneOf({"cpu", "cuda"});
+  json["shape"].forEach([&](const JsonReader &size) {
+    sizes.push_back(size.asInt());
+    if (sizes.back() < 1 || sizes.back() > 65536)
+      size.fail("a number of ranks from 1 to 65536");
+  });
+  if (sizes.empty() || sizes.size() > 2)
+    json["shape"].fail("of one or two dimensions");
+  if (!json["names"].isNull() &&
+      json["names"].asStrings().size() != sizes.size())
+    json["names"].fail("null or a name for each dimension");
+  return sizes;
+}
+
+static UnitInfo readUnit(const JsonReader &json,
+                         const std::set<std::string> &modules) {
+  UnitInfo unit;
+  unit.name = json["name"].asString();
+  json["modules"].forEach([&](const JsonReader &module) {
+    if (!modules.count(module.asString()))
+      module.fail("the path of a module");
+  });
+  unit.root = json["root"].asBool();
+  JsonReader reshard = json["reshard_after_forward"];
+  if (!reshard.isNull())
+    unit.reshard = reshard.asBool();
+  return unit;
+}
+
 static void readRates(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
     return;
@@ -263,6 +297,15 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   json["modules"].forEach([&](const JsonReader &module) {
     metadata.modules.push_back(readModule(module));
   });
+  metadata.mesh = readMesh(json["mesh"]);
+  std::set<std::string> paths, units;
+  for (const ModuleInfo &module : metadata.modules)
+    paths.insert(module.path);
+  json["units"].forEach([&](const JsonReader &unit) {
+    metadata.units.push_back(readUnit(unit, paths));
+    if (!units.insert(metadata.units.back().name).second)
+      unit["name"].fail("a name of its own");
+  });
 
   std::set<std::string> names;
   auto readState = [&](const JsonReader &state) {
@@ -277,6 +320,11 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     StateInfo info = readState(state);
     info.aliases = state["aliases"].asStrings();
     info.trainable = state["trainable"].asBool();
+    if (JsonReader unit = state["unit"]; !unit.isNull()) {
+      info.unit = unit.asString();
+      if (!units.count(*info.unit))
+        unit.fail("null or the name of a unit");
+    }
     metadata.parameters.push_back(info);
   });
   std::set<std::string> parameters = names;
@@ -328,11 +376,11 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 1)
+    if (json["format_version"].asInt() != 2)
       throw ArchiveError(
           "has format version " +
           std::to_string(json["format_version"].asInt()) +
-          ", this program reads 1; export again with this version");
+          ", this program reads 2; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

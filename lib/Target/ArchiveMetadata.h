@@ -59,14 +59,23 @@ struct StateInfo {
   std::string fqn;
   std::vector<std::string> aliases;
   TensorInfo type;
-  bool trainable = false;  // parameters
-  bool persistent = false; // buffers
+  bool trainable = false;          // parameters
+  std::optional<std::string> unit; // parameters: the model's own choice
+  bool persistent = false;         // buffers
 };
 
 struct InputInfo {
   std::string name;
   TensorInfo type;
   bool repeat = false; // the same value every step
+};
+
+/// Parameters that the model wants gathered and reduced together.
+struct UnitInfo {
+  std::string name;
+  bool root = false; // no other unit is around it
+  std::optional<bool>
+      reshard; // after forward; not given: the compiler's choice
 };
 
 /// Hyperparameters of a group; a rule reads those it has.
@@ -92,6 +101,8 @@ struct ArchiveMetadata {
   std::vector<ModuleInfo> modules;
   std::vector<StateInfo> parameters, buffers, constants;
   std::vector<InputInfo> inputs;
+  std::vector<int64_t> mesh;   // ranks by dimension; empty: not described
+  std::vector<UnitInfo> units; // empty: the compiler chooses
   OptimizerInfo optimizer;
   std::vector<std::vector<double>> learningRates; // empty: constant
   std::optional<int64_t> epochs, steps;

@@ -35,6 +35,7 @@ public:
 private:
   void setModuleAttributes();
   void addModules();
+  void addUnits();
   void addStates();
   StateOp addState(const StateInfo &info, Role role);
   void addOptimizer();
@@ -80,6 +81,7 @@ OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
     for (const std::string &parameter : group.parameters)
       groups[parameter] = index;
   addModules();
+  addUnits();
   addStates();
   addOptimizer();
   for (auto [name, graph] : llvm::zip(names, graphs))
@@ -98,6 +100,8 @@ void Importer::setModuleAttributes() {
       builder.getDenseF64ArrayAttr(llvm::map_to_vector(
           metadata.optimizer.groups,
           [](const GroupInfo &group) { return group.lr; })));
+  if (!metadata.mesh.empty())
+    set("fsdp.mesh", builder.getDenseI64ArrayAttr(metadata.mesh));
   if (!metadata.learningRates.empty()) {
     SmallVector<double> table;
     for (const std::vector<double> &row : metadata.learningRates)
@@ -123,6 +127,14 @@ void Importer::addModules() {
                          info.container, stringsOrNull(info.aliases));
 }
 
+void Importer::addUnits() {
+  for (const UnitInfo &info : metadata.units)
+    UnitOp::create(builder, unknown(), builder.getStringAttr(info.name),
+                   info.root ? builder.getUnitAttr() : UnitAttr(),
+                   info.reshard ? builder.getBoolAttr(*info.reshard)
+                                : BoolAttr());
+}
+
 StateOp Importer::addState(const StateInfo &info, Role role) {
   OperationState state(unknown(), StateOp::getOperationName());
   StateOp::Properties &properties =
@@ -144,6 +156,10 @@ void Importer::addStates() {
     auto group = groups.find(info.fqn);
     if (group != groups.end())
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
+    if (info.unit)
+      state.setUnit(*info.unit);
+    else if (!metadata.units.empty())
+      state.setReplicated(true);
   }
   for (const StateInfo &info : metadata.buffers)
     addState(info, Role::Buffer);

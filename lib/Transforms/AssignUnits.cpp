@@ -121,6 +121,9 @@ private:
                                                        const Model &model);
   void cutByBytes(ArrayRef<StateOp> byUse, uint64_t bytes,
                   llvm::MapVector<StateOp, std::string> &owner);
+  LogicalResult keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
+                          const llvm::StringMap<UnitOp> &named,
+                          llvm::MapVector<StateOp, std::string> &owner);
 };
 
 /// Parameters of modules sorted by their first reader in the program; those
@@ -203,20 +206,44 @@ void AssignUnits::cutByBytes(ArrayRef<StateOp> byUse, uint64_t bytes,
   }
 }
 
+/// The model names its units itself: they win over the option.
+LogicalResult
+AssignUnits::keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
+                       const llvm::StringMap<UnitOp> &named,
+                       llvm::MapVector<StateOp, std::string> &owner) {
+  for (StateOp parameter : byUse) {
+    if (parameter.getReplicated())
+      continue;
+    if (!parameter.getUnit() || !named.contains(*parameter.getUnit()))
+      return parameter.emitOpError(
+          "is in no unit, but the module has units; name one of them as its "
+          "`unit`, or make it `replicated`");
+    owner[parameter] = parameter.getUnit()->str();
+  }
+  if (units != "auto")
+    remark::missed(module.getLoc(), remark::RemarkOpts::name("units").category(
+                                        "fsdp-assign-units"))
+        << "units=" + units + " gives way to the units that the model names";
+  return success();
+}
+
 LogicalResult AssignUnits::assign(ModuleOp module) {
   auto step = module.lookupSymbol<func::FuncOp>("step");
   if (!step || step.isDeclaration())
     return module.emitError("the module has no program `step`; import one with "
                             "`fsdp-translate --import-torchscript`");
-  if (!module.getOps<UnitOp>().empty())
-    return module.emitError(
-        "units are assigned already; run fsdp-assign-units once");
 
   Model model(module);
   SmallVector<StateOp> byUse = sortByUse(model.parameters, step);
   llvm::MapVector<StateOp, std::string> owner;
+  llvm::StringMap<UnitOp> named;
+  for (UnitOp unit : module.getOps<UnitOp>())
+    named[unit.getUnitName()] = unit;
   uint64_t bytes;
-  if (!StringRef(units).getAsInteger(10, bytes)) {
+  if (!named.empty()) {
+    if (failed(keepUnits(module, byUse, named, owner)))
+      return failure();
+  } else if (!StringRef(units).getAsInteger(10, bytes)) {
     if (bytes == 0)
       return module.emitError("units=0: a unit has at least one byte");
     cutByBytes(byUse, bytes, owner);
@@ -255,14 +282,24 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
     ++count;
     size += getTensorBytes(StateOp(parameter).getTensorType());
   }
-  totals.try_emplace("", 0, 0);
+  if (named.empty())
+    totals.try_emplace("", 0, 0);
+  for (UnitOp unit : module.getOps<UnitOp>())
+    totals.try_emplace(unit.getUnitName(), 0, 0);
 
   // Units stand in front of the states, behind the modules.
+  for (auto &entry : named)
+    entry.second->remove();
   builder.setInsertionPointToStart(module.getBody());
   if (!model.modules.empty())
     builder.setInsertionPointAfter(model.modules.back());
   for (auto &[unit, total] : totals) {
-    auto op = UnitOp::create(builder, module.getLoc(), unit, unit.empty());
+    UnitOp op = named.lookup(unit);
+    if (op)
+      builder.insert(op);
+    else
+      op = UnitOp::create(builder, module.getLoc(), unit, unit.empty(),
+                          /*reshard=*/BoolAttr());
     remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
                                     "fsdp-assign-units"))
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +

@@ -58,9 +58,13 @@ public:
 private:
   void readOwn(OpOperand &use, const SymbolTable &table);
   void repeatForBackward(OpOperand &use, const SymbolTable &table);
+  /// What the unit says itself wins over the option.
   bool reshards(StateOp state) {
+    UnitOp unit = units.lookup(*state.getUnit());
+    if (unit && unit.getReshard())
+      return *unit.getReshard();
     return reshardAfterForward == "true" ||
-           (reshardAfterForward == "auto" && !state.getUnit()->empty());
+           (reshardAfterForward == "auto" && !(unit && unit.getRoot()));
   }
   /// A gather of the load in front of the reader.
   Value createUnshard(OpBuilder &builder, Operation *reader, LoadOp load,
@@ -74,6 +78,8 @@ private:
                ? state
                : StateOp();
   }
+
+  llvm::StringMap<UnitOp> units;
 };
 
 /// A reader in backward gets the parameter, and the views of it that forward
@@ -117,6 +123,9 @@ void InsertUnshard::runOnOperation() {
     return signalPassFailure();
   }
 
+  units.clear();
+  for (UnitOp unit : module.getOps<UnitOp>())
+    units[unit.getUnitName()] = unit;
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
     eraseDeadOps(program);

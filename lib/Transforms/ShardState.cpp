@@ -36,6 +36,19 @@ FailureOr<int64_t> ShardState::parseMesh(ModuleOp module) {
   if (shardLayout != "dim0" && shardLayout != "flat")
     return module.emitError() << "shard-layout=" << shardLayout
                               << " does not exist; there are dim0 and flat";
+  auto described = module->getAttrOfType<DenseI64ArrayAttr>("fsdp.mesh");
+  if (described) {
+    std::string own = llvm::join(
+        llvm::map_range(described.asArrayRef(),
+                        [](int64_t size) { return std::to_string(size); }),
+        "x");
+    if (mesh.empty())
+      mesh = own;
+    else if (mesh != own)
+      return module.emitError()
+             << "mesh=" << mesh << ", but the model's own mesh is " << own
+             << "; leave the option out, or describe another mesh";
+  }
   if (mesh.empty())
     return module.emitError("the mesh is not given; say how many ranks there "
                             "are, as in --fsdp-pipeline=\"mesh=2\"");
@@ -118,12 +131,16 @@ LogicalResult ShardState::shard(ModuleOp module) {
       &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()), axes);
   for (StateOp state : module.getOps<StateOp>()) {
     if (state.getRole() == Role::Parameter) {
+      if (state.getReplicated())
+        continue;
       if (failed(verifyParameter(state, flat)))
         return failure();
     } else if (state.getRole() == Role::Optimizer) {
       auto parameter = table.lookup<StateOp>(*state.getParameter());
       if (!parameter)
         return state.emitOpError("belongs to a parameter that does not exist");
+      if (parameter.getReplicated())
+        continue;
       if (parameter.getTensorType().getShape() !=
               state.getTensorType().getShape() ||
           state.getTensorType().getEncoding())

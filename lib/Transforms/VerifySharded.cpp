@@ -81,7 +81,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
 
 LogicalResult VerifySharded::verifyState(StateOp state,
                                          const llvm::StringSet<> &units) {
-  if (state.getRole() == Role::Parameter &&
+  if (state.getRole() == Role::Parameter && !state.getReplicated() &&
       (!state.getUnit() || !units.contains(*state.getUnit())))
     return state.emitOpError("S1: the parameter belongs to no unit that "
                              "exists; run fsdp-assign-units");

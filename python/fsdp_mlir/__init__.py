@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from .errors import ExportError
 
-if TYPE_CHECKING:
-    from .training_step import TrainingStep
+# Where each name is. PyTorch is imported only for those who use one: the driver starts without.
+_MODULES = {
+    "TrainingStep": "training_step",
+    "fully_shard": "fsdp_module",
+    "FSDPModule": "fsdp_module",
+    "register_fsdp_forward_method": "fsdp_module",
+    "MixedPrecisionPolicy": "policies",
+    "OffloadPolicy": "policies",
+    "CPUOffloadPolicy": "policies",
+    "DeviceMesh": "mesh",
+    "init_device_mesh": "mesh",
+}
 
-__all__ = ["ExportError", "TrainingStep"]
+__all__ = ["ExportError", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports PyTorch only for those who use it: the driver starts without."""
-    if name == "TrainingStep":
-        from .training_step import TrainingStep
-
-        return TrainingStep
+    if name in _MODULES:
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,11 +17,13 @@ from .capture import Program, capture
 from .dtypes import dtype_name
 from .errors import ExportError
 from .explain import user_location
+from .fsdp_module import original_class
 from .names import StateNames
 from .optimizer import describe_optimizer, learning_rates, length
 from .rewrite import prepare
 from .torchscript import ProgramWriter
 from .training_step import TrainingStep, load_training_step
+from .unit_table import describe_units
 from .weights import save_tensors, save_weights
 
 
@@ -47,6 +49,7 @@ def export_step(
             "the step is built under fake tensors, which hold no weights; export with --no-weights"
         )
     optimizer = describe_optimizer(step, names)
+    sharding = describe_units(step, names)
     writers: dict[str, ProgramWriter] = {}
     for name in ("step", "eval") if step.eval_data is not None else ("step",):
         program = capture(step, name, names)
@@ -56,13 +59,19 @@ def export_step(
             _warn_unreached(program, names)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 1,
+        "format_version": 2,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
         "modules": _modules(step, names),
+        "mesh": sharding.mesh,
+        "units": sharding.units,
         "parameters": [
-            {**_tensor(fqn, t, names), "trainable": t.requires_grad}
+            {
+                **_tensor(fqn, t, names),
+                "trainable": t.requires_grad,
+                "unit": sharding.owner[fqn],
+            }
             for fqn, t in names.parameters.items()
         ],
         "buffers": [
@@ -131,7 +140,7 @@ def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
     return [
         {
             "path": path,
-            "class": type(module).__name__,
+            "class": original_class(module).__name__,
             "container": isinstance(module, containers),
             "aliases": names.paths[id(module)][1:],
         }

@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import torch
 
 from .errors import ExportError
+from .options import checked_options
 
 Schedule = Union["torch.optim.lr_scheduler.LRScheduler", Callable[[int], float]]
 
@@ -36,6 +37,7 @@ class TrainingStep:
         ExportError: an argument is of the wrong type, or the arguments do not fit each other.
     """
 
+    @checked_options
     def __init__(
         self,
         model: torch.nn.Module,

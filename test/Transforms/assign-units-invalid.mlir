@@ -3,15 +3,16 @@
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=foo" 2>&1 | FileCheck %s --check-prefix=PATH
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=(" 2>&1 | FileCheck %s --check-prefix=REGEX
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=0" 2>&1 | FileCheck %s --check-prefix=ZERO
-// RUN: not fsdp-opt %s --fsdp-assign-units --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: sed 's|^// NAMED ||' %s | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=UNIT
 // RUN: echo "module {}" | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=STEP
 
 // CLASS: error: units=class:Foo: no module with parameters is of this class; there are Net, Linear
 // PATH: error: units=foo matches the path of no module with parameters; the whole path must match
 // REGEX: error: units=( is not a regular expression: parentheses not balanced
 // ZERO: error: units=0: a unit has at least one byte
-// TWICE: error: units are assigned already; run fsdp-assign-units once
+// UNIT: error: 'fsdp.state' op is in no unit, but the module has units; name one of them
 // STEP: error: the module has no program `step`
+// NAMED fsdp.unit "" root
 fsdp.module "" class "Net"
 fsdp.module "foo.bar" class "Linear"
 fsdp.state @foo.bar.w parameter : tensor<4xf32>

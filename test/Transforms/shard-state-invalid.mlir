@@ -7,7 +7,10 @@
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=two" 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2 shard-layout=flat" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2 mesh-dims=replicate" 2>&1 | FileCheck %s --check-prefix=NAMES
+// RUN: echo "module attributes {fsdp.mesh = array<i64: 4>} {}" | not fsdp-opt --fsdp-shard-state="mesh=2" 2>&1 | FileCheck %s --check-prefix=OTHER
+// RUN: echo "module attributes {fsdp.mesh = array<i64: 2, 4>} {}" | not fsdp-opt --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=DIMS
 
+// OTHER: error: mesh=2, but the model's own mesh is 4; leave the option out, or describe another mesh
 // MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2"
 // DIMS: error: mesh=2x4 has several dimensions, which do not exist yet; there is one, as in mesh=8
 // NUMBER: error: mesh=two is not a number of ranks from 1 to 65536

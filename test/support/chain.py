@@ -173,7 +173,7 @@ def lower(
     ir, scheduled = tmp_path / "step.mlir", tmp_path / "step.fsdp.mlir"
     plan = tmp_path / "step.plan"
     if passes is None:
-        passes = [f"--fsdp-pipeline={pipeline}"]
+        passes = [f"--fsdp-pipeline={pipeline}" if pipeline else "--fsdp-pipeline"]
     command([binary("fsdp-translate"), "--import-torchscript", archive, "-o", ir])
     command([binary("fsdp-opt"), ir, *passes, "-o", scheduled])
     command([binary("fsdp-translate"), "--fsdp-to-plan", scheduled, "-o", plan])

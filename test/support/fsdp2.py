@@ -6,13 +6,16 @@ on the first `world` of them.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
 import tempfile
 import traceback
-from typing import Any, Sequence
+from typing import Any, Callable, Iterator, Sequence
+from unittest import mock
 
+from support.policies import Call, apply_calls
 from support.reference import Trained
 
 TIMEOUT_S = 240
@@ -42,16 +45,20 @@ class Pool:
         world: int,
         steps: int,
         argv: Sequence[str] = (),
-        units: Sequence[str] = (),
+        units: Sequence[str | Call] = (),
     ) -> Trained:
         """Trains `step_file` under fully_shard; `units` are the modules that
-        are sharded as units of their own, the root takes the rest."""
-        task = (str(step_file), list(argv), world, steps, list(units))
+        are sharded as units of their own, or whole calls. The root takes the
+        rest, in a call of its own where there is none."""
+        calls = [Call((unit,)) if isinstance(unit, str) else unit for unit in units]
+        if all(call.paths != ("",) for call in calls):
+            calls.append(Call(("",)))
+        task = (str(step_file), list(argv), world, steps, calls)
         for pipe in self.pipes[:world]:
             pipe.send(task)
         answers = [self.answer(rank) for rank in range(world)]
-        losses = [list(row) for row in zip(*(losses for losses, _ in answers))]
-        return Trained(losses, answers[0][1])
+        losses = [list(row) for row in zip(*(answer[0] for answer in answers))]
+        return Trained(losses, *answers[0][1:])
 
     def answer(self, rank: int) -> Any:
         if not self.pipes[rank].poll(TIMEOUT_S):
@@ -101,8 +108,8 @@ def train(
     argv: list[str],
     world: int,
     steps: int,
-    units: list[str],
-) -> tuple[list[float], dict[str, Any]]:
+    calls: list[Call],
+) -> tuple[list[float], dict[str, Any], dict[tuple[str, str], int]]:
     import torch
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
@@ -112,26 +119,47 @@ def train(
     step = load_step(step_file, argv)
     model = step.model
     name_of = {id(p): name for name, p in model.named_parameters()}
-    for unit in units:
-        fully_shard(model.get_submodule(unit), mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    apply_calls(fully_shard, model, calls, mesh=mesh)
     # The optimizer was made for the whole parameters; it has no state yet.
     sharded = dict(model.named_parameters())
     for group in step.optimizer.param_groups:
         group["params"] = [sharded[name_of[id(p)]] for p in group["params"]]
 
     set_rates = learning_rate_setter(step)
-    losses = []
+    losses, counts = [], {}
     torch.manual_seed(step.seed)
     for i, batch in zip(range(steps), batches(step, rank, world)):
         set_rates(i)
         step.optimizer.zero_grad()
-        loss = step.loss(model, **batch)
-        loss.backward()
+        # The second step: the first one also sets FSDP2 up.
+        with counting(counts, "forward", i == 1):
+            loss = step.loss(model, **batch)
+        with counting(counts, "backward", i == 1):
+            loss.backward()
         step.optimizer.step()
         losses.append(loss.item())
     state = {}
     for name, value in model.state_dict().items():
         whole = value.full_tensor() if isinstance(value, DTensor) else value
         state[name] = whole.detach().clone()
-    return losses, state if rank == 0 else {}
+    return losses, state if rank == 0 else {}, counts
+
+
+@contextlib.contextmanager
+def counting(counts: dict[tuple[str, str], int], region: str, active: bool) -> Iterator[None]:
+    """Counts the collectives of what runs inside, as a run's summary does."""
+    import torch.distributed as dist
+
+    def counted(function: Callable, key: tuple[str, str]) -> Callable:
+        def call(*args: Any, **options: Any) -> Any:
+            counts[key] = counts.get(key, 0) + 1
+            return function(*args, **options)
+
+        return call
+
+    kinds = {"all_gather_into_tensor": "all-gather", "reduce_scatter_tensor": "reduce-scatter"}
+    with contextlib.ExitStack() as stack:
+        for name, kind in kinds.items() if active else ():
+            function = counted(getattr(dist, name), (kind, region))
+            stack.enter_context(mock.patch.object(dist, name, function))
+        yield

@@ -24,6 +24,8 @@ class Trained:
 
     losses: list[list[float]]
     state: Tensors
+    # Of one step, where they were counted: by kind and region.
+    collectives: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
 
     @property
     def mean_losses(self) -> list[float]:

@@ -10,13 +10,14 @@ include "mlir/Pass/PassBase.td"
 def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
   let summary = "Decides which parameters are gathered and reduced together";
   let description = [{
-    Input IR: captured; no `fsdp.unit`.
+    Input IR: captured. Where the model names its units, `fsdp.unit` ops and
+    `unit` on every parameter that is not replicated: they are kept.
 
     Output IR: `fsdp.unit` ops in the order of their first use in @step, and
     `unit` on every parameter. Nothing else changes.
 
-    What holds: units own parameters by name, never ops. Every parameter has
-    one unit; the root owns what no other unit does, and what is reached from
+    What holds: units own parameters by name, never ops. Every parameter that is
+    not replicated has one unit; the root owns what no other unit does, and what is reached from
     two units under different names (a tied weight).
 
     Why: a unit is one all-gather and one reduce-scatter, so units set how much
@@ -39,11 +40,12 @@ def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
 def ShardState : Pass<"fsdp-shard-state", "::mlir::ModuleOp"> {
   let summary = "Says how parameters and optimizer state are split over the mesh";
   let description = [{
-    Input IR: parameters have units.
+    Input IR: parameters have units. `fsdp.mesh` on the module, where the model
+    describes one, stands for the option.
 
     Output IR: `shard.grid @mesh`, and `sharding` on every parameter and its
     optimizer state. Types are still those of whole tensors. A mesh of one rank
-    shards nothing.
+    shards nothing, and a replicated parameter is never sharded.
 
     What holds: optimizer state is split as its parameter. Rules are pointwise,
     so that a part of a parameter may be updated alone; a rule that is not is an
@@ -78,6 +80,7 @@ def InsertUnshard : Pass<"fsdp-insert-unshard", "::mlir::ModuleOp"> {
 
     Why: as in FSDP2, forward's whole parameters are freed before backward
     gathers them again. `auto` keeps the root's, which backward needs at once.
+    What a unit says itself (`reshard`) wins.
   }];
   let options = [Option<"reshardAfterForward", "reshard-after-forward",
                         "std::string", "\"auto\"", "auto, true or false">];
@@ -153,7 +156,7 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
   let description = [{
     Input and output IR: sharded. Each constraint is an error with its number:
 
-    - S1: every parameter belongs to a unit that exists.
+    - S1: every parameter belongs to a unit that exists, or is replicated.
     - S2: a sharding splits dimension 0, and no other, over axis 0 of a grid
       that exists, and the local part has ceil(rows / ranks) rows.
     - S3: optimizer state is split as its parameter.

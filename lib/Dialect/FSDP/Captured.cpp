@@ -39,6 +39,9 @@ LogicalResult StateOp::verify() {
     return emitOpError("has `parameter` if and only if it is optimizer state");
   if (getUnit() && !isParameter)
     return emitOpError("belongs to a unit, which only a parameter can");
+  if (getReplicated() && (!isParameter || getUnit() || getSharding()))
+    return emitOpError("is replicated, which only a parameter without unit and "
+                       "sharding can be");
   if (getGlobal() && !getSharding())
     return emitOpError("has a global type and no sharding");
   if (getFlat().has_value() != getFlatOffset().has_value())

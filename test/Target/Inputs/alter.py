@@ -47,7 +47,10 @@ def node(metadata, op):
 
 
 EDITS = {
-    "version": lambda m: m.update(format_version=2),
+    "version": lambda m: m.update(format_version=1),
+    "unit": lambda m: m["parameters"][0].update(unit="blocks.7"),
+    "unit-module": lambda m: m["units"][0].update(modules=["blocks.7"]),
+    "mesh": lambda m: m.update(mesh={"device": "cpu", "shape": [2, 2, 2], "names": None}),
     "torch": lambda m: m.update(torch_version="2.10.0"),
     "no-step": lambda m: m["programs"].pop("step"),
     "missing-field": lambda m: node(m, "aten::mm").pop("phase"),

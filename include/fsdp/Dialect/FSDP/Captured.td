@@ -37,8 +37,11 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     symbol is PyTorch's fully qualified name; `aliases` are the other names of
     a tied tensor.
 
+    A `replicated` parameter is in no unit: each rank has it whole and updates
+    it by its own gradient, which no other rank adds to.
+
     `unit`, `sharding` and `global` are the sharded phase's: the unit that
-    owns the parameter, how it is split, and the type of the whole tensor once
+    owns the parameter (the model may have said so itself), how it is split, and the type of the whole tensor once
     `type` has become that of one rank's padded part.
 
     With `shard-layout=flat` the elements of several states lie in one that
@@ -57,7 +60,8 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FSDP_RoleAttr:$role,
       TypeAttrOf<AnyRankedTensor>:$type, UnitAttr:$trainable,
-      UnitAttr:$persistent, OptionalAttr<StrArrayAttr>:$aliases,
+      UnitAttr:$persistent, UnitAttr:$replicated,
+      OptionalAttr<StrArrayAttr>:$aliases,
       OptionalAttr<I64Attr>:$group,
       OptionalAttr<FlatSymbolRefAttr>:$parameter, OptionalAttr<StrAttr>:$unit,
       OptionalAttr<FSDP_ShardingAttr>:$sharding,

@@ -12,14 +12,19 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
   let description = [{
     Units stand in the order of their first use in the step. Like modules they
     are named by strings: the path of the module they come from, or `unit.N`
-    for units cut by size. The root owns what no other unit does.
+    for units cut by size. A root has no other unit around it: the model, which
+    owns what no other unit does. `reshard` says whether the whole parameters
+    are freed after forward; where it is absent, the pipeline's option does.
+
+    Units that the model names are there from the captured phase on.
 
     ```mlir
     fsdp.unit "" root
-    fsdp.unit "blocks.0"
+    fsdp.unit "blocks.0" {reshard = false}
     ```
   }];
-  let arguments = (ins StrAttr:$unit_name, UnitAttr:$root);
+  let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
+                       OptionalAttr<BoolAttr>:$reshard);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
 }
 

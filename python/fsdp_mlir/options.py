@@ -1,0 +1,40 @@
+"""Options by name: a mistyped one is an error that says which was meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from typing import Any, Callable, Iterable, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Class = TypeVar("Class", bound=type)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known` that is spelled most like `name`."""
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+
+
+def checked_options(function: Function) -> Function:
+    """Makes a keyword that `function` does not take a TypeError that names the nearest one."""
+    what = function.__qualname__.removesuffix(".__init__")
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in known:
+                raise TypeError(
+                    f"{what} has no option {name!r}; the nearest is {nearest(name, known)!r}, all "
+                    f"are {', '.join(known)}"
+                )
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
+def checked_fields(cls: Class) -> Class:
+    """As `checked_options`, for the constructor of a class."""
+    cls.__init__ = checked_options(cls.__init__)
+    return cls

@@ -1,0 +1,77 @@
+"""Tests that a model annotated by fully_shard trains as FSDP2 trains it: the same bits on two
+ranks, and the same collectives."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import torch
+
+from fsdp_mlir import fully_shard, init_device_mesh
+from support import chain, compare, reference
+from support.fsdp2 import Pool
+from support.policies import Call, apply_calls
+
+GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+STEPS = 6
+
+# Calls of fully_shard, innermost first. Each keeps a bucket for every unit.
+POLICIES = {
+    "blocks": [Call(("blocks.0",)), Call(("blocks.1",)), Call(("",))],
+    "root alone": [Call(("",))],
+    "nested": [
+        Call(("blocks.0.attention",)),
+        Call(("blocks.0",)),
+        Call(("blocks.1.up",)),
+        Call(("blocks.1",)),
+        Call(("",)),
+    ],
+    "a list is one unit": [
+        Call(("blocks.0", "blocks.1")),
+        Call(("norm", "head"), reshard=False),
+        Call(("",)),
+    ],
+    "each as it says": [
+        Call(("blocks.0",), reshard=False),
+        Call(("blocks.1",), reshard=True),
+        Call(("",)),
+    ],
+    "the root reshards": [Call(("blocks.0",)), Call(("blocks.1",)), Call(("",), reshard=True)],
+    "nothing reshards": [
+        Call(("blocks.0",), reshard=False),
+        Call(("blocks.1",), reshard=False),
+        Call(("",), reshard=False),
+    ],
+}
+
+
+def annotated(argv: list[str], calls: list[Call], mesh: bool = True):
+    """A training_step of the GPT, with the model annotated."""
+
+    def training_step(flags: list[str]):
+        step = reference.load_step(GPT, flags)
+        common = {"mesh": init_device_mesh("cpu", (2,))} if mesh else {}
+        apply_calls(fully_shard, step.model, calls, **common)
+        return step
+
+    return training_step
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    calls = POLICIES[name]
+    # The model describes its mesh, so that the pipeline needs no options.
+    compiled = chain.compile_step(annotated([], calls), tmp_path, pipeline="")
+    run = chain.run_plan(compiled, 2, steps=STEPS)
+    trained = fsdp2.train(GPT, 2, STEPS, (), calls)
+    compare.check_bits(run, trained)
+    assert counts(run) == trained.collectives
+
+
+def counts(run: chain.Result) -> dict[tuple[str, str], int]:
+    found = {}
+    for row in run.summary["collectives"]:
+        region = "backward" if row["kind"] == "reduce-scatter" else row["region"]
+        found[row["kind"], region] = row["calls_per_step"]
+    return found
