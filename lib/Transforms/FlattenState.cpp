@@ -157,18 +157,24 @@ void FlattenState::layOut(Flat &flat) {
   for (Member &member : flat.members)
     byRule[getRule(member)].push_back(std::move(member));
   flat.members.clear();
-  int64_t bytes = getElementBytes(
-      byRule.front().second.front().state.getTensorType().getElementType());
+  // A multiple of 64 bytes in the flat parameter and in all its states.
+  Member &first = byRule.front().second.front();
+  int64_t bytes = getElementBytes(first.state.getTensorType().getElementType());
+  int64_t alignment = kAlignment / bytes;
+  for (StateOp state : first.optimizer)
+    alignment = std::max(
+        alignment,
+        kAlignment / getElementBytes(state.getTensorType().getElementType()));
   int64_t end = 0, used = 0;
   for (auto &[rule, members] : byRule)
     for (Member &member : members) {
       int64_t size = member.state.getTensorType().getNumElements();
-      member.offset = llvm::alignTo(end, kAlignment / bytes);
+      member.offset = llvm::alignTo(end, alignment);
       end = member.offset + size;
       used += size;
       flat.members.push_back(std::move(member));
     }
-  int64_t unit = (maps() ? kPageBytes : kAlignment) / bytes;
+  int64_t unit = maps() ? kPageBytes / bytes : alignment;
   // Members without elements still make a piece.
   int64_t piece = std::max<int64_t>(
       llvm::alignTo(llvm::divideCeil(end, ranks), unit), unit);

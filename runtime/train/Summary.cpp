@@ -16,9 +16,12 @@ uint64_t peakResidentBytes() {
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// Bytes of one rank's part, padding included.
+/// Bytes of one rank's part, padding included; a flat state's are counted once,
+/// not as those of what lies in it.
 static uint64_t localBytes(const plan::StateT &state) {
-  return *plan::numElements(state.local_shape) * plan::dtypeBytes(state.dtype);
+  return state.flat >= 0 ? 0
+                         : *plan::numElements(state.local_shape) *
+                               plan::dtypeBytes(state.dtype);
 }
 
 void writeSummary(const plan::PlanT &plan, const std::string &digest,
@@ -70,12 +73,15 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
       break;
     }
   uint64_t gradients = 0;
-  for (const auto &program : plan.programs)
+  for (const auto &program : plan.programs) {
+    std::set<uint32_t> read; // by several updates, where they are of ranges
     for (const auto &command : program->commands)
-      if (const auto *update = command->operation.AsUpdate())
+      if (const auto *update = command->operation.AsUpdate();
+          update && read.insert(update->gradient).second)
         gradients +=
             *plan::numElements(program->values.at(update->gradient)->shape) *
             plan::dtypeBytes(program->values.at(update->gradient)->dtype);
+  }
   json["rank_bytes"] = {{"parameters", parameters},
                         {"gradients", gradients},
                         {"optimizer", optimizer},

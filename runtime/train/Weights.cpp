@@ -65,6 +65,17 @@ std::string storedName(const plan::StateT &state) {
   return prefix + state.fqn;
 }
 
+/// Copies what of `whole` lies in a rank's piece of its flat state.
+void loadMember(const plan::StateT &state, const at::Tensor &whole, int rank,
+                at::Tensor piece) {
+  int64_t begin = state.flat_offset, end = begin + whole.numel();
+  int64_t first = rank * piece.numel(), last = first + piece.numel();
+  int64_t from = std::max(begin, first), to = std::min(end, last);
+  if (from < to)
+    piece.narrow(0, from - first, to - from)
+        .copy_(whole.flatten().narrow(0, from - begin, to - from));
+}
+
 /// Copies a rank's chunk of `whole` on the sharded dimension.
 void loadShard(const plan::StateT &state, const at::Tensor &whole, int rank,
                at::Tensor local) {
@@ -78,6 +89,31 @@ void loadShard(const plan::StateT &state, const at::Tensor &whole, int rank,
   int64_t length = std::min(size, begin + part) - begin;
   local.narrow(state.shard_dim, 0, length)
       .copy_(whole.narrow(state.shard_dim, begin, length));
+}
+
+/// All ranks' parts, one after the other in a new first dimension.
+at::Tensor gather(const at::Tensor &part, plan::DType dtype,
+                  Communicator &communicator) {
+  std::vector<int64_t> shape = {communicator.size()};
+  shape.insert(shape.end(), part.sizes().begin(), part.sizes().end());
+  at::Tensor parts = at::empty(shape, part.options());
+  communicator.allGather(part.const_data_ptr(), parts.data_ptr(), part.numel(),
+                         dtype);
+  return parts;
+}
+
+/// The whole of a state of which this rank has `part`; on rank 0 alone.
+at::Tensor wholeOf(const plan::StateT &state, at::Tensor part,
+                   Communicator &communicator) {
+  part = part.contiguous();
+  if (state.shard_dim < 0)
+    return part;
+  at::Tensor parts = gather(part, state.dtype, communicator);
+  if (communicator.rank() != 0)
+    return {};
+  return at::cat(parts.unbind(0), state.shard_dim)
+      .narrow(state.shard_dim, 0, state.shape[state.shard_dim])
+      .contiguous();
 }
 
 } // namespace
@@ -107,7 +143,7 @@ RepeatedInputs loadWeights(const plan::PlanT &plan, const std::string &path,
   WeightsFile file(path);
   for (size_t i = 0; i < plan.states.size(); ++i) {
     const plan::StateT &state = *plan.states[i];
-    if (state.role == plan::Role::Optimizer)
+    if (state.role == plan::Role::Optimizer || state.is_flat)
       continue;
     const StoredTensor *stored =
         file.get(storedName(state), state.dtype, state.shape);
@@ -116,7 +152,10 @@ RepeatedInputs loadWeights(const plan::PlanT &plan, const std::string &path,
     at::Tensor whole =
         tensorAt(const_cast<char *>(stored->data), state.dtype, state.shape,
                  plan::rowMajorStrides(state.shape));
-    loadShard(state, whole, rank, localPart(plan, i, executor));
+    if (state.flat >= 0)
+      loadMember(state, whole, rank, localPart(plan, state.flat, executor));
+    else
+      loadShard(state, whole, rank, localPart(plan, i, executor));
   }
   for (RepeatedInputs::Input &r : repeated.inputs) {
     const auto &program = *plan.programs[r.program];
@@ -140,8 +179,9 @@ void saveWeights(
     const std::function<void(const std::string &)> &onPartialFile) {
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   auto saved = [](const plan::StateT &state) {
-    return state.role == plan::Role::Parameter ||
-           (state.role == plan::Role::Buffer && state.persistent);
+    return !state.is_flat &&
+           (state.role == plan::Role::Parameter ||
+            (state.role == plan::Role::Buffer && state.persistent));
   };
   std::unique_ptr<SafeTensorsWriter> writer;
   if (communicator.rank() == 0) {
@@ -156,28 +196,27 @@ void saveWeights(
     writer = std::make_unique<SafeTensorsWriter>(path, std::move(tensors));
     onPartialFile(writer->partialPath());
   }
-  for (size_t i = 0; i < plan.states.size(); ++i) {
-    const plan::StateT &state = *plan.states[i];
-    if (!saved(state))
-      continue;
-    at::Tensor whole = localPart(plan, i, executor).contiguous();
-    if (state.shard_dim >= 0) {
-      std::vector<int64_t> all = {communicator.size()};
-      all.insert(all.end(), whole.sizes().begin(), whole.sizes().end());
-      at::Tensor parts = at::empty(all, whole.options());
-      communicator.allGather(whole.const_data_ptr(), parts.data_ptr(),
-                             whole.numel(), state.dtype);
-      if (!writer)
-        continue;
-      whole = at::cat(parts.unbind(0), state.shard_dim)
-                  .narrow(state.shard_dim, 0, state.shape[state.shard_dim])
-                  .contiguous();
-    }
+  auto write = [&](const plan::StateT &state, const at::Tensor &whole) {
     if (!writer)
-      continue;
+      return;
     writer->write(state.fqn, whole.const_data_ptr());
     for (const std::string &alias : state.aliases)
       writer->write(alias, whole.const_data_ptr());
+  };
+  // One state, or one flat state with all that lies in it, at a time.
+  for (size_t i = 0; i < plan.states.size(); ++i) {
+    const plan::StateT &state = *plan.states[i];
+    if (state.is_flat && state.role == plan::Role::Parameter) {
+      at::Tensor all =
+          gather(localPart(plan, i, executor), state.dtype, communicator);
+      for (const auto &member : plan.states)
+        if (member->flat == static_cast<int>(i))
+          write(*member,
+                all.flatten().narrow(0, member->flat_offset,
+                                     *plan::numElements(member->shape)));
+    } else if (saved(state) && state.flat < 0) {
+      write(state, wholeOf(state, localPart(plan, i, executor), communicator));
+    }
   }
   if (writer) {
     writer->finish();

@@ -8,6 +8,9 @@
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=cuda" 2>&1 | FileCheck %s --check-prefix=DEVICE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=4" 2>&1 | FileCheck %s --check-prefix=RESHARD
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 gather=map" 2>&1 | FileCheck %s --check-prefix=MAP
+// RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 
 // NEAREST: error: fsdp-pipeline has no option "meshh"; the nearest is "mesh", all are
 // NONE: error: fsdp-overlap has no option "mesh"; it takes none
@@ -16,6 +19,9 @@
 // PREFETCH: error: prefetch-forward=1 does not exist yet; there is prefetch-forward=0
 // DTYPE: error: reduce-dtype=bf16 does not exist yet; leave the option out
 // DEVICE: error: device=cuda does not exist yet; there is device=cpu
+// LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
+// MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place
+// GATHER: error: gather=zero does not exist; there are auto, copy and map
 // RESHARD: error: reshard-after-forward=4 does not exist yet; there are auto, true and false
 module {
   func.func @step() {
