@@ -19,8 +19,6 @@ inline constexpr llvm::StringLiteral kArenasAttrName = "fsdp.arenas";
 
 /// I64 on programs: the least bytes of arena 0 that any placement needs.
 inline constexpr llvm::StringLiteral kLiveBytesAttrName = "fsdp.live_bytes";
-/// What a window shows starts at multiples of this many bytes.
-inline constexpr int64_t kPageBytes = 4096;
 
 /// A rank's own memory, states first; and the window through which mapped
 /// gathers show all ranks' states.
