@@ -15,7 +15,7 @@ from torch import nn
 
 from .dtypes import dtype_name
 from .errors import ExportError
-from .fsdp_module import Unit, check_reshard, unit_of
+from .fsdp_module import Unit, check_reshard, original_class, unit_of
 from .mesh import DeviceMesh
 from .names import StateNames
 from .policies import CPUOffloadPolicy
@@ -111,8 +111,8 @@ def _name_units(places: dict[str, Optional[Unit]], names: StateNames) -> dict[st
         for module in unit.modules:
             if id(module) not in names.paths:
                 raise ExportError(
-                    f"fully_shard has a {type(module).__name__} in a list that is not a part of "
-                    "the model; the modules of one unit are modules of one model"
+                    f"fully_shard has a {original_class(module).__name__} in a list that is not a "
+                    "part of the model; the modules of one unit are modules of one model"
                 )
         units[names.paths[id(unit.modules[0])][0]] = unit
         if len(unit.modules) > 1 and _is_root(unit, places, names):
@@ -153,7 +153,7 @@ def _show(unit: Optional[Unit], units: dict[str, Unit]) -> str:
 
 
 def _quote(name: str) -> str:
-    return name or "the model's"
+    return f"unit {name}" if name else "the model's own unit"
 
 
 def _check_parameter(fqn: str, tensor: torch.Tensor) -> None:
@@ -176,7 +176,7 @@ def _check_dtypes(name: str, members: list[str], names: StateNames) -> None:
     if len(dtypes) > 1:
         found = " and ".join(f"{dtype_name(d, fqn)} ({fqn})" for d, fqn in dtypes.items())
         raise ExportError(
-            f"the unit {_quote(name)} has trainable parameters of {found}; a unit has one dtype, "
+            f"{_quote(name)} has trainable parameters of {found}; a unit has one dtype, "
             "as its gradients are reduced together: freeze one, or make units of them"
         )
 
@@ -186,7 +186,7 @@ def _common_mesh(units: dict[str, Unit]) -> Optional[DeviceMesh]:
     if len(meshes) > 1:
         (one, first), (other, second) = list(meshes.items())[:2]
         raise ExportError(
-            f"the units {_quote(first)} and {_quote(second)} have different meshes, {one} and "
+            f"{_quote(first)} and {_quote(second)} have different meshes, {one} and "
             f"{other}; give all units the same"
         )
     return next(iter(meshes), None)
