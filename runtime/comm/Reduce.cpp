@@ -1,8 +1,8 @@
 #include "comm/Reduce.h"
 
+#include "comm/ReducedPrecision.h"
+
 #include <algorithm>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -14,19 +14,53 @@ namespace fsdp {
 
 namespace {
 
-/// What a dtype is computed in, and how a result becomes one of its values.
-template <typename T> struct Arithmetic {
-  using Wide = T;
-  static Wide round(Wide x) { return x; }
-};
+/// PyTorch computes reduced-precision numbers in float, and rounds every
+/// result.
+template <typename T>
+constexpr bool isReduced =
+    std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>;
 
-/// PyTorch computes reduced-precision numbers in float.
-template <typename T> struct Reduced {
-  using Wide = float;
-  static Wide round(Wide x) { return static_cast<float>(static_cast<T>(x)); }
+/// Numbers on their way through the first-level cache.
+template <typename T> struct Block {
+  using Wide = std::conditional_t<isReduced<T>, float, T>;
+  static constexpr size_t capacity = 8192 / sizeof(Wide);
+
+  /// sum = source
+  void load(const T *source, size_t n) {
+    if constexpr (isReduced<T>)
+      widen(source, sum, n);
+    else
+      std::copy_n(source, n, sum);
+  }
+  /// sum = sum + source
+  void add(const T *source, size_t n) {
+    if constexpr (isReduced<T>) {
+      widen(source, operand, n);
+      for (size_t i = 0; i < n; ++i)
+        sum[i] += operand[i];
+      narrow(sum, narrowed, n);
+      widen(narrowed, sum, n);
+    } else {
+      for (size_t i = 0; i < n; ++i)
+        sum[i] = static_cast<T>(sum[i] + source[i]);
+    }
+  }
+  void divide(double divisor, size_t n);
+  /// The values of `sum`, rounded.
+  const T *result(size_t n) {
+    if constexpr (isReduced<T>) {
+      narrow(sum, narrowed, n);
+      return narrowed;
+    } else {
+      return sum;
+    }
+  }
+
+  Wide sum[capacity];
+  // Of reduced precision only.
+  Wide operand[isReduced<T> ? capacity : 1];
+  T narrowed[isReduced<T> ? capacity : 1];
 };
-template <> struct Arithmetic<c10::Half> : Reduced<c10::Half> {};
-template <> struct Arithmetic<c10::BFloat16> : Reduced<c10::BFloat16> {};
 
 /// Whether x / divisor is x * (1 / divisor) to the bit: a power of two whose
 /// reciprocal is a normal number.
@@ -35,60 +69,40 @@ bool multipliesExactly(double divisor) {
   return std::frexp(divisor, &exponent) == 0.5 && std::abs(exponent) < 100;
 }
 
-// Block by block through a buffer: each source is read once, and a destination
-// that is one of the sources is written after it was read.
-constexpr size_t blockBytes = 8192;
+template <typename T> void Block<T>::divide(double divisor, size_t n) {
+  if constexpr (std::is_floating_point_v<Wide>) {
+    if (multipliesExactly(divisor)) {
+      auto factor = static_cast<Wide>(1 / divisor);
+      for (size_t i = 0; i < n; ++i)
+        sum[i] *= factor;
+    } else {
+      auto by = static_cast<Wide>(divisor);
+      for (size_t i = 0; i < n; ++i)
+        sum[i] /= by;
+    }
+  }
+}
 
+// Block by block: each source is read once, and a destination that is one of
+// the sources is written after it was read.
 template <typename T>
 void combineAs(const std::vector<const void *> &sources,
                const std::vector<void *> &destinations, size_t count,
                double divisor) {
-  using Wide = typename Arithmetic<T>::Wide;
-  constexpr size_t block = blockBytes / sizeof(Wide);
-  constexpr auto round = Arithmetic<T>::round;
-  Wide sum[block];
-  T narrow[block];
-  for (size_t begin = 0; begin < count; begin += block) {
-    size_t n = std::min(block, count - begin);
+  Block<T> block;
+  for (size_t begin = 0; begin < count; begin += block.capacity) {
+    size_t n = std::min(block.capacity, count - begin);
     auto source = [&](size_t s) {
       return static_cast<const T *>(sources[s]) + begin;
     };
-    const T *first = source(0);
-    if (sources.size() == 1) {
-      for (size_t i = 0; i < n; ++i)
-        sum[i] = first[i];
-    } else {
-      const T *second = source(1);
-      for (size_t i = 0; i < n; ++i)
-        sum[i] =
-            round(static_cast<Wide>(first[i]) + static_cast<Wide>(second[i]));
-    }
-    for (size_t s = 2; s < sources.size(); ++s) {
-      const T *next = source(s);
-      for (size_t i = 0; i < n; ++i)
-        sum[i] = round(sum[i] + static_cast<Wide>(next[i]));
-    }
-    if constexpr (std::is_floating_point_v<Wide>)
-      if (divisor != 1) {
-        if (multipliesExactly(divisor)) {
-          auto factor = static_cast<Wide>(1 / divisor);
-          for (size_t i = 0; i < n; ++i)
-            sum[i] *= factor;
-        } else {
-          auto by = static_cast<Wide>(divisor);
-          for (size_t i = 0; i < n; ++i)
-            sum[i] /= by;
-        }
-      }
-    const void *result = sum;
-    if constexpr (!std::is_same_v<T, Wide>) {
-      for (size_t i = 0; i < n; ++i)
-        narrow[i] = static_cast<T>(sum[i]);
-      result = narrow;
-    }
+    block.load(source(0), n);
+    for (size_t s = 1; s < sources.size(); ++s)
+      block.add(source(s), n);
+    if (divisor != 1)
+      block.divide(divisor, n);
+    const void *result = block.result(n);
     for (void *destination : destinations)
-      std::memcpy(static_cast<char *>(destination) + begin * sizeof(T), result,
-                  n * sizeof(T));
+      std::memcpy(static_cast<T *>(destination) + begin, result, n * sizeof(T));
   }
 }
 

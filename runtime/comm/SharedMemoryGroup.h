@@ -35,7 +35,7 @@ public:
     for (unsigned i = 0; i < spins; ++i) {
       if (ready())
         return;
-      __builtin_ia32_pause();
+      relax();
     }
     awaitSlowly(channel, awaited, ready);
   }
@@ -50,6 +50,12 @@ public:
   const int rank, size;
 
 private:
+  /// Tells the CPU that this is a loop that waits.
+  static void relax() {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#endif
+  }
   void awaitSlowly(unsigned channel, int awaited,
                    const std::function<bool()> &ready);
 

@@ -47,7 +47,7 @@ public:
     channel.inFlight.pop_front();
     std::this_thread::sleep_until(channel.free - oversleep);
     while (Clock::now() < channel.free)
-      __builtin_ia32_pause();
+      std::this_thread::yield();
   }
 
 private:

@@ -74,7 +74,7 @@ constexpr plan::DType dtypes[] = {plan::DType::UInt8,   plan::DType::Int64,
                                   plan::DType::Float16, plan::DType::BFloat16,
                                   plan::DType::Float32, plan::DType::Float64};
 /// The last is several times what one part, or one round, moves.
-constexpr int64_t counts[] = {0, 1, 3, 64, 1027, 70'001};
+constexpr int64_t counts[] = {0, 1, 1027, 70'001};
 
 /// Makes tensors: in an arena of the communicator's, or anywhere.
 class Memory {

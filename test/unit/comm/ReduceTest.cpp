@@ -37,29 +37,31 @@ bool sameBits(const at::Tensor &a, const at::Tensor &b) {
 
 TEST(Reduce, SumsInOrderAndDividesAsPyTorch) {
   for (auto [dtype, type] : floating)
-    for (int sources : {1, 2, 3, 5})
-      for (double divisor : {1.0, 2.0, 3.0, 4.0, 7.0, 0.1, 1e-5})
-        for (int64_t count : {1, 7, 4099}) {
-          std::vector<at::Tensor> tensors;
-          std::vector<const void *> from;
-          at::Tensor expected;
-          for (int s = 0; s < sources; ++s) {
-            tensors.push_back(numbers(s, count, type));
-            from.push_back(tensors.back().const_data_ptr());
-            expected = s == 0 ? tensors[0] : at::add(expected, tensors[s]);
-          }
-          if (divisor != 1)
-            expected = at::div(expected, divisor);
-          at::Tensor one = at::empty_like(expected), other = one.clone();
+    for (int64_t count : {1, 7, 4099}) {
+      std::vector<at::Tensor> tensors;
+      std::vector<const void *> from;
+      at::Tensor sum;
+      for (int s = 0; s < 5; ++s) {
+        tensors.push_back(numbers(s, count, type));
+        from.push_back(tensors.back().const_data_ptr());
+        sum = s == 0 ? tensors[0] : at::add(sum, tensors[s]);
+        for (double divisor : {1.0, 2.0, 3.0, 4.0, 7.0, 0.1, 1e-5}) {
+          at::Tensor expected = divisor == 1 ? sum : at::div(sum, divisor);
+          at::Tensor one = at::empty_like(sum), other = at::empty_like(sum);
           combine(from, {one.data_ptr(), other.data_ptr()}, count, dtype,
                   divisor);
           EXPECT_TRUE(sameBits(one, expected))
               << at::toString(type) << " / " << divisor;
           EXPECT_TRUE(sameBits(other, expected));
-          // In place, in each of the sources.
-          combine(from, {tensors.back().data_ptr()}, count, dtype, divisor);
-          EXPECT_TRUE(sameBits(tensors.back(), expected));
+          // In place.
+          at::Tensor mine = tensors[s].clone();
+          std::vector<const void *> sources = from;
+          sources.back() = mine.const_data_ptr();
+          combine(sources, {mine.data_ptr()}, count, dtype, divisor);
+          EXPECT_TRUE(sameBits(mine, expected));
         }
+      }
+    }
 }
 
 TEST(Reduce, IntegersWrap) {
