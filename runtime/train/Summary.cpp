@@ -49,7 +49,13 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
   json["program_runs"] = counters.programRuns;
   json["outputs_copied"] = {{"count", counters.outputsCopied},
                             {"bytes", counters.outputBytesCopied}};
-  uint64_t planned = 0;
+  json["communication_copied_bytes"] = counters.communicationBytesCopied;
+  json["step_allocated_bytes"] = counters.bytesAllocatedInSteps;
+  json["scratch_bytes"] = counters.scratchBytes;
+  uint64_t planned = 0, live = 0;
+  for (const auto &program : plan.programs)
+    live = std::max(live, program->live_bytes);
+  json["live_bytes"] = live;
   for (const auto &arena : plan.arenas) {
     json["arenas"][arena->name] = arena->bytes;
     planned += arena->bytes;
