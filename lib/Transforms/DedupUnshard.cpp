@@ -19,12 +19,13 @@ namespace {
 
 class DedupUnshard : public fsdp::impl::DedupUnshardBase<DedupUnshard> {
   void runOnOperation() override {
+    SymbolTable table(getOperation());
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Block &block : program.getBody())
-        dedup(block);
+        dedup(block, table);
   }
 
-  void dedup(Block &block);
+  void dedup(Block &block, const SymbolTable &table);
   void shareViews(shard::AllGatherOp gather);
 };
 
@@ -51,7 +52,7 @@ void DedupUnshard::shareViews(shard::AllGatherOp gather) {
   }
 }
 
-void DedupUnshard::dedup(Block &block) {
+void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
   // The first in the block dominates the others.
   llvm::MapVector<std::pair<StringRef, Attribute>,
                   std::pair<shard::AllGatherOp, int>>
@@ -61,8 +62,12 @@ void DedupUnshard::dedup(Block &block) {
     auto load = gather ? gather.getInput().getDefiningOp<LoadOp>() : LoadOp();
     if (!load)
       continue;
-    auto &[kept, readers] =
-        first[{load.getState(), gather->getAttr("fsdp.region")}];
+    // What a mapped gather shows takes no memory, so no region lets go of it.
+    auto state = table.lookup<StateOp>(load.getState());
+    Attribute region = state && state.getMapped()
+                           ? Attribute()
+                           : gather->getAttr("fsdp.region");
+    auto &[kept, readers] = first[{load.getState(), region}];
     ++readers;
     if (!kept) {
       kept = gather;

@@ -82,9 +82,22 @@ private:
     return PlaceAttr::get(module.getContext(), arena, offset, bytes);
   }
 
+  /// The states that a mapped gather of some program shows.
+  DenseSet<StateOp> findShown() {
+    SymbolTable symbols(module);
+    DenseSet<StateOp> shown;
+    for (func::FuncOp program : getPrograms(module))
+      for (auto gather : program.getOps<AllGatherStartOp>())
+        if (auto load = gather.getInput().getDefiningOp<LoadOp>();
+            load && gather.getMapped())
+          shown.insert(symbols.lookup<StateOp>(load.getState()));
+    return shown;
+  }
+
   /// Places states one after the other: first those that a window shows, which
   /// are whole pages, each with its range of the window.
   void placeStates() {
+    DenseSet<StateOp> shown = findShown();
     auto place = [&](StateOp state, int64_t alignment) {
       int64_t bytes = getSpanBytes(state.getTensorType());
       device = llvm::alignTo(static_cast<uint64_t>(device), alignment);
@@ -92,7 +105,7 @@ private:
       device += bytes;
     };
     for (auto state : module.getOps<StateOp>())
-      if (state.getMapped()) {
+      if (shown.contains(state)) {
         place(state, kPageBytes);
         int64_t bytes =
             getSpanBytes(state.getTensorType()) * getNumRanks(module);
@@ -101,7 +114,7 @@ private:
             llvm::alignTo(static_cast<uint64_t>(window + bytes), kPageBytes);
       }
     for (auto state : module.getOps<StateOp>())
-      if (!state.getMapped() && !state.getFlat())
+      if (!shown.contains(state) && !state.getFlat())
         place(state, kAlignment);
     device = llvm::alignTo(static_cast<uint64_t>(device), kAlignment);
 
@@ -180,7 +193,7 @@ private:
 
   ModuleOp module;
   bool best;
-  DenseMap<Operation *, PlaceAttr> windows; // of mapped states
+  DenseMap<Operation *, PlaceAttr> windows; // of states that are shown
   int64_t device = 0, window = 0;           // bytes
 };
 

@@ -1,5 +1,5 @@
-// Tests that one gather of a parameter per region is left, with one slice, and
-// that regions stay apart.
+// Tests that one gather of a parameter per region is left, with one slice, that
+// regions stay apart, and that what is mapped is gathered once for all of them.
 // RUN: fsdp-opt %s --fsdp-dedup-unshard | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-dedup-unshard -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
@@ -29,4 +29,17 @@ func.func @step() -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
   return %2, %5, %7 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
 
+fsdp.state @flat parameter : tensor<1024xf32> {is_flat, mapped, unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2048xf32>}
+// CHECK-LABEL: func.func @eval
+func.func @eval() -> (tensor<2048xf32>, tensor<2048xf32>) {
+  // CHECK: %[[A:.*]] = shard.all_gather
+  // CHECK-NOT: shard.all_gather
+  %w = fsdp.load @flat : tensor<1024xf32>
+  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<1024xf32> -> tensor<2048xf32>
+  %1 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "backward", fsdp.unit = ""} : tensor<1024xf32> -> tensor<2048xf32>
+  // CHECK: return %[[A]], %[[A]]
+  return %0, %1 : tensor<2048xf32>, tensor<2048xf32>
+}
+
 // REMARK: remark: {{.*}}"w": one gather for 2 readers
+// REMARK: remark: {{.*}}"flat": one gather for 2 readers

@@ -113,24 +113,24 @@ module {
 // -----
 
 // What mapped gathers show lies at whole pages, in front of all other states, and has a range of the window that all
-// programs share. Members of a flat state have its place.
-// CHECK: fsdp.arenas = array<i64: {{[0-9]+}}, 24576>
+// programs share. What nobody gathers has no range. Members of a flat state have its place.
+// CHECK: fsdp.arenas = array<i64: {{[0-9]+}}, 16384>
 module {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
-  // CHECK: fsdp.state @n {{.*}}fsdp.place = #fsdp.place<0, 12288, 4>
+  // CHECK: fsdp.state @n {{.*}}fsdp.place = #fsdp.place<0, 8192, 4>
   fsdp.state @n buffer : tensor<f32> {persistent}
-  // CHECK: fsdp.state @flat.0 {{.*}}fsdp.place = #fsdp.place<0, 0, 4096>
+  // CHECK: fsdp.state @flat.0 {{.*}}fsdp.place = #fsdp.place<0, 8256, 4096>
   fsdp.state @flat.0 parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<2048xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
-  // CHECK: fsdp.state @flat.1 {{.*}}fsdp.place = #fsdp.place<0, 4096, 8192>
+  // CHECK: fsdp.state @flat.1 {{.*}}fsdp.place = #fsdp.place<0, 0, 8192>
   fsdp.state @flat.1 parameter : tensor<2048xf32> {trainable, is_flat, mapped, global = tensor<4096xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
-  // CHECK: fsdp.state @w {{.*}}fsdp.place = #fsdp.place<0, 4096, 8192>
+  // CHECK: fsdp.state @w {{.*}}fsdp.place = #fsdp.place<0, 0, 8192>
   fsdp.state @w parameter : tensor<10xf32> {trainable, flat = @flat.1, flat_offset = 16 : i64}
   // CHECK-LABEL: func.func @step
   func.func @step(%x: tensor<f32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %w = fsdp.load @flat.1 : tensor<2048xf32>
-    // CHECK: fsdp.all_gather_start {{.*}}fsdp.places = [#fsdp.place<1, 8192, 16384>]
+    // CHECK: fsdp.all_gather_start {{.*}}fsdp.places = [#fsdp.place<1, 0, 16384>]
     %f = fsdp.all_gather_start %w {mapped, unit = "", region = "forward"} : tensor<2048xf32> -> !fsdp.future<tensor<4096xf32>>
-    // CHECK: fsdp.wait {{.*}}fsdp.places = [#fsdp.place<1, 8192, 16384>]
+    // CHECK: fsdp.wait {{.*}}fsdp.places = [#fsdp.place<1, 0, 16384>]
     %all = fsdp.wait %f : !fsdp.future<tensor<4096xf32>>
     %l = aten.call "sum"(%all) : (tensor<4096xf32>) -> tensor<f32>
     return %l : tensor<f32>

@@ -186,9 +186,10 @@ def DedupUnshard : Pass<"fsdp-dedup-unshard", "::mlir::ModuleOp"> {
     Input IR: sharded; a gather per reader.
 
     Output IR: the first gather of each parameter and region, which all its
-    readers share.
+    readers share; of each `mapped` parameter, the first of all.
 
-    What holds: gathers of different regions stay apart.
+    What holds: gathers of different regions stay apart, where they take memory.
+    A mapped one takes none, and shows the same bytes until the update.
 
     Why: a module used twice, or a weight with two readers, is gathered once.
   }];
@@ -330,7 +331,7 @@ def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
 
     What holds: states lie one after the other from the start of arena 0, those
     that mapped gathers show first, at whole pages, and each of these has one
-    range of arena 1. Every program uses arena 0 from the states' end on. Places
+    range of arena 1 in all programs. Every program uses arena 0 from the states' end on. Places
     start at multiples of 64 bytes. What is read later is never overwritten; a
     collective uses its source and its destination from its start to its wait.
 
