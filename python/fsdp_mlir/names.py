@@ -33,6 +33,7 @@ class StateNames:
         self.aliases: dict[str, list[str]] = {}
         self.persistent: dict[str, bool] = {}
         self._known: dict[int, tuple[str, str]] = {}
+        _check_whole(step.model)
         self._add("parameter", self.parameters, step.model.named_parameters(remove_duplicate=False))
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
         for fqn in self.buffers:
@@ -78,6 +79,32 @@ class StateNames:
             self._known[id(tensor)] = ("constant", fqn)
             self.constants[fqn] = tensor
         return self._known[id(tensor)]
+
+
+# What PyTorch's own wrappers do is the plan's here.
+_WRAPPERS = {
+    "DataParallel": "give the module inside it; ranks have one device each",
+    "DistributedDataParallel": "give the module inside it; the plan averages gradients",
+    "FullyShardedDataParallel": "use the one of fsdp_mlir, or fully_shard",
+}
+
+
+def _check_whole(model: torch.nn.Module) -> None:
+    """Refuses a model that PyTorch itself distributes, and hooks that would not run."""
+    for path, module in model.named_modules():
+        name = type(module).__name__
+        if name in _WRAPPERS and type(module).__module__.startswith("torch."):
+            raise ExportError(f"{path or 'the model'} is torch's {name}; {_WRAPPERS[name]}")
+    for fqn, parameter in model.named_parameters():
+        if any(cls.__name__ == "DTensor" for cls in type(parameter).__mro__):
+            raise ExportError(
+                f"{fqn} is a DTensor, as torch.distributed.fsdp's fully_shard makes them; import "
+                "fully_shard from fsdp_mlir, which needs no process group"
+            )
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise ExportError(
+                f"{fqn} has a hook on its gradient, and no Python runs while a plan does; remove it"
+            )
 
 
 def _common_fake_mode(step: TrainingStep, names: StateNames) -> Optional[Any]:

@@ -41,6 +41,10 @@ def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
             "the optimizer has state from earlier steps; a run starts from the first one, make a "
             "new optimizer"
         )
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise ExportError(
+            "the optimizer has step hooks, and no Python runs while a plan does; remove them"
+        )
     rule, keys = _RULES[type(optimizer)]
     if rule == "adam" and any(g.get("decoupled_weight_decay") for g in optimizer.param_groups):
         rule = "adamw"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import math
 import shlex
 import signal
 import sys
@@ -171,6 +172,7 @@ def compile_step(
         stages.place(path, out / path.name)
     display.end("export", "step.pt", cached)
     tell(said)
+    check_mesh(archive_metadata(out / "step.pt"), args)
 
     options = pipeline_options(args.pipeline, args.nproc * args.nnodes)
     for name, tool, flags, source, target in (
@@ -185,6 +187,17 @@ def compile_step(
         note = f"  {options}" if name == "shard" else ""
         display.end(name, target + note, cached)
         tell(said)
+
+
+def check_mesh(metadata: dict[str, Any], args: argparse.Namespace) -> None:
+    """Refuses a run that has not the ranks of the mesh that the model describes."""
+    mesh = metadata.get("mesh")
+    if mesh and (ranks := math.prod(mesh["shape"])) != args.nproc * args.nnodes:
+        raise StageError(
+            f"the model's mesh has {ranks} ranks and this run {args.nproc * args.nnodes}; give "
+            f"--nproc {ranks}, or describe another mesh (the environment's WORLD_SIZE is the "
+            "number of ranks)"
+        )
 
 
 def tell(said: str) -> None:

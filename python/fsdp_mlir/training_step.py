@@ -11,9 +11,11 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import torch
 
 from .errors import ExportError
-from .options import checked_options
+from .options import checked_options, not_yet
 
 Schedule = Union["torch.optim.lr_scheduler.LRScheduler", Callable[[int], float]]
+
+_CLIPPING = "leave it out: a smaller learning rate or a warm-up bounds the first steps"
 
 
 class TrainingStep:
@@ -34,9 +36,16 @@ class TrainingStep:
         seed: of the data order and of random ops.
 
     Raises:
-        ExportError: an argument is of the wrong type, or the arguments do not fit each other.
+        ExportError: an argument is of the wrong type, the arguments do not fit each other, or one
+            does not exist yet (`clip_grad_norm`, `clip_grad_value`, `accumulate`, `scaler`).
     """
 
+    @not_yet(
+        clip_grad_norm=(None, _CLIPPING),
+        clip_grad_value=(None, _CLIPPING),
+        accumulate=(1, "give all micro-batches as one batch, or use more ranks"),
+        scaler=(None, "leave it out: float32 and bfloat16 need no loss scale"),
+    )
     @checked_options
     def __init__(
         self,

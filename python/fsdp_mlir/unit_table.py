@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from .errors import ExportError
 from .fsdp_module import Unit, check_reshard, original_class, unit_of
 from .mesh import DeviceMesh
 from .names import StateNames
-from .policies import CPUOffloadPolicy
+from .not_yet import check_exists
 from .training_step import TrainingStep
 
 
@@ -73,7 +73,11 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
     for name, unit in units.items():
         unit.reshard_after_forward = check_reshard(unit.reshard_after_forward, mesh)
         _check_dtypes(name, members[name], names)
-    _check_exists(units, members, mesh, names)
+    check_exists(
+        {_quote(name): unit for name, unit in units.items()},
+        {_quote(name): {f: names.parameters[f] for f in members[name]} for name in units},
+        mesh,
+    )
     _warn_hints(units, mesh)
     table.mesh = mesh and {
         "device": mesh.device_type,
@@ -190,70 +194,6 @@ def _common_mesh(units: dict[str, Unit]) -> Optional[DeviceMesh]:
             f"{other}; give all units the same"
         )
     return next(iter(meshes), None)
-
-
-def _check_exists(
-    units: dict[str, Unit],
-    members: dict[str, list[str]],
-    mesh: Optional[DeviceMesh],
-    names: StateNames,
-) -> None:
-    """One error for all that the policies ask for and that no pass does yet."""
-    missing: dict[str, list[str]] = {}
-    for name, unit in units.items():
-        for what in _missing(unit, members[name], mesh, names):
-            missing.setdefault(what, []).append(_quote(name))
-    if mesh is not None and mesh.ndim > 1:
-        missing["a mesh of two dimensions"] = []
-    if mesh is not None and mesh.ranks != mesh.size():
-        missing[f"a mesh that is a part of one of {mesh.ranks} ranks"] = []
-    if mesh is not None and not mesh.in_order:
-        missing["a mesh whose ranks are not in order"] = []
-    if missing:
-        listed = "; ".join(
-            what + (f" in {', '.join(where)}" if where else "") for what, where in missing.items()
-        )
-        raise ExportError(
-            f"fully_shard is asked for what does not exist yet: {listed}; leave it out "
-            "(docs/porting.md says what there is)"
-        )
-
-
-def _missing(
-    unit: Unit, members: list[str], mesh: Optional[DeviceMesh], names: StateNames
-) -> Iterator[str]:
-    if casts := unit.mp_policy.casts:
-        given = (f"{name}={dtype_name(dtype, name)}" for name, dtype in casts.items())
-        yield f"mp_policy with {', '.join(given)}"
-    if isinstance(unit.offload_policy, CPUOffloadPolicy):
-        yield "offload_policy=CPUOffloadPolicy()"
-    if isinstance(reshard := unit.reshard_after_forward, int) and not isinstance(reshard, bool):
-        yield f"reshard_after_forward={reshard}"
-    if unit.shard_placement_fn is not None:
-        for fqn in members:
-            if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):
-                yield f"Shard({dim}) of {fqn}"
-
-
-def _shard_dim(unit: Unit, fqn: str, parameter: torch.Tensor, mesh: Optional[DeviceMesh]) -> int:
-    from torch.distributed.tensor import Shard
-
-    placement = unit.shard_placement_fn(parameter)
-    if placement is None:
-        return 0
-    if not isinstance(placement, Shard) or not -parameter.dim() <= placement.dim < parameter.dim():
-        raise ExportError(
-            f"shard_placement_fn gives {placement!r} for {fqn} of shape {list(parameter.shape)}; "
-            "give Shard(dim) of one of its dimensions, or None"
-        )
-    dim = placement.dim % parameter.dim()
-    if dim and mesh is not None and parameter.shape[dim] % mesh.shape[-1]:
-        raise ExportError(
-            f"shard_placement_fn gives Shard({dim}) for {fqn} of shape {list(parameter.shape)}, "
-            f"and {parameter.shape[dim]} does not divide by the {mesh.shape[-1]} ranks; only "
-            "dimension 0 may be uneven"
-        )
-    return dim
 
 
 def _warn_hints(units: dict[str, Unit], mesh: Optional[DeviceMesh]) -> None:

@@ -196,6 +196,20 @@ def test_machines_need_a_meeting_point(capsys: pytest.CaptureFixture[str]) -> No
     assert "--master-addr" in capsys.readouterr().err
 
 
+def test_the_models_mesh_is_the_runs(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that a run needs as many ranks as the mesh that the model describes."""
+    tree.step.write_text(
+        STEP.replace(
+            "import helper", "import helper\nfrom fsdp_mlir import fully_shard, DeviceMesh"
+        ).replace(
+            "    x = torch", '    fully_shard(model, mesh=DeviceMesh("cpu", [0, 1]))\n    x = torch'
+        )
+    )
+    assert tree.train() == 1
+    assert "the model's mesh has 2 ranks and this run 1; give --nproc 2" in capfd.readouterr().err
+    assert tree.train("--nproc", "2") == 0
+
+
 def test_the_mesh_is_filled_in() -> None:
     """Tests that the user's mesh wins over the number of ranks."""
     assert pipeline_options([], 4) == "mesh=4"

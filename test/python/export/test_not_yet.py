@@ -1,0 +1,115 @@
+"""Tests that what cannot be compiled yet is refused: by name, with what to use instead."""
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from exporting import classify, export
+from test_fully_shard import Model, shard_blocks
+from test_fully_shard_refusals import placed
+
+from fsdp_mlir import (
+    CPUOffloadPolicy,
+    DeviceMesh,
+    ExportError,
+    MixedPrecisionPolicy,
+    fully_shard,
+    init_device_mesh,
+)
+
+HSDP = init_device_mesh((2, 2), mesh_dim_names=("replicate", "shard"))
+ALL = "in the model's own unit, unit blocks.0, unit blocks.1"
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        (
+            {"mp_policy": MixedPrecisionPolicy(torch.bfloat16, torch.float32)},
+            f"mp_policy with param_dtype=bfloat16, reduce_dtype=float32 {ALL} .leave it out: the "
+            "unit computes and reduces in its parameters' dtype",
+        ),
+        (
+            {"mp_policy": MixedPrecisionPolicy(output_dtype=torch.float32)},
+            f"mp_policy with output_dtype=float32 {ALL}",
+        ),
+        (
+            {"offload_policy": CPUOffloadPolicy()},
+            rf"offload_policy=CPUOffloadPolicy\(\) {ALL} .leave it out: CPU ranks hold everything",
+        ),
+        (
+            {"reshard_after_forward": 2, "mesh": init_device_mesh((4,))},
+            f"reshard_after_forward=2 {ALL} .give True or False",
+        ),
+        ({"mesh": HSDP}, r"a mesh of two dimensions .init_device_mesh\(\(4,\)\) shards over all"),
+        ({"mesh": HSDP["shard"]}, r"a mesh that is a part of one of 4 ranks .init_device_mesh"),
+        ({"mesh": DeviceMesh("cpu", [1, 0])}, "a mesh whose ranks are not in order"),
+    ],
+)
+def test_policies(options: dict[str, Any], text: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match=f"asked for what does not exist yet: {text}"):
+        export(classify(shard_blocks(Model(), **options)), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_all_that_is_missing_is_one_error(tmp_path: pathlib.Path) -> None:
+    model = Model()
+    fully_shard(model.head, offload_policy=CPUOffloadPolicy(pin_memory=False))
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(torch.bfloat16))
+    with pytest.raises(ExportError, match="mp_policy .* model's own .*; offload_policy.* head"):
+        export(classify(model), tmp_path)
+
+
+def test_another_dimension(tmp_path: pathlib.Path) -> None:
+    model = Model()
+    placed(-1)(model)
+    with pytest.raises(ExportError, match=r"Shard\(1\) of head.weight in .*give Shard\(0\)"):
+        export(classify(model), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.float32)},
+        {"mp_policy": MixedPrecisionPolicy(cast_forward_inputs=False)},
+        {"shard_placement_fn": lambda parameter: None},
+    ],
+)
+def test_a_policy_that_changes_nothing_is_accepted(
+    options: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    assert len(export(classify(shard_blocks(Model(), **options)), tmp_path).metadata["units"]) == 3
+
+
+@pytest.mark.parametrize(
+    "option, text",
+    [
+        ({"clip_grad_norm": (1.0, 2.0)}, "clip_grad_norm does not exist yet; leave it out"),
+        ({"clip_grad_value": 0.5}, "clip_grad_value does not exist yet; leave it out"),
+        ({"accumulate": 4}, "accumulate does not exist yet; give all micro-batches as one batch"),
+        ({"scaler": object()}, "scaler does not exist yet; leave it out"),
+    ],
+)
+def test_options_of_the_step(option: dict[str, Any], text: str) -> None:
+    with pytest.raises(ExportError, match=text):
+        classify(Model(), **option)
+
+
+def test_options_of_the_step_that_ask_for_nothing() -> None:
+    classify(Model(), clip_grad_norm=None, clip_grad_value=None, accumulate=1, scaler=None)
+
+
+def test_a_step_hook_of_the_optimizer(tmp_path: pathlib.Path) -> None:
+    step = classify(Model())
+    step.optimizer.register_step_pre_hook(lambda *_: None)
+    with pytest.raises(ExportError, match="the optimizer has step hooks.*remove them"):
+        export(step, tmp_path)
+
+
+@pytest.mark.parametrize("register", ("register_hook", "register_post_accumulate_grad_hook"))
+def test_a_hook_on_a_gradient(register: str, tmp_path: pathlib.Path) -> None:
+    model = Model()
+    getattr(model.head.bias, register)(lambda *_: None)
+    with pytest.raises(ExportError, match="head.bias has a hook on its gradient.*remove it"):
+        export(classify(model), tmp_path)
