@@ -13,6 +13,7 @@ _MODULES = {
     "fully_shard": "fsdp_module",
     "FSDPModule": "fsdp_module",
     "register_fsdp_forward_method": "fsdp_module",
+    "FullyShardedDataParallel": "fsdp1",
     "MixedPrecisionPolicy": "policies",
     "OffloadPolicy": "policies",
     "CPUOffloadPolicy": "policies",

@@ -14,6 +14,7 @@ from support.fsdp2 import Pool
 from support.policies import Call, apply_calls
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+EXAMPLE = chain.ROOT / "python" / "examples" / "fsdp2_transformer.py"
 STEPS = 6
 
 # Calls of fully_shard, innermost first. Each keeps a bucket for every unit.
@@ -75,3 +76,20 @@ def counts(run: chain.Result) -> dict[tuple[str, str], int]:
         region = "backward" if row["kind"] == "reduce-scatter" else row["region"]
         found[row["kind"], region] = row["calls_per_step"]
     return found
+
+
+def test_the_example_is_the_pipelines_units(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that names its units, and the same one whose units an option names."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    flags = ["--layers", "2", "--width", "16", "--batch_size", "4"]
+    named = chain.compile_step(EXAMPLE, tmp_path / "named", flags, pipeline="")
+    chosen = chain.compile_step(
+        EXAMPLE, tmp_path / "chosen", [*flags, "--plain"], pipeline="mesh=2 units=class:Layer"
+    )
+    runs = [chain.run_plan(compiled, 2, steps=STEPS) for compiled in (named, chosen)]
+    assert runs[0].losses == runs[1].losses and len(runs[0].losses) == STEPS
+    assert runs[0].weights.keys() == runs[1].weights.keys()
+    assert all(torch.equal(value, runs[1].weights[n]) for n, value in runs[0].weights.items())
+    assert counts(runs[0]) == counts(runs[1])

@@ -1,0 +1,182 @@
+"""`FullyShardedDataParallel`, FSDP1's constructor, as calls of `fully_shard`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Callable, Iterable, Iterator, Optional
+
+from torch import nn
+from torch.distributed.fsdp import BackwardPrefetch, ShardingStrategy
+
+from .errors import ExportError
+from .fsdp_module import fully_shard, original_class, unit_of
+from .mesh import DeviceMesh
+from .options import checked_options
+
+# What each strategy is as `reshard_after_forward`. FSDP1 too keeps the outermost unit's whole
+# parameters for backward, which is None.
+_RESHARD = {"FULL_SHARD": None, "SHARD_GRAD_OP": False}
+
+
+@checked_options
+def FullyShardedDataParallel(
+    module: nn.Module,
+    process_group: Any = None,
+    sharding_strategy: Optional[ShardingStrategy] = None,
+    cpu_offload: Any = None,
+    auto_wrap_policy: Any = None,
+    backward_prefetch: Optional[BackwardPrefetch] = BackwardPrefetch.BACKWARD_PRE,
+    mixed_precision: Any = None,
+    ignored_modules: Optional[Iterable[nn.Module]] = None,
+    param_init_fn: Optional[Callable[[nn.Module], None]] = None,
+    device_id: Any = None,
+    sync_module_states: bool = False,
+    forward_prefetch: bool = False,
+    limit_all_gathers: bool = True,
+    use_orig_params: bool = False,
+    ignored_states: Optional[Iterable[Any]] = None,
+    device_mesh: Optional[DeviceMesh] = None,
+) -> nn.Module:
+    """Makes `module`, and the modules below it that the policy picks, units of their own.
+
+    A warning says which calls of `fully_shard` do the same. `sync_module_states`,
+    `limit_all_gathers` and `use_orig_params` have no effect: all ranks start from one file, the
+    plan bounds the memory of gathers, and parameters always keep their names. Enumerations and
+    wrapping policies are those of `torch.distributed.fsdp`.
+
+    Returns:
+        `module` itself, not a wrapper around it: names stay as they are.
+
+    Raises:
+        ExportError: an argument does not exist yet or has no meaning in a plan, or as for
+            `fully_shard`.
+        TypeError: an option that does not exist; the error names the nearest.
+    """
+    root = {
+        "process_group": process_group,
+        "sharding_strategy": sharding_strategy,
+        "cpu_offload": cpu_offload,
+        "backward_prefetch": backward_prefetch,
+        "mixed_precision": mixed_precision,
+        "param_init_fn": param_init_fn,
+        "device_id": device_id,
+        "forward_prefetch": forward_prefetch,
+    }
+    ignored = _ignored(ignored_modules or (), ignored_states or ())
+    skipped = set(ignored_modules or ()) | {s for s in ignored_states or () if _is_module(s)}
+    picked = dict(_picked(module, auto_wrap_policy, root, skipped))
+    calls: dict[str, None] = {}
+    for member in _children_first(module):
+        options = root if member is module else picked.get(member)
+        if options is None or (member is not module and unit_of(member) is not None):
+            continue
+        reshard = _reshard(options)
+        fully_shard(
+            member,
+            mesh=device_mesh,
+            reshard_after_forward=reshard,
+            ignored_params=ignored & set(member.parameters()),
+        )
+        which = f"{'the' if member is module else 'each'} {original_class(member).__name__}"
+        calls[f"{which} (reshard_after_forward={reshard})"] = None
+    warnings.warn(f"FullyShardedDataParallel is fully_shard here: of {', then of '.join(calls)}")
+    return module
+
+
+def _reshard(options: dict[str, Any]) -> Optional[bool]:
+    """`reshard_after_forward` for FSDP1's options, all of which are checked."""
+    strategy = options["sharding_strategy"] or ShardingStrategy.FULL_SHARD
+    name = getattr(strategy, "name", strategy)
+    if name not in _RESHARD:
+        raise ExportError(
+            f"sharding_strategy={name} does not exist yet; FULL_SHARD has the same numbers, and "
+            "less memory"
+        )
+    if getattr(options["cpu_offload"], "offload_params", options["cpu_offload"]):
+        raise ExportError(
+            "cpu_offload does not exist yet; leave it out: CPU ranks hold everything on the host"
+        )
+    mixed = options["mixed_precision"]
+    if mixed is not None and (mixed.param_dtype or mixed.reduce_dtype or mixed.buffer_dtype):
+        raise ExportError(
+            "mixed_precision does not exist yet; leave it out: units compute and reduce in their "
+            "parameters' dtype"
+        )
+    if options["process_group"] is not None:
+        raise ExportError(
+            "process_group has no meaning in a plan; describe the ranks by device_mesh, from "
+            "fsdp_mlir.init_device_mesh"
+        )
+    if options["param_init_fn"] is not None:
+        raise ExportError(
+            "param_init_fn does not exist yet; build the model with its values on the cpu"
+        )
+    if options["backward_prefetch"] is not BackwardPrefetch.BACKWARD_PRE:
+        _warn_hint("backward_prefetch", "prefetch-backward")
+    if options["forward_prefetch"]:
+        _warn_hint("forward_prefetch", "prefetch-forward")
+    if options["device_id"] is not None:
+        warnings.warn("device_id has no effect: the plan names the device")
+    return _RESHARD[name]
+
+
+def _warn_hint(name: str, option: str) -> None:
+    warnings.warn(f"{name} is a hint that the schedule does not follow; see its option {option}")
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nn.Module)
+
+
+def _ignored(modules: Iterable[nn.Module], states: Iterable[Any]) -> set[nn.Parameter]:
+    ignored = {parameter for module in modules for parameter in module.parameters()}
+    for state in states:
+        ignored.update(state.parameters() if _is_module(state) else (state,))
+    return ignored
+
+
+def _children_first(module: nn.Module) -> Iterator[nn.Module]:
+    """Each module once, those below it before it."""
+    seen: set[nn.Module] = set()
+
+    def walk(member: nn.Module) -> Iterator[nn.Module]:
+        if member not in seen:
+            seen.add(member)
+            for child in member.children():
+                yield from walk(child)
+            yield member
+
+    return walk(module)
+
+
+def _picked(
+    module: nn.Module, policy: Any, root: dict[str, Any], skipped: set[nn.Module]
+) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
+    """The modules that a wrapping policy picks, with their options."""
+    if policy is None:
+        return
+    if hasattr(policy, "_run_policy"):  # ModuleWrapPolicy, CustomPolicy
+        yield from policy._run_policy(module, skipped, root).items()
+        return
+    if not callable(policy):
+        raise ExportError(
+            f"auto_wrap_policy is {type(policy).__name__}; give a policy of "
+            "torch.distributed.fsdp.wrap, or a function (module, recurse, nonwrapped_numel)"
+        )
+
+    picked: list[nn.Module] = []
+
+    def walk(member: nn.Module) -> int:
+        """Returns how many elements the units at and below `member` take."""
+        size = sum(parameter.numel() for parameter in member.parameters())
+        if not policy(module=member, recurse=True, nonwrapped_numel=size):
+            return 0
+        taken = sum(walk(child) for child in member.children() if child not in skipped)
+        if policy(module=member, recurse=False, nonwrapped_numel=size - taken):
+            picked.append(member)
+            return size
+        return taken
+
+    walk(module)
+    for member in picked:
+        yield member, root

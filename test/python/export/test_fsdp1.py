@@ -1,0 +1,159 @@
+"""Tests that FullyShardedDataParallel, FSDP1's constructor, is calls of fully_shard."""
+
+import functools
+import inspect
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from exporting import classify, export
+from test_fully_shard import Block, Model, owners, shard_blocks
+from torch import nn
+from torch.distributed import fsdp
+from torch.distributed.fsdp import wrap
+
+from fsdp_mlir import ExportError, FullyShardedDataParallel, fully_shard, init_device_mesh
+
+BY_CLASS = wrap.ModuleWrapPolicy({Block})
+SHARD_GRAD_OP = fsdp.ShardingStrategy.SHARD_GRAD_OP
+
+
+def only_reshards(module: nn.Module) -> Any:
+    """A policy of CustomPolicy: the blocks alone keep their parameters."""
+    return {"sharding_strategy": SHARD_GRAD_OP} if isinstance(module, Block) else False
+
+
+def by_hand(model: Model) -> Model:
+    model.blocks = nn.ModuleList(FullyShardedDataParallel(block) for block in model.blocks)
+    return FullyShardedDataParallel(model)
+
+
+def nothing_reshards(model: Model) -> Model:
+    return shard_blocks(model, reshard_after_forward=False)
+
+
+def blocks_do_not_reshard(model: Model) -> Model:
+    for block in model.blocks:
+        fully_shard(block, reshard_after_forward=False)
+    return fully_shard(model)
+
+
+@pytest.mark.filterwarnings("ignore:FullyShardedDataParallel is")
+@pytest.mark.parametrize(
+    "wrapped, same",
+    [
+        (FullyShardedDataParallel, fully_shard),
+        ({"auto_wrap_policy": BY_CLASS}, shard_blocks),
+        (by_hand, shard_blocks),
+        (
+            {
+                "auto_wrap_policy": functools.partial(
+                    wrap.transformer_auto_wrap_policy, transformer_layer_cls={Block}
+                )
+            },
+            shard_blocks,
+        ),
+        (
+            {
+                "auto_wrap_policy": functools.partial(
+                    wrap.size_based_auto_wrap_policy, min_num_params=100
+                )
+            },
+            shard_blocks,
+        ),
+        ({"auto_wrap_policy": BY_CLASS, "sharding_strategy": SHARD_GRAD_OP}, nothing_reshards),
+        ({"auto_wrap_policy": wrap.CustomPolicy(only_reshards)}, blocks_do_not_reshard),
+        (
+            {
+                "auto_wrap_policy": BY_CLASS,
+                "mixed_precision": fsdp.MixedPrecision(),
+                "cpu_offload": fsdp.CPUOffload(offload_params=False),
+                "sync_module_states": True,
+                "use_orig_params": True,
+                "limit_all_gathers": False,
+            },
+            shard_blocks,
+        ),
+    ],
+)
+def test_units_are_those_of_fully_shard(wrapped: Any, same: Any, tmp_path: pathlib.Path) -> None:
+    if isinstance(wrapped, dict):
+        wrapped = functools.partial(FullyShardedDataParallel, **wrapped)
+    found = []
+    for name, shard in (("wrapped", wrapped), ("same", same)):
+        (tmp_path / name).mkdir()
+        model = Model()
+        assert shard(model) is model
+        exported = export(classify(model), tmp_path / name)
+        found.append((exported.metadata["units"], owners(exported)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ("ignored_states", "ignored_modules"))
+def test_ignored_modules_are_ignored_parameters(name: str, tmp_path: pathlib.Path) -> None:
+    model = Model()
+    with pytest.warns(UserWarning, match="of each Block .*, then of the Model"):
+        FullyShardedDataParallel(model, auto_wrap_policy=BY_CLASS, **{name: [model.blocks[0].up]})
+    unowned = [f for f, u in owners(export(classify(model), tmp_path)).items() if u is None]
+    assert unowned == ["blocks.0.up.weight", "blocks.0.up.bias"]
+
+
+def test_the_mesh_is_the_plans(tmp_path: pathlib.Path) -> None:
+    with pytest.warns(UserWarning, match="of the Model .reshard_after_forward=None"):
+        model = FullyShardedDataParallel(Model(), device_mesh=init_device_mesh((4,)))
+    assert export(classify(model), tmp_path).metadata["mesh"]["shape"] == [4]
+
+
+def test_it_has_fsdp1s_arguments_and_defaults() -> None:
+    ours = inspect.signature(FullyShardedDataParallel).parameters
+    theirs = dict(inspect.signature(fsdp.FullyShardedDataParallel.__init__).parameters)
+    del theirs["self"]
+    assert {n: (p.kind, p.default) for n, p in ours.items()} == {
+        n: (p.kind, p.default) for n, p in theirs.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        (
+            {"sharding_strategy": fsdp.ShardingStrategy.NO_SHARD},
+            "NO_SHARD does not exist yet; FULL",
+        ),
+        ({"sharding_strategy": fsdp.ShardingStrategy.HYBRID_SHARD}, "=HYBRID_SHARD does not exist"),
+        ({"cpu_offload": fsdp.CPUOffload(True)}, "cpu_offload does not exist yet; leave it out"),
+        (
+            {"mixed_precision": fsdp.MixedPrecision(torch.bfloat16)},
+            "mixed_precision does not exist",
+        ),
+        ({"process_group": object()}, "process_group has no meaning in a plan; describe the ranks"),
+        ({"param_init_fn": print}, "param_init_fn does not exist yet; build the model with its"),
+        ({"auto_wrap_policy": 3}, "auto_wrap_policy is int; give a policy of torch.distributed"),
+        ({"device_mesh": 2}, "mesh is 2; give one from fsdp_mlir.init_device_mesh"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ExportError, match=text):
+        FullyShardedDataParallel(Model(), **options)
+
+
+@pytest.mark.parametrize(
+    "options, text",
+    [
+        ({"backward_prefetch": None}, "backward_prefetch is a hint.*its option prefetch-backward"),
+        ({"forward_prefetch": True}, "forward_prefetch is a hint"),
+        ({"device_id": 0}, "device_id has no effect: the plan names the device"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:FullyShardedDataParallel is")
+def test_hints_are_warnings(options: dict[str, Any], text: str) -> None:
+    with pytest.warns(UserWarning, match=text):
+        FullyShardedDataParallel(Model(), **options)
+
+
+def test_a_mistyped_option_names_the_nearest() -> None:
+    with pytest.raises(
+        TypeError, match="no option 'wrap_policy'; the nearest is 'auto_wrap_policy"
+    ):
+        FullyShardedDataParallel(Model(), wrap_policy=BY_CLASS)
