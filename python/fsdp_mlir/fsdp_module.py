@@ -128,6 +128,8 @@ def check_reshard(value: Any, mesh: Optional[DeviceMesh]) -> Union[bool, int, No
         "True, False, None or a number of ranks",
         value,
     )
+    if value == 1:
+        return False
     if mesh is None:
         return value
     ranks = mesh.shape[-1]
@@ -136,7 +138,7 @@ def check_reshard(value: Any, mesh: Optional[DeviceMesh]) -> Union[bool, int, No
             f"reshard_after_forward is {value}, which does not divide the {ranks} ranks that "
             "parameters are sharded over; give a divisor of it, True or False"
         )
-    return {ranks: True, 1: False}.get(value, value)
+    return True if value == ranks else value
 
 
 def _check_modules(module: Any) -> tuple[nn.Module, ...]:

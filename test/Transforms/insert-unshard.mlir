@@ -5,7 +5,9 @@
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-insert-unshard="reshard-after-forward=false" | FileCheck %s --check-prefixes=CHECK,FALSE
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=1" --fsdp-insert-unshard | FileCheck %s --check-prefix=ONE
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-insert-unshard -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
-// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --mlir-print-debuginfo=false | sed -e 's/fsdp.unit "" root/fsdp.unit "" root {reshard = true}/' -e 's/fsdp.unit "blocks.1"/fsdp.unit "blocks.1" {reshard = false}/' | fsdp-opt --fsdp-insert-unshard="reshard-after-forward=auto" | FileCheck %s --check-prefix=OWN
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --mlir-print-debuginfo=false | sed -e 's/fsdp.unit "" root/fsdp.unit "" root {reshard = true}/' -e 's/fsdp.unit "blocks.1"/fsdp.unit "blocks.1" {reshard = false}/' > %t.mlir
+// RUN: fsdp-opt %t.mlir --fsdp-insert-unshard="reshard-after-forward=true" | FileCheck %s --check-prefix=OWN
+// RUN: fsdp-opt %t.mlir --fsdp-insert-unshard="reshard-after-forward=false" | FileCheck %s --check-prefix=OWN
 
 // CHECK-LABEL: func.func @step
 // CHECK: %[[W1:.*]] = fsdp.load @blocks.1.w
@@ -26,7 +28,8 @@
 
 // ONE-NOT: fsdp.unshard
 
-// What a unit says itself wins: here the root reshards and blocks.1 does not.
+// What a unit says itself wins over either option: here the root reshards and
+// blocks.1 does not.
 // OWN-LABEL: func.func @step
 // OWN: fsdp.unshard %[[WH:.*]] {region = "backward", unit = ""}
 // OWN-NOT: region = "backward", unit = "blocks.1"

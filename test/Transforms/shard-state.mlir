@@ -1,8 +1,9 @@
 // Tests that parameters and their optimizer state are split, buffers are not,
-// and that one rank shards nothing.
+// and that one rank shards nothing. The model's own mesh stands for the option.
 // RUN: fsdp-opt %s --fsdp-shard-state="mesh=4" | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-shard-state="mesh=1" | FileCheck %s --check-prefix=ONE
 // RUN: fsdp-opt %s --fsdp-shard-state="mesh=4" -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: sed -e '1i module attributes {fsdp.mesh = array<i64: 4>} {' -e '$a }' %s | fsdp-opt --fsdp-shard-state | FileCheck %s
 
 // CHECK: shard.grid @[[MESH:mesh.*]](shape = 4) {fsdp.dims = ["shard"]}
 // ONE: shard.grid @{{.*}}(shape = 1)

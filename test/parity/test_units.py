@@ -39,6 +39,10 @@ POLICIES = {
         Call(("",)),
     ],
     "the root reshards": [Call(("blocks.0",)), Call(("blocks.1",)), Call(("",), reshard=True)],
+    "a parameter of each rank's own": [
+        Call(("blocks.0",), ignored=("blocks.0.ln1.weight",)),
+        Call(("",), ignored=("blocks.0.ln1.weight",)),
+    ],
     "nothing reshards": [
         Call(("blocks.0",), reshard=False),
         Call(("blocks.1",), reshard=False),
@@ -68,6 +72,21 @@ def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> N
     trained = fsdp2.train(GPT, 2, STEPS, (), calls)
     compare.check_bits(run, trained)
     assert counts(run) == trained.collectives
+
+
+@pytest.mark.parametrize(
+    "options", ("units=class:Linear reshard-after-forward=true", "shard-layout=flat")
+)
+def test_the_models_policy_wins(options: str, tmp_path: pathlib.Path) -> None:
+    """Options say something else, and change neither collectives nor numbers."""
+    results = []
+    for name, pipeline in (("alone", ""), ("against", options)):
+        step = annotated([], POLICIES["nothing reshards"])
+        compiled = chain.compile_step(step, tmp_path / name, pipeline=pipeline)
+        results.append(chain.run_plan(compiled, 2, steps=2))
+    alone, against = results
+    assert alone.losses == against.losses and counts(alone) == counts(against)
+    assert all(torch.equal(value, against.weights[n]) for n, value in alone.weights.items())
 
 
 def counts(run: chain.Result) -> dict[tuple[str, str], int]:
