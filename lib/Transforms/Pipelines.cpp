@@ -32,7 +32,15 @@ struct NamedOptions : virtual detail::PassOptions {
   }
 };
 
-struct ShardOptions : virtual NamedOptions {
+/// The hardware that a plan is made for: of more than one chapter.
+struct ClusterOptions : virtual NamedOptions {
+  Option<std::string> cluster{
+      *this, "cluster",
+      llvm::cl::desc("a preset or a TOML file: what a plan is made for"),
+      llvm::cl::init("local")};
+};
+
+struct ShardOptions : virtual ClusterOptions {
   Option<std::string> mesh{*this, "mesh",
                            llvm::cl::desc("number of ranks, as in 8"),
                            llvm::cl::init("")};
@@ -58,7 +66,23 @@ struct ShardOptions : virtual NamedOptions {
       llvm::cl::init("auto")};
 };
 
-struct OverlapOptions : virtual NamedOptions {};
+struct OverlapOptions : virtual ClusterOptions {
+  Option<std::string> schedule{*this, "schedule",
+                               llvm::cl::desc("overlap, fsdp2 or naive"),
+                               llvm::cl::init("overlap")};
+  Option<std::string> prefetchForward{
+      *this, "prefetch-forward",
+      llvm::cl::desc("units that forward gathers ahead, or auto"),
+      llvm::cl::init("auto")};
+  Option<std::string> prefetchBackward{
+      *this, "prefetch-backward",
+      llvm::cl::desc("units that backward gathers ahead, or auto"),
+      llvm::cl::init("auto")};
+  Option<std::string> memoryBudgetMib{
+      *this, "memory-budget-mib",
+      llvm::cl::desc("MiB that a rank may use; nothing: all"),
+      llvm::cl::init("")};
+};
 
 struct LowerOptions : virtual NamedOptions {
   Option<std::string> algorithm{
@@ -69,7 +93,7 @@ struct LowerOptions : virtual NamedOptions {
   Option<int64_t> streams{*this, "streams",
                           llvm::cl::desc("1: all commands in order; 3: gathers "
                                          "and reductions beside compute"),
-                          llvm::cl::init(1)};
+                          llvm::cl::init(3)};
 };
 
 /// Options that have one value yet.
@@ -77,13 +101,11 @@ struct OneValue {
   StringRef name, value;
 };
 constexpr OneValue kOneValue[] = {
-    {"schedule", "naive"},      {"prefetch-forward", "0"},
-    {"prefetch-backward", "0"}, {"remat", "none"},
-    {"offload", "none"},        {"device", "cpu"},
-    {"reduce-dtype", ""},       {"cluster", ""},
-    {"memory-budget-mib", ""},  {"bucket-cap-mib", ""}};
+    {"remat", "none"},    {"offload", "none"},    {"device", "cpu"},
+    {"reduce-dtype", ""}, {"bucket-cap-mib", ""},
+};
 
-struct AllOptions : ShardOptions, LowerOptions {
+struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
   AllOptions() {
     for (const OneValue &option : kOneValue)
       oneValue.push_back(std::make_unique<Option<std::string>>(
@@ -97,13 +119,12 @@ struct AllOptions : ShardOptions, LowerOptions {
 
 // The chapters
 
-/// `cluster` decides what gather=auto means.
 LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
-                         StringRef cluster, ErrorHandler fail) {
+                         ErrorHandler fail) {
   bool flat = options.shardLayout == "flat";
   std::string gather = options.gather;
   if (gather == "auto")
-    gather = flat && cluster == "local" ? "map" : "copy";
+    gather = flat && options.cluster == "local" ? "map" : "copy";
   if (gather != "copy" && gather != "map")
     return fail("gather=" + gather +
                 " does not exist; there are auto, copy "
@@ -135,7 +156,7 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   return success();
 }
 
-void buildOverlap(OpPassManager &pm) {
+void buildOverlap(OpPassManager &pm, const OverlapOptions &options) {
   // One gather per region first: a bucket has each of its members once.
   pm.addPass(createDedupUnshard());
 
@@ -144,6 +165,9 @@ void buildOverlap(OpPassManager &pm) {
 
   // In flight at last; from here on the order of the ops is the schedule.
   pm.addPass(createConvertToAsync());
+  pm.addPass(createScheduleOverlap({options.schedule, options.prefetchForward,
+                                    options.prefetchBackward,
+                                    options.memoryBudgetMib, options.cluster}));
   pm.addPass(createVerifyAsync());
 }
 
@@ -234,9 +258,9 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
                 " does not exist yet; there is " + known.name + "=" +
                 known.value);
   }
-  if (failed(buildShard(pm, options, /*cluster=*/"", fail)))
+  if (failed(buildShard(pm, options, fail)))
     return failure();
-  buildOverlap(pm);
+  buildOverlap(pm, options);
   buildLower(pm, options);
   return success();
 }
@@ -244,15 +268,12 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
 } // namespace
 
 void fsdp::registerPipelines() {
-  registerPipeline<ShardOptions>(
-      "fsdp-shard", "captured to sharded",
-      [](OpPassManager &pm, const ShardOptions &options, ErrorHandler fail) {
-        return buildShard(pm, options, /*cluster=*/"", fail);
-      });
+  registerPipeline<ShardOptions>("fsdp-shard", "captured to sharded",
+                                 buildShard);
   registerPipeline<OverlapOptions>(
       "fsdp-overlap", "sharded to scheduled",
-      [](OpPassManager &pm, const OverlapOptions &, ErrorHandler) {
-        buildOverlap(pm);
+      [](OpPassManager &pm, const OverlapOptions &options, ErrorHandler) {
+        buildOverlap(pm, options);
         return success();
       });
   registerPipeline<LowerOptions>(

@@ -1,5 +1,5 @@
 // Tests that a module in the commands phase becomes a plan whose text says what it said, arguments by schema.
-// RUN: fsdp-opt %s --fsdp-lower --mlir-print-debuginfo -o %t.mlir
+// RUN: fsdp-opt %s --fsdp-lower=streams=1 --mlir-print-debuginfo -o %t.mlir
 // RUN: fsdp-translate --fsdp-to-plan %t.mlir -o %t.plan
 // RUN: fsdp-translate --plan-to-text %t.plan | FileCheck %s
 

@@ -1,5 +1,5 @@
 // Tests that each scheduled op becomes its commands: packs are copies and zeroed gaps, waits on one stream nothing (of three: lower-to-commands-streams.mlir).
-// RUN: fsdp-opt %s --fsdp-assign-streams --fsdp-plan-memory --fsdp-lower-to-commands --fsdp-verify-commands | FileCheck %s
+// RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 --fsdp-plan-memory --fsdp-lower-to-commands --fsdp-verify-commands | FileCheck %s
 
 module {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}

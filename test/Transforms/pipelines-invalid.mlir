@@ -1,10 +1,8 @@
 // Tests that unknown options name the nearest one, and that options with one
 // value name it.
 // RUN: not fsdp-opt %s --fsdp-pipeline="meshh=2" 2>&1 | FileCheck %s --check-prefix=NEAREST
-// RUN: not fsdp-opt %s --fsdp-overlap="mesh=2" 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not fsdp-opt %s --fsdp-overlap="schedul=naive" 2>&1 | FileCheck %s --check-prefix=NEAR
 // RUN: not fsdp-opt %s --fsdp-pipeline 2>&1 | FileCheck %s --check-prefix=MESH
-// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 schedule=overlap" 2>&1 | FileCheck %s --check-prefix=SCHEDULE
-// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 prefetch-forward=1" 2>&1 | FileCheck %s --check-prefix=PREFETCH
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=cuda" 2>&1 | FileCheck %s --check-prefix=DEVICE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=4" 2>&1 | FileCheck %s --check-prefix=RESHARD
@@ -13,10 +11,8 @@
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 
 // NEAREST: error: fsdp-pipeline has no option "meshh"; the nearest is "mesh", all are
-// NONE: error: fsdp-overlap has no option "mesh"; it takes none
+// NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
 // MESH: error: the mesh is not given; say how many ranks there are
-// SCHEDULE: error: schedule=overlap does not exist yet; there is schedule=naive
-// PREFETCH: error: prefetch-forward=1 does not exist yet; there is prefetch-forward=0
 // DTYPE: error: reduce-dtype=bf16 does not exist yet; leave the option out
 // DEVICE: error: device=cuda does not exist yet; there is device=cpu
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat

@@ -312,7 +312,7 @@ def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
     Why: a collective runs beside compute, and a gather beside a reduction. Which
     op is where is said once, here. One stream is what to compare with.
   }];
-  let options = [Option<"streams", "streams", "int64_t", "1",
+  let options = [Option<"streams", "streams", "int64_t", "3",
                         "1: all in order; 3: gathers and reductions beside compute">];
 }
 
