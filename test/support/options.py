@@ -28,11 +28,14 @@ STEPS = {"gpt": 3, "mlp": 1, "resnet": 3, "tied": 3}
 PIPELINE = {
     "shard-layout": ("dim0", "flat"),
     "reshard-after-forward": ("auto", "true", "false"),
+    "schedule": ("naive", "fsdp2", "overlap"),
+    "prefetch-forward": ("auto", "0", "1", "3"),
+    "prefetch-backward": ("auto", "0", "1", "3"),
     "streams": ("1", "3"),
     "algorithm": ("naive", "best"),
 }
 # Options of one layout only.
-OF_LAYOUT = {"dim0": {}, "flat": {"gather": ("copy",)}}
+OF_LAYOUT = {"dim0": {}, "flat": {"gather": ("copy", "map")}}
 RUN = {
     "--comm": ("gloo", "shm"),
     "--host-streams": ("inline", "threads"),
