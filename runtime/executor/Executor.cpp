@@ -169,7 +169,7 @@ void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
     else
       std::memset(to, 0, copy.blockBytes);
   }
-  if (copy.from)
+  if (copy.from && copy.ofBucket)
     counters.communicationBytesCopied += copy.blocks * copy.blockBytes;
 }
 

@@ -21,7 +21,12 @@ static bool overlap(const plan::Place &a, const plan::Place &b) {
 LoadedProgram::LoadedProgram(const plan::ProgramT &program,
                              const LoadContext &context)
     : plan(&program),
-      tensors(placedTensors(context.plan, program, context.arenas)) {
+      tensors(placedTensors(context.plan, program, context.arenas)),
+      buckets(program.values.size()) {
+  for (const auto &command : program.commands)
+    if (const auto *collective = command->operation.AsCollective())
+      buckets.at(collective->source) = buckets.at(collective->destination) =
+          true;
   for (size_t c = 0; c < program.commands.size(); ++c) {
     const plan::CommandT &command = *program.commands[c];
     const plan::OperationUnion &operation = command.operation;
@@ -130,11 +135,12 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
     const plan::ValueT &value = *plan->values.at(v);
     return context.arenas.address(placeOf(context.plan, value), value.name);
   };
-  copies.push_back(
-      {address(copy.destination) + copy.destination_offset,
-       copy.source < 0 ? nullptr : address(copy.source) + copy.source_offset,
-       copy.block_bytes, copy.blocks, copy.destination_stride,
-       copy.source_stride});
+  int from = copy.source, to = copy.destination;
+  copies.push_back({address(to) + copy.destination_offset,
+                    from < 0 ? nullptr : address(from) + copy.source_offset,
+                    copy.block_bytes, copy.blocks, copy.destination_stride,
+                    copy.source_stride,
+                    buckets[to] || (from >= 0 && buckets[from])});
 }
 
 void LoadedProgram::load(const plan::CollectiveT &collective,

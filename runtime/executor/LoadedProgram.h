@@ -40,6 +40,7 @@ struct LoadedProgram {
     char *to;
     const char *from; // null: zeros
     uint64_t blockBytes, blocks, toStride, fromStride;
+    bool ofBucket; // into or out of what a collective moves
   };
   struct Collective {
     Transfer transfer;
@@ -66,6 +67,8 @@ struct LoadedProgram {
   std::unique_ptr<Poison> poison;
 
 private:
+  /// By value: whether a collective sends or receives it.
+  std::vector<bool> buckets;
   void load(const plan::AtenT &aten, size_t command, const LoadContext &);
   void load(const plan::UpdateT &update, const LoadContext &);
   void load(const plan::CopyT &copy, const LoadContext &);

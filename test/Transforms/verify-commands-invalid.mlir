@@ -459,7 +459,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
     %s = fsdp.cmd.value {place = #fsdp.place<0, 12416, 4>} : tensor<f32>
     // expected-note @+1 {{that command is here, on stream 0}}
     fsdp.cmd.aten "sum"(%all) to (%s) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<2048xf32>) -> tensor<f32>
-    // expected-error @+1 {{C12: writes the state @w, which other ranks may still read: no collective lies between}}
+    // expected-error @+1 {{C12: writes the state @w, which other ranks may still read: no collective lies between; use gather=copy}}
     fsdp.cmd.update @rule @w, %g [] : tensor<1024xf32>
     return %x : tensor<16xf32>
   }
@@ -475,7 +475,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
     %w = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 4096>} : tensor<1024xf32>
     %all = fsdp.cmd.value {place = #fsdp.place<1, 0, 8192>} : tensor<2048xf32>
     // Another rank may be in the program before.
-    // expected-error @+1 {{C12: writes the state @w, which other ranks may still read: no collective lies between}}
+    // expected-error @+1 {{C12: writes the state @w, which other ranks may still read: no collective lies between; use gather=copy}}
     fsdp.cmd.update @rule @w, %g [] : tensor<1024xf32>
     fsdp.cmd.collective all_gather %w : tensor<1024xf32> to %all : tensor<2048xf32> {mapped, count = 1024 : i64, dtype = f32, stream = 1 : i64}
     fsdp.cmd.record 0 {stream = 1 : i64}
