@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <sched.h>
 
 namespace fsdp {
 
@@ -65,8 +66,11 @@ struct alignas(lineBytes) Slot {
 
 /// One rank's side of a channel.
 struct ChannelControl {
-  /// Transfers in flight on a channel at most.
   static constexpr uint64_t numSlots = 512;
+  /// Transfers in flight at most. Half of the slots: where one rank has so
+  /// many, another may be as many ahead of it, and the first must still find
+  /// the other's share of its oldest.
+  static constexpr uint64_t maxInFlight = numSlots / 2;
   /// One of two halves of what a rank shows of memory outside the arenas.
   static constexpr size_t stagingBytes = 128 << 10;
 
@@ -84,6 +88,8 @@ struct ControlBlock {
   /// 1: the rank has failed, and says why.
   alignas(lineBytes) std::atomic<uint32_t> failed;
   char reason[reasonBytes];
+  /// Where the rank may run.
+  cpu_set_t cpus;
   ChannelControl channels[numChannels];
 };
 

@@ -1,6 +1,7 @@
 #include "comm/PeerWatch.h"
 
 #include "Error.h"
+#include "comm/Communicator.h"
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +10,10 @@
 #include <unistd.h>
 
 namespace fsdp {
+
+static PeerFailure ended(int rank) {
+  return PeerFailure("rank " + std::to_string(rank) + " ended without a word");
+}
 
 PeerWatch::~PeerWatch() {
   for (const pollfd &handle : handles)
@@ -19,6 +24,8 @@ void PeerWatch::add(int rank, int64_t process) {
   if (process == getpid())
     return;
   int handle = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  if (handle < 0 && errno == ESRCH)
+    throw ended(rank);
   if (handle < 0)
     throw Error("cannot watch process " + std::to_string(process) + ": " +
                 std::strerror(errno));
@@ -26,15 +33,14 @@ void PeerWatch::add(int rank, int64_t process) {
   ranks.push_back(rank);
 }
 
-std::optional<int> PeerWatch::findDead() const {
+void PeerWatch::check() const {
   // A copy, since a rank may wait on several threads.
   std::vector<pollfd> asked = handles;
   if (asked.empty() || poll(asked.data(), asked.size(), 0) <= 0)
-    return std::nullopt;
+    return;
   for (size_t i = 0; i < asked.size(); ++i)
     if (asked[i].revents)
-      return ranks[i];
-  return std::nullopt;
+      throw ended(ranks[i]);
 }
 
 } // namespace fsdp

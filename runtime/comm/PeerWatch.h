@@ -2,7 +2,6 @@
 #define FSDP_RUNTIME_COMM_PEERWATCH_H
 
 #include <cstdint>
-#include <optional>
 #include <poll.h>
 #include <vector>
 
@@ -16,11 +15,11 @@ public:
   PeerWatch &operator=(const PeerWatch &) = delete;
   ~PeerWatch();
 
-  /// Watches the process of `rank`, unless it is this one. Throws Error where
-  /// the kernel does not allow it.
+  /// Watches the process of `rank`, unless it is this one. Throws
+  /// PeerFailure when it has ended, Error where the kernel does not allow it.
   void add(int rank, int64_t process);
-  /// A rank whose process has ended. A system call.
-  std::optional<int> findDead() const;
+  /// Throws PeerFailure when a rank's process has ended. A system call.
+  void check() const;
 
 private:
   std::vector<pollfd> handles;

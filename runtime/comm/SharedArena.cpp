@@ -28,6 +28,7 @@ SharedArena::SharedArena(const ArenaLayout &layout, int rank, int size)
   uint64_t windowAt = wholePages(arenaAt + arenaBytes + guard);
   segments[rank] =
       SharedSegment::create(windowAt + (windowIsMapped ? 0 : windowBytes));
+  segments[rank].populate();
   char *base = segments[rank].data();
   if (!windowIsMapped)
     windowMemory = base + windowAt;

@@ -149,8 +149,8 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   group.checkFailures();
   Channel &channel = channels.at(transfer.channel);
   uint64_t number = channel.started + 1;
-  if (number > channel.finished + ChannelControl::numSlots)
-    throw Error("more than " + std::to_string(ChannelControl::numSlots) +
+  if (number > channel.finished + ChannelControl::maxInFlight)
+    throw Error("more than " + std::to_string(ChannelControl::maxInFlight) +
                 " collectives in flight on one channel; lower the prefetch "
                 "depth");
   channel.started = number;
@@ -308,7 +308,13 @@ SharedMemoryCommunicator::allocate(const ArenaLayout &layout) {
   SharedSegment::Address mine = arena->address();
   std::vector<SharedSegment::Address> all(size());
   allGather(&mine, all.data(), sizeof(mine), plan::DType::UInt8);
-  arena->connect(all);
+  try {
+    arena->connect(all);
+  } catch (const Error &) {
+    // The memory of a rank that has ended cannot be opened.
+    group.checkPeers();
+    throw;
+  }
   barrier();
   arena->closeDescriptors();
   return arena;

@@ -3,6 +3,7 @@
 #include "Error.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <unistd.h>
 
@@ -18,8 +20,13 @@ namespace fsdp {
 
 namespace {
 
-/// A rank that sleeps looks around this often, and one that yields.
+using Clock = std::chrono::steady_clock;
+
+/// A rank that waits for long looks around this often.
 constexpr auto lookAround = std::chrono::milliseconds(20);
+
+/// Ranks that share memory have met a moment ago.
+constexpr auto meetingTimeout = std::chrono::seconds(60);
 
 /// What only processes that can share memory have in common.
 struct Host {
@@ -32,34 +39,10 @@ Host thisHost() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot;
   struct stat found;
   if (host.boot.empty() || stat("/proc/self/ns/pid", &found) != 0)
-    throw Error("cannot tell which host this is from /proc");
+    throw Error(std::string("cannot tell from /proc which host this is: ") +
+                std::strerror(errno));
   host.processNamespace = found.st_ino;
   return host;
-}
-
-int availableCpus() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-/// Every rank says something under `what`; returns what all said.
-std::vector<std::string> exchange(c10d::Store &store, const std::string &what,
-                                  int rank, int size, const std::string &mine,
-                                  std::chrono::milliseconds timeout) {
-  std::vector<std::string> keys, said;
-  for (int r = 0; r < size; ++r)
-    keys.push_back(what + "/" + std::to_string(r));
-  store.set(keys[rank], std::vector<uint8_t>(mine.begin(), mine.end()));
-  try {
-    store.wait(keys, timeout);
-  } catch (const std::exception &error) {
-    throw PeerFailure("a rank left while memory was being shared");
-  }
-  for (const std::string &key : keys) {
-    std::vector<uint8_t> bytes = store.get(key);
-    said.emplace_back(bytes.begin(), bytes.end());
-  }
-  return said;
 }
 
 std::string greet(const Host &host, const SharedSegment::Address &address) {
@@ -102,11 +85,6 @@ void futexWake(std::atomic<uint32_t> &word) {
 SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
                                      std::chrono::milliseconds timeout)
     : rank(rank), size(size), segments(size), timeout(timeout) {
-  // With a CPU for each rank nobody is kept from working by one that spins.
-  bool crowded = size > availableCpus();
-  spins = crowded ? 200 : 4000;
-  yielding = crowded ? std::chrono::microseconds(100)
-                     : std::chrono::microseconds(50'000);
   // Nobody leaves before all know whether all can: they fall back together.
   std::string greeting = "none", complaint;
   Host host;
@@ -121,10 +99,12 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
   attempt("rank " + std::to_string(rank), [&] {
     host = thisHost();
     segments[rank] = SharedSegment::create(sizeof(ControlBlock));
+    cpu_set_t &cpus = block(rank).cpus;
+    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
+      CPU_SET(0, &cpus);
     greeting = greet(host, segments[rank].address());
   });
-  std::vector<std::string> greetings =
-      exchange(store, "segment", rank, size, greeting, timeout);
+  std::vector<std::string> greetings = exchange(store, "segment", greeting);
   for (int r = 0; r < size; ++r)
     if (r != rank)
       attempt("rank " + std::to_string(r) + " for rank " + std::to_string(rank),
@@ -133,18 +113,60 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
                 watch.add(r, address.process);
                 segments[r] = SharedSegment::open(address);
               });
-  for (const std::string &other :
-       exchange(store, "complaint", rank, size, complaint + " ", timeout))
+  for (const std::string &other : exchange(store, "complaint", complaint + " "))
     if (other != " ")
       throw Error("the ranks cannot share memory: " +
                   other.substr(0, other.size() - 1));
   for (SharedSegment &segment : segments)
     segment.closeDescriptor();
+  // With a CPU for each rank nobody is kept from working by one that spins.
+  bool crowded = isCrowded();
+  spins = crowded ? 200 : 20'000;
+  yielding = crowded ? std::chrono::microseconds(100)
+                     : std::chrono::microseconds(50'000);
+}
+
+bool SharedMemoryGroup::isCrowded() const {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int r = 0; r < size; ++r)
+    CPU_OR(&all, &all, &block(r).cpus);
+  return CPU_COUNT(&all) < size;
+}
+
+/// Every rank says something under `what`; returns what all said.
+std::vector<std::string> SharedMemoryGroup::exchange(c10d::Store &store,
+                                                     const std::string &what,
+                                                     const std::string &mine) {
+  auto key = [&](int r) { return what + "/" + std::to_string(r); };
+  auto pause = std::chrono::milliseconds(1);
+  Clock::time_point deadline = Clock::now() + meetingTimeout;
+  std::vector<std::string> said;
+  try {
+    store.set(key(rank), std::vector<uint8_t>(mine.begin(), mine.end()));
+    for (int r = 0; r < size; ++r) {
+      while (!store.check({key(r)})) {
+        watch.check();
+        if (Clock::now() > deadline)
+          throw PeerFailure("rank " + std::to_string(r) +
+                            " left while memory was being shared");
+        std::this_thread::sleep_for(pause);
+        pause = std::min(2 * pause, lookAround);
+      }
+      std::vector<uint8_t> bytes = store.get(key(r));
+      said.emplace_back(bytes.begin(), bytes.end());
+    }
+  } catch (const PeerFailure &) {
+    throw;
+  } catch (const std::exception &error) {
+    throw PeerFailure("the ranks' meeting point was lost while memory was "
+                      "being shared");
+  }
+  return said;
 }
 
 void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
                                     const std::function<bool()> &ready) {
-  using Clock = std::chrono::steady_clock;
   std::atomic<uint32_t> &asleep = block(rank).channels[channel].asleep;
   Clock::time_point begin = Clock::now(), look = begin + lookAround;
   while (!ready()) {
@@ -152,10 +174,14 @@ void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
     Clock::time_point now = Clock::now();
     if (now >= look) {
       look = now + lookAround;
-      // What a rank said before it ended counts.
-      if (std::optional<int> dead = watch.findDead(); dead && !ready())
-        throw PeerFailure("rank " + std::to_string(*dead) +
-                          " ended without a word");
+      try {
+        checkPeers();
+      } catch (const PeerFailure &) {
+        // What it did before it ended counts.
+        if (ready())
+          return;
+        throw;
+      }
       if (now - begin > timeout)
         throw PeerFailure("rank " + std::to_string(awaited) +
                           " did not answer within " +
@@ -201,6 +227,16 @@ void SharedMemoryGroup::checkFailures() const {
     if (block(r).failed.load(std::memory_order_acquire))
       throw PeerFailure("rank " + std::to_string(r) +
                         " failed: " + block(r).reason);
+}
+
+void SharedMemoryGroup::checkPeers() const {
+  try {
+    watch.check();
+  } catch (const PeerFailure &) {
+    // What it said before it ended says more.
+    checkFailures();
+    throw;
+  }
 }
 
 } // namespace fsdp

@@ -46,6 +46,8 @@ public:
   void fail(const std::string &reason);
   /// Throws PeerFailure when a rank has failed.
   void checkFailures() const;
+  /// Or died. A system call.
+  void checkPeers() const;
 
   const int rank, size;
 
@@ -58,6 +60,9 @@ private:
   }
   void awaitSlowly(unsigned channel, int awaited,
                    const std::function<bool()> &ready);
+  std::vector<std::string> exchange(c10d::Store &store, const std::string &what,
+                                    const std::string &mine);
+  bool isCrowded() const;
 
   std::vector<SharedSegment> segments; // by rank
   PeerWatch watch;

@@ -20,14 +20,27 @@ uint64_t SharedSegment::pageBytes() {
   return bytes;
 }
 
+static std::string lastError() {
+  std::string text = std::strerror(errno);
+  if (errno == EMFILE)
+    text += "; allow more with ulimit -n";
+  return text;
+}
+
 SharedSegment SharedSegment::create(uint64_t bytes) {
+  // The kernel would promise more, and end a process when it is written.
+  uint64_t physical = sysconf(_SC_PHYS_PAGES) * pageBytes();
+  if (bytes > physical)
+    throw Error("a rank needs " + std::to_string(bytes) +
+                " bytes, this host has " + std::to_string(physical) +
+                "; use more ranks or a smaller batch");
   SharedSegment segment;
   segment.bytes = std::max(bytes, pageBytes());
   segment.descriptor = memfd_create("fsdp", MFD_CLOEXEC);
   if (segment.descriptor < 0 ||
       ftruncate(segment.descriptor, segment.bytes) != 0)
     throw Error("cannot share " + std::to_string(bytes) +
-                " bytes with the other ranks: " + std::strerror(errno));
+                " bytes with the other ranks: " + lastError());
   segment.map();
   return segment;
 }
@@ -39,7 +52,7 @@ SharedSegment SharedSegment::open(const Address &address) {
                      std::to_string(address.descriptor);
   segment.descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (segment.descriptor < 0)
-    throw Error("cannot open " + path + ": " + std::strerror(errno));
+    throw Error("cannot open " + path + ": " + lastError());
   // The number may stand for another process here.
   struct stat found;
   if (fstat(segment.descriptor, &found) != 0 ||
@@ -53,7 +66,17 @@ void SharedSegment::map() {
   memory = mapAligned(bytes, descriptor);
   if (!memory)
     throw Error("cannot map " + std::to_string(bytes) +
-                " bytes of shared memory: " + std::strerror(errno));
+                " bytes of shared memory: " + lastError());
+}
+
+void SharedSegment::populate() {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  // Before Linux 5.14 the first writes do it.
+  if (madvise(memory, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
+    throw Error("cannot have " + std::to_string(bytes) +
+                " bytes of shared memory: " + lastError());
 }
 
 SharedSegment::~SharedSegment() {
@@ -71,7 +94,7 @@ void SharedSegment::swap(SharedSegment &other) {
 SharedSegment::Address SharedSegment::address() const {
   struct stat found;
   if (fstat(descriptor, &found) != 0)
-    throw Error(std::string("cannot share memory: ") + std::strerror(errno));
+    throw Error("cannot share memory: " + lastError());
   return {getpid(), descriptor, found.st_dev, found.st_ino, bytes};
 }
 
@@ -81,7 +104,7 @@ void SharedSegment::showAt(char *target, uint64_t offset,
       mmap(target, count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
            descriptor, static_cast<off_t>(offset)) == MAP_FAILED)
     throw Error("cannot map " + std::to_string(count) +
-                " bytes into the window: " + std::strerror(errno));
+                " bytes into the window: " + lastError());
 }
 
 void SharedSegment::closeDescriptor() {

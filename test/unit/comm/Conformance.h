@@ -29,12 +29,11 @@ struct Case {
 
 inline std::vector<Case> everyCommunicator() {
   std::vector<Case> all;
-  for (bool gloo : {false, true}) {
-    for (int ranks : {1, 2, 3, 5})
-      all.push_back({gloo, /*throttled=*/false, ranks});
-    for (int ranks : {1, 3})
-      all.push_back({gloo, /*throttled=*/true, ranks});
-  }
+  for (bool gloo : {false, true})
+    for (bool throttled : {false, true})
+      for (int ranks : {1, 2, 3})
+        all.push_back({gloo, throttled, ranks});
+  all.push_back({/*gloo=*/false, /*throttled=*/false, 5});
   return all;
 }
 
@@ -142,7 +141,7 @@ public:
     if (!inArena)
       return;
     ArenaLayout layout;
-    layout.arenaBytes = 32 << 20;
+    layout.arenaBytes = 8 << 20;
     arena = c.allocate(layout);
   }
   /// All memory is free again.

@@ -1,59 +1,35 @@
-// Tests ranks that are processes: they read each other's memory, a rank that
-// dies is noticed, and nothing is left behind.
+// Tests ranks that read and write each other's memory: as processes, without
+// the kernel's help, on few CPUs, and where there is nothing to share.
 #include "comm/SharedMemoryCommunicator.h"
 
 #include "Error.h"
-#include "TemporaryFolder.h"
+#include "RankProcesses.h"
+#include "RankThreads.h"
 #include "comm/ConnectRanks.h"
 #include "comm/ControlBlock.h"
 
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <thread>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <unistd.h>
 
 using namespace fsdp;
-using fsdp::test::TemporaryFolder;
+using namespace fsdp::test;
 
 namespace {
 
 constexpr auto timeout = std::chrono::seconds(30);
-using Body = std::function<bool(Communicator &)>;
 
-/// Runs `body` on ranks that are processes. Returns their statuses as waitpid()
-/// gives them: 0 where it returned true.
-std::vector<int> onProcesses(int ranks, const Body &body) {
-  TemporaryFolder folder;
-  std::vector<pid_t> children;
-  for (int r = 0; r < ranks; ++r) {
-    pid_t child = fork();
-    if (child == 0) {
-      // A rank that waits for ever fails the test instead.
-      alarm(60);
-      bool good = false;
-      try {
-        auto store =
-            c10::make_intrusive<c10d::FileStore>(folder / "store", ranks);
-        auto c = createSharedMemoryCommunicator(*store, r, ranks, timeout);
-        good = body(*c);
-      } catch (const std::exception &error) {
-        std::fprintf(stderr, "rank %d: %s\n", r, error.what());
-      }
-      _exit(good ? 0 : 1);
-    }
-    children.push_back(child);
-  }
-  std::vector<int> statuses(ranks);
-  for (int r = 0; r < ranks; ++r)
-    waitpid(children[r], &statuses[r], 0);
-  return statuses;
+std::unique_ptr<Communicator> connectAlone() {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  return createSharedMemoryCommunicator(*store, 0, 1, timeout);
 }
 
 size_t openFiles() {
@@ -79,122 +55,231 @@ ArenaLayout pagesOf(const Communicator &c) {
   return layout;
 }
 
+/// The kernel ends this process at any system call but its own end, and the
+/// clock's, which is none where the kernel shows the clock in memory.
+bool endAtSystemCalls() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_gettime, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  sock_fprog program = {std::size(code), code};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/// Whether `call` throws an Error that says `text`.
+bool refuses(const std::function<void()> &call, const std::string &text) {
+  try {
+    call();
+  } catch (const Error &error) {
+    if (std::string(error.what()).find(text) != std::string::npos)
+      return true;
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  return false;
+}
+
 } // namespace
 
 TEST(SharedMemory, ProcessesSeeEachOthersPages) {
-  for (int status : onProcesses(3, [](Communicator &c) {
-         ArenaLayout layout = pagesOf(c);
-         auto memory = c.allocate(layout);
-         if (!memory->mapped())
-           return false;
-         const WindowPart &part = layout.window[0];
-         bool good = true;
-         for (int round = 1; round < 50; ++round) {
-           std::memset(memory->arena() + part.source, round + c.rank(),
-                       part.bytes);
-           c.finish(c.start({plan::CollectiveKind::AllGather,
-                             memory->arena() + part.source, memory->window(),
-                             part.bytes, plan::DType::UInt8, 1, 0,
-                             /*mapped=*/true}));
-           for (int r = 0; r < c.size(); ++r)
-             for (uint64_t i : {uint64_t{0}, part.bytes - 1})
-               good = good && memory->window()[r * part.bytes + i] == round + r;
-           c.barrier();
-         }
-         return good;
-       }))
-    EXPECT_EQ(status, 0);
+  RankProcesses ranks(3, [](Communicator &c) {
+    ArenaLayout layout = pagesOf(c);
+    auto memory = c.allocate(layout);
+    if (!memory->mapped())
+      return false;
+    const WindowPart &part = layout.window[0];
+    bool good = true;
+    for (int round = 1; round < 50; ++round) {
+      std::memset(memory->arena() + part.source, round + c.rank(), part.bytes);
+      c.finish(c.start({plan::CollectiveKind::AllGather,
+                        memory->arena() + part.source, memory->window(),
+                        part.bytes, plan::DType::UInt8, 1, 0,
+                        /*mapped=*/true}));
+      for (int r = 0; r < c.size(); ++r)
+        for (uint64_t i : {uint64_t{0}, part.bytes - 1})
+          good = good && memory->window()[r * part.bytes + i] == round + r;
+      c.barrier();
+    }
+    return good;
+  });
+  EXPECT_EQ(ranks.statuses(), std::vector<int>(3, 0));
 }
 
 TEST(SharedMemory, NothingIsLeftOpen) {
-  for (int status : onProcesses(2, [](Communicator &c) {
-         // Who watches the other keeps one handle of it.
-         size_t files = openFiles(), mappings = sharedMappings();
-         for (int i = 0; i < 3; ++i) {
-           auto memory = c.allocate(pagesOf(c));
-           if (openFiles() != files || sharedMappings() <= mappings)
-             return false;
-           c.barrier();
-         }
-         return openFiles() == files && sharedMappings() == mappings;
-       }))
-    EXPECT_EQ(status, 0);
+  RankProcesses ranks(2, [](Communicator &c) {
+    // Who watches the other keeps one handle of it.
+    size_t files = openFiles(), mappings = sharedMappings();
+    for (int i = 0; i < 3; ++i) {
+      auto memory = c.allocate(pagesOf(c));
+      if (openFiles() != files || sharedMappings() <= mappings)
+        return false;
+      c.barrier();
+    }
+    return openFiles() == files && sharedMappings() == mappings;
+  });
+  EXPECT_EQ(ranks.statuses(), std::vector<int>(2, 0));
   EXPECT_EQ(sharedMappings(), 0u);
 }
 
-/// How the others are when a rank is killed: they spin, or they sleep.
-class Death : public testing::TestWithParam<int> {};
-
-TEST_P(Death, IsNoticed) {
-  std::vector<int> statuses = onProcesses(3, [](Communicator &c) {
-    auto memory = c.allocate(pagesOf(c));
-    c.barrier();
-    if (c.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(GetParam()));
-      kill(getpid(), SIGKILL);
+/// One thread is two ranks in turns, so that none is late.
+TEST(SharedMemory, WhereNobodyIsLateThereIsNoSystemCall) {
+  pid_t child = inProcess([]() -> bool {
+    constexpr int ranks = 2;
+    constexpr size_t count = 100'000;
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    std::unique_ptr<Communicator> communicators[ranks];
+    std::unique_ptr<ArenaMemory> memory[ranks];
+    std::thread threads[ranks];
+    for (int r = 0; r < ranks; ++r)
+      threads[r] = std::thread([&, r] {
+        communicators[r] =
+            createSharedMemoryCommunicator(*store, r, ranks, timeout);
+        ArenaLayout layout = pagesOf(*communicators[r]);
+        layout.arenaBytes += 2 * ranks * count * sizeof(float);
+        memory[r] = communicators[r]->allocate(layout);
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+    if (!endAtSystemCalls())
+      return false;
+    for (int round = 0; round < 1000; ++round) {
+      uint64_t tickets[2][ranks];
+      for (int r = 0; r < ranks; ++r) {
+        char *from = memory[r]->arena(), *to = from + ranks * count * 4;
+        bool mapped = round % 10 == 0;
+        Transfer gather{plan::CollectiveKind::AllGather, from, to,
+                        round % 100 ? 10 : count, plan::DType::Float32};
+        if (mapped)
+          gather = {plan::CollectiveKind::AllGather,
+                    from + 8192,
+                    memory[r]->window(),
+                    8192,
+                    plan::DType::UInt8,
+                    1,
+                    0,
+                    mapped};
+        Transfer reduce{plan::CollectiveKind::ReduceScatter,
+                        from,
+                        to,
+                        round % 100 ? 10 : count,
+                        plan::DType::BFloat16,
+                        /*divisor=*/2,
+                        /*channel=*/1};
+        tickets[0][r] = communicators[r]->start(gather);
+        tickets[1][r] = communicators[r]->start(reduce);
+      }
+      for (auto &channel : tickets)
+        for (int r = 0; r < ranks; ++r)
+          communicators[r]->finish(channel[r]);
     }
-    auto begin = std::chrono::steady_clock::now();
-    try {
-      for (;;)
-        c.reduceScatter(memory->arena(), memory->arena() + 4096, 100,
-                        plan::DType::Float32);
-    } catch (const PeerFailure &failure) {
-      auto late = std::chrono::steady_clock::now() - begin -
-                  std::chrono::milliseconds(GetParam());
-      return late < std::chrono::seconds(5) &&
-             std::string(failure.what()).find("rank 1") != std::string::npos;
-    }
+    // Giving memory back would be a system call.
+    _exit(0);
   });
-  EXPECT_EQ(statuses[0], 0);
-  EXPECT_EQ(WTERMSIG(statuses[1]), SIGKILL);
-  EXPECT_EQ(statuses[2], 0);
+  EXPECT_EQ(statusOf(child), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Milliseconds, Death, testing::Values(0, 300));
-
-/// What a rank has given before it ended is no failure.
-TEST(SharedMemory, ARankMayEndFirst) {
-  for (int status : onProcesses(2, [](Communicator &c) {
-         if (c.rank() == 1)
-           std::this_thread::sleep_for(std::chrono::milliseconds(300));
-         int64_t one = 1;
-         c.allReduce(&one, &one, 1, plan::DType::Int64);
-         return one == 2;
-       }))
-    EXPECT_EQ(status, 0);
-}
-
+/// Ranks that wait let the others work: else every turn would be a time slice
+/// of the kernel's, and the ranks would run out of time.
 TEST(SharedMemory, MoreRanksThanCpus) {
-  auto begin = std::chrono::steady_clock::now();
-  for (int status : onProcesses(
-           2 * std::thread::hardware_concurrency(), [](Communicator &c) {
-             auto memory = c.allocate(pagesOf(c));
-             for (int i = 0; i < 2000; ++i)
-               c.reduceScatter(memory->arena(), memory->arena() + 8192, 10,
-                               plan::DType::Float32);
-             c.barrier();
-             return true;
-           }))
-    EXPECT_EQ(status, 0);
-  // A rank that would not let the others work needs a time slice each round.
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(6));
+  RankProcesses ranks(4, [](Communicator &c) {
+    auto memory = c.allocate(pagesOf(c));
+    for (int i = 0; i < 5000; ++i)
+      c.reduceScatter(memory->arena(), memory->arena() + 8192, 10,
+                      plan::DType::Float32);
+    c.barrier();
+    return true;
+  });
+  EXPECT_EQ(ranks.statuses(), std::vector<int>(4, 0));
 }
 
-TEST(SharedMemory, AnotherHostsMemoryIsNotShared) {
-  auto store = c10::make_intrusive<c10d::HashStore>();
-  auto say = [&](const std::string &key, const std::string &text) {
-    store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
-  };
-  // Rank 1, elsewhere.
-  say("segment/1",
-      "another-boot 1 1 1 1 1 " + std::to_string(sizeof(ControlBlock)));
-  say("complaint/1", " ");
-  try {
-    createSharedMemoryCommunicator(*store, 0, 2, timeout);
-    FAIL();
-  } catch (const Error &error) {
-    EXPECT_STREQ(error.what(), "the ranks cannot share memory: rank 1 for "
-                               "rank 0: it is on another host");
+TEST(SharedMemory, TooManyInFlightAreRefused) {
+  auto c = connectAlone();
+  float x = 1;
+  Transfer transfer{plan::CollectiveKind::AllReduce, &x, &x, 1,
+                    plan::DType::Float32};
+  std::vector<uint64_t> tickets;
+  for (uint64_t i = 0; i < ChannelControl::maxInFlight; ++i)
+    tickets.push_back(c->start(transfer));
+  EXPECT_TRUE(refuses([&] { c->start(transfer); }, "in flight"));
+  c->finish(tickets[0]);
+  c->start(transfer);
+}
+
+TEST(SharedMemory, MoreMemoryThanTheHostHas) {
+  auto c = connectAlone();
+  ArenaLayout layout;
+  layout.arenaBytes = uint64_t{1} << 50;
+  EXPECT_TRUE(refuses([&] { c->allocate(layout); }, "this host has"));
+}
+
+TEST(SharedMemory, NoAddressesLeft) {
+  EXPECT_EQ(statusOf(inProcess([] {
+              auto c = connectAlone();
+              rlimit limit = {1 << 20, 1 << 20};
+              setrlimit(RLIMIT_AS, &limit);
+              ArenaLayout layout;
+              layout.arenaBytes = 16 << 20;
+              return refuses([&] { c->allocate(layout); },
+                             "Cannot allocate memory");
+            })),
+            0);
+}
+
+TEST(SharedMemory, NoOpenFilesLeft) {
+  EXPECT_EQ(statusOf(inProcess([] {
+              int next = dup(0);
+              close(next);
+              rlimit limit = {rlim_t(next), rlim_t(next)};
+              setrlimit(RLIMIT_NOFILE, &limit);
+              return refuses([] { connectAlone(); },
+                             "cannot share memory: rank 0: ") &&
+                     refuses([] { connectAlone(); }, "Too many open files");
+            })),
+            0);
+}
+
+namespace {
+
+/// What rank 1 says of itself, and why rank 0 cannot share memory with it.
+struct Stranger {
+  std::string boot;
+  uint64_t processNamespace;
+  std::string memory; // process, descriptor, device, inode, bytes
+  std::string reason;
+};
+
+} // namespace
+
+TEST(SharedMemory, RanksThatCannotShareFallBack) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat here;
+  ASSERT_EQ(stat("/proc/self/ns/pid", &here), 0);
+  std::string bytes = std::to_string(sizeof(ControlBlock));
+  std::string me = std::to_string(getpid());
+  for (const Stranger &stranger :
+       {Stranger{"another-boot", 1, "1 1 1 1 " + bytes,
+                 "it is on another host"},
+        Stranger{boot, here.st_ino + 1, "1 1 1 1 " + bytes,
+                 "it is in another PID namespace"},
+        Stranger{boot, here.st_ino, me + " 0 1 1 " + bytes,
+                 "/proc/" + me + "/fd/0 is not the memory that was shared"},
+        Stranger{boot, here.st_ino, me + " 0 1 1 64",
+                 "it shares nothing that this version understands"}}) {
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    auto say = [&](const std::string &key, const std::string &text) {
+      store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+    };
+    say("segment/1", stranger.boot + " " +
+                         std::to_string(stranger.processNamespace) + " " +
+                         stranger.memory);
+    say("complaint/1", " ");
+    EXPECT_TRUE(
+        refuses([&] { createSharedMemoryCommunicator(*store, 0, 2, timeout); },
+                "the ranks cannot share memory: rank 1 for rank 0: " +
+                    stranger.reason));
   }
 }
 
