@@ -50,6 +50,7 @@ def export_step(
         )
     optimizer = describe_optimizer(step, names)
     sharding = describe_units(step, names)
+    _warn_half(names)
     writers: dict[str, ProgramWriter] = {}
     for name in ("step", "eval") if step.eval_data is not None else ("step",):
         program = capture(step, name, names)
@@ -146,6 +147,16 @@ def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
         }
         for path, module in step.model.named_modules()
     ]
+
+
+def _warn_half(names: StateNames) -> None:
+    for fqn, tensor in names.parameters.items():
+        if tensor.requires_grad and tensor.dtype == torch.float16:
+            warnings.warn(
+                f"{fqn} is trainable and float16: without a loss scale, which does not exist yet, "
+                "small gradients become zero; bfloat16 needs none"
+            )
+            return
 
 
 def _warn_unreached(program: Program, names: StateNames) -> None:

@@ -46,6 +46,11 @@ def unit_of(module: nn.Module) -> Optional[Unit]:
     return unit if unit is not None and any(m is module for m in unit.modules) else None
 
 
+def enclosing_unit(module: nn.Module) -> Optional[Unit]:
+    """The unit of a module around this one that has taken its parameters, or None."""
+    return vars(module).get(_KEY) if unit_of(module) is None else None
+
+
 def original_class(module: nn.Module) -> type[nn.Module]:
     """The class of a module as its author wrote it."""
     cls = type(module)
@@ -164,8 +169,8 @@ def _check_modules(module: Any) -> tuple[nn.Module, ...]:
             raise ExportError(
                 f"fully_shard has been applied to this {name} before; a module has one unit"
             )
-        if _KEY in vars(member):
-            outer = original_class(vars(member)[_KEY].modules[0]).__name__
+        if (around := enclosing_unit(member)) is not None:
+            outer = original_class(around.modules[0]).__name__
             raise ExportError(
                 f"fully_shard is given a {name} inside a {outer}, which has taken its parameters; "
                 "apply it bottom-up, to the inner modules first"

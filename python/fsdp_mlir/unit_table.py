@@ -15,7 +15,7 @@ from torch import nn
 
 from .dtypes import dtype_name
 from .errors import ExportError
-from .fsdp_module import Unit, check_reshard, original_class, unit_of
+from .fsdp_module import Unit, check_reshard, enclosing_unit, original_class, unit_of
 from .mesh import DeviceMesh
 from .names import StateNames
 from .not_yet import check_exists
@@ -48,6 +48,7 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
             that differ, or a policy that does not exist yet.
     """
     table = UnitTable(owner=dict.fromkeys(names.parameters))
+    _check_inside(step.model)
     places = _units_by_path(step.model)
     units = _name_units(places, names)
     if not units:
@@ -94,6 +95,17 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         for name, unit in units.items()
     ]
     return table
+
+
+def _check_inside(model: nn.Module) -> None:
+    """The step's model may be a part of what was annotated, whose units would then be lost."""
+    outer = enclosing_unit(model)
+    if outer is not None:
+        raise ExportError(
+            f"fully_shard was called on a {original_class(outer.modules[0]).__name__} that the "
+            f"step's model, a {original_class(model).__name__}, is inside of; give TrainingStep "
+            "the outer one, or annotate the model itself"
+        )
 
 
 def _units_by_path(model: nn.Module) -> dict[str, Optional[Unit]]:

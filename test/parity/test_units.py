@@ -14,6 +14,7 @@ from support.fsdp2 import Pool
 from support.policies import Call, apply_calls
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
 EXAMPLE = chain.ROOT / "python" / "examples" / "fsdp2_transformer.py"
 STEPS = 6
 
@@ -51,13 +52,23 @@ POLICIES = {
 }
 
 
-def annotated(argv: list[str], calls: list[Call], mesh: bool = True):
-    """A training_step of the GPT, with the model annotated."""
+# Of further models.
+MODELS = {
+    "odd": [Call(("0", "2")), Call(("4",)), Call(("",))],
+    "frozen": [Call(("0",)), Call(("1",)), Call(("",))],
+    "tied": [Call(("blocks.0",)), Call(("blocks.1",)), Call(("",))],
+    "unreached": [Call(("used",)), Call(("",))],
+    "twice": [Call(("blocks.0",)), Call(("",))],
+}
+
+
+def annotated(file: pathlib.Path, calls: list[Call]):
+    """The training_step of a file, with the model annotated and its mesh described, so that the
+    pipeline needs no options."""
 
     def training_step(flags: list[str]):
-        step = reference.load_step(GPT, flags)
-        common = {"mesh": init_device_mesh("cpu", (2,))} if mesh else {}
-        apply_calls(fully_shard, step.model, calls, **common)
+        step = reference.load_step(file, flags)
+        apply_calls(fully_shard, step.model, calls, mesh=init_device_mesh("cpu", (2,)))
         return step
 
     return training_step
@@ -66,12 +77,26 @@ def annotated(argv: list[str], calls: list[Call], mesh: bool = True):
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
     calls = POLICIES[name]
-    # The model describes its mesh, so that the pipeline needs no options.
-    compiled = chain.compile_step(annotated([], calls), tmp_path, pipeline="")
+    compiled = chain.compile_step(annotated(GPT, calls), tmp_path, pipeline="")
     run = chain.run_plan(compiled, 2, steps=STEPS)
     trained = fsdp2.train(GPT, 2, STEPS, (), calls)
     compare.check_bits(run, trained)
     assert counts(run) == trained.collectives
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_trained_as_by_fsdp2(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    """Uneven shards, frozen parameters in a unit, tied and unreached ones, a module used twice."""
+    calls, flags = MODELS[name], ("--model", name)
+    compiled = chain.compile_step(annotated(ZOO, calls), tmp_path, flags, pipeline="")
+    run = chain.run_plan(compiled, 2, steps=STEPS)
+    trained = fsdp2.train(ZOO, 2, STEPS, flags, calls)
+    compare.check_bits(run, trained)
+    # FSDP2 also gathers what backward does not read, and a module's parameters at each use.
+    found = counts(run)
+    assert all(number <= trained.collectives[key] for key, number in found.items())
+    reductions = ("reduce-scatter", "backward")
+    assert found[reductions] == trained.collectives[reductions]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +106,7 @@ def test_the_models_policy_wins(options: str, tmp_path: pathlib.Path) -> None:
     """Options say something else, and change neither collectives nor numbers."""
     results = []
     for name, pipeline in (("alone", ""), ("against", options)):
-        step = annotated([], POLICIES["nothing reshards"])
+        step = annotated(GPT, POLICIES["nothing reshards"])
         compiled = chain.compile_step(step, tmp_path / name, pipeline=pipeline)
         results.append(chain.run_plan(compiled, 2, steps=2))
     alone, against = results

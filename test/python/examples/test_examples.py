@@ -69,6 +69,17 @@ def test_simple_model(example) -> None:
     assert losses[-1] < losses[0]
 
 
+def test_fsdp2_transformer(example) -> None:
+    """Tests that its units are FSDP2's, that --plain has none, and that it learns."""
+    transformer = example("fsdp2_transformer")
+    step = transformer.training_step([])
+    modules = [step.model, *step.model.layers]
+    assert all(type(module).__name__.startswith("FSDP") for module in modules)
+    assert type(transformer.training_step(["--plain"]).model) is transformer.Transformer
+    losses = train(step, 32)
+    assert losses[-1] < losses[0]
+
+
 def test_gpt(example, text: Path) -> None:
     """Tests the model's shapes, its targets and its learning rates."""
     step = example("gpt_wikitext2").training_step([*SMALL, "--data", str(text)])

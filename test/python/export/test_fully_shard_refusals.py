@@ -149,6 +149,21 @@ def test_units_are_applied_bottom_up() -> None:
         fully_shard(model.blocks[0])
 
 
+def test_the_annotated_model_is_the_steps(tmp_path: pathlib.Path) -> None:
+    model = Model()
+    fully_shard(nn.Sequential(model, nn.Identity()))
+    with pytest.raises(ExportError, match="a Sequential that the step's model, a Model, is inside"):
+        export(classify(model), tmp_path)
+
+
+def test_half_precision_without_a_loss_scale_is_a_warning(tmp_path: pathlib.Path) -> None:
+    model = Model()
+    model.head.half()
+    step = classify(model, loss=lambda model, x, y: model.norm(x).sum() + model.head.bias.sum())
+    warned = [text for text in export(step, tmp_path).warnings if "loss scale" in text]
+    assert len(warned) == 1 and warned[0].startswith("head.weight is trainable and float16")
+
+
 def test_a_module_is_not_copied_afterwards() -> None:
     with pytest.raises(ExportError, match="cannot be copied after fully_shard; copy it before"):
         copy.deepcopy(fully_shard(Block()))
