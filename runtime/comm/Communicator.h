@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -76,10 +77,11 @@ public:
   /// starts on its channel.
   virtual void finish(uint64_t transfer) = 0;
 
-  /// When the last rank started a transfer that finish() has just waited for;
-  /// a communicator that cannot tell says now.
-  virtual Clock::time_point startedByAll(uint64_t transfer) const {
-    return Clock::now();
+  /// When the last rank started a transfer that finish() has just waited for,
+  /// where the communicator can tell.
+  virtual std::optional<Clock::time_point>
+  startedByAll(uint64_t transfer) const {
+    return std::nullopt;
   }
 
   /// ncclMemAlloc: memory for this rank's arena, and a window onto all ranks'.

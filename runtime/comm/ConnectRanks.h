@@ -24,7 +24,7 @@ enum class Transport {
 /// How ranks talk to each other, as the user says.
 struct CommOptions {
   Transport transport = Transport::Auto;
-  std::optional<Wire> throttle;
+  std::optional<cost::Link> throttle;
 };
 
 struct Connection {

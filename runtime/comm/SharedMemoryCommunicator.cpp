@@ -83,7 +83,8 @@ public:
   std::string transport() const override { return "shared memory"; }
   uint64_t start(const Transfer &transfer) override;
   void finish(uint64_t transfer) override;
-  Clock::time_point startedByAll(uint64_t transfer) const override;
+  std::optional<Clock::time_point>
+  startedByAll(uint64_t transfer) const override;
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override;
   void abort(const std::string &reason) override { group.fail(reason); }
 
@@ -293,7 +294,7 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
   }
 }
 
-Communicator::Clock::time_point
+std::optional<Communicator::Clock::time_point>
 SharedMemoryCommunicator::startedByAll(uint64_t ticket) const {
   int64_t last = 0;
   for (int r = 0; r < size(); ++r)

@@ -1,5 +1,7 @@
 #include "comm/ThrottledCommunicator.h"
 
+#include "cost/Cost.h"
+
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -15,15 +17,20 @@ constexpr auto oversleep = std::chrono::microseconds(80);
 
 class ThrottledCommunicator : public Communicator {
 public:
-  ThrottledCommunicator(std::unique_ptr<Communicator> inner, Wire wire)
-      : inner(std::move(inner)), wire(wire) {}
+  ThrottledCommunicator(std::unique_ptr<Communicator> inner, cost::Link link,
+                        std::shared_ptr<WireClock> clock)
+      : inner(std::move(inner)), clock(std::move(clock)) {
+    cluster.ranksPerNode = size();
+    cluster.intraNode = link;
+  }
 
   int rank() const override { return inner->rank(); }
   int size() const override { return inner->size(); }
   std::string transport() const override {
     std::ostringstream text;
-    text << inner->transport() << ", throttled to " << wire.bytesPerSecond / 1e9
-         << " GB/s and " << wire.latencySeconds * 1e6 << " us";
+    text << inner->transport() << ", throttled to "
+         << cluster.intraNode.bandwidth / 1e9 << " GB/s and "
+         << cluster.intraNode.latency * 1e6 << " us";
     return text.str();
   }
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override {
@@ -32,27 +39,28 @@ public:
   void abort(const std::string &reason) override { inner->abort(reason); }
 
   uint64_t start(const Transfer &transfer) override {
+    Clock::time_point now = clock->now();
     uint64_t ticket = inner->start(transfer);
     channels[transfer.channel].inFlight.push_back(
-        {ticket, timeOnWire(transfer)});
+        {ticket, now, timeOnWire(transfer)});
     return ticket;
   }
 
   void finish(uint64_t ticket) override {
     inner->finish(ticket);
-    Clock::time_point started = inner->startedByAll(ticket);
     Channel &channel = channelOf(ticket);
-    channel.free =
-        std::max(channel.free, started) + channel.inFlight.front().duration;
+    InFlight &flight = channel.inFlight.front();
+    Clock::time_point begin =
+        inner->startedByAll(ticket).value_or(flight.started);
+    channel.free = std::max(channel.free, begin) + flight.duration;
     channel.inFlight.pop_front();
-    std::this_thread::sleep_until(channel.free - oversleep);
-    while (Clock::now() < channel.free)
-      std::this_thread::yield();
+    clock->sleepUntil(channel.free);
   }
 
 private:
   struct InFlight {
     uint64_t ticket;
+    Clock::time_point started; // by this rank
     Clock::duration duration;
   };
   struct Channel {
@@ -62,13 +70,11 @@ private:
 
   Clock::duration timeOnWire(const Transfer &transfer) const {
     double bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
-    // What a rank sends; an all-reduce is a reduce-scatter and an all-gather.
-    double sent = transfer.kind == plan::CollectiveKind::AllReduce
-                      ? 2 * bytes * (size() - 1) / size()
-                      : bytes * (size() - 1);
-    std::chrono::duration<double> seconds(wire.latencySeconds +
-                                          sent / wire.bytesPerSecond);
-    return std::chrono::duration_cast<Clock::duration>(seconds);
+    if (transfer.kind != plan::CollectiveKind::AllReduce)
+      bytes *= size();
+    std::chrono::duration<double> seconds(
+        cost::collectiveSeconds(transfer.kind, bytes, size(), cluster));
+    return std::chrono::round<Clock::duration>(seconds);
   }
   /// Finishes come in the order of starts on each channel.
   Channel &channelOf(uint64_t ticket) {
@@ -80,15 +86,28 @@ private:
   }
 
   std::unique_ptr<Communicator> inner;
-  Wire wire;
+  std::shared_ptr<WireClock> clock;
+  cost::Cluster cluster;
   std::array<Channel, numChannels> channels;
 };
 
 } // namespace
 
+Communicator::Clock::time_point WireClock::now() const {
+  return Communicator::Clock::now();
+}
+
+void WireClock::sleepUntil(Communicator::Clock::time_point time) {
+  std::this_thread::sleep_until(time - oversleep);
+  while (now() < time)
+    std::this_thread::yield();
+}
+
 std::unique_ptr<Communicator>
-createThrottledCommunicator(std::unique_ptr<Communicator> inner, Wire wire) {
-  return std::make_unique<ThrottledCommunicator>(std::move(inner), wire);
+createThrottledCommunicator(std::unique_ptr<Communicator> inner,
+                            cost::Link link, std::shared_ptr<WireClock> clock) {
+  return std::make_unique<ThrottledCommunicator>(std::move(inner), link,
+                                                 std::move(clock));
 }
 
 } // namespace fsdp

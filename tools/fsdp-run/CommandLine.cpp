@@ -10,7 +10,7 @@
 namespace fsdp {
 
 /// "12.5" or "12.5,20".
-static Wire parseWire(const std::string &text) {
+static cost::Link parseLink(const std::string &text) {
   double bandwidth = 0, latency = 0;
   char rest = 0;
   int read =
@@ -138,9 +138,9 @@ static void addCommFlags(CLI::App &app, CommOptions &comm) {
       ->group(group);
   app.add_option_function<std::string>(
          "--throttle",
-         [&comm](const std::string &text) { comm.throttle = parseWire(text); },
-         "imitate a network: GB/s of each rank and channel, and microseconds "
-         "of latency (default: 0)")
+         [&comm](const std::string &text) { comm.throttle = parseLink(text); },
+         "imitate a network: GB/s from each rank to the next, on each channel, "
+         "and microseconds of latency (default: 0)")
       ->type_name("GBPS[,US]")
       ->group(group);
 }

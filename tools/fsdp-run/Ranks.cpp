@@ -54,9 +54,9 @@ void checkWorldSize(const plan::PlanT &plan, int size) {
                 ", or compile it for mesh=" + std::to_string(size));
 }
 
-std::string describe(const std::optional<Wire> &wire) {
-  return wire ? std::to_string(wire->bytesPerSecond) + "," +
-                    std::to_string(wire->latencySeconds)
+std::string describe(const std::optional<cost::Link> &link) {
+  return link ? std::to_string(link->bandwidth) + "," +
+                    std::to_string(link->latency)
               : std::string("none");
 }
 
