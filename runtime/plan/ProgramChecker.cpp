@@ -1,5 +1,6 @@
 // Checks one program: each command by itself, and what it does to the program's
 // memory.
+#include "plan/LiveBytes.h"
 #include "plan/ProgramMemory.h"
 
 #include <set>
@@ -17,15 +18,15 @@ public:
 
   void run() {
     checkScalars(at, program.scalars, plan.group_learning_rates.size());
-    uint64_t bytes = plan.arenas[deviceArena]->bytes;
-    at.require(program.live_bytes <= bytes, "needs ", program.live_bytes,
-               " bytes at once, the device arena has ", bytes);
     for (size_t i = 0; i < program.commands.size(); ++i) {
       const CommandT &command = *program.commands[i];
       checkCommand(at.inside("command ", i, " (", command.location, ")"), i,
                    command);
     }
     memory.finish(at);
+    uint64_t live = liveBytes(plan, program);
+    at.require(program.live_bytes == live, "says that ", program.live_bytes,
+               " bytes are in use at one time, but they are ", live);
     for (const auto &[flat, elements] : updatedElements) {
       auto all = facts.members.find(flat);
       at.require(all == facts.members.end() ||

@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     @functools.lru_cache(maxsize=16)
     def run(combination: Combination) -> chain.Result:
         return chain.run_plan(
-            archives.compile(combination, folder / "run"),
+            archives.lower(combination.model, combination.passes, folder / "run"),
             combination.ranks,
             threads=combination.threads,
             steps=options.STEPS[combination.model],

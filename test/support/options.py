@@ -101,9 +101,9 @@ class Archives:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
 
-    def compile(self, combination: Combination, folder: pathlib.Path) -> chain.Compiled:
+    def lower(self, model: str, pipeline: str, folder: pathlib.Path) -> chain.Compiled:
         """Into `folder`, whose files are overwritten."""
-        archive = self.folder / f"{combination.model}.pt"
+        archive = self.folder / f"{model}.pt"
         if not archive.exists():
-            chain.export(STEP_FILE, archive, ["--model", combination.model])
-        return chain.lower(STEP_FILE, archive, folder, pipeline=combination.passes)
+            chain.export(STEP_FILE, archive, ["--model", model])
+        return chain.lower(STEP_FILE, archive, folder, pipeline=pipeline)

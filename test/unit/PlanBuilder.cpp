@@ -1,4 +1,5 @@
 #include "PlanBuilder.h"
+#include "plan/LiveBytes.h"
 
 namespace fsdp::test {
 
@@ -206,7 +207,11 @@ void PlanBuilder::collective(CollectiveKind kind, int source, int destination,
   command().operation.Set(std::move(c));
 }
 
-PlanT &PlanBuilder::finish() { return plan; }
+PlanT &PlanBuilder::finish() {
+  for (auto &program : plan.programs)
+    program->live_bytes = liveBytes(plan, *program);
+  return plan;
+}
 
 unsigned addSgdRule(PlanBuilder &builder) {
   auto rule = std::make_unique<RuleT>();

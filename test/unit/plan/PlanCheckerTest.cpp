@@ -297,7 +297,7 @@ static const Break breaks[] = {
     {"ArenaTooLarge", [](PlanT &p) { p.arenas[0]->bytes += 64; },
      "arena 'device': has"},
     {"LiveBytes", [](PlanT &p) { step(p).live_bytes = 1 << 20; },
-     "needs 1048576 bytes at once, the device arena has"},
+     "says that 1048576 bytes are in use at one time, but they are 384"},
     {"PartOutside",
      [](PlanT &p) { named(p, "gradient").part_of = valueNamed(p, "scaled"); },
      "reaches out of the value that it is a part of"},

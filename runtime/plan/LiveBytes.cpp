@@ -1,0 +1,103 @@
+#include "plan/LiveBytes.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace fsdp::plan;
+
+namespace {
+
+uint64_t alignUp(uint64_t bytes) {
+  return (bytes + placeAlignment - 1) / placeAlignment * placeAlignment;
+}
+
+/// The first and last command that touches each value's memory.
+class Lifetimes {
+public:
+  explicit Lifetimes(const ProgramT &program)
+      : program(program), uses(program.values.size(), {0, -1}) {}
+
+  void touch(int64_t i) {
+    if (i == -1)
+      return;
+    for (const ValueT *v = program.values[i].get();
+         v->view_of != -1 || v->part_of != -1; v = program.values[i].get())
+      i = v->view_of != -1 ? v->view_of : v->part_of;
+    auto &[first, last] = uses[i];
+    if (last == -1)
+      first = now;
+    last = now;
+  }
+  void run(const CommandT &command);
+
+  int64_t now = 0;
+  const ProgramT &program;
+  std::vector<std::pair<int64_t, int64_t>> uses; // last == -1: none
+
+private:
+  // Values of collectives that are under way, per stream, then per event that
+  // is recorded behind them.
+  std::map<uint32_t, std::vector<uint32_t>> flying, recorded;
+};
+
+void Lifetimes::run(const CommandT &command) {
+  const OperationUnion &operation = command.operation;
+  if (const AtenT *call = operation.AsAten()) {
+    for (const auto &argument : call->arguments)
+      if (argument->kind == ArgumentKind::Value)
+        touch(argument->value);
+      else if (argument->kind == ArgumentKind::ValueList)
+        for (int member : argument->values)
+          touch(member);
+    for (int result : call->results)
+      touch(result);
+  } else if (const UpdateT *update = operation.AsUpdate()) {
+    touch(update->gradient);
+  } else if (const CopyT *copy = operation.AsCopy()) {
+    touch(copy->source);
+    touch(copy->destination);
+  } else if (const CollectiveT *collective = operation.AsCollective()) {
+    for (uint32_t i : {collective->source, collective->destination}) {
+      touch(i);
+      flying[command.stream].push_back(i);
+    }
+  } else if (const RecordT *record = operation.AsRecord()) {
+    recorded[record->event] = std::move(flying[command.stream]);
+    flying[command.stream].clear();
+  } else if (const WaitT *wait = operation.AsWait()) {
+    for (uint32_t i : recorded[wait->event])
+      touch(i);
+  }
+}
+
+} // namespace
+
+uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program) {
+  Lifetimes lifetimes(program);
+  for (const auto &input : program.inputs)
+    lifetimes.touch(input->value);
+  for (const auto &command : program.commands) {
+    ++lifetimes.now;
+    lifetimes.run(*command);
+  }
+  ++lifetimes.now;
+  for (const auto &output : program.outputs)
+    lifetimes.touch(output->value);
+
+  uint64_t states = 0;
+  for (const auto &state : plan.states)
+    states = std::max(states, state->place->offset() + state->place->bytes());
+  std::vector<int64_t> changes(lifetimes.now + 2);
+  for (size_t i = 0; i < program.values.size(); ++i) {
+    const ValueT &value = *program.values[i];
+    auto [first, last] = lifetimes.uses[i];
+    if (last == -1 || value.state != -1 || value.place->arena() != deviceArena)
+      continue;
+    changes[first] += alignUp(value.place->bytes());
+    changes[last + 1] -= alignUp(value.place->bytes());
+  }
+  int64_t live = 0, most = 0;
+  for (int64_t change : changes)
+    most = std::max(most, live += change);
+  return alignUp(states) + most;
+}

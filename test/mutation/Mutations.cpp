@@ -1,0 +1,405 @@
+#include "Sites.h"
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+namespace {
+
+/// The buffer that a command writes, which the plan names nowhere else.
+std::string bufferOf(const PlanT &plan, const Site &site) {
+  for (int written : writesOf(site.command()))
+    if (int state = site.program->values[written]->state; state != -1)
+      return " of buffer '" + plan.states[state]->fqn + "'";
+  return "";
+}
+
+Said drop(PlanT &plan, Random &random, Operation type) {
+  auto site = findCommand(plan, random, type);
+  if (!site)
+    return {};
+  Said said = say(site->text(), bufferOf(plan, *site));
+  auto &commands = site->program->commands;
+  commands.erase(commands.begin() + site->at);
+  return said;
+}
+
+Said reuseEarly(PlanT &plan, Random &random) {
+  auto site = findValue(plan, random, isOwn);
+  if (!site)
+    return {};
+  // Onto another value of the program that has room for it.
+  std::vector<size_t> others;
+  for (size_t i = 0; i < site->program->values.size(); ++i) {
+    const ValueT &other = *site->program->values[i];
+    const Place &place = *site->value().place;
+    if (other.view_of == -1 && other.place->arena() == place.arena() &&
+        other.place->offset() != place.offset() &&
+        other.place->bytes() >= place.bytes())
+      others.push_back(i);
+  }
+  auto chosen = pick(others.size(), random);
+  if (!chosen)
+    return {};
+  const Place to = *site->program->values[others[*chosen]]->place;
+  moveValue(*site->program, site->at, to);
+  return say("value ", site->text(), " onto ", others[*chosen]);
+}
+
+Said swapCollectives(PlanT &plan, Random &random) {
+  auto first = findCommand(plan, random, Operation::Collective);
+  if (!first)
+    return {};
+  auto second = findCommand(
+      plan, random, [&](const ProgramT &program, const CommandT &command) {
+        return &program == first->program && &command != &first->command() &&
+               command.operation.type == Operation::Collective;
+      });
+  if (!second)
+    return {};
+  std::swap(first->command().operation, second->command().operation);
+  return say(first->text(), " and ", second->at);
+}
+
+Said readWhatIsNotThere(PlanT &plan, Random &random) {
+  auto site = findCommand(plan, random, Operation::Aten);
+  if (!site)
+    return {};
+  std::vector<int> later; // Written at this command or behind it.
+  for (size_t i = site->at; i < site->program->commands.size(); ++i)
+    for (int v : writesOf(*site->program->commands[i]))
+      if (site->program->values[v]->state == -1 &&
+          writerOf(*site->program, v) >= site->at)
+        later.push_back(v);
+  auto chosen = pick(later.size(), random);
+  AtenT &call = site->as<AtenT>();
+  for (auto &argument : call.arguments)
+    if (argument->kind == ArgumentKind::Value && chosen) {
+      argument->value = later[*chosen];
+      return say(site->text(), " reads ", later[*chosen]);
+    }
+  return {};
+}
+
+/// Another parameter, or a state of one.
+Said updateAnother(PlanT &plan, Random &random) {
+  auto site = findCommand(plan, random, Operation::Update);
+  auto other = findCommand(plan, random, Operation::Update);
+  if (!site || site->program != other->program)
+    return {};
+  UpdateT &update = site->as<UpdateT>(), &another = other->as<UpdateT>();
+  if (update.parameter == another.parameter)
+    return {};
+  if (auto state = pick(update.states.size(), random); state && random() % 2)
+    update.states[*state] =
+        another.states.empty() ? another.parameter
+                               : another.states[*state % another.states.size()];
+  else
+    update.parameter = another.parameter;
+  return say(site->text());
+}
+
+Said copyOtherBytes(PlanT &plan, Random &random) {
+  auto site = findCommand(plan, random, Operation::Copy);
+  if (!site)
+    return {};
+  CopyT &copy = site->as<CopyT>();
+  switch (random() % 4) {
+  case 0:
+    copy.destination_offset += 64;
+    break;
+  case 1:
+    copy.source == -1 ? copy.destination_offset -= 64
+                      : copy.source_offset += 64;
+    break;
+  case 2:
+    copy.block_bytes += copy.block_bytes > 64 ? -64 : 64;
+    break;
+  default:
+    copy.blocks += copy.blocks > 1 ? -1 : 1;
+  }
+  return say(site->text());
+}
+
+Said outputWhatIsNotThere(PlanT &plan, Random &random) {
+  auto program = plan.programs[random() % plan.programs.size()].get();
+  if (program->outputs.empty())
+    return {};
+  // A value whose first byte somebody else writes later.
+  std::vector<int> gone;
+  for (size_t i = 0; i < program->values.size(); ++i) {
+    size_t writer = writerOf(*program, i);
+    bool over = false;
+    for (size_t k = writer + 1; k < program->commands.size(); ++k)
+      for (int v : writesOf(*program->commands[k])) {
+        const Place &a = *program->values[i]->place,
+                    &b = *program->values[v]->place;
+        over |= v != static_cast<int>(i) && a.arena() == b.arena() &&
+                a.bytes() && b.bytes() && a.offset() == b.offset() &&
+                program->values[v]->part_of == -1;
+      }
+    if (over)
+      gone.push_back(i);
+  }
+  auto chosen = pick(gone.size(), random);
+  if (!chosen)
+    return {};
+  program->outputs[random() % program->outputs.size()]->value = gone[*chosen];
+  return say(program->name, " gives ", gone[*chosen]);
+}
+
+Said shrinkValue(PlanT &plan, Random &random) {
+  auto site = findValue(plan, random, isOwn);
+  if (!site)
+    return {};
+  const Place place = *site->value().place;
+  int64_t by = oneOf({-64, -4, 4, 64}, random);
+  if (by < 0 && place.bytes() <= uint64_t(-by))
+    by = -by;
+  *site->value().place =
+      Place(place.arena(), place.offset(), place.bytes() + by);
+  return say("value ", site->text(), " by ", by);
+}
+
+Said forgetPart(PlanT &plan, Random &random) {
+  auto site = findValue(plan, random, [](const ProgramT &, const ValueT &v) {
+    return v.part_of != -1;
+  });
+  if (!site)
+    return {};
+  if (random() % 2) {
+    site->value().part_of = -1;
+    return say("value ", site->text(), " is its own");
+  }
+  return shiftValue(site, oneOf({-64, 64, 1 << 16}, random));
+}
+
+Said changeRange(PlanT &plan, Random &random) {
+  auto site =
+      findCommand(plan, random, [](const ProgramT &, const CommandT &command) {
+        const auto *u = command.operation.AsUpdate();
+        return u && u->end;
+      });
+  if (!site)
+    return {};
+  UpdateT &update = site->as<UpdateT>();
+  switch (random() % 4) {
+  case 0:
+    update.begin += 16;
+    break;
+  case 1:
+    update.end += int64_t(1) << 40;
+    break;
+  case 2:
+    update.end = update.begin + (update.end - update.begin) / 2;
+    break;
+  default:
+    std::swap(update.begin, update.end);
+  }
+  return say(site->text());
+}
+
+bool any(const CollectiveT &) { return true; }
+bool isReduction(const CollectiveT &c) {
+  return c.kind == CollectiveKind::ReduceScatter;
+}
+bool isMapped(const CollectiveT &c) { return c.mapped; }
+
+} // namespace
+
+const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
+    {"dropped wait",
+     [](PlanT &p, Random &r) { return drop(p, r, Operation::Wait); }},
+    {"dropped record",
+     [](PlanT &p, Random &r) { return drop(p, r, Operation::Record); }},
+    {"late wait",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCommand(p, r, Operation::Wait);
+       if (!site)
+         return {};
+       size_t last = site->program->commands.size() - 1;
+       size_t to = std::min(last, site->at + 1 + r() % 40);
+       moveCommand(*site->program, site->at, to);
+       return say(site->text(), " to ", to);
+     }},
+    {"wrong event",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCommand(p, r, Operation::Wait);
+       if (!site)
+         return {};
+       uint32_t &event = site->as<WaitT>().event;
+       event = r() % (site->program->events + 1);
+       return say(site->text(), " waits for ", event);
+     }},
+    {"swapped events",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCommand(p, r, Operation::Record);
+       auto other = findCommand(p, r, Operation::Record);
+       if (!site || site->program != other->program)
+         return {};
+       std::swap(site->as<RecordT>().event, other->as<RecordT>().event);
+       return say(site->text(), " and ", other->at);
+     }},
+    {"swapped collectives", swapCollectives},
+    {"dropped collective",
+     [](PlanT &p, Random &r) { return drop(p, r, Operation::Collective); }},
+    {"wrong channel",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, any);
+       if (!site)
+         return {};
+       site->as<CollectiveT>().channel += 1 + r() % 2;
+       return say(site->text());
+     }},
+    {"wrong stream",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCommand(p, r, [](const ProgramT &, const CommandT &c) {
+         return c.operation.type != Operation::Record;
+       });
+       if (!site)
+         return {};
+       site->command().stream = (site->command().stream + 1 + r() % 2) % 3;
+       return say(site->text(), " on ", site->command().stream);
+     }},
+    {"missing division",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, isReduction);
+       if (!site)
+         return {};
+       site->as<CollectiveT>().divisor = 1;
+       return say(site->text());
+     }},
+    {"wrong divisor",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, any);
+       if (!site)
+         return {};
+       site->as<CollectiveT>().divisor *= 2;
+       return say(site->text());
+     }},
+    {"wrong count",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, any);
+       if (!site)
+         return {};
+       site->as<CollectiveT>().count += oneOf({-1, 1, 16}, r);
+       return say(site->text());
+     }},
+    {"wrong dtype",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, any);
+       if (!site)
+         return {};
+       CollectiveT &c = site->as<CollectiveT>();
+       DType &dtype = c.dtype;
+       dtype = dtype == DType::Float32 ? DType::Int32 : DType::Int8;
+       return say(site->text());
+     }},
+    {"wrong kind",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, any);
+       if (!site)
+         return {};
+       CollectiveKind &kind = site->as<CollectiveT>().kind;
+       kind = static_cast<CollectiveKind>((static_cast<int>(kind) + 1) % 3);
+       return say(site->text());
+     }},
+    {"wrong size", shrinkValue},
+    {"wrong offset",
+     [](PlanT &p, Random &r) {
+       return shiftValue(findValue(p, r, isOwn),
+                         oneOf({-64, -8, 8, 64, 128, 1 << 20}, r));
+     }},
+    {"early reuse", reuseEarly},
+    {"moved state",
+     [](PlanT &p, Random &r) -> Said {
+       StateT &state = *p.states[r() % p.states.size()];
+       int64_t by = oneOf({-64, 8, 64, 1 << 20}, r);
+       if (by < 0 && state.place->offset() < uint64_t(-by))
+         return {};
+       state.place = std::make_unique<Place>(state.place->arena(),
+                                             state.place->offset() + by,
+                                             state.place->bytes());
+       return say("state ", state.fqn, " by ", by);
+     }},
+    {"other arena",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findValue(p, r, isOwn);
+       const Place place = *site->value().place;
+       moveValue(*site->program, site->at,
+                 Place(1 - place.arena(), place.offset(), place.bytes()));
+       return say("value ", site->text());
+     }},
+    {"shrunk arena",
+     [](PlanT &p, Random &r) -> Said {
+       ArenaT &arena = *p.arenas[r() % 2];
+       if (!arena.bytes)
+         return {};
+       arena.bytes += oneOf({-64, -4096, 64}, r);
+       return say(arena.name);
+     }},
+    {"other live bytes",
+     [](PlanT &p, Random &r) -> Said {
+       ProgramT &program = *p.programs[r() % p.programs.size()];
+       program.live_bytes += oneOf({-4096, -64, 64}, r);
+       return say(program.name);
+     }},
+    {"dropped copy",
+     [](PlanT &p, Random &r) { return drop(p, r, Operation::Copy); }},
+    {"copy of other bytes", copyOtherBytes},
+    {"dropped operator",
+     [](PlanT &p, Random &r) { return drop(p, r, Operation::Aten); }},
+    {"dropped update",
+     [](PlanT &p, Random &r) { return drop(p, r, Operation::Update); }},
+    {"doubled update",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCommand(p, r, Operation::Update);
+       if (!site)
+         return {};
+       auto again = std::make_unique<CommandT>(site->command());
+       auto &commands = site->program->commands;
+       commands.insert(commands.begin() + site->at, std::move(again));
+       return say(site->text());
+     }},
+    {"wrong state", updateAnother},
+    {"wrong range of an update", changeRange},
+    {"early update",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCommand(p, r, Operation::Update);
+       return moveBefore(site, r);
+     }},
+    {"early command",
+     [](PlanT &p, Random &r) {
+       auto site = findCommand(p, r, [](const ProgramT &, const CommandT &c) {
+         return c.operation.type == Operation::Aten ||
+                c.operation.type == Operation::Copy ||
+                c.operation.type == Operation::Collective;
+       });
+       return moveBefore(site, r);
+     }},
+    {"read of what is not there", readWhatIsNotThere},
+    {"output that is not there", outputWhatIsNotThere},
+    {"part forgotten or outside", forgetPart},
+    {"wrong window offset",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, isMapped);
+       if (!site)
+         return {};
+       size_t value = site->as<CollectiveT>().destination;
+       return shiftValue(Site{site->program, value},
+                         oneOf({-4096, -64, 64, 4096}, r));
+     }},
+    {"gather of another state",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, isMapped);
+       auto other = findCollective(p, r, isMapped);
+       if (!site || site->program != other->program)
+         return {};
+       uint32_t &source = site->as<CollectiveT>().source;
+       uint32_t another = other->as<CollectiveT>().source;
+       const auto &values = site->program->values;
+       if (values[source]->state == values[another]->state)
+         return {};
+       source = another;
+       return say(site->text());
+     }},
+};

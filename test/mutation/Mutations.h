@@ -1,0 +1,27 @@
+// Ways to break a valid plan, each a class by itself.
+#ifndef FSDP_TEST_MUTATION_MUTATIONS_H
+#define FSDP_TEST_MUTATION_MUTATIONS_H
+
+#include "plan/PlanTypes.h"
+
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace fsdp::test {
+
+using Random = std::mt19937_64;
+
+struct Mutation {
+  const char *name;
+  /// Breaks the plan somewhere and says where; nothing where it has no place
+  /// for this.
+  std::optional<std::string> (*apply)(plan::PlanT &plan, Random &random);
+};
+
+extern const std::vector<Mutation> mutations;
+
+} // namespace fsdp::test
+
+#endif // FSDP_TEST_MUTATION_MUTATIONS_H

@@ -1,0 +1,96 @@
+// fsdp-mutate [--per-class N] [--seed S] PLAN...
+//
+// Breaks plans and asks the checker, as a reader of the file would. Prints a
+// line of JSON per class: mutants, refused, those that compute the same as the
+// plan in every order that streams can run (they are no mutants), and the
+// survivors.
+#include "Meaning.h"
+#include "Mutations.h"
+#include "plan/PlanFile.h"
+
+#include <cstring>
+#include <iostream>
+#include <map>
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+namespace {
+
+struct Tally {
+  unsigned mutants = 0, refused = 0, same = 0;
+  std::vector<std::string> survivors;
+};
+
+std::string refusal(const PlanT &plan) {
+  try {
+    parsePlan(serializePlan(plan), "mutant");
+    return "";
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+}
+
+void mutate(const std::string &path, unsigned perClass, uint64_t seed,
+            bool verbose, std::map<std::string, Tally> &tallies) {
+  const PlanT plan = *readPlan(path).plan;
+  const std::string original = serializePlan(plan);
+  const uint64_t meaning = meaningOf(plan);
+  if (!isOrdered(plan))
+    throw PlanError("'" + path + "' has a race that the checker does not see");
+  for (const Mutation &mutation : mutations) {
+    Tally &tally = tallies[mutation.name];
+    Random random(seed ^ std::hash<std::string>()(mutation.name));
+    for (unsigned i = 0; i < perClass; ++i) {
+      PlanT mutant = plan;
+      auto said = mutation.apply(mutant, random);
+      if (!said || serializePlan(mutant) == original)
+        continue;
+      std::string why = refusal(mutant);
+      if (verbose)
+        std::cerr << mutation.name << ": " << *said << ": " << why << "\n";
+      if (why.empty() && meaningOf(mutant) == meaning && isOrdered(mutant)) {
+        ++tally.same;
+        continue;
+      }
+      ++tally.mutants;
+      tally.refused += !why.empty();
+      if (why.empty())
+        tally.survivors.push_back(path + ": " + *said);
+    }
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  unsigned perClass = 4;
+  uint64_t seed = 0;
+  bool verbose = false;
+  std::map<std::string, Tally> tallies;
+  try {
+    for (int i = 1; i < argc; ++i) {
+      if (!std::strcmp(argv[i], "--per-class") && i + 1 < argc)
+        perClass = std::stoul(argv[++i]);
+      else if (!std::strcmp(argv[i], "--seed") && i + 1 < argc)
+        seed = std::stoull(argv[++i]);
+      else if (!std::strcmp(argv[i], "--verbose"))
+        verbose = true;
+      else
+        mutate(argv[i], perClass, seed + i, verbose, tallies);
+    }
+  } catch (const std::exception &error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return 1;
+  }
+  for (const auto &[name, tally] : tallies) {
+    std::cout << "{\"class\": \"" << name
+              << "\", \"mutants\": " << tally.mutants
+              << ", \"refused\": " << tally.refused
+              << ", \"same\": " << tally.same << ", \"survivors\": [";
+    for (size_t i = 0; i < tally.survivors.size(); ++i)
+      std::cout << (i ? ", " : "") << "\"" << tally.survivors[i] << "\"";
+    std::cout << "]}\n";
+  }
+  return 0;
+}
