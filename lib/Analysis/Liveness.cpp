@@ -1,7 +1,9 @@
 // When a program's memory is in use.
 
 #include "fsdp/Analysis/Liveness.h"
+#include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "plan/PlanTypes.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -23,10 +25,16 @@ struct StateUses {
 };
 } // namespace
 
-/// The source of a wait's collective, which is in use until the wait.
+/// The source of a wait's collective, which is in use until the wait. On the
+/// stream of compute a collective is over before the next op.
 static Value getSource(WaitOp wait) {
   Operation *start = wait.getFuture().getDefiningOp();
-  return start ? start->getOperand(0) : Value();
+  if (!start)
+    return {};
+  auto stream = start->getAttrOfType<IntegerAttr>(kStreamAttrName);
+  return stream && stream.getInt() == plan::computeStream
+             ? Value()
+             : start->getOperand(0);
 }
 
 /// The state whose window a mapped gather shows.

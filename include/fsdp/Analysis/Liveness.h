@@ -13,7 +13,8 @@ namespace fsdp {
 /// When each piece of memory of a program that is one block of ops in order is
 /// in use. Ops are numbered from 0; inputs are there from -1 on; the return
 /// reads at its own number. A collective uses its source and its destination
-/// from its start to its wait.
+/// from its start to its wait; one on the stream of compute, its source at its
+/// start only.
 ///
 /// Memory of a value is that of its owner (see Aliases), and is
 ///
