@@ -14,6 +14,7 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
                         const CommOptions &options,
                         const GlooAddress &address) {
   Connection result;
+  result.reason = "as --comm says";
   auto base = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store);
   auto keys = [&](const char *name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, base);
@@ -22,10 +23,11 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
     try {
       result.communicator =
           createSharedMemoryCommunicator(*keys("memory"), rank, size, timeout);
+      result.reason = "all are on one host";
     } catch (const Error &error) {
       if (options.transport == Transport::SharedMemory)
         throw Error(std::string(error.what()) + "; drop --comm shm");
-      result.note = std::string(error.what()) + ", so they use Gloo";
+      result.reason = error.what();
     }
   }
   if (!result.communicator)

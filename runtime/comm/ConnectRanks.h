@@ -31,8 +31,8 @@ struct Connection {
   /// What must stay open as long as ranks talk: rank 0 may serve it.
   std::shared_ptr<void> meetingPoint;
   std::unique_ptr<Communicator> communicator;
-  /// Why it is not the transport that one would expect; empty: it is.
-  std::string note;
+  /// Why it is this transport, for people.
+  std::string reason;
 };
 
 /// Connects ranks that share `store`, whose keys nobody else uses, and that say

@@ -104,6 +104,32 @@ def test_torchrun_standalone(
     outputs.check(expected)
 
 
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    (
+        ([], "2 ranks over shared memory: all are on one host"),
+        (["--comm", "gloo"], "2 ranks over Gloo: as --comm says"),
+        (
+            ["--throttle", "10,20"],
+            "2 ranks over shared memory, throttled to 10 GB/s and 20 us: all are on one host",
+        ),
+    ),
+    ids=("auto", "gloo", "throttled"),
+)
+def test_transport(
+    flags: list[str],
+    line: str,
+    compiled: chain.Compiled,
+    expected: chain.Result,
+    tmp_path: pathlib.Path,
+) -> None:
+    outputs = Outputs(tmp_path)
+    run = chain.run_arguments(compiled, STEPS)
+    done = chain.command([*run, "--nproc", 2, *flags, *outputs.arguments])
+    assert done.stdout.splitlines()[0] == line
+    outputs.check(expected)
+
+
 @pytest.mark.parametrize("backend", ("static", "c10d"))
 def test_two_torchrun_agents(
     backend: str,

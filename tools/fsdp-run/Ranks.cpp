@@ -84,10 +84,17 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
           {"set of flags", flags}};
 }
 
-/// Why ranks talk in another way than one would expect, once.
-void printNote(const Connection &connection, int rank) {
-  if (rank == 0 && !connection.note.empty())
-    std::fprintf(stderr, "note: %s\n", connection.note.c_str());
+/// The run's first line.
+void printRanks(const Connection &connection, ProgressKind progress) {
+  const Communicator &communicator = *connection.communicator;
+  if (communicator.rank() != 0 || progress == ProgressKind::None)
+    return;
+  if (communicator.size() == 1)
+    std::puts("1 rank");
+  else
+    std::printf("%d ranks over %s: %s\n", communicator.size(),
+                communicator.transport().c_str(), connection.reason.c_str());
+  std::fflush(stdout);
 }
 
 int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
@@ -101,7 +108,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     try {
       connection = connectRanks(*store, rank, size, line.launch.comm,
                                 {"", /*loopback=*/true});
-      printNote(connection, rank);
+      printRanks(connection, line.run.progress);
       train(loaded, line.run, *connection.communicator, removeWhenKilled);
     } catch (...) {
       RankError error = describeCurrent();
@@ -158,7 +165,7 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
                       agreementOf(loaded, line), line.launch.comm,
                       std::chrono::seconds(line.launch.timeoutSeconds));
-    printNote(connection, me.rank);
+    printRanks(connection, line.run.progress);
     train(loaded, line.run, *connection.communicator, removeWhenKilled);
     return 0;
   } catch (...) {

@@ -283,16 +283,17 @@ TEST(SharedMemory, RanksThatCannotShareFallBack) {
   }
 }
 
-TEST(ConnectRanks, FindsTheTransport) {
-  for (auto [transport, name] :
-       {std::pair(Transport::Auto, "shared memory"),
-        std::pair(Transport::SharedMemory, "shared memory"),
-        std::pair(Transport::Gloo, "Gloo")}) {
+TEST(ConnectRanks, FindsTheTransportAndSaysWhy) {
+  for (auto [transport, name, reason] :
+       {std::tuple(Transport::Auto, "shared memory", "all are on one host"),
+        std::tuple(Transport::SharedMemory, "shared memory",
+                   "all are on one host"),
+        std::tuple(Transport::Gloo, "Gloo", "as --comm says")}) {
     auto store = c10::make_intrusive<c10d::HashStore>();
     CommOptions options;
     options.transport = transport;
     Connection connection = connectRanks(*store, 0, 1, options, {"", true});
     EXPECT_EQ(connection.communicator->transport(), name);
-    EXPECT_EQ(connection.note, "");
+    EXPECT_EQ(connection.reason, reason);
   }
 }

@@ -1,0 +1,87 @@
+"""Tests that ranks end together, however one of them ends, and leave nothing
+behind: no process and no shared memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from typing import Callable, Iterator
+
+import pytest
+
+from support import chain
+
+#: Far more than any of this takes; the tests measure nothing.
+PATIENCE_S = 60.0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+def ranks_of(launcher: int) -> list[int]:
+    with contextlib.suppress(FileNotFoundError):
+        children = pathlib.Path(f"/proc/{launcher}/task/{launcher}/children").read_text()
+        return [int(child) for child in children.split()]
+    return []
+
+
+def is_running(process: int) -> bool:
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture(params=("connecting", "training"))
+def endless(
+    request: pytest.FixtureRequest, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> Iterator[subprocess.Popen[str]]:
+    """A run that would not end, when its two ranks have just started, or when
+    they train."""
+    shared = set(os.listdir("/dev/shm"))
+    metrics = tmp_path / "metrics.jsonl"
+    run = chain.run_arguments(compiled, 100_000_000)
+    process = subprocess.Popen(
+        [*run, "--nproc", "2", "--metrics", metrics],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=chain.environment(),
+    )
+    try:
+        wait_until(lambda: len(ranks_of(process.pid)) == 2)
+        if request.param == "training":
+            wait_until(lambda: metrics.exists() and metrics.stat().st_size > 0)
+        ranks = ranks_of(process.pid)
+        yield process
+        wait_until(lambda: not any(map(is_running, ranks)))
+        assert set(os.listdir("/dev/shm")) <= shared
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_rank_is_killed(endless: subprocess.Popen[str]) -> None:
+    os.kill(ranks_of(endless.pid)[1], signal.SIGKILL)
+    assert endless.wait(PATIENCE_S) == 1
+    error = endless.stderr.read()
+    assert "rank 1" in error and "signal 9" in error
+
+
+def test_the_launcher_is_killed(endless: subprocess.Popen[str]) -> None:
+    endless.kill()
+
+
+def test_the_user_interrupts(endless: subprocess.Popen[str]) -> None:
+    endless.send_signal(signal.SIGINT)
+    assert endless.wait(PATIENCE_S) == 128 + signal.SIGINT
+    assert "stopped by Interrupt" in endless.stderr.read()
