@@ -33,7 +33,7 @@ PIPELINE = {
     "prefetch-backward": ("auto", "0", "1", "3"),
     # Less than any of the models can do with, so that all flights are short.
     "memory-budget-mib": ("", "0.05"),
-    "cluster": ("local", "h100-8"),
+    "cluster": ("local", "h100x8"),
     "streams": ("1", "3"),
     "algorithm": ("naive", "best"),
 }
