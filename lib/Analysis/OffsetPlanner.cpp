@@ -83,7 +83,8 @@ public:
   }
 
 private:
-  bool done() const { return best.bytes <= least; }
+  /// No plan can be better, or none by as much as a search is worth.
+  bool done() const { return best.bytes - least <= least / 4096; }
 
   /// Keeps `offsets` where they take fewer bytes than the best.
   void keep(int64_t bytes) {
