@@ -1,9 +1,11 @@
 // fsdp-mutate [--per-class N] [--seed S] PLAN...
+// fsdp-mutate --write FILE PLAN
 //
 // Breaks plans and asks the checker, as a reader of the file would. Prints a
 // line of JSON per class: mutants, refused, those that compute the same as the
 // plan in every order that streams can run (they are no mutants), and the
-// survivors.
+// survivors. With --write it writes the first mutant that the checker refuses,
+// with the digest of what is in it.
 #include "Meaning.h"
 #include "Mutations.h"
 #include "plan/PlanFile.h"
@@ -61,6 +63,17 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
   }
 }
 
+void writeMutant(const std::string &from, const std::string &to) {
+  const PlanT plan = *readPlan(from).plan;
+  Random random;
+  for (const Mutation &mutation : mutations) {
+    PlanT mutant = plan;
+    if (mutation.apply(mutant, random) && !refusal(mutant).empty())
+      return writePlan(mutant, to);
+  }
+  throw PlanError("no mutant of '" + from + "' is refused");
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -76,6 +89,8 @@ int main(int argc, char **argv) {
         seed = std::stoull(argv[++i]);
       else if (!std::strcmp(argv[i], "--verbose"))
         verbose = true;
+      else if (!std::strcmp(argv[i], "--write") && i + 2 < argc)
+        writeMutant(argv[i + 2], argv[i + 1]), i += 2;
       else
         mutate(argv[i], perClass, seed + i, verbose, tallies);
     }

@@ -6,6 +6,7 @@ counts for nothing."""
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 import pathlib
 import re
@@ -41,11 +42,11 @@ EXPLAINED = (
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> list[pathlib.Path]:
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[chain.Compiled]:
     folder = tmp_path_factory.mktemp("mutation")
     archives = options.Archives(folder)
     return [
-        archives.lower(model, pipeline, folder / str(i)).plan
+        archives.lower(model, pipeline, folder / str(i))
         for i, (model, pipeline) in enumerate(PLANS)
     ]
 
@@ -54,7 +55,8 @@ def is_explained(name: str, survivor: str) -> bool:
     return any(name == of and re.search(what, survivor) for of, what, _ in EXPLAINED)
 
 
-def check(plans: list[pathlib.Path], per_class: int) -> None:
+def check(compiled: list[chain.Compiled], per_class: int) -> None:
+    plans = [step.plan for step in compiled]
     done = chain.command([chain.binary("fsdp-mutate"), "--per-class", per_class, *plans])
     total: collections.Counter[str] = collections.Counter()
     unexplained = []
@@ -71,10 +73,37 @@ def check(plans: list[pathlib.Path], per_class: int) -> None:
     assert not unexplained
 
 
-def test_mutants_are_refused(plans: list[pathlib.Path]) -> None:
-    check(plans, per_class=4)
+def test_mutants_are_refused(compiled: list[chain.Compiled]) -> None:
+    check(compiled, per_class=4)
 
 
 @pytest.mark.long
-def test_many_mutants_are_refused(plans: list[pathlib.Path]) -> None:
-    check(plans, per_class=40)
+def test_many_mutants_are_refused(compiled: list[chain.Compiled]) -> None:
+    check(compiled, per_class=40)
+
+
+def test_no_program_takes_a_plan_unchecked(
+    compiled: list[chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    mutant = tmp_path / "mutant.plan"
+    chain.command([chain.binary("fsdp-mutate"), "--write", mutant, compiled[0].plan])
+    train = chain.run_arguments(dataclasses.replace(compiled[0], plan=mutant))
+    ranks = ["--nproc", "2", "--poison"]
+    readers = (
+        [*train, *ranks],
+        [*train, *ranks, "--threads"],
+        [*train, *ranks, "--host-streams", "threads", "--comm", "gloo"],
+        [chain.binary("fsdp-translate"), "--plan-to-text", mutant],
+    )
+    for reader in readers:
+        done = chain.command(reader, check=False)
+        assert done.returncode != 0
+        assert "is not a valid plan" in done.stdout + done.stderr
+
+
+def test_one_function_alone_reads_plans() -> None:
+    """It checks what it reads, so whatever has a plan has one that was checked."""
+    folders = [chain.ROOT / name for name in ("runtime", "lib", "tools")]
+    sources = [path for folder in folders for path in folder.rglob("*.cpp")]
+    unpacks = re.compile(r"\bUnPack(To)?\(|\bUnPackPlan\(")
+    assert [p.name for p in sources if unpacks.search(p.read_text())] == ["PlanFile.cpp"]
