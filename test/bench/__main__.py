@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import sys
 import time
 
+from bench import compile_time, figures, pages, tables
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
-from bench.report import machine, summarise, table, write_json
-from bench.rounds import measure
+from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
-from support.chain import ChainError
+from support.chain import ROOT, ChainError
+
+SECTIONS = ("steps", "overlap", "compile")
 
 
 def positive(text: str) -> int:
@@ -39,20 +42,68 @@ def parse() -> argparse.Namespace:
         prog="tools/dev bench", description="Times this project and PyTorch in turns."
     )
     flag = parser.add_argument
-    flag("--models", type=lambda text: listed([*MODELS], text), default=[*MODELS], metavar="A,B")
-    flag(
-        "--contestants",
-        type=lambda text: listed([*CONTESTANTS], text),
-        default=[*DEFAULT],
-        metavar="A,B",
-        help=f"all, or some of {', '.join(CONTESTANTS)}",
-    )
+
+    def choice(name: str, known: list[str], default: list[str]) -> None:
+        text = f"all, or some of {', '.join(known)} ({','.join(default)})"
+        flag(name, type=lambda t: listed(known, t), default=default, metavar="A,B", help=text)
+
+    choice("--models", [*MODELS], [*MODELS])
+    choice("--contestants", [*CONTESTANTS], [*DEFAULT])
+    choice("--sections", [*SECTIONS], ["steps", "overlap"])
     flag("--steps", type=positive, metavar="N", help="timed steps of a turn (the model's)")
-    flag("--rounds", type=positive, default=5, metavar="N", help="turns of each contestant (5)")
-    flag("--quick", action="store_true", help="two rounds of a quarter of the steps")
+    flag("--rounds", type=positive, metavar="N", help="turns of each contestant (the model's)")
+    flag("--quick", action="store_true", help="two rounds, all models but mid")
     flag("--optimizer", choices=("for-loop", "fused"), default="fused", help="of this project")
     flag("--out", type=pathlib.Path, default=pathlib.Path("out/bench"), metavar="DIR")
+    flag("--show", type=pathlib.Path, metavar="JSON", help="measure nothing: an earlier run's")
+    flag(
+        "--update-docs",
+        action="store_true",
+        help="write docs/bench.json, the charts, and the figures in the pages",
+    )
     return parser.parse_args()
+
+
+def measure(args: argparse.Namespace, say) -> figures.Figures:
+    """Raises what the sections raise; prints tables as they come."""
+    results: figures.Figures = {"machine": figures.machine(), "models": {}}
+    folder = args.out.resolve()
+    settings = Settings(
+        names=args.contestants if "steps" in args.sections else (),
+        folder=folder,
+        fused=args.optimizer == "fused",
+        wire="overlap" in args.sections,
+        steps=args.steps,
+        rounds=args.rounds or (2 if args.quick else None),
+    )
+    if settings.names or settings.wire:
+        say("idle processes")
+        idle = measure_idle(settings)
+        for name in args.models:
+            if args.quick and name == "mid":
+                continue
+            rounds = Rounds(MODELS[name], settings, say)
+            measured = rounds.measure(idle)
+            results["models"][name] = figures.summarise(MODELS[name], measured, rounds.wire)
+            show_model(name, results["models"][name])
+            figures.write(results, args.out)
+    if "compile" in args.sections:
+        results["compile"] = compile_time.measure(folder / "compile", say)
+        print(tables.compile_times(results["compile"]), flush=True)
+    return results
+
+
+def show_model(name: str, model: figures.Figures) -> None:
+    for text in (tables.steps(name, model), tables.overlap(model), tables.goal_lines(model)):
+        if text:
+            print(text, flush=True)
+
+
+def show(results: figures.Figures) -> None:
+    for name, model in results["models"].items():
+        show_model(name, model)
+    if results.get("compile"):
+        print(tables.compile_times(results["compile"]))
 
 
 def main() -> int:
@@ -62,28 +113,19 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"[bench] {time.monotonic() - begin:6.1f} s  {text}", flush=True)
 
-    results = {"machine": machine(), "models": {}}
     try:
-        for name in args.models:
-            model = MODELS[name]
-            steps = args.steps or (max(2, model.steps // 4) if args.quick else model.steps)
-            rounds = min(2, args.rounds) if args.quick else args.rounds
-            measured = measure(
-                model,
-                args.contestants,
-                rounds,
-                steps,
-                args.out.resolve(),
-                args.optimizer == "fused",
-                say,
-            )
-            results["models"][name] = summarise(model, measured)
-            print(table(name, results["models"][name]), flush=True)
+        if args.show:
+            results = json.loads(args.show.read_text())
+            show(results)
+        else:
+            results = measure(args, say)
+            say(f"wrote {figures.write(results, args.out)}")
+        if args.update_docs:
+            for path in pages.update(results, ROOT):
+                say(f"wrote {path}")
     except (Failed, ChainError, OSError) as error:
         print(f"tools/dev bench: error: {error}", file=sys.stderr)
         return 1
-    written = write_json(results, args.out)
-    say(f"wrote {written}")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Who takes part: a table from names to what is run.
 
 Names of this project's own are LAYOUT-SCHEDULE, with `-zero2` where whole parameters are kept from
-forward to backward, as in `flat-overlap-zero2`.
+forward to backward and `-copy` where gathers copy although they could map, as in
+`flat-overlap-zero2`. `wire-SCHEDULE` has a slow network between its ranks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ class Contestant:
     """`loop` names a loop of worker.py; `pipeline` the options of a plan for `ranks` ranks.
 
     `coupled`: the two ranks train one model, so that the losses of all steps, not of the first
-    alone, are those of the other coupled contestants.
+    alone, are those of the other coupled contestants. `throttled`: over a Wire; its `pipeline` has
+    `{cluster}` for the file that describes it.
     """
 
     name: str
@@ -24,15 +26,38 @@ class Contestant:
     pipeline: Optional[str] = None
     ranks: int = 2
     coupled: bool = True
+    throttled: bool = False
 
 
-def _own(layout: str, schedule: str, zero: int) -> Contestant:
+def _own(layout: str, schedule: str, zero: int, gather: str = "auto") -> Contestant:
     keep = "false" if zero == 2 else "auto"
     options = f"mesh=2 shard-layout={layout} schedule={schedule} reshard-after-forward={keep}"
-    suffix = "-zero2" if zero == 2 else ""
-    label = f"fsdp-mlir {layout} {schedule} ZeRO-{zero}"
-    return Contestant(f"{layout}-{schedule}{suffix}", label, pipeline=options)
+    name, label = f"{layout}-{schedule}", f"fsdp-mlir {layout} {schedule}"
+    if gather != "auto":
+        name, label = f"{name}-{gather}", f"{label}, gather={gather}"
+        options += f" gather={gather}"
+    if zero == 2:
+        name, label = f"{name}-zero2", f"{label}, ZeRO-2"
+    return Contestant(name, label, pipeline=options)
 
+
+SCHEDULES = ("overlap", "fsdp2", "naive")
+
+# A network has no mapped gathers.
+_WIRED = "mesh=2 shard-layout=flat gather=copy schedule="
+
+# What the throttled ones are compared with: their steps without what communication costs.
+WIRE_FREE = Contestant("wire-free", "no wire", pipeline=_WIRED + "naive")
+
+WIRED = {
+    schedule: Contestant(
+        f"wire-{schedule}",
+        f"throttled, {schedule}",
+        pipeline=f"{_WIRED}{schedule} cluster={{cluster}}",
+        throttled=True,
+    )
+    for schedule in SCHEDULES
+}
 
 CONTESTANTS = {
     contestant.name: contestant
@@ -50,25 +75,27 @@ CONTESTANTS = {
             _own(layout, schedule, zero)
             for zero in (3, 2)
             for layout in ("dim0", "flat")
-            for schedule in ("naive", "fsdp2", "overlap")
+            for schedule in SCHEDULES
         ),
+        _own("flat", "overlap", 3, gather="copy"),
     )
 }
 
 # Ours for the goals: the first of these that takes part.
-HEADLINE = ("flat-overlap", "dim0-overlap", "flat-naive", "dim0-naive")
+HEADLINE = ("flat-overlap", "flat-naive", "dim0-overlap", "dim0-naive")
 
 DEFAULT = (
     "fsdp2",
+    "fsdp2-zero2",
     "fsdp2-compile",
     "ddp",
     "eager",
     "graph",
     "one-rank",
-    "dim0-naive",
     "dim0-overlap",
     "flat-naive",
     "flat-fsdp2",
     "flat-overlap",
+    "flat-overlap-copy",
     "flat-overlap-zero2",
 )

@@ -32,6 +32,6 @@ class Files:
                     self.model.step_file, self.archive, folder, pipeline=pipeline
                 )
             except chain.ChainError as error:
-                lines = [line for line in error.output.splitlines() if "rror" in line]
+                lines = [line for line in error.output.splitlines() if "error:" in line]
                 raise Failed((lines or [f"exit {error.code}"])[0].strip()) from error
         return self.plans[name]

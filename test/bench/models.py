@@ -11,7 +11,8 @@ GPT = HERE.parent / "parity" / "models" / "gpt.py"
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A step file with its flags. `steps` are timed in each turn, after `warmup` untimed ones.
+    """A step file with its flags. `steps` are timed in each of `rounds` turns, after `warmup`
+    untimed ones.
 
     The goals are ratios of step times: `fsdp2` is FSDP2 eager by ours (at least), `graph` ours by
     the graph's operators alone and `eager` ours by unsharded eager PyTorch (both at most).
@@ -22,6 +23,7 @@ class Model:
     flags: tuple[str, ...]
     steps: int
     warmup: int
+    rounds: int
     fsdp2: float = 0.0
     graph: float = 0.0
     eager: float = 0.0
@@ -36,11 +38,13 @@ def _gpt(layers: int, width: int, heads: int, vocabulary: int, length: int) -> t
 MODELS = {
     model.name: model
     for model in (
-        Model("tiny", GPT, _gpt(8, 64, 4, 1000, 32), 60, 8, fsdp2=6.5, graph=1.15, eager=0.75),
-        Model("small", GPT, _gpt(4, 256, 4, 5000, 128), 12, 3, fsdp2=1.5, graph=1.08, eager=0.98),
-        Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 4, 2, fsdp2=1.3, graph=1.06, eager=1.02),
+        Model("tiny", GPT, _gpt(8, 64, 4, 1000, 32), 60, 8, 7, fsdp2=6.5, graph=1.15, eager=0.75),
+        Model(
+            "small", GPT, _gpt(4, 256, 4, 5000, 128), 12, 3, 5, fsdp2=1.5, graph=1.08, eager=0.98
+        ),
+        Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 4, 1, 3, fsdp2=1.3, graph=1.06, eager=1.02),
     )
 }
 
 # Trains two numbers: what a process of each kind needs before it has a model worth the name.
-IDLE = Model("idle", HERE / "idle.py", (), 2, 1)
+IDLE = Model("idle", HERE / "idle.py", (), 2, 1, 1)

@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 import time
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
 
 from bench.contestants import Contestant
 from bench.files import Files
@@ -18,16 +18,23 @@ PIN_FOR_S = 1.0
 
 
 class PlanRuns:
-    """Compiles the plan.
+    """Compiles the plan for `cluster`, a file; `flags` are fsdp-run's own.
 
     Raises:
         Failed: the compiler refuses its options.
     """
 
-    def __init__(self, contestant: Contestant, files: Files, flags: Sequence[str] = ()):
+    def __init__(
+        self,
+        contestant: Contestant,
+        files: Files,
+        flags: Sequence[str] = (),
+        cluster: Optional[pathlib.Path] = None,
+    ):
         self.contestant = contestant
         self.flags = list(flags)
-        self.compiled = files.plan(contestant.name, contestant.pipeline)
+        pipeline = contestant.pipeline.format(cluster=cluster)
+        self.compiled = files.plan(contestant.name, pipeline)
         self.folder = self.compiled.plan.parent
 
     def take_turn(self, warmup: int, steps: int) -> Turn:

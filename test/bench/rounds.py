@@ -6,18 +6,33 @@ import dataclasses
 import math
 import pathlib
 import time
-from typing import Callable, Sequence, Union
+from typing import Callable, Optional, Sequence, Union
 
-from bench.contestants import CONTESTANTS, Contestant
+from bench.contestants import CONTESTANTS, WIRE_FREE, WIRED, Contestant
 from bench.files import Files
 from bench.models import IDLE, Model
 from bench.plan_runs import PlanRuns
 from bench.torch_runs import TorchRuns
 from bench.turn import Failed, Turn
+from bench.wire import Wire, equal_to_compute
 
-CHECKED_STEPS = 4
+CHECKED_STEPS = 3
 # Fused and for-loop optimizers round differently, and so do compiled kernels.
 TOLERANCE = 2e-4
+
+Runs = Union[TorchRuns, PlanRuns]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """`steps` and `rounds` are the model's own where they are None; `wire` adds the throttled."""
+
+    names: Sequence[str]
+    folder: pathlib.Path
+    fused: bool = True
+    wire: bool = True
+    steps: Optional[int] = None
+    rounds: Optional[int] = None
 
 
 @dataclasses.dataclass
@@ -30,69 +45,99 @@ class Measured:
     failure: str = ""
 
 
-def _start(contestant: Contestant, model: Model, files: Files) -> Union[TorchRuns, PlanRuns]:
+def measure_idle(settings: Settings) -> dict[str, int]:
+    """Peak of a process that trains two numbers, in bytes, by contestant; 0 where it fails."""
+    files = Files(IDLE, settings.folder / "idle", settings.fused)
+    kinds: dict[str, int] = {}
+    peaks = {}
+    for name in settings.names:
+        contestant = CONTESTANTS[name]
+        kind = contestant.loop or f"plan of {contestant.ranks}"
+        # One plan of two numbers is like another, if it exists.
+        if not kinds.get(kind):
+            try:
+                runs = _start(contestant, IDLE, files)
+                kinds[kind] = runs.take_turn(IDLE.warmup, IDLE.steps).peak_bytes
+                runs.close()
+            except Failed:
+                kinds[kind] = 0
+        peaks[name] = kinds[kind]
+    return peaks
+
+
+def _start(contestant: Contestant, model: Model, files: Files) -> Runs:
     if contestant.loop:
         return TorchRuns(contestant, model, files)
     return PlanRuns(contestant, files)
 
 
-def measure_idle(contestants: Sequence[Contestant], folder: pathlib.Path, fused: bool) -> dict:
-    """Peak of a process of each kind that trains two numbers, in bytes; 0 where it fails."""
-    files = Files(IDLE, folder / "idle", fused)
-    peaks = {}
-    for contestant in contestants:
+class Rounds:
+    """Starts everyone, holds their losses against each other, and lets them take turns."""
+
+    def __init__(self, model: Model, settings: Settings, say: Callable[[str], None]):
+        self.model = model
+        self.settings = settings
+        self.say = lambda text: say(f"{model.name}: {text}")
+        self.steps = settings.steps or model.steps
+        self.rounds = settings.rounds or model.rounds
+        self.wire: Optional[Wire] = None
+        self.running: list[tuple[Measured, Runs]] = []
+        self.first: list[tuple[Contestant, list[float]]] = []
+
+    def measure(self, idle: dict[str, int]) -> list[Measured]:
+        """Raises Failed where two contestants compute different losses."""
+        self.say("exporting")
+        files = Files(self.model, self.settings.folder / self.model.name, self.settings.fused)
+        everyone = []
         try:
-            runs = _start(contestant, IDLE, files)
-            peaks[contestant.name] = runs.take_turn(IDLE.warmup, IDLE.steps).peak_bytes
-            runs.close()
-        except Failed:
-            peaks[contestant.name] = 0
-    return peaks
+            for name in self.settings.names:
+                everyone.append(Measured(CONTESTANTS[name], idle_bytes=idle[name]))
+                self._enter(everyone[-1], lambda c: _start(c, self.model, files))
+            if self.settings.wire:
+                everyone += self._enter_wired(files)
+            check_losses(self.first)
+            for number in range(self.rounds):
+                begin = time.monotonic()
+                for entry, runs in self.running:
+                    entry.turns.append(runs.take_turn(self.model.warmup, self.steps))
+                took = time.monotonic() - begin
+                self.say(f"round {number + 1} of {self.rounds} ({took:.0f} s)")
+        finally:
+            for _, runs in self.running:
+                runs.close()
+        return everyone
 
+    def _enter(self, entry: Measured, start: Callable[[Contestant], Runs]) -> bool:
+        """Takes the first turn, which is not timed; False where `entry` takes no part."""
+        contestant = entry.contestant
+        self.say(f"starting {contestant.name}")
+        try:
+            runs = start(contestant)
+            losses = runs.take_turn(0, CHECKED_STEPS).losses
+        except Failed as error:
+            entry.failure = str(error)
+            self.say(f"{contestant.name} takes no part: {error}")
+            return False
+        self.first.append((contestant, losses))
+        self.running.append((entry, runs))
+        return True
 
-def measure(
-    model: Model,
-    names: Sequence[str],
-    rounds: int,
-    steps: int,
-    folder: pathlib.Path,
-    fused: bool,
-    say: Callable[[str], None],
-) -> list[Measured]:
-    """Starts everyone, holds their losses against each other, and lets them take turns.
-
-    Raises:
-        Failed: two contestants compute different losses.
-    """
-    say(f"{model.name}: exporting")
-    files = Files(model, folder / model.name, fused)
-    measured = [Measured(CONTESTANTS[name]) for name in names]
-    say(f"{model.name}: idle processes")
-    idle = measure_idle([m.contestant for m in measured], folder, fused)
-    running: list[tuple[Measured, Union[TorchRuns, PlanRuns]]] = []
-    first: list[tuple[Contestant, list[float]]] = []
-    try:
-        for entry in measured:
-            entry.idle_bytes = idle[entry.contestant.name]
-            say(f"{model.name}: starting {entry.contestant.name}")
-            try:
-                runs = _start(entry.contestant, model, files)
-                first.append((entry.contestant, runs.take_turn(0, CHECKED_STEPS).losses))
-                running.append((entry, runs))
-            except Failed as error:
-                entry.failure = str(error)
-                say(f"{model.name}: {entry.contestant.name} takes no part: {error}")
-        check_losses(first)
-        for number in range(rounds):
-            begin = time.monotonic()
-            for entry, runs in running:
-                entry.turns.append(runs.take_turn(model.warmup, steps))
-            took = time.monotonic() - begin
-            say(f"{model.name}: round {number + 1} of {rounds} ({took:.0f} s)")
-    finally:
-        for _, runs in running:
-            runs.close()
-    return measured
+    def _enter_wired(self, files: Files) -> list[Measured]:
+        """A wire as slow as this model's compute, and the schedules on it."""
+        free = Measured(WIRE_FREE)
+        if not self._enter(free, lambda c: PlanRuns(c, files)):
+            return [free]
+        _, runs = self.running[-1]
+        wire = self.wire = equal_to_compute(runs.take_turn(self.model.warmup, self.steps))
+        self.say(
+            f"a wire of {wire.bytes_per_s / 1e9:.3f} GB/s takes as long as compute, "
+            f"{wire.compute_ms:.1f} ms a step"
+        )
+        cluster = wire.describe(files.folder / "wire.toml")
+        entries = [Measured(contestant) for contestant in WIRED.values()]
+        for entry in entries:
+            self._enter(entry, lambda c: PlanRuns(c, files, wire.flags(), cluster))
+        return [free, *entries]
 
 
 def check_losses(first: Sequence[tuple[Contestant, list[float]]]) -> None:

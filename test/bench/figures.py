@@ -1,0 +1,124 @@
+"""What was measured, as figures: dictionaries that JSON can hold.
+
+Times are in ms, memory in bytes and per rank; `step_ms` are medians over all turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import time
+from importlib import metadata
+from typing import Any, Optional, Sequence
+
+from bench.contestants import HEADLINE, SCHEDULES, WIRE_FREE, WIRED
+from bench.models import Model
+from bench.rounds import Measured
+from bench.wire import Wire, compute_ms
+
+Figures = dict[str, Any]
+
+
+def machine() -> Figures:
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return {
+        "cpu": names[0] if names else platform.machine(),
+        "cores": os.cpu_count(),
+        "torch": metadata.version("torch"),
+        "kernel": platform.release().split("-")[0],
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def summarise(model: Model, measured: Sequence[Measured], wire: Optional[Wire]) -> Figures:
+    by_name = {m.contestant.name: m for m in measured}
+    on_wire = {WIRE_FREE.name, *(contestant.name for contestant in WIRED.values())}
+    headline = next((n for n in HEADLINE if n in by_name and by_name[n].turns), None)
+    figures: Figures = {
+        "goals": {"fsdp2": model.fsdp2, "graph": model.graph, "eager": model.eager},
+        "headline": headline,
+        "contestants": {n: _contestant(m) for n, m in by_name.items() if n not in on_wire},
+    }
+    if wire and by_name[WIRE_FREE.name].turns:
+        figures["overlap"] = _overlap(by_name, wire)
+    return figures
+
+
+def _contestant(measured: Measured) -> Figures:
+    figures: Figures = {"label": measured.contestant.label}
+    if not measured.turns:
+        return figures | {"failure": measured.failure}
+    times = sorted(1e3 * second for turn in measured.turns for second in turn.seconds)
+    low, median, high = statistics.quantiles(times, n=4, method="inclusive")
+    figures |= {
+        "steps": len(times),
+        "step_ms": median,
+        "quartiles_ms": [low, high],
+        "rounds_ms": [1e3 * statistics.median(turn.seconds) for turn in measured.turns],
+        "peak_bytes": max(turn.peak_bytes for turn in measured.turns),
+        "idle_bytes": measured.idle_bytes,
+    }
+    return figures | _own(measured) if measured.turns[-1].details else figures
+
+
+def _own(measured: Measured) -> Figures:
+    """What only this project's runs report: docs/metrics.md."""
+    details = [turn.details for turn in measured.turns]
+    summary = details[-1]["summary"]
+    steps = summary["steps"]
+    allocated = summary["step_allocated_bytes"] / max(1, steps - 1)
+    return {
+        "exposed_comm_ms": statistics.median(
+            ms for detail in details for ms in detail["exposed_comm_ms"]
+        ),
+        "copied_bytes": summary["communication_copied_bytes"] / steps,
+        "allocated_bytes": allocated,
+        "planned_bytes": summary["memory_bytes"],
+        "live_bytes": summary["live_bytes"],
+        "measured_bytes": summary["memory_bytes"] + summary["scratch_bytes"] + allocated,
+        "summary": summary,
+    }
+
+
+def _overlap(by_name: dict[str, Measured], wire: Wire) -> Figures:
+    compute = statistics.median(
+        ms for turn in by_name[WIRE_FREE.name].turns for ms in compute_ms(turn)
+    )
+    schedules: Figures = {}
+    for schedule in SCHEDULES:
+        measured = by_name[WIRED[schedule].name]
+        if not measured.turns:
+            schedules[schedule] = {"failure": measured.failure}
+            continue
+        step = statistics.median(1e3 * s for turn in measured.turns for s in turn.seconds)
+        exposed = statistics.median(
+            ms for turn in measured.turns for ms in turn.details["exposed_comm_ms"]
+        )
+        schedules[schedule] = {
+            "step_ms": step,
+            "exposed_comm_ms": exposed,
+            "by_compute": step / compute,
+        }
+    return {
+        "bytes_per_s": wire.bytes_per_s,
+        "communication_ms": wire.compute_ms,
+        "compute_ms": compute,
+        "schedules": schedules,
+    }
+
+
+def ratio(model: Figures, over: Optional[str], under: Optional[str]) -> Optional[float]:
+    """Step time of `over` by that of `under`; None where one of them has none."""
+    top, bottom = (model["contestants"].get(n, {}).get("step_ms") for n in (over, under))
+    return top / bottom if top and bottom else None
+
+
+def write(results: Figures, folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "bench.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    return path
