@@ -84,7 +84,7 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
                 continue
             rounds = Rounds(MODELS[name], settings, say)
             measured = rounds.measure(idle)
-            results["models"][name] = figures.summarise(MODELS[name], measured, rounds.wire)
+            results["models"][name] = figures.summarise(MODELS[name], measured, rounds.wires)
             show_model(name, results["models"][name])
             figures.write(results, args.out)
     if "compile" in args.sections:

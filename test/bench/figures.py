@@ -17,7 +17,7 @@ from typing import Any, Optional, Sequence
 from bench.contestants import HEADLINE, SCHEDULES, WIRE_FREE, WIRED
 from bench.models import Model
 from bench.rounds import Measured
-from bench.wire import Wire, compute_ms
+from bench.wire import Wire
 
 Figures = dict[str, Any]
 
@@ -34,7 +34,7 @@ def machine() -> Figures:
     }
 
 
-def summarise(model: Model, measured: Sequence[Measured], wire: Optional[Wire]) -> Figures:
+def summarise(model: Model, measured: Sequence[Measured], wires: Sequence[Wire]) -> Figures:
     by_name = {m.contestant.name: m for m in measured}
     on_wire = {WIRE_FREE.name, *(contestant.name for contestant in WIRED.values())}
     headline = next((n for n in HEADLINE if n in by_name and by_name[n].turns), None)
@@ -43,8 +43,8 @@ def summarise(model: Model, measured: Sequence[Measured], wire: Optional[Wire]) 
         "headline": headline,
         "contestants": {n: _contestant(m) for n, m in by_name.items() if n not in on_wire},
     }
-    if wire and by_name[WIRE_FREE.name].turns:
-        figures["overlap"] = _overlap(by_name, wire)
+    if wires:
+        figures["overlap"] = _overlap(by_name, wires)
     return figures
 
 
@@ -70,6 +70,8 @@ def _own(measured: Measured) -> Figures:
     details = [turn.details for turn in measured.turns]
     summary = details[-1]["summary"]
     steps = summary["steps"]
+    # A window shows other ranks' arenas: it has no bytes of its own.
+    planned = summary["arenas"]["device"]
     allocated = summary["step_allocated_bytes"] / max(1, steps - 1)
     return {
         "exposed_comm_ms": statistics.median(
@@ -77,36 +79,34 @@ def _own(measured: Measured) -> Figures:
         ),
         "copied_bytes": summary["communication_copied_bytes"] / steps,
         "allocated_bytes": allocated,
-        "planned_bytes": summary["memory_bytes"],
+        "planned_bytes": planned,
         "live_bytes": summary["live_bytes"],
-        "measured_bytes": summary["memory_bytes"] + summary["scratch_bytes"] + allocated,
+        "measured_bytes": planned + summary["scratch_bytes"] + allocated,
         "summary": summary,
     }
 
 
-def _overlap(by_name: dict[str, Measured], wire: Wire) -> Figures:
-    compute = statistics.median(
-        ms for turn in by_name[WIRE_FREE.name].turns for ms in compute_ms(turn)
-    )
+def _overlap(by_name: dict[str, Measured], wires: Sequence[Wire]) -> Figures:
+    """Each round has its own wire and compute; the figures are medians over the rounds."""
     schedules: Figures = {}
     for schedule in SCHEDULES:
         measured = by_name[WIRED[schedule].name]
         if not measured.turns:
             schedules[schedule] = {"failure": measured.failure}
             continue
-        step = statistics.median(1e3 * s for turn in measured.turns for s in turn.seconds)
-        exposed = statistics.median(
-            ms for turn in measured.turns for ms in turn.details["exposed_comm_ms"]
-        )
+        steps = [1e3 * statistics.median(turn.seconds) for turn in measured.turns]
         schedules[schedule] = {
-            "step_ms": step,
-            "exposed_comm_ms": exposed,
-            "by_compute": step / compute,
+            "step_ms": statistics.median(steps),
+            "exposed_comm_ms": statistics.median(
+                ms for turn in measured.turns for ms in turn.details["exposed_comm_ms"]
+            ),
+            "by_compute": statistics.median(
+                step / wire.compute_ms for step, wire in zip(steps, wires)
+            ),
         }
     return {
-        "bytes_per_s": wire.bytes_per_s,
-        "communication_ms": wire.compute_ms,
-        "compute_ms": compute,
+        "bytes_per_s": statistics.median(wire.bytes_per_s for wire in wires),
+        "compute_ms": statistics.median(wire.compute_ms for wire in wires),
         "schedules": schedules,
     }
 

@@ -80,7 +80,7 @@ class Rounds:
         self.say = lambda text: say(f"{model.name}: {text}")
         self.steps = settings.steps or model.steps
         self.rounds = settings.rounds or model.rounds
-        self.wire: Optional[Wire] = None
+        self.wires: list[Wire] = []  # of each round: as slow as its compute
         self.running: list[tuple[Measured, Runs]] = []
         self.first: list[tuple[Contestant, list[float]]] = []
 
@@ -99,7 +99,7 @@ class Rounds:
             for number in range(self.rounds):
                 begin = time.monotonic()
                 for entry, runs in self.running:
-                    entry.turns.append(runs.take_turn(self.model.warmup, self.steps))
+                    self._take_turn(entry, runs)
                 took = time.monotonic() - begin
                 self.say(f"round {number + 1} of {self.rounds} ({took:.0f} s)")
         finally:
@@ -122,13 +122,21 @@ class Rounds:
         self.running.append((entry, runs))
         return True
 
+    def _take_turn(self, entry: Measured, runs: Runs) -> None:
+        if entry.contestant.throttled:
+            runs.flags = self.wires[-1].flags()
+        turn = runs.take_turn(self.model.warmup, self.steps)
+        entry.turns.append(turn)
+        if entry.contestant is WIRE_FREE:
+            self.wires.append(equal_to_compute(turn))
+
     def _enter_wired(self, files: Files) -> list[Measured]:
-        """A wire as slow as this model's compute, and the schedules on it."""
+        """The schedules for a wire as slow as this model's compute."""
         free = Measured(WIRE_FREE)
         if not self._enter(free, lambda c: PlanRuns(c, files)):
             return [free]
         _, runs = self.running[-1]
-        wire = self.wire = equal_to_compute(runs.take_turn(self.model.warmup, self.steps))
+        wire = equal_to_compute(runs.take_turn(self.model.warmup, self.steps))
         self.say(
             f"a wire of {wire.bytes_per_s / 1e9:.3f} GB/s takes as long as compute, "
             f"{wire.compute_ms:.1f} ms a step"

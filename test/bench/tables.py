@@ -53,8 +53,7 @@ def overlap(model: Figures) -> str:
         return ""
     lines = [
         f"throttled to {figures['bytes_per_s'] / 1e9:.3f} GB/s a rank and channel, where "
-        f"communication takes {figures['communication_ms']:.1f} ms; compute alone "
-        f"{figures['compute_ms']:.1f} ms:"
+        f"communication takes as long as compute alone, {figures['compute_ms']:.1f} ms:"
     ]
     for schedule, row in figures["schedules"].items():
         if "failure" in row:

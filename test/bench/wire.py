@@ -40,12 +40,6 @@ class Wire:
         return path
 
 
-def compute_ms(turn: Turn) -> list[float]:
-    """Of each timed step, what is left without the communication that it waited for."""
-    exposed = turn.details["exposed_comm_ms"]
-    return [1e3 * second - waited for second, waited in zip(turn.seconds, exposed)]
-
-
 def traffic(summary: dict[str, Any]) -> tuple[int, int]:
     """Transfers of a step, and bytes that one of two ranks sends in it."""
     rows = summary["collectives"]
@@ -53,8 +47,10 @@ def traffic(summary: dict[str, Any]) -> tuple[int, int]:
 
 
 def equal_to_compute(turn: Turn) -> Wire:
-    """The wire on which what `turn` sent takes as long as what it computed."""
+    """The wire on which what `turn` sent takes as long as what it computed: what is left of its
+    steps without the communication that they waited for."""
+    exposed = turn.details["exposed_comm_ms"]
+    compute = statistics.median(1e3 * s - waited for s, waited in zip(turn.seconds, exposed))
     calls, sent = traffic(turn.details["summary"])
-    compute = statistics.median(compute_ms(turn))
     on_the_wire = max(compute / 1e3 - calls * LATENCY_S, compute / 2e3)
     return Wire(sent / on_the_wire, compute)
