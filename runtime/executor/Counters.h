@@ -18,16 +18,18 @@ struct Counters {
   std::map<std::tuple<std::string, std::string, std::string>, Collective>
       collectives;
   std::map<std::string, uint64_t> programRuns;
-  /// Results that did not land at their planned address in runs after their
-  /// program's first, in which it is learned how they do.
+  /// Bytes moved between collectives' memory and what is packed into it.
+  uint64_t communicationBytesCopied = 0;
+  // In runs after their program's first, in which it is learned what operators
+  // allocate:
+  /// results that did not land at their planned address,
   uint64_t outputsCopied = 0;
   uint64_t outputBytesCopied = 0;
-  /// What tensors took outside arenas and scratch in runs after the first.
+  /// and what tensors took outside arenas and scratch, in the rank's thread and
+  /// in those that kernels start.
   uint64_t bytesAllocatedInSteps = 0;
   /// The scratch: what kernels allocate beside their outputs.
   uint64_t scratchBytes = 0;
-  /// Bytes moved between buckets and what is packed into them.
-  uint64_t communicationBytesCopied = 0;
   /// Wall time inside collectives, summed over streams.
   double communicationSeconds = 0;
   /// Of it, what the compute stream spent: starting them, or waiting.

@@ -27,6 +27,7 @@ struct Executor::Implementation {
   void run(LoadedProgram &program, uint64_t step);
   void runCommands(LoadedProgram &program);
   void runUpdate(LoadedProgram::Update &update);
+  double squaredNormOf(LoadedProgram::Update &update);
   void runCopy(const LoadedProgram::Copy &copy);
 
   const plan::PlanT &plan;
@@ -53,6 +54,7 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
                   ? makeThreadStreams(communicator)
                   : makeInlineStreams(communicator)) {
   NoAutograd guard;
+  UseScratch use(scratch);
   placeStates();
   for (const auto &rule : plan.rules)
     rules.emplace_back(*rule, random);
@@ -90,7 +92,10 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step) {
   if (first)
     program.countIn(counters);
   counters.programRuns[program.plan->name] = program.runs;
-  uint64_t outside = scratch.bytesOutside();
+  auto bytesOutside = [&] {
+    return scratch.bytesOutside() + bytesTakenByHelpers();
+  };
+  uint64_t before = bytesOutside();
   streams->begin(program.plan->events);
   try {
     runCommands(program);
@@ -100,7 +105,7 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step) {
     throw;
   }
   if (!first)
-    counters.bytesAllocatedInSteps += scratch.bytesOutside() - outside;
+    counters.bytesAllocatedInSteps += bytesOutside() - before;
   scratch.grow();
   counters.scratchBytes = scratch.bytes();
   counters.communicationSeconds = streams->transferSeconds;
@@ -149,16 +154,25 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
 }
 
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
-  if (gradientNorm && update.inNorm) {
-    double norm = update.operands[1].to(at::kDouble).norm().item<double>();
-    squaredNorm += norm * norm;
-  }
+  if (gradientNorm && update.inNorm)
+    squaredNorm += squaredNormOf(update);
   {
     OperatorMemory::Attention attention(update.memory);
     update.rule->apply(update.operands);
   }
   std::vector<at::Tensor> none;
   update.memory.endRun(none);
+}
+
+double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
+  std::vector<at::Tensor> norm;
+  {
+    OperatorMemory::Attention attention(update.normMemory);
+    norm.push_back(update.operands[1].to(at::kDouble).norm());
+  }
+  double value = norm[0].item<double>();
+  update.normMemory.endRun(norm);
+  return value * value;
 }
 
 void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
@@ -214,7 +228,7 @@ double Executor::output(int program, size_t output) const {
   if (tensor.numel() != 1)
     throw Error("output " + named.name +
                 " is not a scalar; return its mean or sum");
-  return tensor.to(at::kDouble).item<double>();
+  return tensor.item().toDouble();
 }
 
 void Executor::setGradientNorm(bool enabled) { impl->gradientNorm = enabled; }

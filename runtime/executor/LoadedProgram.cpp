@@ -127,6 +127,7 @@ void LoadedProgram::load(const plan::UpdateT &update,
   }
   bool inNorm = parameter.shard_dim >= 0 || context.rank == 0;
   updates.push_back({&context.rules.at(update.rule), std::move(operands),
+                     OperatorMemory(context.scratch),
                      OperatorMemory(context.scratch), inNorm});
 }
 

@@ -33,7 +33,7 @@ struct LoadedProgram {
   struct Update {
     UpdateRule *rule;
     std::vector<at::Tensor> operands;
-    OperatorMemory memory;
+    OperatorMemory memory, normMemory;
     bool inNorm; // this rank counts its gradient
   };
   struct Copy {

@@ -16,7 +16,7 @@ OperatorMemory::Attention::~Attention() { learner = nullptr; }
 
 c10::DataPtr OperatorMemory::allocate(size_t bytes) {
   if (lesson) {
-    c10::DataPtr block = scratch.allocateOutside(bytes);
+    c10::DataPtr block = defaultAllocator().allocate(bytes);
     lesson->events.push_back(sequence.size() << 1);
     lesson->blocks.push_back({block.get(), false});
     sequence.push_back({bytes, nullptr});

@@ -4,6 +4,7 @@
 #include "executor/Scratch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <c10/core/CPUAllocator.h>
 #include <mutex>
 #include <shared_mutex>
@@ -12,9 +13,12 @@
 namespace fsdp {
 
 static thread_local AllocationSource *current = nullptr;
+static thread_local bool isHelper = true;
+static std::atomic<uint64_t> helperBytes{0};
 
 UseSource::UseSource(AllocationSource &source) : previous(current) {
   current = &source;
+  isHelper = false;
 }
 
 UseSource::~UseSource() { current = previous; }
@@ -50,8 +54,11 @@ void releaseRaw(void *pointer) {
 class PlacingAllocator final : public c10::Allocator {
 public:
   c10::DataPtr allocate(size_t bytes) override {
-    return current && bytes ? current->allocate(bytes)
-                            : defaultAllocator().allocate(bytes);
+    if (current && bytes)
+      return current->allocate(bytes);
+    if (isHelper)
+      helperBytes.fetch_add(bytes, std::memory_order_relaxed);
+    return defaultAllocator().allocate(bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &releaseRaw; }
   void copy_data(void *to, const void *from, size_t count) const override {
@@ -77,6 +84,10 @@ Registration &registration() {
 [[maybe_unused]] Registration &atStart = registration();
 
 } // namespace
+
+uint64_t bytesTakenByHelpers() {
+  return helperBytes.load(std::memory_order_relaxed);
+}
 
 c10::Allocator &defaultAllocator() { return registration().previous; }
 

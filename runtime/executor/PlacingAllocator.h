@@ -4,6 +4,7 @@
 #include <c10/core/Allocator.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace fsdp {
 
@@ -31,6 +32,10 @@ public:
 private:
   AllocationSource *previous;
 };
+
+/// Bytes that threads which never had a source have taken so far: those that
+/// kernels and libraries start.
+uint64_t bytesTakenByHelpers();
 
 /// The allocator that serves whoever has no source.
 c10::Allocator &defaultAllocator();

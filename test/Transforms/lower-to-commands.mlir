@@ -40,8 +40,12 @@ module {
     %t = aten.call "t"(%cut) : (tensor<3x4xf32>) -> tensor<4x3xf32, #aten.strides<[1, 4]>>
     // CHECK: fsdp.cmd.aten "mm"(%[[X]], %{{.*}}) to{{ ?}}(%[[Y:[0-9]+]]) {args = {}, results = array<i32: 0>, slots = array<i32: 1, 1>}
     %y = aten.call "mm"(%x, %t) : (tensor<5x4xf32>, tensor<4x3xf32, #aten.strides<[1, 4]>>) -> tensor<5x3xf32>
-    // CHECK: fsdp.cmd.aten "sum"(%[[Y]]) to{{ ?}}(%[[LOSS:[0-9]+]])
-    %loss = aten.call "sum"(%y) : (tensor<5x3xf32>) -> tensor<f32>
+    // Its schema keeps quiet about it, but this is a view too.
+    // CHECK: %[[LINE:.*]] = fsdp.cmd.value of %[[Y]]
+    // CHECK-NEXT: fsdp.cmd.aten "_unsafe_view"(%[[Y]]) to{{ ?}}(%[[LINE]]) {{.*}}, view}
+    %line = aten.call "_unsafe_view"(%y) {size = array<i64: 15>} : (tensor<5x3xf32>) -> tensor<15xf32>
+    // CHECK: fsdp.cmd.aten "sum"(%[[LINE]]) to{{ ?}}(%[[LOSS:[0-9]+]])
+    %loss = aten.call "sum"(%line) : (tensor<15xf32>) -> tensor<f32>
     %one = aten.call "ones_like"(%y) : (tensor<5x3xf32>) -> tensor<5x3xf32>
     %xt = aten.call "t"(%x) : (tensor<5x4xf32>) -> tensor<4x5xf32, #aten.strides<[1, 4]>>
     %gt = aten.call "mm"(%xt, %one) : (tensor<4x5xf32, #aten.strides<[1, 4]>>, tensor<5x3xf32>) -> tensor<4x3xf32>

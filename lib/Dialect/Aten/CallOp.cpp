@@ -188,6 +188,9 @@ static bool mayCopy(const Schema &schema) {
 std::optional<unsigned> CallOp::getAliasedOperand(unsigned result) {
   const Schema *schema = getSchema();
   const Result *returned = getSchemaResult(result);
+  // A view that its schema keeps quiet about, for autograd's sake.
+  if (schema && schema->name == "aten::_unsafe_view")
+    return 0;
   if (!returned || returned->alias.sets.empty() || mayCopy(*schema))
     return std::nullopt;
   // Which member of a list operand a result looks into is not known: the list
