@@ -120,8 +120,9 @@ protected:
   OneOperator() { builder.program("step"); }
 
   std::unique_ptr<Executor> load(ExecutorOptions options = {}) {
-    communicator = ThreadRanks(1).connect(0);
-    return std::make_unique<Executor>(builder.finish(), *communicator, options);
+    communicators.push_back(ThreadRanks(1).connect(0));
+    return std::make_unique<Executor>(builder.finish(), *communicators.back(),
+                                      options);
   }
 
   std::string refusal(bool run = true) {
@@ -136,7 +137,7 @@ protected:
   }
 
   PlanBuilder builder{1};
-  std::unique_ptr<Communicator> communicator;
+  std::vector<std::unique_ptr<Communicator>> communicators;
 };
 
 #define EXPECT_HAS(text, part)                                                 \
