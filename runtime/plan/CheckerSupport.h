@@ -118,6 +118,9 @@ void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
   }
 }
 
+/// All of a plan but its programs' contents; finds the members of flat states.
+void checkTables(const PlanT &plan, PlanFacts &facts);
+
 /// Everything of one program; the rest of the plan is already checked.
 void checkProgram(const PlanT &plan, const ProgramT &program,
                   const PlanFacts &facts);

@@ -2,170 +2,10 @@
 #include "plan/CheckerSupport.h"
 
 #include <algorithm>
-#include <set>
 
 using namespace fsdp::plan;
 
 namespace {
-
-// Bounds that keep sums of sizes far from overflow.
-constexpr uint64_t maxArenaBytes = uint64_t(1) << 50;
-constexpr uint64_t maxRanks = uint64_t(1) << 20;
-
-/// Operands of a step scalar, in the order of the schema's ScalarKind.
-constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4};
-static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
-
-void checkMesh(const PlanT &plan) {
-  uint64_t ranks = 1;
-  std::set<std::string> names;
-  for (const auto &dim : plan.mesh) {
-    Checked at("mesh dimension '", dim->name, "'");
-    at.require(!dim->name.empty() && names.insert(dim->name).second,
-               "its name is empty or used twice");
-    at.require(dim->size >= 1 && dim->size <= maxRanks,
-               "has no ranks, or more than 2^20");
-    ranks *= dim->size;
-    at.require(ranks <= maxRanks, "the mesh has more than 2^20 ranks");
-  }
-}
-
-void checkArenas(const PlanT &plan) {
-  Checked at("arenas");
-  at.require(plan.arenas.size() == 2, "a plan has two, this one has ",
-             plan.arenas.size());
-  for (size_t i = 0; i < plan.arenas.size(); ++i) {
-    const ArenaT &arena = *plan.arenas[i];
-    at.require(arena.name == arenaNames[i], "arena ", i, " is '", arena.name,
-               "', not '", arenaNames[i], "'");
-    at.require(arena.bytes <= maxArenaBytes, "arena '", arena.name,
-               "' is larger than 2^50 bytes");
-  }
-}
-
-void checkShardedShape(const Checked &at, const PlanT &plan,
-                       const StateT &state) {
-  at.require(numElements(state.shape).has_value(), "shape ",
-             formatShape(state.shape), " is not a shape");
-  at.require(state.shard_dim >= -1 &&
-                 state.shard_dim < static_cast<int64_t>(state.shape.size()),
-             "shard dimension ", state.shard_dim, " does not exist in ",
-             formatShape(state.shape));
-  bool fits = state.shape.size() == state.local_shape.size();
-  for (size_t i = 0; fits && i < state.shape.size(); ++i) {
-    int64_t whole = state.shape[i], local = state.local_shape[i];
-    if (static_cast<int>(i) != state.shard_dim)
-      fits = whole == local;
-    else // Each rank holds as much, so that all together hold the whole.
-      fits =
-          local >= 0 && static_cast<__int128>(local) * numRanks(plan) >= whole;
-  }
-  at.require(fits, "local shape ", formatShape(state.local_shape),
-             " does not cover ", formatShape(state.shape));
-}
-
-/// A state whose elements lie in a flat one, apart from other states'.
-void checkMember(const Checked &at, const PlanT &plan, size_t s,
-                 DisjointRanges &members) {
-  const StateT &state = *plan.states[s];
-  at.index(state.flat, plan.states.size(), "state");
-  const StateT &flat = *plan.states[state.flat];
-  at.require(flat.is_flat && flat.flat == -1 && flat.shape.size() == 1 &&
-                 flat.shape[0] >= 0 && flat.dtype == state.dtype &&
-                 flat.role == state.role && flat.place &&
-                 samePlace(*flat.place, *state.place),
-             "'", flat.fqn,
-             "' is no flat state with its role, dtype and place");
-  uint64_t begin = state.flat_offset, size = flat.shape[0],
-           count = *numElements(state.shape);
-  at.require(begin % (placeAlignment / dtypeBytes(state.dtype)) == 0 &&
-                 begin <= size && count <= size - begin,
-             "does not lie in '", flat.fqn, "' at element ", begin);
-  if (auto other = members.add(begin, begin + count, s))
-    at.fail("shares elements with state '", plan.states[*other]->fqn, "'");
-}
-
-void checkStates(const PlanT &plan, PlanFacts &facts) {
-  std::set<std::string> names;
-  DisjointRanges bytes;
-  for (size_t s = 0; s < plan.states.size(); ++s) {
-    const StateT &state = *plan.states[s];
-    Checked at("state '", state.fqn, "'");
-    at.require(!state.fqn.empty() && names.insert(state.fqn).second,
-               "its name is empty or used twice");
-    for (const std::string &alias : state.aliases)
-      at.require(!alias.empty() && names.insert(alias).second, "its alias '",
-                 alias, "' is empty or used twice");
-    at.require(state.role <= Role::MAX, "its role is unknown");
-    at.require(state.dtype <= DType::MAX, "its dtype is unknown");
-    checkShardedShape(at, plan, state);
-    checkPlace(at, plan, state.place.get());
-    const Place &place = *state.place;
-    at.require(place.arena() == deviceArena, "lies outside the device arena");
-    if (state.flat != -1) {
-      checkMember(at, plan, s, facts.members[state.flat]);
-    } else {
-      checkTensor(at, state.local_shape, state.strides, state.dtype, place);
-      if (auto other =
-              bytes.add(place.offset(), place.offset() + place.bytes(), s))
-        at.fail("shares bytes with state '", plan.states[*other]->fqn, "'");
-    }
-    if (state.unit != -1)
-      at.index(state.unit, plan.units.size(), "unit");
-    bool optimizer = state.role == Role::Optimizer;
-    at.require(optimizer == (state.parameter != -1),
-               "optimizer state, and nothing else, belongs to a parameter");
-    if (optimizer) {
-      at.index(state.parameter, plan.states.size(), "state");
-      const StateT &parameter = *plan.states[state.parameter];
-      at.require(parameter.role == Role::Parameter, "belongs to '",
-                 parameter.fqn, "', which is no parameter");
-    }
-  }
-}
-
-void checkRule(const PlanT &plan, const RuleT &rule) {
-  Checked at("rule '", rule.name, "'");
-  at.require(rule.operands >= 2 && rule.operands <= rule.dtypes.size(),
-             "needs a parameter and a gradient, and a dtype for each operand");
-  for (DType dtype : rule.dtypes)
-    at.require(dtype <= DType::MAX, "has a value of an unknown dtype");
-  checkScalars(at, rule.scalars, plan.group_learning_rates.size());
-
-  std::vector<bool> written(rule.dtypes.size());
-  std::fill_n(written.begin(), rule.operands, true);
-  auto read = [&](int64_t i) {
-    at.index(i, written.size(), "value");
-    at.require(written[i], "reads value ", i, " before it is written");
-  };
-  for (const auto &call : rule.calls) {
-    checkArguments(at.inside(call->name), *call, rule.scalars.size(), read);
-    for (int result : call->results) {
-      if (result == -1)
-        continue;
-      at.index(result, written.size(), "value");
-      at.require(!written[result], "writes value ", result, " twice");
-      written[result] = true;
-    }
-  }
-  at.require(rule.results.size() == rule.operands - 1,
-             "must give a result for the parameter and for each state");
-  for (size_t i = 0; i < rule.results.size(); ++i) {
-    read(rule.results[i]);
-    at.require(rule.dtypes[rule.results[i]] == rule.dtypes[i == 0 ? 0 : i + 1],
-               "result ", i, " changes its dtype");
-  }
-}
-
-void checkSchedule(const PlanT &plan) {
-  size_t groups = plan.group_learning_rates.size();
-  Checked("learning rates")
-      .require(plan.learning_rate_table.empty() ||
-                   (groups && plan.learning_rate_table.size() % groups == 0),
-               "the table is not rows of ", groups, " parameter groups");
-  Checked("length").require(!plan.epochs || !plan.steps,
-                            "epochs and steps are both given");
-}
 
 /// The window's ranges: one of each flat state that a mapped gather shows, the
 /// same in all programs, apart from the others'.
@@ -221,71 +61,14 @@ void checkArenaSizes(const PlanT &plan) {
 
 } // namespace
 
-void fsdp::plan::checkPlace(const Checked &at, const PlanT &plan,
-                            const Place *place) {
-  at.require(place, "has no place");
-  at.index(place->arena(), plan.arenas.size(), "arena");
-  const ArenaT &arena = *plan.arenas[place->arena()];
-  at.require(place->offset() % placeAlignment == 0, "its place at ",
-             place->offset(), " is not a multiple of 64");
-  at.require(place->offset() <= arena.bytes &&
-                 place->bytes() <= arena.bytes - place->offset(),
-             "its place reaches past the end of the ", arena.name, " arena");
-}
-
-void fsdp::plan::checkTensor(const Checked &at,
-                             const std::vector<int64_t> &shape,
-                             const std::vector<int64_t> &strides, DType dtype,
-                             const Place &place, bool view) {
-  std::optional<uint64_t> bytes = spanBytes(shape, strides, dtype);
-  at.require(bytes.has_value(), "shape ", formatShape(shape), " and strides ",
-             formatShape(strides), " do not describe a tensor");
-  at.require(*bytes == place.bytes() || (view && *bytes <= place.bytes()),
-             "needs ", *bytes, " bytes, its place has ", place.bytes());
-}
-
-void fsdp::plan::checkScalars(
-    const Checked &at, const std::vector<std::unique_ptr<ScalarT>> &scalars,
-    size_t groups) {
-  for (size_t i = 0; i < scalars.size(); ++i) {
-    const ScalarT &scalar = *scalars[i];
-    Checked here = at.inside("scalar ", i);
-    here.require(scalar.kind <= ScalarKind::MAX, "its kind is unknown");
-    if (scalar.kind == ScalarKind::LearningRate)
-      here.index(scalar.group, groups, "parameter group");
-    const int given[] = {scalar.a, scalar.b, scalar.c, scalar.d};
-    for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
-      here.require(given[k] >= 0 && static_cast<size_t>(given[k]) < i,
-                   "refers to scalar ", given[k],
-                   ", which is not an earlier one");
-  }
-}
-
 void fsdp::plan::checkPlan(const PlanT &plan) {
   Checked at;
   at.require(plan.version == planVersion, "it has version ", plan.version,
              ", this program reads ", planVersion);
-  checkMesh(plan);
-  checkArenas(plan);
-  std::set<std::string> names;
-  auto unique = [&](const char *thing, const std::string &name) {
-    at.require(names.insert(thing + name).second, thing, " '", name,
-               "' exists twice");
-  };
-  for (const auto &unit : plan.units)
-    unique("unit", unit->name);
   PlanFacts facts;
-  checkStates(plan, facts);
-  checkSchedule(plan);
-  for (const auto &rule : plan.rules) {
-    unique("rule", rule->name);
-    checkRule(plan, *rule);
-  }
+  checkTables(plan, facts);
   findWindows(plan, facts);
-  for (const auto &program : plan.programs) {
-    unique("program", program->name);
+  for (const auto &program : plan.programs)
     checkProgram(plan, *program, facts);
-  }
-  at.require(names.count("programstep"), "it has no program 'step'");
   checkArenaSizes(plan);
 }
