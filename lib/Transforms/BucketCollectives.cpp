@@ -1,5 +1,7 @@
 // fsdp-bucket-collectives.
 
+#include "BucketSizes.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -50,17 +52,26 @@ RankedTensorType getTensorType(Value value) {
 
 class BucketCollectives
     : public fsdp::impl::BucketCollectivesBase<BucketCollectives> {
+public:
+  using BucketCollectivesBase::BucketCollectivesBase;
+
+private:
   void runOnOperation() override {
+    FailureOr<BucketSizes> sizes =
+        BucketSizes::get(getOperation(), bucketCapMib, cluster);
+    if (failed(sizes))
+      return signalPassFailure();
     ranks = getNumRanks(getOperation());
     SymbolTable symbols(getOperation());
     table = &symbols;
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Block &block : program.getBody())
-        if (failed(bucket(block)))
+        if (failed(bucket(block, *sizes)))
           return signalPassFailure();
   }
 
-  LogicalResult bucket(Block &block);
+  LogicalResult checkNames(Operation &op);
+  LogicalResult bucket(Block &block, const BucketSizes &sizes);
   aten::CallOp getDivision(shard::ReduceScatterOp sum);
   void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
   void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
@@ -251,44 +262,88 @@ void BucketCollectives::convertFlat(shard::ReduceScatterOp reduction) {
   }
 }
 
-LogicalResult BucketCollectives::bucket(Block &block) {
-  using Key = std::pair<Attribute, Attribute>;
-  llvm::MapVector<Key, SmallVector<shard::AllGatherOp>> gathers;
-  llvm::MapVector<std::pair<Attribute, Type>,
-                  SmallVector<shard::ReduceScatterOp>>
-      reductions;
+/// The first op that reads what a gather gives.
+Operation *getFirstReader(Operation *gather) {
+  Operation *first = nullptr;
+  for (Operation *user : gather->getUsers())
+    if (Operation *reader = gather->getBlock()->findAncestorOpInBlock(*user);
+        reader && (!first || reader->isBeforeInBlock(first)))
+      first = reader;
+  return first ? first : gather;
+}
+
+BucketMember getMember(shard::AllGatherOp op,
+                       const BucketSizes::Compute &compute) {
+  Operation *reader = getFirstReader(op);
+  return {op->getAttr("fsdp.unit"),
+          getTensorBytes(getTensorType(op.getResult())), reader,
+          compute.before.lookup(reader)};
+}
+
+BucketMember getMember(shard::ReduceScatterOp op,
+                       const BucketSizes::Compute &compute) {
+  return {op->getAttr("fsdp.unit"),
+          getTensorBytes(getTensorType(op.getInput())), op,
+          compute.all - compute.before.lookup(op)};
+}
+
+LogicalResult BucketCollectives::checkNames(Operation &op) {
+  if (!op.getAttrOfType<StringAttr>("fsdp.unit"))
+    return op.emitOpError("names no fsdp.unit to be bucketed with; run "
+                          "--fsdp-shard first");
+  if (isa<shard::AllGatherOp>(op) &&
+      !op.getAttrOfType<StringAttr>("fsdp.region"))
+    return op.emitOpError("names no fsdp.region to be bucketed with; run "
+                          "--fsdp-shard first");
+  return success();
+}
+
+LogicalResult BucketCollectives::bucket(Block &block,
+                                        const BucketSizes &sizes) {
+  llvm::MapVector<Attribute, SmallVector<shard::AllGatherOp>> gathers;
   SmallVector<shard::AllGatherOp> flatGathers;
-  SmallVector<shard::ReduceScatterOp> flatReductions;
+  SmallVector<shard::ReduceScatterOp> reductions, flatReductions;
   for (Operation &op : block) {
-    auto unit = op.getAttrOfType<StringAttr>("fsdp.unit");
-    if (!unit && isa<shard::AllGatherOp, shard::ReduceScatterOp>(op))
-      return op.emitOpError("names no fsdp.unit to be bucketed with; run "
-                            "--fsdp-shard first");
-    if (isa<shard::AllGatherOp>(op) &&
-        !op.getAttrOfType<StringAttr>("fsdp.region"))
-      return op.emitOpError("names no fsdp.region to be bucketed with; run "
-                            "--fsdp-shard first");
+    if (isa<shard::AllGatherOp, shard::ReduceScatterOp>(op) &&
+        failed(checkNames(op)))
+      return failure();
     if (auto gather = dyn_cast<shard::AllGatherOp>(op)) {
       if (getFlat(gather))
         flatGathers.push_back(gather);
       else
-        gathers[{unit, op.getAttr("fsdp.region")}].push_back(gather);
+        gathers[op.getAttr("fsdp.region")].push_back(gather);
     } else if (auto reduction = dyn_cast<shard::ReduceScatterOp>(op)) {
       if (reduction.getInput().getDefiningOp<PackOp>())
         flatReductions.push_back(reduction);
       else
-        reductions[{unit,
-                    getTensorType(reduction.getResult()).getElementType()}]
-            .push_back(reduction);
+        reductions.push_back(reduction);
     }
   }
   for (shard::AllGatherOp gather : flatGathers)
     convertFlat(gather, getFlat(gather));
   for (shard::ReduceScatterOp reduction : flatReductions)
     convertFlat(reduction);
-  for (auto &[key, members] : gathers)
-    bucketGathers(members);
-  for (auto &[key, members] : reductions)
+
+  // What is alike in the key is one bucket.
+  BucketSizes::Compute compute = sizes.getCompute(block);
+  auto group = [&](auto &ops, auto getKey) {
+    using Op = std::decay_t<decltype(ops.front())>;
+    SmallVector<BucketMember> members;
+    for (Op op : ops)
+      members.push_back(getMember(op, compute));
+    llvm::MapVector<std::tuple<Attribute, Type, unsigned>, SmallVector<Op>>
+        groups;
+    for (auto [op, member, bucket] :
+         llvm::zip_equal(ops, members, sizes.assign(members)))
+      groups[{member.unit, getKey(op), bucket}].push_back(op);
+    return groups;
+  };
+  for (auto &[region, ops] : gathers)
+    for (auto &[key, members] : group(ops, [](Operation *) { return Type(); }))
+      bucketGathers(members);
+  for (auto &[key, members] : group(reductions, [](Operation *op) {
+         return getTensorType(op->getResult(0)).getElementType();
+       }))
     bucketReductions(members);
   return success();
 }

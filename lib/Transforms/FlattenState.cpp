@@ -1,12 +1,13 @@
 // fsdp-flatten-state.
 
+#include "FlatMembers.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace fsdp {
@@ -18,14 +19,6 @@ using namespace mlir;
 using namespace fsdp;
 
 namespace {
-
-/// A parameter that will lie in a flat one.
-struct Member {
-  StateOp state;
-  SmallVector<StateOp> optimizer; // its states, in the order of the module
-  UpdateOp update;                // null: frozen, or no loss reaches it
-  int64_t offset = 0;             // elements, in the whole flat parameter
-};
 
 /// A flat parameter with its flat optimizer states.
 struct Flat {
@@ -51,9 +44,6 @@ public:
   void runOnOperation() override;
 
 private:
-  using Members = llvm::MapVector<StateOp, Member>;
-  LogicalResult collectMembers(const SymbolTable &table, Members &members);
-  LogicalResult collectUpdates(const SymbolTable &table, Members &members);
   Attribute getKey(const Member &member);
   Attribute getRule(const Member &member);
   void layOut(Flat &flat);
@@ -70,56 +60,6 @@ private:
   llvm::DenseMap<StringRef, std::pair<StateOp, int64_t>> places;
 };
 
-LogicalResult FlattenState::collectUpdates(const SymbolTable &table,
-                                           Members &members) {
-  for (func::FuncOp program : getPrograms(getOperation())) {
-    WalkResult result = program.walk([&](UpdateOp update) {
-      auto it = members.find(table.lookup<StateOp>(update.getParameter()));
-      if (it == members.end())
-        return WalkResult::advance();
-      if (it->second.update) {
-        update.emitOpError("is the second of @")
-            << update.getParameter()
-            << ", but a flat parameter is updated once; use shard-layout=dim0";
-        return WalkResult::interrupt();
-      }
-      if (!update.getGradient().getDefiningOp<ReduceGradOp>()) {
-        update.emitOpError("of sharded @")
-            << update.getParameter()
-            << " has a gradient that is not reduced; run "
-               "--fsdp-insert-grad-reduction first";
-        return WalkResult::interrupt();
-      }
-      it->second.update = update;
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return failure();
-  }
-  return success();
-}
-
-LogicalResult FlattenState::collectMembers(const SymbolTable &table,
-                                           Members &members) {
-  for (StateOp state : getOperation().getOps<StateOp>()) {
-    if (!state.getSharding())
-      continue;
-    if (state.getGlobal())
-      return state.emitOpError("has the type of one rank's part already; run "
-                               "fsdp-flatten-state before fsdp-localize");
-    if (state.getRole() == Role::Parameter)
-      members[state].state = state;
-  }
-  for (StateOp state : getOperation().getOps<StateOp>())
-    if (state.getSharding() && state.getRole() == Role::Optimizer) {
-      auto it = members.find(table.lookup<StateOp>(*state.getParameter()));
-      if (it == members.end())
-        return state.emitOpError("is sharded, but its parameter is not");
-      it->second.optimizer.push_back(state);
-    }
-  return collectUpdates(table, members);
-}
-
 /// Members with one key share a flat state: what one gather, one reduction and
 /// one loop over elements can serve.
 Attribute FlattenState::getKey(const Member &member) {
@@ -128,7 +68,8 @@ Attribute FlattenState::getKey(const Member &member) {
   SmallVector<Attribute> key = {
       state.getUnitAttr(),
       TypeAttr::get(state.getTensorType().getElementType()),
-      builder.getBoolAttr(bool(member.update))};
+      builder.getBoolAttr(bool(member.update)),
+      builder.getI64IntegerAttr(member.bucket)};
   for (StateOp optimizer : member.optimizer) {
     key.push_back(builder.getStringAttr(getStateName(optimizer)));
     key.push_back(TypeAttr::get(optimizer.getTensorType().getElementType()));
@@ -356,9 +297,12 @@ void FlattenState::runOnOperation() {
   }
   ranks = getNumRanks(module);
   SymbolTable table(module);
-  Members members;
-  if (failed(collectMembers(table, members)))
+  FailureOr<BucketSizes> sizes =
+      BucketSizes::get(module, bucketCapMib, cluster);
+  FlatMembers members;
+  if (failed(sizes) || failed(collectMembers(module, table, members)))
     return signalPassFailure();
+  assignBuckets(module, members, *sizes, maps());
   if (members.empty()) {
     remark::missed(
         module.getLoc(),

@@ -18,3 +18,13 @@ LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
     bytes = static_cast<int64_t>(mebibytes * (1 << 20));
   return success();
 }
+
+LogicalResult fsdp::readCluster(ModuleOp module, StringRef name,
+                                cost::Cluster &cluster) {
+  try {
+    cluster = cost::findCluster(name.str());
+    return success();
+  } catch (const cost::ClusterError &error) {
+    return module.emitError(error.what());
+  }
+}

@@ -3,6 +3,7 @@
 #ifndef FSDP_LIB_TRANSFORMS_PASSOPTIONS_H
 #define FSDP_LIB_TRANSFORMS_PASSOPTIONS_H
 
+#include "cost/Cluster.h"
 #include "mlir/IR/BuiltinOps.h"
 
 #include <optional>
@@ -14,6 +15,11 @@ namespace fsdp {
 mlir::LogicalResult readMebibytes(mlir::ModuleOp module, llvm::StringRef name,
                                   llvm::StringRef text,
                                   std::optional<int64_t> &bytes);
+
+/// The cluster of that name or file. Fails with an error that names the presets
+/// or the file's wrong key.
+mlir::LogicalResult readCluster(mlir::ModuleOp module, llvm::StringRef name,
+                                cost::Cluster &cluster);
 
 } // namespace fsdp
 

@@ -32,15 +32,29 @@ struct NamedOptions : virtual detail::PassOptions {
   }
 };
 
-/// The hardware that a plan is made for: of more than one chapter.
-struct ClusterOptions : virtual NamedOptions {
+/// What a plan is made for: of more than one chapter.
+struct ScheduleOptions : virtual NamedOptions {
+  Option<std::string> schedule{*this, "schedule",
+                               llvm::cl::desc("overlap, fsdp2 or naive"),
+                               llvm::cl::init("overlap")};
   Option<std::string> cluster{
       *this, "cluster",
       llvm::cl::desc("a preset or a TOML file: what a plan is made for"),
       llvm::cl::init("local")};
+  Option<std::string> bucketCapMib{
+      *this, "bucket-cap-mib",
+      llvm::cl::desc("MiB of a unit that one collective may move, none, or "
+                     "auto: none but for schedule=overlap"),
+      llvm::cl::init("auto")};
+
+  /// The schedules to compare with have one collective per unit.
+  std::string getBucketCap() const {
+    bool perUnit = bucketCapMib == "auto" && schedule != "overlap";
+    return perUnit ? "none" : bucketCapMib.getValue();
+  }
 };
 
-struct ShardOptions : virtual ClusterOptions {
+struct ShardOptions : virtual ScheduleOptions {
   Option<std::string> mesh{*this, "mesh",
                            llvm::cl::desc("number of ranks, as in 8"),
                            llvm::cl::init("")};
@@ -66,10 +80,7 @@ struct ShardOptions : virtual ClusterOptions {
       llvm::cl::init("auto")};
 };
 
-struct OverlapOptions : virtual ClusterOptions {
-  Option<std::string> schedule{*this, "schedule",
-                               llvm::cl::desc("overlap, fsdp2 or naive"),
-                               llvm::cl::init("overlap")};
+struct OverlapOptions : virtual ScheduleOptions {
   Option<std::string> prefetchForward{
       *this, "prefetch-forward",
       llvm::cl::desc("units that forward gathers ahead, or auto"),
@@ -100,10 +111,10 @@ struct LowerOptions : virtual NamedOptions {
 struct OneValue {
   StringRef name, value;
 };
-constexpr OneValue kOneValue[] = {
-    {"remat", "none"},    {"offload", "none"},    {"device", "cpu"},
-    {"reduce-dtype", ""}, {"bucket-cap-mib", ""},
-};
+constexpr OneValue kOneValue[] = {{"remat", "none"},
+                                  {"offload", "none"},
+                                  {"device", "cpu"},
+                                  {"reduce-dtype", ""}};
 
 struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
   AllOptions() {
@@ -148,7 +159,8 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   // A unit's parameters become one while there is still one gather per reader
   // and one reduction per gradient to rewrite.
   if (flat)
-    pm.addPass(createFlattenState({gather}));
+    pm.addPass(
+        createFlattenState({gather, options.getBucketCap(), options.cluster}));
 
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
@@ -161,7 +173,8 @@ void buildOverlap(OpPassManager &pm, const OverlapOptions &options) {
   pm.addPass(createDedupUnshard());
 
   // Buckets while collectives are synchronous: moving them is moving one op.
-  pm.addPass(createBucketCollectives());
+  pm.addPass(
+      createBucketCollectives({options.getBucketCap(), options.cluster}));
 
   // In flight at last; from here on the order of the ops is the schedule.
   pm.addPass(createConvertToAsync());

@@ -81,12 +81,7 @@ LogicalResult ScheduleOverlap::readOptions() {
   if (failed(readMebibytes(getOperation(), "memory-budget-mib", memoryBudgetMib,
                            budget)))
     return failure();
-  try {
-    hardware = cost::findCluster(cluster);
-  } catch (const cost::ClusterError &error) {
-    return fail(error.what());
-  }
-  return success();
+  return readCluster(getOperation(), cluster, hardware);
 }
 
 LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {

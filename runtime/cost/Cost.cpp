@@ -24,6 +24,13 @@ double collectiveSeconds(plan::CollectiveKind kind, double bytes,
   return cluster.collectiveSeconds + rounds * (steps + transfer);
 }
 
+double efficientBytes(plan::CollectiveKind kind, unsigned ranks,
+                      const Cluster &cluster) {
+  double fixed = collectiveSeconds(kind, 0, ranks, cluster);
+  double perByte = collectiveSeconds(kind, 1, ranks, cluster) - fixed;
+  return perByte > 0 ? 9 * fixed / perByte : 0;
+}
+
 double kernelSeconds(double flops, double bytes, plan::DType dtype,
                      const Cluster &cluster) {
   return cluster.launchSeconds + std::max(flops / cluster.flopsPerSecond(dtype),

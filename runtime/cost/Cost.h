@@ -16,6 +16,11 @@ namespace fsdp::cost {
 double collectiveSeconds(plan::CollectiveKind kind, double bytes,
                          unsigned ranks, const Cluster &cluster);
 
+/// Bytes of a whole buffer at which a tenth of a collective's time is spent
+/// before its first byte.
+double efficientBytes(plan::CollectiveKind kind, unsigned ranks,
+                      const Cluster &cluster);
+
 /// Seconds of a kernel of `flops` operations in `dtype` that reads and writes
 /// `bytes`: the larger of the two at full speed, behind the launch.
 double kernelSeconds(double flops, double bytes, plan::DType dtype,

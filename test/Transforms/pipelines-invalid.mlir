@@ -11,7 +11,7 @@
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 
 // NEAREST: error: fsdp-pipeline has no option "meshh"; the nearest is "mesh", all are
-// NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
+// NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
 // MESH: error: the mesh is not given; say how many ranks there are
 // DTYPE: error: reduce-dtype=bf16 does not exist yet; leave the option out
 // DEVICE: error: device=cuda does not exist yet; there is device=cpu

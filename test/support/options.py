@@ -34,6 +34,7 @@ PIPELINE = {
     # Less than any of the models can do with, so that all flights are short.
     "memory-budget-mib": ("", "0.05"),
     "cluster": ("local", "h100x8"),
+    "bucket-cap-mib": ("none", "auto", "0.001", "0.01"),
     "streams": ("1", "3"),
     "algorithm": ("naive", "best"),
 }

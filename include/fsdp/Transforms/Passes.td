@@ -119,6 +119,9 @@ def FlattenState : Pass<"fsdp-flatten-state", "::mlir::ModuleOp"> {
     members' gradients, which has one `fsdp.reduce_grad` and an `fsdp.update`
     of the elements [begin, end) per rule.
 
+    A unit has more flat parameters than that where `bucket-cap-mib` cuts it, as
+    `fsdp-bucket-collectives` does, in the order of the members' first use.
+
     What holds: members of one rule follow each other, each at a multiple of 64
     bytes. The flat parameter is cut into equal pieces of a multiple of 64 bytes,
     or of a page with `gather=map`; everything behind sees a parameter whose
@@ -127,8 +130,13 @@ def FlattenState : Pass<"fsdp-flatten-state", "::mlir::ModuleOp"> {
     Why: with dim0 every collective copies its members in and out. A piece of a
     flat parameter is what a rank sends; the whole of it, what kernels read.
   }];
-  let options = [Option<"gather", "gather", "std::string", "\"copy\"",
-                        "copy, or map: read the ranks' pieces in place">];
+  let options = [
+    Option<"gather", "gather", "std::string", "\"copy\"",
+           "copy, or map: read the ranks' pieces in place">,
+    Option<"bucketCapMib", "bucket-cap-mib", "std::string", "\"none\"",
+           "none, auto, or MiB of whole tensors in one flat parameter">,
+    Option<"cluster", "cluster", "std::string", "\"local\"",
+           "a preset or a TOML file: what auto prices">];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
@@ -210,9 +218,20 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
     division by the number of ranks that followed each sum is the `divisor` of
     the bucket's reduction.
 
+    `bucket-cap-mib` says how much one bucket may hold of a unit, in MiB of whole
+    tensors: `none`, all; a number; or `auto`. With `auto` a unit is cut where
+    another one is needed in between, and where its collective takes longer
+    than the compute beside it, so that only a first or last piece is exposed;
+    no piece is so small that the fixed cost is over a tenth on `cluster`.
+
     Why: a collective has a fixed cost, and one large transfer runs at the
     speed of the wire.
   }];
+  let options = [
+    Option<"bucketCapMib", "bucket-cap-mib", "std::string", "\"none\"",
+           "none, auto, or MiB of whole tensors in one bucket">,
+    Option<"cluster", "cluster", "std::string", "\"local\"",
+           "a preset or a TOML file: what auto prices">];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
