@@ -48,7 +48,8 @@ def bench(results: Figures, target: pathlib.Path) -> None:
     figure = _figure(13, 7.2)
     grid = figure.add_gridspec(2, 6 * len(models), height_ratios=(1.15, 1))
     for column, (name, model) in enumerate(models.items()):
-        _steps(figure.add_subplot(grid[0, 6 * column : 6 * column + 6]), name, model)
+        axes = figure.add_subplot(grid[0, 6 * column : 6 * column + 6])
+        _steps(axes, name, model, labelled=column == 0)
     half = 3 * len(models)
     _memory(figure.add_subplot(grid[1, :half]), models)
     if any("overlap" in model for model in models.values()):
@@ -63,24 +64,26 @@ def bench(results: Figures, target: pathlib.Path) -> None:
     figure.savefig(target)
 
 
-def _steps(axes: Any, name: str, model: Figures) -> None:
+def _steps(axes: Any, name: str, model: Figures, labelled: bool) -> None:
     contestants = model["contestants"]
-    shown = [who for who in BARS if "step_ms" in contestants.get(who, {})]
-    if model["headline"] not in shown and model["headline"]:
-        shown.append(model["headline"])
+    shown = [who for who in BARS if who in contestants]
     _style(axes, f"{name}: step time, ms")
     axes.spines["left"].set_visible(False)
     axes.xaxis.grid(color=GRID, lw=0.8)
-    times = [contestants[who]["step_ms"] for who in shown]
-    labels = [BARS.get(who, (contestants[who]["label"], OWN)) for who in shown]
-    axes.barh(range(len(shown)), times, color=[color for _, color in labels], height=0.7)
-    axes.set_yticks(range(len(shown)), [label for label, _ in labels])
+    # One that is not available has no bar.
+    times = [contestants[who].get("step_ms", 0) for who in shown]
+    colors = [BARS[who][1] for who in shown]
+    axes.barh(range(len(shown)), times, color=colors, height=0.7)
+    names = [BARS[who][0] if labelled else "" for who in shown]
+    axes.set_yticks(range(len(shown)), names)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.32 * max(times))
+    axes.set_xlim(0, 1.4 * max(times))
     reference = contestants.get("fsdp2", {}).get("step_ms")
     for row, time in enumerate(times):
         text = f" {time:.3g}" if time < 1000 else f" {time:.0f}"
-        if reference and shown[row] != "fsdp2":
+        if not time:
+            text = " not available"
+        elif reference and shown[row] != "fsdp2":
             text += f"  ({reference / time:.2f}×)"
         axes.text(time, row, text, va="center", fontsize=8.5, color=INK)
     if reference:
@@ -149,5 +152,5 @@ def compile_time(rows: list[dict[str, Any]], target: pathlib.Path) -> None:
         axes.set_xlabel("layers", color=INK)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize=8.5)
+    axes.legend(frameon=False, fontsize=8.5)
     figure.savefig(target)

@@ -43,9 +43,8 @@ def _own(layout: str, schedule: str, zero: int, gather: str = "auto") -> Contest
 
 SCHEDULES = ("overlap", "fsdp2", "naive")
 
-# A network has no mapped gathers. The embedding and the head are units of their own: what is
-# gathered first and reduced last hides behind nothing.
-_WIRED = "mesh=2 shard-layout=flat gather=copy units=blocks[.][0-9]+|tokens|head schedule="
+# A network has no mapped gathers.
+_WIRED = "mesh=2 shard-layout=flat gather=copy schedule="
 
 # What the throttled ones are compared with: their steps without what communication costs.
 WIRE_FREE = Contestant("wire-free", "no wire", pipeline=_WIRED + "naive")

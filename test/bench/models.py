@@ -38,11 +38,11 @@ def _gpt(layers: int, width: int, heads: int, vocabulary: int, length: int) -> t
 MODELS = {
     model.name: model
     for model in (
-        Model("tiny", GPT, _gpt(8, 64, 4, 1000, 32), 60, 8, 7, fsdp2=6.5, graph=1.15, eager=0.75),
+        Model("tiny", GPT, _gpt(8, 64, 4, 1000, 32), 40, 5, 5, fsdp2=6.5, graph=1.15, eager=0.75),
         Model(
-            "small", GPT, _gpt(4, 256, 4, 5000, 128), 12, 3, 5, fsdp2=1.5, graph=1.08, eager=0.98
+            "small", GPT, _gpt(4, 256, 4, 5000, 128), 10, 2, 4, fsdp2=1.5, graph=1.08, eager=0.98
         ),
-        Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 4, 1, 3, fsdp2=1.3, graph=1.06, eager=1.02),
+        Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 3, 1, 3, fsdp2=1.3, graph=1.06, eager=1.02),
     )
 }
 
