@@ -93,9 +93,18 @@ private:
   }
 
   void waitForReduction() {
+    // What was held back runs while the last reductions are under way.
+    if (slot == last)
+      emitUpdates();
     receive(schedule.reductions[waited++]);
+    emitUpdates();
+  }
+
+  /// What of the tail has its operands and may run now.
+  void emitUpdates() {
     for (Operation *op : schedule.tail) {
       if (emitted.contains(op) || schedule.earliest.lookup(op) > slot ||
+          (slot < last && schedule.held.contains(op)) ||
           (updatesLast && isa<UpdateOp>(op)))
         continue;
       bool ready = llvm::all_of(op->getOperands(), [&](Value operand) {
@@ -136,4 +145,28 @@ SmallVector<size_t> ProgramSchedule::apply(bool updatesLast) {
   for (Operation *op : emitter.order)
     op->moveBefore(block->getTerminator());
   return std::move(emitter.slots);
+}
+
+void ProgramSchedule::holdUpdates(double seconds) {
+  held.clear();
+  // Those of the last reductions come last in any case, and do not fill.
+  llvm::DenseSet<Operation *> late;
+  for (Flight &flight : reductions)
+    if (flight.waitSlot == getLastSlot()) {
+      late.insert(flight.wait);
+      late.insert(flight.after.begin(), flight.after.end());
+    }
+  for (Operation *op : tail)
+    if (llvm::any_of(op->getOperands(), [&](Value operand) {
+          return late.contains(operand.getDefiningOp());
+        }))
+      late.insert(op);
+  for (Operation *op : llvm::reverse(tail)) {
+    if (seconds <= 0)
+      return;
+    if (!isa<UpdateOp>(op) || late.contains(op))
+      continue;
+    held.insert(op);
+    seconds -= cost->getSeconds(op);
+  }
 }

@@ -112,6 +112,7 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
                                                         const OpCost &cost) {
   ProgramSchedule schedule;
   schedule.block = &program.getBody().front();
+  schedule.cost = &cost;
 
   // Collectives, and what moves with them.
   llvm::DenseMap<Operation *, Flight *> owners;

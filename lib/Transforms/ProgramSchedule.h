@@ -54,6 +54,10 @@ public:
   llvm::MutableArrayRef<Flight> getGathers() { return gathers; }
   llvm::MutableArrayRef<Flight> getReductions() { return reductions; }
 
+  /// Keeps updates back until the spine is through, the last ones first, as
+  /// many as fill `seconds`: there they run beside the last reductions.
+  void holdUpdates(double seconds);
+
   /// Puts the block in the order that was decided. What reads a sum comes
   /// behind its wait as early as it may, or, with `updatesLast`, keeps its
   /// place at the end, but for the unpacking. Returns each op's slot, in order
@@ -64,12 +68,14 @@ private:
   class Emitter;
 
   mlir::Block *block = nullptr;
+  const OpCost *cost = nullptr;
   llvm::SmallVector<mlir::Operation *> loads, spine, tail;
   llvm::SmallVector<double> slotSeconds;
   size_t backwardSlot = 0;
   llvm::SmallVector<Flight> gathers, reductions;
   /// The first slot at which an update no longer changes what is still read.
   llvm::DenseMap<mlir::Operation *, size_t> earliest;
+  llvm::DenseSet<mlir::Operation *> held; // updates that wait for the last slot
 };
 
 } // namespace fsdp

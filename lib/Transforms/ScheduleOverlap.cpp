@@ -11,6 +11,8 @@
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <cmath>
+
 namespace fsdp {
 #define GEN_PASS_DEF_SCHEDULEOVERLAP
 #include "fsdp/Transforms/Passes.h.inc"
@@ -41,8 +43,8 @@ private:
   LogicalResult readOptions();
   LogicalResult checkStarts(func::FuncOp program);
   LogicalResult run(func::FuncOp program, const OpCost &cost);
-  void choose(func::FuncOp program, ProgramSchedule &schedule,
-              const OpCost &cost);
+  LogicalResult choose(func::FuncOp program, ProgramSchedule &schedule,
+                       const OpCost &cost);
   bool tighten(func::FuncOp program, ProgramSchedule &schedule,
                bool updatesLast);
   SmallVector<int64_t> getMemory(func::FuncOp program);
@@ -189,15 +191,23 @@ bool ScheduleOverlap::tighten(func::FuncOp program, ProgramSchedule &schedule,
 }
 
 /// Tries margins and keeps the one that is predicted to be best: least time
-/// exposed, and of those that are equal the one with the lowest peak.
-void ScheduleOverlap::choose(func::FuncOp program, ProgramSchedule &schedule,
-                             const OpCost &cost) {
+/// exposed, and of those that are equal, or do not fit, the one with the lowest
+/// peak.
+LogicalResult ScheduleOverlap::choose(func::FuncOp program,
+                                      ProgramSchedule &schedule,
+                                      const OpCost &cost) {
   SmallVector<Choice> choices;
   if (this->schedule == "fsdp2") {
     choices.push_back({true, forward, backward, 1});
   } else {
     for (double margin : {1.5, 1.0, 2.0, 3.0})
-      choices.push_back({false, forward, backward, margin});
+      choices.push_back({false, forward, backward, margin, true});
+    // Held gradients are memory: where it is short, there are ways with less.
+    if (budget) {
+      for (double margin : {1.5, 1.0})
+        choices.push_back({false, forward, backward, margin, false});
+      choices.push_back({false, 0, 0, 0, false});
+    }
   }
   auto apply = [&](const Choice &choice) {
     decide(schedule, choice, hardware.skewSeconds);
@@ -215,7 +225,7 @@ void ScheduleOverlap::choose(func::FuncOp program, ProgramSchedule &schedule,
       auto rank = [](bool fits, const Outcome &outcome) {
         auto exposed =
             int64_t(outcome.exposedSeconds / outcome.stepSeconds * 1000);
-        return std::make_tuple(!fits, exposed, outcome.peakBytes);
+        return std::make_tuple(!fits, fits ? exposed : 0, outcome.peakBytes);
       };
       if (!least || rank(fits, outcome) < rank(leastFits, *least)) {
         least = outcome;
@@ -224,14 +234,16 @@ void ScheduleOverlap::choose(func::FuncOp program, ProgramSchedule &schedule,
       }
     }
   }
-  if (!apply(choices[best]))
-    remark::missed(program.getLoc(), remark::RemarkOpts::name("budget")
-                                         .category("fsdp-schedule-overlap")
-                                         .function(program.getSymName()))
-        << "memory-budget-mib=" + memoryBudgetMib.getValue() +
-               " is too little: with no collective in flight longer than "
-               "needed the peak is " +
-               std::to_string(judge(program, cost).peakBytes) + " bytes";
+  if (apply(choices[best]))
+    return success();
+  int64_t least = judge(program, cost).peakBytes;
+  return program.emitError("program \"")
+         << program.getSymName()
+         << "\" does not fit memory-budget-mib=" << memoryBudgetMib
+         << ": it needs "
+         << llvm::formatv("{0:F2}", std::ceil(least / 10485.76) / 100).str()
+         << " MiB (" << least
+         << " bytes) with no collective in flight longer than it must be";
 }
 
 void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
@@ -291,7 +303,8 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
       (taken->getGathers().empty() && taken->getReductions().empty()))
     return success();
   Outcome before = judge(program, cost);
-  choose(program, *taken, cost);
+  if (failed(choose(program, *taken, cost)))
+    return failure();
   explain(program, *taken, before, judge(program, cost));
   return success();
 }

@@ -39,9 +39,10 @@ static void startByCost(ProgramSchedule &schedule, double margin, double skew) {
 }
 
 /// Each reduction starts when its inputs are there and is waited for when it
-/// should be through, so that its memory is free again soon.
-static void reduceByCost(ProgramSchedule &schedule, double margin,
-                         double skew) {
+/// should be through, so that its memory is free again soon. Returns the
+/// seconds from the end of compute until the last one is through.
+static double reduceByCost(ProgramSchedule &schedule, double margin,
+                           double skew) {
   double channelFree = 0;
   for (Flight &flight : schedule.getReductions()) {
     flight.startSlot = flight.ready;
@@ -50,7 +51,10 @@ static void reduceByCost(ProgramSchedule &schedule, double margin,
         margin * flight.seconds;
     flight.waitSlot = getSlotAt(schedule, channelFree + skew) + 1;
     flight.waitSlot = std::min(flight.waitSlot, schedule.getLastSlot());
+    if (margin == 0)
+      flight.waitSlot = flight.ready;
   }
+  return channelFree + skew - schedule.getSlotSeconds().back();
 }
 
 /// One reduction in flight: it is waited for when the next one starts.
@@ -69,6 +73,7 @@ void fsdp::decide(ProgramSchedule &schedule, const Choice &choice,
     startByDepth(schedule, "forward", choice.forward.value_or(1));
     startByDepth(schedule, "backward", choice.backward.value_or(1));
     reduceOneByOne(schedule);
+    schedule.holdUpdates(0);
     return;
   }
   startByCost(schedule, choice.margin, skew);
@@ -76,5 +81,6 @@ void fsdp::decide(ProgramSchedule &schedule, const Choice &choice,
     startByDepth(schedule, "forward", *choice.forward);
   if (choice.backward)
     startByDepth(schedule, "backward", *choice.backward);
-  reduceByCost(schedule, choice.margin, skew);
+  double left = reduceByCost(schedule, choice.margin, skew);
+  schedule.holdUpdates(choice.holdsUpdates ? left : 0);
 }

@@ -13,8 +13,10 @@ struct Choice {
   /// Prefetch depths in units, or none: the policy's own choice.
   std::optional<size_t> forward, backward;
   /// How many times longer than predicted collectives may take and still be
-  /// hidden.
+  /// hidden; with 0 nothing is.
   double margin = 1;
+  /// Whether updates wait for the end, to run beside the last reductions.
+  bool holdsUpdates = false;
 };
 
 /// Sets the slots of all flights. Ranks may be `skew` seconds apart.

@@ -31,8 +31,7 @@ PIPELINE = {
     "schedule": ("naive", "fsdp2", "overlap"),
     "prefetch-forward": ("auto", "0", "1", "3"),
     "prefetch-backward": ("auto", "0", "1", "3"),
-    # Less than any of the models can do with, so that all flights are short.
-    "memory-budget-mib": ("", "0.05"),
+    "memory-budget-mib": ("", "1"),
     "cluster": ("local", "h100x8"),
     "bucket-cap-mib": ("none", "auto", "0.001", "0.01"),
     "streams": ("1", "3"),

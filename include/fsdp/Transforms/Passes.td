@@ -264,9 +264,11 @@ def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
       timeline of compute, of gathers and of reductions. Each gather starts as
       late as it can and still be through when its first reader comes, each
       reduction at once; it is waited for when it should be through, and the
-      parameter is updated there, so that gradients are freed. Several margins
-      for collectives that take longer than predicted are tried, and the one
-      with the least exposed communication, of equals the least peak, is kept.
+      parameter is updated there, so that gradients are freed; only as many
+      updates as fill the wait for the last reductions are held back for it.
+      Several margins for collectives that take longer than predicted are
+      tried, and the one with the least exposed communication, of equals the
+      least peak, is kept.
     - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
       it (`prefetch-*=1`), a reduction when its last gradient is there; the one
       before it is waited for first; updates stay at the end.
@@ -275,7 +277,8 @@ def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
     `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
     that is used N units later right behind the wait of the current one; 0 at
     its first reader. With `memory-budget-mib` (states and everything a program
-    owns at one time) flights are shortened where a program does not fit.
+    owns at one time) `overlap` shortens flights where a program does not fit;
+    where nothing is left to shorten, an error names what it needs.
 
     What holds: compute keeps its order, random ops too. No state is read by an
     op in front of which its update did not stand before. The starts of one
