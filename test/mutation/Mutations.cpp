@@ -204,6 +204,16 @@ bool isReduction(const CollectiveT &c) {
 }
 bool isMapped(const CollectiveT &c) { return c.mapped; }
 
+Said changeCollective(PlanT &plan, Random &random,
+                      bool (*fits)(const CollectiveT &),
+                      void (*change)(CollectiveT &, Random &)) {
+  auto site = findCollective(plan, random, fits);
+  if (!site)
+    return {};
+  change(site->as<CollectiveT>(), random);
+  return say(site->text());
+}
+
 } // namespace
 
 const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
@@ -243,12 +253,10 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
     {"dropped collective",
      [](PlanT &p, Random &r) { return drop(p, r, Operation::Collective); }},
     {"wrong channel",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, any);
-       if (!site)
-         return {};
-       site->as<CollectiveT>().channel += 1 + r() % 2;
-       return say(site->text());
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
+         c.channel += 1 + r() % 2;
+       });
      }},
     {"wrong stream",
      [](PlanT &p, Random &r) -> Said {
@@ -261,47 +269,34 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
        return say(site->text(), " on ", site->command().stream);
      }},
     {"missing division",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, isReduction);
-       if (!site)
-         return {};
-       site->as<CollectiveT>().divisor = 1;
-       return say(site->text());
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, isReduction, [](CollectiveT &c, Random &) {
+         c.divisor = 1;
+       });
      }},
     {"wrong divisor",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, any);
-       if (!site)
-         return {};
-       site->as<CollectiveT>().divisor *= 2;
-       return say(site->text());
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
+         c.divisor *= 2;
+       });
      }},
     {"wrong count",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, any);
-       if (!site)
-         return {};
-       site->as<CollectiveT>().count += oneOf({-1, 1, 16}, r);
-       return say(site->text());
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
+         c.count += oneOf({-1, 1, 16}, r);
+       });
      }},
     {"wrong dtype",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, any);
-       if (!site)
-         return {};
-       CollectiveT &c = site->as<CollectiveT>();
-       DType &dtype = c.dtype;
-       dtype = dtype == DType::Float32 ? DType::Int32 : DType::Int8;
-       return say(site->text());
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
+         c.dtype = c.dtype == DType::Float32 ? DType::Int32 : DType::Int8;
+       });
      }},
     {"wrong kind",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, any);
-       if (!site)
-         return {};
-       CollectiveKind &kind = site->as<CollectiveT>().kind;
-       kind = static_cast<CollectiveKind>((static_cast<int>(kind) + 1) % 3);
-       return say(site->text());
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
+         c.kind = static_cast<CollectiveKind>((static_cast<int>(c.kind) + 1) % 3);
+       });
      }},
     {"wrong size", shrinkValue},
     {"wrong offset",
