@@ -14,54 +14,6 @@ namespace fsdp {
 
 namespace {
 
-/// PyTorch computes reduced-precision numbers in float, and rounds every
-/// result.
-template <typename T>
-constexpr bool isReduced =
-    std::is_same_v<T, c10::Half> || std::is_same_v<T, c10::BFloat16>;
-
-/// Numbers on their way through the first-level cache.
-template <typename T> struct Block {
-  using Wide = std::conditional_t<isReduced<T>, float, T>;
-  static constexpr size_t capacity = 8192 / sizeof(Wide);
-
-  /// sum = source
-  void load(const T *source, size_t n) {
-    if constexpr (isReduced<T>)
-      widen(source, sum, n);
-    else
-      std::copy_n(source, n, sum);
-  }
-  /// sum = sum + source
-  void add(const T *source, size_t n) {
-    if constexpr (isReduced<T>) {
-      widen(source, operand, n);
-      for (size_t i = 0; i < n; ++i)
-        sum[i] += operand[i];
-      narrow(sum, narrowed, n);
-      widen(narrowed, sum, n);
-    } else {
-      for (size_t i = 0; i < n; ++i)
-        sum[i] = static_cast<T>(sum[i] + source[i]);
-    }
-  }
-  void divide(double divisor, size_t n);
-  /// The values of `sum`, rounded.
-  const T *result(size_t n) {
-    if constexpr (isReduced<T>) {
-      narrow(sum, narrowed, n);
-      return narrowed;
-    } else {
-      return sum;
-    }
-  }
-
-  Wide sum[capacity];
-  // Of reduced precision only.
-  Wide operand[isReduced<T> ? capacity : 1];
-  T narrowed[isReduced<T> ? capacity : 1];
-};
-
 /// Whether x / divisor is x * (1 / divisor) to the bit: a power of two whose
 /// reciprocal is a normal number.
 bool multipliesExactly(double divisor) {
@@ -69,41 +21,73 @@ bool multipliesExactly(double divisor) {
   return std::frexp(divisor, &exponent) == 0.5 && std::abs(exponent) < 100;
 }
 
-template <typename T> void Block<T>::divide(double divisor, size_t n) {
-  if constexpr (std::is_floating_point_v<Wide>) {
-    if (multipliesExactly(divisor)) {
-      auto factor = static_cast<Wide>(1 / divisor);
-      for (size_t i = 0; i < n; ++i)
-        sum[i] *= factor;
-    } else {
-      auto by = static_cast<Wide>(divisor);
-      for (size_t i = 0; i < n; ++i)
-        sum[i] /= by;
+// What is below is compiled twice, for CPUs of every age.
+#define FSDP_INLINE __attribute__((always_inline)) inline
+
+/// out = finish(x + y). The same memory may be two of them.
+template <typename T, typename Finish>
+FSDP_INLINE void add(const T *x, const T *y, T *out, size_t n, Finish finish) {
+  using N = Number<T>;
+#pragma GCC ivdep
+  for (size_t i = 0; i < n; ++i)
+    out[i] = finish(N::narrow(N::widen(x[i]) + N::widen(y[i])));
+}
+
+/// Block by block, which stays in the first-level cache: each source is read
+/// once, and a destination that is one of the sources is written after it was
+/// read.
+template <typename T, typename Finish>
+FSDP_INLINE void combineBlocks(const std::vector<const void *> &sources,
+                               const std::vector<void *> &destinations,
+                               size_t count, Finish finish) {
+  constexpr size_t capacity = 4096 / sizeof(T);
+  T sum[capacity];
+  auto keep = [](T x) __attribute__((always_inline)) { return x; };
+  for (size_t begin = 0; begin < count; begin += capacity) {
+    size_t n = std::min(capacity, count - begin);
+    auto at = [&](const void *base) __attribute__((always_inline)) {
+      return static_cast<const T *>(base) + begin;
+    };
+    T *first = static_cast<T *>(destinations[0]) + begin;
+    const T *before = at(sources[0]);
+    for (size_t s = 1; s + 1 < sources.size(); ++s) {
+      add(before, at(sources[s]), sum, n, keep);
+      before = sum;
     }
+    if (sources.size() > 1)
+      add(before, at(sources.back()), first, n, finish);
+    else
+      std::transform(before, before + n, first, finish);
+    for (size_t d = 1; d < destinations.size(); ++d)
+      std::memcpy(static_cast<T *>(destinations[d]) + begin, first,
+                  n * sizeof(T));
   }
 }
 
-// Block by block: each source is read once, and a destination that is one of
-// the sources is written after it was read.
 template <typename T>
-void combineAs(const std::vector<const void *> &sources,
-               const std::vector<void *> &destinations, size_t count,
-               double divisor) {
-  Block<T> block;
-  for (size_t begin = 0; begin < count; begin += block.capacity) {
-    size_t n = std::min(block.capacity, count - begin);
-    auto source = [&](size_t s) {
-      return static_cast<const T *>(sources[s]) + begin;
-    };
-    block.load(source(0), n);
-    for (size_t s = 1; s < sources.size(); ++s)
-      block.add(source(s), n);
-    if (divisor != 1)
-      block.divide(divisor, n);
-    const void *result = block.result(n);
-    for (void *destination : destinations)
-      std::memcpy(static_cast<T *>(destination) + begin, result, n * sizeof(T));
+FSDP_INLINE void combineAs(const std::vector<const void *> &sources,
+                           const std::vector<void *> &destinations,
+                           size_t count, double divisor) {
+  using N = Number<T>;
+  using Wide = decltype(N::widen(T()));
+  auto blocks = [&](auto finish) __attribute__((always_inline)) {
+    combineBlocks<T>(sources, destinations, count, finish);
+  };
+  if constexpr (std::is_floating_point_v<Wide>) {
+    if (divisor != 1 && multipliesExactly(divisor)) {
+      auto factor = static_cast<Wide>(1 / divisor);
+      return blocks([factor](T x) __attribute__((always_inline)) {
+        return N::narrow(N::widen(x) * factor);
+      });
+    }
+    if (divisor != 1) {
+      auto by = static_cast<Wide>(divisor);
+      return blocks([by](T x) __attribute__((always_inline)) {
+        return N::narrow(N::widen(x) / by);
+      });
+    }
   }
+  blocks([](T x) __attribute__((always_inline)) { return x; });
 }
 
 void copy(const void *source, const std::vector<void *> &destinations,
@@ -118,13 +102,9 @@ bool isFloating(plan::DType dtype) {
          dtype == plan::DType::Float32 || dtype == plan::DType::Float64;
 }
 
-} // namespace
-
-void combine(const std::vector<const void *> &sources,
-             const std::vector<void *> &destinations, size_t count,
-             plan::DType dtype, double divisor) {
-  if (sources.size() == 1 && divisor == 1)
-    return copy(sources[0], destinations, count * plan::dtypeBytes(dtype));
+FSDP_INLINE void combineAny(const std::vector<const void *> &sources,
+                            const std::vector<void *> &destinations,
+                            size_t count, plan::DType dtype, double divisor) {
   switch (dtype) {
   // Unsigned, so that overflow wraps as PyTorch's does.
   case plan::DType::UInt8:
@@ -153,6 +133,34 @@ void combine(const std::vector<const void *> &sources,
   case plan::DType::Bool:
     return;
   }
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) void
+combineWide(const std::vector<const void *> &sources,
+            const std::vector<void *> &destinations, size_t count,
+            plan::DType dtype, double divisor) {
+  combineAny(sources, destinations, count, dtype, divisor);
+}
+
+bool hasWideVectors() { return __builtin_cpu_supports("avx2"); }
+#else
+constexpr auto &combineWide = combineAny;
+bool hasWideVectors() { return false; }
+#endif
+
+} // namespace
+
+void combine(const std::vector<const void *> &sources,
+             const std::vector<void *> &destinations, size_t count,
+             plan::DType dtype, double divisor) {
+  static const bool wide = hasWideVectors();
+  if (sources.size() == 1 && divisor == 1)
+    copy(sources[0], destinations, count * plan::dtypeBytes(dtype));
+  else if (wide)
+    combineWide(sources, destinations, count, dtype, divisor);
+  else
+    combineAny(sources, destinations, count, dtype, divisor);
 }
 
 void checkReduction(plan::DType dtype, double divisor) {

@@ -1,6 +1,8 @@
 // Tests that sums in rank order with one division have PyTorch's bits.
 #include "comm/Reduce.h"
 
+#include "comm/ReducedPrecision.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -62,6 +64,37 @@ TEST(Reduce, SumsInOrderAndDividesAsPyTorch) {
         }
       }
     }
+}
+
+template <typename T> static void expectC10sConversions() {
+  for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
+    T x(static_cast<uint16_t>(bits), T::from_bits());
+    float expected = x, actual = Number<T>::widen(x);
+    if (std::isnan(expected))
+      ASSERT_TRUE(std::isnan(actual)) << bits;
+    else
+      ASSERT_EQ(floatBits(actual), floatBits(expected)) << bits;
+  }
+  // Floats of every exponent; and between each two neighbours of T the middle,
+  // and the floats beside it.
+  auto check = [](uint32_t bits) {
+    float x = floatOf(bits);
+    T expected(x), actual = Number<T>::narrow(x);
+    if (std::isnan(x))
+      ASSERT_TRUE(std::isnan(static_cast<float>(actual))) << bits;
+    else
+      ASSERT_EQ(actual.x, expected.x) << bits;
+  };
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099)
+    check(static_cast<uint32_t>(bits));
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 1 << 12)
+    for (int near : {-1, 0, 1})
+      check(static_cast<uint32_t>(bits + near));
+}
+
+TEST(ReducedPrecision, ConvertsAsC10) {
+  expectC10sConversions<c10::Half>();
+  expectC10sConversions<c10::BFloat16>();
 }
 
 TEST(Reduce, IntegersWrap) {
