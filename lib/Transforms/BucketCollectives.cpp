@@ -57,8 +57,8 @@ public:
 
 private:
   void runOnOperation() override {
-    FailureOr<BucketSizes> sizes =
-        BucketSizes::get(getOperation(), bucketCapMib, cluster);
+    FailureOr<BucketSizes> sizes = BucketSizes::get(
+        getOperation(), bucketCapMib, cluster, "fsdp-bucket-collectives");
     if (failed(sizes))
       return signalPassFailure();
     ranks = getNumRanks(getOperation());
@@ -326,7 +326,7 @@ LogicalResult BucketCollectives::bucket(Block &block,
 
   // What is alike in the key is one bucket.
   BucketSizes::Compute compute = sizes.getCompute(block);
-  auto group = [&](auto &ops, auto getKey) {
+  auto group = [&](auto &ops, StringRef what, auto getKey) {
     using Op = std::decay_t<decltype(ops.front())>;
     SmallVector<BucketMember> members;
     for (Op op : ops)
@@ -334,14 +334,15 @@ LogicalResult BucketCollectives::bucket(Block &block,
     llvm::MapVector<std::tuple<Attribute, Type, unsigned>, SmallVector<Op>>
         groups;
     for (auto [op, member, bucket] :
-         llvm::zip_equal(ops, members, sizes.assign(members)))
+         llvm::zip_equal(ops, members, sizes.assign(members, what)))
       groups[{member.unit, getKey(op), bucket}].push_back(op);
     return groups;
   };
   for (auto &[region, ops] : gathers)
-    for (auto &[key, members] : group(ops, [](Operation *) { return Type(); }))
+    for (auto &[key, members] : group(ops, cast<StringAttr>(region).getValue(),
+                                      [](Operation *) { return Type(); }))
       bucketGathers(members);
-  for (auto &[key, members] : group(reductions, [](Operation *op) {
+  for (auto &[key, members] : group(reductions, "gradients", [](Operation *op) {
          return getTensorType(op->getResult(0)).getElementType();
        }))
     bucketReductions(members);

@@ -6,15 +6,18 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Programs.h"
 
+#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace fsdp;
 
 FailureOr<BucketSizes> BucketSizes::get(ModuleOp module, StringRef cap,
-                                        StringRef cluster) {
+                                        StringRef cluster, StringRef pass) {
   BucketSizes sizes;
+  sizes.pass = pass;
   sizes.ranks = getNumRanks(module);
   if (cap == "none")
     return sizes;
@@ -39,9 +42,15 @@ BucketSizes::Compute BucketSizes::getCompute(Block &block) const {
   if (kind != Kind::Auto)
     return compute;
   OpCost cost(block.getParentOp()->getParentOfType<ModuleOp>(), cluster);
+  llvm::DenseSet<Operation *> sums; // and what depends on them
   for (Operation &op : block) {
     compute.before[&op] = compute.all;
-    if (isa<aten::CallOp>(op))
+    if (isa<shard::ReduceScatterOp, ReduceGradOp>(op) ||
+        llvm::any_of(op.getOperands(), [&](Value operand) {
+          return sums.contains(operand.getDefiningOp());
+        }))
+      sums.insert(&op);
+    else if (isa<aten::CallOp>(op))
       compute.all += cost.getSeconds(&op);
   }
   return compute;
@@ -112,8 +121,34 @@ void BucketSizes::cutByCap(UnitCuts &unit) const {
     }
 }
 
-SmallVector<unsigned>
-BucketSizes::assign(ArrayRef<BucketMember> members) const {
+void BucketSizes::explain(const UnitCuts &unit, StringRef what) const {
+  size_t count = unit.members.size();
+  int64_t bytes = unit.getBytes(0, count);
+  auto buckets = 1 + llvm::count(unit.cutBefore, true);
+  const BucketMember &first = *unit.members.front().member;
+  std::string text =
+      llvm::formatv("unit {0}, {1}: {2} bytes", first.unit, what, bytes).str();
+  if (kind == Kind::Cap)
+    text += llvm::formatv(" in {0} buckets of at most {1}, or one tensor",
+                          buckets, capBytes);
+  else
+    text += llvm::formatv(
+        " take {0:F1} us beside {1:F1} us of compute: {2}, at least {3} bytes "
+        "are efficient",
+        1e6 * cost::collectiveSeconds(plan::CollectiveKind::AllGather, bytes,
+                                      ranks, cluster),
+        1e6 * unit.getHiddenSeconds(0, count),
+        buckets > 1 ? std::to_string(buckets) + " buckets" : "whole",
+        efficientBytes);
+  auto options = remark::RemarkOpts::name("cut").category(pass);
+  if (buckets > 1)
+    remark::passed(first.at->getLoc(), options) << text;
+  else
+    remark::missed(first.at->getLoc(), options) << text;
+}
+
+SmallVector<unsigned> BucketSizes::assign(ArrayRef<BucketMember> members,
+                                          StringRef what) const {
   SmallVector<unsigned> buckets(members.size(), 0);
   if (kind == Kind::PerUnit)
     return buckets;
@@ -131,6 +166,7 @@ BucketSizes::assign(ArrayRef<BucketMember> members) const {
       cutByCap(unit);
     else
       cutByCost(unit);
+    explain(unit, what);
     unsigned bucket = 0;
     for (auto [member, isCut] : llvm::zip_equal(unit.members, unit.cutBefore))
       buckets[member.index] = bucket += isCut;

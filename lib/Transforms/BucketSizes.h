@@ -34,11 +34,14 @@ struct UnitCuts;
 class BucketSizes {
 public:
   /// `cap` is none, auto or a number of MiB; fails with an error otherwise, and
-  /// where there is no such cluster.
-  static mlir::FailureOr<BucketSizes>
-  get(mlir::ModuleOp module, llvm::StringRef cap, llvm::StringRef cluster);
+  /// where there is no such cluster. `pass` is the category of remarks.
+  static mlir::FailureOr<BucketSizes> get(mlir::ModuleOp module,
+                                          llvm::StringRef cap,
+                                          llvm::StringRef cluster,
+                                          llvm::StringRef pass);
 
   /// Predicted seconds of compute in front of each op of a block, and of all.
+  /// What depends on a reduced gradient does not count: it waits for it.
   struct Compute {
     llvm::DenseMap<mlir::Operation *, double> before;
     double all = 0;
@@ -46,21 +49,24 @@ public:
   Compute getCompute(mlir::Block &block) const;
 
   /// The bucket of each member, numbered within its unit in order of need.
-  /// Members stand in one block.
-  llvm::SmallVector<unsigned>
-  assign(llvm::ArrayRef<BucketMember> members) const;
+  /// Members stand in one block. A remark says why each unit is cut or whole;
+  /// `what` it moves, as in "gradients".
+  llvm::SmallVector<unsigned> assign(llvm::ArrayRef<BucketMember> members,
+                                     llvm::StringRef what) const;
 
 private:
   enum class Kind { PerUnit, Cap, Auto };
 
   void cutByCost(UnitCuts &unit) const;
   void cutByCap(UnitCuts &unit) const;
+  void explain(const UnitCuts &unit, llvm::StringRef what) const;
 
   Kind kind = Kind::PerUnit;
   int64_t capBytes = 0;       // Cap
   int64_t efficientBytes = 0; // Auto
   cost::Cluster cluster;
   unsigned ranks = 1;
+  llvm::StringRef pass;
 };
 
 } // namespace fsdp

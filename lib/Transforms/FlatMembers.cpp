@@ -106,6 +106,7 @@ void fsdp::assignBuckets(ModuleOp module, FlatMembers &members,
     needs.push_back({state.getUnitAttr(), getTensorBytes(state.getTensorType()),
                      reader, hidden});
   }
-  for (auto [entry, bucket] : llvm::zip_equal(members, sizes.assign(needs)))
+  for (auto [entry, bucket] :
+       llvm::zip_equal(members, sizes.assign(needs, "flat")))
     entry.second.bucket = bucket;
 }

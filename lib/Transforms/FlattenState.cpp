@@ -298,7 +298,7 @@ void FlattenState::runOnOperation() {
   ranks = getNumRanks(module);
   SymbolTable table(module);
   FailureOr<BucketSizes> sizes =
-      BucketSizes::get(module, bucketCapMib, cluster);
+      BucketSizes::get(module, bucketCapMib, cluster, "fsdp-flatten-state");
   FlatMembers members;
   if (failed(sizes) || failed(collectMembers(module, table, members)))
     return signalPassFailure();

@@ -73,6 +73,22 @@ def test_collectives_of_a_step(
     check_counts(run, forward, backward[reshard], reductions)
 
 
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_a_cap_of_one_tensor_gives_each_its_collectives(
+    layout: str, archives: dict[str, pathlib.Path], tmp_path: pathlib.Path
+) -> None:
+    (file, argv), *_ = COUNTS["classifier"]
+    tensors = len(list(reference.load_step(file, argv).model.parameters()))
+    losses = []
+    for cap, collectives in (("0.000001", tensors), ("none", 1)):
+        options = f"mesh=2 reshard-after-forward=false shard-layout={layout} bucket-cap-mib={cap}"
+        compiled = chain.lower(file, archives["classifier"], tmp_path / cap, argv, options)
+        run = chain.run_plan(compiled, 2, steps=STEPS)
+        check_counts(run, collectives, 0, collectives)
+        losses.append(run.losses)
+    assert losses[0] == losses[1]
+
+
 def test_clean_up_passes_merge_no_gathers(
     archives: dict[str, pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
