@@ -5,19 +5,25 @@
 using namespace mlir;
 using namespace fsdp;
 
-/// Gathers start right behind the wait of the gather `depth` before them; the
-/// first ones where their region starts.
+/// Gathers of a unit, which may have several in a row, start right behind the
+/// first wait of the unit `depth` before it; those of the first units where
+/// their region starts.
 static void startByDepth(ProgramSchedule &schedule, StringRef region,
                          size_t depth) {
-  SmallVector<Flight *> gathers;
-  for (Flight &flight : schedule.getGathers())
-    if (flight.region == region)
-      gathers.push_back(&flight);
+  SmallVector<size_t> needs; // of each unit's first gather
+  StringRef last;
   size_t begin = region == "backward" ? schedule.getBackwardSlot() : 0;
-  for (auto [i, flight] : llvm::enumerate(gathers))
-    flight->startSlot = depth == 0  ? flight->need
-                        : i < depth ? std::min(begin, flight->need)
-                                    : gathers[i - depth]->need;
+  for (Flight &flight : schedule.getGathers()) {
+    if (flight.region != region)
+      continue;
+    if (needs.empty() || flight.unit != last)
+      needs.push_back(flight.need);
+    last = flight.unit;
+    flight.startSlot = depth == 0 ? flight.need
+                       : needs.size() <= depth
+                           ? std::min(begin, flight.need)
+                           : needs[needs.size() - 1 - depth];
+  }
 }
 
 /// The last slot that begins no later than `seconds` into the spine.
