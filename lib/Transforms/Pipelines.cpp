@@ -63,7 +63,8 @@ struct ShardOptions : virtual ScheduleOptions {
                                llvm::cl::init("shard")};
   Option<std::string> units{
       *this, "units",
-      llvm::cl::desc("auto, class:NAME, bytes, or a regex over module paths"),
+      llvm::cl::desc("auto, class:NAME, a number of bytes, or a regex over "
+                     "module paths"),
       llvm::cl::init("auto")};
   Option<std::string> reshardAfterForward{*this, "reshard-after-forward",
                                           llvm::cl::desc("auto, true or false"),

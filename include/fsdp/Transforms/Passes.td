@@ -33,7 +33,7 @@ def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
       matches.
   }];
   let options = [Option<"units", "units", "std::string", "\"auto\"",
-                        "auto, class:NAME, bytes, or a regex over module paths">];
+                        "auto, class:NAME, a number of bytes, or a regex over module paths">];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
@@ -413,7 +413,16 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C6: copied blocks lie inside both places; bytes of a view are not copied.
     - C7: a collective's ranges are its count, times the ranks on the side where
       all ranks' data is.
-    - C8: there is one stream; an event is recorded once and then waited for.
+    - C8: collectives of a channel are on one side stream, all else is on
+      stream 0; an event is recorded once and then waited for.
+    - C9: a read is ordered behind the write of its bytes, by its stream or by
+      events.
+    - C10: a write is ordered behind all that read or wrote its bytes before.
+    - C11: a part lies inside a value that is whole, and apart from the others.
+    - C12: a mapped gather shows one state at one place of arena 1; an update of
+      a shown state has a collective between every rank's reads and itself.
+    - C13: the arenas end where the last place does.
+    - C14: a reduction divides by the number of ranks, a gather by one.
   }];
 }
 
