@@ -87,7 +87,7 @@ def _steps(axes: Any, name: str, model: Figures, labelled: bool) -> None:
             text += f"  ({reference / time:.2f}×)"
         axes.text(time, row, text, va="center", fontsize=8.5, color=INK)
     if reference:
-        axes.axvline(reference, color=REFERENCE, lw=0.9, ls="--")
+        axes.axvline(reference, color=REFERENCE, lw=0.9, ls="--", zorder=0)
 
 
 def _memory(axes: Any, models: dict[str, Figures]) -> None:
@@ -126,7 +126,7 @@ def _overlap(axes: Any, models: dict[str, Figures]) -> None:
             axes.text(x, height, f"{height:.2f}", ha="center", va="bottom", fontsize=8.5, color=INK)
     axes.axhline(1, color=INK, lw=0.9, ls="--")
     axes.set_xticks(range(len(measured)), measured)
-    axes.set_ylim(0, 2.6)
+    axes.set_ylim(0, max(2.5, axes.get_ylim()[1]) * 1.12)  # the legend is above the bars
     axes.legend(frameon=False, fontsize=8.5, ncols=3, loc="upper left")
 
 
