@@ -1,6 +1,7 @@
 // fsdp-report.
 
 #include "fsdp/Analysis/Places.h"
+#include "fsdp/Analysis/Timeline.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -37,13 +38,20 @@ struct Traffic {
   }
 };
 
+/// What one program does, and how long it is predicted to take.
+struct ProgramFigures {
+  llvm::MapVector<StringRef, Traffic> units; // in the order of the module
+  Timeline timeline;
+  std::optional<int64_t> liveBytes; // where places are known
+};
+
 struct Figures {
+  std::string cluster;
   int64_t ranks = 1;
   int64_t parameters = 0;        // tensors
   int64_t parameterBytes = 0;    // whole
   int64_t stateBytesPerRank = 0; // parameters, optimizer state, buffers
-  // Program, unit, traffic; in the order of the module.
-  llvm::MapVector<StringRef, llvm::MapVector<StringRef, Traffic>> programs;
+  llvm::MapVector<StringRef, ProgramFigures> programs;
   std::map<int64_t, int64_t> arenas; // bytes, where places are known
 };
 
@@ -94,8 +102,9 @@ void count(Operation *op, llvm::MapVector<StringRef, Traffic> &units) {
   }
 }
 
-Figures collect(ModuleOp module) {
+Figures collect(ModuleOp module, const cost::Cluster &cluster) {
   Figures figures;
+  figures.cluster = cluster.name;
   figures.ranks = getNumRanks(module);
   for (StateOp state : module.getOps<StateOp>()) {
     if (!state.getFlat())
@@ -105,11 +114,15 @@ Figures collect(ModuleOp module) {
       figures.parameterBytes += getTensorBytes(state.getGlobalType());
     }
   }
+  OpCost cost(module, cluster);
   for (func::FuncOp program : getPrograms(module)) {
-    auto &units = figures.programs[program.getSymName()];
+    ProgramFigures &of = figures.programs[program.getSymName()];
     for (UnitOp unit : module.getOps<UnitOp>())
-      units.try_emplace(unit.getUnitName());
-    program.walk([&](Operation *op) { count(op, units); });
+      of.units.try_emplace(unit.getUnitName());
+    program.walk([&](Operation *op) { count(op, of.units); });
+    of.timeline = Timeline::compute(program, cost);
+    if (auto bytes = program->getAttrOfType<IntegerAttr>(kLiveBytesAttrName))
+      of.liveBytes = bytes.getInt();
   }
   if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName))
     for (auto [index, bytes] : llvm::enumerate(arenas.asArrayRef()))
@@ -130,17 +143,26 @@ void printPretty(Figures &figures, raw_ostream &os) {
                         t.gathersForward, t.gathersBackward, t.gatherBytes,
                         t.reductions, t.reductionBytes);
   };
-  for (auto &[program, units] : figures.programs) {
+  auto micros = [](double seconds) {
+    return llvm::formatv("{0:F1} us", seconds * 1e6).str();
+  };
+  for (auto &[program, of] : figures.programs) {
     os << "program @" << program << "\n"
        << llvm::formatv("  {0,-32} {1,8} {2,8} {3,14} {4,8} {5,14}\n", "unit",
                         "forward", "backward", "gather bytes", "reduce",
                         "reduce bytes");
     Traffic total;
-    for (auto &[unit, traffic] : units) {
+    for (auto &[unit, traffic] : of.units) {
       row(unit.empty() ? "(root)" : unit, traffic);
       total.add(traffic);
     }
     row("total", total);
+    os << "  predicted on " << figures.cluster << ": "
+       << micros(of.timeline.getStepSeconds()) << ", communication "
+       << micros(of.timeline.getCommunicationSeconds()) << ", of it exposed "
+       << micros(of.timeline.getExposedSeconds()) << "\n";
+    if (of.liveBytes)
+      os << "  most bytes in use: " << *of.liveBytes << "\n";
   }
   for (auto [arena, bytes] : figures.arenas)
     os << "arena " << arena << " (" << getArenaName(arena) << "): " << bytes
@@ -150,8 +172,8 @@ void printPretty(Figures &figures, raw_ostream &os) {
 void printCsv(Figures &figures, raw_ostream &os) {
   os << "program,unit,gathers_forward,gathers_backward,gather_bytes,"
         "reduce_scatters,reduce_scatter_bytes\n";
-  for (auto &[program, units] : figures.programs)
-    for (auto &[unit, t] : units)
+  for (auto &[program, of] : figures.programs)
+    for (auto &[unit, t] : of.units)
       os << program << "," << unit << "," << t.gathersForward << ","
          << t.gathersBackward << "," << t.gatherBytes << "," << t.reductions
          << "," << t.reductionBytes << "\n";
@@ -167,16 +189,17 @@ void printJson(Figures &figures, raw_ostream &os) {
     json.attribute("reduce_scatter_bytes", t.reductionBytes);
   };
   json.object([&] {
+    json.attribute("cluster", figures.cluster);
     json.attribute("ranks", figures.ranks);
     json.attribute("parameters", figures.parameters);
     json.attribute("parameter_bytes", figures.parameterBytes);
     json.attribute("state_bytes_per_rank", figures.stateBytesPerRank);
     json.attributeObject("programs", [&] {
-      for (auto &[program, units] : figures.programs) {
+      for (auto &[program, of] : figures.programs) {
         Traffic total;
-        json.attributeObject(program, [&, &units = units] {
+        json.attributeObject(program, [&, &of = of] {
           json.attributeArray("units", [&] {
-            for (auto &[unit, t] : units) {
+            for (auto &[unit, t] : of.units) {
               total.add(t);
               json.object([&, &unit = unit, &t = t] {
                 json.attribute("unit", unit);
@@ -185,6 +208,12 @@ void printJson(Figures &figures, raw_ostream &os) {
             }
           });
           traffic(total);
+          json.attribute("predicted_seconds", of.timeline.getStepSeconds());
+          json.attribute("communication_seconds",
+                         of.timeline.getCommunicationSeconds());
+          json.attribute("exposed_seconds", of.timeline.getExposedSeconds());
+          if (of.liveBytes)
+            json.attribute("live_bytes", *of.liveBytes);
         });
       }
     });
@@ -212,13 +241,20 @@ public:
                                     "and json";
       return signalPassFailure();
     }
+    cost::Cluster hardware;
+    try {
+      hardware = cost::findCluster(cluster);
+    } catch (const cost::ClusterError &error) {
+      getOperation().emitError() << error.what();
+      return signalPassFailure();
+    }
     std::string why;
     std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &why);
     if (!file) {
       getOperation().emitError() << "the report cannot be written: " << why;
       return signalPassFailure();
     }
-    Figures figures = collect(getOperation());
+    Figures figures = collect(getOperation(), hardware);
     if (format == "pretty")
       printPretty(figures, file->os());
     else if (format == "csv")

@@ -7,6 +7,7 @@
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=2" --fsdp-report="format=json output=%t.json" -o /dev/null
 // RUN: %python -c "import json; r = json.load(open('%t.json')); s = r['programs']['step']; print(r['ranks'], s['gathers_forward'], s['gathers_backward'], s['reduce_scatters'], [a['name'] for a in r['arenas']])" | FileCheck %s --check-prefix=JSON
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-report -o /dev/null | FileCheck %s --check-prefix=CAPTURED
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=2 schedule=naive" --fsdp-report="cluster=h100x8" -o /dev/null | FileCheck %s --check-prefix=FAST
 
 // CHECK: ranks 2, parameters 3, parameter bytes 172, state bytes per rank 200
 // CHECK-NEXT: program @step
@@ -15,6 +16,8 @@
 // CHECK-NEXT: blocks.1 1 1 256 1 128
 // CHECK-NEXT: (root) 1 0 128 0 0
 // CHECK-NEXT: total 3 1 512 2 256
+// CHECK-NEXT: predicted on local: {{[0-9.]+}} us, communication {{[0-9.]+}} us, of it exposed {{[0-9.]+}} us
+// CHECK-NEXT: most bytes in use: {{[0-9]+}}
 // CHECK-NEXT: program @eval
 // CHECK: total 1 0 128 0 0
 // CHECK: arena 0 (device): {{[0-9]+}} bytes
@@ -28,3 +31,6 @@
 // JSON: 2 3 1 2 ['device', 'window']
 
 // CAPTURED: ranks 1, parameters 3, parameter bytes 172
+
+// What nothing hides is exposed: the naive order waits for every collective.
+// FAST: predicted on h100x8: {{[0-9.]+}} us, communication [[TIME:[0-9.]+]] us, of it exposed [[TIME]] us

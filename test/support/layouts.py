@@ -35,15 +35,20 @@ CASES = {
 archives: dict[str, pathlib.Path] = {}
 
 
+def exported(name: str, factory: pytest.TempPathFactory) -> pathlib.Path:
+    file, argv = CASES[name]
+    if name not in archives:
+        archives[name] = factory.mktemp(name) / "step.pt"
+        chain.export(file, archives[name], argv)
+    return archives[name]
+
+
 def train(
     name: str, world: int, options: str, factory: pytest.TempPathFactory, **run: Any
 ) -> chain.Result:
     file, argv = CASES[name]
     folder = factory.mktemp(f"{name}-{world}")
-    if name not in archives:
-        archives[name] = folder / "step.pt"
-        chain.export(file, archives[name], argv)
-    compiled = chain.lower(file, archives[name], folder, argv, f"mesh={world} {options}")
+    compiled = chain.lower(file, exported(name, factory), folder, argv, f"mesh={world} {options}")
     run.setdefault("extra", ["--log-grad-norm"])
     return chain.run_plan(compiled, world, steps=STEPS, **run)
 

@@ -441,20 +441,24 @@ def RecordPipeline : Pass<"fsdp-record-pipeline", "::mlir::ModuleOp"> {
 }
 
 def Report : Pass<"fsdp-report", "::mlir::ModuleOp"> {
-  let summary = "Reports collectives, bytes and memory";
+  let summary = "Reports collectives, bytes, memory and predicted time";
   let description = [{
     Input and output IR: any phase.
 
     Per program and unit: the number of all-gathers in forward and in backward
     and of reduce-scatters, and the bytes that one rank receives from all
-    gathers and contributes to all reduce-scatters. Per arena, where places are
-    known: its bytes, which is the peak.
+    gathers and contributes to all reduce-scatters; how long the program is
+    predicted to take on `cluster`, the sum of its collectives and what of it
+    no compute hides. Where places are known: the most bytes in use at one time,
+    and the bytes of the arenas.
   }];
   let options = [
     Option<"format", "format", "std::string", "\"pretty\"",
            "pretty, csv or json">,
     Option<"output", "output", "std::string", "\"-\"",
-           "file to write; - is standard output">];
+           "file to write; - is standard output">,
+    Option<"cluster", "cluster", "std::string", "\"local\"",
+           "a preset or a TOML file: what the prediction is for">];
 }
 
 #endif // FSDP_PASSES_TD
