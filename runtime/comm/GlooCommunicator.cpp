@@ -5,8 +5,10 @@
 #include <ATen/ATen.h>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/version.h>
@@ -205,9 +207,18 @@ std::unique_ptr<Communicator>
 createGlooCommunicator(c10d::Store &store, int rank, int size,
                        const GlooAddress &address,
                        std::chrono::milliseconds timeout) {
-  // Gloo writes to sockets whose other end may have failed: that is an error
-  // to report, not a signal to die of. Python, its usual host, ignores it too.
-  std::signal(SIGPIPE, SIG_IGN);
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // Gloo writes to sockets whose other end may have failed: that is an error
+    // to report, not a signal to die of. Python, its usual host, ignores it
+    // too.
+    std::signal(SIGPIPE, SIG_IGN);
+    // PyTorch 2.11's flight recorder writes down each transfer, for a debugger
+    // of process groups, and enters new groups into its table before it takes
+    // its lock: two threads that start their groups' first transfers at once
+    // corrupt it.
+    setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+  });
   return std::make_unique<GlooCommunicator>(store, rank, size, address,
                                             timeout);
 }

@@ -138,6 +138,35 @@ TEST_P(Asynchrony, SourcesAreReadBeforeFinishReturns) {
   });
 }
 
+/// Ranks that are threads of one process start their first transfers at once.
+TEST_P(Asynchrony, FirstTransfersMayStartTogether) {
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<int> ready{0};
+    everywhere([&](Communicator &c) {
+      Memory memory(c, true);
+      at::Tensor from =
+          memory.put(contribution(c.rank(), 16, plan::DType::Float32),
+                     plan::DType::Float32);
+      std::vector<at::Tensor> results;
+      for (unsigned channel = 0; channel < numChannels; ++channel)
+        results.push_back(memory.empty(16 * ranks(), plan::DType::Float32));
+      for (++ready; ready < ranks();)
+        ;
+      std::vector<uint64_t> tickets;
+      for (unsigned channel = 0; channel < numChannels; ++channel)
+        tickets.push_back(
+            c.start({plan::CollectiveKind::AllGather, from.const_data_ptr(),
+                     results[channel].data_ptr(), 16, plan::DType::Float32, 1,
+                     channel}));
+      for (uint64_t ticket : tickets)
+        c.finish(ticket);
+      c.barrier();
+      at::Tensor expected = concatenation(ranks(), 16, plan::DType::Float32);
+      return at::equal(results[0], expected) && at::equal(results[1], expected);
+    });
+  }
+}
+
 /// Two states of a piece of `bytes` each, shown one after the other.
 TEST_P(Asynchrony, WindowsShowAllRanksMemory) {
   everywhere([&](Communicator &c) {
