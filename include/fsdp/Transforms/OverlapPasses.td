@@ -1,0 +1,138 @@
+// The passes of fsdp-overlap, sharded to scheduled, in the order of the pipeline.
+
+#ifndef FSDP_OVERLAP_PASSES_TD
+#define FSDP_OVERLAP_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def DedupUnshard : Pass<"fsdp-dedup-unshard", "::mlir::ModuleOp"> {
+  let summary = "Leaves one gather of a parameter per region";
+  let description = [{
+    Input IR: sharded; a gather per reader.
+
+    Output IR: the first gather of each parameter and region, which all its
+    readers share; of each `mapped` parameter, the first of all.
+
+    What holds: gathers of different regions stay apart, where they take memory.
+    A mapped one takes none, and shows the same bytes until the update.
+
+    Why: a module used twice, or a weight with two readers, is gathered once.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
+  let summary = "Makes the collectives of one unit one";
+  let description = [{
+    Input IR: a gather per parameter and region, a reduce-scatter per gradient.
+
+    Output IR: one `fsdp.all_gather` per unit and region, in bytes, in front of
+    its first reader; one `fsdp.reduce_scatter` per unit and element type,
+    behind the last of its gradients. `fsdp.pack` and `fsdp.unpack` copy
+    members in and out.
+
+    What holds: a bucket is rank-major, members lie at multiples of 64 bytes. The
+    division by the number of ranks that followed each sum is the `divisor` of
+    the bucket's reduction.
+
+    `bucket-cap-mib` says how much one bucket may hold of a unit, in MiB of whole
+    tensors: `none`, all; a number; or `auto`. With `auto` a unit is cut where
+    another one is needed in between, and where its collective takes longer
+    than the compute beside it, so that only a first or last piece is exposed;
+    no piece is so small that the fixed cost is over a tenth on `cluster`.
+
+    Why: a collective has a fixed cost, and one large transfer runs at the
+    speed of the wire.
+  }];
+  let options = [
+    Option<"bucketCapMib", "bucket-cap-mib", "std::string", "\"none\"",
+           "none, auto, or MiB of whole tensors in one bucket">,
+    Option<"cluster", "cluster", "std::string", "\"local\"",
+           "a preset or a TOML file: what auto prices">];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
+  let summary = "Splits collectives into start and wait";
+  let description = [{
+    Input IR: `fsdp.all_gather`, `fsdp.reduce_scatter`.
+
+    Output IR: each is a start and, right behind it, its wait.
+
+    What holds: the order of starts is that of the collectives.
+
+    Why: from here on the order of the ops is the schedule; moving a start up
+    or a wait down is overlap.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
+  let summary = "Decides when collectives start and are waited for";
+  let description = [{
+    Input IR: each start is followed by its wait; gathers stand in front of
+    their first readers, reductions behind the last of their gradients.
+
+    Output IR: the same ops in another order. A pack moves with its start, an
+    unpack with its wait, the update with the wait of its gradient. Programs
+    carry `fsdp.schedule`. `schedule` is one of
+
+    - `overlap`: a cost model of the `cluster` (runtime/cost) predicts a
+      timeline of compute, of gathers and of reductions. Each gather starts as
+      late as it can and still be through when its first reader comes, each
+      reduction at once; it is waited for when it should be through, and the
+      parameter is updated there, so that gradients are freed; only as many
+      updates as fill the wait for the last reductions are held back for it.
+      Several margins for collectives that take longer than predicted are
+      tried, and the one with the least exposed communication, of equals the
+      least peak, is kept.
+    - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
+      it (`prefetch-*=1`), a reduction when its last gradient is there; the one
+      before it is waited for first; updates stay at the end.
+    - `naive`: as it came. Depths and budget have no effect.
+
+    `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
+    that is used N units later right behind the wait of the current one; 0 at
+    its first reader. With `memory-budget-mib` (states and everything a program
+    owns at one time) `overlap` shortens flights where a program does not fit;
+    where nothing is left to shorten, an error names what it needs.
+
+    What holds: compute keeps its order, random ops too. No state is read by an
+    op in front of which its update did not stand before. The starts of one
+    kind are waited for in their order. A state that other ranks read in a
+    window is updated behind a collective that starts behind the last read.
+    Only the order changes, so all schedules give the same bits.
+
+    Why: a collective beside compute costs nothing, but its buffers are memory.
+  }];
+  let options = [
+    Option<"schedule", "schedule", "std::string", "\"overlap\"",
+           "overlap, fsdp2 or naive">,
+    Option<"prefetchForward", "prefetch-forward", "std::string", "\"auto\"",
+           "units that forward gathers ahead, or auto">,
+    Option<"prefetchBackward", "prefetch-backward", "std::string", "\"auto\"",
+           "units that backward gathers ahead, or auto">,
+    Option<"memoryBudgetMib", "memory-budget-mib", "std::string", "\"\"",
+           "MiB that a rank may use; nothing: all">,
+    Option<"cluster", "cluster", "std::string", "\"local\"",
+           "a preset or a TOML file: what the cost model prices">];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
+  let summary = "Closes the scheduled phase";
+  let description = [{
+    Input and output IR: scheduled. Each constraint is an error with its number:
+
+    - A1: no collective is synchronous or in the `shard` dialect.
+    - A2: each future is waited for exactly once.
+    - A3: the wait is in the block of its start (and so behind it).
+    - A4: collectives stand in a program's first block, so that every rank starts
+      the same ones in the same order.
+    - A5: a gather has a piece, a reduction a row, per rank of the mesh.
+    - A6: a collective's unit exists.
+    - A7: a reduction divides its sum by the number of ranks.
+  }];
+}
+
+#endif // FSDP_OVERLAP_PASSES_TD
