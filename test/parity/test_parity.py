@@ -10,6 +10,7 @@ import pytest
 
 from support import chain, compare, reference
 from support.fsdp2 import Pool
+from support.training import Training, units
 
 MODELS = pathlib.Path(__file__).parent / "models"
 STEPS = 50
@@ -26,6 +27,9 @@ class Case:
     argv: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     run: tuple[str, ...] = ()
+
+    def training(self, mesh: tuple[int, ...]) -> Training:
+        return Training(MODELS / self.file, self.argv, units(self.units), mesh, STEPS)
 
 
 CASES = {
@@ -90,10 +94,10 @@ def test_two_ranks_are_fsdp2(
     name: str, archives: Archives, tmp_path: pathlib.Path, fsdp2: Pool
 ) -> None:
     case = CASES[name]
+    trained = fsdp2.start(case.training((2,)))
     compiled = archives.compile(name, tmp_path, "mesh=2")
     run = chain.run_plan(compiled, 2, steps=STEPS, extra=case.run)
-    trained = fsdp2.train(MODELS / case.file, 2, STEPS, case.argv, case.units)
-    compare.check_bits(run, trained)
+    compare.check_bits(run, trained())
 
 
 @pytest.mark.parametrize("world", (3, 4))
@@ -102,10 +106,10 @@ def test_more_ranks_are_close_to_fsdp2(
     name: str, world: int, archives: Archives, tmp_path: pathlib.Path, fsdp2: Pool
 ) -> None:
     case = CASES[name]
+    trained = fsdp2.start(case.training((world,)))
     compiled = archives.compile(name, tmp_path, f"mesh={world}")
     run = chain.run_plan(compiled, world, steps=STEPS)
-    trained = fsdp2.train(MODELS / case.file, world, STEPS, case.argv, case.units)
-    compare.check_close(run, trained)
+    compare.check_close(run, trained())
     # With sums in rank order the difference to FSDP2 is Gloo's order alone.
     step = reference.load_step(MODELS / case.file, case.argv)
     compare.check_bits(run, reference.averaged(step, world, STEPS))

@@ -8,10 +8,10 @@ import pathlib
 import pytest
 import torch
 
-from fsdp_mlir import fully_shard, init_device_mesh
-from support import chain, compare, reference
+from support import chain, compare, training
 from support.fsdp2 import Pool
-from support.policies import Call, apply_calls
+from support.policies import Call
+from support.training import Training
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
 ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
@@ -62,24 +62,12 @@ MODELS = {
 }
 
 
-def annotated(file: pathlib.Path, calls: list[Call]):
-    """The training_step of a file, with the model annotated and its mesh described, so that the
-    pipeline needs no options."""
-
-    def training_step(flags: list[str]):
-        step = reference.load_step(file, flags)
-        apply_calls(fully_shard, step.model, calls, mesh=init_device_mesh("cpu", (2,)))
-        return step
-
-    return training_step
-
-
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
-    calls = POLICIES[name]
-    compiled = chain.compile_step(annotated(GPT, calls), tmp_path, pipeline="")
-    run = chain.run_plan(compiled, 2, steps=STEPS)
-    trained = fsdp2.train(GPT, 2, STEPS, (), calls)
+    described = Training(GPT, calls=tuple(POLICIES[name]))
+    expected = fsdp2.start(described)
+    run = training.run(described, tmp_path)
+    trained = expected()
     compare.check_bits(run, trained)
     assert counts(run) == trained.collectives
 
@@ -87,10 +75,10 @@ def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> N
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_trained_as_by_fsdp2(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
     """Uneven shards, frozen parameters in a unit, tied and unreached ones, a module used twice."""
-    calls, flags = MODELS[name], ("--model", name)
-    compiled = chain.compile_step(annotated(ZOO, calls), tmp_path, flags, pipeline="")
-    run = chain.run_plan(compiled, 2, steps=STEPS)
-    trained = fsdp2.train(ZOO, 2, STEPS, flags, calls)
+    described = Training(ZOO, ("--model", name), tuple(MODELS[name]))
+    expected = fsdp2.start(described)
+    run = training.run(described, tmp_path)
+    trained = expected()
     compare.check_bits(run, trained)
     # FSDP2 also gathers what backward does not read, and a module's parameters at each use.
     found = counts(run)
@@ -104,12 +92,9 @@ def test_a_model_is_trained_as_by_fsdp2(name: str, tmp_path: pathlib.Path, fsdp2
 )
 def test_the_models_policy_wins(options: str, tmp_path: pathlib.Path) -> None:
     """Options say something else, and change neither collectives nor numbers."""
-    results = []
-    for name, pipeline in (("alone", ""), ("against", options)):
-        step = annotated(GPT, POLICIES["nothing reshards"])
-        compiled = chain.compile_step(step, tmp_path / name, pipeline=pipeline)
-        results.append(chain.run_plan(compiled, 2, steps=2))
-    alone, against = results
+    described = Training(GPT, calls=tuple(POLICIES["nothing reshards"]), steps=2)
+    alone = training.run(described, tmp_path / "alone")
+    against = training.run(described, tmp_path / "against", options)
     assert alone.losses == against.losses and counts(alone) == counts(against)
     assert all(torch.equal(value, against.weights[n]) for n, value in alone.weights.items())
 

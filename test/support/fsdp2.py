@@ -1,7 +1,7 @@
 """PyTorch's FSDP2 on Gloo: one pool of worker processes for a test session.
 
-Workers meet through a file, so no port is fixed; each task trains one step file
-on the first `world` of them.
+Workers meet through a file, so no port is fixed. They start with the first
+training, and end with the session, or when they see that it has died.
 """
 
 from __future__ import annotations
@@ -9,126 +9,151 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pathlib
 import tempfile
 import traceback
-from typing import Any, Callable, Iterator, Sequence
+from multiprocessing.connection import wait
+from typing import Any, Callable, Iterator
 from unittest import mock
 
-from support.policies import Call, apply_calls
+from support.policies import apply_calls
 from support.reference import Trained
+from support.training import Training
 
 TIMEOUT_S = 240
 
 
 class Pool:
-    """`size` workers that stay up until close()."""
+    """`size` workers that stay up until close(). One that fails takes the
+    others with it, since they wait for it: the next training starts new ones."""
 
     def __init__(self, size: int = 4):
+        self.size = size
+        self.pipes: list[Any] = []
+        self.workers: list[Any] = []
+        self.folder: tempfile.TemporaryDirectory | None = None
+        self.task = 0
+
+    def train(self, training: Training) -> Trained:
+        return self.start(training)()
+
+    def start(self, training: Training) -> Callable[[], Trained]:
+        """Begins to train; what it returns waits for the end. Only the
+        training that was begun last has an end."""
+        assert training.world <= self.size
+        if not self.workers:
+            self.open()
+        self.task += 1
+        for pipe in self.pipes:
+            pipe.send((self.task, training))
+        return lambda: self.finish(self.task, training.world)
+
+    def finish(self, task: int, world: int) -> Trained:
+        assert task == self.task, "another training was begun in between"
+        answers: dict[int, Any] = {}
+        while len(answers) < world:
+            waiting = {self.pipes[rank]: rank for rank in range(world) if rank not in answers}
+            ready = wait(waiting, TIMEOUT_S)
+            for pipe in ready:
+                number, error, value = self.read(pipe, waiting[pipe])
+                if error:
+                    self.close()
+                    raise RuntimeError(f"FSDP2's rank {waiting[pipe]} failed:\n{error}")
+                if number == task:
+                    answers[waiting[pipe]] = value
+            if not ready:
+                self.close()
+                raise TimeoutError(f"FSDP2's ranks {sorted(waiting.values())} did not answer")
+        losses = [list(row) for row in zip(*(answers[rank][0] for rank in range(world)))]
+        return Trained(losses, *answers[0][1:])
+
+    def read(self, pipe: Any, rank: int) -> tuple[int, str | None, Any]:
+        try:
+            return pipe.recv()
+        except EOFError:
+            return 0, f"it ended with exit code {self.workers[rank].exitcode}", None
+
+    def open(self) -> None:
         # A fork server imports PyTorch once for all of them.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch.distributed.fsdp"])
         self.folder = tempfile.TemporaryDirectory()
         store = os.path.join(self.folder.name, "store")
-        self.pipes, self.workers = [], []
-        for rank in range(size):
+        for rank in range(self.size):
             here, there = context.Pipe()
-            worker = context.Process(target=serve, args=(there, rank, size, store), daemon=True)
+            arguments = (there, rank, self.size, store)
+            worker = context.Process(target=serve, args=arguments, daemon=True)
             worker.start()
             there.close()
             self.pipes.append(here)
             self.workers.append(worker)
 
-    def train(
-        self,
-        step_file: pathlib.Path,
-        world: int,
-        steps: int,
-        argv: Sequence[str] = (),
-        units: Sequence[str | Call] = (),
-    ) -> Trained:
-        """Trains `step_file` under fully_shard; `units` are the modules that
-        are sharded as units of their own, or whole calls. The root takes the
-        rest, in a call of its own where there is none."""
-        calls = [Call((unit,)) if isinstance(unit, str) else unit for unit in units]
-        if all(call.paths != ("",) for call in calls):
-            calls.append(Call(("",)))
-        task = (str(step_file), list(argv), world, steps, calls)
-        for pipe in self.pipes[:world]:
-            pipe.send(task)
-        answers = [self.answer(rank) for rank in range(world)]
-        losses = [list(row) for row in zip(*(answer[0] for answer in answers))]
-        return Trained(losses, *answers[0][1:])
-
-    def answer(self, rank: int) -> Any:
-        if not self.pipes[rank].poll(TIMEOUT_S):
-            raise TimeoutError(f"FSDP2's rank {rank} did not answer")
-        error, value = self.pipes[rank].recv()
-        if error:
-            raise RuntimeError(f"FSDP2's rank {rank} failed:\n{error}")
-        return value
-
     def close(self) -> None:
         for pipe in self.pipes:
-            try:
-                pipe.send(None)
-            except OSError:
-                pass
+            pipe.close()
         for worker in self.workers:
-            worker.join(10)
-            if worker.is_alive():
-                worker.kill()
-        self.folder.cleanup()
+            worker.kill()
+            worker.join()
+        if self.folder:
+            self.folder.cleanup()
+        self.pipes, self.workers, self.folder = [], [], None
 
 
 def serve(pipe: Any, rank: int, size: int, store: str) -> None:
-    """One worker: answers tasks until it is sent None."""
+    """One worker: answers tasks until the other end of its pipe is gone."""
     import torch
     import torch.distributed as dist
-    from torch.distributed.device_mesh import DeviceMesh
 
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
-    # Every process takes part in making every group.
-    groups = {world: dist.new_group(range(world)) for world in range(1, size + 1)}
-    while (task := pipe.recv()) is not None:
-        try:
-            mesh = DeviceMesh.from_group(groups[task[2]], "cpu")
-            pipe.send((None, train(mesh, rank, *task)))
-        except BaseException:
-            pipe.send((traceback.format_exc(), None))
-    dist.destroy_process_group()
+    meshes: dict[tuple[int, ...], Any] = {}
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            task, training = pipe.recv()
+            try:
+                # Every worker takes part in making a mesh, also of a part of them.
+                if training.mesh not in meshes:
+                    meshes[training.mesh] = mesh_of(training)
+                value = None
+                if rank < training.world:
+                    value = train(meshes[training.mesh], rank, training)
+                pipe.send((task, None, value))
+            except Exception:
+                pipe.send((task, traceback.format_exc(), None))
+
+
+def mesh_of(training: Training) -> Any:
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+
+    return DeviceMesh("cpu", torch.arange(training.world).view(training.mesh))
 
 
 def train(
-    mesh: Any,
-    rank: int,
-    step_file: str,
-    argv: list[str],
-    world: int,
-    steps: int,
-    calls: list[Call],
+    mesh: Any, rank: int, training: Training
 ) -> tuple[list[float], dict[str, Any], dict[tuple[str, str], int]]:
+    """One rank's losses; rank 0's whole tensors after the last step; and the
+    collectives of a step, by kind and region."""
     import torch
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed import fsdp
     from torch.distributed.tensor import DTensor
 
     from support.reference import batches, learning_rate_setter, load_step
 
-    step = load_step(step_file, argv)
+    step = load_step(training.file, training.argv)
     model = step.model
     name_of = {id(p): name for name, p in model.named_parameters()}
-    apply_calls(fully_shard, model, calls, mesh=mesh)
+    apply_calls(fsdp, model, training.calls, mesh)
     # The optimizer was made for the whole parameters; it has no state yet.
     sharded = dict(model.named_parameters())
     for group in step.optimizer.param_groups:
         group["params"] = [sharded[name_of[id(p)]] for p in group["params"]]
 
     set_rates = learning_rate_setter(step)
-    losses, counts = [], {}
+    losses: list[float] = []
+    counts: dict[tuple[str, str], int] = {}
     torch.manual_seed(step.seed)
-    for i, batch in zip(range(steps), batches(step, rank, world)):
+    for i, batch in zip(range(training.steps), batches(step, rank, training.world)):
         set_rates(i)
         step.optimizer.zero_grad()
         # The second step: the first one also sets FSDP2 up.

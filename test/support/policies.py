@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Iterable
+from typing import Any, Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,17 +12,18 @@ class Call:
     are names of parameters."""
 
     paths: tuple[str, ...]
-    reshard: bool | None = None
+    reshard: bool | int | None = None
     ignored: tuple[str, ...] = ()
 
 
-def apply_calls(fully_shard: Callable, model: Any, calls: Iterable[Call], **common: Any) -> None:
-    """Makes the calls on a model, in their order."""
+def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
+    """Makes the calls on a model, in their order; `api` is the module whose
+    fully_shard it is: torch.distributed.fsdp or fsdp_mlir."""
     for call in calls:
         modules = [model.get_submodule(path) for path in call.paths]
-        options = dict(common)
+        options: dict[str, Any] = {"mesh": mesh}
         if call.reshard is not None:
             options["reshard_after_forward"] = call.reshard
         if call.ignored:
             options["ignored_params"] = {model.get_parameter(name) for name in call.ignored}
-        fully_shard(modules if len(modules) > 1 else modules[0], **options)
+        api.fully_shard(modules if len(modules) > 1 else modules[0], **options)
