@@ -1,7 +1,7 @@
 #ifndef FSDP_RUNTIME_DATA_SAFETENSORS_H
 #define FSDP_RUNTIME_DATA_SAFETENSORS_H
 
-#include "plan/PlanTypes.h"
+#include "data/SafeTensorsFile.h"
 
 #include <cstdint>
 #include <map>
@@ -22,9 +22,7 @@ struct StoredTensor {
 /// A safetensors file, mapped into memory: pages are read when they are used.
 class SafeTensors {
 public:
-  /// Throws Error, naming the file, when it is missing, truncated, or anything
-  /// in its header is not as the format says: offsets that overlap, leave holes
-  /// or do not fit shape and dtype.
+  /// Throws Error as SafeTensorsFile does.
   explicit SafeTensors(const std::string &path);
   ~SafeTensors();
   SafeTensors(const SafeTensors &) = delete;
@@ -33,16 +31,15 @@ public:
   /// Null when there is none of that name.
   const StoredTensor *find(const std::string &name) const;
   const std::map<std::string, StoredTensor> &tensors() const { return entries; }
-  const std::map<std::string, std::string> &metadata() const { return notes; }
-  const std::string &path() const { return name; }
+  const std::map<std::string, std::string> &metadata() const {
+    return file.metadata();
+  }
+  const std::string &path() const { return file.path(); }
 
 private:
-  void parse();
-  std::string name;
+  SafeTensorsFile file;
   char *mapping = nullptr;
-  uint64_t size = 0;
   std::map<std::string, StoredTensor> entries;
-  std::map<std::string, std::string> notes;
 };
 
 /// Writes a safetensors file whose tensors arrive one by one, in any order,
@@ -76,9 +73,6 @@ private:
   int file = -1;
   std::map<std::string, Range> ranges;
 };
-
-/// "float32[3, 4]".
-std::string describe(plan::DType dtype, const std::vector<int64_t> &shape);
 
 } // namespace fsdp
 

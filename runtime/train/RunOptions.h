@@ -14,6 +14,7 @@ enum class ProgressKind { Auto, Bar, Lines, None };
 /// What a user may say about a run, apart from where its ranks are.
 struct RunOptions {
   std::string weights, data, evalData; // files or folders; empty: none
+  bool weightsFromRank0 = false;       // rank 0 alone has the file
   std::string save, metrics, summary;
   std::optional<uint64_t> steps, epochs; // default: the plan's
   std::optional<int64_t> seed;           // default: the plan's

@@ -5,9 +5,10 @@
 #include "executor/Scalars.h"
 #include "train/Batches.h"
 #include "train/Console.h"
+#include "train/LoadWeights.h"
 #include "train/Metrics.h"
+#include "train/SaveWeights.h"
 #include "train/Summary.h"
-#include "train/Weights.h"
 
 #include <cerrno>
 #include <chrono>
@@ -119,7 +120,8 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   how.poison = options.poison;
   how.hostStreams = options.hostStreams;
   executor = std::make_unique<Executor>(plan, communicator, how);
-  repeated = loadWeights(plan, options.weights, communicator.rank(), *executor);
+  repeated = loadWeights(plan, {options.weights, options.weightsFromRank0},
+                         communicator, *executor);
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
   if (!first)

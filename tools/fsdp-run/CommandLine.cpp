@@ -28,8 +28,13 @@ static cost::Link parseLink(const std::string &text) {
 static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *files = "Files";
   app.add_option("--weights", run.weights,
-                 "parameters, buffers and repeated inputs (safetensors)")
+                 "parameters, buffers and repeated inputs: a safetensors "
+                 "file, an index of several, or a folder of them; each rank "
+                 "reads its part")
       ->type_name("FILE")
+      ->group(files);
+  app.add_flag("--weights-from-rank0", run.weightsFromRank0,
+               "rank 0 alone reads --weights, and sends each rank its part")
       ->group(files);
   app.add_option("--data", run.data,
                  "training samples: a safetensors file, or a folder of them")

@@ -67,17 +67,18 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
   auto optional = [](auto value) {
     return value ? std::to_string(*value) : std::string("default");
   };
-  std::string flags = "steps=" + optional(run.steps) +
-                      " epochs=" + optional(run.epochs) +
-                      " seed=" + optional(run.seed) +
-                      " shuffle=" + std::to_string(run.shuffle) +
-                      " log-interval=" + std::to_string(run.logInterval) +
-                      " log-grad-norm=" + std::to_string(run.logGradientNorm) +
-                      " eval-interval=" + std::to_string(run.evalInterval) +
-                      " eval=" + std::to_string(!run.evalData.empty()) +
-                      " rng=" + (run.sequentialRandom ? "sequential" : "site") +
-                      " comm=" + std::to_string(int(comm.transport)) +
-                      " throttle=" + describe(comm.throttle);
+  std::string flags =
+      "steps=" + optional(run.steps) + " epochs=" + optional(run.epochs) +
+      " seed=" + optional(run.seed) +
+      " shuffle=" + std::to_string(run.shuffle) +
+      " log-interval=" + std::to_string(run.logInterval) +
+      " log-grad-norm=" + std::to_string(run.logGradientNorm) +
+      " eval-interval=" + std::to_string(run.evalInterval) +
+      " eval=" + std::to_string(!run.evalData.empty()) +
+      " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
+      " rng=" + (run.sequentialRandom ? "sequential" : "site") +
+      " comm=" + std::to_string(int(comm.transport)) +
+      " throttle=" + describe(comm.throttle);
   return {{"plan", loaded.digest},
           {"PyTorch", FSDP_TORCH},
           {"fsdp-run", FSDP_VERSION},

@@ -5,7 +5,8 @@
 #include "ThreadRanks.h"
 #include "data/SafeTensors.h"
 #include "executor/Executor.h"
-#include "train/Weights.h"
+#include "train/LoadWeights.h"
+#include "train/SaveWeights.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -92,7 +93,8 @@ TEST(FlatState, PiecesCoverTheirMembers) {
       threads.emplace_back([&, rank] {
         auto communicator = group.connect(rank);
         Executor executor(plan, *communicator, {});
-        loadWeights(plan, folder / "weights", rank, executor);
+        loadWeights(plan, {folder / "weights", /*fromRank0=*/seed % 2 == 1},
+                    *communicator, executor);
         at::Tensor held =
             at::from_blob(executor.stateData(0), {flat.piece}, at::kFloat);
         at::Tensor expected =

@@ -1,0 +1,39 @@
+#include "train/HeldRuns.h"
+
+namespace fsdp {
+
+/// Those elements of a member that lie in the rank's piece of its flat state.
+static std::vector<Run> runsOfMember(const plan::StateT &state, int64_t piece,
+                                     int rank) {
+  int64_t begin = state.flat_offset;
+  int64_t end = begin + *plan::numElements(state.shape);
+  int64_t first = rank * piece, last = first + piece;
+  int64_t from = std::max(begin, first), to = std::min(end, last);
+  if (from >= to)
+    return {};
+  return {{from - begin, from - first, to - from}};
+}
+
+std::vector<Run> heldRuns(const plan::PlanT &plan, const plan::StateT &state,
+                          int rank) {
+  if (state.flat >= 0)
+    return runsOfMember(state, plan.states[state.flat]->local_shape[0], rank);
+  if (state.shard_dim < 0)
+    return {{0, 0, *plan::numElements(state.shape)}};
+  // A chunk of one dimension: a run for each index of the dimensions before it.
+  int64_t outer = 1, inner = 1;
+  for (size_t d = 0; d < state.shape.size(); ++d)
+    (static_cast<int>(d) < state.shard_dim ? outer : inner) *=
+        static_cast<int>(d) == state.shard_dim ? 1 : state.shape[d];
+  int64_t size = state.shape[state.shard_dim];
+  int64_t part = state.local_shape[state.shard_dim];
+  int64_t begin = std::min(size, rank * part);
+  int64_t length = std::min(size, begin + part) - begin;
+  std::vector<Run> runs;
+  for (int64_t i = 0; i < outer && length > 0 && inner > 0; ++i)
+    runs.push_back(
+        {(i * size + begin) * inner, i * part * inner, length * inner});
+  return runs;
+}
+
+} // namespace fsdp

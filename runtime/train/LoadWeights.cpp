@@ -1,0 +1,191 @@
+#include "train/LoadWeights.h"
+
+#include "Error.h"
+#include "train/HeldRuns.h"
+#include "train/LocalPart.h"
+#include "train/WeightFiles.h"
+
+#include <ATen/ATen.h>
+#include <cstring>
+#include <optional>
+
+namespace fsdp {
+
+namespace {
+
+/// A tensor of the file, and where this rank's part of it goes.
+struct Wanted {
+  std::string name;
+  plan::DType dtype;
+  std::vector<int64_t> shape;
+  const plan::StateT *state; // null: an input, which all ranks have whole
+  char *local;
+
+  std::vector<Run> runs(const plan::PlanT &plan, int rank) const {
+    if (state)
+      return heldRuns(plan, *state, rank);
+    return {{0, 0, *plan::numElements(shape)}};
+  }
+};
+
+std::string storedName(const plan::StateT &state) {
+  bool lost = state.role == plan::Role::Buffer && !state.persistent;
+  const std::string prefix = "fsdp.buffer.";
+  if (!lost || state.fqn.compare(0, prefix.size(), prefix) == 0)
+    return state.fqn;
+  return prefix + state.fqn;
+}
+
+/// Brings what is wanted from files into ranks' parts.
+class Reader {
+public:
+  Reader(const plan::PlanT &plan, Communicator &communicator,
+         const StartOptions &start)
+      : plan(plan), communicator(communicator), path(start.weights),
+        scatters(start.fromRank0 && communicator.size() > 1) {
+    if (!scatters || communicator.rank() == 0)
+      files.emplace(path);
+  }
+
+  /// Throws Error unless the files have all of `list`.
+  void check(const std::vector<Wanted> &list) const;
+
+  void read(const Wanted &wanted) {
+    if (scatters)
+      return scatter(wanted);
+    WeightFiles::Found found = find(wanted);
+    int64_t size = plan::dtypeBytes(wanted.dtype);
+    for (const Run &run : wanted.runs(plan, communicator.rank()))
+      found.file->read(*found.tensor, run.whole * size, run.count * size,
+                       wanted.local + run.local * size);
+  }
+
+private:
+  WeightFiles::Found find(const Wanted &wanted) const {
+    return files->find(wanted.name, wanted.state ? wanted.state->aliases
+                                                 : std::vector<std::string>());
+  }
+  void scatter(const Wanted &wanted);
+
+  const plan::PlanT &plan;
+  Communicator &communicator;
+  std::string path;
+  bool scatters;
+  std::optional<WeightFiles> files; // where this rank reads
+};
+
+void Reader::check(const std::vector<Wanted> &list) const {
+  if (!files)
+    return;
+  std::string problems;
+  for (const Wanted &wanted : list) {
+    WeightFiles::Found found = find(wanted);
+    std::string problem;
+    if (!found)
+      problem = "it has no " + wanted.name;
+    else if (found.tensor->dtype != wanted.dtype ||
+             found.tensor->shape != wanted.shape)
+      problem = wanted.name + " is " +
+                describe(found.tensor->dtype, found.tensor->shape) +
+                ", the plan has " + describe(wanted.dtype, wanted.shape);
+    if (!problem.empty())
+      problems += (problems.empty() ? "" : "; ") + problem;
+  }
+  if (!problems.empty())
+    throw Error("weights in " + path + " do not fit the plan: " + problems +
+                "; export both together");
+}
+
+/// A scatter is a reduce-scatter to which rank 0 alone adds something. In
+/// pieces, so that it takes little memory.
+void Reader::scatter(const Wanted &wanted) {
+  constexpr int64_t bufferBytes = 16 << 20;
+  int ranks = communicator.size();
+  int64_t size = plan::dtypeBytes(wanted.dtype);
+  std::vector<std::vector<Run>> runs;
+  int64_t largest = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    runs.push_back(wanted.runs(plan, rank));
+    int64_t count = 0;
+    for (const Run &run : runs.back())
+      count += run.count;
+    largest = std::max(largest, count);
+  }
+  int64_t piece = std::max<int64_t>(bufferBytes / ranks / size, 1);
+  piece = std::min(piece, largest);
+  std::vector<char> all(ranks * piece * size), mine(piece * size);
+  for (int64_t begin = 0; begin < largest; begin += piece) {
+    if (files) {
+      WeightFiles::Found found = find(wanted);
+      for (int rank = 0; rank < ranks; ++rank) {
+        char *to = all.data() + rank * piece * size;
+        forEachRun(runs[rank], begin, begin + piece, [&](const Run &run) {
+          found.file->read(*found.tensor, run.whole * size, run.count * size,
+                           to);
+          to += run.count * size;
+        });
+      }
+    }
+    communicator.reduceScatter(all.data(), mine.data(), piece * size,
+                               plan::DType::UInt8);
+    const char *from = mine.data();
+    forEachRun(
+        runs[communicator.rank()], begin, begin + piece, [&](const Run &run) {
+          std::memcpy(wanted.local + run.local * size, from, run.count * size);
+          from += run.count * size;
+        });
+  }
+}
+
+} // namespace
+
+void RepeatedInputs::set(int program, Executor &executor) const {
+  for (const Input &input : inputs)
+    if (input.program == program)
+      executor.setInput(program, input.input, input.data.data());
+}
+
+RepeatedInputs loadWeights(const plan::PlanT &plan, const StartOptions &start,
+                           Communicator &communicator, Executor &executor) {
+  RepeatedInputs repeated;
+  for (size_t p = 0; p < plan.programs.size(); ++p)
+    for (size_t i = 0; i < plan.programs[p]->inputs.size(); ++i)
+      if (!plan.programs[p]->inputs[i]->from_data)
+        repeated.inputs.push_back({static_cast<int>(p), i, {}});
+  std::vector<size_t> states;
+  for (size_t i = 0; i < plan.states.size(); ++i)
+    if (plan.states[i]->role != plan::Role::Optimizer &&
+        !plan.states[i]->is_flat)
+      states.push_back(i);
+  if (states.empty() && repeated.inputs.empty())
+    return repeated;
+  if (start.weights.empty())
+    throw Error("the plan's parameters have no values; pass --weights FILE");
+
+  at::AutoDispatchBelowADInplaceOrView noAutograd;
+  std::vector<RowMajorPart> parts;
+  std::vector<Wanted> list;
+  for (size_t i : states) {
+    const plan::StateT &state = *plan.states[i];
+    parts.emplace_back(plan, i, executor);
+    list.push_back({storedName(state), state.dtype, state.shape, &state,
+                    parts.back().data()});
+  }
+  for (RepeatedInputs::Input &r : repeated.inputs) {
+    const auto &program = *plan.programs[r.program];
+    const plan::ValueT &value = *program.values[program.inputs[r.input]->value];
+    r.data.resize(*plan::numElements(value.shape) *
+                  plan::dtypeBytes(value.dtype));
+    list.push_back({"fsdp.input." + program.inputs[r.input]->name, value.dtype,
+                    value.shape, nullptr, r.data.data()});
+  }
+  Reader reader(plan, communicator, start);
+  reader.check(list);
+  for (const Wanted &wanted : list)
+    reader.read(wanted);
+  for (RowMajorPart &part : parts)
+    part.store();
+  return repeated;
+}
+
+} // namespace fsdp

@@ -1,0 +1,23 @@
+#ifndef FSDP_RUNTIME_TRAIN_SAVEWEIGHTS_H
+#define FSDP_RUNTIME_TRAIN_SAVEWEIGHTS_H
+
+#include "comm/Communicator.h"
+#include "executor/Executor.h"
+#include "plan/PlanTypes.h"
+
+#include <functional>
+#include <string>
+
+namespace fsdp {
+
+/// Writes parameters (gathered from all ranks) and rank 0's persistent buffers
+/// under their state_dict() names, every alias an entry of its own. Called by
+/// all ranks; rank 0 writes. `onPartialFile` is told the unfinished file, and
+/// "" when it is done.
+void saveWeights(const plan::PlanT &plan, const std::string &path,
+                 Communicator &communicator, Executor &executor,
+                 const std::function<void(const std::string &)> &onPartialFile);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_SAVEWEIGHTS_H

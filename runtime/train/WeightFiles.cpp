@@ -1,0 +1,86 @@
+#include "train/WeightFiles.h"
+
+#include "Error.h"
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace fsdp {
+
+namespace fs = std::filesystem;
+
+/// The files that an index names, beside it.
+static std::set<fs::path> filesOfIndex(const fs::path &index) {
+  std::ifstream stream(index);
+  if (!stream)
+    throw Error("cannot open " + index.string());
+  auto json = nlohmann::json::parse(stream, nullptr, /*exceptions=*/false);
+  auto bad = [&] {
+    return Error(index.string() + " is no index of weights: it has no "
+                                  "weight_map from names to files");
+  };
+  if (!json.is_object() || !json.contains("weight_map") ||
+      !json["weight_map"].is_object())
+    throw bad();
+  std::set<fs::path> files;
+  for (const auto &[tensor, file] : json["weight_map"].items()) {
+    if (!file.is_string())
+      throw bad();
+    files.insert(index.parent_path() / file.get<std::string>());
+  }
+  return files;
+}
+
+static std::set<fs::path> filesAt(const fs::path &path) {
+  if (path.extension() == ".json")
+    return filesOfIndex(path);
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored))
+    return {path};
+  fs::path index = path / "model.safetensors.index.json";
+  if (fs::exists(index, ignored))
+    return filesOfIndex(index);
+  std::set<fs::path> files;
+  for (const auto &entry : fs::directory_iterator(path, ignored))
+    if (entry.path().extension() == ".safetensors")
+      files.insert(entry.path());
+  if (files.empty())
+    throw Error("folder " + path.string() + " has no .safetensors file");
+  return files;
+}
+
+WeightFiles::WeightFiles(const std::string &path) : name(path) {
+  for (const fs::path &file : filesAt(path)) {
+    files.push_back(std::make_unique<SafeTensorsFile>(file.string()));
+    for (size_t i = 0; i + 1 < files.size(); ++i)
+      for (const auto &[key, tensor] : files.back()->tensors())
+        if (files[i]->find(key))
+          throw Error(key + " is in both " + files[i]->path() + " and " +
+                      file.string());
+  }
+}
+
+WeightFiles::Found WeightFiles::findStored(const std::string &key) const {
+  for (const auto &file : files) {
+    if (const FileTensor *tensor = file->find(key))
+      return {file.get(), tensor};
+    auto alias = file->metadata().find(key);
+    if (alias != file->metadata().end())
+      if (const FileTensor *tensor = file->find(alias->second))
+        return {file.get(), tensor};
+  }
+  return {};
+}
+
+WeightFiles::Found
+WeightFiles::find(const std::string &key,
+                  const std::vector<std::string> &aliases) const {
+  Found found = findStored(key);
+  for (size_t i = 0; !found && i < aliases.size(); ++i)
+    found = findStored(aliases[i]);
+  return found;
+}
+
+} // namespace fsdp
