@@ -20,6 +20,11 @@ _RULES = {
     torch.optim.Adam: ("adam", ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")),
     torch.optim.AdamW: ("adamw", ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")),
 }
+# Flags that change what an optimizer computes, and why a plan has no use for them.
+_REFUSED_FLAGS = {
+    "capturable": "a plan keeps what changes between steps in memory already",
+    "differentiable": "no gradient flows through a plan's updates",
+}
 
 
 def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
@@ -45,8 +50,9 @@ def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
         raise ExportError(
             "the optimizer has step hooks, and no Python runs while a plan does; remove them"
         )
+    _check_flags(optimizer)
     rule, keys = _RULES[type(optimizer)]
-    if rule == "adam" and any(g.get("decoupled_weight_decay") for g in optimizer.param_groups):
+    if rule == "adam" and optimizer.param_groups[0]["decoupled_weight_decay"]:
         rule = "adamw"
     fqns = {id(tensor): fqn for fqn, tensor in names.parameters.items()}
     groups, held, implementations = [], set(), set()
@@ -73,6 +79,20 @@ def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
         if tensor.requires_grad and fqn not in held:
             warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
     return {"rule": rule, "implementation": implementations.pop(), "groups": groups}
+
+
+def _check_flags(optimizer: torch.optim.Optimizer) -> None:
+    for index, group in enumerate(optimizer.param_groups):
+        for flag, why in _REFUSED_FLAGS.items():
+            if group.get(flag):
+                raise ExportError(
+                    f"parameter group {index} of the optimizer has {flag}=True: {why}; leave it out"
+                )
+    if len({group.get("decoupled_weight_decay") for group in optimizer.param_groups}) > 1:
+        raise ExportError(
+            "the optimizer's groups differ in decoupled_weight_decay; use torch.optim.AdamW, or "
+            "weight_decay=0 in the groups that have none"
+        )
 
 
 def _implementation(group: dict[str, Any]) -> str:
@@ -134,7 +154,8 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> li
     name = type(schedule).__name__
     if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise ExportError(f"{name} depends on the losses of the run; use one that steps alone")
-    saved = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+    # Rates that are tensors are changed in place.
+    saved = [{k: copy.deepcopy(v) for k, v in g.items() if k != "params"} for g in groups]
     state = copy.deepcopy(schedule.state_dict())
     table = [[float(group["lr"]) for group in groups]]
     try:

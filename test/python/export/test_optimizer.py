@@ -1,4 +1,4 @@
-"""Tests that optimizers and learning-rate schedules are recorded as PyTorch runs them."""
+"""Tests that optimizers are recorded as PyTorch runs them, by class, flags and groups."""
 
 import pathlib
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 from exporting import classify, export
 from torch import nn
-from torch.optim import lr_scheduler
 
 from fsdp_mlir import ExportError
 
@@ -100,71 +99,25 @@ def test_an_optimizer_that_has_stepped_is_refused(tmp_path: pathlib.Path) -> Non
         record(tmp_path, model, optimizer)
 
 
-def test_a_scheduler_becomes_a_table_and_is_put_back(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("flag", ["capturable", "differentiable"])
+def test_flags_that_have_no_meaning_in_a_plan_are_refused(
+    tmp_path: pathlib.Path, flag: str
+) -> None:
     model = nn.Linear(8, 3)
-    optimizer = torch.optim.SGD(
-        [{"params": [model.weight]}, {"params": [model.bias], "lr": 1.0}], lr=0.5
-    )
-    scheduler = lr_scheduler.SequentialLR(
-        optimizer,
-        [
-            lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 3),
-            lr_scheduler.CosineAnnealingLR(optimizer, 4),
-        ],
-        milestones=[3],
-    )
-    before = [dict(group) for group in optimizer.param_groups]
-    exported = record(tmp_path, model, optimizer, lr_schedule=scheduler, steps=6)
-    assert [dict(group) for group in optimizer.param_groups] == before
-    expected = []
-    for _ in range(6):
-        expected.append([group["lr"] for group in optimizer.param_groups])
-        optimizer.step()
-        scheduler.step()
-    assert exported.metadata["learning_rates"] == expected
+    adam = torch.optim.Adam(model.parameters(), **{flag: True})
+    with pytest.raises(ExportError, match=f"parameter group 0 .* has {flag}=True"):
+        record(tmp_path, model, adam)
 
 
-def test_a_function_scales_each_groups_rate(tmp_path: pathlib.Path) -> None:
+def test_adam_with_decoupled_weight_decay_is_adamw(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
-    optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    exported = record(tmp_path, model, optimizer, lr_schedule=lambda step: 1 / (step + 1), steps=3)
-    assert exported.metadata["learning_rates"] == [[0.5], [0.25], [0.5 * (1 / 3)]]
+    adam = torch.optim.Adam(model.parameters(), weight_decay=0.1, decoupled_weight_decay=True)
+    assert record(tmp_path, model, adam).metadata["optimizer"]["rule"] == "adamw"
 
 
-def test_epochs_give_the_table_one_ranks_steps(tmp_path: pathlib.Path) -> None:
+def test_weight_decay_is_of_one_kind(tmp_path: pathlib.Path) -> None:
+    """As PyTorch has it, a group may say otherwise; one rule cannot."""
     model = nn.Linear(8, 3)
-    data = {"x": torch.randn(11, 8), "y": torch.zeros(11, dtype=torch.int64)}
-    optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    exported = record(tmp_path, model, optimizer, lr_schedule=lambda step: 1.0, data=data, epochs=3)
-    assert len(exported.metadata["learning_rates"]) == 3 * (11 // 4)
-
-
-def test_a_schedule_without_a_length_is_refused(tmp_path: pathlib.Path) -> None:
-    model = nn.Linear(8, 3)
-    optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    with pytest.raises(ExportError, match="without a length; give epochs or steps"):
-        record(tmp_path, model, optimizer, lr_schedule=lambda step: 1.0)
-
-
-def test_a_schedule_of_losses_is_refused(tmp_path: pathlib.Path) -> None:
-    model = nn.Linear(8, 3)
-    optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    schedule = lr_scheduler.ReduceLROnPlateau(optimizer)
-    with pytest.raises(ExportError, match="ReduceLROnPlateau depends on the losses"):
-        record(tmp_path, model, optimizer, lr_schedule=schedule, steps=3)
-
-
-def test_a_schedule_that_changes_momentum_is_refused(tmp_path: pathlib.Path) -> None:
-    model = nn.Linear(8, 3)
-    optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
-    schedule = lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=10)
-    with pytest.raises(ExportError, match="OneCycleLR changes momentum"):
-        record(tmp_path, model, optimizer, lr_schedule=schedule, steps=10)
-
-
-def test_a_schedule_shorter_than_the_run_is_refused(tmp_path: pathlib.Path) -> None:
-    model = nn.Linear(8, 3)
-    optimizer = torch.optim.SGD(model.parameters(), 0.5)
-    schedule = lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=5, cycle_momentum=False)
-    with pytest.raises(ExportError, match="OneCycleLR cannot be stepped 10 times"):
-        record(tmp_path, model, optimizer, lr_schedule=schedule, steps=10)
+    groups = [{"params": [model.weight], "decoupled_weight_decay": True}, {"params": [model.bias]}]
+    with pytest.raises(ExportError, match="differ in decoupled_weight_decay"):
+        record(tmp_path, model, torch.optim.Adam(groups, weight_decay=0.1))

@@ -1,0 +1,154 @@
+"""Tests that every learning-rate schedule of PyTorch becomes the table of rates that it would
+set, and that what depends on a run's losses or changes more than rates is refused by name."""
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+from exporting import classify, export
+from torch import nn
+from torch.optim import lr_scheduler
+from torch.optim.swa_utils import SWALR
+
+from fsdp_mlir import ExportError
+
+STEPS = 12
+
+
+def record(tmp_path: pathlib.Path, model: nn.Module, optimizer: torch.optim.Optimizer, **options):
+    return export(classify(model, optimizer=optimizer, **options), tmp_path)
+
+
+def linear(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    return lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 3)
+
+
+def cosine(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    return lr_scheduler.CosineAnnealingLR(optimizer, 4, eta_min=1e-3)
+
+
+# Each class, or a name where one class has several ways.
+SCHEDULES: dict[Any, Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler]] = {
+    lr_scheduler.LambdaLR: lambda o: lr_scheduler.LambdaLR(
+        o, [lambda i: 0.9**i, lambda i: 1 / (1 + i)]
+    ),
+    lr_scheduler.MultiplicativeLR: lambda o: lr_scheduler.MultiplicativeLR(
+        o, lambda i: 0.5 if i % 3 == 0 else 1.0
+    ),
+    lr_scheduler.StepLR: lambda o: lr_scheduler.StepLR(o, 4, gamma=0.3),
+    lr_scheduler.MultiStepLR: lambda o: lr_scheduler.MultiStepLR(o, [2, 5, 5]),
+    lr_scheduler.ConstantLR: lambda o: lr_scheduler.ConstantLR(o, 0.2, total_iters=3),
+    lr_scheduler.LinearLR: linear,
+    lr_scheduler.ExponentialLR: lambda o: lr_scheduler.ExponentialLR(o, 0.7),
+    lr_scheduler.PolynomialLR: lambda o: lr_scheduler.PolynomialLR(o, 9, power=2.0),
+    lr_scheduler.CosineAnnealingLR: cosine,
+    lr_scheduler.CosineAnnealingWarmRestarts: lambda o: lr_scheduler.CosineAnnealingWarmRestarts(
+        o, 3, T_mult=2
+    ),
+    lr_scheduler.CyclicLR: lambda o: lr_scheduler.CyclicLR(
+        o, 0.01, [0.1, 0.2], step_size_up=3, mode="triangular2", cycle_momentum=False
+    ),
+    lr_scheduler.OneCycleLR: lambda o: lr_scheduler.OneCycleLR(
+        o, [0.5, 1.0], total_steps=STEPS, cycle_momentum=False
+    ),
+    lr_scheduler.SequentialLR: lambda o: lr_scheduler.SequentialLR(
+        o, [linear(o), cosine(o)], milestones=[3]
+    ),
+    lr_scheduler.ChainedScheduler: lambda o: lr_scheduler.ChainedScheduler([linear(o), cosine(o)]),
+    "sequential of chained": lambda o: lr_scheduler.SequentialLR(
+        o,
+        [
+            lr_scheduler.ChainedScheduler([linear(o), lr_scheduler.ExponentialLR(o, 0.9)]),
+            cosine(o),
+        ],
+        milestones=[4],
+    ),
+    SWALR: lambda o: SWALR(o, swa_lr=0.05, anneal_epochs=5),
+}
+REFUSED = {
+    lr_scheduler.ReduceLROnPlateau: (
+        lr_scheduler.ReduceLROnPlateau,
+        "ReduceLROnPlateau depends on the losses",
+    ),
+    "one cycle of momentum": (
+        lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=STEPS),
+        "OneCycleLR changes momentum",
+    ),
+    "cycles of momentum": (
+        lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1),
+        "CyclicLR changes momentum",
+    ),
+}
+
+
+def test_every_class_has_a_case() -> None:
+    classes = {getattr(lr_scheduler, name) for name in lr_scheduler.__all__}
+    assert classes - {lr_scheduler.LRScheduler} <= SCHEDULES.keys() | REFUSED.keys()
+
+
+@pytest.mark.parametrize("tensor", [False, True], ids=["number", "tensor"])
+@pytest.mark.parametrize("case", SCHEDULES, ids=lambda c: getattr(c, "__name__", c))
+def test_a_scheduler_becomes_a_table_and_is_put_back(
+    tmp_path: pathlib.Path, case: Any, tensor: bool
+) -> None:
+    """Of two groups; the rates may be tensors, which schedulers change in place."""
+    model = nn.Linear(8, 3)
+    wrap = torch.tensor if tensor else float
+    optimizer = torch.optim.SGD(
+        [{"params": [model.weight]}, {"params": [model.bias], "lr": wrap(1.0)}],
+        lr=wrap(0.5),
+        momentum=0.9,
+    )
+    scheduler = SCHEDULES[case](optimizer)
+    before = [{**group, "lr": float(group["lr"])} for group in optimizer.param_groups]
+    exported = record(tmp_path, model, optimizer, lr_schedule=scheduler, steps=STEPS)
+    after = [{**group, "lr": float(group["lr"])} for group in optimizer.param_groups]
+    assert after == before
+    expected = []
+    for step in range(STEPS):
+        expected.append([float(group["lr"]) for group in optimizer.param_groups])
+        optimizer.step()
+        if step + 1 < STEPS:
+            scheduler.step()
+    assert exported.metadata["learning_rates"] == expected
+    assert len({tuple(row) for row in expected}) > 1
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda c: getattr(c, "__name__", c))
+def test_what_is_not_a_table_of_rates_is_refused(tmp_path: pathlib.Path, case: Any) -> None:
+    make, message = REFUSED[case]
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
+    with pytest.raises(ExportError, match=message):
+        record(tmp_path, model, optimizer, lr_schedule=make(optimizer), steps=STEPS)
+
+
+def test_a_function_scales_each_groups_rate(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    exported = record(tmp_path, model, optimizer, lr_schedule=lambda step: 1 / (step + 1), steps=3)
+    assert exported.metadata["learning_rates"] == [[0.5], [0.25], [0.5 * (1 / 3)]]
+
+
+def test_epochs_give_the_table_one_ranks_steps(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    data = {"x": torch.randn(11, 8), "y": torch.zeros(11, dtype=torch.int64)}
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    exported = record(tmp_path, model, optimizer, lr_schedule=lambda step: 1.0, data=data, epochs=3)
+    assert len(exported.metadata["learning_rates"]) == 3 * (11 // 4)
+
+
+def test_a_schedule_without_a_length_is_refused(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    with pytest.raises(ExportError, match="without a length; give epochs or steps"):
+        record(tmp_path, model, optimizer, lr_schedule=lambda step: 1.0)
+
+
+def test_a_schedule_shorter_than_the_run_is_refused(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    schedule = lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=5, cycle_momentum=False)
+    with pytest.raises(ExportError, match="OneCycleLR cannot be stepped 10 times"):
+        record(tmp_path, model, optimizer, lr_schedule=schedule, steps=10)
