@@ -1,0 +1,94 @@
+"""A small network under each optimizer and each way to write its options."""
+
+import argparse
+from typing import Callable
+
+import torch
+from torch import nn
+from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
+
+from fsdp_mlir import TrainingStep
+
+
+def groups(model: nn.Sequential, *options: dict) -> list[dict]:
+    """The three layers' parameters, each with options of its own."""
+    layers = [layer for layer in model if isinstance(layer, nn.Linear)]
+    return [{"params": layer.parameters(), **o} for layer, o in zip(layers, options, strict=True)]
+
+
+def without_decay_of_biases(model: nn.Sequential) -> list[dict]:
+    named = list(model.named_parameters())
+    return [
+        {"params": [p for n, p in named if n.endswith("weight")], "betas": (0.8, 0.99)},
+        {"params": [p for n, p in named if n.endswith("bias")], "weight_decay": 0.0, "lr": 3e-3},
+    ]
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
+    "adam": lambda model: Adam(
+        groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.0, "eps": 1e-5}),
+        weight_decay=0.1,
+    ),
+    "adam-decoupled": lambda model: Adam(
+        model.parameters(), weight_decay=0.1, decoupled_weight_decay=True
+    ),
+    "adam-foreach": lambda model: Adam(
+        groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.1}), foreach=True
+    ),
+    "adamw": lambda model: AdamW(without_decay_of_biases(model), lr=1e-2, weight_decay=0.2),
+    "adamw-foreach": lambda model: AdamW(
+        groups(model, {"amsgrad": True}, {"maximize": True}, {"lr": 0.1}), foreach=True
+    ),
+    "sgd": lambda model: SGD(
+        groups(
+            model,
+            {"momentum": 0.9, "nesterov": True},
+            {"momentum": 0.8, "dampening": 0.3, "maximize": True},
+            {"weight_decay": 0.1},
+        ),
+        lr=0.05,
+    ),
+    "sgd-foreach": lambda model: SGD(
+        groups(
+            model,
+            {"momentum": 0.9, "nesterov": True},
+            {"momentum": 0.8, "dampening": 0.3, "maximize": True},
+            {"weight_decay": 0.1},
+        ),
+        lr=0.05,
+        foreach=True,
+    ),
+    # On sizes whose parts fill the kernels' vectors.
+    "adam-fused": lambda model: Adam(
+        groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.1}), fused=True
+    ),
+    "adamw-fused": lambda model: AdamW(without_decay_of_biases(model), fused=True),
+}
+
+
+def training_step(argv: list[str]) -> TrainingStep:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--optimizer", choices=tuple(OPTIMIZERS), required=True)
+    flags = parser.parse_args(argv)
+    sizes = (32, 32, 32, 32) if "fused" in flags.optimizer else (5, 11, 7, 3)
+
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(53, sizes[0], generator=generator)
+    y = torch.randn(53, sizes[-1], generator=generator)
+    torch.manual_seed(0)
+    layers = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])]
+    model = nn.Sequential(*(m for layer in layers for m in (layer, nn.Tanh())))
+    optimizer = OPTIMIZERS[flags.optimizer](model)
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return nn.functional.mse_loss(model(x), y)
+
+    return TrainingStep(
+        model=model,
+        loss=loss,
+        optimizer=optimizer,
+        inputs={"x": x[:4], "y": y[:4]},
+        data={"x": x, "y": y},
+        lr_schedule=lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, T_mult=2),
+        steps=10,
+    )

@@ -1,0 +1,32 @@
+"""Tests that optimizers have PyTorch's bits: groups with options of their own, each
+implementation, a learning-rate schedule; as eager on one rank and as FSDP2 on two."""
+
+from __future__ import annotations
+
+import pathlib
+import runpy
+
+import pytest
+
+from support import chain, compare, reference
+from support.fsdp2 import Pool
+from support.training import Training, units
+
+FILE = pathlib.Path(__file__).parent / "models" / "optimizers.py"
+NAMES = tuple(runpy.run_path(str(FILE))["OPTIMIZERS"])
+STEPS = 10
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_optimizer_is_pytorchs(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    argv = ("--optimizer", name)
+    expected = fsdp2.start(Training(FILE, argv, units("024"), (2,), STEPS))
+    chain.export(FILE, tmp_path / "step.pt", argv)
+
+    def run(ranks: int) -> chain.Result:
+        folder = tmp_path / str(ranks)
+        compiled = chain.lower(FILE, tmp_path / "step.pt", folder, argv, f"mesh={ranks}")
+        return chain.run_plan(compiled, ranks, steps=STEPS)
+
+    compare.check_bits(run(2), expected())
+    compare.check_bits(run(1), reference.eager(reference.load_step(FILE, argv), STEPS))
