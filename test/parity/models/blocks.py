@@ -1,0 +1,71 @@
+"""A stack of blocks whose sizes no number of ranks divides; each flag asks for one feature."""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from fsdp_mlir import TrainingStep
+
+WIDTH, HIDDEN, CLASSES = 9, 15, 7
+BATCH, SAMPLES = 4, 61
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, HIDDEN)
+        self.down = nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def freeze(model: Blocks) -> None:
+    """A whole block, and weights beside biases that are trained."""
+    model.blocks[1].requires_grad_(False)
+    model.blocks[2].up.weight.requires_grad_(False)
+    model.first.weight.requires_grad_(False)
+
+
+def training_step(argv: list[str]) -> TrainingStep:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frozen", action="store_true")
+    flags = parser.parse_args(argv)
+
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(SAMPLES, WIDTH, generator=generator)
+    y = torch.randint(CLASSES, (SAMPLES,), generator=generator)
+    torch.manual_seed(0)
+    model = Blocks()
+    if flags.frozen:
+        freeze(model)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(x), y)
+
+    return TrainingStep(
+        model=model,
+        loss=loss,
+        optimizer=torch.optim.AdamW(trained, lr=1e-2),
+        inputs={"x": x[:BATCH], "y": y[:BATCH]},
+        data={"x": x, "y": y},
+        seed=3,
+    )

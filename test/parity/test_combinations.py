@@ -1,0 +1,85 @@
+"""Tests that features work together: combinations in which any three choices meet train as
+FSDP2 does, 20 steps of a model whose shards are uneven."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import pytest
+
+from support import compare, training
+from support.covering import Row, covering
+from support.fsdp2 import Pool
+from support.policies import Call
+from support.training import Training
+
+FILE = pathlib.Path(__file__).parent / "models" / "blocks.py"
+UNITS = ("blocks.0", "blocks.1", "blocks.2", "")
+STEPS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What one choice changes: the mesh, flags of the step file, arguments of
+    each call of fully_shard, options of the pipeline."""
+
+    mesh: tuple[int, ...] = ()
+    argv: tuple[str, ...] = ()
+    call: tuple[tuple[str, Any], ...] = ()
+    pipeline: str = ""
+    # Whether both sides do the same operations in the same order.
+    same: bool = True
+
+
+# The first of each axis is FSDP2's default. A new choice is one more entry.
+AXES = {
+    "mesh": {"2": Choice(mesh=(2,)), "4": Choice(mesh=(4,), same=False)},
+    "reshard": {
+        "none": Choice(),
+        "true": Choice(call=(("reshard", True),)),
+        "false": Choice(call=(("reshard", False),)),
+    },
+    "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
+    "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
+}
+
+
+def allowed(row: Row) -> bool:
+    return True
+
+
+ROWS = covering({axis: list(choices) for axis, choices in AXES.items()}, 3, allowed)
+
+
+def name(row: Row) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in row.items())
+
+
+def test_any_two_choices_meet() -> None:
+    for a in AXES:
+        for b in AXES:
+            met = {(row[a], row[b]) for row in ROWS}
+            possible = {(i, j) for i in AXES[a] for j in AXES[b] if a != b or i == j}
+            assert met == {(i, j) for i, j in possible if allowed({a: i, b: j})}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_a_combination_is_fsdp2s(row: Row, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    choices = [AXES[axis][value] for axis, value in row.items()]
+    call = {key: value for choice in choices for key, value in choice.call}
+    described = Training(
+        FILE,
+        tuple(flag for choice in choices for flag in choice.argv),
+        tuple(Call((unit,), **call) for unit in UNITS),
+        next(choice.mesh for choice in choices if choice.mesh),
+        STEPS,
+    )
+    expected = fsdp2.start(described)
+    pipeline = " ".join(filter(None, (choice.pipeline for choice in choices)))
+    run = training.run(described, tmp_path, pipeline)
+    if all(choice.same for choice in choices):
+        compare.check_bits(run, expected())
+    else:
+        compare.check_close(run, expected())
