@@ -27,21 +27,17 @@ public:
       emit(load);
     for (slot = 0; slot <= last; ++slot) {
       Operation *next = slot < last ? schedule.spine[slot] : nullptr;
+      // Gradients are sent before more is gathered: FSDP2's order, which needs
+      // less memory. Else communication begins as early as it can.
+      if (updatesLast)
+        reduce();
       if (next)
         emitOperands(next);
-      while (waited < schedule.reductions.size() &&
-             schedule.reductions[waited].waitSlot <= slot &&
-             schedule.reductions[waited].startSlot < slot)
-        waitForReduction();
+      waitForReductions(/*startedBefore=*/slot);
       while (gathered < schedule.gathers.size() &&
              schedule.gathers[gathered].startSlot <= slot)
         startGather();
-      while (reduced < schedule.reductions.size() &&
-             schedule.reductions[reduced].startSlot <= slot) {
-        start(schedule.reductions[reduced++]);
-        while (waited < reduced && schedule.reductions[waited].waitSlot <= slot)
-          waitForReduction();
-      }
+      reduce();
       if (next)
         emit(next);
     }
@@ -85,6 +81,23 @@ private:
     emit(flight.start);
   }
   void startGather() { start(schedule.gathers[gathered++]); }
+
+  /// Starts what is due, each behind the waits that it allows.
+  void reduce() {
+    waitForReductions(/*startedBefore=*/slot);
+    while (reduced < schedule.reductions.size() &&
+           schedule.reductions[reduced].startSlot <= slot) {
+      start(schedule.reductions[reduced++]);
+      waitForReductions(/*startedBefore=*/slot + 1);
+    }
+  }
+
+  /// Waits for those that are due, among the started ones.
+  void waitForReductions(size_t startedBefore) {
+    while (waited < reduced && schedule.reductions[waited].waitSlot <= slot &&
+           schedule.reductions[waited].startSlot < startedBefore)
+      waitForReduction();
+  }
 
   void receive(Flight &flight) {
     emit(flight.wait);

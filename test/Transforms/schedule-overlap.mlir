@@ -16,8 +16,8 @@
 // NAIVE: all_gather_start {{.*}}region = "forward", unit = "blocks.1"
 // NAIVE-NEXT: fsdp.wait
 
-// The next gather starts when the one before it is there; one reduction is in
-// flight; updates come last.
+// The next gather starts when the one before it is there; gradients are sent
+// before more is unpacked; one reduction is in flight; updates come last.
 // FSDP2-LABEL: func.func @step
 // FSDP2: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.0"
 // FSDP2: fsdp.wait %[[G0]]
@@ -25,7 +25,9 @@
 // FSDP2: "mm"
 // FSDP2: fsdp.wait %[[G1]]
 // FSDP2: all_gather_start {{.*}}region = "forward", unit = ""
+// FSDP2: %[[B1:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "blocks.1"
 // FSDP2: %[[R1:.*]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.1"
+// FSDP2: fsdp.wait %[[B1]]
 // FSDP2: fsdp.wait %[[R1]]
 // FSDP2: %[[R0:.*]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.0"
 // FSDP2: fsdp.wait %[[R0]]

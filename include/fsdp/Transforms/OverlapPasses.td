@@ -87,8 +87,9 @@ def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
       tried, and the one with the least exposed communication, of equals the
       least peak, is kept.
     - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
-      it (`prefetch-*=1`), a reduction when its last gradient is there; the one
-      before it is waited for first; updates stay at the end.
+      it (`prefetch-*=1`), a reduction when its last gradient is there and in
+      front of any gather of that place; the one before it is waited for first;
+      updates stay at the end.
     - `naive`: as it came. Depths and budget have no effect.
 
     `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
