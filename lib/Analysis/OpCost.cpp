@@ -24,7 +24,7 @@ unsigned OpCost::getStream(Operation *op) {
       return stream.getInt();
   if (isa<AllGatherStartOp>(op))
     return plan::gatherStream;
-  if (isa<ReduceScatterStartOp>(op))
+  if (isa<ReduceScatterStartOp, AllReduceStartOp>(op))
     return plan::reduceStream;
   return plan::computeStream;
 }
@@ -84,6 +84,7 @@ double OpCost::getSeconds(Operation *op) const {
   };
   constexpr auto gather = plan::CollectiveKind::AllGather;
   constexpr auto scatter = plan::CollectiveKind::ReduceScatter;
+  constexpr auto reduce = plan::CollectiveKind::AllReduce;
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case<aten::CallOp>([&](aten::CallOp op) {
         return op.isView() ? 0
@@ -114,6 +115,9 @@ double OpCost::getSeconds(Operation *op) const {
       })
       .Case<ReduceScatterStartOp, ReduceScatterOp>([&](auto op) {
         return getCollectiveSeconds(scatter, op.getInput().getType());
+      })
+      .Case<AllReduceStartOp, AllReduceOp>([&](auto op) {
+        return getCollectiveSeconds(reduce, op.getInput().getType());
       })
       .Case<shard::AllGatherOp>([&](auto op) {
         return getCollectiveSeconds(gather, op->getResult(0).getType());

@@ -11,9 +11,9 @@ using namespace mlir;
 using namespace fsdp;
 
 static bool isCollective(Operation *op) {
-  return isa<AllGatherStartOp, ReduceScatterStartOp, CmdCollectiveOp,
-             AllGatherOp, ReduceScatterOp, shard::AllGatherOp,
-             shard::ReduceScatterOp>(op);
+  return isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp,
+             CmdCollectiveOp, AllGatherOp, ReduceScatterOp, AllReduceOp,
+             shard::AllGatherOp, shard::ReduceScatterOp>(op);
 }
 
 Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
@@ -45,7 +45,7 @@ Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
       continue;
     }
     double seconds = cost.getSeconds(&op);
-    if (isa<AllGatherStartOp, ReduceScatterStartOp>(op)) {
+    if (isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op)) {
       now[stream] = std::max(now[stream], now[plan::computeStream]);
       futures[op.getResult(0)] = now[stream] + seconds;
     }

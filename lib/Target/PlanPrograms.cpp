@@ -193,6 +193,7 @@ private:
     collective.region = op.getRegion().value_or("").str();
     collective.divisor = op.getDivisor().convertToDouble();
     collective.mapped = op.getMapped();
+    collective.op = static_cast<plan::ReduceOp>(op.getOp());
     add(op, op.getStream(), std::move(collective));
     return success();
   }

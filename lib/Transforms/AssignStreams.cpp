@@ -18,15 +18,16 @@ using namespace fsdp;
 /// Loads and step scalars are no commands.
 static bool isCommand(Operation *op) {
   return isa<aten::CallOp, PackOp, UnpackOp, AllGatherStartOp,
-             ReduceScatterStartOp, WaitOp, UpdateOp, StoreOp>(op);
+             ReduceScatterStartOp, AllReduceStartOp, WaitOp, UpdateOp, StoreOp>(
+      op);
 }
 
-/// Compute, copies and waits follow each other on the first stream; each kind
-/// of collective has one of its own beside it.
+/// Compute, copies and waits follow each other on the first stream; gathers and
+/// reductions have one each beside it.
 static int64_t getStream(Operation *op, bool sideStreams) {
   if (sideStreams && isa<AllGatherStartOp>(op))
     return plan::gatherStream;
-  if (sideStreams && isa<ReduceScatterStartOp>(op))
+  if (sideStreams && isa<ReduceScatterStartOp, AllReduceStartOp>(op))
     return plan::reduceStream;
   return plan::computeStream;
 }

@@ -33,6 +33,12 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
               builder, op->getLoc(), getFutureType(reduction.getResult()),
               reduction.getInput(), reduction.getUnitAttr(),
               reduction.getDivisorAttr());
+        else if (auto reduction = dyn_cast<AllReduceOp>(op))
+          future = AllReduceStartOp::create(
+              builder, op->getLoc(), getFutureType(reduction.getResult()),
+              reduction.getOpAttr(), reduction.getInput(),
+              reduction.getUnitAttr(), reduction.getMeshDimAttr(),
+              reduction.getDivisorAttr());
         else
           return;
         auto wait = WaitOp::create(builder, op->getLoc(),

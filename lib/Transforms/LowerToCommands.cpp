@@ -63,7 +63,7 @@ private:
         return op->emitOpError(
             "has a result without a place; run --fsdp-plan-memory first");
     if (getStream(op) != plan::computeStream &&
-        !isa<AllGatherStartOp, ReduceScatterStartOp>(op))
+        !isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op))
       return op->emitOpError()
              << "is on stream " << getStream(op)
              << "; only collectives are on another stream than 0";
@@ -94,6 +94,14 @@ private:
             .Case<ReduceScatterStartOp>([&](ReduceScatterStartOp start) {
               lowerStart(start, CollectiveKind::ReduceScatter)
                   .setDivisorAttr(start.getDivisorAttr());
+              return done(start);
+            })
+            .Case<AllReduceStartOp>([&](AllReduceStartOp start) {
+              CmdCollectiveOp reduction =
+                  lowerStart(start, CollectiveKind::AllReduce);
+              reduction.setDivisorAttr(start.getDivisorAttr());
+              reduction.setOp(start.getOp());
+              reduction.setMeshDim(start.getMeshDim());
               return done(start);
             })
             .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })

@@ -28,6 +28,7 @@ namespace {
 struct Traffic {
   int64_t gathersForward = 0, gathersBackward = 0, reductions = 0;
   int64_t gatherBytes = 0, reductionBytes = 0;
+  int64_t allReduces = 0, allReduceBytes = 0;
 
   void add(const Traffic &other) {
     gathersForward += other.gathersForward;
@@ -35,6 +36,8 @@ struct Traffic {
     reductions += other.reductions;
     gatherBytes += other.gatherBytes;
     reductionBytes += other.reductionBytes;
+    allReduces += other.allReduces;
+    allReduceBytes += other.allReduceBytes;
   }
 };
 
@@ -71,6 +74,12 @@ void count(Operation *op, llvm::MapVector<StringRef, Traffic> &units) {
     ++traffic.reductions;
     traffic.reductionBytes += bytes;
   };
+  // One of no unit, as a norm's, counts with the root.
+  auto allReduce = [&](StringRef unit, int64_t bytes) {
+    Traffic &traffic = units[unit];
+    ++traffic.allReduces;
+    traffic.allReduceBytes += bytes;
+  };
   auto text = [&](StringRef name) {
     auto attr = op->getAttrOfType<StringAttr>(name);
     return attr ? attr.getValue() : StringRef();
@@ -93,12 +102,18 @@ void count(Operation *op, llvm::MapVector<StringRef, Traffic> &units) {
     reduce(o.getUnit(), getBytes(o.getInput()));
   else if (auto o = dyn_cast<ReduceScatterStartOp>(op))
     reduce(o.getUnit(), getBytes(o.getInput()));
+  else if (auto o = dyn_cast<AllReduceOp>(op))
+    allReduce(o.getUnit().value_or(""), getBytes(o.getInput()));
+  else if (auto o = dyn_cast<AllReduceStartOp>(op))
+    allReduce(o.getUnit().value_or(""), getBytes(o.getInput()));
   else if (auto o = dyn_cast<CmdCollectiveOp>(op)) {
     if (o.getKind() == CollectiveKind::AllGather)
       gather(o.getUnit().value_or(""), o.getRegion().value_or(""),
              getBytes(o.getDestination()));
     else if (o.getKind() == CollectiveKind::ReduceScatter)
       reduce(o.getUnit().value_or(""), getBytes(o.getSource()));
+    else
+      allReduce(o.getUnit().value_or(""), getBytes(o.getSource()));
   }
 }
 
@@ -157,6 +172,9 @@ void printPretty(Figures &figures, raw_ostream &os) {
       total.add(traffic);
     }
     row("total", total);
+    if (total.allReduces)
+      os << "  all-reduces: " << total.allReduces << ", bytes "
+         << total.allReduceBytes << "\n";
     os << "  predicted on " << figures.cluster << ": "
        << micros(of.timeline.getStepSeconds()) << ", communication "
        << micros(of.timeline.getCommunicationSeconds()) << ", of it exposed "
@@ -171,12 +189,13 @@ void printPretty(Figures &figures, raw_ostream &os) {
 
 void printCsv(Figures &figures, raw_ostream &os) {
   os << "program,unit,gathers_forward,gathers_backward,gather_bytes,"
-        "reduce_scatters,reduce_scatter_bytes\n";
+        "reduce_scatters,reduce_scatter_bytes,all_reduces,all_reduce_bytes\n";
   for (auto &[program, of] : figures.programs)
     for (auto &[unit, t] : of.units)
       os << program << "," << unit << "," << t.gathersForward << ","
          << t.gathersBackward << "," << t.gatherBytes << "," << t.reductions
-         << "," << t.reductionBytes << "\n";
+         << "," << t.reductionBytes << "," << t.allReduces << ","
+         << t.allReduceBytes << "\n";
 }
 
 void printJson(Figures &figures, raw_ostream &os) {
@@ -187,6 +206,8 @@ void printJson(Figures &figures, raw_ostream &os) {
     json.attribute("gather_bytes", t.gatherBytes);
     json.attribute("reduce_scatters", t.reductions);
     json.attribute("reduce_scatter_bytes", t.reductionBytes);
+    json.attribute("all_reduces", t.allReduces);
+    json.attribute("all_reduce_bytes", t.allReduceBytes);
   };
   json.object([&] {
     json.attribute("cluster", figures.cluster);

@@ -91,11 +91,11 @@ LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
     return program.emitOpError("is not one block of ops; control flow cannot "
                                "be scheduled");
   WalkResult result = program.walk([](Operation *op) {
-    if (isa<AllGatherOp, ReduceScatterOp>(op)) {
+    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp>(op)) {
       op->emitOpError("is not asynchronous; run --fsdp-convert-to-async first");
       return WalkResult::interrupt();
     }
-    if (isa<AllGatherStartOp, ReduceScatterStartOp>(op) &&
+    if (isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op) &&
         (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
          (*op->user_begin())->getBlock() != op->getBlock())) {
       op->emitOpError("has not one wait in its block; see "

@@ -19,6 +19,8 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     ranks = getNumRanks(module);
+    if (shard::GridOp mesh = getMesh(module))
+      numAxes = mesh.getShape().size();
     for (UnitOp unit : module.getOps<UnitOp>())
       units.insert(unit.getUnitName());
     bool ok = true;
@@ -29,7 +31,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
   }
 
   LogicalResult verifyOp(Operation *op) {
-    if (isa<AllGatherOp, ReduceScatterOp, shard::AllGatherOp,
+    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, shard::AllGatherOp,
             shard::ReduceScatterOp, shard::AllReduceOp>(op))
       return op->emitOpError(
           "A1: is not asynchronous; run "
@@ -54,11 +56,20 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
                          all == piece * ranks);
     }
+    if (auto reduction = dyn_cast<AllReduceStartOp>(op)) {
+      double divisor = reduction.getDivisor().convertToDouble();
+      if (divisor != 1 && divisor != double(ranks))
+        return op->emitOpError()
+               << "A7: its sum is divided by " << reduction.getDivisorAttr()
+               << ", not by the number of ranks, " << ranks;
+      return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
+                         reduction.getMeshDim() < numAxes);
+    }
     return success();
   }
 
-  LogicalResult verifyStart(Operation *op, Value future, StringRef unit,
-                            bool matchesMesh) {
+  LogicalResult verifyStart(Operation *op, Value future,
+                            std::optional<StringRef> unit, bool matchesMesh) {
     auto waits = future.getUsers();
     int64_t count = std::distance(waits.begin(), waits.end());
     if (count != 1)
@@ -74,13 +85,14 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     if (!matchesMesh)
       return op->emitOpError()
              << "A5: its type is not that of a mesh of " << ranks << " ranks";
-    if (!units.contains(unit))
-      return op->emitOpError() << "A6: belongs to the unit \"" << unit
+    if (unit && !units.contains(*unit))
+      return op->emitOpError() << "A6: belongs to the unit \"" << *unit
                                << "\", which does not exist";
     return success();
   }
 
   int64_t ranks = 1;
+  uint64_t numAxes = 0; // of the mesh
   llvm::StringSet<> units;
 };
 

@@ -242,11 +242,16 @@ private:
              << " bytes do not fit";
     if (memory.isView(from))
       return collective.emitOpError("C7: sends a view");
+    bool reduce = collective.getKind() == CollectiveKind::AllReduce;
+    bool isMax = collective.getOp() == ReduceOp::Max;
+    if (isMax && !reduce)
+      return collective.emitOpError("C14: takes a maximum; only an all-reduce "
+                                    "does");
     double divisor = scatter ? ranks : 1;
-    if (collective.getDivisor().convertToDouble() != divisor)
+    double given = collective.getDivisor().convertToDouble();
+    if (given != divisor && !(reduce && !isMax && given == double(ranks)))
       return collective.emitOpError("C14: divides by ")
-             << collective.getDivisor().convertToDouble() << ", not "
-             << divisor;
+             << given << ", not " << divisor;
     auto [channel, isNew] =
         channels.try_emplace(collective.getChannel(), memory.getStream());
     if (channel->second != memory.getStream())

@@ -17,9 +17,12 @@ void Communicator::reduceScatter(const void *send, void *receive, size_t count,
 }
 
 void Communicator::allReduce(const void *send, void *receive, size_t count,
-                             plan::DType dtype, double divisor) {
-  finish(start(
-      {plan::CollectiveKind::AllReduce, send, receive, count, dtype, divisor}));
+                             plan::DType dtype, double divisor,
+                             plan::ReduceOp op) {
+  Transfer transfer{
+      plan::CollectiveKind::AllReduce, send, receive, count, dtype, divisor};
+  transfer.op = op;
+  finish(start(transfer));
 }
 
 void Communicator::broadcast(void *buffer, size_t count, plan::DType dtype,

@@ -36,6 +36,8 @@ struct Transfer {
   /// be read there. A source may then be written once every rank has started a
   /// later transfer behind its last read; nothing waits for that by itself.
   bool mapped = false;
+  /// Of a reduction. A maximum is not divided; NaN is larger than any number.
+  plan::ReduceOp op = plan::ReduceOp::Sum;
 };
 
 /// Channels that a communicator has.
@@ -46,8 +48,8 @@ constexpr unsigned numChannels = 2;
 /// come from one thread at a time. Throws PeerFailure when a rank is gone.
 ///
 /// A reduction is the sum in rank order 0, 1, ..., N-1, rounded to `dtype`
-/// after every addition, then one division: the same bits for every
-/// implementation and size.
+/// after every addition, then one division (or the maximum): the same bits for
+/// every implementation and size.
 class Communicator {
 public:
   using Clock = std::chrono::steady_clock;
@@ -68,8 +70,8 @@ public:
   /// destination belong to it until finish(). In place where the destination of
   /// an all-gather holds the source at rank() * count, that of a reduce-scatter
   /// is the source's part at rank() * count, and that of an all-reduce is the
-  /// source. Throws std::invalid_argument for sums of bool and for divided
-  /// integers.
+  /// source. Throws std::invalid_argument for what has no sum or no maximum:
+  /// see checkReduction().
   virtual uint64_t start(const Transfer &transfer) = 0;
 
   /// cudaStreamWaitEvent: waits for a transfer. Its destination is complete and
@@ -101,7 +103,8 @@ public:
   void reduceScatter(const void *send, void *receive, size_t count,
                      plan::DType dtype, double divisor = 1);
   void allReduce(const void *send, void *receive, size_t count,
-                 plan::DType dtype, double divisor = 1);
+                 plan::DType dtype, double divisor = 1,
+                 plan::ReduceOp op = plan::ReduceOp::Sum);
 
   /// ncclBroadcast, in place, of a few values: gathers everybody's.
   void broadcast(void *buffer, size_t count, plan::DType dtype, int root);

@@ -35,6 +35,9 @@ struct InFlight {
   Buffer sent, received;
 };
 
+/// An all-reduce of so few bytes is over sooner when everybody gets everything.
+constexpr size_t fewBytes = 1024;
+
 /// A process group of its own, so that channels do not wait for each other.
 struct Channel {
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
@@ -104,10 +107,16 @@ private:
     at::Tensor to = bytesAt(destination, bytes * ranks);
     return group(channel)._allgather_base(to, from);
   }
-  /// Sums the pieces that an exchange brought.
-  void sumReceived(const InFlight &flight, void *destination, size_t count);
+  /// Reduces the ranks' pieces, which have arrived one after the other.
+  void reduceReceived(const InFlight &flight, void *destination, size_t count);
+  /// Whether all ranks get all contributions, and not a piece to reduce.
+  static bool isSmallAllReduce(const Transfer &transfer) {
+    return transfer.kind == plan::CollectiveKind::AllReduce &&
+           transfer.count * plan::dtypeBytes(transfer.dtype) <= fewBytes;
+  }
   size_t pieceOf(const Transfer &transfer) const {
-    return transfer.kind == plan::CollectiveKind::AllReduce
+    return transfer.kind == plan::CollectiveKind::AllReduce &&
+                   !isSmallAllReduce(transfer)
                ? (transfer.count + ranks - 1) / ranks
                : transfer.count;
   }
@@ -127,7 +136,7 @@ private:
 
 uint64_t GlooCommunicator::start(const Transfer &transfer) {
   if (transfer.kind != plan::CollectiveKind::AllGather)
-    checkReduction(transfer.dtype, transfer.divisor);
+    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
   Channel &channel = channels.at(transfer.channel);
   InFlight &flight = channel.inFlight.emplace_back();
   flight.transfer = transfer;
@@ -144,6 +153,12 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
         startExchange(channel, flight, transfer.source, piece);
         break;
       case plan::CollectiveKind::AllReduce:
+        if (isSmallAllReduce(transfer)) {
+          flight.received = takeBuffer(channel, piece * ranks);
+          flight.work =
+              gather(channel, transfer.source, flight.received.data(), piece);
+          break;
+        }
         // A reduce-scatter, of which finish() gathers the pieces.
         flight.sent = takeBuffer(channel, piece * ranks);
         std::memcpy(flight.sent.data(), transfer.source,
@@ -164,14 +179,15 @@ void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
   flight.work = group(channel).alltoall_base(to, from, even, even);
 }
 
-void GlooCommunicator::sumReceived(const InFlight &flight, void *destination,
-                                   size_t count) {
+void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,
+                                      size_t count) {
   const Transfer &transfer = flight.transfer;
   std::vector<const void *> pieces;
   for (int r = 0; r < ranks; ++r)
     pieces.push_back(flight.received.data() +
                      r * count * plan::dtypeBytes(transfer.dtype));
-  combine(pieces, {destination}, count, transfer.dtype, transfer.divisor);
+  combine(pieces, {destination}, count, transfer.dtype, transfer.divisor,
+          transfer.op);
 }
 
 void GlooCommunicator::finish(uint64_t ticket) {
@@ -182,11 +198,12 @@ void GlooCommunicator::finish(uint64_t ticket) {
     guarded([&] { flight.work->wait(); });
     size_t piece = pieceOf(transfer);
     size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
-    if (transfer.kind == plan::CollectiveKind::ReduceScatter) {
-      sumReceived(flight, transfer.destination, piece);
+    if (transfer.kind == plan::CollectiveKind::ReduceScatter ||
+        isSmallAllReduce(transfer)) {
+      reduceReceived(flight, transfer.destination, piece);
     } else if (transfer.kind == plan::CollectiveKind::AllReduce) {
       char *mine = flight.sent.data() + myRank * piece * dtypeBytes;
-      sumReceived(flight, mine, piece);
+      reduceReceived(flight, mine, piece);
       guarded([&] {
         gather(channel, mine, flight.received.data(), piece * dtypeBytes)
             ->wait();

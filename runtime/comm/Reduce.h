@@ -10,16 +10,18 @@ namespace fsdp {
 
 /// Every destination's element i = (sources[0][i] + sources[1][i] + ...) /
 /// divisor, added in that order and rounded to `dtype` after each operation,
-/// the division as PyTorch's by a Python number. One pass over memory. One
-/// source and divisor 1: a copy. A destination may be one of the sources, but
-/// not overlap one partly.
+/// the division as PyTorch's by a Python number. A maximum is the largest
+/// instead, or the first NaN. One pass over memory. One source and divisor 1: a
+/// copy. A destination may be one of the sources, but not overlap one partly.
 void combine(const std::vector<const void *> &sources,
              const std::vector<void *> &destinations, size_t count,
-             plan::DType dtype, double divisor);
+             plan::DType dtype, double divisor,
+             plan::ReduceOp op = plan::ReduceOp::Sum);
 
-/// Throws std::invalid_argument for what combine() cannot do: a sum of bool, a
-/// division of integers.
-void checkReduction(plan::DType dtype, double divisor);
+/// Throws std::invalid_argument for what combine() cannot do: to reduce bool,
+/// to divide integers or a maximum, to order complex numbers.
+void checkReduction(plan::DType dtype, double divisor,
+                    plan::ReduceOp op = plan::ReduceOp::Sum);
 
 } // namespace fsdp
 

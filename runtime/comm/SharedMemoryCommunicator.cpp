@@ -146,7 +146,7 @@ char *SharedMemoryCommunicator::find(int r, uint64_t location) const {
 
 uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   if (transfer.kind != plan::CollectiveKind::AllGather)
-    checkReduction(transfer.dtype, transfer.divisor);
+    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
   group.checkFailures();
   Channel &channel = channels.at(transfer.channel);
   uint64_t number = channel.started + 1;
@@ -249,7 +249,8 @@ void SharedMemoryCommunicator::movePart(Channel &channel,
       channel.to.push_back(channel.destinations[r] +
                            (pieces.destinationBegin(piece) + begin) * bytes);
   }
-  combine(channel.from, channel.to, count, transfer.dtype, transfer.divisor);
+  combine(channel.from, channel.to, count, transfer.dtype, transfer.divisor,
+          transfer.op);
 }
 
 /// Through the control blocks, in rounds that each fill a half of the staging
@@ -290,7 +291,7 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
     channel.to.assign(1, destination + begin * bytes);
     if (!gathers)
       combine(channel.from, channel.to, length, transfer.dtype,
-              transfer.divisor);
+              transfer.divisor, transfer.op);
   }
 }
 

@@ -161,6 +161,7 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
   transfer.divisor = collective.divisor;
   transfer.channel = collective.channel;
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
+  transfer.op = collective.op;
   collectives.push_back({transfer, kinds[static_cast<size_t>(collective.kind)],
                          collective.region, nullptr});
 }

@@ -285,7 +285,8 @@ private:
     case Operation::Collective: {
       const CollectiveT &c = *command.operation.AsCollective();
       out << "%" << c.destination << " = "
-          << collectiveNames[static_cast<int>(c.kind)] << " %" << c.source
+          << collectiveNames[static_cast<int>(c.kind)]
+          << (c.op == ReduceOp::Max ? " max" : "") << " %" << c.source
           << " over " << plan.mesh[c.mesh_dim]->name << ", " << c.count << " "
           << dtypeName(c.dtype);
       if (c.unit >= 0)

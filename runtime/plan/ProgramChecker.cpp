@@ -201,6 +201,31 @@ private:
                    copy.block_bytes);
   }
 
+  /// What is reduced can be, and is divided as gradients are; or, where it is
+  /// no gradient, not at all.
+  void checkReduction(const Checked &here, const CollectiveT &collective) {
+    bool gathers = collective.kind == CollectiveKind::AllGather;
+    bool isMax = collective.op == ReduceOp::Max;
+    bool isComplex = collective.dtype >= DType::Complex64;
+    here.require(collective.op <= ReduceOp::MAX, "its operation is unknown");
+    here.require(!isMax || collective.kind == CollectiveKind::AllReduce,
+                 "takes a maximum, which only an all-reduce does");
+    here.require(gathers ||
+                     (collective.dtype != DType::Bool && !(isMax && isComplex)),
+                 "reduces ", dtypeName(collective.dtype));
+    double divisor = collective.kind == CollectiveKind::ReduceScatter
+                         ? plan.gradient_divisor
+                         : 1;
+    bool divides = collective.divisor == plan.gradient_divisor &&
+                   collective.kind == CollectiveKind::AllReduce && !isMax;
+    here.require(collective.divisor == divisor || divides, "divides by ",
+                 collective.divisor, ", not ", divisor);
+    bool isFloating = collective.dtype >= DType::Float16 &&
+                      collective.dtype < DType::Complex64;
+    here.require(collective.divisor == 1 || isFloating, "divides ",
+                 dtypeName(collective.dtype));
+  }
+
   void checkCollective(const Checked &outer, const CollectiveT &collective) {
     Checked here = outer.inside("collective");
     here.require(collective.kind <= CollectiveKind::MAX, "its kind is unknown");
@@ -218,9 +243,7 @@ private:
       here.index(collective.unit, plan.units.size(), "unit");
     bool gather = collective.kind == CollectiveKind::AllGather;
     bool scatter = collective.kind == CollectiveKind::ReduceScatter;
-    double divisor = scatter ? plan.gradient_divisor : 1;
-    here.require(collective.divisor == divisor, "divides by ",
-                 collective.divisor, ", not ", divisor);
+    checkReduction(here, collective);
     here.index(collective.source, program.values.size(), "value");
     memory.requireTarget(here, collective.destination, collective.mapped);
     const ValueT &from = *program.values[collective.source];

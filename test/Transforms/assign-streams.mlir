@@ -1,4 +1,4 @@
-// Tests that every op that becomes a command gets a stream, collectives one of their own kind where there are three, and loads and step scalars none.
+// Tests that every op that becomes a command gets a stream, gathers and reductions one each where there are three, and loads and step scalars none.
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 | FileCheck %s --check-prefixes=CHECK,ONE
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=3 | FileCheck %s --check-prefixes=CHECK,THREE
 
@@ -32,6 +32,10 @@ func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.outp
   // THREE: fsdp.reduce_scatter_start {{.*}}fsdp.stream = 2 : i64
   %r = fsdp.reduce_scatter_start %g {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
   %sum = fsdp.wait %r : !fsdp.future<tensor<16xf32>>
+  // ONE: fsdp.all_reduce_start {{.*}}fsdp.stream = 0 : i64
+  // THREE: fsdp.all_reduce_start {{.*}}fsdp.stream = 2 : i64
+  %m = fsdp.all_reduce_start sum %sum : !fsdp.future<tensor<16xf32>>
+  %total = fsdp.wait %m : !fsdp.future<tensor<16xf32>>
   // CHECK: aten.call "mul.Tensor"{{.*}}fsdp.stream = 0 : i64
   %y = aten.call "mul.Tensor"(%x, %w) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   // CHECK: aten.call "sum"{{.*}}fsdp.stream = 0 : i64

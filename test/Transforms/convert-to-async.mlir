@@ -3,15 +3,18 @@
 // RUN: fsdp-opt %s --fsdp-convert-to-async -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
 // CHECK-LABEL: func.func @step
-func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>) -> (tensor<128xui8>, tensor<16xf32>) {
+func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>, %n: tensor<f64>) -> (tensor<128xui8>, tensor<16xf32>, tensor<f64>) {
   // CHECK: %[[F:.*]] = fsdp.all_gather_start %{{.*}} {region = "forward", unit = "u"} : tensor<64xui8> -> <tensor<128xui8>>
   // CHECK-NEXT: %[[A:.*]] = fsdp.wait %[[F]]
   %0 = fsdp.all_gather %a {unit = "u", region = "forward"} : tensor<64xui8> -> tensor<128xui8>
   // CHECK-NEXT: %[[H:.*]] = fsdp.reduce_scatter_start %{{.*}} {unit = "u"} : tensor<2x16xf32> -> <tensor<16xf32>>
   // CHECK-NEXT: %[[R:.*]] = fsdp.wait %[[H]]
   %1 = fsdp.reduce_scatter %g {unit = "u"} : tensor<2x16xf32> -> tensor<16xf32>
-  // CHECK-NEXT: return %[[A]], %[[R]]
-  return %0, %1 : tensor<128xui8>, tensor<16xf32>
+  // CHECK-NEXT: %[[M:.*]] = fsdp.all_reduce_start max %{{.*}} : <tensor<f64>>
+  // CHECK-NEXT: %[[N:.*]] = fsdp.wait %[[M]]
+  %2 = fsdp.all_reduce max %n : tensor<f64>
+  // CHECK-NEXT: return %[[A]], %[[R]], %[[N]]
+  return %0, %1, %2 : tensor<128xui8>, tensor<16xf32>, tensor<f64>
 }
 
-// REMARK: remark: {{.*}}2 collectives start and are waited for
+// REMARK: remark: {{.*}}3 collectives start and are waited for

@@ -6,8 +6,8 @@ module {
   fsdp.unit "" root
 
   // CHECK-LABEL: func.func @step
-  func.func @step(%in: tensor<64xui8> {fsdp.input = "in"}, %g: tensor<2x16xf32> {fsdp.input = "g"})
-      -> (tensor<f32> {fsdp.output = "loss"}, tensor<128xui8> {fsdp.output = "all"}, tensor<16xf32> {fsdp.output = "sum"}) {
+  func.func @step(%in: tensor<64xui8> {fsdp.input = "in"}, %g: tensor<2x16xf32> {fsdp.input = "g"}, %n: tensor<f64> {fsdp.input = "n"})
+      -> (tensor<f32> {fsdp.output = "loss"}, tensor<128xui8> {fsdp.output = "all"}, tensor<16xf32> {fsdp.output = "sum"}, tensor<f64> {fsdp.output = "most"}) {
     // CHECK: fsdp.cmd.record 0
     // CHECK-NEXT: fsdp.cmd.wait 0 {stream = 1 : i64}
     // CHECK-NEXT: fsdp.cmd.collective{{ +}}all_gather {{.*}}region = "forward", stream = 1 : i64, unit = ""}
@@ -25,6 +25,9 @@ module {
     %sum = fsdp.wait %r : !fsdp.future<tensor<16xf32>>
     // CHECK-NEXT: fsdp.cmd.wait 1
     %all = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
-    return %loss, %all, %sum : tensor<f32>, tensor<128xui8>, tensor<16xf32>
+    // CHECK: fsdp.cmd.collective{{ +}}all_reduce {{.*}}channel = 1 : i64, count = 1 : i64, dtype = f64, op = #fsdp<reduce_op max>, stream = 2 : i64}
+    %m = fsdp.all_reduce_start max %n : !fsdp.future<tensor<f64>>
+    %most = fsdp.wait %m : !fsdp.future<tensor<f64>>
+    return %loss, %all, %sum, %most : tensor<f32>, tensor<128xui8>, tensor<16xf32>, tensor<f64>
   }
 }

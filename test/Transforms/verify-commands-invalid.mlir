@@ -370,6 +370,21 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
+module attributes {fsdp.arenas = array<i64: 320, 0>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
+    // A sum is divided as gradients are, or not at all.
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %a : tensor<16xf32> {count = 16 : i64, dtype = f32, divisor = 2.0 : f64}
+    // expected-error @+1 {{C14: divides by 2.000000e+00, not 1.000000e+00}}
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %b : tensor<16xf32> {count = 16 : i64, dtype = f32, divisor = 2.0 : f64, op = #fsdp<reduce_op max>}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
 // expected-error @+1 {{C13: arena 0 has 320 bytes, its places end at 128}}
 module attributes {fsdp.arenas = array<i64: 320, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}

@@ -107,7 +107,8 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C12: a mapped gather shows one state at one place of arena 1; an update of
       a shown state has a collective between every rank's reads and itself.
     - C13: the arenas end where the last place does.
-    - C14: a reduction divides by the number of ranks, a gather by one.
+    - C14: a reduce-scatter divides by the number of ranks, an all-reduce by it
+      or by one, a gather or a maximum by one.
   }];
 }
 

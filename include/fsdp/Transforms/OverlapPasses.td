@@ -55,7 +55,7 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
 def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
   let summary = "Splits collectives into start and wait";
   let description = [{
-    Input IR: `fsdp.all_gather`, `fsdp.reduce_scatter`.
+    Input IR: `fsdp.all_gather`, `fsdp.reduce_scatter`, `fsdp.all_reduce`.
 
     Output IR: each is a start and, right behind it, its wait.
 

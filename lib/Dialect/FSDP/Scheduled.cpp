@@ -87,6 +87,16 @@ static LogicalResult verifyReduceScatter(Operation *op, Type input,
   return success();
 }
 
+static LogicalResult verifyAllReduce(Operation *op, Type input,
+                                     ReduceOp reduction, double divisor) {
+  if (cast<RankedTensorType>(input).getEncoding())
+    return op->emitOpError("reduces a tensor that is not row-major; clone it "
+                           "first");
+  if (reduction == ReduceOp::Max && divisor != 1)
+    return op->emitOpError("divides a maximum; only sums are divided");
+  return success();
+}
+
 LogicalResult AllGatherOp::verify() {
   return verifyAllGather(*this, getInput().getType(), getResult().getType(),
                          getRegion());
@@ -107,6 +117,16 @@ LogicalResult ReduceScatterStartOp::verify() {
                              getFuture().getType().getType());
 }
 
+LogicalResult AllReduceOp::verify() {
+  return verifyAllReduce(*this, getInput().getType(), getOp(),
+                         getDivisor().convertToDouble());
+}
+
+LogicalResult AllReduceStartOp::verify() {
+  return verifyAllReduce(*this, getInput().getType(), getOp(),
+                         getDivisor().convertToDouble());
+}
+
 using Effects =
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
 
@@ -121,6 +141,9 @@ void AllGatherStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
 void ReduceScatterStartOp::getEffects(Effects &effects) {
+  addCommunication(effects);
+}
+void AllReduceStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
 void WaitOp::getEffects(Effects &effects) { addCommunication(effects); }

@@ -78,3 +78,19 @@ func.func @step(%a: tensor<30xf32>) {
   %out = fsdp.reduce_scatter %a {unit = ""} : tensor<30xf32> -> tensor<16xf32>
   return
 }
+
+// -----
+
+func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
+  // expected-error @below {{reduces a tensor that is not row-major; clone it first}}
+  %out = fsdp.all_reduce sum %a : tensor<3x2xf32, #aten.strides<[1, 3]>>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<f64>) {
+  // expected-error @below {{divides a maximum; only sums are divided}}
+  %out = fsdp.all_reduce max %a {divisor = 2.0 : f64} : tensor<f64>
+  return
+}

@@ -5,7 +5,7 @@
 
 // CHECK-LABEL: func.func @step
 // PINNED-LABEL: func.func @step
-func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %flat: tensor<16xf32>, %grads: tensor<64xf32>) -> (tensor<12x128xf32>, tensor<12xf32>) {
+func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %flat: tensor<16xf32>, %grads: tensor<64xf32>, %norm: tensor<f64>) -> (tensor<12x128xf32>, tensor<12xf32>) {
   // CHECK: fsdp.pack %{{.*}}, %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   // CHECK: fsdp.all_gather %{{.*}} {region = "forward", unit = "u"} : tensor<1600xui8> -> tensor<6400xui8>
@@ -31,5 +31,10 @@ func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %
   // CHECK: fsdp.reduce_scatter_start %[[P]] {unit = "u"}
   // PINNED: fsdp.reduce_scatter_start
   %s = fsdp.reduce_scatter_start %p {unit = "u"} : tensor<4x16xf32> -> !fsdp.future<tensor<16xf32>>
+  // CHECK: fsdp.all_reduce sum %{{.*}} {divisor = 4.000000e+00 : f64, unit = "u"} : tensor<16xf32>
+  %all = fsdp.all_reduce sum %mean {unit = "u", divisor = 4.0 : f64} : tensor<16xf32>
+  // CHECK: fsdp.all_reduce_start max %{{.*}} {mesh_dim = 1 : i64} : <tensor<f64>>
+  // PINNED: fsdp.all_reduce_start max
+  %n = fsdp.all_reduce_start max %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
   return %A, %B : tensor<12x128xf32>, tensor<12xf32>
 }

@@ -12,8 +12,8 @@ struct Shape {
   int64_t count;
 };
 
-/// Every dtype with odd counts and none; the largest is several times what one
-/// part, or one round, moves.
+/// Every dtype with odd counts, a scalar and none; the largest is several times
+/// what one part, or one round, moves.
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
   for (plan::DType dtype : plan::EnumValuesDType())
@@ -111,6 +111,22 @@ TEST_P(Values, AllReduce) {
     // In place.
     c.allReduce(from.const_data_ptr(), from.data_ptr(), count, dtype, divisor);
     return good && at::equal(from, expected);
+  });
+}
+
+TEST_P(Values, AllReduceOfTheLargest) {
+  forAll([&](Communicator &c, Memory &memory, Shape shape) {
+    auto [dtype, count] = shape;
+    if (dtype == plan::DType::Bool || c10::isComplexType(scalarType(dtype)))
+      return true;
+    at::Tensor expected = contribution(0, count, dtype);
+    for (int r = 1; r < ranks(); ++r)
+      expected = at::maximum(expected, contribution(r, count, dtype));
+    at::Tensor from = memory.put(contribution(c.rank(), count, dtype), dtype);
+    at::Tensor actual = memory.empty(count, dtype).zero_();
+    c.allReduce(from.const_data_ptr(), actual.data_ptr(), count, dtype,
+                /*divisor=*/1, plan::ReduceOp::Max);
+    return at::equal(actual, expected);
   });
 }
 

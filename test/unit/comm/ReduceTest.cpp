@@ -66,6 +66,21 @@ TEST(Reduce, SumsInOrderAndDividesAsPyTorch) {
     }
 }
 
+TEST(Reduce, TheLargestIsPyTorchsWithNanAboveAll) {
+  for (auto [dtype, type] : floating) {
+    at::Tensor a = numbers(1, 4099, type), b = numbers(2, 4099, type);
+    at::Tensor c = numbers(3, 4099, type), actual = at::empty_like(a);
+    combine({a.const_data_ptr(), b.const_data_ptr(), c.const_data_ptr()},
+            {actual.data_ptr()}, 4099, dtype, 1, plan::ReduceOp::Max);
+    at::Tensor expected = at::maximum(at::maximum(a, b), c);
+    EXPECT_TRUE(at::equal(at::isnan(actual), at::isnan(expected)));
+    EXPECT_TRUE(at::equal(at::nan_to_num(actual), at::nan_to_num(expected)));
+  }
+  int32_t a = -3, b = -2, largest = 0;
+  combine({&a, &b}, {&largest}, 1, plan::DType::Int32, 1, plan::ReduceOp::Max);
+  EXPECT_EQ(largest, -2);
+}
+
 template <typename T> static void expectC10sConversions() {
   for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
     T x(static_cast<uint16_t>(bits), T::from_bits());
@@ -109,4 +124,9 @@ TEST(Reduce, WhatCannotBeReducedIsRefused) {
   EXPECT_THROW(checkReduction(plan::DType::Bool, 1), std::invalid_argument);
   EXPECT_THROW(checkReduction(plan::DType::Int64, 2), std::invalid_argument);
   EXPECT_NO_THROW(checkReduction(plan::DType::BFloat16, 2));
+  constexpr auto max = plan::ReduceOp::Max;
+  EXPECT_THROW(checkReduction(plan::DType::Float32, 2, max),
+               std::invalid_argument);
+  EXPECT_THROW(checkReduction(plan::DType::Complex64, 1, max),
+               std::invalid_argument);
 }

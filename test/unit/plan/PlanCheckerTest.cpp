@@ -271,6 +271,17 @@ static const Break breaks[] = {
      "divides by 4, not 1"},
     {"GatherDivides", [](PlanT &p) { find(p, AS(Collective)).divisor = 2; },
      "divides by 2, not 1"},
+    {"MaximumOfGradients",
+     [](PlanT &p) { find(p, AS(Collective), 1).op = ReduceOp::Max; },
+     "takes a maximum, which only an all-reduce does"},
+    {"UnknownReduction",
+     [](PlanT &p) {
+       find(p, AS(Collective), 1).op = static_cast<ReduceOp>(2);
+     },
+     "its operation is unknown"},
+    {"SumOfBool",
+     [](PlanT &p) { find(p, AS(Collective), 1).dtype = DType::Bool; },
+     "reduces bool"},
     {"CollectiveDType",
      [](PlanT &p) { find(p, AS(Collective)).dtype = DType::Int32; },
      "moves int32, its values are float32 and float32"},

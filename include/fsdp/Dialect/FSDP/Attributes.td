@@ -25,6 +25,17 @@ def FSDP_RoleAttr : EnumAttr<FSDP_Dialect, FSDP_RoleEnum, "role"> {
   let assemblyFormat = "$value";
 }
 
+def FSDP_ReduceOpEnum : I32EnumAttr<"ReduceOp", "how ranks' numbers become one", [
+    I32EnumAttrCase<"Sum", 0, "sum">,
+    I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_ReduceOpAttr : EnumAttr<FSDP_Dialect, FSDP_ReduceOpEnum, "reduce_op"> {
+  let assemblyFormat = "$value";
+}
+
 def FSDP_ShardingAttr : FSDP_Attr<"Sharding", "sharding"> {
   let summary = "How a tensor is split over a grid";
   let description = [{

@@ -64,6 +64,25 @@ def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter", [Pure]> {
   let hasVerifier = 1;
 }
 
+def FSDP_AllReduceOp : FSDP_Op<"all_reduce", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "All ranks' tensors added up, or the largest of each element";
+  let description = [{
+    Over one axis of the mesh. A sum is in rank order, in the tensor's element
+    type, and divided by `divisor`. NaN is larger than any number.
+
+    ```mlir
+    %norm = fsdp.all_reduce max %mine : tensor<f64>
+    %mean = fsdp.all_reduce sum %g {unit = "blocks.0", mesh_dim = 1 : i64, divisor = 4.0 : f64} : tensor<640xf32>
+    ```
+  }];
+  let arguments = (ins FSDP_ReduceOpAttr:$op, AnyRankedTensor:$input,
+                       OptionalAttr<StrAttr>:$unit,
+                       FSDP_CountOr<"0">:$mesh_dim, FSDP_Divisor:$divisor);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$op $input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
 // What is in flight is pinned: start and wait have effects, so that nothing
 // merges, drops or reorders them. From here on the order is the schedule.
 def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start", [
@@ -83,6 +102,19 @@ def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start", [
                        FSDP_Divisor:$divisor);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
+  let hasVerifier = 1;
+}
+
+def FSDP_AllReduceStartOp : FSDP_Op<"all_reduce_start", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    TypesMatchWith<"input is the future's tensor", "future", "input",
+                   "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
+  let summary = "Starts an all-reduce";
+  let arguments = (ins FSDP_ReduceOpAttr:$op, AnyRankedTensor:$input,
+                       OptionalAttr<StrAttr>:$unit,
+                       FSDP_CountOr<"0">:$mesh_dim, FSDP_Divisor:$divisor);
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$op $input attr-dict `:` type($future)";
   let hasVerifier = 1;
 }
 
