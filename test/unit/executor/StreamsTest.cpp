@@ -1,5 +1,5 @@
 // Tests that collectives beside compute give the bits of those in line with it,
-// however late a rank is with any of them.
+// copied or mapped, however late a rank is with any of them.
 #include "executor/Executor.h"
 
 #include "PlanBuilder.h"
@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 #include <algorithm>
+#include <atomic>
 #include <gtest/gtest.h>
 #include <random>
 #include <thread>
@@ -18,41 +19,58 @@ using namespace fsdp::test;
 namespace {
 
 constexpr int ranks = 3, layers = 3, steps = 4;
-constexpr int64_t rows = 6, columns = 5, part = rows / ranks;
+/// Elements of a rank's part: a page, so that a window can show it.
+constexpr int64_t part = 1024, whole = ranks * part;
 
 at::Tensor numbers(at::IntArrayRef shape, int salt) {
   int64_t count = c10::multiply_integers(shape);
   return at::sin(at::arange(count, at::kFloat) * 0.7 + salt).reshape(shape);
 }
 
+/// Shows a gathered value, the newest one, in the window instead.
+void map(plan::PlanT &plan, int gathered) {
+  plan::Place &place = *plan.programs.back()->values[gathered]->place;
+  uint64_t bytes = place.bytes();
+  plan.arenas[plan::deviceArena]->bytes -= bytes;
+  uint64_t &window = plan.arenas[plan::windowArena]->bytes;
+  place = plan::Place(plan::windowArena, window, bytes);
+  window += bytes;
+}
+
 /// Layers whose gathers all come first and whose updates all come last; each
-/// layer's gradient is its weight times the input.
-std::unique_ptr<PlanBuilder> prefetching() {
+/// layer's gradient is its weight times the input. With `mapped` ranks read
+/// each other's weights in place.
+std::unique_ptr<PlanBuilder> prefetching(bool mapped = false) {
   auto builder = std::make_unique<PlanBuilder>(ranks);
   PlanBuilder &b = *builder;
   unsigned rule = addSgdRule(b);
   std::vector<int> weights, gathered, gradients;
   b.program("step");
-  int x = b.newValue("x", {rows, columns});
+  int x = b.newValue("x", {whole});
   b.input("x", x, true);
   for (int i = 0; i < layers; ++i) {
     std::string name = std::to_string(i);
-    weights.push_back(b.state("w" + name, plan::Role::Parameter,
-                              {rows, columns}, /*sharded=*/true));
-    gathered.push_back(b.newValue("whole" + name, {rows, columns}));
+    weights.push_back(b.state("w" + name, plan::Role::Parameter, {whole},
+                              /*sharded=*/true));
+    b.plan.states[weights[i]]->is_flat = true;
+    gathered.push_back(b.newValue("whole" + name, {whole}));
+    if (mapped)
+      map(b.plan, gathered[i]);
     b.collective(plan::CollectiveKind::AllGather, b.stateValue(weights[i]),
-                 gathered[i], part * columns, "forward");
+                 gathered[i], part, "forward");
+    b.plan.programs[0]->commands.back()->operation.AsCollective()->mapped =
+        mapped;
   }
   for (int i = 0; i < layers; ++i) {
     std::string name = std::to_string(i);
-    int product = b.newValue("product" + name, {rows, columns});
+    int product = b.newValue("product" + name, {whole});
     b.aten("aten::mul.Tensor", {value(x), value(gathered[i])}, {product});
     int sum = b.newValue("sum" + name, {});
     b.aten("aten::sum", {value(product)}, {sum});
     b.output("sum" + name, sum);
-    gradients.push_back(b.newValue("gradient" + name, {part, columns}));
+    gradients.push_back(b.newValue("gradient" + name, {part}));
     b.collective(plan::CollectiveKind::ReduceScatter, product, gradients[i],
-                 part * columns);
+                 part);
   }
   for (int i = 0; i < layers; ++i)
     b.update(rule, weights[i], gradients[i]);
@@ -116,7 +134,14 @@ void spread(plan::PlanT &plan) {
   program.commands = std::move(commands);
 }
 
-enum class Late { Nobody, BeforeGather, BeforeReduce, BeforeUpdate, Always };
+enum class Late {
+  Nobody,
+  BeforeGather,
+  AfterForward,
+  BeforeReduce,
+  BeforeUpdate,
+  Always
+};
 
 /// Sleeps, on each rank for another while, before some of what it hands on.
 class Delayed : public Communicator {
@@ -128,9 +153,11 @@ public:
   int size() const override { return inner->size(); }
   std::string transport() const override { return inner->transport(); }
   uint64_t start(const Transfer &transfer) override {
-    pause(transfer.kind == plan::CollectiveKind::AllGather
-              ? Late::BeforeGather
-              : Late::BeforeReduce);
+    bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
+    if (!gathers && forward.exchange(false))
+      pause(Late::AfterForward);
+    forward = gathers;
+    pause(gathers ? Late::BeforeGather : Late::BeforeReduce);
     return inner->start(transfer);
   }
   void finish(uint64_t transfer) override {
@@ -138,7 +165,9 @@ public:
     pause(Late::BeforeUpdate);
   }
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override {
-    return inner->allocate(layout);
+    auto memory = inner->allocate(layout);
+    EXPECT_EQ(memory->mapped(), layout.windowBytes > 0);
+    return memory;
   }
   void abort(const std::string &reason) override { inner->abort(reason); }
 
@@ -154,6 +183,7 @@ private:
 
   std::unique_ptr<Communicator> inner;
   Late late;
+  std::atomic<bool> forward = false; // the last start was a gather's
   std::mutex mutex; // of what follows: streams may have threads
   std::minstd_rand random;
 };
@@ -171,14 +201,13 @@ std::vector<at::Tensor> train(const plan::PlanT &plan, HostStreamKind kind,
       options.hostStreams = kind;
       Executor executor(plan, communicator, options);
       auto weight = [&](int i) {
-        return at::from_blob(executor.stateData(i), {part * columns},
-                             at::kFloat);
+        return at::from_blob(executor.stateData(i), {part}, at::kFloat);
       };
       for (int i = 0; i < layers; ++i)
-        weight(i).copy_(numbers({part * columns}, 10 * i + r));
+        weight(i).copy_(numbers({part}, 10 * i + r));
       std::vector<at::Tensor> all;
       for (int step = 1; step <= steps; ++step) {
-        at::Tensor x = numbers({rows, columns}, 20 * step + r);
+        at::Tensor x = numbers({whole}, 20 * step + r);
         executor.setInput(0, 0, x.const_data_ptr());
         executor.run(0, step);
         for (int i = 0; i < layers; ++i)
@@ -194,13 +223,13 @@ std::vector<at::Tensor> train(const plan::PlanT &plan, HostStreamKind kind,
 }
 
 class Streams
-    : public testing::TestWithParam<std::tuple<HostStreamKind, Late>> {};
+    : public testing::TestWithParam<std::tuple<HostStreamKind, Late, bool>> {};
 
 } // namespace
 
 TEST_P(Streams, DelaysChangeNoBit) {
-  auto [kind, late] = GetParam();
-  auto inLine = prefetching(), beside = prefetching();
+  auto [kind, late, mapped] = GetParam();
+  auto inLine = prefetching(), beside = prefetching(mapped);
   auto expected = train(inLine->finish(), HostStreamKind::Inline, Late::Nobody);
   plan::PlanT &plan = beside->finish();
   spread(plan);
@@ -213,5 +242,6 @@ INSTANTIATE_TEST_SUITE_P(
     Late, Streams,
     testing::Combine(
         testing::Values(HostStreamKind::Inline, HostStreamKind::Threads),
-        testing::Values(Late::Nobody, Late::BeforeGather, Late::BeforeReduce,
-                        Late::BeforeUpdate, Late::Always)));
+        testing::Values(Late::Nobody, Late::BeforeGather, Late::AfterForward,
+                        Late::BeforeReduce, Late::BeforeUpdate, Late::Always),
+        testing::Bool()));
