@@ -78,8 +78,10 @@ def test_a_combination_is_fsdp2s(row: Row, tmp_path: pathlib.Path, fsdp2: Pool) 
     )
     expected = fsdp2.start(described)
     pipeline = " ".join(filter(None, (choice.pipeline for choice in choices)))
-    run = training.run(described, tmp_path, pipeline)
+    run = training.run(described, tmp_path, pipeline, extra=["--log-grad-norm"])
+    trained = expected()
     if all(choice.same for choice in choices):
-        compare.check_bits(run, expected())
+        compare.check_bits(run, trained)
     else:
-        compare.check_close(run, expected())
+        compare.check_close(run, trained)
+    compare.check_norms(run, trained)

@@ -73,6 +73,21 @@ def test_collectives_of_a_step(
     check_counts(run, forward, backward[reshard], reductions)
 
 
+def test_reduced_bytes_are_those_of_trained_parameters(
+    archives: dict[str, pathlib.Path], tmp_path: pathlib.Path
+) -> None:
+    (file, argv), *_ = COUNTS["frozen"]
+    compiled = chain.lower(file, archives["frozen"], tmp_path, argv, "mesh=2")
+    run = chain.run_plan(compiled, 2, steps=STEPS)
+    expected = 0
+    for parameter in reference.load_step(file, argv).model.parameters():
+        rows = -(-parameter.shape[0] // 2)
+        local = rows * parameter[0].numel() * parameter.element_size()
+        expected += -(-local // 64) * 64 if parameter.requires_grad else 0
+    reduced = [r for r in run.summary["collectives"] if r["kind"] == "reduce-scatter"]
+    assert sum(row["bytes_per_step"] for row in reduced) == expected
+
+
 @pytest.mark.parametrize("layout", ("dim0", "flat"))
 def test_a_cap_of_one_tensor_gives_each_its_collectives(
     layout: str, archives: dict[str, pathlib.Path], tmp_path: pathlib.Path

@@ -59,6 +59,14 @@ MODELS = {
     "tied": [Call(("blocks.0",)), Call(("blocks.1",)), Call(("",))],
     "unreached": [Call(("used",)), Call(("",))],
     "twice": [Call(("blocks.0",)), Call(("",))],
+    "forwards": [Call(("0",)), Call(("2",)), Call(("",))],
+    "disorder": [
+        Call(("middle.inner",)),
+        Call(("last",)),
+        Call(("middle",)),
+        Call(("first",)),
+        Call(("",)),
+    ],
 }
 
 
@@ -74,7 +82,8 @@ def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> N
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_trained_as_by_fsdp2(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
-    """Uneven shards, frozen parameters in a unit, tied and unreached ones, a module used twice."""
+    """Uneven shards, frozen parameters in a unit, tied and unreached ones, a module used twice,
+    several forwards before one backward, units in another order than the model's."""
     described = Training(ZOO, ("--model", name), tuple(MODELS[name]))
     expected = fsdp2.start(described)
     run = training.run(described, tmp_path)

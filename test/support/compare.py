@@ -54,3 +54,10 @@ def check_close(run: Result, trained: Trained, loss: float = 1e-6) -> None:
         bound = 1e-3 if name.endswith("key.bias") else 1e-5
         error = relative(run.weights[name], value)
         assert error <= bound, f"{name}: {error:.2e} of its norm"
+
+
+def check_norms(run: Result, trained: Trained) -> None:
+    """The norms of gradients within 1e-6: PyTorch sums them in an order of its own."""
+    norms = [row["grad_norm"] for row in run.metrics]
+    for i, (value, wanted) in enumerate(zip(norms, trained.grad_norms, strict=True)):
+        assert abs(value - wanted) <= 1e-6 * wanted, f"step {i + 1}'s norm of gradients"

@@ -63,8 +63,8 @@ class Pool:
             if not ready:
                 self.close()
                 raise TimeoutError(f"FSDP2's ranks {sorted(waiting.values())} did not answer")
-        losses = [list(row) for row in zip(*(answers[rank][0] for rank in range(world)))]
-        return Trained(losses, *answers[0][1:])
+        losses = [list(row) for row in zip(*(answers[rank].pop("losses") for rank in range(world)))]
+        return Trained(losses, **answers[0])
 
     def read(self, pipe: Any, rank: int) -> tuple[int, str | None, Any]:
         try:
@@ -129,14 +129,10 @@ def mesh_of(training: Training) -> Any:
     return DeviceMesh("cpu", torch.arange(training.world).view(training.mesh))
 
 
-def train(
-    mesh: Any, rank: int, training: Training
-) -> tuple[list[float], dict[str, Any], dict[tuple[str, str], int]]:
-    """One rank's losses; rank 0's whole tensors after the last step; and the
-    collectives of a step, by kind and region."""
+def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
+    """The fields of Trained: one rank's losses, and on rank 0 the others."""
     import torch
     from torch.distributed import fsdp
-    from torch.distributed.tensor import DTensor
 
     from support.reference import batches, learning_rate_setter, load_step
 
@@ -150,7 +146,9 @@ def train(
         group["params"] = [sharded[name_of[id(p)]] for p in group["params"]]
 
     set_rates = learning_rate_setter(step)
+    trained = [p for p in model.parameters() if p.requires_grad]
     losses: list[float] = []
+    norms: list[float] = []
     counts: dict[tuple[str, str], int] = {}
     torch.manual_seed(step.seed)
     for i, batch in zip(range(training.steps), batches(step, rank, training.world)):
@@ -161,13 +159,20 @@ def train(
             loss = step.loss(model, **batch)
         with counting(counts, "backward", i == 1):
             loss.backward()
+        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
+        norms.append(whole(norm).item())
         step.optimizer.step()
         losses.append(loss.item())
-    state = {}
-    for name, value in model.state_dict().items():
-        whole = value.full_tensor() if isinstance(value, DTensor) else value
-        state[name] = whole.detach().clone()
-    return losses, state if rank == 0 else {}, counts
+    state = {name: whole(value).clone() for name, value in model.state_dict().items()}
+    first = {"state": state, "collectives": counts, "grad_norms": norms} if rank == 0 else {}
+    return {"losses": losses, **first}
+
+
+def whole(value: Any) -> Any:
+    """The tensor of which a DTensor is a part; every rank takes part."""
+    from torch.distributed.tensor import DTensor
+
+    return (value.full_tensor() if isinstance(value, DTensor) else value).detach()
 
 
 @contextlib.contextmanager

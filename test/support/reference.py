@@ -26,6 +26,8 @@ class Trained:
     state: Tensors
     # Of one step, where they were counted: by kind and region.
     collectives: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+    # Of each step's gradients before they are clipped, over all ranks' parts.
+    grad_norms: list[float] = dataclasses.field(default_factory=list)
 
     @property
     def mean_losses(self) -> list[float]:

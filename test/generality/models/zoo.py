@@ -122,6 +122,50 @@ def twice() -> TrainingStep:
     return step_of(Twice(), regression, data)
 
 
+def forwards() -> TrainingStep:
+    """Several forwards before one backward, as preferences are trained: one
+    without gradients, and one whose result is used in part."""
+    model = nn.Sequential(nn.Linear(7, 9), nn.Tanh(), nn.Linear(9, 5))
+
+    def loss(model: nn.Module, chosen: Tensor, rejected: Tensor) -> Tensor:
+        with torch.no_grad():
+            reference = model(chosen + rejected)
+        margin = model(chosen) - model(rejected)[:, :1] - reference
+        return F.softplus(-margin.sum(-1)).mean()
+
+    data = {"chosen": numbers(SAMPLES, 7), "rejected": numbers(SAMPLES, 7, seed=8)}
+    return step_of(model, loss, data)
+
+
+class Middle(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.outer = nn.Linear(7, 7)
+        self.inner = nn.Linear(7, 7)
+
+    def forward(self, x: Tensor, scales: dict[str, float]) -> tuple[Tensor, Tensor]:
+        return self.inner(torch.sigmoid(x)) * scales["x"], self.outer(x)
+
+
+class Disorder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(7, 3)
+        self.middle = Middle()
+        self.first = nn.Linear(5, 7)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, unused = self.middle(torch.tanh(self.first(x)), {"x": 2.0})
+        return self.last(x)
+
+
+def disorder() -> TrainingStep:
+    """Modules that are defined in another order than they are called in, an
+    argument that is no tensor, and a result that nobody uses."""
+    data = {"x": numbers(SAMPLES, 5), "y": numbers(SAMPLES, 3, seed=8)}
+    return step_of(Disorder(), regression, data)
+
+
 def dropout() -> TrainingStep:
     """Three random sites, of which the module draws two and the loss one."""
     model = nn.Sequential(nn.Linear(9, 16), nn.Dropout(0.3), nn.Linear(16, 3))
@@ -218,6 +262,8 @@ MODELS = {
         frozen,
         unreached,
         twice,
+        forwards,
+        disorder,
         dropout,
         mixed,
         shared,
