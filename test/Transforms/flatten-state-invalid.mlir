@@ -1,0 +1,12 @@
+// Tests that only whole, gathered parameters and reduced gradients are laid out
+// as one range.
+// DEFINE: %{to} = fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state=mesh=2
+// RUN: not %{to} --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-flatten-state=gather=x 2>&1 | FileCheck %s --check-prefix=GATHER
+// RUN: not %{to} --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-localize --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=LOCAL
+// RUN: not %{to} --fsdp-insert-grad-reduction --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=READ
+// RUN: not %{to} --fsdp-insert-unshard --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=UPDATE
+
+// GATHER: error: gather=x does not exist; there are copy and map
+// LOCAL: error: {{.*}} has the type of one rank's part already; run fsdp-flatten-state before fsdp-localize
+// READ: error: {{.*}} reads sharded @{{.*}} without an fsdp.unshard; run --fsdp-insert-unshard first
+// UPDATE: error: {{.*}} has a gradient that is not reduced; run --fsdp-insert-grad-reduction first
