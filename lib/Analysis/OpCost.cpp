@@ -105,8 +105,11 @@ double OpCost::getSeconds(Operation *op) const {
         return getMemorySeconds(2 * getBytes(op.getValue().getType()));
       })
       .Case<CmdCopyOp>([&](CmdCopyOp op) {
-        return getMemorySeconds(double(op.getBlockBytes()) * op.getBlocks() *
-                                (op.getSource() ? 2 : 1));
+        double bytes = 0;
+        for (auto piece : op.getPieces().getAsRange<PieceAttr>())
+          bytes += double(piece.getBytes()) * piece.getBlocks() *
+                   (piece.getSource() >= 0 ? 2 : 1);
+        return getMemorySeconds(bytes);
       })
       .Case<AllGatherStartOp, AllGatherOp>([&](auto op) {
         return op.getMapped()

@@ -165,14 +165,20 @@ private:
 
   LogicalResult exportOp(CmdCopyOp op) {
     plan::CopyT copy;
-    copy.source = op.getSource() ? values.lookup(op.getSource()) : -1;
-    copy.destination = values.lookup(op.getDestination());
-    copy.source_offset = op.getSourceOffset();
-    copy.destination_offset = op.getDestinationOffset();
-    copy.block_bytes = op.getBlockBytes();
-    copy.blocks = op.getBlocks();
-    copy.source_stride = op.getSourceStride();
-    copy.destination_stride = op.getDestinationStride();
+    for (auto attr : op.getPieces().getAsRange<PieceAttr>()) {
+      auto piece = std::make_unique<plan::PieceT>();
+      if (attr.getSource() >= 0)
+        piece->source = values.lookup(op.getSources()[attr.getSource()]);
+      piece->destination =
+          values.lookup(op.getDestinations()[attr.getDestination()]);
+      piece->source_offset = attr.getSourceOffset();
+      piece->destination_offset = attr.getDestinationOffset();
+      piece->block_bytes = attr.getBytes();
+      piece->blocks = attr.getBlocks();
+      piece->source_stride = attr.getSourceStride();
+      piece->destination_stride = attr.getDestinationStride();
+      copy.pieces.push_back(std::move(piece));
+    }
     add(op, op.getStream(), std::move(copy));
     return success();
   }

@@ -23,6 +23,41 @@ using namespace fsdp;
 
 namespace {
 
+/// The pieces that become one copy.
+class CopyPieces {
+public:
+  /// Adds `blocks` blocks; without `from` they become zero.
+  void add(Value from, Value to, int64_t bytes, int64_t blocks = 1,
+           int64_t fromOffset = 0, int64_t toOffset = 0, int64_t fromStride = 0,
+           int64_t toStride = 0) {
+    if (!bytes)
+      return;
+    bool many = blocks > 1;
+    int64_t source = from ? indexOf(sources, from) : -1;
+    pieces.push_back(PieceAttr::get(
+        to.getContext(), source, indexOf(destinations, to), bytes, blocks,
+        fromOffset, toOffset, many ? fromStride : 0, many ? toStride : 0));
+  }
+
+  void create(OpBuilder &builder, Location loc) const {
+    if (!pieces.empty())
+      CmdCopyOp::create(builder, loc, sources, destinations,
+                        builder.getArrayAttr(pieces));
+  }
+
+private:
+  static int64_t indexOf(SmallVector<Value> &values, Value value) {
+    auto *found = llvm::find(values, value);
+    int64_t index = found - values.begin();
+    if (found == values.end())
+      values.push_back(value);
+    return index;
+  }
+
+  SmallVector<Value> sources, destinations;
+  SmallVector<Attribute> pieces;
+};
+
 /// Lowers one program: ops are rewritten in order, and each value is mapped to
 /// the cmd.value that stands for its memory.
 class ProgramLowering {
@@ -227,8 +262,9 @@ private:
   }
 
   void copyAll(Location loc, Value from, Value to, int64_t bytes) {
-    if (bytes)
-      CmdCopyOp::create(builder, loc, from, to, bytes);
+    CopyPieces pieces;
+    pieces.add(from, to, bytes);
+    pieces.create(builder, loc);
   }
 
   LogicalResult lowerUpdate(UpdateOp update) {
@@ -241,7 +277,7 @@ private:
 
   LogicalResult lowerPack(PackOp pack) {
     Value bucket = declare(pack.getBucket());
-    Location loc = pack.getLoc();
+    CopyPieces pieces;
     int64_t bytes = getPlace(pack.getBucket()).getBytes(), end = 0;
     int64_t blocks = 1;
     if (!pack.getMembers().empty())
@@ -249,10 +285,8 @@ private:
     int64_t piece = bytes / blocks;
     // A collective reads the gaps too; they must not be what lay there before.
     auto zero = [&](int64_t begin, int64_t past) {
-      if (begin < past)
-        CmdCopyOp::create(builder, loc, Value(), bucket, past - begin, blocks,
-                          /*source_offset=*/0, begin, /*source_stride=*/0,
-                          blocks > 1 ? piece : 0);
+      pieces.add(Value(), bucket, past - begin, blocks, /*fromOffset=*/0, begin,
+                 /*fromStride=*/0, piece);
     };
     for (auto [input, member] : llvm::zip_equal(
              pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>())) {
@@ -260,31 +294,30 @@ private:
       end = member.getOffset() + member.getBytes();
       auto part = aliases.getPart(aliases.getRoot(input));
       bool inPlace = part && part->whole == pack.getBucket();
-      if (member.getBytes() && !inPlace)
-        CmdCopyOp::create(
-            builder, loc, getBytes(input), bucket, member.getBytes(), blocks,
-            /*source_offset=*/0, member.getOffset(),
-            blocks > 1 ? member.getBytes() : 0, blocks > 1 ? piece : 0);
+      if (!inPlace)
+        pieces.add(getBytes(input), bucket, member.getBytes(), blocks,
+                   /*fromOffset=*/0, member.getOffset(), member.getBytes(),
+                   piece);
     }
     zero(end, piece);
+    pieces.create(builder, pack.getLoc());
     return done(pack);
   }
 
   LogicalResult lowerUnpack(UnpackOp unpack) {
     Value bucket = values.lookup(unpack.getBucket());
     int64_t bytes = getPlace(unpack.getBucket()).getBytes();
+    CopyPieces pieces;
     for (auto [output, member] :
          llvm::zip_equal(unpack.getOutputs(),
                          unpack.getMembers().getAsRange<MemberAttr>())) {
       Value to = declare(output);
       int64_t blocks = member.getBlocks();
-      if (member.getBytes() && !aliases.getPart(output))
-        CmdCopyOp::create(builder, unpack.getLoc(), bucket, to,
-                          member.getBytes(), blocks, member.getOffset(),
-                          /*destination_offset=*/0,
-                          blocks > 1 ? bytes / blocks : 0,
-                          blocks > 1 ? member.getBytes() : 0);
+      if (!aliases.getPart(output))
+        pieces.add(bucket, to, member.getBytes(), blocks, member.getOffset(),
+                   /*toOffset=*/0, bytes / blocks, member.getBytes());
     }
+    pieces.create(builder, unpack.getLoc());
     return done(unpack);
   }
 

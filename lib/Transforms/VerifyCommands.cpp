@@ -193,35 +193,49 @@ private:
   }
 
   LogicalResult run(CmdCopyOp copy) {
-    Value to = copy.getDestination(), from = copy.getSource();
-    uint64_t size = copy.getBlockBytes(), blocks = copy.getBlocks();
+    for (Value from : copy.getSources())
+      for (Value to : copy.getDestinations())
+        if (failed(memory.checkApart(copy, getPlace(from), to)))
+          return failure();
+    for (auto piece : copy.getPieces().getAsRange<PieceAttr>())
+      if (failed(run(copy, piece)))
+        return failure();
+    for (Value to : copy.getDestinations())
+      if (failed(memory.writeWindow(copy, to)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult run(CmdCopyOp copy, PieceAttr piece) {
+    Value to = copy.getDestinations()[piece.getDestination()], from;
+    if (piece.getSource() >= 0)
+      from = copy.getSources()[piece.getSource()];
+    uint64_t size = piece.getBytes(), blocks = piece.getBlocks();
     auto fits = [&](Value value, uint64_t offset, uint64_t stride) {
       return blocks >= 1 &&
              static_cast<unsigned __int128>(stride) * (blocks - 1) + offset +
                      size <=
                  uint64_t(getPlace(value).getBytes());
     };
-    if (!fits(to, copy.getDestinationOffset(), copy.getDestinationStride()) ||
-        (from && !fits(from, copy.getSourceOffset(), copy.getSourceStride())))
+    if (!fits(to, piece.getDestinationOffset(), piece.getDestinationStride()) ||
+        (from && !fits(from, piece.getSourceOffset(), piece.getSourceStride())))
       return copy.emitOpError("C6: reaches past the end of a place");
-    if (blocks > 1 && copy.getDestinationStride() < size)
+    if (blocks > 1 && piece.getDestinationStride() < int64_t(size))
       return copy.emitOpError("C6: its blocks lie over each other");
     if (memory.isView(to) || (from && memory.isView(from)))
       return copy.emitOpError("C6: copies bytes of a view");
-    if (from && failed(memory.checkApart(copy, getPlace(from), to)))
-      return failure();
     for (uint64_t b = 0; from && b < blocks; ++b)
       if (failed(memory.read(
-              copy, from, copy.getSourceOffset() + b * copy.getSourceStride(),
+              copy, from, piece.getSourceOffset() + b * piece.getSourceStride(),
               size)))
         return failure();
     for (uint64_t b = 0; b < blocks; ++b)
       if (failed(memory.write(copy, to,
-                              copy.getDestinationOffset() +
-                                  b * copy.getDestinationStride(),
+                              piece.getDestinationOffset() +
+                                  b * piece.getDestinationStride(),
                               size)))
         return failure();
-    return memory.writeWindow(copy, to);
+    return success();
   }
 
   LogicalResult run(CmdCollectiveOp collective) {

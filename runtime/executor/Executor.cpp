@@ -176,15 +176,17 @@ double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
 }
 
 void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
-  for (uint64_t i = 0; i < copy.blocks; ++i) {
-    char *to = copy.to + i * copy.toStride;
-    if (copy.from)
-      std::memmove(to, copy.from + i * copy.fromStride, copy.blockBytes);
-    else
-      std::memset(to, 0, copy.blockBytes);
+  for (const LoadedProgram::Piece &piece : copy) {
+    for (uint64_t i = 0; i < piece.blocks; ++i) {
+      char *to = piece.to + i * piece.toStride;
+      if (piece.from)
+        std::memcpy(to, piece.from + i * piece.fromStride, piece.blockBytes);
+      else
+        std::memset(to, 0, piece.blockBytes);
+    }
+    if (piece.from && piece.ofBucket)
+      counters.communicationBytesCopied += piece.blocks * piece.blockBytes;
   }
-  if (copy.from && copy.ofBucket)
-    counters.communicationBytesCopied += copy.blocks * copy.blockBytes;
 }
 
 Executor::Executor(const plan::PlanT &plan, Communicator &communicator,

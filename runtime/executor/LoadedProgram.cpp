@@ -136,12 +136,15 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
     const plan::ValueT &value = *plan->values.at(v);
     return context.arenas.address(placeOf(context.plan, value), value.name);
   };
-  int from = copy.source, to = copy.destination;
-  copies.push_back({address(to) + copy.destination_offset,
-                    from < 0 ? nullptr : address(from) + copy.source_offset,
-                    copy.block_bytes, copy.blocks, copy.destination_stride,
-                    copy.source_stride,
-                    buckets[to] || (from >= 0 && buckets[from])});
+  Copy &pieces = copies.emplace_back();
+  for (const auto &piece : copy.pieces) {
+    int from = piece->source, to = piece->destination;
+    pieces.push_back({address(to) + piece->destination_offset,
+                      from < 0 ? nullptr : address(from) + piece->source_offset,
+                      piece->block_bytes, piece->blocks,
+                      piece->destination_stride, piece->source_stride,
+                      buckets[to] || (from >= 0 && buckets[from])});
+  }
 }
 
 void LoadedProgram::load(const plan::CollectiveT &collective,

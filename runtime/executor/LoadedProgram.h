@@ -36,12 +36,13 @@ struct LoadedProgram {
     OperatorMemory memory, normMemory;
     bool inNorm; // this rank counts its gradient
   };
-  struct Copy {
+  struct Piece {
     char *to;
     const char *from; // null: zeros
     uint64_t blockBytes, blocks, toStride, fromStride;
     bool ofBucket; // into or out of what a collective moves
   };
+  using Copy = std::vector<Piece>;
   struct Collective {
     Transfer transfer;
     std::string kind, region;

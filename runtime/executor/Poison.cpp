@@ -95,7 +95,7 @@ void Poison::after(int command) {
                 program.commands[command]->location +
                 ": wrote outside its arena; the plan or the kernel is wrong, "
                 "please report it");
-  for (int v : valuesOf(*program.commands[command])) {
+  for (int v : plan::valuesOf(*program.commands[command])) {
     const plan::ValueT &value = *program.values[rootOf(program, v)];
     for (const Range &range : ranges)
       if (range.live.first <= command && range.live.last >= command &&

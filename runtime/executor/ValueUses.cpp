@@ -1,38 +1,11 @@
 #include "executor/ValueUses.h"
 
+#include "plan/CommandValues.h"
+
 #include <algorithm>
 #include <set>
 
 namespace fsdp {
-
-std::vector<int> valuesOf(const plan::CommandT &command) {
-  std::vector<int> values;
-  auto add = [&](int64_t v) {
-    if (v >= 0)
-      values.push_back(static_cast<int>(v));
-  };
-  const plan::OperationUnion &operation = command.operation;
-  if (const auto *aten = operation.AsAten()) {
-    for (const auto &argument : aten->arguments) {
-      if (argument->kind == plan::ArgumentKind::Value)
-        add(argument->value);
-      else if (argument->kind == plan::ArgumentKind::ValueList)
-        for (int v : argument->values)
-          add(v);
-    }
-    for (int v : aten->results)
-      add(v);
-  } else if (const auto *update = operation.AsUpdate()) {
-    add(update->gradient);
-  } else if (const auto *copy = operation.AsCopy()) {
-    add(copy->source);
-    add(copy->destination);
-  } else if (const auto *collective = operation.AsCollective()) {
-    add(collective->source);
-    add(collective->destination);
-  }
-  return values;
-}
 
 std::string nameOf(const plan::CommandT &command) {
   const plan::OperationUnion &operation = command.operation;
@@ -99,7 +72,7 @@ std::vector<LiveRange> liveRanges(const plan::ProgramT &program) {
     touch(static_cast<int>(input->value), -1);
   for (int c = 0; c < commands; ++c) {
     bool moves = program.commands[c]->operation.AsCollective();
-    for (int value : valuesOf(*program.commands[c])) {
+    for (int value : plan::valuesOf(*program.commands[c])) {
       touch(value, c);
       if (moves)
         touch(value, endOfCollective(program, c));

@@ -8,9 +8,6 @@
 
 namespace fsdp {
 
-/// The values that a command reads, writes or looks into.
-std::vector<int> valuesOf(const plan::CommandT &command);
-
 /// "aten::mm", "all-gather", ..., for messages.
 std::string nameOf(const plan::CommandT &command);
 

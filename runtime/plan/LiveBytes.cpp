@@ -1,4 +1,5 @@
 #include "plan/LiveBytes.h"
+#include "plan/CommandValues.h"
 
 #include <algorithm>
 #include <map>
@@ -42,26 +43,12 @@ private:
 
 void Lifetimes::run(const CommandT &command) {
   const OperationUnion &operation = command.operation;
-  if (const AtenT *call = operation.AsAten()) {
-    for (const auto &argument : call->arguments)
-      if (argument->kind == ArgumentKind::Value)
-        touch(argument->value);
-      else if (argument->kind == ArgumentKind::ValueList)
-        for (int member : argument->values)
-          touch(member);
-    for (int result : call->results)
-      touch(result);
-  } else if (const UpdateT *update = operation.AsUpdate()) {
-    touch(update->gradient);
-  } else if (const CopyT *copy = operation.AsCopy()) {
-    touch(copy->source);
-    touch(copy->destination);
-  } else if (const CollectiveT *collective = operation.AsCollective()) {
-    for (uint32_t i : {collective->source, collective->destination}) {
-      touch(i);
+  for (int i : valuesOf(command)) {
+    touch(i);
+    if (operation.AsCollective())
       flying[command.stream].push_back(i);
-    }
-  } else if (const RecordT *record = operation.AsRecord()) {
+  }
+  if (const RecordT *record = operation.AsRecord()) {
     recorded[record->event] = std::move(flying[command.stream]);
     flying[command.stream].clear();
   } else if (const WaitT *wait = operation.AsWait()) {

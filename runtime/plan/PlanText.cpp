@@ -256,6 +256,23 @@ private:
     out << "\n";
   }
 
+  /// The pieces stand below each other.
+  void printCopy(const CopyT &copy) {
+    out << "copy";
+    for (const auto &piece : copy.pieces) {
+      out << (copy.pieces.size() > 1 ? "\n       " : " ") << "%"
+          << piece->destination << "[" << piece->destination_offset << "] = ";
+      if (piece->source < 0)
+        out << "zero";
+      else
+        out << "%" << piece->source << "[" << piece->source_offset << "]";
+      out << ", " << piece->blocks << " x " << piece->block_bytes << " B";
+      if (piece->blocks > 1)
+        out << ", strides " << piece->source_stride << " to "
+            << piece->destination_stride;
+    }
+  }
+
   void printCommand(const CommandT &command) {
     out << "  " << command.stream << "| ";
     switch (command.operation.type) {
@@ -268,20 +285,9 @@ private:
           << plan.rules[update.rule]->name << "(%" << update.gradient << ")";
       break;
     }
-    case Operation::Copy: {
-      const CopyT &copy = *command.operation.AsCopy();
-      out << "%" << copy.destination << "[" << copy.destination_offset
-          << "] = ";
-      if (copy.source < 0)
-        out << "zero";
-      else
-        out << "copy %" << copy.source << "[" << copy.source_offset << "]";
-      out << ", " << copy.blocks << " x " << copy.block_bytes << " B";
-      if (copy.blocks > 1)
-        out << ", strides " << copy.source_stride << " to "
-            << copy.destination_stride;
+    case Operation::Copy:
+      printCopy(*command.operation.AsCopy());
       break;
-    }
     case Operation::Collective: {
       const CollectiveT &c = *command.operation.AsCollective();
       out << "%" << c.destination << " = "

@@ -162,43 +162,60 @@ private:
   /// Bytes that `blocks` blocks span, `stride` apart; fails where they do not
   /// fit the place.
   void checkBlocks(const Checked &here, const Place &place, uint64_t offset,
-                   uint64_t stride, const CopyT &copy) {
-    unsigned __int128 end = copy.block_bytes;
-    end += static_cast<unsigned __int128>(stride) * (copy.blocks - 1) + offset;
+                   uint64_t stride, const PieceT &piece) {
+    unsigned __int128 end = piece.block_bytes;
+    end += static_cast<unsigned __int128>(stride) * (piece.blocks - 1) + offset;
     here.require(end <= place.bytes(), "reaches past the end of a place of ",
                  place.bytes(), " bytes");
-    here.require(copy.blocks == 1 || stride >= copy.block_bytes,
+    here.require(piece.blocks == 1 || stride >= piece.block_bytes,
                  "its blocks lie over each other");
   }
 
   void checkCopy(const Checked &here, const CopyT &copy) {
-    here.require(copy.blocks >= 1 && copy.blocks <= maxBlocks,
-                 "has no blocks, or more than 2^24");
-    memory.requireTarget(here, copy.destination);
-    const ValueT &to = *program.values[copy.destination];
-    checkBlocks(here, *to.place, copy.destination_offset,
-                copy.destination_stride, copy);
-    if (copy.source != -1) {
-      here.index(copy.source, program.values.size(), "value");
-      const ValueT &from = *program.values[copy.source];
+    here.require(!copy.pieces.empty(), "copies nothing");
+    std::set<int> sources, destinations;
+    uint64_t blocks = 0;
+    for (const auto &piece : copy.pieces) {
+      here.require(piece != nullptr && piece->blocks >= 1 &&
+                       piece->blocks <= maxBlocks - blocks,
+                   "has no blocks, or more than 2^24");
+      blocks += piece->blocks;
+      checkPiece(here, *piece);
+      sources.insert(piece->source);
+      destinations.insert(piece->destination);
+    }
+    for (int source : sources)
+      for (int destination : destinations)
+        if (source != -1)
+          memory.requireApart(here, *program.values[source]->place,
+                              destination);
+  }
+
+  void checkPiece(const Checked &here, const PieceT &piece) {
+    memory.requireTarget(here, piece.destination);
+    const ValueT &to = *program.values[piece.destination];
+    checkBlocks(here, *to.place, piece.destination_offset,
+                piece.destination_stride, piece);
+    if (piece.source != -1) {
+      here.index(piece.source, program.values.size(), "value");
+      const ValueT &from = *program.values[piece.source];
       here.require(from.view_of == -1,
                    "copies bytes of a view; copy those of what it looks into");
-      checkBlocks(here, *from.place, copy.source_offset, copy.source_stride,
-                  copy);
-      memory.requireApart(here, *from.place, copy.destination);
-      for (uint64_t b = 0; b < copy.blocks; ++b) {
-        uint64_t offset = copy.source_offset + b * copy.source_stride;
-        memory.read(here, copy.source, offset, copy.block_bytes);
-        here.require(memory.takeOut(copy.source, offset, copy.block_bytes),
+      checkBlocks(here, *from.place, piece.source_offset, piece.source_stride,
+                  piece);
+      for (uint64_t b = 0; b < piece.blocks; ++b) {
+        uint64_t offset = piece.source_offset + b * piece.source_stride;
+        memory.read(here, piece.source, offset, piece.block_bytes);
+        here.require(memory.takeOut(piece.source, offset, piece.block_bytes),
                      "copies bytes that another copy took");
       }
       if (to.state == -1)
-        memory.expectReader(copy.destination);
+        memory.expectReader(piece.destination);
     }
-    for (uint64_t b = 0; b < copy.blocks; ++b)
-      memory.write(here, copy.destination,
-                   copy.destination_offset + b * copy.destination_stride,
-                   copy.block_bytes);
+    for (uint64_t b = 0; b < piece.blocks; ++b)
+      memory.write(here, piece.destination,
+                   piece.destination_offset + b * piece.destination_stride,
+                   piece.block_bytes);
   }
 
   /// What is reduced can be, and is divided as gradients are; or, where it is

@@ -57,7 +57,7 @@ module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.s
   func.func @step(%x: tensor<5x4xf32> {fsdp.input = "x"}, %r: tensor<3x4xi64> {fsdp.input = "r", fsdp.repeat}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "most"}) {
     // CHECK: %2: float32 [2, 4], state w
     %w = fsdp.load @w : tensor<2x4xf32>
-    // CHECK: 0| %[[IN:[0-9]+]][0] = copy %2[0], 1 x 32 B
+    // CHECK: 0| copy %[[IN:[0-9]+]][0] = %2[0], 1 x 32 B
     // CHECK: 0| %[[ALL:[0-9]+]] = all_gather %[[IN]] over shard, 32 uint8, unit '', forward
     %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<32xui8>
     %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<32xui8> -> !fsdp.future<tensor<64xui8>>

@@ -23,14 +23,13 @@ module {
 
     // One rank's piece is 32 bytes and a gap, which the gather sends as well.
     // CHECK: %[[IN:.*]] = fsdp.cmd.value {{.*}} : tensor<64xui8>
-    // CHECK-NEXT: fsdp.cmd.copy from %[[W]] : {{.*}} to %[[IN]] : {{.*}} {block_bytes = 32 : i64}
-    // CHECK-NEXT: fsdp.cmd.copy to %[[IN]] : {{.*}} {block_bytes = 32 : i64, destination_offset = 32 : i64}
+    // CHECK-NEXT: fsdp.cmd.copy from %[[W]] : {{.*}} to %[[IN]] : {{.*}} {pieces = [#fsdp.piece<bytes = 32>, #fsdp.piece<source = -1, bytes = 32, destination_offset = 32>]}
     %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<64xui8>
     // CHECK: fsdp.cmd.collective{{ +}}all_gather %[[IN]] : tensor<64xui8> to %[[ALL:.*]] : tensor<128xui8> {count = 64 : i64, dtype = ui8, region = "forward", unit = ""}
     %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
     // CHECK-NOT: fsdp.cmd.wait
     %all = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
-    // CHECK: fsdp.cmd.copy from %[[ALL]] : {{.*}} to %[[WHOLE:.*]] : tensor<4x4xf32> {block_bytes = 32 : i64, blocks = 2 : i64, destination_stride = 32 : i64, source_stride = 64 : i64}
+    // CHECK: fsdp.cmd.copy from %[[ALL]] : {{.*}} to %[[WHOLE:.*]] : tensor<4x4xf32> {pieces = [#fsdp.piece<bytes = 32, blocks = 2, source_stride = 64, destination_stride = 32>]}
     %whole = fsdp.unpack %all {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 2>]} : (tensor<128xui8>) -> tensor<4x4xf32>
 
     // Views share the place of what they look into.
@@ -54,8 +53,7 @@ module {
     %pad = aten.call "constant_pad_nd"(%g) {pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xf32, #aten.strides<[1, 3]>>) -> tensor<4x4xf32>
 
     // A row per rank, each with its gap.
-    // CHECK: fsdp.cmd.copy from %[[PAD]] : {{.*}} to %[[GIN:.*]] : tensor<2x16xf32> {block_bytes = 32 : i64, blocks = 2 : i64, destination_stride = 64 : i64, source_stride = 32 : i64}
-    // CHECK-NEXT: fsdp.cmd.copy to %[[GIN]] : {{.*}} {block_bytes = 32 : i64, blocks = 2 : i64, destination_offset = 32 : i64, destination_stride = 64 : i64}
+    // CHECK: fsdp.cmd.copy from %[[PAD]] : {{.*}} to %[[GIN:.*]] : tensor<2x16xf32> {pieces = [#fsdp.piece<bytes = 32, blocks = 2, source_stride = 32, destination_stride = 64>, #fsdp.piece<source = -1, bytes = 32, blocks = 2, destination_offset = 32, destination_stride = 64>]}
     %gin = fsdp.pack %pad {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 2>]} : (tensor<4x4xf32>) -> tensor<2x16xf32>
     // CHECK: fsdp.cmd.collective{{ +}}reduce_scatter %[[GIN]] : {{.*}} to %[[GR:.*]] : tensor<16xf32> {count = 16 : i64, {{.*}}dtype = f32, unit = ""}
     %gf = fsdp.reduce_scatter_start %gin {divisor = 2.0 : f64, unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
@@ -69,7 +67,7 @@ module {
     // The command reads the old count, so it cannot write the new one there.
     %c1 = aten.call "add.Tensor"(%c, %loss) : (tensor<f32>, tensor<f32>) -> tensor<f32>
     // CHECK: %[[COUNT:.*]] = fsdp.cmd.value state @count
-    // CHECK-NEXT: fsdp.cmd.copy from %[[NEXT]] : tensor<f32> to %[[COUNT]] : tensor<f32> {block_bytes = 4 : i64}
+    // CHECK-NEXT: fsdp.cmd.copy from %[[NEXT]] : tensor<f32> to %[[COUNT]] : tensor<f32> {pieces = [#fsdp.piece<bytes = 4>]}
     fsdp.store %c1, @count : tensor<f32>
     // CHECK: fsdp.cmd.update @sgd @w, %[[GL]] [] : tensor<2x4xf32>
     fsdp.update @sgd @w, %gl [] : tensor<2x4xf32>

@@ -125,7 +125,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
     %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
     // expected-error @+1 {{C6: reaches past the end of a place}}
-    fsdp.cmd.copy from %x : tensor<16xf32> to %a : tensor<16xf32> {block_bytes = 32 : i64, blocks = 2 : i64, source_stride = 64 : i64, destination_stride = 32 : i64}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %a : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 32, blocks = 2, source_stride = 64, destination_stride = 32>]}
     return %x : tensor<16xf32>
   }
 }
@@ -138,7 +138,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
     %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
     // expected-error @+1 {{C6: its blocks lie over each other}}
-    fsdp.cmd.copy from %x : tensor<16xf32> to %a : tensor<16xf32> {block_bytes = 32 : i64, blocks = 2 : i64, source_stride = 32 : i64, destination_stride = 16 : i64}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %a : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 32, blocks = 2, source_stride = 32, destination_stride = 16>]}
     return %x : tensor<16xf32>
   }
 }
@@ -333,7 +333,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
     %a = fsdp.cmd.value part of %w : tensor<32xf32> {place = #fsdp.place<0, 192, 64>} : tensor<16xf32>
     fsdp.cmd.aten "neg"(%x) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
     // expected-error @+1 {{C11: writes value of tensor<32xf32> over value of tensor<16xf32>, which is a part of the same value}}
-    fsdp.cmd.copy to %w : tensor<32xf32> {block_bytes = 128 : i64}
+    fsdp.cmd.copy to %w : tensor<32xf32> {pieces = [#fsdp.piece<source = -1, bytes = 128>]}
     return %x : tensor<16xf32>
   }
 }

@@ -12,7 +12,7 @@ module attributes {fsdp.arenas = array<i64: 192, 0>} {
     %b = fsdp.cmd.value {place = #fsdp.place<0, 64, 4>} : tensor<f32>
     fsdp.cmd.aten "neg"(%a) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<f32>) -> tensor<f32>
     %n = fsdp.cmd.value state @n {place = #fsdp.place<0, 0, 4>} : tensor<f32>
-    fsdp.cmd.copy from %b : tensor<f32> to %n : tensor<f32> {block_bytes = 4 : i64}
+    fsdp.cmd.copy from %b : tensor<f32> to %n : tensor<f32> {pieces = [#fsdp.piece<bytes = 4>]}
     fsdp.cmd.record 0
     fsdp.cmd.wait 0
     return %b : tensor<f32>

@@ -70,18 +70,22 @@ std::vector<Access> accessesOf(const PlanT &plan, const ProgramT &program,
       for (bool write : {false, true})
         touched.push_back(whole(*plan.states[s]->place, write));
   } else if (const CopyT *copy = command.operation.AsCopy()) {
-    auto blocks = [&](int i, uint64_t offset, uint64_t stride, bool write) {
+    auto blocks = [&](const PieceT &piece, int i, uint64_t offset,
+                      uint64_t stride, bool write) {
       const Place &place = *program.values[i]->place;
-      for (uint64_t b = 0; b < copy->blocks; ++b) {
+      for (uint64_t b = 0; b < piece.blocks; ++b) {
         uint64_t begin = place.offset() + offset + b * stride;
         touched.push_back(
-            {place.arena(), begin, begin + copy->block_bytes, write});
+            {place.arena(), begin, begin + piece.block_bytes, write});
       }
     };
-    if (copy->source != -1)
-      blocks(copy->source, copy->source_offset, copy->source_stride, false);
-    blocks(copy->destination, copy->destination_offset,
-           copy->destination_stride, true);
+    for (const auto &piece : copy->pieces) {
+      if (piece->source != -1)
+        blocks(*piece, piece->source, piece->source_offset,
+               piece->source_stride, false);
+      blocks(*piece, piece->destination, piece->destination_offset,
+             piece->destination_stride, true);
+    }
   } else if (const CollectiveT *c = command.operation.AsCollective()) {
     value(c->source, false);
     value(c->destination, true);
@@ -213,6 +217,10 @@ private:
   }
 
   void move(const ProgramT &program, const CopyT &copy) {
+    for (const auto &piece : copy.pieces)
+      move(program, *piece);
+  }
+  void move(const ProgramT &program, const PieceT &copy) {
     const Place &to = *program.values[copy.destination]->place;
     for (uint64_t b = 0; b < copy.blocks; ++b)
       for (uint64_t i = 0; i < copy.block_bytes; ++i) {

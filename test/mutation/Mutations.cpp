@@ -102,7 +102,8 @@ Said copyOtherBytes(PlanT &plan, Random &random) {
   auto site = findCommand(plan, random, Operation::Copy);
   if (!site)
     return {};
-  CopyT &copy = site->as<CopyT>();
+  auto &pieces = site->as<CopyT>().pieces;
+  PieceT &copy = *pieces[random() % pieces.size()];
   switch (random() % 4) {
   case 0:
     copy.destination_offset += 64;

@@ -64,7 +64,8 @@ std::vector<int> fsdp::test::writesOf(const CommandT &command) {
       if (result != -1)
         written.push_back(result);
   } else if (const CopyT *copy = command.operation.AsCopy()) {
-    written = {copy->destination};
+    for (const auto &piece : copy->pieces)
+      written.push_back(piece->destination);
   } else if (const CollectiveT *c = command.operation.AsCollective()) {
     written = {static_cast<int>(c->destination)};
   }

@@ -187,11 +187,12 @@ void PlanBuilder::update(unsigned rule, unsigned parameter, int gradient,
 }
 
 void PlanBuilder::copy(int source, int destination, uint64_t bytes) {
+  auto piece = std::make_unique<PieceT>();
+  piece->source = source;
+  piece->destination = destination;
+  piece->block_bytes = bytes;
   CopyT c;
-  c.source = source;
-  c.destination = destination;
-  c.block_bytes = bytes;
-  c.blocks = 1;
+  c.pieces.push_back(std::move(piece));
   command().operation.Set(std::move(c));
 }
 

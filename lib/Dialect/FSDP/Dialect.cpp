@@ -61,6 +61,25 @@ LogicalResult MemberAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                int64_t source, int64_t destination,
+                                int64_t bytes, int64_t blocks,
+                                int64_t sourceOffset, int64_t destinationOffset,
+                                int64_t sourceStride,
+                                int64_t destinationStride) {
+  if (source < -1 || destination < 0)
+    return emitError() << "a piece has a source or -1, and a destination, not "
+                       << source << " and " << destination;
+  if (bytes < 1 || blocks < 1)
+    return emitError() << "a piece has at least one block of at least one "
+                          "byte, not "
+                       << blocks << " of " << bytes;
+  if (sourceOffset < 0 || destinationOffset < 0 || sourceStride < 0 ||
+      destinationStride < 0)
+    return emitError() << "a piece's offsets and strides are not negative";
+  return success();
+}
+
 LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t arena, int64_t offset, int64_t bytes) {
   if (arena < 0 || bytes < 0)

@@ -102,7 +102,7 @@ void spread(plan::PlanT &plan) {
   };
   std::vector<Flight> flights;
   for (auto &command : program.commands) {
-    std::vector<int> used = valuesOf(*command);
+    std::vector<int> used = plan::valuesOf(*command);
     for (auto flight = flights.begin(); flight != flights.end();) {
       bool awaited = std::any_of(used.begin(), used.end(), [&](int v) {
         return std::count(flight->values.begin(), flight->values.end(), v);

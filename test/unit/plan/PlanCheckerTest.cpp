@@ -40,6 +40,14 @@ static ValueT &named(PlanT &plan, const std::string &name) {
   return *step(plan).values[valueNamed(plan, name)];
 }
 
+static std::unique_ptr<CommandT> copyOf(const PieceT &piece) {
+  CopyT copy;
+  copy.pieces.push_back(std::make_unique<PieceT>(piece));
+  auto command = std::make_unique<CommandT>();
+  command->operation.Set(copy);
+  return command;
+}
+
 TEST(PlanChecker, PassesValidPlans) {
   for (unsigned ranks : {1, 2, 5})
     EXPECT_EQ(check(linearRegression(ranks, 3, 4, 5)->finish()), "");
@@ -215,30 +223,33 @@ static const Break breaks[] = {
      "mesh dimension 1 does not exist"},
     {"CopyPastEnd",
      [](PlanT &p) {
-       CopyT copy;
-       copy.source = valueNamed(p, "x");
-       copy.destination = valueNamed(p, "y");
-       copy.block_bytes = 20;
-       copy.blocks = 4;
-       copy.source_stride = copy.destination_stride = 20;
-       auto command = std::make_unique<CommandT>();
-       command->operation.Set(copy);
+       PieceT piece;
+       piece.source = valueNamed(p, "x");
+       piece.destination = valueNamed(p, "y");
+       piece.block_bytes = 20;
+       piece.blocks = 4;
+       piece.source_stride = piece.destination_stride = 20;
        auto &commands = step(p).commands;
-       commands.insert(commands.begin(), std::move(command));
+       commands.insert(commands.begin(), copyOf(piece));
      },
      "copy: reaches past the end of a place of 60 bytes"},
     {"CopyOverflow",
      [](PlanT &p) {
-       CopyT copy;
-       copy.destination = valueNamed(p, "y");
-       copy.block_bytes = 1;
-       copy.blocks = 3;
-       copy.destination_stride = uint64_t(1) << 63;
-       auto command = std::make_unique<CommandT>();
-       command->operation.Set(copy);
-       step(p).commands.push_back(std::move(command));
+       PieceT piece;
+       piece.destination = valueNamed(p, "y");
+       piece.block_bytes = 1;
+       piece.blocks = 3;
+       piece.destination_stride = uint64_t(1) << 63;
+       step(p).commands.push_back(copyOf(piece));
      },
      "copy: reaches past the end"},
+    {"CopyOfNothing",
+     [](PlanT &p) {
+       auto command = std::make_unique<CommandT>();
+       command->operation.Set(CopyT());
+       step(p).commands.push_back(std::move(command));
+     },
+     "copies nothing"},
     {"WaitBeforeRecord",
      [](PlanT &p) {
        step(p).events = 1;

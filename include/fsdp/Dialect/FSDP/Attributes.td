@@ -67,6 +67,29 @@ def FSDP_MemberAttr : FSDP_Attr<"Member", "member"> {
 def FSDP_MemberArrayAttr
     : TypedArrayAttrBase<FSDP_MemberAttr, "members of a bucket">;
 
+def FSDP_PieceAttr : FSDP_Attr<"Piece", "piece"> {
+  let summary = "Blocks of bytes that a copy moves, or fills with zero";
+  let description = [{
+    `blocks` blocks of `bytes`, from one of the copy's sources (-1: they become
+    zero) to one of its destinations. Offsets and strides are bytes, from the
+    first byte of each value's place. What is 0, and one block, is left out.
+  }];
+  let parameters = (ins
+      DefaultValuedParameter<"int64_t", "0">:$source,
+      DefaultValuedParameter<"int64_t", "0">:$destination,
+      "int64_t":$bytes,
+      DefaultValuedParameter<"int64_t", "1">:$blocks,
+      DefaultValuedParameter<"int64_t", "0">:$source_offset,
+      DefaultValuedParameter<"int64_t", "0">:$destination_offset,
+      DefaultValuedParameter<"int64_t", "0">:$source_stride,
+      DefaultValuedParameter<"int64_t", "0">:$destination_stride);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def FSDP_PieceArrayAttr
+    : TypedArrayAttrBase<FSDP_PieceAttr, "pieces of a copy">;
+
 def FSDP_PlaceAttr : FSDP_Attr<"Place", "place"> {
   let summary = "The bytes that a value owns: arena, offset and length";
   let description = [{

@@ -92,29 +92,26 @@ def FSDP_CmdUpdateOp : FSDP_Cmd<"update"> {
   }];
 }
 
-def FSDP_CmdCopyOp : FSDP_Cmd<"copy"> {
-  let summary = "Copies blocks of bytes, or fills them with zero";
+def FSDP_CmdCopyOp : FSDP_Cmd<"copy", [AttrSizedOperandSegments]> {
+  let summary = "Copies pieces of memory in one pass, or fills them with zero";
   let description = [{
-    Offsets and strides are bytes, from the first byte of each value's place.
-    Without a source the blocks become zero.
+    A unit's members go into their bucket, and come out of it, by one copy. No
+    piece is read where another is written.
 
     ```mlir
-    fsdp.cmd.copy from %a : tensor<4x3xf32> to %b : tensor<2x6xf32> {block_bytes = 24 : i64, blocks = 2 : i64, source_stride = 24 : i64, destination_stride = 24 : i64}
-    fsdp.cmd.copy to %b : tensor<2x6xf32> {block_bytes = 48 : i64}
+    fsdp.cmd.copy from %a, %b : tensor<4x3xf32>, tensor<4xf32> to %c : tensor<24xf32> {pieces = [#fsdp.piece<bytes = 24, blocks = 2, source_stride = 24, destination_stride = 48>, #fsdp.piece<source = 1, bytes = 8, blocks = 2, destination_offset = 24, source_stride = 8, destination_stride = 48>]}
+    fsdp.cmd.copy to %c : tensor<24xf32> {pieces = [#fsdp.piece<source = -1, bytes = 96>]}
     ```
   }];
-  let arguments = (ins Optional<AnyRankedTensor>:$source,
-                       AnyRankedTensor:$destination,
-                       FSDP_Count:$block_bytes, FSDP_CountOr<"1">:$blocks,
-                       FSDP_CountOr<"0">:$source_offset,
-                       FSDP_CountOr<"0">:$destination_offset,
-                       FSDP_CountOr<"0">:$source_stride,
-                       FSDP_CountOr<"0">:$destination_stride,
+  let arguments = (ins Variadic<AnyRankedTensor>:$sources,
+                       Variadic<AnyRankedTensor>:$destinations,
+                       FSDP_PieceArrayAttr:$pieces,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
-    (`from` $source^ `:` type($source))? `to` $destination `:`
-    type($destination) attr-dict
+    (`from` $sources^ `:` type($sources))? `to` $destinations `:`
+    type($destinations) attr-dict
   }];
+  let hasVerifier = 1;
 }
 
 def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {

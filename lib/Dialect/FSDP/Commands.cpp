@@ -1,0 +1,19 @@
+// Verifiers of the commands phase.
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+LogicalResult CmdCopyOp::verify() {
+  int64_t sources = getSources().size(),
+          destinations = getDestinations().size();
+  if (getPieces().empty())
+    return emitOpError("has no pieces");
+  for (auto piece : getPieces().getAsRange<PieceAttr>())
+    if (piece.getSource() >= sources || piece.getDestination() >= destinations)
+      return emitOpError() << "has a piece from source " << piece.getSource()
+                           << " to destination " << piece.getDestination()
+                           << ", of " << sources << " and " << destinations;
+  return success();
+}
