@@ -42,22 +42,22 @@ def check_bits(run: Result, trained: Trained) -> None:
 
 
 def check_close(run: Result, trained: Trained, loss: float = 1e-6) -> None:
-    """Losses within `loss`, tensors within 1e-5 of their norm. The biases of
-    attention's keys have a true gradient of zero, and Adam scales its rounding
-    up to whole steps: 1e-3 for them."""
+    """Losses within `loss`, tensors within ten times that of their norm. The
+    biases of attention's keys have a true gradient of zero, and Adam scales its
+    rounding up to whole steps: 1e-3 for them."""
     check_names(run.weights, trained.state)
     expected = trained.mean_losses
     assert len(run.losses) == len(expected), "the number of logged steps differs"
     for i, (value, wanted) in enumerate(zip(run.losses, expected)):
         assert abs(value - wanted) <= loss * abs(wanted), f"step {i + 1}'s loss"
     for name, value in trained.state.items():
-        bound = 1e-3 if name.endswith("key.bias") else 1e-5
+        bound = max(10 * loss, 1e-3 if name.endswith("key.bias") else 0.0)
         error = relative(run.weights[name], value)
         assert error <= bound, f"{name}: {error:.2e} of its norm"
 
 
-def check_norms(run: Result, trained: Trained) -> None:
-    """The norms of gradients within 1e-6: PyTorch sums them in an order of its own."""
+def check_norms(run: Result, trained: Trained, bound: float = 1e-6) -> None:
+    """The norms of gradients, which PyTorch sums in an order of its own."""
     norms = [row["grad_norm"] for row in run.metrics]
     for i, (value, wanted) in enumerate(zip(norms, trained.grad_norms, strict=True)):
-        assert abs(value - wanted) <= 1e-6 * wanted, f"step {i + 1}'s norm of gradients"
+        assert abs(value - wanted) <= bound * wanted, f"step {i + 1}'s norm of gradients"
