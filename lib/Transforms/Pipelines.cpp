@@ -163,6 +163,10 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
     pm.addPass(
         createFlattenState({gather, options.getBucketCap(), options.cluster}));
 
+  // Behind the packs of flat gradients, so that each is summed by itself and
+  // then lands in its pack.
+  pm.addPass(createAccumulateGradients());
+
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
   pm.addPass(createVerifySharded());

@@ -1,5 +1,7 @@
 // fsdp-verify-sharded.
 
+#include "GradientStates.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -52,6 +54,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
       ok &= succeeded(verifyState(state, units));
     for (func::FuncOp program : getPrograms(module))
       ok &= succeeded(verifyProgram(program));
+    ok &= succeeded(verifyGradientStates(module));
     if (!ok)
       signalPassFailure();
   }
