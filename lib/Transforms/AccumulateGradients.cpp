@@ -152,13 +152,10 @@ void AccumulateGradients::makeLast() {
     auto before = LoadOp::create(builder, loc, type, state);
     auto sum = aten::CallOp::create(builder, loc, "add.Tensor",
                                     {before.getResult(), value}, {}, type);
-    NamedAttribute args[] = {
-        builder.getNamedAttr("size",
-                             builder.getDenseI64ArrayAttr(type.getShape())),
-        builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0)),
-        builder.getNamedAttr("dtype", TypeAttr::get(type.getElementType()))};
-    auto nothing = aten::CallOp::create(builder, loc, "full", ValueRange(),
-                                        args, TypeRange(type));
+    auto fill =
+        builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0));
+    auto nothing = aten::CallOp::create(builder, loc, "full_like",
+                                        sum->getResult(0), fill, type);
     for (aten::CallOp call : {sum, nothing})
       call->setAttr("fsdp.phase", backward);
     StoreOp::create(builder, loc, nothing->getResult(0), state);

@@ -11,7 +11,7 @@ using namespace fsdp;
 /// Whether an op puts a state back to -0.0.
 static bool isReset(StoreOp store) {
   auto fill = store.getValue().getDefiningOp<aten::CallOp>();
-  auto value = fill && fill.getCallee() == "full"
+  auto value = fill && fill.getCallee() == "full_like"
                    ? dyn_cast_or_null<FloatAttr>(fill.getArg("fill_value"))
                    : FloatAttr();
   return value && value.getValue().isNegZero();

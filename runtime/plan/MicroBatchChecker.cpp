@@ -14,9 +14,9 @@ struct Uses {
   bool readAfterReset = false, otherWrites = false;
 };
 
-/// The number that an aten::full fills with; NaN where a command is none.
+/// The number that an aten::full_like fills with; NaN where a command is none.
 double fillOf(const AtenT &call) {
-  bool fills = call.name == "aten::full" && call.overload.empty() &&
+  bool fills = call.name == "aten::full_like" && call.overload.empty() &&
                call.arguments.size() > 1 &&
                call.arguments[1]->kind == ArgumentKind::Double;
   return fills ? call.arguments[1]->d.value_or(0) : NAN;
