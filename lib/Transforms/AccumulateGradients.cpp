@@ -20,9 +20,12 @@ namespace {
 
 /// A gradient of one micro-batch: where it is used, and what it is of.
 struct Gradient {
-  OpOperand *use; // by the reduction, its pack, or the update
+  /// By the reduction, by its pack, or by updates.
+  SmallVector<OpOperand *, 1> uses;
   StateOp parameter;
   StateOp sum; // over the micro-batches so far
+
+  Value getValue() const { return uses.front()->get(); }
 };
 
 class AccumulateGradients
@@ -68,7 +71,9 @@ LogicalResult AccumulateGradients::scaleLoss(func::FuncOp program) {
 }
 
 /// Gradients are summed as they leave backward: in front of the reduction, and
-/// of the pack that makes one of several.
+/// of the pack that makes one of several. Where reductions are lowered already,
+/// they are summed as the update reads them, but in front of a sum over
+/// replicas.
 void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
   llvm::DenseMap<std::pair<StringAttr, int64_t>, StateOp> members;
   for (StateOp state : program->getParentOfType<ModuleOp>().getOps<StateOp>())
@@ -77,24 +82,30 @@ void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
       members[{state.getFlatAttr().getAttr(), *state.getFlatOffset() * bytes}] =
           state;
     }
-  llvm::SmallPtrSet<Operation *, 16> seen;
+  llvm::DenseMap<Operation *, size_t> known; // uses of one reader, or parameter
   program.walk([&](UpdateOp update) {
+    auto parameter = table.lookup<StateOp>(update.getParameter());
     auto reduction = update.getGradient().getDefiningOp<ReduceGradOp>();
-    Operation *reader = reduction ? reduction : update;
-    if (!seen.insert(reader).second)
-      return; // one of several ranges
+    Operation *reader = parameter;
+    if (reduction)
+      reader = reduction;
+    auto [it, isNew] = known.try_emplace(reader, gradients.size());
+    if (!isNew) { // one of several ranges
+      if (!reduction)
+        gradients[it->second].uses.push_back(&update.getGradientMutable());
+      return;
+    }
     auto pack =
         reduction ? reduction.getInput().getDefiningOp<PackOp>() : PackOp();
     if (!pack) {
       OpOperand &use =
           reduction ? reduction.getInputMutable() : update.getGradientMutable();
-      gradients.push_back(
-          {&use, table.lookup<StateOp>(update.getParameter()), StateOp()});
+      gradients.push_back({{&use}, parameter, StateOp()});
       return;
     }
     for (auto [use, member] : llvm::zip_equal(
              pack->getOpOperands(), pack.getMembers().getAsRange<MemberAttr>()))
-      gradients.push_back({&use,
+      gradients.push_back({{&use},
                            members.lookup({update.getParameterAttr().getAttr(),
                                            member.getOffset()}),
                            StateOp()});
@@ -104,7 +115,7 @@ void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
 void AccumulateGradients::createStates(SymbolTable &table) {
   for (Gradient &gradient : gradients) {
     StateOp parameter = gradient.parameter;
-    auto type = cast<RankedTensorType>(gradient.use->get().getType());
+    auto type = cast<RankedTensorType>(gradient.getValue().getType());
     OperationState state(parameter.getLoc(), StateOp::getOperationName());
     auto &properties = state.getOrAddProperties<StateOp::Properties>();
     properties.sym_name =
@@ -113,6 +124,10 @@ void AccumulateGradients::createStates(SymbolTable &table) {
     properties.type = TypeAttr::get(
         RankedTensorType::get(type.getShape(), type.getElementType()));
     properties.parameter = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
+    if (parameter.getGlobal()) { // it is summed as it is cut
+      properties.sharding = parameter.getShardingAttr();
+      properties.global = parameter.getGlobalAttr();
+    }
     gradient.sum = cast<StateOp>(Operation::create(state));
     table.insert(gradient.sum, std::next(Block::iterator(parameter)));
   }
@@ -128,7 +143,7 @@ void AccumulateGradients::makeAccumulate(func::FuncOp step,
   table.insert(program, std::next(Block::iterator(step)));
   OpBuilder builder(&getContext());
   for (Gradient &gradient : gradients) {
-    Value value = mapping.lookup(gradient.use->get());
+    Value value = mapping.lookup(gradient.getValue());
     setInsertionPointBehind(builder, value);
     AccumulateOp::create(builder, value.getLoc(), value,
                          FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr()));
@@ -144,7 +159,7 @@ void AccumulateGradients::makeLast() {
   OpBuilder builder(&getContext());
   StringAttr backward = builder.getStringAttr("backward");
   for (Gradient &gradient : gradients) {
-    Value value = gradient.use->get();
+    Value value = gradient.getValue();
     Location loc = value.getLoc();
     setInsertionPointBehind(builder, value);
     RankedTensorType type = gradient.sum.getTensorType();
@@ -159,7 +174,8 @@ void AccumulateGradients::makeLast() {
     for (aten::CallOp call : {sum, nothing})
       call->setAttr("fsdp.phase", backward);
     StoreOp::create(builder, loc, nothing->getResult(0), state);
-    gradient.use->set(sum->getResult(0));
+    for (OpOperand *use : gradient.uses)
+      use->set(sum->getResult(0));
   }
 }
 

@@ -245,7 +245,7 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       if (Flight *reduction = getLastReduction(op, tail, owners))
         reduction->ready = std::max(reduction->ready, windowRead);
     // Of what else has effects the order is kept.
-    if (!isa<UpdateOp>(op) && !isMemoryEffectFree(op))
+    if (!isa<UpdateOp, AccumulateOp>(op) && !isMemoryEffectFree(op))
       slot = last;
   }
 

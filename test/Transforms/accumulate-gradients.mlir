@@ -3,6 +3,7 @@
 // RUN: sed 's/fsdp.seed = 0/fsdp.accumulate = 3 : i64, fsdp.seed = 0/' %S/Inputs/mlp.mlir > %t.mlir
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-accumulate-gradients | FileCheck %s
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 shard-layout=flat" | FileCheck %s --check-prefix=FLAT
+// RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 accumulate-reduce=each" | FileCheck %s --check-prefix=EACH
 // RUN: fsdp-opt %t.mlir --fsdp-pipeline="mesh=2" | FileCheck %s --check-prefix=COMMANDS
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-accumulate-gradients | FileCheck %s --check-prefix=OFF
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-accumulate-gradients -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
@@ -51,6 +52,17 @@
 // COMMANDS-LABEL: func.func @accumulate
 // COMMANDS-NOT: reduce_scatter
 // COMMANDS: fsdp.cmd.update @fsdp.accumulate.f32 @"blocks.1.w/grad", %{{.*}} []
+
+// Reduced in each micro-batch, what is summed is a rank's part.
+// EACH: fsdp.state @"blocks.1.w/grad" gradient : tensor<2x5xf32> {global = tensor<4x5xf32>, parameter = @blocks.1.w, sharding = #fsdp.sharding<@mesh, {{\[\[}}0]]>}
+// EACH-LABEL: func.func @step
+// EACH: %[[MEAN:.*]] = aten.call "div.Scalar"{{.*}} -> tensor<2x5xf32>
+// EACH-NEXT: %[[A:.*]] = fsdp.load @"blocks.1.w/grad" : tensor<2x5xf32>
+// EACH-NEXT: aten.call "add.Tensor"(%[[A]], %[[MEAN]])
+// EACH-LABEL: func.func @accumulate
+// EACH: %[[SUM:.*]] = shard.reduce_scatter
+// EACH-NEXT: %[[MEAN:.*]] = aten.call "div.Scalar"(%[[SUM]])
+// EACH-NEXT: fsdp.accumulate %[[MEAN]], @"blocks.1.w/grad" : tensor<2x5xf32>
 
 // OFF-NOT: gradient
 // OFF-NOT: func.func @accumulate

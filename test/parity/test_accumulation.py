@@ -61,6 +61,20 @@ def test_two_ranks_are_fsdp2(reshard: bool, tmp_path: pathlib.Path, fsdp2: Pool)
     assert totals == theirs
 
 
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_each_micro_batch_may_reduce(layout: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    """As FSDP2 does by default. The sums are parts, and as small."""
+    training = dataclasses.replace(gpt(), reduces_each=True)
+    finish = fsdp2.start(training)
+    result = run(training, tmp_path, f"shard-layout={layout} accumulate-reduce=each")
+    compare.check_bits(result, finish())
+    calls = collectives(result, training.steps)
+    for program, micro_batches in (("accumulate", K - 1), ("step", 1)):
+        assert calls[program]["reduce-scatter", ""] == 3 * micro_batches
+    held = result.summary["rank_bytes"]
+    assert held["accumulated_gradients"] == held["gradients"]
+
+
 @pytest.mark.parametrize("training", (gpt(None, "--dropout", "0.2"), RESNET), ids=("dropout", "bn"))
 def test_one_rank_is_eager(training: Training, tmp_path: pathlib.Path) -> None:
     """Random numbers go on from one micro-batch to the next, and so do buffers."""

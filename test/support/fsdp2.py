@@ -160,7 +160,7 @@ def train(
         step.optimizer.zero_grad()
         total = 0.0
         for m, batch in zip(range(step.accumulate), feed):
-            if step.accumulate > 1:
+            if step.accumulate > 1 and not training.reduces_each:
                 model.set_requires_gradient_sync(m + 1 == step.accumulate)
             # The second step: the first one also sets FSDP2 up.
             with counting(counts, "forward", i == 1):

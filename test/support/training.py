@@ -21,7 +21,8 @@ class Training:
     calls: tuple[Call, ...] = (Call(("",)),)
     mesh: tuple[int, ...] = (2,)
     steps: int = 6
-    accumulate: int = 1  # micro-batches per step
+    accumulate: int | None = None  # micro-batches per step; None: as the step file says
+    reduces_each: bool = False  # of these; else the last alone
 
     @property
     def world(self) -> int:
@@ -31,7 +32,7 @@ class Training:
 def load(training: Training) -> Any:
     """Its step, without the calls of fully_shard."""
     step = reference.load_step(training.file, training.argv)
-    step.accumulate = training.accumulate
+    step.accumulate = training.accumulate or step.accumulate
     return step
 
 

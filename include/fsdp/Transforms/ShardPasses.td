@@ -152,7 +152,12 @@ def AccumulateGradients
     one, reduces the state plus its own gradient, and puts the state back to
     -0.0. Backward starts with 1/K in both.
 
-    What holds: no gradient is communicated but in `@step`. The sum is taken in
+    Behind `fsdp-localize` states are parts, as the update reads them, and
+    `@accumulate` has reductions: less memory for more communication. A sum over
+    replicas stays the last micro-batch's.
+
+    What holds: in front of `fsdp-localize`, no gradient is communicated but in
+    `@step`. The sum is taken in
     the order of the micro-batches, beginning with the first: adding to -0.0
     gives the other number in every bit.
 
@@ -193,7 +198,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
     - S3: optimizer state is split as its parameter.
     - S4: a sharded parameter is read by `shard.all_gather` alone.
     - S5: the gradient of a sharded parameter is the sum of a
-      `shard.reduce_scatter` divided by the number of ranks.
+      `shard.reduce_scatter` divided by the number of ranks; or what earlier
+      micro-batches gave plus such a mean.
     - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.
