@@ -100,6 +100,8 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
     if (auto store = dyn_cast<StoreOp>(op)) {
       write(store, store.getStateAttr(), time);
       states[lookup(store, store.getStateAttr())].stores.push_back(store);
+    } else if (auto sum = dyn_cast<AccumulateOp>(op)) {
+      write(sum, sum.getStateAttr(), time);
     } else if (auto update = dyn_cast<UpdateOp>(op)) {
       write(update, update.getParameterAttr(), time);
       for (Attribute state : update.getStates())

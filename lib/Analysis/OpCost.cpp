@@ -97,6 +97,9 @@ double OpCost::getSeconds(Operation *op) const {
                                    op.getOutputs().getTypes());
       })
       .Case<UpdateOp, CmdUpdateOp>([&](auto op) { return update(op); })
+      .Case<AccumulateOp>([&](AccumulateOp op) {
+        return getMemorySeconds(3 * getBytes(op.getValue().getType()));
+      })
       .Case<PackOp, UnpackOp>([&](Operation *op) {
         return getMemorySeconds(getBytes(op->getOperandTypes()) +
                                 getBytes(op->getResultTypes()));

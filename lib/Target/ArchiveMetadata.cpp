@@ -348,6 +348,9 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   metadata.optimizer = readOptimizer(json["optimizer"], parameters);
   readRates(json["learning_rates"], metadata);
   readLength(json["length"], metadata);
+  metadata.accumulate = json["accumulate"].asInt();
+  if (metadata.accumulate < 1)
+    json["accumulate"].fail("a number of micro-batches of at least 1");
   metadata.seed = json["seed"].asInt();
   json["rank_metrics"].forEach(
       [](const JsonReader &metric) { metric.fail("known: it must be empty"); });
@@ -376,11 +379,11 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 2)
+    if (json["format_version"].asInt() != 3)
       throw ArchiveError(
           "has format version " +
           std::to_string(json["format_version"].asInt()) +
-          ", this program reads 2; export again with this version");
+          ", this program reads 3; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

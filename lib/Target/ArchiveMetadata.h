@@ -106,6 +106,7 @@ struct ArchiveMetadata {
   OptimizerInfo optimizer;
   std::vector<std::vector<double>> learningRates; // empty: constant
   std::optional<int64_t> epochs, steps;
+  int64_t accumulate = 1; // micro-batches per step
   int64_t seed = 0;
 };
 

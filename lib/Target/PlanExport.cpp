@@ -77,6 +77,8 @@ private:
     out.seed = number("fsdp.seed");
     out.epochs = number("fsdp.epochs");
     out.steps = number("fsdp.steps");
+    if (int64_t microBatches = number("fsdp.accumulate"))
+      out.micro_batches = microBatches;
     if (auto rates = module->getAttrOfType<DenseF64ArrayAttr>(
             "fsdp.group_learning_rates"))
       out.group_learning_rates.assign(rates.asArrayRef().begin(),

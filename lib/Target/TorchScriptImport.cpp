@@ -115,6 +115,8 @@ void Importer::setModuleAttributes() {
             type, "learning_rates",
             HeapAsmResourceBlob::allocateAndCopyInferAlign<double>(table)));
   }
+  if (metadata.accumulate > 1)
+    set("fsdp.accumulate", builder.getI64IntegerAttr(metadata.accumulate));
   if (metadata.epochs)
     set("fsdp.epochs", builder.getI64IntegerAttr(*metadata.epochs));
   if (metadata.steps)
@@ -304,18 +306,18 @@ void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
       value = LoadOp::create(builder, loc, typeOf(info), symbol(argument.fqn));
       continue;
     }
-    value = aten::CallOp::create(
-                builder, unknown(), "full", ValueRange(),
-                ArrayRef<NamedAttribute>{
-                    builder.getNamedAttr(
-                        "size", builder.getDenseI64ArrayAttr(info.shape)),
-                    builder.getNamedAttr("fill_value",
-                                         builder.getF64FloatAttr(1.0)),
-                    builder.getNamedAttr(
-                        "dtype", TypeAttr::get(getElementType(
-                                     builder.getContext(), info.dtype)))},
-                TypeRange(typeOf(info)))
-                ->getResult(0);
+    auto call = aten::CallOp::create(
+        builder, unknown(), "full", ValueRange(),
+        ArrayRef<NamedAttribute>{
+            builder.getNamedAttr("size",
+                                 builder.getDenseI64ArrayAttr(info.shape)),
+            builder.getNamedAttr("fill_value", builder.getF64FloatAttr(1.0)),
+            builder.getNamedAttr(
+                "dtype", TypeAttr::get(getElementType(builder.getContext(),
+                                                      info.dtype)))},
+        TypeRange(typeOf(info)));
+    call->setAttr("fsdp.cotangent", builder.getUnitAttr());
+    value = call->getResult(0);
   }
 }
 

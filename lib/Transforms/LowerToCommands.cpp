@@ -1,5 +1,7 @@
 // Rewrite programs into commands.
 
+#include "AdditionRule.h"
+
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -117,6 +119,7 @@ private:
             .Case<LoadOp>([&](auto load) { return lowerLoad(load); })
             .Case<StoreOp>([&](auto store) { return lowerStore(store); })
             .Case<UpdateOp>([&](auto update) { return lowerUpdate(update); })
+            .Case<AccumulateOp>([&](auto sum) { return lowerAccumulate(sum); })
             .Case<PackOp>([&](auto pack) { return lowerPack(pack); })
             .Case<UnpackOp>([&](auto unpack) { return lowerUnpack(unpack); })
             .Case<AllGatherStartOp>([&](AllGatherStartOp start) {
@@ -273,6 +276,20 @@ private:
         update.getParameterAttr(), values.lookup(update.getGradient()),
         update.getStatesAttr(), update.getBeginAttr(), update.getEndAttr());
     return done(update);
+  }
+
+  /// To add in place is to update a state by a rule.
+  LogicalResult lowerAccumulate(AccumulateOp sum) {
+    StateOp state;
+    if (failed(lookupState(sum, sum.getStateAttr(), state)))
+      return failure();
+    func::FuncOp rule = getAdditionRule(program->getParentOfType<ModuleOp>(),
+                                        state.getTensorType().getElementType());
+    CmdUpdateOp::create(builder, sum.getLoc(),
+                        FlatSymbolRefAttr::get(rule.getSymNameAttr()),
+                        sum.getStateAttr(), values.lookup(sum.getValue()),
+                        builder.getArrayAttr({}));
+    return done(sum);
   }
 
   LogicalResult lowerPack(PackOp pack) {

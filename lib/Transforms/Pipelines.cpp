@@ -74,6 +74,11 @@ struct ShardOptions : virtual ScheduleOptions {
       llvm::cl::desc("how parameters are cut: dim0, rows of each apart, or "
                      "flat, equal pieces of a unit's elements"),
       llvm::cl::init("dim0")};
+  Option<std::string> accumulateReduce{
+      *this, "accumulate-reduce",
+      llvm::cl::desc("which micro-batches reduce gradients: last, which sums "
+                     "whole ones before, or each, which sums its parts"),
+      llvm::cl::init("last")};
   Option<std::string> gather{
       *this, "gather",
       llvm::cl::desc("copy, map (ranks read each other's flat pieces in place) "
@@ -145,6 +150,10 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
     return fail("gather=map needs shard-layout=flat: only flat pieces can be "
                 "read in place");
 
+  if (options.accumulateReduce != "last" && options.accumulateReduce != "each")
+    return fail("accumulate-reduce=" + options.accumulateReduce +
+                " does not exist; there are last and each");
+
   // Units come first: who is gathered together decides everything after it.
   pm.addPass(createAssignUnits({options.units}));
 
@@ -163,8 +172,16 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
     pm.addPass(
         createFlattenState({gather, options.getBucketCap(), options.cluster}));
 
+  // What stands in front of a reduction is whole, what stands behind it a part.
+  // Behind the packs of flat gradients in either case, so that each whole one
+  // is summed by itself and then lands in its pack.
+  if (options.accumulateReduce == "last")
+    pm.addPass(createAccumulateGradients());
+
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
+  if (options.accumulateReduce == "each")
+    pm.addPass(createAccumulateGradients());
   pm.addPass(createVerifySharded());
   return success();
 }

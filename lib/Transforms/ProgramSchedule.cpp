@@ -15,6 +15,8 @@ static SmallVector<StringAttr> getWrittenStates(Operation *op) {
   SmallVector<StringAttr> names;
   if (auto store = dyn_cast<StoreOp>(op))
     names.push_back(store.getStateAttr().getAttr());
+  if (auto sum = dyn_cast<AccumulateOp>(op))
+    names.push_back(sum.getStateAttr().getAttr());
   if (auto update = dyn_cast<UpdateOp>(op)) {
     names.push_back(update.getParameterAttr().getAttr());
     for (Attribute state : update.getStates())
@@ -243,7 +245,7 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       if (Flight *reduction = getLastReduction(op, tail, owners))
         reduction->ready = std::max(reduction->ready, windowRead);
     // Of what else has effects the order is kept.
-    if (!isa<UpdateOp>(op) && !isMemoryEffectFree(op))
+    if (!isa<UpdateOp, AccumulateOp>(op) && !isMemoryEffectFree(op))
       slot = last;
   }
 

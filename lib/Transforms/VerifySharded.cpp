@@ -1,5 +1,7 @@
 // fsdp-verify-sharded.
 
+#include "GradientStates.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -52,6 +54,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
       ok &= succeeded(verifyState(state, units));
     for (func::FuncOp program : getPrograms(module))
       ok &= succeeded(verifyProgram(program));
+    ok &= succeeded(verifyGradientStates(module));
     if (!ok)
       signalPassFailure();
   }
@@ -66,6 +69,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   LogicalResult verifyProgram(func::FuncOp program);
   LogicalResult verifyLoad(LoadOp load);
   LogicalResult verifyUpdate(UpdateOp update);
+  Value getOwnGradient(Value gradient);
   LogicalResult verifyGather(shard::AllGatherOp gather);
 
   StateOp getSharded(StringRef name) {
@@ -181,7 +185,8 @@ LogicalResult VerifySharded::verifyRange(UpdateOp update) {
 }
 
 LogicalResult VerifySharded::verifyLoad(LoadOp load) {
-  if (!getSharded(load.getState()))
+  StateOp state = getSharded(load.getState());
+  if (!state || state.getRole() == Role::Gradient)
     return success();
   for (Operation *reader : load->getUsers())
     if (!isa<shard::AllGatherOp>(reader))
@@ -191,13 +196,25 @@ LogicalResult VerifySharded::verifyLoad(LoadOp load) {
   return success();
 }
 
+/// The last micro-batch's own part of a gradient.
+Value VerifySharded::getOwnGradient(Value gradient) {
+  auto sum = gradient.getDefiningOp<aten::CallOp>();
+  auto before = sum && sum.getCallee() == "add.Tensor"
+                    ? sum->getOperand(0).getDefiningOp<LoadOp>()
+                    : LoadOp();
+  auto state = before ? table->lookup<StateOp>(before.getState()) : StateOp();
+  return state && state.getRole() == Role::Gradient ? sum->getOperand(1)
+                                                    : gradient;
+}
+
 LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
   StateOp parameter = getSharded(update.getParameter());
   if (!parameter)
     return success();
   if (failed(verifyRange(update)))
     return failure();
-  auto division = update.getGradient().getDefiningOp<aten::CallOp>();
+  auto division =
+      getOwnGradient(update.getGradient()).getDefiningOp<aten::CallOp>();
   auto divisor = division && division.getCallee() == "div.Scalar"
                      ? dyn_cast_or_null<FloatAttr>(division.getArg("other"))
                      : FloatAttr();

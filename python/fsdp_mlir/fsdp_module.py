@@ -6,6 +6,7 @@ Here it only writes the policy down: a `Unit` for each call, found again at expo
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Sequence, Union
 
@@ -284,22 +285,30 @@ class FSDPModule:
     def set_requires_gradient_sync(
         self, requires_gradient_sync: bool, *, recurse: bool = True
     ) -> None:
-        """Accepts True."""
-        _only_true("requires_gradient_sync", requires_gradient_sync, _NO_ACCUMULATION)
+        """Accepts True. The plan knows which micro-batch is a step's last."""
+        _only_true("requires_gradient_sync", requires_gradient_sync)
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Accepts True."""
-        _only_true("requires_all_reduce", requires_all_reduce, _NO_ACCUMULATION)
+        """Accepts True. The plan knows which micro-batch is a step's last."""
+        _only_true("requires_all_reduce", requires_all_reduce)
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
-        """Accepts True."""
-        _only_true("is_last_backward", is_last_backward, _NO_ACCUMULATION)
+        """Accepts True. The plan knows which micro-batch is a step's last."""
+        _only_true("is_last_backward", is_last_backward)
 
     def set_reshard_after_backward(
         self, reshard_after_backward: bool, *, recurse: bool = True
     ) -> None:
-        """Accepts True."""
-        _only_true("reshard_after_backward", reshard_after_backward, _NO_ACCUMULATION)
+        """Accepted, False with a warning: each micro-batch gathers parameters anew."""
+        if not reshard_after_backward:
+            warnings.warn(
+                "set_reshard_after_backward(False) keeps parameters whole from one micro-batch to "
+                "the next; the plan gathers them in each, which changes no number"
+            )
+
+    def no_sync(self) -> NoReturn:
+        """Refused: FSDP1's way to accumulate gradients."""
+        _refuse("no_sync", _ACCUMULATE)
 
     def unshard(self, async_op: bool = False) -> NoReturn:
         """Refused: the plan gathers."""
@@ -338,7 +347,10 @@ class FSDPModule:
         _refuse("set_post_optim_event", "the plan orders gathers behind updates; leave it out")
 
 
-_NO_ACCUMULATION = "gradients are not accumulated over micro-batches yet; use a larger batch"
+_ACCUMULATE = (
+    "the plan says when gradients are reduced; TrainingStep(accumulate=K) sums them over K "
+    "micro-batches and reduces them in the last"
+)
 _NO_PYTHON = "no Python runs while a plan does; choose collectives by the pipeline's options"
 
 
@@ -350,9 +362,9 @@ def _units(modules: Iterable[Any]) -> list[Unit]:
     return [unit_of(module) for module in modules]
 
 
-def _only_true(name: str, value: Any, instead: str) -> None:
+def _only_true(name: str, value: Any) -> None:
     if value is not True:
-        raise ExportError(f"{name} is {value!r}, which does not exist yet: {instead}")
+        raise ExportError(f"{name} is {value!r}, which has no meaning in a plan: {_ACCUMULATE}")
 
 
 def _refuse(name: str, instead: str) -> NoReturn:

@@ -11,7 +11,7 @@ from .errors import ExportError
 from .training_step import TrainingStep
 
 # Symbols that import gives to programs and rules.
-_RESERVED = re.compile(r"step|eval|(sgd|adam|adamw)\.\d+")
+_RESERVED = re.compile(r"step|accumulate|eval|(sgd|adam|adamw)\.\d+")
 
 
 class StateNames:

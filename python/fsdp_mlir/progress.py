@@ -90,7 +90,7 @@ def length_of(
     batches = [i["shape"][0] for i in metadata.get("inputs", []) if i.get("source") == "data"]
     per_epoch = None
     if samples is not None and batches and batches[0]:
-        per_epoch = samples // ranks // batches[0] or None
+        per_epoch = samples // ranks // batches[0] // metadata.get("accumulate", 1) or None
     if steps is None and epochs is not None and per_epoch is not None:
         steps = epochs * per_epoch
     return Length(steps, epochs, per_epoch)

@@ -34,16 +34,18 @@ class TrainingStep:
         eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
         metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
         seed: of the data order and of random ops.
+        accumulate: micro-batches per step. `inputs` is one of them, and a step takes this many
+            consecutive ones; what fills no step at an epoch's end is left out. The step is that
+            of the mean of their losses.
 
     Raises:
         ExportError: an argument is of the wrong type, the arguments do not fit each other, or one
-            does not exist yet (`clip_grad_norm`, `clip_grad_value`, `accumulate`, `scaler`).
+            does not exist yet (`clip_grad_norm`, `clip_grad_value`, `scaler`).
     """
 
     @not_yet(
         clip_grad_norm=(None, _CLIPPING),
         clip_grad_value=(None, _CLIPPING),
-        accumulate=(1, "give all micro-batches as one batch, or use more ranks"),
         scaler=(None, "leave it out: float32 and bfloat16 need no loss scale"),
     )
     @checked_options
@@ -60,6 +62,7 @@ class TrainingStep:
         eval_data: Optional[Mapping[str, torch.Tensor]] = None,
         metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
         seed: int = 0,
+        accumulate: int = 1,
     ) -> None:
         _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
         _require(callable(loss), "loss", "a function loss(model, **inputs)", loss)
@@ -84,6 +87,9 @@ class TrainingStep:
             lr_schedule,
         )
         _require(_is_int(seed) and seed >= 0, "seed", "an integer of at least 0", seed)
+        _require(
+            _is_int(accumulate) and accumulate > 0, "accumulate", "a positive integer", accumulate
+        )
         for name, value in (("epochs", epochs), ("steps", steps)):
             _require(
                 value is None or (_is_int(value) and value > 0), name, "a positive integer", value
@@ -102,6 +108,7 @@ class TrainingStep:
         self.eval_data = None if eval_data is None else _check_tensors("eval_data", eval_data)
         self.metrics = metrics
         self.seed = seed
+        self.accumulate = accumulate
         if not self.inputs:
             raise ExportError("inputs is empty; name at least one tensor that loss takes")
         _check_call("loss", loss, model, self.inputs)
@@ -118,7 +125,7 @@ class TrainingStep:
 
     @property
     def batch_size(self) -> Optional[int]:
-        """Samples per rank and step; None where there is no data set."""
+        """Samples per rank and micro-batch; None where there is no data set."""
         named = self.data if self.data is not None else self.eval_data
         if named is None:
             return None

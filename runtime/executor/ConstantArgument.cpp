@@ -40,7 +40,7 @@ Result scalar(const plan::ArgumentT &given, c10::TypeKind type) {
     return {};
   case Kind::Double:
     if (number || floating)
-      return c10::IValue(given.d);
+      return c10::IValue(given.d.value_or(0));
     return {};
   case Kind::Bool:
     if (number || boolean)

@@ -24,7 +24,7 @@ struct Executor::Implementation {
   };
 
   void placeStates();
-  void run(LoadedProgram &program, uint64_t step);
+  void run(LoadedProgram &program, uint64_t step, uint64_t microBatch);
   void runCommands(LoadedProgram &program);
   void runUpdate(LoadedProgram::Update &update);
   double squaredNormOf(LoadedProgram::Update &update);
@@ -76,17 +76,21 @@ void Executor::Implementation::placeStates() {
           at::from_blob(arenas.address(*state->place, state->fqn),
                         state->local_shape, state->strides,
                         at::TensorOptions().dtype(toScalarType(state->dtype)));
+    // As a step leaves it: adding to -0.0 changes no bit.
+    if (state->role == plan::Role::Gradient)
+      tensor.fill_(-0.0);
   }
 }
 
-void Executor::Implementation::run(LoadedProgram &program, uint64_t step) {
+void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
+                                   uint64_t microBatch) {
   NoAutograd guard;
   UseScratch use(scratch);
   std::vector<double> rates = learningRates(plan, step);
   scalars = evaluateScalars(program.plan->scalars, step, rates);
   for (UpdateRule &rule : rules)
     rule.beginStep(step, rates);
-  random.beginStep(step);
+  random.beginStep(step, microBatch);
   squaredNorm = 0;
   bool first = program.runs++ == 0;
   if (first)
@@ -202,8 +206,8 @@ int Executor::program(const std::string &name) const {
   return -1;
 }
 
-void Executor::run(int program, uint64_t step) {
-  impl->run(impl->programs.at(program), step);
+void Executor::run(int program, uint64_t step, uint64_t microBatch) {
+  impl->run(impl->programs.at(program), step, microBatch);
 }
 
 void *Executor::stateData(size_t i) {

@@ -36,9 +36,9 @@ public:
   /// The index of a program, or -1.
   int program(const std::string &name) const;
 
-  /// Runs a program; `step` is 1 in the first. Throws Error naming the operator
-  /// and its place in the model.
-  void run(int program, uint64_t step);
+  /// Runs a program; `step` is 1 in the first, `microBatch` 0 in the first of
+  /// each step. Throws Error naming the operator and its place in the model.
+  void run(int program, uint64_t step, uint64_t microBatch = 0);
 
   /// The first byte of a state's local part, laid out by its strides.
   void *stateData(size_t state);

@@ -125,7 +125,8 @@ void LoadedProgram::load(const plan::UpdateT &update,
       operand = operand.view({-1}).narrow(0, begin < end ? begin - first : 0,
                                           begin < end ? end - begin : 0);
   }
-  bool inNorm = parameter.shard_dim >= 0 || context.rank == 0;
+  bool inNorm = parameter.role == plan::Role::Parameter &&
+                (parameter.shard_dim >= 0 || context.rank == 0);
   updates.push_back({&context.rules.at(update.rule), std::move(operands),
                      OperatorMemory(context.scratch),
                      OperatorMemory(context.scratch), inNorm});

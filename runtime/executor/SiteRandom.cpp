@@ -30,7 +30,7 @@ void SiteRandom::enterSite(int64_t site) {
   if (sequential)
     return;
   std::lock_guard<std::mutex> lock(stream.mutex());
-  stream.set_current_seed(siteSeed(seed, rank, step, /*microBatch=*/0, site));
+  stream.set_current_seed(siteSeed(seed, rank, step, microBatch, site));
 }
 
 } // namespace fsdp

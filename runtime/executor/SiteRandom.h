@@ -19,7 +19,10 @@ class SiteRandom {
 public:
   SiteRandom(int64_t seed, int rank, bool sequential);
 
-  void beginStep(uint64_t step) { this->step = step; }
+  void beginStep(uint64_t step, uint64_t microBatch) {
+    this->step = step;
+    this->microBatch = microBatch;
+  }
   void enterSite(int64_t site);
   const at::Generator &generator() const { return stream; }
 
@@ -27,7 +30,7 @@ private:
   int64_t seed;
   int rank;
   bool sequential;
-  uint64_t step = 0;
+  uint64_t step = 0, microBatch = 0;
   at::Generator stream;
 };
 

@@ -108,6 +108,8 @@ void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
         member == -1 ? void() : value(member);
     else if (argument->kind == ArgumentKind::Scalar)
       at.index(argument->value, scalars, "scalar");
+    else if (argument->kind == ArgumentKind::Double)
+      at.require(argument->d.has_value(), "a number has no value");
     else if (argument->kind == ArgumentKind::Complex)
       at.require(argument->doubles.size() == 2,
                  "a complex argument needs two numbers");
@@ -124,6 +126,10 @@ void checkTables(const PlanT &plan, PlanFacts &facts);
 /// Everything of one program; the rest of the plan is already checked.
 void checkProgram(const PlanT &plan, const ProgramT &program,
                   const PlanFacts &facts);
+
+/// What becomes of gradients in a step of several micro-batches; programs are
+/// already checked.
+void checkMicroBatches(const PlanT &plan);
 
 } // namespace fsdp::plan
 

@@ -70,5 +70,6 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
   findWindows(plan, facts);
   for (const auto &program : plan.programs)
     checkProgram(plan, *program, facts);
+  checkMicroBatches(plan);
   checkArenaSizes(plan);
 }

@@ -113,10 +113,12 @@ void checkStates(const PlanT &plan, PlanFacts &facts) {
     }
     if (state.unit != -1)
       at.index(state.unit, plan.units.size(), "unit");
-    bool optimizer = state.role == Role::Optimizer;
-    at.require(optimizer == (state.parameter != -1),
-               "optimizer state, and nothing else, belongs to a parameter");
-    if (optimizer) {
+    bool belongs =
+        state.role == Role::Optimizer || state.role == Role::Gradient;
+    at.require(belongs == (state.parameter != -1),
+               "optimizer state and gradients, and nothing else, belong to a "
+               "parameter");
+    if (belongs) {
       at.index(state.parameter, plan.states.size(), "state");
       const StateT &parameter = *plan.states[state.parameter];
       at.require(parameter.role == Role::Parameter, "belongs to '",

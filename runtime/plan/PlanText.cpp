@@ -9,7 +9,8 @@ using namespace fsdp::plan;
 
 namespace {
 
-const char *roleNames[] = {"parameter", "optimizer", "buffer", "constant"};
+const char *roleNames[] = {"parameter", "optimizer", "buffer", "constant",
+                           "gradient"};
 const char *collectiveNames[] = {"all_gather", "reduce_scatter", "all_reduce"};
 
 std::string bytesText(uint64_t bytes) {
@@ -66,6 +67,8 @@ private:
       out << ", " << plan.epochs << " epochs";
     if (plan.steps)
       out << ", " << plan.steps << " steps";
+    if (plan.micro_batches > 1)
+      out << ", " << plan.micro_batches << " micro-batches a step";
     out << "\n";
     if (!plan.pipeline.empty())
       out << "pipeline " << plan.pipeline << "\n";
@@ -181,7 +184,7 @@ private:
     case ArgumentKind::BoolList:
       return formatShape(argument.ints);
     case ArgumentKind::Double:
-      number.value = argument.d;
+      number.value = argument.d.value_or(0);
       return scalarText(number);
     case ArgumentKind::DoubleList:
       return numbers(argument.doubles);

@@ -102,8 +102,11 @@ private:
     here.index(update.parameter, plan.states.size(), "state");
     const RuleT &rule = *plan.rules[update.rule];
     const StateT &parameter = *plan.states[update.parameter];
-    here.require(parameter.role == Role::Parameter && parameter.flat == -1,
-                 "updates '", parameter.fqn, "', which is no parameter");
+    bool isGradient = parameter.role == Role::Gradient && update.states.empty();
+    here.require((parameter.role == Role::Parameter || isGradient) &&
+                     parameter.flat == -1,
+                 "updates '", parameter.fqn,
+                 "', which is neither a parameter nor a gradient");
     checkRange(here, update, parameter);
     memory.read(here, update.gradient);
     const ValueT &gradient = *program.values[update.gradient];

@@ -144,8 +144,11 @@ void ProgramMemory::requireTarget(const Checked &here, int64_t i,
   const ValueT &value = *program.values[i];
   if (value.view_of != -1)
     here.fail("writes ", valueName(i), ", which is a view");
-  if (value.state != -1 && plan.states[value.state]->role != Role::Buffer)
-    here.fail("writes ", valueName(i), ", which only updates may write");
+  if (value.state != -1) {
+    Role role = plan.states[value.state]->role;
+    if (role != Role::Buffer && role != Role::Gradient)
+      here.fail("writes ", valueName(i), ", which only updates may write");
+  }
   if ((value.place->arena() == windowArena) != mapped)
     here.fail("writes ", valueName(i), ", which is ", mapped ? "not " : "",
               "in the window");

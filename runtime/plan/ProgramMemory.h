@@ -29,7 +29,8 @@ public:
   void expectReader(size_t i) { awaited[i] = true; }
 
   void requireReady(const Checked &here, int64_t i) const;
-  /// A value that a command may write: memory of the program's own or a buffer.
+  /// A value that a command may write: memory of the program's own, a
+  /// buffer or a gradient.
   /// Mapped gathers, and nothing else, write the window.
   void requireTarget(const Checked &here, int64_t i, bool mapped = false) const;
   /// A command may not write where it reads.

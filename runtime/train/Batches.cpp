@@ -21,10 +21,9 @@ static std::vector<DataSet::Column> columnsOf(const plan::ProgramT &program) {
   return columns;
 }
 
-Batches::Batches(const plan::ProgramT &program, int index,
-                 const std::string &path, int ranks, int rank, bool shuffle,
-                 int64_t seed)
-    : index(index), data(path, columnsOf(program)) {
+Batches::Batches(const plan::ProgramT &program, const std::string &path,
+                 int ranks, int rank, bool shuffle, int64_t seed)
+    : data(path, columnsOf(program)) {
   std::vector<DataSet::Column> columns = columnsOf(program);
   int64_t batch = columns[0].shape[0];
   for (const DataSet::Column &column : columns)
@@ -45,7 +44,8 @@ Batches::Batches(const plan::ProgramT &program, int index,
                 "; use more data, fewer ranks or a smaller batch");
 }
 
-void Batches::set(int64_t epoch, int64_t batch, Executor &executor) {
+void Batches::set(int64_t epoch, int64_t batch, int program,
+                  Executor &executor) {
   if (currentEpoch != epoch) {
     order = sampler.epoch(epoch);
     currentEpoch = epoch;
@@ -54,7 +54,7 @@ void Batches::set(int64_t epoch, int64_t batch, Executor &executor) {
     staging.resize(data.sampleBytes(c) * sampler.batch);
     data.read(c, order.data() + batch * sampler.batch, sampler.batch,
               staging.data());
-    executor.setInput(index, inputs[c], staging.data());
+    executor.setInput(program, inputs[c], staging.data());
   }
 }
 

@@ -9,26 +9,26 @@
 
 namespace fsdp {
 
-/// What one program reads from a data set, batch after batch.
+/// What a program, or several with the same inputs, read from a data set, batch
+/// after batch.
 class Batches {
 public:
   /// `shuffle` and `seed` as DistributedSampler's. Throws Error when `path`
   /// does not fit the program or holds less than one batch of all ranks.
-  Batches(const plan::ProgramT &program, int index, const std::string &path,
-          int ranks, int rank, bool shuffle, int64_t seed);
+  Batches(const plan::ProgramT &program, const std::string &path, int ranks,
+          int rank, bool shuffle, int64_t seed);
 
   /// Batches of an epoch; the same on all ranks.
   int64_t perEpoch() const { return sampler.batches(); }
-  /// Samples per step, all ranks together.
+  /// Samples per batch, all ranks together.
   int64_t globalBatch() const { return sampler.batch * sampler.ranks; }
   int64_t dropped() const { return sampler.dropped(); }
   const std::string &path() const { return data.path(); }
 
-  /// Gives the program's inputs batch `batch` of epoch `epoch`, both from 0.
-  void set(int64_t epoch, int64_t batch, Executor &executor);
+  /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0.
+  void set(int64_t epoch, int64_t batch, int program, Executor &executor);
 
 private:
-  int index;
   std::vector<size_t> inputs; // of the program, by column
   DataSet data;
   Sampler sampler;

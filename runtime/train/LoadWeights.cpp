@@ -145,6 +145,13 @@ void RepeatedInputs::set(int program, Executor &executor) const {
       executor.setInput(program, input.input, input.data.data());
 }
 
+/// Whether a weights file has a state: optimizer state begins with zeros, the
+/// gradients of a step with nothing, and a flat state is what lies in it.
+static bool isStored(const plan::StateT &state) {
+  return state.role != plan::Role::Optimizer &&
+         state.role != plan::Role::Gradient && !state.is_flat;
+}
+
 RepeatedInputs loadWeights(const plan::PlanT &plan, const StartOptions &start,
                            Communicator &communicator, Executor &executor) {
   RepeatedInputs repeated;
@@ -154,8 +161,7 @@ RepeatedInputs loadWeights(const plan::PlanT &plan, const StartOptions &start,
         repeated.inputs.push_back({static_cast<int>(p), i, {}});
   std::vector<size_t> states;
   for (size_t i = 0; i < plan.states.size(); ++i)
-    if (plan.states[i]->role != plan::Role::Optimizer &&
-        !plan.states[i]->is_flat)
+    if (isStored(*plan.states[i]))
       states.push_back(i);
   if (states.empty() && repeated.inputs.empty())
     return repeated;

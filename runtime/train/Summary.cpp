@@ -62,7 +62,8 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
   }
   json["memory_bytes"] = planned;
 
-  uint64_t parameters = 0, optimizer = 0, buffers = 0, constants = 0;
+  uint64_t parameters = 0, optimizer = 0, buffers = 0, constants = 0,
+           accumulated = 0;
   for (const auto &state : plan.states)
     switch (state->role) {
     case plan::Role::Parameter:
@@ -77,19 +78,25 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
     case plan::Role::Constant:
       constants += localBytes(*state);
       break;
+    case plan::Role::Gradient:
+      accumulated += localBytes(*state);
+      break;
     }
   uint64_t gradients = 0;
   for (const auto &program : plan.programs) {
     std::set<uint32_t> read; // by several updates, where they are of ranges
     for (const auto &command : program->commands)
       if (const auto *update = command->operation.AsUpdate();
-          update && read.insert(update->gradient).second)
+          update &&
+          plan.states[update->parameter]->role == plan::Role::Parameter &&
+          read.insert(update->gradient).second)
         gradients +=
             *plan::numElements(program->values.at(update->gradient)->shape) *
             plan::dtypeBytes(program->values.at(update->gradient)->dtype);
   }
   json["rank_bytes"] = {{"parameters", parameters},
                         {"gradients", gradients},
+                        {"accumulated_gradients", accumulated},
                         {"optimizer", optimizer},
                         {"buffers", buffers},
                         {"constants", constants}};

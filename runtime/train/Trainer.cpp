@@ -54,7 +54,9 @@ private:
   void openData();
   void findLength();
   void findTokens();
+  void noteDropped();
   void step(uint64_t step);
+  void runMicroBatch(uint64_t step, uint64_t microBatch);
   bool logs(uint64_t step) const {
     return step % options.logInterval == 0 || step == length.steps;
   }
@@ -71,12 +73,13 @@ private:
   Communicator &communicator;
   int64_t seed;
   std::unique_ptr<Executor> executor;
-  int stepProgram, evalProgram;
+  int stepProgram, accumulateProgram, evalProgram;
   RepeatedInputs repeated;
   std::optional<Batches> data, evalData;
   RunLength length;
   std::optional<MetricsFile> metrics;
   std::optional<Console> console;
+  uint64_t microBatches; // per step
   uint64_t plannedBytes = 0;
   int64_t samplesPerStep = 0, tokensPerStep = 0; // all ranks; 0: unknown
 
@@ -100,7 +103,9 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
     return -1;
   };
   stepProgram = programNamed("step");
+  accumulateProgram = programNamed("accumulate");
   evalProgram = programNamed("eval");
+  microBatches = plan.micro_batches;
   if (stepProgram < 0)
     throw Error(
         "the plan has no program 'step'; lower the training step again");
@@ -127,11 +132,24 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   if (!first)
     return;
   console.emplace(options.progress, length);
-  if (data && data->dropped())
-    console->note(
-        "note: " + std::to_string(data->dropped()) +
-        " samples of each epoch are left out: they fill no batch of " +
-        std::to_string(data->globalBatch()));
+  noteDropped();
+}
+
+/// Says what no epoch and no evaluation gets to see.
+void Trainer::noteDropped() {
+  if (data) {
+    uint64_t batches = data->perEpoch() % microBatches;
+    uint64_t samples = data->dropped() + batches * data->globalBatch();
+    std::string of = std::to_string(data->globalBatch());
+    std::string unit = microBatches == 1
+                           ? "batch of " + of
+                           : "step of " + std::to_string(microBatches) +
+                                 " micro-batches of " + of;
+    if (samples)
+      console->note("note: " + std::to_string(samples) +
+                    " samples of each epoch are left out: they fill no " +
+                    unit);
+  }
   if (evalData && evalData->dropped())
     console->note("note: " + std::to_string(evalData->dropped()) +
                   " evaluation samples are left out: they fill no batch of " +
@@ -144,8 +162,7 @@ void Trainer::openData() {
   if (readsData(step)) {
     if (options.data.empty())
       throw Error("the plan reads its inputs from data; pass --data FILE");
-    data.emplace(step, stepProgram, options.data, ranks, rank, options.shuffle,
-                 seed);
+    data.emplace(step, options.data, ranks, rank, options.shuffle, seed);
   } else if (!options.data.empty()) {
     throw Error("the plan reads no data, its inputs repeat; drop --data, or "
                 "export the step with data");
@@ -160,12 +177,19 @@ void Trainer::openData() {
                 "eval_data, or drop --eval-data");
   if (!readsData(*plan.programs[evalProgram]))
     throw Error("the plan's evaluation reads no data; drop --eval-data");
-  evalData.emplace(*plan.programs[evalProgram], evalProgram, options.evalData,
-                   ranks, rank, /*shuffle=*/false, seed);
+  evalData.emplace(*plan.programs[evalProgram], options.evalData, ranks, rank,
+                   /*shuffle=*/false, seed);
 }
 
 void Trainer::findLength() {
-  length.stepsPerEpoch = data ? data->perEpoch() : 1;
+  length.stepsPerEpoch = data ? data->perEpoch() / microBatches : 1;
+  if (!length.stepsPerEpoch)
+    throw Error("data in " + data->path() + " has " +
+                std::to_string(data->perEpoch()) +
+                " batches of all ranks, fewer than the " +
+                std::to_string(microBatches) +
+                " micro-batches of a step; use more data, fewer ranks or "
+                "fewer micro-batches");
   auto epochs = [&](uint64_t n) {
     if (n > UINT64_MAX / length.stepsPerEpoch)
       throw Error(std::to_string(n) + " epochs are too many steps to count");
@@ -195,7 +219,7 @@ void Trainer::findLength() {
 void Trainer::findTokens() {
   if (!data)
     return;
-  samplesPerStep = data->globalBatch();
+  samplesPerStep = data->globalBatch() * microBatches;
   const plan::ProgramT &step = *plan.programs[stepProgram];
   for (const auto &input : step.inputs) {
     const plan::ValueT &value = *step.values[input->value];
@@ -205,6 +229,7 @@ void Trainer::findTokens() {
       tokensPerStep = std::max(tokensPerStep, *plan::numElements(value.shape) *
                                                   communicator.size());
   }
+  tokensPerStep *= microBatches;
 }
 
 /// One small all-reduce, apart from the plan's own collectives.
@@ -215,21 +240,34 @@ std::vector<double> Trainer::summed(std::vector<double> values) {
   return values;
 }
 
-void Trainer::step(uint64_t step) {
+/// Runs one micro-batch and adds its outputs to the step's.
+void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
+  bool last = microBatch + 1 == microBatches;
+  int program = last ? stepProgram : accumulateProgram;
   auto begin = Clock::now();
-  repeated.set(stepProgram, *executor);
-  if (data)
-    data->set(epochOf(step), (step - 1) % length.stepsPerEpoch, *executor);
-  dataWaitMs = milliseconds(Clock::now() - begin);
+  repeated.set(program, *executor);
+  if (data) {
+    uint64_t ofEpoch = (step - 1) % length.stepsPerEpoch;
+    data->set(epochOf(step), ofEpoch * microBatches + microBatch, program,
+              *executor);
+  }
+  dataWaitMs += milliseconds(Clock::now() - begin);
+  executor->run(program, step, microBatch);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    outputs[i] += executor->output(program, i);
+}
+
+void Trainer::step(uint64_t step) {
+  dataWaitMs = 0;
+  outputs.assign(plan.programs[stepProgram]->outputs.size(), 0);
   double before = executor->counters().exposedSeconds;
   executor->setGradientNorm(options.logGradientNorm && logs(step));
-  executor->run(stepProgram, step);
+  for (uint64_t m = 0; m < microBatches; ++m)
+    runMicroBatch(step, m);
   exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
+  for (double &output : outputs)
+    output /= microBatches;
 
-  const auto &named = plan.programs[stepProgram]->outputs;
-  outputs.clear();
-  for (size_t i = 0; i < named.size(); ++i)
-    outputs.push_back(executor->output(stepProgram, i));
   if (outputs.empty() || std::isnan(outputs[0]))
     throw Error("the loss became NaN in step " + std::to_string(step) +
                 " on rank " + std::to_string(communicator.rank()) +
@@ -278,7 +316,7 @@ NamedScalars Trainer::evaluate(uint64_t step) {
   std::vector<double> sums(named.size());
   for (int64_t batch = 0; batch < evalData->perEpoch(); ++batch) {
     repeated.set(evalProgram, *executor);
-    evalData->set(0, batch, *executor);
+    evalData->set(0, batch, evalProgram, *executor);
     executor->run(evalProgram, step);
     for (size_t i = 0; i < named.size(); ++i)
       sums[i] += executor->output(evalProgram, i);

@@ -9,6 +9,7 @@
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 gather=map" 2>&1 | FileCheck %s --check-prefix=MAP
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
+// RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 
 // NEAREST: error: fsdp-pipeline has no option "meshh"; the nearest is "mesh", all are
 // NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
@@ -18,6 +19,7 @@
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
 // MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place
 // GATHER: error: gather=zero does not exist; there are auto, copy and map
+// ACCUMULATE: error: accumulate-reduce=first does not exist; there are last and each
 // RESHARD: error: reshard-after-forward=4 does not exist yet; there are auto, true and false
 module {
   func.func @step() {

@@ -92,3 +92,35 @@ func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
   %0 = aten.call "relu"(%w) : (tensor<2xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// -----
+
+// expected-error @below {{S13: is not added to once, and no more, in @accumulate}}
+fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
+func.func @accumulate(%g: tensor<2xf32>) {
+  fsdp.accumulate %g, @"w/grad" : tensor<2xf32>
+  fsdp.accumulate %g, @"w/grad" : tensor<2xf32>
+  return
+}
+
+// -----
+
+// A sum that begins with 0.0 would make -0.0 of a gradient 0.0.
+// expected-error @below {{S13: is not loaded once and then put back to -0.0 in @step}}
+fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
+func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = fsdp.load @"w/grad" : tensor<2xf32>
+  %sum = aten.call "add.Tensor"(%0, %g) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  %1 = aten.call "full_like"(%sum) {fill_value = 0.0} : (tensor<2xf32>) -> tensor<2xf32>
+  fsdp.store %1, @"w/grad" : tensor<2xf32>
+  return %sum : tensor<2xf32>
+}
+
+// -----
+
+// expected-error @below {{S13: is named in @eval}}
+fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
+func.func @eval() -> tensor<2xf32> {
+  %0 = fsdp.load @"w/grad" : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}

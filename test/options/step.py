@@ -131,4 +131,6 @@ def training_step(argv: list[str]) -> TrainingStep:
         inputs={"x": x[:2].clone(), "y": y[:2].clone()},
         data={"x": x, "y": y},
         seed=1,
+        # Buffers change in each micro-batch.
+        accumulate=2 if flags.model == "resnet" else 1,
     )

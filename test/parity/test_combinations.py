@@ -44,6 +44,7 @@ AXES = {
         "false": Choice(call=(("reshard", False),)),
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
+    "accumulate": {"1": Choice(), "3": Choice(argv=("--accumulate", "3"))},
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 

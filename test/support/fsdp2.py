@@ -134,9 +134,10 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     import torch
     from torch.distributed import fsdp
 
-    from support.reference import batches, learning_rate_setter, load_step
+    from support.reference import batches, learning_rate_setter, share
+    from support.training import load
 
-    step = load_step(training.file, training.argv)
+    step = load(training)
     model = step.model
     name_of = {id(p): name for name, p in model.named_parameters()}
     apply_calls(fsdp, model, training.calls, mesh)
@@ -151,18 +152,24 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     norms: list[float] = []
     counts: dict[tuple[str, str], int] = {}
     torch.manual_seed(step.seed)
-    for i, batch in zip(range(training.steps), batches(step, rank, training.world)):
+    feed = batches(step, rank, training.world)
+    for i in range(training.steps):
         set_rates(i)
         step.optimizer.zero_grad()
-        # The second step: the first one also sets FSDP2 up.
-        with counting(counts, "forward", i == 1):
-            loss = step.loss(model, **batch)
-        with counting(counts, "backward", i == 1):
-            loss.backward()
+        total = 0.0
+        for m, batch in zip(range(step.accumulate), feed):
+            if step.accumulate > 1 and not training.reduces_each:
+                model.set_requires_gradient_sync(m + 1 == step.accumulate)
+            # The second step: the first one also sets FSDP2 up.
+            with counting(counts, "forward", i == 1):
+                loss = step.loss(model, **batch)
+            with counting(counts, "backward", i == 1):
+                share(loss, step).backward()
+            total += loss.item()
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
         norms.append(whole(norm).item())
         step.optimizer.step()
-        losses.append(loss.item())
+        losses.append(total / step.accumulate)
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
     first = {"state": state, "collectives": counts, "grad_norms": norms} if rank == 0 else {}
     return {"losses": losses, **first}

@@ -46,7 +46,8 @@ def load_step(step: pathlib.Path | str | Callable, argv: Sequence[str] = ()) -> 
 
 def batches(step: Any, rank: int, world: int) -> Iterator[Tensors]:
     """One rank's batches, epoch after epoch without end. Samples are taken in
-    the order of DistributedSampler and DataLoader(drop_last=True)."""
+    the order of DistributedSampler and DataLoader(drop_last=True); batches that
+    fill no step at an epoch's end are left out."""
     data = step.data
     if data is None:
         yield from itertools.repeat(dict(step.inputs))
@@ -64,12 +65,29 @@ def batches(step: Any, rank: int, world: int) -> Iterator[Tensors]:
     for epoch in itertools.count():
         sampler.set_epoch(epoch)
         order = torch.tensor(list(sampler))
-        for start in range(0, len(order) - local + 1, local):
+        whole = len(order) // (local * step.accumulate) * local * step.accumulate
+        for start in range(0, whole, local):
             chosen = order[start : start + local]
             yield {
                 name: data[name][chosen] if name in data else value
                 for name, value in step.inputs.items()
             }
+
+
+def forward_and_backward(step: Any, feed: Iterator[Tensors]) -> float:
+    """One step's micro-batches, as a user of PyTorch accumulates gradients;
+    returns the mean of their losses."""
+    losses = []
+    for _, batch in zip(range(step.accumulate), feed):
+        loss = step.loss(step.model, **batch)
+        share(loss, step).backward()
+        losses.append(loss.item())
+    return sum(losses) / len(losses)
+
+
+def share(loss: torch.Tensor, step: Any) -> torch.Tensor:
+    """A micro-batch's part of the step's loss."""
+    return loss / step.accumulate if step.accumulate > 1 else loss
 
 
 def learning_rate_setter(step: Any) -> Callable[[int], None]:
@@ -98,13 +116,12 @@ def eager(step: Any, steps: int) -> Trained:
     set_rates = learning_rate_setter(step)
     losses = []
     torch.manual_seed(step.seed)
-    for i, batch in zip(range(steps), batches(step, 0, 1)):
+    feed = batches(step, 0, 1)
+    for i in range(steps):
         set_rates(i)
         step.optimizer.zero_grad()
-        loss = step.loss(step.model, **batch)
-        loss.backward()
+        losses.append([forward_and_backward(step, feed)])
         step.optimizer.step()
-        losses.append([loss.item()])
     return Trained(losses, snapshot(step.model))
 
 
@@ -127,12 +144,9 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
         for rank in range(world):
             exchange(model, buffers[rank])
             step.optimizer.zero_grad()
-            batch = next(feeds[rank])
             torch.set_rng_state(streams[rank])
-            loss = step.loss(model, **batch)
-            loss.backward()
+            row.append(forward_and_backward(step, feeds[rank]))
             streams[rank] = torch.get_rng_state()
-            row.append(loss.item())
             buffers[rank] = [b.clone() for b in model.buffers()]
             for index, parameter in enumerate(parameters):
                 gradient = parameter.grad

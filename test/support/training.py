@@ -21,10 +21,19 @@ class Training:
     calls: tuple[Call, ...] = (Call(("",)),)
     mesh: tuple[int, ...] = (2,)
     steps: int = 6
+    accumulate: int | None = None  # micro-batches per step; None: as the step file says
+    reduces_each: bool = False  # of these; else the last alone
 
     @property
     def world(self) -> int:
         return math.prod(self.mesh)
+
+
+def load(training: Training) -> Any:
+    """Its step, without the calls of fully_shard."""
+    step = reference.load_step(training.file, training.argv)
+    step.accumulate = training.accumulate or step.accumulate
+    return step
 
 
 def units(paths: Iterable[str]) -> tuple[Call, ...]:
@@ -39,7 +48,7 @@ def annotated(training: Training) -> Callable[[list[str]], Any]:
     def training_step(flags: list[str]) -> Any:
         import fsdp_mlir
 
-        step = reference.load_step(training.file, flags)
+        step = load(training)
         mesh = fsdp_mlir.init_device_mesh("cpu", training.mesh)
         apply_calls(fsdp_mlir, step.model, training.calls, mesh)
         return step

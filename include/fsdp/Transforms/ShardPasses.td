@@ -138,6 +138,36 @@ def FlattenState : Pass<"fsdp-flatten-state", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
+def AccumulateGradients
+    : Pass<"fsdp-accumulate-gradients", "::mlir::ModuleOp"> {
+  let summary = "Splits a step of several micro-batches into two programs";
+  let description = [{
+    Input IR: `fsdp.accumulate = K : i64` on the module, micro-batches per step.
+    Without it, or with 1, nothing changes.
+
+    Output IR: a state `@"w/grad"` of the role `gradient` for each gradient that
+    an update reads, as backward gives it: whole, each rank's own. The program
+    `@accumulate`, for every micro-batch but the last, is `@step` with an
+    `fsdp.accumulate` in place of reductions and updates. `@step`, for the last
+    one, reduces the state plus its own gradient, and puts the state back to
+    -0.0. Backward starts with 1/K in both.
+
+    Behind `fsdp-localize` states are parts, as the update reads them, and
+    `@accumulate` has reductions: less memory for more communication. A sum over
+    replicas stays the last micro-batch's.
+
+    What holds: in front of `fsdp-localize`, no gradient is communicated but in
+    `@step`. The sum is taken in
+    the order of the micro-batches, beginning with the first: adding to -0.0
+    gives the other number in every bit.
+
+    Why: as `(loss / K).backward()` in FSDP2 under
+    `set_requires_gradient_sync(False)`: a larger batch for the memory of a
+    smaller one, and its communication.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
   let summary = "Turns whole types into those of one rank's part";
   let description = [{
@@ -168,7 +198,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
     - S3: optimizer state is split as its parameter.
     - S4: a sharded parameter is read by `shard.all_gather` alone.
     - S5: the gradient of a sharded parameter is the sum of a
-      `shard.reduce_scatter` divided by the number of ranks.
+      `shard.reduce_scatter` divided by the number of ranks; or what earlier
+      micro-batches gave plus such a mean.
     - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.
@@ -181,6 +212,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
       a page where it is `mapped`.
     - S11: programs name flat states, not what lies in them.
     - S12: the ranges of one flat parameter's updates do not overlap.
+    - S13: gradient states are added to in @accumulate, and in no other program;
+      @step loads each once and then puts it back to -0.0.
   }];
 }
 

@@ -35,8 +35,11 @@ LogicalResult StateOp::verify() {
     return emitOpError("is trainable, which only a parameter can be");
   if (getPersistent() && getRole() != Role::Buffer)
     return emitOpError("is persistent, which only a buffer can be");
-  if (getParameter().has_value() != (getRole() == Role::Optimizer))
-    return emitOpError("has `parameter` if and only if it is optimizer state");
+  bool isOfParameter =
+      getRole() == Role::Optimizer || getRole() == Role::Gradient;
+  if (getParameter().has_value() != isOfParameter)
+    return emitOpError("has `parameter` if and only if it is optimizer state "
+                       "or a gradient");
   if (getUnit() && !isParameter)
     return emitOpError("belongs to a unit, which only a parameter can");
   if (getReplicated() && (!isParameter || getUnit() || getSharding()))
@@ -79,7 +82,7 @@ LogicalResult StoreOp::verifySymbolUses(SymbolTableCollection &tables) {
   StateOp state = lookupState(*this, tables, getStateAttr());
   if (!state)
     return failure();
-  if (state.getRole() != Role::Buffer)
+  if (state.getRole() != Role::Buffer && state.getRole() != Role::Gradient)
     return emitOpError() << "writes " << getStateAttr()
                          << ", which is not a buffer; parameters and "
                             "optimizer state are written by `fsdp.update`";

@@ -11,3 +11,26 @@ func.func @step(%w: tensor<2xf32>) {
 
 // expected-error @below {{belongs to a unit, which only a parameter can}}
 fsdp.state @b buffer : tensor<2xf32> {unit = ""}
+
+// -----
+
+// expected-error @below {{has `parameter` if and only if it is optimizer state or a gradient}}
+fsdp.state @g gradient : tensor<2xf32>
+
+// -----
+
+fsdp.state @b buffer : tensor<2xf32>
+func.func @accumulate(%g: tensor<2xf32>) {
+  // expected-error @below {{adds to @b, which is no gradient state}}
+  fsdp.accumulate %g, @b : tensor<2xf32>
+  return
+}
+
+// -----
+
+fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
+func.func @accumulate(%g: tensor<3xf32>) {
+  // expected-error @below {{adds 'tensor<3xf32>' to a state of 'tensor<2xf32>'}}
+  fsdp.accumulate %g, @"w/grad" : tensor<3xf32>
+  return
+}

@@ -32,7 +32,7 @@ module attributes {fsdp.source = "mlp.py", fsdp.seed = 0 : i64, fsdp.group_learn
     %h1 = aten.call "mm"(%h0, %t1) : (tensor<2x5xf32>, tensor<5x4xf32, #aten.strides<[1, 5]>>) -> tensor<2x4xf32>
     %y = aten.call "mul.Tensor"(%h1, %wh) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
     %loss = aten.call "sum"(%y) : (tensor<2x4xf32>) -> tensor<f32>
-    %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.phase = "backward"} : () -> tensor<f32>
+    %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent, fsdp.phase = "backward"} : () -> tensor<f32>
     %e = aten.call "expand"(%one) {size = array<i64: 2, 4>, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<2x4xf32, #aten.strides<[0, 0]>>
     %dh1 = aten.call "mul.Tensor"(%e, %wh) {fsdp.phase = "backward"} : (tensor<2x4xf32, #aten.strides<[0, 0]>>, tensor<2x4xf32>) -> tensor<2x4xf32>
     %dt1 = aten.call "t"(%dh1) {fsdp.phase = "backward"} : (tensor<2x4xf32>) -> tensor<4x2xf32, #aten.strides<[1, 4]>>

@@ -47,6 +47,7 @@ def freeze(model: Blocks) -> None:
 def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser()
     parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--accumulate", type=int, default=1)
     flags = parser.parse_args(argv)
 
     generator = torch.Generator().manual_seed(7)
@@ -68,4 +69,5 @@ def training_step(argv: list[str]) -> TrainingStep:
         inputs={"x": x[:BATCH], "y": y[:BATCH]},
         data={"x": x, "y": y},
         seed=3,
+        accumulate=flags.accumulate,
     )

@@ -203,6 +203,12 @@ def test_prefetch_lists_are_hints(tmp_path: pathlib.Path) -> None:
     assert any("prefetch-forward and prefetch-backward" in text for text in exported.warnings)
 
 
+def test_parameters_are_gathered_in_each_micro_batch() -> None:
+    model = fully_shard(Model())
+    with pytest.warns(UserWarning, match="the plan gathers them in each"):
+        model.set_reshard_after_backward(False)
+
+
 def test_setters_that_say_what_holds_anyway() -> None:
     model = fully_shard(Model())
     model.set_requires_gradient_sync(True)

@@ -87,7 +87,6 @@ def test_a_policy_that_changes_nothing_is_accepted(
     [
         ({"clip_grad_norm": (1.0, 2.0)}, "clip_grad_norm does not exist yet; leave it out"),
         ({"clip_grad_value": 0.5}, "clip_grad_value does not exist yet; leave it out"),
-        ({"accumulate": 4}, "accumulate does not exist yet; give all micro-batches as one batch"),
         ({"scaler": object()}, "scaler does not exist yet; leave it out"),
     ],
 )
@@ -97,7 +96,7 @@ def test_options_of_the_step(option: dict[str, Any], text: str) -> None:
 
 
 def test_options_of_the_step_that_ask_for_nothing() -> None:
-    classify(Model(), clip_grad_norm=None, clip_grad_value=None, accumulate=1, scaler=None)
+    classify(Model(), clip_grad_norm=None, clip_grad_value=None, scaler=None)
 
 
 def test_a_step_hook_of_the_optimizer(tmp_path: pathlib.Path) -> None:

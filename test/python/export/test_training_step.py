@@ -22,6 +22,7 @@ Y = torch.zeros(9, dtype=torch.int64)
         ({"lr_schedule": 0.1}, "lr_schedule is 0.1; give"),
         ({"epochs": 0, "data": {"x": X}}, "epochs is 0; give a positive integer"),
         ({"steps": 1.5}, "steps is 1.5; give a positive integer"),
+        ({"accumulate": 0}, "accumulate is 0; give a positive integer"),
         ({"steps": 2, "epochs": 2, "data": {"x": X}}, "both epochs and steps are given"),
         ({"epochs": 2}, "epochs is given without data"),
         ({"seed": -1}, "seed is -1; give an integer of at least 0"),

@@ -31,6 +31,8 @@ def test_length_in_epochs() -> None:
     assert length_of(INPUTS, 35, 2, epochs=1) == Length(4, 1, 4)
     assert length_of(INPUTS, 35, 2, steps=7) == Length(7, None, 4)
     assert length_of({}, None, 2) == Length()
+    # Of four batches an epoch has one step of three, and one is left out.
+    assert length_of({**INPUTS, "accumulate": 3}, 35, 2) == Length(3, 3, 1)
 
 
 def test_a_line_per_epoch_with_the_means() -> None:

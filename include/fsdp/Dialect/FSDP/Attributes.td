@@ -16,7 +16,8 @@ def FSDP_RoleEnum : I32EnumAttr<"Role", "what a state is", [
     I32EnumAttrCase<"Parameter", 0, "parameter">,
     I32EnumAttrCase<"Optimizer", 1, "optimizer">,
     I32EnumAttrCase<"Buffer", 2, "buffer">,
-    I32EnumAttrCase<"Constant", 3, "constant">]> {
+    I32EnumAttrCase<"Constant", 3, "constant">,
+    I32EnumAttrCase<"Gradient", 4, "gradient">]> {
   let cppNamespace = "::fsdp";
   let genSpecializedAttr = 0;
 }

@@ -37,6 +37,10 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     symbol is PyTorch's fully qualified name; `aliases` are the other names of
     a tied tensor.
 
+    A `gradient` is the sharded phase's: what the micro-batches of a step have
+    given so far (see `fsdp.accumulate`). It is neither read from a file nor
+    saved.
+
     A `replicated` parameter is in no unit: each rank has it whole and updates
     it by its own gradient, which no other rank adds to.
 
@@ -54,6 +58,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"blocks.0.w"}
     fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
     fsdp.state @fsdp.constant.0 constant : tensor<i64>
+    fsdp.state @"blocks.0.w/grad" gradient : tensor<10x128xf32> {parameter = @"blocks.0.w"}
     fsdp.state @"blocks.0/flat.0" parameter : tensor<704xf32> {trainable, is_flat, unit = "blocks.0", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<1408xf32>}
     fsdp.state @"blocks.0.b" parameter : tensor<128xf32> {trainable, unit = "blocks.0", flat = @"blocks.0/flat.0", flat_offset = 1280 : i64}
     ```
@@ -95,7 +100,7 @@ def FSDP_LoadOp : FSDP_Op<"load", [
 def FSDP_StoreOp : FSDP_Op<"store", [
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "Writes a buffer";
+  let summary = "Writes a buffer, or puts a gradient back to -0.0";
   let description = [{
     Parameters and optimizer state are written by `fsdp.update` alone.
   }];

@@ -48,4 +48,20 @@ def FSDP_ReduceGradOp : FSDP_Op<"reduce_grad", [Pure, AllTypesMatch<["input", "r
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
+def FSDP_AccumulateOp : FSDP_Op<"accumulate", [
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Adds a gradient to what earlier micro-batches gave, in place";
+  let description = [{
+    The state holds a gradient from one program to the next. Between steps it
+    is -0.0, to which adding any number gives that number in every bit.
+
+    ```mlir
+    fsdp.accumulate %g, @"blocks.0.w/grad" : tensor<10x128xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$state);
+  let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
+}
+
 #endif // FSDP_SHARDED_TD

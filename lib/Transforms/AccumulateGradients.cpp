@@ -1,0 +1,214 @@
+// fsdp-accumulate-gradients.
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_ACCUMULATEGRADIENTS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// A gradient of one micro-batch: where it is used, and what it is of.
+struct Gradient {
+  /// By the reduction, by its pack, or by updates.
+  SmallVector<OpOperand *, 1> uses;
+  StateOp parameter;
+  StateOp sum; // over the micro-batches so far
+
+  Value getValue() const { return uses.front()->get(); }
+};
+
+class AccumulateGradients
+    : public fsdp::impl::AccumulateGradientsBase<AccumulateGradients> {
+  void runOnOperation() override;
+
+  LogicalResult scaleLoss(func::FuncOp program);
+  void collect(func::FuncOp program, SymbolTable &table);
+  void createStates(SymbolTable &table);
+  void makeAccumulate(func::FuncOp step, SymbolTable &table);
+  void makeLast();
+
+  int64_t microBatches = 1;
+  SmallVector<Gradient> gradients;
+};
+
+/// Behind what computes a value.
+void setInsertionPointBehind(OpBuilder &builder, Value value) {
+  if (Operation *source = value.getDefiningOp())
+    builder.setInsertionPointAfter(source);
+  else
+    builder.setInsertionPointToStart(cast<BlockArgument>(value).getOwner());
+}
+
+/// The gradient is that of the mean over micro-batches, as `(loss /
+/// K).backward()` gives it.
+LogicalResult AccumulateGradients::scaleLoss(func::FuncOp program) {
+  bool found = false;
+  program.walk([&](aten::CallOp call) {
+    if (!call->hasAttr("fsdp.cotangent"))
+      return;
+    NamedAttrList args(call.getArgs());
+    args.set("fill_value", FloatAttr::get(Float64Type::get(&getContext()),
+                                          1.0 / double(microBatches)));
+    call.setArgsAttr(args.getDictionary(&getContext()));
+    found = true;
+  });
+  if (!found)
+    return program.emitError(
+        "has no op marked fsdp.cotangent, the gradient that backward starts "
+        "with; import the step again");
+  return success();
+}
+
+/// Gradients are summed as they leave backward: in front of the reduction, and
+/// of the pack that makes one of several. Where reductions are lowered already,
+/// they are summed as the update reads them, but in front of a sum over
+/// replicas.
+void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
+  llvm::DenseMap<std::pair<StringAttr, int64_t>, StateOp> members;
+  for (StateOp state : program->getParentOfType<ModuleOp>().getOps<StateOp>())
+    if (state.getFlat() && state.getRole() == Role::Parameter) {
+      int64_t bytes = getElementBytes(state.getTensorType().getElementType());
+      members[{state.getFlatAttr().getAttr(), *state.getFlatOffset() * bytes}] =
+          state;
+    }
+  llvm::DenseMap<Operation *, size_t> known; // uses of one reader, or parameter
+  program.walk([&](UpdateOp update) {
+    auto parameter = table.lookup<StateOp>(update.getParameter());
+    auto reduction = update.getGradient().getDefiningOp<ReduceGradOp>();
+    Operation *reader = parameter;
+    if (reduction)
+      reader = reduction;
+    auto [it, isNew] = known.try_emplace(reader, gradients.size());
+    if (!isNew) { // one of several ranges
+      if (!reduction)
+        gradients[it->second].uses.push_back(&update.getGradientMutable());
+      return;
+    }
+    auto pack =
+        reduction ? reduction.getInput().getDefiningOp<PackOp>() : PackOp();
+    if (!pack) {
+      OpOperand &use =
+          reduction ? reduction.getInputMutable() : update.getGradientMutable();
+      gradients.push_back({{&use}, parameter, StateOp()});
+      return;
+    }
+    for (auto [use, member] : llvm::zip_equal(
+             pack->getOpOperands(), pack.getMembers().getAsRange<MemberAttr>()))
+      gradients.push_back({{&use},
+                           members.lookup({update.getParameterAttr().getAttr(),
+                                           member.getOffset()}),
+                           StateOp()});
+  });
+}
+
+void AccumulateGradients::createStates(SymbolTable &table) {
+  for (Gradient &gradient : gradients) {
+    StateOp parameter = gradient.parameter;
+    auto type = cast<RankedTensorType>(gradient.getValue().getType());
+    OperationState state(parameter.getLoc(), StateOp::getOperationName());
+    auto &properties = state.getOrAddProperties<StateOp::Properties>();
+    properties.sym_name =
+        StringAttr::get(&getContext(), parameter.getSymName() + "/grad");
+    properties.role = RoleAttr::get(&getContext(), Role::Gradient);
+    properties.type = TypeAttr::get(
+        RankedTensorType::get(type.getShape(), type.getElementType()));
+    properties.parameter = FlatSymbolRefAttr::get(parameter.getSymNameAttr());
+    if (parameter.getGlobal()) { // it is summed as it is cut
+      properties.sharding = parameter.getShardingAttr();
+      properties.global = parameter.getGlobalAttr();
+    }
+    gradient.sum = cast<StateOp>(Operation::create(state));
+    table.insert(gradient.sum, std::next(Block::iterator(parameter)));
+  }
+}
+
+/// Every micro-batch but the last: no reduction, no update.
+void AccumulateGradients::makeAccumulate(func::FuncOp step,
+                                         SymbolTable &table) {
+  IRMapping mapping;
+  auto program = cast<func::FuncOp>(step->clone(mapping));
+  program.setSymName("accumulate");
+  program->setLoc(NameLoc::get(StringAttr::get(&getContext(), "accumulate")));
+  table.insert(program, std::next(Block::iterator(step)));
+  OpBuilder builder(&getContext());
+  for (Gradient &gradient : gradients) {
+    Value value = mapping.lookup(gradient.getValue());
+    setInsertionPointBehind(builder, value);
+    AccumulateOp::create(builder, value.getLoc(), value,
+                         FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr()));
+  }
+  for (auto update : llvm::make_early_inc_range(program.getOps<UpdateOp>()))
+    update.erase();
+  eraseDeadOps(program);
+}
+
+/// The last micro-batch: what is reduced is the sum, and the next step begins
+/// again with nothing.
+void AccumulateGradients::makeLast() {
+  OpBuilder builder(&getContext());
+  StringAttr backward = builder.getStringAttr("backward");
+  for (Gradient &gradient : gradients) {
+    Value value = gradient.getValue();
+    Location loc = value.getLoc();
+    setInsertionPointBehind(builder, value);
+    RankedTensorType type = gradient.sum.getTensorType();
+    auto state = FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr());
+    auto before = LoadOp::create(builder, loc, type, state);
+    auto sum = aten::CallOp::create(builder, loc, "add.Tensor",
+                                    {before.getResult(), value}, {}, type);
+    auto fill =
+        builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0));
+    auto nothing = aten::CallOp::create(builder, loc, "full_like",
+                                        sum->getResult(0), fill, type);
+    for (aten::CallOp call : {sum, nothing})
+      call->setAttr("fsdp.phase", backward);
+    StoreOp::create(builder, loc, nothing->getResult(0), state);
+    for (OpOperand *use : gradient.uses)
+      use->set(sum->getResult(0));
+  }
+}
+
+void AccumulateGradients::runOnOperation() {
+  ModuleOp module = getOperation();
+  auto given = module->getAttrOfType<IntegerAttr>("fsdp.accumulate");
+  microBatches = given ? given.getInt() : 1;
+  if (microBatches == 1)
+    return;
+  SymbolTable table(module);
+  auto step = table.lookup<func::FuncOp>("step");
+  if (microBatches < 1 || !step) {
+    module.emitError() << "fsdp.accumulate is " << microBatches
+                       << (step ? "; a step has at least one micro-batch"
+                                : ", but there is no program @step");
+    return signalPassFailure();
+  }
+  gradients.clear();
+  if (failed(scaleLoss(step)))
+    return signalPassFailure();
+  collect(step, table);
+  createStates(table);
+  makeAccumulate(step, table);
+  makeLast();
+
+  int64_t bytes = 0;
+  for (Gradient &gradient : gradients)
+    bytes += getTensorBytes(gradient.sum.getTensorType());
+  remark::passed(step.getLoc(), remark::RemarkOpts::name("accumulate")
+                                    .category("fsdp-accumulate-gradients"))
+      << std::to_string(gradients.size()) + " gradients of " +
+             std::to_string(bytes) + " bytes are summed over " +
+             std::to_string(microBatches) + " micro-batches";
+}
+
+} // namespace

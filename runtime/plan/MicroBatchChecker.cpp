@@ -1,0 +1,145 @@
+// Checks a step of several micro-batches: that what they give is summed once
+// each, and that the next step begins with nothing.
+#include "plan/CheckerSupport.h"
+
+#include <cmath>
+
+using namespace fsdp::plan;
+
+namespace {
+
+/// What a program does to one gradient state.
+struct Uses {
+  int additions = 0, reads = 0, resets = 0;
+  bool readAfterReset = false, otherWrites = false;
+};
+
+/// The number that an aten::full_like fills with; NaN where a command is none.
+double fillOf(const AtenT &call) {
+  bool fills = call.name == "aten::full_like" && call.overload.empty() &&
+               call.arguments.size() > 1 &&
+               call.arguments[1]->kind == ArgumentKind::Double;
+  return fills ? call.arguments[1]->d.value_or(0) : NAN;
+}
+
+class MicroBatchChecker {
+public:
+  explicit MicroBatchChecker(const PlanT &plan)
+      : plan(plan), uses(plan.states.size()) {}
+
+  void run() {
+    const ProgramT *step = find("step"), *accumulate = find("accumulate");
+    Checked at("micro-batches");
+    at.require(plan.micro_batches >= 1, "a step has none");
+    at.require((plan.micro_batches > 1) == (accumulate != nullptr),
+               "a step has ", plan.micro_batches, ", the plan ",
+               accumulate ? "a" : "no", " program 'accumulate'");
+    if (accumulate)
+      checkAlike(*step, *accumulate);
+    for (const auto &program : plan.programs) {
+      count(*program);
+      for (size_t s = 0; s < plan.states.size(); ++s)
+        if (plan.states[s]->role == Role::Gradient)
+          check(Checked("program '", program->name, "': gradient '",
+                        plan.states[s]->fqn, "'"),
+                program.get() == step         ? Uses{0, 1, 1}
+                : program.get() == accumulate ? Uses{1, 0, 0}
+                                              : Uses{},
+                uses[s]);
+    }
+  }
+
+private:
+  const ProgramT *find(const std::string &name) const {
+    for (const auto &program : plan.programs)
+      if (program->name == name)
+        return program.get();
+    return nullptr;
+  }
+
+  /// Micro-batches differ in nothing but what becomes of their gradients.
+  void checkAlike(const ProgramT &step, const ProgramT &accumulate) const {
+    Checked at("program 'accumulate'");
+    bool same = step.inputs.size() == accumulate.inputs.size() &&
+                step.outputs.size() == accumulate.outputs.size();
+    for (size_t i = 0; same && i < step.inputs.size(); ++i) {
+      const InputT &a = *step.inputs[i], &b = *accumulate.inputs[i];
+      const ValueT &u = *step.values[a.value], &v = *accumulate.values[b.value];
+      same = a.name == b.name && a.from_data == b.from_data &&
+             u.dtype == v.dtype && u.shape == v.shape && u.strides == v.strides;
+    }
+    for (size_t i = 0; same && i < step.outputs.size(); ++i)
+      same = step.outputs[i]->name == accumulate.outputs[i]->name;
+    at.require(same, "has other inputs or outputs than 'step'");
+    for (const auto &command : accumulate.commands)
+      if (const UpdateT *update = command->operation.AsUpdate())
+        at.require(plan.states[update->parameter]->role == Role::Gradient,
+                   "updates '", plan.states[update->parameter]->fqn,
+                   "', which only the last micro-batch may");
+  }
+
+  void count(const ProgramT &program) {
+    uses.assign(plan.states.size(), {});
+    auto read = [&](int64_t value) {
+      for (; value >= 0; value = program.values[value]->view_of)
+        if (int s = program.values[value]->state; s >= 0) {
+          ++uses[s].reads;
+          uses[s].readAfterReset |= uses[s].resets > 0;
+        }
+    };
+    auto write = [&](int64_t value) -> Uses * {
+      int s = value < 0 ? -1 : program.values[value]->state;
+      return s < 0 ? nullptr : &uses[s];
+    };
+    for (const auto &command : program.commands) {
+      const OperationUnion &operation = command->operation;
+      if (const AtenT *call = operation.AsAten()) {
+        for (const auto &argument : call->arguments) {
+          if (argument->kind == ArgumentKind::Value)
+            read(argument->value);
+          for (int member : argument->values)
+            read(member);
+        }
+        double fill = fillOf(*call);
+        for (int result : call->view ? std::vector<int>() : call->results)
+          if (Uses *state = write(result))
+            fill == 0 && std::signbit(fill) ? void(++state->resets)
+                                            : void(state->otherWrites = true);
+      } else if (const UpdateT *update = operation.AsUpdate()) {
+        ++uses[update->parameter].additions;
+        read(update->gradient);
+      } else if (const CopyT *copy = operation.AsCopy()) {
+        read(copy->source);
+        if (Uses *state = write(copy->destination))
+          state->otherWrites = true;
+      } else if (const CollectiveT *collective = operation.AsCollective()) {
+        read(collective->source);
+        if (Uses *state = write(collective->destination))
+          state->otherWrites = true;
+      }
+    }
+    for (const auto &output : program.outputs)
+      read(output->value);
+  }
+
+  static void check(const Checked &at, const Uses &expected,
+                    const Uses &found) {
+    at.require(found.additions == expected.additions, "is added to ",
+               found.additions, " times, not ", expected.additions);
+    at.require(!found.otherWrites && found.resets == expected.resets,
+               "is put back to -0.0 ", found.resets, " times, not ",
+               expected.resets, ", or written otherwise");
+    at.require((found.reads > 0) == (expected.reads > 0),
+               expected.reads ? "is not read" : "is read");
+    at.require(!found.readAfterReset, "is read after it was put back to -0.0");
+  }
+
+  const PlanT &plan;
+  std::vector<Uses> uses; // of the program at hand, by state
+};
+
+} // namespace
+
+void fsdp::plan::checkMicroBatches(const PlanT &plan) {
+  MicroBatchChecker(plan).run();
+}

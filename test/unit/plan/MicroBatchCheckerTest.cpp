@@ -1,0 +1,130 @@
+// Tests that a plan of several micro-batches adds each gradient once and begins
+// the next step with nothing, or is refused.
+#include "PlanBuilder.h"
+#include "plan/LiveBytes.h"
+#include "plan/PlanChecker.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+namespace {
+
+/// state + value.
+unsigned addAccumulationRule(PlanBuilder &b) {
+  auto rule = std::make_unique<RuleT>();
+  rule->name = "fsdp.accumulate.f32";
+  rule->operands = 2;
+  rule->dtypes = std::vector<DType>(3, DType::Float32);
+  auto call = std::make_unique<AtenT>();
+  call->name = "aten::add";
+  call->overload = "Tensor";
+  for (const ArgumentT &argument : {value(0), value(1)})
+    call->arguments.push_back(std::make_unique<ArgumentT>(argument));
+  call->results = {2};
+  rule->calls.push_back(std::move(call));
+  rule->results = {2};
+  b.plan.rules.push_back(std::move(rule));
+  return b.plan.rules.size() - 1;
+}
+
+/// Two micro-batches of loss = mean(x * x), whose gradient is said to be x.
+std::unique_ptr<PlanBuilder> twoMicroBatches() {
+  auto builder = std::make_unique<PlanBuilder>(1);
+  PlanBuilder &b = *builder;
+  b.plan.micro_batches = 2;
+  unsigned w = b.state("w", Role::Parameter, {4});
+  unsigned g = b.state("w/grad", Role::Gradient, {4});
+  b.plan.states[g]->parameter = w;
+  unsigned sgd = addSgdRule(b), accumulate = addAccumulationRule(b);
+  for (const char *name : {"step", "accumulate"}) {
+    b.program(name);
+    int x = b.newValue("x", {4});
+    b.input("x", x, true);
+    int square = b.newValue("square", {4}), loss = b.newValue("loss", {});
+    b.aten("aten::mul.Tensor", {value(x), value(x)}, {square});
+    b.aten("aten::mean", {value(square)}, {loss});
+    b.output("loss", loss);
+    if (std::string(name) == "accumulate") {
+      b.update(accumulate, g, x);
+      continue;
+    }
+    int sum = b.newValue("sum", {4});
+    b.aten("aten::add.Tensor", {value(b.stateValue(g)), value(x)}, {sum});
+    b.aten("aten::full_like", {value(sum), number(-0.0)}, {b.stateValue(g)});
+    b.update(sgd, w, sum);
+  }
+  return builder;
+}
+
+std::string check(const PlanT &plan) {
+  try {
+    checkPlan(plan);
+    return "";
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+}
+
+std::vector<std::unique_ptr<CommandT>> &commands(PlanT &plan, int program) {
+  return plan.programs[program]->commands;
+}
+
+struct Break {
+  const char *name;
+  std::function<void(PlanT &)> apply;
+  const char *message;
+};
+void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
+struct BrokenPlan : ::testing::TestWithParam<Break> {};
+
+} // namespace
+
+TEST(MicroBatchChecker, PassesAValidPlan) {
+  EXPECT_EQ(check(twoMicroBatches()->finish()), "");
+}
+
+TEST_P(BrokenPlan, IsRefused) {
+  auto builder = twoMicroBatches();
+  PlanT &plan = builder->finish();
+  GetParam().apply(plan);
+  for (auto &program : plan.programs)
+    program->live_bytes = liveBytes(plan, *program);
+  EXPECT_NE(check(plan).find(GetParam().message), std::string::npos)
+      << "the checker said: " << check(plan);
+}
+
+static const Break breaks[] = {
+    {"NoMicroBatches", [](PlanT &p) { p.micro_batches = 0; },
+     "a step has none"},
+    {"OneMicroBatch", [](PlanT &p) { p.micro_batches = 1; },
+     "a step has 1, the plan a program 'accumulate'"},
+    {"NoProgram", [](PlanT &p) { p.programs.pop_back(); },
+     "a step has 2, the plan no program 'accumulate'"},
+    {"OtherInputs", [](PlanT &p) { p.programs[1]->inputs[0]->name = "y"; },
+     "has other inputs or outputs than 'step'"},
+    {"NotAdded", [](PlanT &p) { commands(p, 1).pop_back(); },
+     "is added to 0 times, not 1"},
+    {"ParameterUpdated",
+     [](PlanT &p) {
+       UpdateT &update = *commands(p, 1).back()->operation.AsUpdate();
+       update.parameter = update.rule = 0;
+     },
+     "updates 'w', which only the last micro-batch may"},
+    {"ResetToZero",
+     [](PlanT &p) {
+       commands(p, 0)[3]->operation.AsAten()->arguments[1]->d = 0.0;
+     },
+     "is put back to -0.0 0 times, not 1"},
+    {"ResetBeforeItIsRead",
+     [](PlanT &p) { std::swap(commands(p, 0)[2], commands(p, 0)[3]); },
+     "is read after it was put back"},
+    {"NotReset",
+     [](PlanT &p) { commands(p, 0).erase(commands(p, 0).begin() + 3); },
+     "is put back to -0.0 0 times, not 1"},
+};
+INSTANTIATE_TEST_SUITE_P(MicroBatchChecker, BrokenPlan,
+                         ::testing::ValuesIn(breaks),
+                         [](const auto &info) { return info.param.name; });
