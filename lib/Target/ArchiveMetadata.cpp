@@ -34,14 +34,18 @@ static std::string readFqn(const JsonReader &json) {
   return fqn;
 }
 
-/// Sizes are bounded so that no product of them overflows later on.
-static TensorInfo readTensor(const JsonReader &json) {
+static std::string readDtype(const JsonReader &json) {
   static const std::set<std::string> dtypes = {
       "bool",    "uint8",    "int8",    "int16",   "int32",     "int64",
       "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+  return json.asOneOf(dtypes);
+}
+
+/// Sizes are bounded so that no product of them overflows later on.
+static TensorInfo readTensor(const JsonReader &json) {
   constexpr int64_t limit = int64_t(1) << 48;
   TensorInfo info;
-  info.dtype = json["dtype"].asOneOf(dtypes);
+  info.dtype = readDtype(json["dtype"]);
   int64_t elements = 1;
   json["shape"].forEach([&](const JsonReader &size) {
     info.shape.push_back(size.asInt());
@@ -195,6 +199,10 @@ static std::vector<int64_t> readMesh(const JsonReader &json) {
   return sizes;
 }
 
+static std::string readFloat(const JsonReader &json) {
+  return json.asOneOf({"float16", "bfloat16", "float32", "float64"});
+}
+
 static UnitInfo readUnit(const JsonReader &json,
                          const std::set<std::string> &modules) {
   UnitInfo unit;
@@ -207,6 +215,14 @@ static UnitInfo readUnit(const JsonReader &json,
   JsonReader reshard = json["reshard_after_forward"];
   if (!reshard.isNull())
     unit.reshard = reshard.asBool();
+  auto readPolicy = [&](const char *name) {
+    JsonReader dtype = json[name];
+    return dtype.isNull() ? std::nullopt : std::optional(readFloat(dtype));
+  };
+  unit.paramDtype = readPolicy("param_dtype");
+  unit.reduceDtype = readPolicy("reduce_dtype");
+  readPolicy("output_dtype");
+  json["cast_forward_inputs"].asBool();
   return unit;
 }
 
@@ -241,6 +257,14 @@ static void readLength(const JsonReader &json, ArchiveMetadata &metadata) {
 static void checkReferences(const std::string &name, ProgramInfo &program,
                             const ArchiveMetadata &metadata) {
   std::map<std::string, std::map<std::string, const TensorInfo *>> known;
+  // A program computes with a parameter in the dtype of its unit.
+  std::map<std::string, std::string> unitDtypes, computeDtypes;
+  for (const UnitInfo &unit : metadata.units)
+    if (unit.paramDtype)
+      unitDtypes[unit.name] = *unit.paramDtype;
+  for (const StateInfo &state : metadata.parameters)
+    if (state.unit && unitDtypes.count(*state.unit))
+      computeDtypes[state.fqn] = unitDtypes[*state.unit];
   auto add = [&](const char *role, const std::vector<StateInfo> &states) {
     for (const StateInfo &state : states)
       known[role][state.fqn] = &state.type;
@@ -257,7 +281,12 @@ static void checkReferences(const std::string &name, ProgramInfo &program,
       throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
                          what + " of " + fqn + ", which is not a known " +
                          role + "; export again");
-    if (it->second->shape != type.shape || it->second->dtype != type.dtype)
+    auto compute = computeDtypes.find(fqn);
+    const std::string &dtype =
+        role == std::string("parameter") && compute != computeDtypes.end()
+            ? compute->second
+            : it->second->dtype;
+    if (it->second->shape != type.shape || dtype != type.dtype)
       throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
                          what + " of " + fqn +
                          " with another shape or dtype; export again");

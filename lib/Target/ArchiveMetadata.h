@@ -76,6 +76,9 @@ struct UnitInfo {
   bool root = false; // no other unit is around it
   std::optional<bool>
       reshard; // after forward; not given: the compiler's choice
+  // What it computes and reduces in; not given: as its parameters are, and as
+  // it computes.
+  std::optional<std::string> paramDtype, reduceDtype;
 };
 
 /// Hyperparameters of a group; a rule reads those it has.

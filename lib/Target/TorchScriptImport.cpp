@@ -5,6 +5,7 @@
 #include "AtenCallImport.h"
 #include "OptimizerRules.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/Registration.h"
 
@@ -41,6 +42,7 @@ private:
   void addOptimizer();
   void addProgram(const std::string &name, const TorchGraph &graph);
   void addArguments(func::FuncOp function, const ProgramInfo &program);
+  Value addLoad(const ArgumentInfo &argument, const TensorInfo &info);
   void addNodes(const ProgramInfo &program, const TorchGraph &graph);
   void addResults(func::FuncOp function, const ProgramInfo &program);
 
@@ -68,9 +70,10 @@ private:
   OpBuilder builder;
   OwningOpRef<ModuleOp> module;
   AtenCallImporter calls;
-  llvm::StringMap<unsigned> groups; // of each parameter the optimizer holds
-  llvm::StringMap<Update> updates;  // of each parameter with a gradient
-  llvm::StringMap<Value> values;    // of the program being built
+  llvm::StringMap<unsigned> groups;     // of each parameter the optimizer holds
+  llvm::StringMap<Update> updates;      // of each parameter with a gradient
+  llvm::StringMap<Type> parameterTypes; // of elements
+  llvm::StringMap<Value> values;        // of the program being built
 };
 } // namespace
 
@@ -131,10 +134,13 @@ void Importer::addModules() {
 
 void Importer::addUnits() {
   for (const UnitInfo &info : metadata.units)
-    UnitOp::create(builder, unknown(), builder.getStringAttr(info.name),
-                   info.root ? builder.getUnitAttr() : UnitAttr(),
-                   info.reshard ? builder.getBoolAttr(*info.reshard)
-                                : BoolAttr());
+    UnitOp::create(
+        builder, unknown(), builder.getStringAttr(info.name),
+        info.root ? builder.getUnitAttr() : UnitAttr(),
+        info.reshard ? builder.getBoolAttr(*info.reshard) : BoolAttr(),
+        info.reduceDtype ? TypeAttr::get(getElementType(builder.getContext(),
+                                                        *info.reduceDtype))
+                         : TypeAttr());
 }
 
 StateOp Importer::addState(const StateInfo &info, Role role) {
@@ -158,6 +164,7 @@ void Importer::addStates() {
     auto group = groups.find(info.fqn);
     if (group != groups.end())
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
+    parameterTypes[info.fqn] = state.getTensorType().getElementType();
     if (info.unit)
       state.setUnit(*info.unit);
     else if (!metadata.units.empty())
@@ -292,6 +299,20 @@ void Importer::addProgram(const std::string &name, const TorchGraph &graph) {
   addResults(function, program);
 }
 
+/// A parameter is cast to the dtype that the program computes with it in.
+Value Importer::addLoad(const ArgumentInfo &argument, const TensorInfo &info) {
+  Location loc = NameLoc::get(builder.getStringAttr(argument.fqn));
+  RankedTensorType type = typeOf(info);
+  Type own = argument.role == "parameter" ? parameterTypes.lookup(argument.fqn)
+                                          : type.getElementType();
+  Value value =
+      LoadOp::create(builder, loc, type.clone(own), symbol(argument.fqn));
+  if (own == type.getElementType())
+    return value;
+  return aten::createPrecisionCast(builder, loc, value, type.getElementType(),
+                                   /*backward=*/false);
+}
+
 void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
   unsigned next = 0;
   for (const ArgumentInfo &argument : program.arguments) {
@@ -302,8 +323,7 @@ void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
       continue;
     }
     if (argument.role != "cotangent") {
-      Location loc = NameLoc::get(builder.getStringAttr(argument.fqn));
-      value = LoadOp::create(builder, loc, typeOf(info), symbol(argument.fqn));
+      value = addLoad(argument, info);
       continue;
     }
     auto call = aten::CallOp::create(
@@ -347,10 +367,14 @@ void Importer::addResults(func::FuncOp function, const ProgramInfo &program) {
     auto update = updates.find(result->fqn);
     if (update == updates.end())
       continue; // trainable, but the optimizer does not hold it
-    UpdateOp::create(builder, NameLoc::get(builder.getStringAttr(result->fqn)),
-                     update->second.rule, symbol(result->fqn),
-                     values.lookup(result->name),
-                     builder.getArrayAttr(update->second.states));
+    Location loc = NameLoc::get(builder.getStringAttr(result->fqn));
+    Value gradient = values.lookup(result->name);
+    Type own = parameterTypes.lookup(result->fqn);
+    if (cast<RankedTensorType>(gradient.getType()).getElementType() != own)
+      gradient = aten::createPrecisionCast(builder, loc, gradient, own,
+                                           /*backward=*/true);
+    UpdateOp::create(builder, loc, update->second.rule, symbol(result->fqn),
+                     gradient, builder.getArrayAttr(update->second.states));
   }
   func::ReturnOp::create(builder, unknown(), returned);
 }

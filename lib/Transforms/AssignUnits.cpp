@@ -1,5 +1,6 @@
 // fsdp-assign-units.
 
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -134,8 +135,11 @@ static SmallVector<StateOp> sortByUse(ArrayRef<StateOp> parameters,
   size_t position = 0;
   step.walk<WalkOrder::PreOrder>([&](Operation *op) {
     ++position;
+    if (aten::isPrecisionCast(op))
+      return; // its readers use the parameter
     for (Value operand : op->getOperands())
-      if (auto load = operand.getDefiningOp<LoadOp>())
+      if (auto load =
+              aten::lookThroughPrecisionCast(operand).getDefiningOp<LoadOp>())
         firstUse.try_emplace(load.getState(), position);
   });
   auto key = [&](StateOp state) {
@@ -299,7 +303,7 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       builder.insert(op);
     else
       op = UnitOp::create(builder, module.getLoc(), unit, unit.empty(),
-                          /*reshard=*/BoolAttr());
+                          /*reshard=*/BoolAttr(), /*reduce_dtype=*/TypeAttr());
     remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
                                     "fsdp-assign-units"))
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +

@@ -1,6 +1,7 @@
 // fsdp-bucket-collectives.
 
 #include "BucketSizes.h"
+#include "GradientMean.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -10,6 +11,8 @@
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
+
+#include <cmath>
 
 namespace fsdp {
 #define GEN_PASS_DEF_BUCKETCOLLECTIVES
@@ -50,6 +53,15 @@ RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+/// ", divided by 2", or nothing.
+std::string showDivisor(double divisor) {
+  if (divisor == 1)
+    return "";
+  bool isWhole = divisor == std::floor(divisor);
+  return ", divided by " +
+         (isWhole ? std::to_string(int64_t(divisor)) : std::to_string(divisor));
+}
+
 class BucketCollectives
     : public fsdp::impl::BucketCollectivesBase<BucketCollectives> {
 public:
@@ -80,9 +92,15 @@ private:
   void convertFlat(shard::ReduceScatterOp reduction);
   /// The flat parameter that is gathered, or null.
   StateOp getFlat(shard::AllGatherOp gather) {
-    auto load = gather.getInput().getDefiningOp<LoadOp>();
+    LoadOp load = getGatheredLoad(gather.getInput());
     auto state = load ? table->lookup<StateOp>(load.getState()) : StateOp();
     return state && state.getIsFlat() ? state : StateOp();
+  }
+
+  /// What a sum of this dtype is divided by.
+  double getDivisor(Value sum) {
+    return getGradientDivisors(getTensorType(sum).getElementType(), ranks)
+        .after;
   }
 
   int64_t ranks = 1;
@@ -108,8 +126,8 @@ void moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
 }
 
 void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
-  // In front of the first reader. Loads may stand behind it: they move up,
-  // which is sound as nothing reads a parameter after its update.
+  // In front of the first reader. Loads and casts may stand behind it: they
+  // move up, which is sound as nothing reads a parameter after its update.
   Operation *first = gathers.front();
   for (shard::AllGatherOp gather : gathers)
     for (Operation *reader : gather->getUsers())
@@ -121,9 +139,10 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   SmallVector<Type> wholeTypes;
   SmallVector<RankedTensorType> partTypes;
   for (shard::AllGatherOp gather : gathers) {
-    Operation *source = gather.getInput().getDefiningOp();
-    if (source && first->isBeforeInBlock(source))
-      source->moveBefore(first);
+    for (Operation *source : {getGatheredLoad(gather.getInput()).getOperation(),
+                              gather.getInput().getDefiningOp()})
+      if (source && first->isBeforeInBlock(source))
+        source->moveBefore(first);
     parts.push_back(gather.getInput());
     partTypes.push_back(getTensorType(gather.getInput()));
     wholeTypes.push_back(gather.getType());
@@ -154,15 +173,14 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
              std::to_string(layout.pieceBytes) + " bytes per rank";
 }
 
-/// The division by the number of ranks that is all that reads a sum, or null.
+/// The division of a sum by `getDivisor` that is all that reads it, or null.
 aten::CallOp BucketCollectives::getDivision(shard::ReduceScatterOp sum) {
   if (!sum->hasOneUse())
     return {};
   auto division = dyn_cast<aten::CallOp>(*sum->getUsers().begin());
-  if (!division || division.getCallee() != "div.Scalar")
-    return {};
-  auto divisor = dyn_cast_or_null<FloatAttr>(division.getArg("other"));
-  return divisor && divisor.getValueAsDouble() == double(ranks)
+  double divisor = getDivisor(sum.getResult());
+  return division && divisor != 1 &&
+                 getDividend(division->getResult(0), divisor)
              ? division
              : aten::CallOp();
 }
@@ -200,7 +218,7 @@ void BucketCollectives::bucketReductions(
                                inputs, layout.getMembers(builder, ranks));
   auto reduced = ReduceScatterOp::create(
       builder, loc, RankedTensorType::get({count}, element), packed, unit,
-      builder.getF64FloatAttr(divides ? ranks : 1));
+      builder.getF64FloatAttr(divides ? getDivisor(sums.front()) : 1));
   auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
                                    layout.getMembers(builder, 1));
   moveReadersBehind(sums, unpacked);
@@ -219,7 +237,8 @@ void BucketCollectives::bucketReductions(
              "\": " + std::to_string(inputs.size()) +
              " gradients in one reduce-scatter of " +
              std::to_string(ranks * layout.pieceBytes) + " bytes" +
-             (divides ? ", divided by " + std::to_string(ranks) : "");
+             showDivisor(divides ? getDivisor(unpacked.getOutputs().front())
+                                 : 1);
 }
 
 /// A flat parameter is the bucket of its members already.
@@ -246,14 +265,14 @@ void BucketCollectives::convertFlat(shard::ReduceScatterOp reduction) {
   auto sum = ReduceScatterOp::create(
       builder, reduction.getLoc(), reduction.getType(), reduction.getInput(),
       reduction->getAttrOfType<StringAttr>("fsdp.unit"),
-      builder.getF64FloatAttr(division ? ranks : 1));
+      builder.getF64FloatAttr(division ? getDivisor(reduction.getResult())
+                                       : 1));
   remark::passed(
       reduction.getLoc(),
       remark::RemarkOpts::name("reduce").category("fsdp-bucket-collectives"))
       << "unit \"" + sum.getUnit().str() + "\": a flat gradient of " +
              std::to_string(getTensorBytes(getTensorType(sum.getInput()))) +
-             " bytes" +
-             (division ? ", divided by " + std::to_string(ranks) : "");
+             " bytes" + showDivisor(division ? getDivisor(sum.getResult()) : 1);
   reduction.replaceAllUsesWith(sum.getResult());
   reduction.erase();
   if (division) {

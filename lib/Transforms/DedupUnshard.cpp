@@ -54,12 +54,12 @@ void DedupUnshard::shareViews(shard::AllGatherOp gather) {
 
 void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
   // The first in the block dominates the others.
-  llvm::MapVector<std::pair<StringRef, Attribute>,
+  llvm::MapVector<std::tuple<StringRef, Attribute, Type>,
                   std::pair<shard::AllGatherOp, int>>
       first;
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto gather = dyn_cast<shard::AllGatherOp>(op);
-    auto load = gather ? gather.getInput().getDefiningOp<LoadOp>() : LoadOp();
+    auto load = gather ? getGatheredLoad(gather.getInput()) : LoadOp();
     if (!load)
       continue;
     // What a mapped gather shows takes no memory, so no region lets go of it.
@@ -67,14 +67,17 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
     Attribute region = state && state.getMapped()
                            ? Attribute()
                            : gather->getAttr("fsdp.region");
-    auto &[kept, readers] = first[{load.getState(), region}];
+    auto &[kept, readers] = first[{load.getState(), region, gather.getType()}];
     ++readers;
     if (!kept) {
       kept = gather;
       continue;
     }
+    Operation *part = gather.getInput().getDefiningOp();
     gather.replaceAllUsesWith(kept.getResult());
     gather.erase();
+    if (isOpTriviallyDead(part))
+      part->erase();
   }
   for (auto &[key, value] : first) {
     auto [gather, readers] = value;
@@ -83,7 +86,7 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
       remark::passed(
           gather.getLoc(),
           remark::RemarkOpts::name("dedup").category("fsdp-dedup-unshard"))
-          << "\"" + key.first.str() + "\": one gather for " +
+          << "\"" + std::get<0>(key).str() + "\": one gather for " +
                  std::to_string(readers) + " readers";
   }
 }

@@ -20,7 +20,7 @@ static LogicalResult collectUpdates(ModuleOp module, const SymbolTable &table,
             << ", but a flat parameter is updated once; use shard-layout=dim0";
         return WalkResult::interrupt();
       }
-      if (!update.getGradient().getDefiningOp<ReduceGradOp>()) {
+      if (!getReduction(update)) {
         update.emitOpError("of sharded @")
             << update.getParameter()
             << " has a gradient that is not reduced; run "
@@ -34,6 +34,21 @@ static LogicalResult collectUpdates(ModuleOp module, const SymbolTable &table,
       return failure();
   }
   return success();
+}
+
+/// What members are cast to in front of their gathers.
+static void collectCasts(ModuleOp module, const SymbolTable &table,
+                         FlatMembers &members) {
+  for (func::FuncOp program : getPrograms(module))
+    program.walk([&](UnshardOp unshard) {
+      LoadOp load = getGatheredLoad(unshard.getInput());
+      if (!load || load.getResult() == unshard.getInput())
+        return;
+      auto it = members.find(table.lookup<StateOp>(load.getState()));
+      if (it != members.end())
+        it->second.gathered =
+            cast<RankedTensorType>(unshard.getType()).getElementType();
+    });
 }
 
 LogicalResult fsdp::collectMembers(ModuleOp module, const SymbolTable &table,
@@ -54,6 +69,7 @@ LogicalResult fsdp::collectMembers(ModuleOp module, const SymbolTable &table,
         return state.emitOpError("is sharded, but its parameter is not");
       it->second.optimizer.push_back(state);
     }
+  collectCasts(module, table, members);
   return collectUpdates(module, table, members);
 }
 
@@ -70,7 +86,7 @@ static func::FuncOp getStep(ModuleOp module) {
 static llvm::DenseMap<StringRef, Operation *> getFirstReaders(Block &block) {
   llvm::DenseMap<StringRef, Operation *> readers;
   for (auto unshard : block.getOps<UnshardOp>()) {
-    auto load = unshard.getInput().getDefiningOp<LoadOp>();
+    LoadOp load = getGatheredLoad(unshard.getInput());
     if (!load || unshard->use_empty())
       continue;
     Operation *&first = readers[load.getState()];
@@ -97,7 +113,9 @@ void fsdp::assignBuckets(ModuleOp module, FlatMembers &members,
       reader = block.getTerminator();
     // The gather runs beside what stands in front of its reader, the reduction
     // beside what stands behind its gradient.
-    double hidden = mapped ? compute.all : compute.before.lookup(reader);
+    // A cast of a state cannot be read in place.
+    bool isMapped = mapped && !member.gathered;
+    double hidden = isMapped ? compute.all : compute.before.lookup(reader);
     if (member.update && member.update->getBlock() == &block)
       hidden = std::min(hidden,
                         compute.all -

@@ -17,6 +17,7 @@ struct Member {
   llvm::SmallVector<StateOp>
       optimizer;       // its states, in the order of the module
   UpdateOp update;     // null: frozen, or no loss reaches it
+  mlir::Type gathered; // of elements, where it is cast to be gathered
   unsigned bucket = 0; // of its unit
   int64_t offset = 0;  // elements, in the whole flat parameter
 };

@@ -3,6 +3,7 @@
 #include "FlatMembers.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -23,6 +24,7 @@ namespace {
 /// A flat parameter with its flat optimizer states.
 struct Flat {
   SmallVector<Member> members;
+  bool mapped = false;
   int64_t elements = 0; // of the whole, padding included
   int64_t padding = 0;
   StateOp parameter;
@@ -53,7 +55,6 @@ private:
   void remarkOn(Flat &flat, StringRef name);
   LogicalResult rewriteReads(func::FuncOp program);
   LogicalResult rewriteUpdates(Flat &flat);
-  bool maps() const { return gather == "map"; }
 
   int64_t ranks = 1;
   /// The flat parameter of a member's symbol.
@@ -69,6 +70,8 @@ Attribute FlattenState::getKey(const Member &member) {
       state.getUnitAttr(),
       TypeAttr::get(state.getTensorType().getElementType()),
       builder.getBoolAttr(bool(member.update)),
+      member.gathered ? Attribute(TypeAttr::get(member.gathered))
+                      : builder.getUnitAttr(),
       builder.getI64IntegerAttr(member.bucket)};
   for (StateOp optimizer : member.optimizer) {
     key.push_back(builder.getStringAttr(getStateName(optimizer)));
@@ -92,20 +95,37 @@ Attribute FlattenState::getRule(const Member &member) {
   return builder.getArrayAttr(rule);
 }
 
+/// The elements that are a multiple of 64 bytes in the flat parameter, in its
+/// states, in its cast and in its gradient.
+static int64_t getAlignment(const Member &member) {
+  auto elementType = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getElementType();
+  };
+  SmallVector<Type> types = {
+      StateOp(member.state).getTensorType().getElementType()};
+  for (StateOp state : member.optimizer)
+    types.push_back(state.getTensorType().getElementType());
+  if (member.gathered)
+    types.push_back(member.gathered);
+  if (member.update)
+    types.push_back(elementType(getReduction(member.update)));
+  int64_t alignment = 1;
+  for (Type type : types)
+    alignment = std::max(alignment, kAlignment / getElementBytes(type));
+  return alignment;
+}
+
 void FlattenState::layOut(Flat &flat) {
   // One range of elements per rule.
   llvm::MapVector<Attribute, SmallVector<Member>> byRule;
   for (Member &member : flat.members)
     byRule[getRule(member)].push_back(std::move(member));
   flat.members.clear();
-  // A multiple of 64 bytes in the flat parameter and in all its states.
   Member &first = byRule.front().second.front();
   int64_t bytes = getElementBytes(first.state.getTensorType().getElementType());
-  int64_t alignment = kAlignment / bytes;
-  for (StateOp state : first.optimizer)
-    alignment = std::max(
-        alignment,
-        kAlignment / getElementBytes(state.getTensorType().getElementType()));
+  int64_t alignment = getAlignment(first);
+  // A cast of a state cannot be read in place.
+  flat.mapped = gather == "map" && !first.gathered;
   int64_t end = 0, used = 0;
   for (auto &[rule, members] : byRule)
     for (Member &member : members) {
@@ -115,7 +135,7 @@ void FlattenState::layOut(Flat &flat) {
       used += size;
       flat.members.push_back(std::move(member));
     }
-  int64_t unit = maps() ? kPageBytes / bytes : alignment;
+  int64_t unit = flat.mapped ? kPageBytes / bytes : alignment;
   // Members without elements still make a piece.
   int64_t piece = std::max<int64_t>(
       llvm::alignTo(llvm::divideCeil(end, ranks), unit), unit);
@@ -143,7 +163,7 @@ void FlattenState::createStates(Flat &flat, SymbolTable &table,
       {flat.elements}, first.state.getTensorType().getElementType());
   flat.parameter = createState(first.state, type, table, name);
   flat.parameter.setTrainable(bool(first.update));
-  flat.parameter.setMapped(maps());
+  flat.parameter.setMapped(flat.mapped);
   StringAttr symbol = flat.parameter.getSymNameAttr();
   for (StateOp like : first.optimizer) {
     StateOp state = createState(like, type, table,
@@ -179,17 +199,22 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
     if (!whole)
       whole = LoadOp::create(builder, load.getLoc(), flat.getTensorType(),
                              FlatSymbolRefAttr::get(flat.getSymNameAttr()));
-    for (Operation *reader : llvm::make_early_inc_range(load->getUsers())) {
+    for (Operation *reader : getReadersThroughCasts(load.getResult())) {
       auto unshard = dyn_cast<UnshardOp>(reader);
       if (!unshard)
         return reader->emitOpError("reads sharded @")
                << load.getState()
                << " without an fsdp.unshard; run --fsdp-insert-unshard first";
       builder.setInsertionPoint(unshard);
-      auto gathered =
-          UnshardOp::create(builder, unshard.getLoc(), whole.getType(), whole,
-                            unshard.getUnitAttr(), unshard.getRegionAttr());
       auto type = cast<RankedTensorType>(unshard.getType());
+      bool backward = unshard.getRegion() == "backward";
+      Value source = whole;
+      if (unshard.getInput() != load.getResult())
+        source = aten::createPrecisionCast(builder, unshard.getLoc(), whole,
+                                           type.getElementType(), backward);
+      auto gathered =
+          UnshardOp::create(builder, unshard.getLoc(), source.getType(), source,
+                            unshard.getUnitAttr(), unshard.getRegionAttr());
       NamedAttribute args[] = {
           builder.getNamedAttr("size",
                                builder.getDenseI64ArrayAttr(type.getShape())),
@@ -199,11 +224,13 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
                                builder.getI64IntegerAttr(offset))};
       auto view = aten::CallOp::create(builder, unshard.getLoc(), "as_strided",
                                        gathered.getResult(), args, type);
-      if (unshard.getRegion() == "backward")
+      if (backward)
         view->setAttr("fsdp.phase", builder.getStringAttr("backward"));
       unshard.replaceAllUsesWith(view->getResult(0));
       unshard.erase();
     }
+    for (Operation *reader : llvm::make_early_inc_range(load->getUsers()))
+      reader->erase(); // casts that nothing gathers any more
     load.erase();
   }
   return success();
@@ -215,16 +242,16 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
   UpdateOp lastUpdate = flat.members.front().update;
   if (!lastUpdate)
     return success();
-  auto getReduction = [](const Member &member) {
-    return UpdateOp(member.update).getGradient().getDefiningOp<ReduceGradOp>();
-  };
-  ReduceGradOp lastReduction = getReduction(flat.members.front());
+  ReduceGradOp lastReduction = getReduction(lastUpdate);
   SmallVector<Value> gradients;
   SmallVector<Attribute> entries;
-  RankedTensorType type = flat.parameter.getTensorType();
+  RankedTensorType own = flat.parameter.getTensorType();
+  auto type = RankedTensorType::get(
+      own.getShape(), cast<RankedTensorType>(lastReduction.getType())
+                          .getElementType()); // on the wire
   int64_t elementBytes = getElementBytes(type.getElementType());
   for (Member &member : flat.members) {
-    ReduceGradOp reduction = getReduction(member);
+    ReduceGradOp reduction = getReduction(member.update);
     if (reduction->getBlock() != lastReduction->getBlock() ||
         member.update->getBlock() != lastUpdate->getBlock())
       return member.update.emitOpError("is not in the same block as those of "
@@ -236,7 +263,8 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
     gradients.push_back(reduction.getInput());
     entries.push_back(MemberAttr::get(
         &getContext(), member.offset * elementBytes,
-        getTensorBytes(member.state.getTensorType()), /*blocks=*/1));
+        getTensorBytes(cast<RankedTensorType>(reduction.getType())),
+        /*blocks=*/1));
   }
 
   OpBuilder builder(&getContext());
@@ -244,8 +272,12 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
   Location loc = lastReduction.getLoc();
   auto packed = PackOp::create(builder, loc, type, gradients,
                                builder.getArrayAttr(entries));
-  auto reduced = ReduceGradOp::create(builder, loc, type, packed,
-                                      flat.parameter.getUnitAttr());
+  Value reduced = ReduceGradOp::create(builder, loc, type, packed,
+                                       flat.parameter.getUnitAttr());
+  if (own != type)
+    reduced =
+        aten::createPrecisionCast(builder, loc, reduced, own.getElementType(),
+                                  /*backward=*/true);
 
   builder.setInsertionPointAfter(lastUpdate);
   ArrayRef<Member> left = flat.members;
@@ -269,8 +301,11 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
     update.setEnd(left.empty() ? flat.elements : left.front().offset);
   }
   for (Member &member : flat.members) {
-    ReduceGradOp reduction = getReduction(member);
+    ReduceGradOp reduction = getReduction(member.update);
+    Operation *gradient = member.update.getGradient().getDefiningOp();
     member.update.erase();
+    if (gradient != reduction)
+      gradient->erase();
     reduction.erase();
   }
   return success();
@@ -302,7 +337,7 @@ void FlattenState::runOnOperation() {
   FlatMembers members;
   if (failed(sizes) || failed(collectMembers(module, table, members)))
     return signalPassFailure();
-  assignBuckets(module, members, *sizes, maps());
+  assignBuckets(module, members, *sizes, gather == "map");
   if (members.empty()) {
     remark::missed(
         module.getLoc(),

@@ -1,11 +1,15 @@
 // fsdp-insert-grad-reduction.
 
+#include "PassOptions.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_INSERTGRADREDUCTION
@@ -33,32 +37,79 @@ Value createRowMajor(OpBuilder &builder, Value value) {
 
 class InsertGradReduction
     : public fsdp::impl::InsertGradReductionBase<InsertGradReduction> {
-  void runOnOperation() override {
-    ModuleOp module = getOperation();
-    SymbolTable table(module);
-    for (func::FuncOp program : getPrograms(module))
-      program.walk([&](UpdateOp update) {
-        auto parameter = table.lookup<StateOp>(update.getParameter());
-        if (parameter && parameter.getSharding())
-          reduce(update, parameter);
-      });
-  }
+public:
+  using InsertGradReductionBase::InsertGradReductionBase;
 
-  void reduce(UpdateOp update, StateOp parameter) {
-    OpBuilder builder(update);
-    Value gradient = update.getGradient();
-    if (Operation *source = gradient.getDefiningOp())
-      builder.setInsertionPointAfter(source);
-    gradient = createRowMajor(builder, gradient);
-    auto reduced =
-        ReduceGradOp::create(builder, gradient.getLoc(), gradient.getType(),
-                             gradient, *parameter.getUnit());
-    update.getGradientMutable().assign(reduced);
-    remark::passed(update.getLoc(), remark::RemarkOpts::name("reduce").category(
-                                        "fsdp-insert-grad-reduction"))
-        << "the gradient of \"" + parameter.getSymName().str() +
-               "\" is averaged over the ranks";
-  }
+private:
+  void runOnOperation() override;
+  Type getReduceType(StateOp parameter, Type gradientType);
+  void reduce(UpdateOp update, StateOp parameter);
+
+  llvm::StringMap<UnitOp> units;
+  Type defaultType; // null: what gradients are computed in
 };
+
+/// What the unit says itself wins over the option.
+Type InsertGradReduction::getReduceType(StateOp parameter, Type gradientType) {
+  UnitOp unit = units.lookup(*parameter.getUnit());
+  if (unit && unit.getReduceDtype())
+    return *unit.getReduceDtype();
+  return defaultType ? defaultType : gradientType;
+}
+
+void InsertGradReduction::reduce(UpdateOp update, StateOp parameter) {
+  // What backward gives, in the dtype that it computes in.
+  Value gradient = aten::lookThroughPrecisionCast(update.getGradient());
+  Type own = parameter.getTensorType().getElementType();
+  Type computed = cast<RankedTensorType>(gradient.getType()).getElementType();
+  Type reduced = getReduceType(parameter, computed);
+  bool sharded = bool(parameter.getSharding());
+  // One rank has nothing to add up, but rounds as several would.
+  if (!sharded && (reduced == computed || reduced == own))
+    return;
+
+  OpBuilder builder(update);
+  if (Operation *source = gradient.getDefiningOp())
+    builder.setInsertionPointAfter(source);
+  Location loc = gradient.getLoc();
+  if (reduced != computed)
+    gradient = aten::createPrecisionCast(builder, loc, gradient, reduced,
+                                         /*backward=*/true);
+  else
+    gradient = createRowMajor(builder, gradient);
+  if (sharded)
+    gradient = ReduceGradOp::create(builder, loc, gradient.getType(), gradient,
+                                    *parameter.getUnit());
+  if (reduced != own)
+    gradient = aten::createPrecisionCast(builder, loc, gradient, own,
+                                         /*backward=*/true);
+  update.getGradientMutable().assign(gradient);
+
+  std::string in;
+  llvm::raw_string_ostream(in) << " in " << reduced;
+  remark::passed(update.getLoc(), remark::RemarkOpts::name("reduce").category(
+                                      "fsdp-insert-grad-reduction"))
+      << "the gradient of \"" + parameter.getSymName().str() + "\" is " +
+             (sharded ? "averaged over the ranks" : "rounded") + in;
+}
+
+void InsertGradReduction::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
+    return signalPassFailure();
+  units.clear();
+  for (UnitOp unit : module.getOps<UnitOp>())
+    units[unit.getUnitName()] = unit;
+  SymbolTable table(module);
+  for (func::FuncOp program : getPrograms(module)) {
+    program.walk([&](UpdateOp update) {
+      auto parameter = table.lookup<StateOp>(update.getParameter());
+      if (parameter && parameter.getUnit())
+        reduce(update, parameter);
+    });
+    // Casts of gradients that updates read before.
+    eraseDeadOps(program);
+  }
+}
 
 } // namespace

@@ -1,6 +1,7 @@
 // fsdp-insert-unshard.
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -19,14 +20,15 @@ using namespace fsdp;
 
 namespace {
 
-/// A value that is a parameter's own memory: the load, and the views that lead
-/// from it to the value, first to last.
+/// A value that is a parameter's own memory, or its cast to what the unit
+/// computes in: the load, and the cast and the views that lead from it to the
+/// value, first to last.
 struct Chain {
   LoadOp load;
   SmallVector<aten::CallOp> views;
 };
 
-/// Follows views up to a load. Views of the backward pass are readers
+/// Follows views and casts up to a load. Views of the backward pass are readers
 /// themselves, so the chain does not pass through them.
 std::optional<Chain> traceToLoad(Value value) {
   Chain chain;
@@ -37,10 +39,13 @@ std::optional<Chain> traceToLoad(Value value) {
       return chain;
     }
     auto call = dyn_cast<aten::CallOp>(op);
-    if (!call || isBackward(call) || !call.isView())
+    if (!call || isBackward(call))
       return std::nullopt;
-    std::optional<unsigned> operand =
-        call.getAliasedOperand(cast<OpResult>(value).getResultNumber());
+    std::optional<unsigned> operand;
+    if (aten::isPrecisionCast(call))
+      operand = 0;
+    else if (call.isView())
+      operand = call.getAliasedOperand(cast<OpResult>(value).getResultNumber());
     if (!operand)
       return std::nullopt;
     chain.views.push_back(call);
@@ -104,14 +109,22 @@ void InsertUnshard::repeatForBackward(OpOperand &use,
   use.set(mapping.lookup(use.get()));
 }
 
-/// A reader of the load itself gets a gather of its own.
+/// A reader of the load itself, or of its cast, gets a gather of its own.
 void InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
-  auto load = use.get().getDefiningOp<LoadOp>();
+  Operation *reader = use.getOwner();
+  Value source = aten::lookThroughPrecisionCast(use.get());
+  auto load = source.getDefiningOp<LoadOp>();
   StateOp state = load ? getSharded(load, table) : StateOp();
-  if (!state || isa<UnshardOp>(use.getOwner()))
+  if (!state || isa<UnshardOp>(reader) || aten::isPrecisionCast(reader))
     return;
-  OpBuilder builder(use.getOwner());
-  use.set(createUnshard(builder, use.getOwner(), load, state, "forward"));
+  OpBuilder builder(reader);
+  Value whole = createUnshard(builder, reader, load, state, "forward");
+  if (source != use.get()) {
+    IRMapping mapping;
+    mapping.map(source, whole);
+    whole = builder.clone(*use.get().getDefiningOp(), mapping)->getResult(0);
+  }
+  use.set(whole);
 }
 
 void InsertUnshard::runOnOperation() {

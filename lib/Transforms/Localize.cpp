@@ -1,6 +1,9 @@
 // fsdp-localize.
 
+#include "GradientMean.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -51,7 +54,7 @@ LogicalResult Localize::check(func::FuncOp program, const SymbolTable &table) {
   };
   WalkResult result = program.walk([&](Operation *op) {
     if (auto load = dyn_cast<LoadOp>(op); load && isSharded(load.getState())) {
-      for (Operation *reader : load->getUsers())
+      for (Operation *reader : getReadersThroughCasts(load.getResult()))
         if (!isa<UnshardOp>(reader)) {
           reader->emitOpError("reads sharded @")
               << load.getState()
@@ -60,7 +63,7 @@ LogicalResult Localize::check(func::FuncOp program, const SymbolTable &table) {
         }
     } else if (auto update = dyn_cast<UpdateOp>(op);
                update && isSharded(update.getParameter()) &&
-               !update.getGradient().getDefiningOp<ReduceGradOp>()) {
+               !getReduction(update)) {
       update.emitOpError("of sharded @")
           << update.getParameter()
           << " has a gradient that is not reduced; run "
@@ -96,12 +99,27 @@ void Localize::gather(UnshardOp op) {
   op.erase();
 }
 
+/// Divides what is reduced; of a bucket each member, where it is computed.
+Value divideBefore(OpBuilder &builder, Value gradient, double divisor) {
+  auto pack = gradient.getDefiningOp<PackOp>();
+  if (!pack)
+    return createDivision(builder, gradient.getLoc(), gradient, divisor);
+  OpBuilder::InsertionGuard guard(builder);
+  for (OpOperand &member : pack->getOpOperands()) {
+    builder.setInsertionPointAfterValue(member.get());
+    member.set(
+        createDivision(builder, member.get().getLoc(), member.get(), divisor));
+  }
+  return gradient;
+}
+
 void Localize::reduce(ReduceGradOp op) {
   auto type = cast<RankedTensorType>(op.getType());
   RankedTensorType padded = getPaddedType(type), local = getLocalType(type);
   OpBuilder builder(op);
   StringAttr backward = builder.getStringAttr("backward");
-  Value gradient = op.getInput();
+  auto [before, after] = getGradientDivisors(type.getElementType(), ranks);
+  Value gradient = divideBefore(builder, op.getInput(), before);
   if (padded != type) {
     // Pairs of (before, after), the last dimension first.
     SmallVector<int64_t> pad(2 * type.getRank(), 0);
@@ -119,12 +137,8 @@ void Localize::reduce(ReduceGradOp op) {
       shard::ReductionKindAttr::get(&getContext(), shard::ReductionKind::Sum),
       builder.getIndexAttr(0));
   sum->setAttr("fsdp.unit", op.getUnitAttr());
-  NamedAttribute args[] = {
-      builder.getNamedAttr("other", builder.getF64FloatAttr(ranks))};
-  auto mean = aten::CallOp::create(builder, op.getLoc(), "div.Scalar",
-                                   sum.getResult(), args, local);
-  mean->setAttr("fsdp.phase", backward);
-  op.replaceAllUsesWith(mean->getResult(0));
+  op.replaceAllUsesWith(
+      createDivision(builder, op.getLoc(), sum.getResult(), after));
   op.erase();
 }
 
@@ -168,6 +182,14 @@ void Localize::runOnOperation() {
     program.walk([&](LoadOp load) {
       if (auto state = table.lookup<StateOp>(load.getState()))
         load.getResult().setType(state.getTensorType());
+    });
+    // Those of parts are parts now.
+    program.walk([&](aten::CallOp call) {
+      if (aten::isPrecisionCast(call))
+        call.getResult(0).setType(
+            cast<RankedTensorType>(call.getResult(0).getType())
+                .clone(cast<RankedTensorType>(call->getOperand(0).getType())
+                           .getShape()));
     });
   }
 }

@@ -2,6 +2,9 @@
 
 #include "PassOptions.h"
 
+#include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/StringSwitch.h"
+
 using namespace mlir;
 
 LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
@@ -16,6 +19,23 @@ LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
            << name << "=" << text << " is no number of MiB, as in 25 or 0.5";
   if (mebibytes > 0)
     bytes = static_cast<int64_t>(mebibytes * (1 << 20));
+  return success();
+}
+
+LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
+                                  StringRef text, Type &type) {
+  MLIRContext *context = module.getContext();
+  type = llvm::StringSwitch<Type>(text)
+             .Case("float16", Float16Type::get(context))
+             .Case("bfloat16", BFloat16Type::get(context))
+             .Case("float32", Float32Type::get(context))
+             .Case("float64", Float64Type::get(context))
+             .Default(Type());
+  if (!type && !text.empty())
+    return module.emitError()
+           << name << "=" << text
+           << " does not exist; there are float16, bfloat16, float32 and "
+              "float64";
   return success();
 }
 

@@ -16,6 +16,11 @@ mlir::LogicalResult readMebibytes(mlir::ModuleOp module, llvm::StringRef name,
                                   llvm::StringRef text,
                                   std::optional<int64_t> &bytes);
 
+/// The floating-point type of one of PyTorch's names, "bfloat16"; null where
+/// the text is empty. Fails with an error that names the option.
+mlir::LogicalResult readFloatType(mlir::ModuleOp module, llvm::StringRef name,
+                                  llvm::StringRef text, mlir::Type &type);
+
 /// The cluster of that name or file. Fails with an error that names the presets
 /// or the file's wrong key.
 mlir::LogicalResult readCluster(mlir::ModuleOp module, llvm::StringRef name,

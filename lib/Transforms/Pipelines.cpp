@@ -69,6 +69,11 @@ struct ShardOptions : virtual ScheduleOptions {
   Option<std::string> reshardAfterForward{*this, "reshard-after-forward",
                                           llvm::cl::desc("auto, true or false"),
                                           llvm::cl::init("auto")};
+  Option<std::string> reduceDtype{
+      *this, "reduce-dtype",
+      llvm::cl::desc("what gradients are reduced in: float16, bfloat16, "
+                     "float32, float64; nothing: what they are computed in"),
+      llvm::cl::init("")};
   Option<std::string> shardLayout{
       *this, "shard-layout",
       llvm::cl::desc("how parameters are cut: dim0, rows of each apart, or "
@@ -117,18 +122,14 @@ struct LowerOptions : virtual NamedOptions {
 struct OneValue {
   StringRef name, value;
 };
-constexpr OneValue kOneValue[] = {{"remat", "none"},
-                                  {"offload", "none"},
-                                  {"device", "cpu"},
-                                  {"reduce-dtype", ""}};
+constexpr OneValue kOneValue[] = {
+    {"remat", "none"}, {"offload", "none"}, {"device", "cpu"}};
 
 struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
   AllOptions() {
     for (const OneValue &option : kOneValue)
       oneValue.push_back(std::make_unique<Option<std::string>>(
-          *this, option.name,
-          llvm::cl::desc(option.value.empty() ? "does not exist yet"
-                                              : "has one value yet"),
+          *this, option.name, llvm::cl::desc("has one value yet"),
           llvm::cl::init(option.value.str())));
   }
   std::vector<std::unique_ptr<Option<std::string>>> oneValue;
@@ -164,7 +165,10 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   // Readers and gradients are found while a load still has the type that its
   // readers expect, so that both passes only insert.
   pm.addPass(createInsertUnshard({options.reshardAfterForward}));
-  pm.addPass(createInsertGradReduction());
+  pm.addPass(createInsertGradReduction({options.reduceDtype}));
+
+  // Gathers are all there, and one per reader, so that a cast belongs to one.
+  pm.addPass(createMovePrecisionCasts());
 
   // A unit's parameters become one while there is still one gather per reader
   // and one reduction per gradient to rewrite.
@@ -282,9 +286,6 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
   for (auto [known, option] : llvm::zip_equal(kOneValue, options.oneValue)) {
     if (option->getValue() == known.value)
       continue;
-    if (known.value.empty())
-      return fail(Twine(known.name) + "=" + option->getValue() +
-                  " does not exist yet; leave the option out");
     return fail(Twine(known.name) + "=" + option->getValue() +
                 " does not exist yet; there is " + known.name + "=" +
                 known.value);

@@ -2,6 +2,8 @@
 
 #include "fsdp/Transforms/Programs.h"
 
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
+
 using namespace mlir;
 
 SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
@@ -32,6 +34,25 @@ int64_t fsdp::getNumRanks(ModuleOp module) {
 
 int64_t fsdp::getLocalRows(int64_t rows, int64_t ranks) {
   return (rows + ranks - 1) / ranks;
+}
+
+fsdp::ReduceGradOp fsdp::getReduction(UpdateOp update) {
+  return aten::lookThroughPrecisionCast(update.getGradient())
+      .getDefiningOp<ReduceGradOp>();
+}
+
+fsdp::LoadOp fsdp::getGatheredLoad(Value gathered) {
+  return aten::lookThroughPrecisionCast(gathered).getDefiningOp<LoadOp>();
+}
+
+SmallVector<Operation *> fsdp::getReadersThroughCasts(Value value) {
+  SmallVector<Operation *> readers;
+  for (Operation *reader : value.getUsers())
+    if (aten::isPrecisionCast(reader))
+      llvm::append_range(readers, reader->getUsers());
+    else
+      readers.push_back(reader);
+  return readers;
 }
 
 void fsdp::eraseDeadOps(func::FuncOp program) {

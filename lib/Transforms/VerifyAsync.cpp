@@ -1,5 +1,7 @@
 // fsdp-verify-async.
 
+#include "GradientMean.h"
+
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -49,19 +51,27 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
                         .getNumElements();
       int64_t piece =
           reduction.getFuture().getType().getType().getNumElements();
-      if (reduction.getDivisor().convertToDouble() != double(ranks))
+      double divisor =
+          getGradientDivisors(
+              reduction.getFuture().getType().getType().getElementType(), ranks)
+              .after;
+      if (reduction.getDivisor().convertToDouble() != divisor)
         return op->emitOpError()
-               << "A7: its sum is divided by " << reduction.getDivisorAttr()
-               << ", not by the number of ranks, " << ranks;
+               << "A7: its sum over " << ranks << " ranks is divided by "
+               << reduction.getDivisorAttr() << ", not by " << divisor;
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
                          all == piece * ranks);
     }
     if (auto reduction = dyn_cast<AllReduceStartOp>(op)) {
-      double divisor = reduction.getDivisor().convertToDouble();
-      if (divisor != 1 && divisor != double(ranks))
+      double divisor =
+          getGradientDivisors(
+              reduction.getFuture().getType().getType().getElementType(), ranks)
+              .after;
+      double given = reduction.getDivisor().convertToDouble();
+      if (given != 1 && given != divisor)
         return op->emitOpError()
-               << "A7: its sum is divided by " << reduction.getDivisorAttr()
-               << ", not by the number of ranks, " << ranks;
+               << "A7: its sum over " << ranks << " ranks is divided by "
+               << reduction.getDivisorAttr() << ", not by " << divisor;
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
                          reduction.getMeshDim() < numAxes);
     }

@@ -8,6 +8,7 @@
 // of the op.
 
 #include "CommandMemory.h"
+#include "GradientMean.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -261,9 +262,10 @@ private:
     if (isMax && !reduce)
       return collective.emitOpError("C14: takes a maximum; only an all-reduce "
                                     "does");
-    double divisor = scatter ? ranks : 1;
+    double mean = getGradientDivisors(collective.getDtype(), ranks).after;
+    double divisor = scatter ? mean : 1;
     double given = collective.getDivisor().convertToDouble();
-    if (given != divisor && !(reduce && !isMax && given == double(ranks)))
+    if (given != divisor && !(reduce && !isMax && given == mean))
       return collective.emitOpError("C14: divides by ")
              << given << ", not " << divisor;
     auto [channel, isNew] =

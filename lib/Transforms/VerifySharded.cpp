@@ -1,8 +1,10 @@
 // fsdp-verify-sharded.
 
+#include "GradientMean.h"
 #include "GradientStates.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -188,7 +190,7 @@ LogicalResult VerifySharded::verifyLoad(LoadOp load) {
   StateOp state = getSharded(load.getState());
   if (!state || state.getRole() == Role::Gradient)
     return success();
-  for (Operation *reader : load->getUsers())
+  for (Operation *reader : getReadersThroughCasts(load.getResult()))
     if (!isa<shard::AllGatherOp>(reader))
       return reader->emitOpError()
              << "S4: reads the local part of " << load.getStateAttr()
@@ -207,26 +209,39 @@ Value VerifySharded::getOwnGradient(Value gradient) {
                                                     : gradient;
 }
 
+/// Whether what is reduced, or each member of it, was divided by `divisor`.
+static bool isDivided(Value reduced, double divisor) {
+  if (auto pack = reduced.getDefiningOp<PackOp>())
+    return llvm::all_of(pack.getInputs(), [&](Value member) {
+      return bool(getDividend(member, divisor));
+    });
+  auto pad = reduced.getDefiningOp<aten::CallOp>();
+  if (pad && pad.getCallee() == "constant_pad_nd")
+    reduced = pad->getOperand(0);
+  return bool(getDividend(reduced, divisor));
+}
+
 LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
   StateOp parameter = getSharded(update.getParameter());
   if (!parameter)
     return success();
   if (failed(verifyRange(update)))
     return failure();
-  auto division =
-      getOwnGradient(update.getGradient()).getDefiningOp<aten::CallOp>();
-  auto divisor = division && division.getCallee() == "div.Scalar"
-                     ? dyn_cast_or_null<FloatAttr>(division.getArg("other"))
-                     : FloatAttr();
-  auto sum =
-      divisor && divisor.getValueAsDouble() == double(ranks)
-          ? division->getOperand(0).getDefiningOp<shard::ReduceScatterOp>()
-          : shard::ReduceScatterOp();
-  if (!sum || sum.getReduction() != shard::ReductionKind::Sum)
+  Value mean = aten::lookThroughPrecisionCast(
+      getOwnGradient(aten::lookThroughPrecisionCast(update.getGradient())));
+  auto [before, after] = getGradientDivisors(
+      cast<RankedTensorType>(mean.getType()).getElementType(), ranks);
+  Value dividend = getDividend(mean, after);
+  auto sum = dividend ? dividend.getDefiningOp<shard::ReduceScatterOp>()
+                      : shard::ReduceScatterOp();
+  if (!sum || sum.getReduction() != shard::ReductionKind::Sum ||
+      !isDivided(sum.getInput(), before))
     return update.emitOpError()
            << "S5: the gradient of " << update.getParameterAttr()
-           << " is not the sum of a `shard.reduce_scatter` divided by "
-           << ranks;
+           << " is not the sum of a `shard.reduce_scatter` divided by " << after
+           << (before == 1 ? ""
+                           : ", of gradients divided by " +
+                                 std::to_string(int64_t(before)));
   if (sum->getAttr("fsdp.unit") != parameter.getUnitAttr())
     return sum.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                              << update.getParameterAttr();
@@ -234,7 +249,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
 }
 
 LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
-  auto load = gather.getInput().getDefiningOp<LoadOp>();
+  LoadOp load = getGatheredLoad(gather.getInput());
   StateOp state = load ? getSharded(load.getState()) : StateOp();
   if (!state)
     return gather.emitOpError("S6: gathers something else than a sharded "

@@ -20,6 +20,7 @@ from .capture_context import capture_settings, eval_mode, shared_forward
 from .eager_kernels import eager_interpolation, eager_strides
 from .errors import ExportError
 from .explain import explain_capture_error, user_location
+from .mixed_precision import MixedPrecision
 from .names import StateNames
 from .training_step import TrainingStep
 
@@ -83,7 +84,9 @@ class _Loss(torch.nn.Module):
         return loss, {name: value.detach().clone() for name, value in values.items()}
 
 
-def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
+def capture(
+    step: TrainingStep, name: str, names: StateNames, precision: MixedPrecision
+) -> Program:
     """Captures the program `name`: `step`, or `eval` (model in eval(), forward only).
 
     Constants that the graph reads are added to `names`. The model is read, never copied; its mode
@@ -101,7 +104,8 @@ def capture(step: TrainingStep, name: str, names: StateNames) -> Program:
     fake_mode = names.fake_mode or contextlib.nullcontext()
     shared = shared_forward(step.model) if step.metrics else contextlib.nullcontext()
     kernels, strides = eager_interpolation(), eager_strides()
-    with mode, gradients, shared, kernels, strides, contextlib.ExitStack() as stack:
+    casts = precision.applied(step.model, shared=step.metrics is not None)
+    with mode, gradients, casts, shared, kernels, strides, contextlib.ExitStack() as stack:
         try:
             forward = _follow_python(wrapper, tuple(inputs.values()))
             module, states, outputs = _name_states(forward, inputs, names)
@@ -162,6 +166,10 @@ def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphM
     return forward
 
 
+# Of shared_forward, and of the casts at a unit's border.
+_OUR_STATE = r"\.forward\.__closure__|\._border_(waiting|known)"
+
+
 def _warn_state(message: str) -> None:
     """Names the modules whose Python state the forward changes, from PyTorch's own warning.
 
@@ -170,7 +178,7 @@ def _warn_state(message: str) -> None:
     changed = []
     for source in re.findall(r'"([^"]+)"', message):
         path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
-        if path.startswith("L['self'].model") and ".forward.__closure__" not in path:
+        if path.startswith("L['self'].model") and not re.search(_OUR_STATE, path):
             changed.append("model" + path.removeprefix("L['self'].model"))
     if changed:
         warnings.warn(

@@ -23,7 +23,7 @@ from .optimizer import describe_optimizer, learning_rates, length
 from .rewrite import prepare
 from .torchscript import ProgramWriter
 from .training_step import TrainingStep, load_training_step
-from .unit_table import describe_units
+from .unit_table import UnitTable, describe_units
 from .weights import save_tensors, save_weights
 
 
@@ -50,10 +50,10 @@ def export_step(
         )
     optimizer = describe_optimizer(step, names)
     sharding = describe_units(step, names)
-    _warn_half(names)
+    _warn_half(names, sharding)
     writers: dict[str, ProgramWriter] = {}
     for name in ("step", "eval") if step.eval_data is not None else ("step",):
-        program = capture(step, name, names)
+        program = capture(step, name, names, sharding.precision)
         prepare(program)
         writers[name] = ProgramWriter(program, names)
         if name == "step":
@@ -150,11 +150,13 @@ def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
     ]
 
 
-def _warn_half(names: StateNames) -> None:
+def _warn_half(names: StateNames, sharding: UnitTable) -> None:
     for fqn, tensor in names.parameters.items():
-        if tensor.requires_grad and tensor.dtype == torch.float16:
+        dtype = sharding.precision.dtypes.get(fqn, tensor.dtype)
+        if tensor.requires_grad and dtype == torch.float16:
+            how = "float16" if tensor.dtype == dtype else "computed with in float16"
             warnings.warn(
-                f"{fqn} is trainable and float16: without a loss scale, which does not exist yet, "
+                f"{fqn} is trainable and {how}: without a loss scale, which does not exist yet, "
                 "small gradients become zero; bfloat16 needs none"
             )
             return

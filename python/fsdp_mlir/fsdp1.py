@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Callable, Iterable, Iterator, Optional
 
+import torch
 from torch import nn
 from torch.distributed.fsdp import BackwardPrefetch, ShardingStrategy
 
@@ -12,6 +13,7 @@ from .errors import ExportError
 from .fsdp_module import fully_shard, original_class, unit_of
 from .mesh import DeviceMesh
 from .options import checked_options
+from .policies import MixedPrecisionPolicy
 
 # What each strategy is as `reshard_after_forward`. FSDP1 too keeps the outermost unit's whole
 # parameters for backward, which is None.
@@ -65,6 +67,7 @@ def FullyShardedDataParallel(
     ignored = _ignored(ignored_modules or (), ignored_states or ())
     skipped = set(ignored_modules or ()) | {s for s in ignored_states or () if _is_module(s)}
     picked = dict(_picked(module, auto_wrap_policy, root, skipped))
+    picked.update(_kept_whole(module, auto_wrap_policy, root, skipped))
     calls: dict[str, None] = {}
     for member in _children_first(module):
         options = root if member is module else picked.get(member)
@@ -75,6 +78,7 @@ def FullyShardedDataParallel(
             member,
             mesh=device_mesh,
             reshard_after_forward=reshard,
+            mp_policy=_precision(member, options["mixed_precision"], member is module),
             ignored_params=ignored & set(member.parameters()),
         )
         which = f"{'the' if member is module else 'each'} {original_class(member).__name__}"
@@ -96,12 +100,6 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
         raise ExportError(
             "cpu_offload does not exist yet; leave it out: CPU ranks hold everything on the host"
         )
-    mixed = options["mixed_precision"]
-    if mixed is not None and (mixed.param_dtype or mixed.reduce_dtype or mixed.buffer_dtype):
-        raise ExportError(
-            "mixed_precision does not exist yet; leave it out: units compute and reduce in their "
-            "parameters' dtype"
-        )
     if options["process_group"] is not None:
         raise ExportError(
             "process_group has no meaning in a plan; describe the ranks by device_mesh, from "
@@ -118,6 +116,52 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
     if options["device_id"] is not None:
         warnings.warn("device_id has no effect: the plan names the device")
     return _RESHARD[name]
+
+
+def _precision(module: nn.Module, mixed: Any, is_root: bool) -> MixedPrecisionPolicy:
+    """`mp_policy` for FSDP1's `mixed_precision`, which casts inputs of the root alone unless it
+    says otherwise."""
+    if mixed is None:
+        return MixedPrecisionPolicy()
+    if isinstance(mixed, MixedPrecisionPolicy):
+        return mixed
+    if mixed.keep_low_precision_grads:
+        raise ExportError(
+            "keep_low_precision_grads of mixed_precision has no meaning in a plan: gradients are "
+            "cast to their parameter's dtype for its update; leave it out"
+        )
+    for name, buffer in module.named_buffers():
+        dtype = mixed.buffer_dtype or buffer.dtype
+        if buffer.is_floating_point() and buffer.dtype != dtype:
+            raise ExportError(
+                f"mixed_precision has buffer_dtype={_name(dtype)}, and {name} is "
+                f"{_name(buffer.dtype)}; buffers keep their dtype, as in FSDP2: leave it out, or "
+                "give the buffer that dtype in the model"
+            )
+    return MixedPrecisionPolicy(
+        param_dtype=mixed.param_dtype,
+        reduce_dtype=mixed.reduce_dtype,
+        cast_forward_inputs=mixed.cast_forward_inputs
+        or (is_root and mixed.cast_root_forward_inputs),
+    )
+
+
+def _kept_whole(
+    module: nn.Module, policy: Any, root: dict[str, Any], skipped: set[nn.Module]
+) -> Iterator[tuple[nn.Module, dict[str, Any]]]:
+    """The modules that a wrapping policy leaves out of mixed precision, BatchNorm as a rule: units
+    of their own, which compute in float32."""
+    mixed = root["mixed_precision"]
+    if policy is None or mixed is None or mixed.param_dtype is None:
+        return
+    whole = MixedPrecisionPolicy(torch.float32, output_dtype=mixed.param_dtype)
+    for member in module.modules():
+        if isinstance(member, tuple(mixed._module_classes_to_ignore)) and member not in skipped:
+            yield member, {**root, "mixed_precision": whole}
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _warn_hint(name: str, option: str) -> None:

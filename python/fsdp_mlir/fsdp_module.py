@@ -27,6 +27,7 @@ class Unit:
     Attributes:
         forward_prefetch, backward_prefetch: units whose gathers start early, or None where the
             schedule decides.
+        forward_methods: methods that are forwards too.
         Others are the arguments of `fully_shard`.
     """
 
@@ -39,6 +40,7 @@ class Unit:
     ignored_params: frozenset[nn.Parameter]
     forward_prefetch: Optional[list["Unit"]] = field(default=None, repr=False)
     backward_prefetch: Optional[list["Unit"]] = field(default=None, repr=False)
+    forward_methods: list[tuple[nn.Module, str]] = field(default_factory=list, repr=False)
 
 
 def unit_of(module: nn.Module) -> Optional[Unit]:
@@ -372,10 +374,14 @@ def _refuse(name: str, instead: str) -> NoReturn:
 
 
 def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:
-    """Checks that the method exists. Capture follows any method, so nothing is registered.
+    """Makes a method of an `FSDPModule` cast what it takes and gives as its forward does.
+    Parameters need no registration: capture follows any method.
 
     Raises:
         ExportError: `module` is an `FSDPModule` without such a method.
     """
-    if isinstance(module, FSDPModule) and not hasattr(module, method_name):
+    if not isinstance(module, FSDPModule):
+        return
+    if not hasattr(module, method_name):
         raise ExportError(f"{original_class(module).__name__} has no method {method_name}")
+    unit_of(module).forward_methods.append((module, method_name))

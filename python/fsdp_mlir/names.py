@@ -33,6 +33,7 @@ class StateNames:
         self.aliases: dict[str, list[str]] = {}
         self.persistent: dict[str, bool] = {}
         self._known: dict[int, tuple[str, str]] = {}
+        self._leaves: dict[str, torch.Tensor] = {}
         _check_whole(step.model)
         self._add("parameter", self.parameters, step.model.named_parameters(remove_duplicate=False))
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
@@ -62,8 +63,18 @@ class StateNames:
             self.aliases[fqn] = []
             table[fqn] = tensor
 
+    def add_leaf(self, fqn: str, leaf: torch.Tensor) -> None:
+        """Makes `leaf` what programs read of the parameter `fqn`: its cast to another dtype."""
+        self._known[id(leaf)] = ("parameter", fqn)
+        self._leaves[fqn] = leaf
+
     def of(self, tensor: torch.Tensor) -> tuple[str, str]:
-        """Role and name of a tensor that the graph reads; a new one becomes a constant."""
+        """Role and name of a tensor that the graph reads; a new one becomes a constant.
+
+        Raises:
+            ExportError: a tensor that is not the model's and requires gradients, or a parameter
+                that is read past the module that has its cast.
+        """
         if id(tensor) not in self._known:
             if isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
                 raise ExportError(
@@ -78,7 +89,13 @@ class StateNames:
             fqn = f"fsdp.constant.{len(self.constants)}"
             self._known[id(tensor)] = ("constant", fqn)
             self.constants[fqn] = tensor
-        return self._known[id(tensor)]
+        role, fqn = self._known[id(tensor)]
+        if self._leaves.get(fqn, tensor) is not tensor:
+            raise ExportError(
+                f"the step reads {fqn} from somewhere else than its module, where its unit's "
+                "param_dtype does not reach it; read it as an attribute of the module"
+            )
+        return role, fqn
 
 
 # What PyTorch's own wrappers do is the plan's here.

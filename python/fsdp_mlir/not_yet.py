@@ -6,7 +6,6 @@ from typing import Iterator, Mapping, Optional
 
 import torch
 
-from .dtypes import dtype_name
 from .errors import ExportError
 from .fsdp_module import Unit
 from .mesh import DeviceMesh
@@ -47,12 +46,6 @@ def check_exists(
 def _of_unit(
     unit: Unit, parameters: Parameters, mesh: Optional[DeviceMesh]
 ) -> Iterator[tuple[str, str]]:
-    if casts := _casts(unit, parameters):
-        given = (f"{name}={dtype_name(dtype, name)}" for name, dtype in casts.items())
-        yield (
-            f"mp_policy with {', '.join(given)}",
-            "leave it out: the unit computes and reduces in its parameters' dtype",
-        )
     if isinstance(unit.offload_policy, CPUOffloadPolicy):
         yield (
             "offload_policy=CPUOffloadPolicy()",
@@ -84,16 +77,6 @@ def _of_mesh(mesh: Optional[DeviceMesh]) -> Iterator[tuple[str, str]]:
             "a mesh whose ranks are not in order",
             f"init_device_mesh(({mesh.ranks},)) has them in order",
         )
-
-
-def _casts(unit: Unit, parameters: Parameters) -> dict[str, torch.dtype]:
-    """The dtypes of the policy that change anything."""
-    casts = unit.mp_policy.casts
-    own = {parameter.dtype for parameter in parameters.values() if parameter.requires_grad}
-    # Gradients have their parameter's dtype, so that to reduce in it is no cast.
-    if own == {casts.get("reduce_dtype")} and "param_dtype" not in casts:
-        del casts["reduce_dtype"]
-    return casts
 
 
 def _shard_dim(unit: Unit, fqn: str, parameter: torch.Tensor, mesh: Optional[DeviceMesh]) -> int:

@@ -17,8 +17,10 @@ from .dtypes import dtype_name
 from .errors import ExportError
 from .fsdp_module import Unit, check_reshard, enclosing_unit, original_class, unit_of
 from .mesh import DeviceMesh
+from .mixed_precision import MixedPrecision
 from .names import StateNames
 from .not_yet import check_exists
+from .policies import MixedPrecisionPolicy
 from .training_step import TrainingStep
 
 
@@ -30,11 +32,13 @@ class UnitTable:
         units: an entry per unit; empty where the model names none and the compiler chooses.
         owner: the unit of each parameter by its first name; None: no unit, each rank has it whole.
         mesh: the ranks that the model asks for, or None.
+        precision: the units' mixed precision.
     """
 
     units: list[dict[str, Any]] = field(default_factory=list)
     owner: dict[str, Optional[str]] = field(default_factory=dict)
     mesh: Optional[dict[str, Any]] = None
+    precision: MixedPrecision = field(init=False)
 
 
 def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
@@ -52,6 +56,7 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
     places = _units_by_path(step.model)
     units = _name_units(places, names)
     if not units:
+        table.precision = MixedPrecision([], {}, names)
         return table
     for fqn, tensor in names.parameters.items():
         name = _owner(fqn, names.aliases[fqn], places, units)
@@ -91,10 +96,33 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
             "modules": [names.paths[id(m)][0] for m in unit.modules],
             "root": _is_root(unit, places, names),
             "reshard_after_forward": unit.reshard_after_forward,
+            **_describe_precision(unit.mp_policy),
         }
         for name, unit in units.items()
     ]
+    table.precision = MixedPrecision(units.values(), _casts(units, members, names), names)
     return table
+
+
+def _describe_precision(policy: MixedPrecisionPolicy) -> dict[str, Any]:
+    described: dict[str, Any] = {"cast_forward_inputs": policy.cast_forward_inputs}
+    for name in ("param_dtype", "reduce_dtype", "output_dtype"):
+        dtype = policy.casts.get(name)
+        described[name] = dtype and dtype_name(dtype, f"{name} of MixedPrecisionPolicy")
+    return described
+
+
+def _casts(
+    units: dict[str, Unit], members: dict[str, list[str]], names: StateNames
+) -> dict[str, torch.dtype]:
+    """What parameters are computed with, where that is another dtype than their own."""
+    casts = {}
+    for name, unit in units.items():
+        dtype = unit.mp_policy.param_dtype
+        for fqn in members[name]:
+            if dtype is not None and names.parameters[fqn].dtype != dtype:
+                casts[fqn] = dtype
+    return casts
 
 
 def _check_inside(model: nn.Module) -> None:

@@ -1,5 +1,6 @@
 // Checks one program: each command by itself, and what it does to the program's
 // memory.
+#include "plan/GradientDivisors.h"
 #include "plan/LiveBytes.h"
 #include "plan/ProgramMemory.h"
 
@@ -233,10 +234,11 @@ private:
     here.require(gathers ||
                      (collective.dtype != DType::Bool && !(isMax && isComplex)),
                  "reduces ", dtypeName(collective.dtype));
-    double divisor = collective.kind == CollectiveKind::ReduceScatter
-                         ? plan.gradient_divisor
-                         : 1;
-    bool divides = collective.divisor == plan.gradient_divisor &&
+    double mean =
+        gradientDivisors(collective.dtype, plan.gradient_divisor).after;
+    double divisor =
+        collective.kind == CollectiveKind::ReduceScatter ? mean : 1;
+    bool divides = collective.divisor == mean &&
                    collective.kind == CollectiveKind::AllReduce && !isMax;
     here.require(collective.divisor == divisor || divides, "divides by ",
                  collective.divisor, ", not ", divisor);

@@ -77,7 +77,7 @@ func.func @step(%a: tensor<64xui8>) {
 shard.grid @mesh(shape = 2)
 fsdp.unit "" root
 func.func @step(%g: tensor<2x16xf32>) {
-  // expected-error @below {{A7: its sum is divided by 1.000000e+00 : f64, not by the number of ranks, 2}}
+  // expected-error @below {{A7: its sum over 2 ranks is divided by 1.000000e+00 : f64, not by 2.000000e+00}}
   %0 = fsdp.reduce_scatter_start %g {unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
   return

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
     """One call of fully_shard: on a module, or on a list of several. `ignored`
-    are names of parameters."""
+    are names of parameters, `precision` the fields of its mp_policy."""
 
     paths: tuple[str, ...]
     reshard: bool | int | None = None
     ignored: tuple[str, ...] = ()
+    precision: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
@@ -26,4 +27,6 @@ def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
             options["reshard_after_forward"] = call.reshard
         if call.ignored:
             options["ignored_params"] = {model.get_parameter(name) for name in call.ignored}
+        if call.precision:
+            options["mp_policy"] = api.MixedPrecisionPolicy(**call.precision)
         api.fully_shard(modules if len(modules) > 1 else modules[0], **options)

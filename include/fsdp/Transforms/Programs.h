@@ -25,6 +25,17 @@ int64_t getNumRanks(mlir::ModuleOp module);
 /// first of `torch.chunk`'s pieces.
 int64_t getLocalRows(int64_t rows, int64_t ranks);
 
+/// The reduction of the gradient that an update reads, through the cast to the
+/// parameter's dtype; null where it is not reduced.
+ReduceGradOp getReduction(UpdateOp update);
+
+/// The load of the parameter, or of its cast, that a gather makes whole; null
+/// for anything else.
+LoadOp getGatheredLoad(mlir::Value gathered);
+
+/// The ops that read a value, or a precision cast of it.
+llvm::SmallVector<mlir::Operation *> getReadersThroughCasts(mlir::Value value);
+
 /// Erases ops of a program's block that have no reader and no effect.
 void eraseDeadOps(mlir::func::FuncOp program);
 

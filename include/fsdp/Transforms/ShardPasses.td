@@ -74,7 +74,7 @@ def InsertUnshard : Pass<"fsdp-insert-unshard", "::mlir::ModuleOp"> {
     are repeated for them.
 
     What holds: between forward and backward nothing keeps a resharded
-    parameter whole: neither its gather nor a view of it.
+    parameter whole: neither its gather nor a view or a precision cast of it.
 
     Why: as in FSDP2, forward's whole parameters are freed before backward
     gathers them again. `auto` keeps the root's, which backward needs at once.
@@ -89,16 +89,44 @@ def InsertGradReduction
     : Pass<"fsdp-insert-grad-reduction", "::mlir::ModuleOp"> {
   let summary = "Averages the gradients of sharded parameters over the ranks";
   let description = [{
-    Input IR: states have shardings.
+    Input IR: states have shardings; units may have a `reduce_dtype`.
 
     Output IR: each `fsdp.update` of a sharded parameter reads an
     `fsdp.reduce_grad`, which stands right after the gradient it averages. A
     gradient that is not row-major is cloned first.
 
+    It is reduced in the unit's `reduce_dtype`, or else in `reduce-dtype`, or
+    else in what backward computes it in: a precision cast goes before the
+    reduction, and one to the parameter's dtype behind it, where they differ. A
+    mesh of one rank reduces nothing, and has the casts, so that it rounds as
+    several would.
+
     What holds: a parameter without an update has no reduction.
 
     Why: each rank has the gradient of its own batch; the mean is that of the
     global one.
+  }];
+  let options = [Option<"reduceDtype", "reduce-dtype", "std::string", "\"\"",
+                        "float16, bfloat16, float32 or float64; nothing: what "
+                        "gradients are computed in">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def MovePrecisionCasts
+    : Pass<"fsdp-move-precision-casts", "::mlir::ModuleOp"> {
+  let summary = "Casts parameters in front of their gathers";
+  let description = [{
+    Input IR: `fsdp.unshard` of parameters in their own dtype; its readers may
+    be precision casts, to what the unit computes in.
+
+    Output IR: an unshard that only precision casts read is one of the cast
+    parameter.
+
+    What holds: no whole parameter is in a dtype that nothing computes with. A
+    cast of a part is the part of the cast, so no bit changes.
+
+    Why: a bf16 gather moves half the bytes of a fp32 one, and takes half the
+    memory.
   }];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
@@ -109,20 +137,21 @@ def FlattenState : Pass<"fsdp-flatten-state", "::mlir::ModuleOp"> {
     Input IR: `fsdp.unshard` and `fsdp.reduce_grad`, whole types.
 
     Output IR: a flat parameter per unit, element type, and names and types of
-    optimizer states, one for parameters that are updated and one for those
-    that are not; and a flat optimizer state for each name. Parameters and
+    optimizer states, and dtype of precision casts, one for parameters that are
+    updated and one for those that are not; and a flat optimizer state for each name. Parameters and
     their states keep their symbols and types, but lie in the flat ones, from
     element `flat_offset` on. An unshard of a parameter is one of the flat
     parameter and an `aten.call "as_strided"`. An `fsdp.pack` makes one of the
     members' gradients, which has one `fsdp.reduce_grad` and an `fsdp.update`
-    of the elements [begin, end) per rule.
+    of the elements [begin, end) per rule. Precision casts of parameters and
+    of reduced gradients become those of the flat ones.
 
     A unit has more flat parameters than that where `bucket-cap-mib` cuts it, as
     `fsdp-bucket-collectives` does, in the order of the members' first use.
 
     What holds: members of one rule follow each other, each at a multiple of 64
     bytes. The flat parameter is cut into equal pieces of a multiple of 64 bytes,
-    or of a page with `gather=map`; everything behind sees a parameter whose
+    or of a page with `gather=map`, in each dtype it is moved in; everything behind sees a parameter whose
     dimension 0 divides. Padding is never read, and its gradient is zero.
 
     Why: with dim0 every collective copies its members in and out. A piece of a
@@ -196,10 +225,11 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
     - S2: a sharding splits dimension 0, and no other, over axis 0 of a grid
       that exists, and the local part has ceil(rows / ranks) rows.
     - S3: optimizer state is split as its parameter.
-    - S4: a sharded parameter is read by `shard.all_gather` alone.
+    - S4: a sharded parameter is read by `shard.all_gather` alone, or by a
+      precision cast that is.
     - S5: the gradient of a sharded parameter is the sum of a
-      `shard.reduce_scatter` divided by the number of ranks; or what earlier
-      micro-batches gave plus such a mean.
+      `shard.reduce_scatter` divided by the number of ranks, or a precision
+      cast of it; or what earlier micro-batches gave plus such a mean.
     - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.

@@ -105,6 +105,40 @@ def test_the_mesh_is_the_plans(tmp_path: pathlib.Path) -> None:
     assert export(classify(model), tmp_path).metadata["mesh"]["shape"] == [4]
 
 
+class Normed(Model):
+    """With buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(self.norm(x))
+
+
+@pytest.mark.filterwarnings("ignore:FullyShardedDataParallel is")
+def test_mixed_precision_is_a_policy(tmp_path: pathlib.Path) -> None:
+    """The root's inputs are cast, and a wrapping policy keeps BatchNorm in float32."""
+    mixed = fsdp.MixedPrecision(torch.bfloat16, reduce_dtype=torch.float32)
+    model = FullyShardedDataParallel(Normed(), auto_wrap_policy=BY_CLASS, mixed_precision=mixed)
+    units = {unit["name"]: unit for unit in export(classify(model), tmp_path).metadata["units"]}
+    fields = ("param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs")
+    assert {name: [unit[field] for field in fields] for name, unit in units.items()} == {
+        "": ["bfloat16", "float32", None, True],
+        "blocks.0": ["bfloat16", "float32", None, False],
+        "blocks.1": ["bfloat16", "float32", None, False],
+        "norm": ["float32", None, "bfloat16", True],
+    }
+
+
+def test_buffers_keep_their_dtype() -> None:
+    mixed = fsdp.MixedPrecision(buffer_dtype=torch.bfloat16)
+    with pytest.warns(UserWarning, match="is fully_shard here"):
+        FullyShardedDataParallel(Model(), mixed_precision=mixed)
+    with pytest.raises(ExportError, match="norm.running_mean is float32; buffers keep their dtype"):
+        FullyShardedDataParallel(Normed(), mixed_precision=mixed)
+
+
 def test_it_has_fsdp1s_arguments_and_defaults() -> None:
     ours = inspect.signature(FullyShardedDataParallel).parameters
     theirs = dict(inspect.signature(fsdp.FullyShardedDataParallel.__init__).parameters)
@@ -124,8 +158,8 @@ def test_it_has_fsdp1s_arguments_and_defaults() -> None:
         ({"sharding_strategy": fsdp.ShardingStrategy.HYBRID_SHARD}, "=HYBRID_SHARD does not exist"),
         ({"cpu_offload": fsdp.CPUOffload(True)}, "cpu_offload does not exist yet; leave it out"),
         (
-            {"mixed_precision": fsdp.MixedPrecision(torch.bfloat16)},
-            "mixed_precision does not exist",
+            {"mixed_precision": fsdp.MixedPrecision(keep_low_precision_grads=True)},
+            "keep_low_precision_grads of mixed_precision has no meaning in a plan",
         ),
         ({"process_group": object()}, "process_group has no meaning in a plan; describe the ranks"),
         ({"param_init_fn": print}, "param_init_fn does not exist yet; build the model with its"),

@@ -13,7 +13,6 @@ from fsdp_mlir import (
     CPUOffloadPolicy,
     DeviceMesh,
     ExportError,
-    MixedPrecisionPolicy,
     fully_shard,
     init_device_mesh,
 )
@@ -25,15 +24,6 @@ ALL = "in the model's own unit, unit blocks.0, unit blocks.1"
 @pytest.mark.parametrize(
     "options, text",
     [
-        (
-            {"mp_policy": MixedPrecisionPolicy(torch.bfloat16, torch.float32)},
-            f"mp_policy with param_dtype=bfloat16, reduce_dtype=float32 {ALL} .leave it out: the "
-            "unit computes and reduces in its parameters' dtype",
-        ),
-        (
-            {"mp_policy": MixedPrecisionPolicy(output_dtype=torch.float32)},
-            f"mp_policy with output_dtype=float32 {ALL}",
-        ),
         (
             {"offload_policy": CPUOffloadPolicy()},
             rf"offload_policy=CPUOffloadPolicy\(\) {ALL} .leave it out: CPU ranks hold everything",
@@ -56,8 +46,8 @@ def test_policies(options: dict[str, Any], text: str, tmp_path: pathlib.Path) ->
 def test_all_that_is_missing_is_one_error(tmp_path: pathlib.Path) -> None:
     model = Model()
     fully_shard(model.head, offload_policy=CPUOffloadPolicy(pin_memory=False))
-    fully_shard(model, mp_policy=MixedPrecisionPolicy(torch.bfloat16))
-    with pytest.raises(ExportError, match="mp_policy .* model's own .*; offload_policy.* head"):
+    fully_shard(model, reshard_after_forward=2)
+    with pytest.raises(ExportError, match="reshard_after.* model's own .*; offload_policy.* head"):
         export(classify(model), tmp_path)
 
 
@@ -71,8 +61,6 @@ def test_another_dimension(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.float32)},
-        {"mp_policy": MixedPrecisionPolicy(cast_forward_inputs=False)},
         {"shard_placement_fn": lambda parameter: None},
     ],
 )

@@ -15,16 +15,19 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     for units cut by size. A root has no other unit around it: the model, which
     owns what no other unit does. `reshard` says whether the whole parameters
     are freed after forward; where it is absent, the pipeline's option does.
+    `reduce_dtype` is what its gradients are reduced in; where it is absent, the
+    pipeline's option says so, or else it is what they are computed in.
 
     Units that the model names are there from the captured phase on.
 
     ```mlir
     fsdp.unit "" root
-    fsdp.unit "blocks.0" {reshard = false}
+    fsdp.unit "blocks.0" {reduce_dtype = f32, reshard = false}
     ```
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
-                       OptionalAttr<BoolAttr>:$reshard);
+                       OptionalAttr<BoolAttr>:$reshard,
+                       OptionalAttr<TypeAttrOf<AnyFloat>>:$reduce_dtype);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
 }
 

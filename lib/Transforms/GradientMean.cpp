@@ -1,0 +1,39 @@
+// The divisions that make a mean of a sum of gradients.
+
+#include "GradientMean.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+plan::GradientDivisors fsdp::getGradientDivisors(Type elementType,
+                                                 int64_t ranks) {
+  // All other dtypes are alike.
+  return plan::gradientDivisors(elementType.isF16() ? plan::DType::Float16
+                                                    : plan::DType::Float32,
+                                static_cast<double>(ranks));
+}
+
+Value fsdp::createDivision(OpBuilder &builder, Location loc, Value gradient,
+                           double divisor) {
+  if (divisor == 1)
+    return gradient;
+  NamedAttribute args[] = {
+      builder.getNamedAttr("other", builder.getF64FloatAttr(divisor))};
+  auto division = aten::CallOp::create(builder, loc, "div.Scalar", gradient,
+                                       args, gradient.getType());
+  division->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  return division->getResult(0);
+}
+
+Value fsdp::getDividend(Value value, double divisor) {
+  if (divisor == 1)
+    return value;
+  auto division = value.getDefiningOp<aten::CallOp>();
+  if (!division || division.getCallee() != "div.Scalar")
+    return {};
+  auto other = dyn_cast_or_null<FloatAttr>(division.getArg("other"));
+  return other && other.getValueAsDouble() == divisor ? division->getOperand(0)
+                                                      : Value();
+}

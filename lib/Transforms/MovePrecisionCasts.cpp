@@ -1,0 +1,73 @@
+// fsdp-move-precision-casts.
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_MOVEPRECISIONCASTS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// The type that all readers cast a gathered parameter to, or null.
+Type getCastType(UnshardOp unshard) {
+  Type type;
+  for (Operation *reader : unshard->getUsers()) {
+    if (!aten::isPrecisionCast(reader))
+      return {};
+    Type other = reader->getResult(0).getType();
+    if (type && type != other)
+      return {};
+    type = other;
+  }
+  return type;
+}
+
+class MovePrecisionCasts
+    : public fsdp::impl::MovePrecisionCastsBase<MovePrecisionCasts> {
+  void runOnOperation() override {
+    for (func::FuncOp program : getPrograms(getOperation())) {
+      llvm::MapVector<StringRef, int> moved; // by unit
+      SmallVector<UnshardOp> unshards;
+      program.walk([&](UnshardOp unshard) { unshards.push_back(unshard); });
+      for (UnshardOp unshard : unshards)
+        if (Type type = getCastType(unshard)) {
+          move(unshard, cast<RankedTensorType>(type));
+          ++moved[unshard.getUnit()];
+        }
+      for (auto &[unit, count] : moved)
+        remark::passed(program.getLoc(),
+                       remark::RemarkOpts::name("cast")
+                           .category("fsdp-move-precision-casts")
+                           .function(program.getSymName()))
+            << "unit \"" + unit.str() + "\": " + std::to_string(count) +
+                   " gathers of cast parameters";
+    }
+  }
+
+  void move(UnshardOp unshard, RankedTensorType type) {
+    OpBuilder builder(unshard);
+    Value part = aten::createPrecisionCast(
+        builder, unshard.getLoc(), unshard.getInput(), type.getElementType(),
+        unshard.getRegion() == "backward");
+    SmallVector<Operation *> casts(unshard->getUsers());
+    unshard.getInputMutable().assign(part);
+    unshard.getResult().setType(type);
+    for (Operation *cast : casts) {
+      cast->getResult(0).replaceAllUsesWith(unshard);
+      cast->erase();
+    }
+  }
+};
+
+} // namespace
