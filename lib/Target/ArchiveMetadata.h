@@ -95,6 +95,12 @@ struct OptimizerInfo {
   std::vector<GroupInfo> groups;
 };
 
+/// How gradients are bounded: by their norm, or by value.
+struct ClippingInfo {
+  std::optional<double> maxNorm, value;
+  double normType = 2;
+};
+
 struct ArchiveMetadata {
   std::string torchVersion, source;
   std::map<std::string, ProgramInfo> programs;
@@ -104,6 +110,7 @@ struct ArchiveMetadata {
   std::vector<int64_t> mesh;   // ranks by dimension; empty: not described
   std::vector<UnitInfo> units; // empty: the compiler chooses
   OptimizerInfo optimizer;
+  ClippingInfo clipping;
   std::vector<std::vector<double>> learningRates; // empty: constant
   std::optional<int64_t> epochs, steps;
   int64_t seed = 0;

@@ -100,6 +100,12 @@ void Importer::setModuleAttributes() {
       builder.getDenseF64ArrayAttr(llvm::map_to_vector(
           metadata.optimizer.groups,
           [](const GroupInfo &group) { return group.lr; })));
+  const ClippingInfo &clipping = metadata.clipping;
+  if (clipping.maxNorm)
+    set(kClipNormAttrName,
+        builder.getDenseF64ArrayAttr({*clipping.maxNorm, clipping.normType}));
+  if (clipping.value)
+    set(kClipValueAttrName, builder.getF64FloatAttr(*clipping.value));
   if (!metadata.mesh.empty())
     set("fsdp.mesh", builder.getDenseI64ArrayAttr(metadata.mesh));
   if (!metadata.learningRates.empty()) {

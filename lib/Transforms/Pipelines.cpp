@@ -165,6 +165,9 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
 
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
+
+  // Norms are of what the updates read: each rank's own part.
+  pm.addPass(createClipGradients());
   pm.addPass(createVerifySharded());
   return success();
 }

@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
 #include <map>
 
 namespace fsdp {
@@ -66,6 +67,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   LogicalResult verifyProgram(func::FuncOp program);
   LogicalResult verifyLoad(LoadOp load);
   LogicalResult verifyUpdate(UpdateOp update);
+  LogicalResult verifyScales(func::FuncOp program);
   LogicalResult verifyGather(shard::AllGatherOp gather);
 
   StateOp getSharded(StringRef name) {
@@ -282,7 +284,26 @@ LogicalResult VerifySharded::verifyProgram(func::FuncOp program) {
       updated.insert(update.getParameter());
     ok &= succeeded(result);
   });
-  return success(ok);
+  return success(ok && succeeded(verifyScales(program)));
+}
+
+LogicalResult VerifySharded::verifyScales(func::FuncOp program) {
+  auto bound =
+      getOperation()->getAttrOfType<DenseF64ArrayAttr>(kClipNormAttrName);
+  if (!bound || std::isinf(bound[0]))
+    return success();
+  Value factor;
+  WalkResult result = program.walk([&](UpdateOp update) {
+    if (!factor)
+      factor = update.getScale();
+    if (factor && update.getScale() == factor)
+      return WalkResult::advance();
+    update.emitOpError("S13: of ")
+        << update.getParameterAttr()
+        << " is not scaled as the others are; run fsdp-clip-gradients";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
 }
 
 } // namespace

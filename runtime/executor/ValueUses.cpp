@@ -24,6 +24,8 @@ std::vector<int> valuesOf(const plan::CommandT &command) {
       add(v);
   } else if (const auto *update = operation.AsUpdate()) {
     add(update->gradient);
+    add(update->scale);
+    add(update->skip);
   } else if (const auto *copy = operation.AsCopy()) {
     add(copy->source);
     add(copy->destination);

@@ -53,6 +53,8 @@ void Lifetimes::run(const CommandT &command) {
       touch(result);
   } else if (const UpdateT *update = operation.AsUpdate()) {
     touch(update->gradient);
+    touch(update->scale);
+    touch(update->skip);
   } else if (const CopyT *copy = operation.AsCopy()) {
     touch(copy->source);
     touch(copy->destination);

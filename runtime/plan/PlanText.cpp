@@ -135,6 +135,8 @@ private:
       return "-" + ref(scalar.a);
     case ScalarKind::Select:
       return infix("==") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
+    case ScalarKind::State:
+      return "state " + plan.states[scalar.state]->fqn;
     }
     return "?";
   }
@@ -265,7 +267,12 @@ private:
     case Operation::Update: {
       const UpdateT &update = *command.operation.AsUpdate();
       out << "update " << plan.states[update.parameter]->fqn << " by "
-          << plan.rules[update.rule]->name << "(%" << update.gradient << ")";
+          << plan.rules[update.rule]->name << "(%" << update.gradient;
+      if (update.scale >= 0)
+        out << " * %" << update.scale;
+      out << ")";
+      if (update.skip >= 0)
+        out << " unless %" << update.skip;
       break;
     }
     case Operation::Copy: {

@@ -24,6 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// The output of a program that clips gradients by their norm.
+constexpr const char *gradientNormName = "grad_norm";
+
 double milliseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
@@ -72,6 +75,7 @@ private:
   int64_t seed;
   std::unique_ptr<Executor> executor;
   int stepProgram, evalProgram;
+  bool clipsByNorm = false; // and gives the norm
   RepeatedInputs repeated;
   std::optional<Batches> data, evalData;
   RunLength length;
@@ -104,6 +108,8 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   if (stepProgram < 0)
     throw Error(
         "the plan has no program 'step'; lower the training step again");
+  for (const auto &output : plan.programs[stepProgram]->outputs)
+    clipsByNorm |= output->name == gradientNormName;
   // What costs little is refused first.
   openData();
   findLength();
@@ -222,7 +228,8 @@ void Trainer::step(uint64_t step) {
     data->set(epochOf(step), (step - 1) % length.stepsPerEpoch, *executor);
   dataWaitMs = milliseconds(Clock::now() - begin);
   double before = executor->counters().exposedSeconds;
-  executor->setGradientNorm(options.logGradientNorm && logs(step));
+  executor->setGradientNorm(options.logGradientNorm && !clipsByNorm &&
+                            logs(step));
   executor->run(stepProgram, step);
   exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
 
@@ -241,7 +248,8 @@ void Trainer::step(uint64_t step) {
 
 void Trainer::log(uint64_t step) {
   std::vector<double> values = outputs;
-  if (options.logGradientNorm)
+  bool addsNorm = options.logGradientNorm && !clipsByNorm;
+  if (addsNorm)
     values.push_back(executor->squaredGradientNorm());
   values = summed(values);
   auto now = Clock::now();
@@ -253,10 +261,14 @@ void Trainer::log(uint64_t step) {
   report.step = step;
   report.epoch = epochOf(step) + 1;
   const auto &named = plan.programs[stepProgram]->outputs;
-  for (size_t i = 0; i < named.size(); ++i)
-    report.outputs.emplace_back(named[i]->name,
-                                values[i] / communicator.size());
-  if (options.logGradientNorm)
+  for (size_t i = 0; i < named.size(); ++i) {
+    double mean = values[i] / communicator.size();
+    if (named[i]->name == gradientNormName)
+      report.gradientNorm = mean; // every rank's is the same
+    else
+      report.outputs.emplace_back(named[i]->name, mean);
+  }
+  if (addsNorm)
     report.gradientNorm = std::sqrt(values.back());
   report.learningRates = learningRates(plan, step);
   if (samplesPerStep)

@@ -157,6 +157,31 @@ def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
                            "::mlir::shard::ShardDialect"];
 }
 
+def ClipGradients : Pass<"fsdp-clip-gradients", "::mlir::ModuleOp"> {
+  let summary = "Bounds gradients by their norm or by value";
+  let description = [{
+    Input IR: local types; `fsdp.clip_grad_norm` (the largest norm, and its
+    type: 1, 2, any p >= 1, infinity) or `fsdp.clip_grad_value` on the module.
+    Without either nothing changes.
+
+    Output IR, by norm: behind each unit's gradients
+    `aten.call "fsdp_mlir::power_sum"`, in float64; their sum, an
+    `fsdp.all_reduce` of that one number for each axis of the mesh that
+    gradients are cut over, the norm, and the factor
+    min(largest / (norm + 1e-6), 1), which is the `scale` of every update. The
+    norm is the program's output `grad_norm`. An infinite bound asks for the norm
+    alone. By value: each rule clamps its gradient first.
+
+    What holds: a gradient of several updates counts once, one that each rank
+    has whole counts once and not once per rank, padding is zero. The updates
+    stand at the end of the program.
+
+    Why: PyTorch's clip_grad_norm_ with shards. No gradient is written again: the
+    update multiplies what it has in the cache, with the bits of doing it before.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
   let summary = "Closes the sharded phase";
   let description = [{
@@ -181,6 +206,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
       a page where it is `mapped`.
     - S11: programs name flat states, not what lies in them.
     - S12: the ranges of one flat parameter's updates do not overlap.
+    - S13: where the module bounds the norm of gradients, all updates of a
+      program are scaled by one factor.
   }];
 }
 

@@ -24,6 +24,12 @@
 
 namespace fsdp {
 
+/// On the module: what gradients' norm may be, and the norm's type (1, 2, …,
+/// infinity), as array<f64: 1.0, 2.0>; or what their magnitude may be, an f64.
+inline constexpr llvm::StringLiteral kClipNormAttrName = "fsdp.clip_grad_norm";
+inline constexpr llvm::StringLiteral kClipValueAttrName =
+    "fsdp.clip_grad_value";
+
 /// What outlives a step: parameters, optimizer state, buffers.
 struct StateResource : mlir::SideEffects::Resource::Base<StateResource> {
   llvm::StringRef getName() final { return "fsdp.state"; }
