@@ -235,6 +235,20 @@ static ClippingInfo readClipping(const JsonReader &json) {
   return clipping;
 }
 
+static ScalerInfo readScaler(const JsonReader &json) {
+  ScalerInfo scaler;
+  scaler.growthFactor = json["growth_factor"].asDouble();
+  scaler.backoffFactor = json["backoff_factor"].asDouble();
+  scaler.growthInterval = json["growth_interval"].asInt();
+  if (!(scaler.growthFactor > 1))
+    json["growth_factor"].fail("above 1");
+  if (!(scaler.backoffFactor > 0 && scaler.backoffFactor < 1))
+    json["backoff_factor"].fail("between 0 and 1");
+  if (scaler.growthInterval < 1)
+    json["growth_interval"].fail("1 or more");
+  return scaler;
+}
+
 static void readRates(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
     return;
@@ -372,6 +386,8 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   });
   metadata.optimizer = readOptimizer(json["optimizer"], parameters);
   metadata.clipping = readClipping(json);
+  if (!json["scaler"].isNull())
+    metadata.scaler = readScaler(json["scaler"]);
   readRates(json["learning_rates"], metadata);
   readLength(json["length"], metadata);
   metadata.seed = json["seed"].asInt();

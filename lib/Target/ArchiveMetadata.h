@@ -101,6 +101,12 @@ struct ClippingInfo {
   double normType = 2;
 };
 
+/// Dynamic loss scaling, as torch.amp.GradScaler has it.
+struct ScalerInfo {
+  double growthFactor = 2, backoffFactor = 0.5;
+  int64_t growthInterval = 2000;
+};
+
 struct ArchiveMetadata {
   std::string torchVersion, source;
   std::map<std::string, ProgramInfo> programs;
@@ -111,6 +117,7 @@ struct ArchiveMetadata {
   std::vector<UnitInfo> units; // empty: the compiler chooses
   OptimizerInfo optimizer;
   ClippingInfo clipping;
+  std::optional<ScalerInfo> scaler;
   std::vector<std::vector<double>> learningRates; // empty: constant
   std::optional<int64_t> epochs, steps;
   int64_t seed = 0;

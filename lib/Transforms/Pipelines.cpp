@@ -166,7 +166,9 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
 
-  // Norms are of what the updates read: each rank's own part.
+  // What is asked of all gradients is asked of what the updates read: each
+  // rank's own part. They are clipped as they are without the loss's scale.
+  pm.addPass(createScaleLoss());
   pm.addPass(createClipGradients());
   pm.addPass(createVerifySharded());
   return success();

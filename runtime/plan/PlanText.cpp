@@ -102,7 +102,7 @@ private:
     }
   }
 
-  static std::string scalarText(const ScalarT &scalar) {
+  std::string scalarText(const ScalarT &scalar) const {
     auto ref = [](int i) { return "s" + std::to_string(i); };
     auto infix = [&](const char *op) {
       return ref(scalar.a) + " " + op + " " + ref(scalar.b);

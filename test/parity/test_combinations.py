@@ -42,6 +42,11 @@ AXES = {
         "false": Choice(call=(("reshard", False),)),
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
+    "clip": {
+        "no": Choice(),
+        "norm": Choice(argv=("--clip-norm", "0.5"), same=False),
+        "value": Choice(argv=("--clip-value", "0.02")),
+    },
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 

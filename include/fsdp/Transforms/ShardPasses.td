@@ -157,6 +157,31 @@ def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
                            "::mlir::shard::ShardDialect"];
 }
 
+def ScaleLoss : Pass<"fsdp-scale-loss", "::mlir::ModuleOp"> {
+  let summary = "Scales the loss dynamically, so that small gradients survive";
+  let description = [{
+    Input IR: local types; `fsdp.scaler` on the module, with the states
+    `@fsdp.scaler.scale`, `@fsdp.scaler.growth_tracker` and
+    `@fsdp.scaler.skipped_steps`; an op marked `fsdp.cotangent`. Without
+    `fsdp.scaler` nothing changes.
+
+    Output IR: backward starts with the scale. Behind each unit's gradients the
+    largest magnitude, and an `fsdp.all_reduce max` of it for each axis of the mesh
+    that gradients are cut over. Updates have the `scale` 1 / scale, and `skip`
+    where the largest is not finite; `_amp_update_scale` gives the next scale,
+    which is stored, as is the number of skipped steps: rules do not count those.
+    The scale is the program's output `loss_scale`.
+
+    What holds: all ranks skip the same steps, and a skipped step changes no
+    parameter and no optimizer state.
+
+    Why: torch.amp.GradScaler with shards. Gradients are not unscaled in memory:
+    the update multiplies what it has in the cache.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
 def ClipGradients : Pass<"fsdp-clip-gradients", "::mlir::ModuleOp"> {
   let summary = "Bounds gradients by their norm or by value";
   let description = [{

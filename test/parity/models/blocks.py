@@ -47,6 +47,9 @@ def freeze(model: Blocks) -> None:
 def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser()
     parser.add_argument("--frozen", action="store_true")
+    parser.add_argument("--clip-norm", type=float)
+    parser.add_argument("--norm-type", type=float, default=2.0)
+    parser.add_argument("--clip-value", type=float)
     flags = parser.parse_args(argv)
 
     generator = torch.Generator().manual_seed(7)
@@ -68,4 +71,6 @@ def training_step(argv: list[str]) -> TrainingStep:
         inputs={"x": x[:BATCH], "y": y[:BATCH]},
         data={"x": x, "y": y},
         seed=3,
+        clip_grad_norm=flags.clip_norm and (flags.clip_norm, flags.norm_type),
+        clip_grad_value=flags.clip_value,
     )

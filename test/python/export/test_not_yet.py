@@ -85,10 +85,7 @@ def test_a_policy_that_changes_nothing_is_accepted(
 @pytest.mark.parametrize(
     "option, text",
     [
-        ({"clip_grad_norm": (1.0, 2.0)}, "clip_grad_norm does not exist yet; leave it out"),
-        ({"clip_grad_value": 0.5}, "clip_grad_value does not exist yet; leave it out"),
         ({"accumulate": 4}, "accumulate does not exist yet; give all micro-batches as one batch"),
-        ({"scaler": object()}, "scaler does not exist yet; leave it out"),
     ],
 )
 def test_options_of_the_step(option: dict[str, Any], text: str) -> None:
