@@ -154,7 +154,7 @@ private:
     return text;
   }
 
-  template <typename T> static std::string numbers(const std::vector<T> &list) {
+  template <typename T> std::string numbers(const std::vector<T> &list) const {
     std::string text = "[";
     for (size_t i = 0; i < list.size(); ++i) {
       ScalarT number;
@@ -164,7 +164,7 @@ private:
     return text + "]";
   }
 
-  static std::string argumentText(const ArgumentT &argument) {
+  std::string argumentText(const ArgumentT &argument) const {
     ScalarT number;
     switch (argument.kind) {
     case ArgumentKind::Default:
