@@ -6,6 +6,7 @@
 #include "JsonReader.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 using namespace fsdp;
@@ -226,6 +227,44 @@ static UnitInfo readUnit(const JsonReader &json,
   return unit;
 }
 
+/// A positive number, or "inf".
+static double readBound(const JsonReader &json, double least) {
+  if (json.isString() && json.asString() == "inf")
+    return std::numeric_limits<double>::infinity();
+  double bound = json.asDouble();
+  if (!(bound > 0 && bound >= least))
+    json.fail("\"inf\" or a number above 0, a norm's type at least 1");
+  return bound;
+}
+
+static ClippingInfo readClipping(const JsonReader &json) {
+  ClippingInfo clipping;
+  JsonReader norm = json["clip_grad_norm"], value = json["clip_grad_value"];
+  if (!norm.isNull()) {
+    clipping.maxNorm = readBound(norm["max_norm"], 0);
+    clipping.normType = readBound(norm["norm_type"], 1);
+  }
+  if (!value.isNull())
+    clipping.value = readBound(value, 0);
+  if (clipping.maxNorm && clipping.value)
+    value.fail("null where clip_grad_norm is given");
+  return clipping;
+}
+
+static ScalerInfo readScaler(const JsonReader &json) {
+  ScalerInfo scaler;
+  scaler.growthFactor = json["growth_factor"].asDouble();
+  scaler.backoffFactor = json["backoff_factor"].asDouble();
+  scaler.growthInterval = json["growth_interval"].asInt();
+  if (!(scaler.growthFactor > 1))
+    json["growth_factor"].fail("above 1");
+  if (!(scaler.backoffFactor > 0 && scaler.backoffFactor < 1))
+    json["backoff_factor"].fail("between 0 and 1");
+  if (scaler.growthInterval < 1)
+    json["growth_interval"].fail("1 or more");
+  return scaler;
+}
+
 static void readRates(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
     return;
@@ -375,6 +414,9 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     metadata.inputs.push_back(info);
   });
   metadata.optimizer = readOptimizer(json["optimizer"], parameters);
+  metadata.clipping = readClipping(json);
+  if (!json["scaler"].isNull())
+    metadata.scaler = readScaler(json["scaler"]);
   readRates(json["learning_rates"], metadata);
   readLength(json["length"], metadata);
   metadata.accumulate = json["accumulate"].asInt();

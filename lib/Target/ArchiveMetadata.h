@@ -98,6 +98,18 @@ struct OptimizerInfo {
   std::vector<GroupInfo> groups;
 };
 
+/// How gradients are bounded: by their norm, or by value.
+struct ClippingInfo {
+  std::optional<double> maxNorm, value;
+  double normType = 2;
+};
+
+/// Dynamic loss scaling, as torch.amp.GradScaler has it.
+struct ScalerInfo {
+  double growthFactor = 2, backoffFactor = 0.5;
+  int64_t growthInterval = 2000;
+};
+
 struct ArchiveMetadata {
   std::string torchVersion, source;
   std::map<std::string, ProgramInfo> programs;
@@ -107,6 +119,8 @@ struct ArchiveMetadata {
   std::vector<int64_t> mesh;   // ranks by dimension; empty: not described
   std::vector<UnitInfo> units; // empty: the compiler chooses
   OptimizerInfo optimizer;
+  ClippingInfo clipping;
+  std::optional<ScalerInfo> scaler;
   std::vector<std::vector<double>> learningRates; // empty: constant
   std::optional<int64_t> epochs, steps;
   int64_t accumulate = 1; // micro-batches per step

@@ -24,6 +24,7 @@ public:
   }
 
   bool isNull() const { return value.is_null(); }
+  bool isString() const { return value.is_string(); }
   bool has(const char *key) const {
     return value.is_object() && value.contains(key);
   }

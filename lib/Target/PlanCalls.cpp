@@ -54,7 +54,7 @@ std::optional<plan::DType> fsdp::getDType(Type type) {
 // Step scalars
 
 bool ScalarTable::isScalar(Operation *op) {
-  return isa<LearningRateOp, StepCountOp>(op) ||
+  return isa<LearningRateOp, StepCountOp, StateValueOp>(op) ||
          isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
 }
 
@@ -73,6 +73,7 @@ LogicalResult ScalarTable::add(Operation *op) {
           .Case<arith::ConstantOp>([](auto) { return ScalarKind::Constant; })
           .Case<LearningRateOp>([](auto) { return ScalarKind::LearningRate; })
           .Case<StepCountOp>([](auto) { return ScalarKind::Step; })
+          .Case<StateValueOp>([](auto) { return ScalarKind::State; })
           .Case<arith::AddFOp>([](auto) { return ScalarKind::Add; })
           .Case<arith::SubFOp>([](auto) { return ScalarKind::Subtract; })
           .Case<arith::MulFOp>([](auto) { return ScalarKind::Multiply; })
@@ -90,11 +91,16 @@ LogicalResult ScalarTable::add(Operation *op) {
   auto scalar = std::make_unique<plan::ScalarT>();
   scalar->kind = *kind;
   SmallVector<Value> operands(op->getOperands());
-  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     scalar->value = cast<FloatAttr>(constant.getValue()).getValueAsDouble();
-  else if (auto rate = dyn_cast<LearningRateOp>(op))
+  } else if (auto rate = dyn_cast<LearningRateOp>(op)) {
     scalar->group = rate.getGroup();
-  else if (auto select = dyn_cast<arith::SelectOp>(op)) {
+  } else if (auto value = dyn_cast<StateValueOp>(op)) {
+    auto it = symbols.states.find(value.getState());
+    if (it == symbols.states.end())
+      return op->emitOpError("names a state that does not exist");
+    scalar->state = it->second;
+  } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
     auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
     if (!compare)
       return op->emitOpError("selects by something else than cmpf oeq, which "

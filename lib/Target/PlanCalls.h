@@ -5,6 +5,7 @@
 #ifndef FSDP_TARGET_PLANCALLS_H
 #define FSDP_TARGET_PLANCALLS_H
 
+#include "PlanSymbols.h"
 #include "plan/PlanTypes.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -23,6 +24,8 @@ std::optional<plan::DType> getDType(mlir::Type elementType);
 /// evaluated before each step.
 class ScalarTable {
 public:
+  explicit ScalarTable(const PlanSymbols &symbols) : symbols(symbols) {}
+
   /// Adds the results of an op that is a step scalar; fails with an error where
   /// the plan cannot evaluate it.
   mlir::LogicalResult add(mlir::Operation *op);
@@ -35,6 +38,7 @@ public:
   }
 
 private:
+  const PlanSymbols &symbols;
   std::vector<std::unique_ptr<plan::ScalarT>> scalars;
   llvm::DenseMap<mlir::Value, int> indices;
 };

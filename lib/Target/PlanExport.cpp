@@ -199,7 +199,7 @@ private:
     rule->name = function.getSymName().str();
     rule->operands = function.getNumArguments();
     DenseMap<Value, int> values;
-    ScalarTable scalars;
+    ScalarTable scalars(symbols);
     auto add = [&](Value value) {
       auto type = dyn_cast<TensorType>(value.getType());
       auto dtype = type ? getDType(type.getElementType()) : std::nullopt;

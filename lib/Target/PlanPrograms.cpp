@@ -22,7 +22,7 @@ namespace {
 class ProgramExporter {
 public:
   ProgramExporter(func::FuncOp function, const PlanSymbols &symbols)
-      : function(function), symbols(symbols) {}
+      : function(function), symbols(symbols), scalars(symbols) {}
 
   FailureOr<std::unique_ptr<plan::ProgramT>> run() {
     program->name = function.getSymName().str();
@@ -157,6 +157,10 @@ private:
                       update.states.emplace_back())))
         return failure();
     update.gradient = values.lookup(op.getGradient());
+    if (op.getScale())
+      update.scale = values.lookup(op.getScale());
+    if (op.getSkip())
+      update.skip = values.lookup(op.getSkip());
     update.begin = op.getBegin();
     update.end = op.getEnd();
     add(op, op.getStream(), std::move(update));

@@ -103,6 +103,24 @@ void Importer::setModuleAttributes() {
       builder.getDenseF64ArrayAttr(llvm::map_to_vector(
           metadata.optimizer.groups,
           [](const GroupInfo &group) { return group.lr; })));
+  const ClippingInfo &clipping = metadata.clipping;
+  if (clipping.maxNorm)
+    set(kClipNormAttrName,
+        builder.getDenseF64ArrayAttr({*clipping.maxNorm, clipping.normType}));
+  if (clipping.value)
+    set(kClipValueAttrName, builder.getF64FloatAttr(*clipping.value));
+  if (metadata.scaler)
+    set(kScalerAttrName,
+        builder.getDictionaryAttr(
+            {builder.getNamedAttr(
+                 "growth_factor",
+                 builder.getF64FloatAttr(metadata.scaler->growthFactor)),
+             builder.getNamedAttr(
+                 "backoff_factor",
+                 builder.getF64FloatAttr(metadata.scaler->backoffFactor)),
+             builder.getNamedAttr(
+                 "growth_interval",
+                 builder.getI64IntegerAttr(metadata.scaler->growthInterval))}));
   if (!metadata.mesh.empty())
     set("fsdp.mesh", builder.getDenseI64ArrayAttr(metadata.mesh));
   if (!metadata.learningRates.empty()) {

@@ -154,7 +154,7 @@ private:
         operand.set(values.lookup(operand.get()));
       return success();
     }
-    if (isa<LearningRateOp, StepCountOp>(op) ||
+    if (isa<LearningRateOp, StepCountOp, StateValueOp>(op) ||
         isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) {
       for (Value result : op->getResults())
         values.map(result, result);
@@ -274,7 +274,9 @@ private:
     CmdUpdateOp::create(
         builder, update.getLoc(), update.getRuleAttr(),
         update.getParameterAttr(), values.lookup(update.getGradient()),
-        update.getStatesAttr(), update.getBeginAttr(), update.getEndAttr());
+        update.getStatesAttr(), update.getBeginAttr(), update.getEndAttr(),
+        values.lookupOrNull(update.getScale()),
+        values.lookupOrNull(update.getSkip()));
     return done(update);
   }
 

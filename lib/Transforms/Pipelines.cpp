@@ -186,6 +186,11 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   pm.addPass(createLocalize());
   if (options.accumulateReduce == "each")
     pm.addPass(createAccumulateGradients());
+
+  // What is asked of all gradients is asked of what the updates read: each
+  // rank's own part. They are clipped as they are without the loss's scale.
+  pm.addPass(createScaleLoss());
+  pm.addPass(createClipGradients());
   pm.addPass(createVerifySharded());
   return success();
 }

@@ -76,7 +76,7 @@ private:
           return success();
         })
         .Default([&](Operation *other) -> LogicalResult {
-          if (isa<LearningRateOp, StepCountOp>(other) ||
+          if (isa<LearningRateOp, StepCountOp, StateValueOp>(other) ||
               isa<arith::ArithDialect, math::MathDialect>(other->getDialect()))
             return success();
           return other->emitOpError(
@@ -174,8 +174,9 @@ private:
   }
 
   LogicalResult run(CmdUpdateOp update) {
-    if (failed(memory.read(update, update.getGradient())))
-      return failure();
+    for (Value operand : update->getOperands())
+      if (failed(memory.read(update, operand)))
+        return failure();
     SmallVector<FlatSymbolRefAttr> names{update.getParameterAttr()};
     for (Attribute state : update.getStates())
       names.push_back(cast<FlatSymbolRefAttr>(state));

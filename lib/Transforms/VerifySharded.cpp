@@ -11,6 +11,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
 #include <map>
 
 namespace fsdp {
@@ -72,6 +73,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   LogicalResult verifyLoad(LoadOp load);
   LogicalResult verifyUpdate(UpdateOp update);
   Value getOwnGradient(Value gradient);
+  LogicalResult verifyScales(func::FuncOp program);
   LogicalResult verifyGather(shard::AllGatherOp gather);
 
   StateOp getSharded(StringRef name) {
@@ -314,7 +316,26 @@ LogicalResult VerifySharded::verifyProgram(func::FuncOp program) {
       updated.insert(update.getParameter());
     ok &= succeeded(result);
   });
-  return success(ok);
+  return success(ok && succeeded(verifyScales(program)));
+}
+
+LogicalResult VerifySharded::verifyScales(func::FuncOp program) {
+  auto bound =
+      getOperation()->getAttrOfType<DenseF64ArrayAttr>(kClipNormAttrName);
+  if (!bound || std::isinf(bound[0]))
+    return success();
+  Value factor;
+  WalkResult result = program.walk([&](UpdateOp update) {
+    if (!factor)
+      factor = update.getScale();
+    if (factor && update.getScale() == factor)
+      return WalkResult::advance();
+    update.emitOpError("S14: of ")
+        << update.getParameterAttr()
+        << " is not scaled as the others are; run fsdp-clip-gradients";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
 }
 
 } // namespace

@@ -14,6 +14,7 @@ import torch
 
 from .archive import build_archive
 from .capture import Program, capture
+from .clipping import describe_clipping
 from .dtypes import dtype_name
 from .errors import ExportError
 from .explain import user_location
@@ -21,6 +22,7 @@ from .fsdp_module import original_class
 from .names import StateNames
 from .optimizer import describe_optimizer, learning_rates, length
 from .rewrite import prepare
+from .scaler import describe_scaler, scaler_states
 from .torchscript import ProgramWriter
 from .training_step import TrainingStep, load_training_step
 from .unit_table import UnitTable, describe_units
@@ -50,7 +52,8 @@ def export_step(
         )
     optimizer = describe_optimizer(step, names)
     sharding = describe_units(step, names)
-    _warn_half(names, sharding)
+    if step.scaler is None:
+        _warn_half(names, sharding)
     writers: dict[str, ProgramWriter] = {}
     for name in ("step", "eval") if step.eval_data is not None else ("step",):
         program = capture(step, name, names, sharding.precision)
@@ -58,6 +61,7 @@ def export_step(
         writers[name] = ProgramWriter(program, names)
         if name == "step":
             _warn_unreached(program, names)
+            _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
         "format_version": 3,
@@ -78,6 +82,10 @@ def export_step(
         "buffers": [
             {**_tensor(fqn, t, names), "persistent": names.persistent[fqn]}
             for fqn, t in names.buffers.items()
+        ]
+        + [
+            {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False}
+            for fqn, t in scaler_states(step.scaler).items()
         ],
         "constants": [_type(t, fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],
         "inputs": [
@@ -85,6 +93,8 @@ def export_step(
             for name, t in step.inputs.items()
         ],
         "optimizer": optimizer,
+        **describe_clipping(step.clip_grad_norm, step.clip_grad_value),
+        "scaler": describe_scaler(step.scaler),
         "learning_rates": learning_rates(step),
         "length": length(step),
         "accumulate": step.accumulate,
@@ -156,8 +166,8 @@ def _warn_half(names: StateNames, sharding: UnitTable) -> None:
         if tensor.requires_grad and dtype == torch.float16:
             how = "float16" if tensor.dtype == dtype else "computed with in float16"
             warnings.warn(
-                f"{fqn} is trainable and {how}: without a loss scale, which does not exist yet, "
-                "small gradients become zero; bfloat16 needs none"
+                f"{fqn} is trainable and {how}: without a loss scale small gradients become zero; "
+                'give TrainingStep scaler=torch.amp.GradScaler("cpu"). bfloat16 needs none'
             )
             return
 
@@ -167,6 +177,19 @@ def _warn_unreached(program: Program, names: StateNames) -> None:
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad and fqn not in reached:
             warnings.warn(f"{fqn} is trainable but the loss does not reach it: it gets no update")
+
+
+def _check_outputs(program: Program, step: TrainingStep) -> None:
+    named = {result.fqn for result in program.results if result.role == "output"}
+    for option, given, name in (
+        ("clip_grad_norm", step.clip_grad_norm, "grad_norm"),
+        ("scaler", step.scaler, "loss_scale"),
+    ):
+        if given and name in named:
+            raise ExportError(
+                f"metrics returns {name}, which is the name of what {option} gives; call it "
+                "something else"
+            )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,8 +7,6 @@ import functools
 import inspect
 from typing import Any, Callable, Iterable, TypeVar
 
-from .errors import ExportError
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
 
@@ -41,20 +39,3 @@ def checked_fields(cls: Class) -> Class:
     cls.__init__ = checked_options(cls.__init__)
     return cls
 
-
-def not_yet(**options: tuple[Any, str]) -> Callable[[Function], Function]:
-    """Makes options that do not exist yet an ExportError. For each: the value that asks for
-    nothing, which is accepted, and what to use instead of another one."""
-
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def call(*args: Any, **given: Any) -> Any:
-            for name in options.keys() & given.keys():
-                value, (off, instead) = given.pop(name), options[name]
-                if type(value) is not type(off) or value != off:
-                    raise ExportError(f"{name} does not exist yet; {instead}")
-            return function(*args, **given)
-
-        return call  # type: ignore[return-value]
-
-    return decorate

@@ -10,12 +10,12 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
+from .clipping import Norm, check_clipping
 from .errors import ExportError
-from .options import checked_options, not_yet
+from .options import checked_options
+from .scaler import check_scaler
 
 Schedule = Union["torch.optim.lr_scheduler.LRScheduler", Callable[[int], float]]
-
-_CLIPPING = "leave it out: a smaller learning rate or a warm-up bounds the first steps"
 
 
 class TrainingStep:
@@ -37,17 +37,17 @@ class TrainingStep:
         accumulate: micro-batches per step. `inputs` is one of them, and a step takes this many
             consecutive ones; what fills no step at an epoch's end is left out. The step is that
             of the mean of their losses.
+        clip_grad_norm: `max_norm`, or `(max_norm, norm_type)`, of all gradients before each update,
+            as `torch.nn.utils.clip_grad_norm_` has them; the norm is logged as `grad_norm`.
+        clip_grad_value: what each element of a gradient may be at most, as `clip_grad_value_`.
+        scaler: a `torch.amp.GradScaler`, for float16: its scale, factors and interval. A step in
+            which any rank's gradient is infinite or NaN changes no parameter and no optimizer
+            state on any rank, and lowers the scale, which is logged as `loss_scale`.
 
     Raises:
-        ExportError: an argument is of the wrong type, the arguments do not fit each other, or one
-            does not exist yet (`clip_grad_norm`, `clip_grad_value`, `scaler`).
+        ExportError: an argument is of the wrong type, or the arguments do not fit each other.
     """
 
-    @not_yet(
-        clip_grad_norm=(None, _CLIPPING),
-        clip_grad_value=(None, _CLIPPING),
-        scaler=(None, "leave it out: float32 and bfloat16 need no loss scale"),
-    )
     @checked_options
     def __init__(
         self,
@@ -63,6 +63,9 @@ class TrainingStep:
         metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
         seed: int = 0,
         accumulate: int = 1,
+        clip_grad_norm: Optional[Norm] = None,
+        clip_grad_value: Optional[float] = None,
+        scaler: Optional[torch.amp.GradScaler] = None,
     ) -> None:
         _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
         _require(callable(loss), "loss", "a function loss(model, **inputs)", loss)
@@ -109,6 +112,8 @@ class TrainingStep:
         self.metrics = metrics
         self.seed = seed
         self.accumulate = accumulate
+        self.scaler = check_scaler(scaler)
+        self.clip_grad_norm, self.clip_grad_value = check_clipping(clip_grad_norm, clip_grad_value)
         if not self.inputs:
             raise ExportError("inputs is empty; name at least one tensor that loss takes")
         _check_call("loss", loss, model, self.inputs)

@@ -11,6 +11,7 @@ import torch
 from .dtypes import SAFETENSORS
 from .errors import ExportError
 from .names import StateNames
+from .scaler import scaler_states
 from .training_step import TrainingStep
 
 
@@ -58,6 +59,8 @@ def save_weights(path: Path, step: TrainingStep, names: StateNames) -> None:
     tensors: dict[str, torch.Tensor] = dict(names.parameters)
     for fqn, tensor in names.buffers.items():
         tensors[fqn if names.persistent[fqn] else f"fsdp.buffer.{fqn}"] = tensor
+    for fqn, tensor in scaler_states(step.scaler).items():
+        tensors[f"fsdp.buffer.{fqn}"] = tensor
     tensors.update(names.constants)
     tensors.update({f"fsdp.input.{name}": tensor for name, tensor in step.inputs.items()})
     stored = {**names.parameters, **{f: t for f, t in names.buffers.items() if names.persistent[f]}}

@@ -5,6 +5,7 @@
 #include "executor/LoadedProgram.h"
 #include "executor/ProgramTensors.h"
 #include "executor/Scalars.h"
+#include "operators/Operators.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -53,6 +54,7 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
       streams(options.hostStreams == HostStreamKind::Threads
                   ? makeThreadStreams(communicator)
                   : makeInlineStreams(communicator)) {
+  registerOperators();
   NoAutograd guard;
   UseScratch use(scratch);
   placeStates();
@@ -86,10 +88,12 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
                                    uint64_t microBatch) {
   NoAutograd guard;
   UseScratch use(scratch);
-  std::vector<double> rates = learningRates(plan, step);
-  scalars = evaluateScalars(program.plan->scalars, step, rates);
+  StepContext context{step, learningRates(plan, step), [&](int state) {
+                        return states.at(state).item<double>();
+                      }};
+  scalars = evaluateScalars(program.plan->scalars, context);
   for (UpdateRule &rule : rules)
-    rule.beginStep(step, rates);
+    rule.beginStep(context);
   random.beginStep(step, microBatch);
   squaredNorm = 0;
   bool first = program.runs++ == 0;
@@ -160,9 +164,11 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   if (gradientNorm && update.inNorm)
     squaredNorm += squaredNormOf(update);
+  if (update.skip.defined() && update.skip.item<double>() != 0)
+    return;
   {
     OperatorMemory::Attention attention(update.memory);
-    update.rule->apply(update.operands);
+    update.rule->apply(update.operands, update.scale);
   }
   std::vector<at::Tensor> none;
   update.memory.endRun(none);

@@ -127,7 +127,9 @@ void LoadedProgram::load(const plan::UpdateT &update,
   }
   bool inNorm = parameter.role == plan::Role::Parameter &&
                 (parameter.shard_dim >= 0 || context.rank == 0);
+  auto scalar = [&](int v) { return v < 0 ? at::Tensor() : tensors.at(v); };
   updates.push_back({&context.rules.at(update.rule), std::move(operands),
+                     scalar(update.scale), scalar(update.skip),
                      OperatorMemory(context.scratch),
                      OperatorMemory(context.scratch), inNorm});
 }

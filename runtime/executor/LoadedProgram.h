@@ -33,6 +33,7 @@ struct LoadedProgram {
   struct Update {
     UpdateRule *rule;
     std::vector<at::Tensor> operands;
+    at::Tensor scale, skip; // undefined: none
     OperatorMemory memory, normMemory;
     bool inNorm; // this rank counts its gradient
   };

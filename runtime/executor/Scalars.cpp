@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-std::vector<double> evaluateScalars(const ScalarList &scalars, uint64_t step,
-                                    const std::vector<double> &rates) {
+std::vector<double> evaluateScalars(const ScalarList &scalars,
+                                    const StepContext &context) {
   std::vector<double> values;
   values.reserve(scalars.size());
   for (const auto &s : scalars) {
@@ -19,10 +19,10 @@ std::vector<double> evaluateScalars(const ScalarList &scalars, uint64_t step,
       v = s->value;
       break;
     case plan::ScalarKind::LearningRate:
-      v = rates.at(s->group);
+      v = context.learningRates.at(s->group);
       break;
     case plan::ScalarKind::Step:
-      v = static_cast<double>(step);
+      v = static_cast<double>(context.step);
       break;
     case plan::ScalarKind::Add:
       v = operand(s->a) + operand(s->b);
@@ -44,6 +44,9 @@ std::vector<double> evaluateScalars(const ScalarList &scalars, uint64_t step,
       break;
     case plan::ScalarKind::Select:
       v = operand(s->a) == operand(s->b) ? operand(s->c) : operand(s->d);
+      break;
+    case plan::ScalarKind::State:
+      v = context.valueOfState(s->state);
       break;
     }
     values.push_back(v);

@@ -4,6 +4,7 @@
 #include "plan/PlanTypes.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -11,10 +12,16 @@ namespace fsdp {
 
 using ScalarList = std::vector<std::unique_ptr<plan::ScalarT>>;
 
-/// The values of `scalars` in step `step` (1 in the first), in double as Python
-/// computes them. `learningRates` has an entry per parameter group.
-std::vector<double> evaluateScalars(const ScalarList &scalars, uint64_t step,
-                                    const std::vector<double> &learningRates);
+/// What scalars depend on.
+struct StepContext {
+  uint64_t step = 1;                 // 1 in the first
+  std::vector<double> learningRates; // by parameter group
+  std::function<double(int)> valueOfState = {};
+};
+
+/// The values of `scalars` in a step, in double as Python computes them.
+std::vector<double> evaluateScalars(const ScalarList &scalars,
+                                    const StepContext &context);
 
 /// The learning rates of step `step`, one per parameter group. Throws Error
 /// when the plan's table is shorter than that.

@@ -1,7 +1,6 @@
 #include "executor/UpdateRule.h"
 
 #include "Error.h"
-#include "executor/Scalars.h"
 
 #include <ATen/ATen.h>
 #include <algorithm>
@@ -24,10 +23,12 @@ static bool isFused(const plan::RuleT &rule) {
   const plan::AtenT &call = *rule.calls.back();
   if (call.name != "aten::_fused_adam" && call.name != "aten::_fused_adamw")
     return false;
-  // Its first lists are those it returns: parameter, gradient, states.
+  // Its first lists are those it returns: parameter, gradient, states. The
+  // gradient may have been clipped before.
   for (size_t i = 0; i < rule.operands; ++i)
     if (i >= call.arguments.size() || i >= call.results.size() ||
-        call.arguments[i]->values != std::vector<int>{static_cast<int>(i)})
+        call.arguments[i]->values.size() != 1 ||
+        (i != 1 && call.arguments[i]->values[0] != static_cast<int>(i)))
       return false;
   for (size_t i = 0; i < rule.results.size(); ++i)
     if (rule.results[i] != call.results[i == 0 ? 0 : i + 1])
@@ -50,11 +51,12 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
         at::zeros({vectorElements}, toScalarType(rule.dtypes.at(i))));
 }
 
-void UpdateRule::beginStep(uint64_t step, const std::vector<double> &rates) {
-  scalars = evaluateScalars(rule.scalars, step, rates);
+void UpdateRule::beginStep(const StepContext &context) {
+  scalars = evaluateScalars(rule.scalars, context);
 }
 
-void UpdateRule::apply(const std::vector<at::Tensor> &operands) {
+void UpdateRule::apply(const std::vector<at::Tensor> &operands,
+                       const at::Tensor &scale) {
   if (operands.size() != rule.operands ||
       rule.results.size() + 1 != rule.operands)
     throw Error("rule " + rule.name + " takes " +
@@ -76,44 +78,51 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands) {
       throw Error("rule " + rule.name +
                   " has states that do not lie in memory as their parameter; "
                   "lower the step again");
-    return applyToChunk(operands);
+    return applyToChunk(operands, scale);
   }
   // Pointwise: the order of dimensions does not matter, memory order is best.
   for (const at::Tensor &t : given)
     lines.push_back(at::as_strided(t, {count}, {1}));
   if (fused)
-    return applyFused(lines);
+    return applyFused(lines, scale);
   for (int64_t begin = 0; begin < count; begin += chunkElements) {
     int64_t length = std::min(chunkElements, count - begin);
     for (size_t i = 0; i < lines.size(); ++i)
       chunk[i] = lines[i].narrow(0, begin, length);
-    applyToChunk(chunk);
+    applyToChunk(chunk, scale);
   }
 }
 
-void UpdateRule::applyFused(const std::vector<at::Tensor> &lines) {
+void UpdateRule::applyFused(const std::vector<at::Tensor> &lines,
+                            const at::Tensor &scale) {
   int64_t count = lines[0].numel(), rest = count % vectorElements;
   std::vector<at::Tensor> part(lines.size());
   auto take = [&](int64_t begin, int64_t length) {
     for (size_t i = 0; i < lines.size(); ++i)
       part[i] = lines[i].narrow(0, begin, length);
   };
-  if (rest != count) {
-    take(0, count - rest);
-    applyToChunk(part);
+  // The kernel alone has no temporaries.
+  bool alone = !scale.defined() && calls.size() == 1;
+  int64_t whole = count - rest, most = alone ? whole : chunkElements;
+  for (int64_t begin = 0; begin < whole; begin += most) {
+    take(begin, std::min(most, whole - begin));
+    applyToChunk(part, scale);
   }
   if (rest == 0)
     return;
   take(count - rest, rest);
   for (size_t i = 0; i < part.size(); ++i)
     tail[i].narrow(0, 0, rest).copy_(part[i]);
-  applyToChunk(tail);
+  applyToChunk(tail, scale);
   for (size_t i = 0; i < part.size(); ++i)
     if (i != 1)
       part[i].copy_(tail[i].narrow(0, 0, rest));
 }
 
-void UpdateRule::applyToChunk(const std::vector<at::Tensor> &operands) {
+void UpdateRule::applyToChunk(std::vector<at::Tensor> operands,
+                              const at::Tensor &scale) {
+  if (scale.defined())
+    operands[1] = at::mul(operands[1], scale);
   std::copy(operands.begin(), operands.end(), values.begin());
   for (AtenOp &call : calls) {
     scratch.clear();

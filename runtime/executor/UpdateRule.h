@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_EXECUTOR_UPDATERULE_H
 
 #include "executor/AtenOp.h"
+#include "executor/Scalars.h"
 
 #include <vector>
 
@@ -13,15 +14,18 @@ public:
   UpdateRule(const plan::RuleT &rule, SiteRandom &random);
 
   /// Evaluates the rule's scalars for a step.
-  void beginStep(uint64_t step, const std::vector<double> &learningRates);
+  void beginStep(const StepContext &context);
 
   /// Replaces `operands[0]` (the parameter) and `operands[2...]` (its states)
   /// by the rule's results; `operands[1]` is the gradient. All have one shape.
-  void apply(const std::vector<at::Tensor> &operands);
+  /// Where `scale`, a scalar, is defined the rule sees the gradient times it.
+  void apply(const std::vector<at::Tensor> &operands,
+             const at::Tensor &scale = {});
 
 private:
-  void applyToChunk(const std::vector<at::Tensor> &operands);
-  void applyFused(const std::vector<at::Tensor> &operands);
+  void applyToChunk(std::vector<at::Tensor> operands, const at::Tensor &scale);
+  void applyFused(const std::vector<at::Tensor> &operands,
+                  const at::Tensor &scale);
 
   const plan::RuleT &rule;
   bool fused; // its last call writes into its operands

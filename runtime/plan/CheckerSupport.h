@@ -87,10 +87,10 @@ void checkTensor(const Checked &at, const std::vector<int64_t> &shape,
                  const std::vector<int64_t> &strides, DType dtype,
                  const Place &place, bool view = false);
 
-/// Scalars that refer to earlier ones, and to parameter groups that exist.
-void checkScalars(const Checked &at,
-                  const std::vector<std::unique_ptr<ScalarT>> &scalars,
-                  size_t groups);
+/// Scalars that refer to earlier ones, to parameter groups that exist, and to
+/// states of one number that every rank has.
+void checkScalars(const Checked &at, const PlanT &plan,
+                  const std::vector<std::unique_ptr<ScalarT>> &scalars);
 
 /// Arguments of a call; `value(i)` is asked about every value that is read.
 template <typename Fn>

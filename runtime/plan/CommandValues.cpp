@@ -21,6 +21,8 @@ std::vector<int> fsdp::plan::valuesOf(const CommandT &command) {
       add(result);
   } else if (const UpdateT *update = operation.AsUpdate()) {
     add(update->gradient);
+    add(update->scale);
+    add(update->skip);
   } else if (const CopyT *copy = operation.AsCopy()) {
     for (const auto &piece : copy->pieces) {
       add(piece->source);

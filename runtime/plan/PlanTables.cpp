@@ -14,7 +14,7 @@ constexpr uint64_t maxArenaBytes = uint64_t(1) << 50;
 constexpr uint64_t maxRanks = uint64_t(1) << 20;
 
 /// Operands of a step scalar, in the order of the schema's ScalarKind.
-constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4};
+constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4, 0};
 static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
 
 void checkMesh(const PlanT &plan) {
@@ -133,7 +133,7 @@ void checkRule(const PlanT &plan, const RuleT &rule) {
              "needs a parameter and a gradient, and a dtype for each operand");
   for (DType dtype : rule.dtypes)
     at.require(dtype <= DType::MAX, "has a value of an unknown dtype");
-  checkScalars(at, rule.scalars, plan.group_learning_rates.size());
+  checkScalars(at, plan, rule.scalars);
 
   std::vector<bool> written(rule.dtypes.size());
   std::fill_n(written.begin(), rule.operands, true);
@@ -196,14 +196,22 @@ void fsdp::plan::checkTensor(const Checked &at,
 }
 
 void fsdp::plan::checkScalars(
-    const Checked &at, const std::vector<std::unique_ptr<ScalarT>> &scalars,
-    size_t groups) {
+    const Checked &at, const PlanT &plan,
+    const std::vector<std::unique_ptr<ScalarT>> &scalars) {
   for (size_t i = 0; i < scalars.size(); ++i) {
     const ScalarT &scalar = *scalars[i];
     Checked here = at.inside("scalar ", i);
     here.require(scalar.kind <= ScalarKind::MAX, "its kind is unknown");
     if (scalar.kind == ScalarKind::LearningRate)
-      here.index(scalar.group, groups, "parameter group");
+      here.index(scalar.group, plan.group_learning_rates.size(),
+                 "parameter group");
+    if (scalar.kind == ScalarKind::State) {
+      here.index(scalar.state, plan.states.size(), "state");
+      const StateT &state = *plan.states[scalar.state];
+      here.require(state.shape.empty() && state.shard_dim == -1 &&
+                       state.flat == -1,
+                   "'", state.fqn, "' is not one number that every rank has");
+    }
     const int given[] = {scalar.a, scalar.b, scalar.c, scalar.d};
     for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
       here.require(given[k] >= 0 && static_cast<size_t>(given[k]) < i,

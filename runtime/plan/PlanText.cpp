@@ -105,7 +105,7 @@ private:
     }
   }
 
-  static std::string scalarText(const ScalarT &scalar) {
+  std::string scalarText(const ScalarT &scalar) const {
     auto ref = [](int i) { return "s" + std::to_string(i); };
     auto infix = [&](const char *op) {
       return ref(scalar.a) + " " + op + " " + ref(scalar.b);
@@ -138,6 +138,8 @@ private:
       return "-" + ref(scalar.a);
     case ScalarKind::Select:
       return infix("==") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
+    case ScalarKind::State:
+      return "state " + plan.states[scalar.state]->fqn;
     }
     return "?";
   }
@@ -155,7 +157,7 @@ private:
     return text;
   }
 
-  template <typename T> static std::string numbers(const std::vector<T> &list) {
+  template <typename T> std::string numbers(const std::vector<T> &list) const {
     std::string text = "[";
     for (size_t i = 0; i < list.size(); ++i) {
       ScalarT number;
@@ -165,7 +167,7 @@ private:
     return text + "]";
   }
 
-  static std::string argumentText(const ArgumentT &argument) {
+  std::string argumentText(const ArgumentT &argument) const {
     ScalarT number;
     switch (argument.kind) {
     case ArgumentKind::Default:
@@ -285,7 +287,12 @@ private:
     case Operation::Update: {
       const UpdateT &update = *command.operation.AsUpdate();
       out << "update " << plan.states[update.parameter]->fqn << " by "
-          << plan.rules[update.rule]->name << "(%" << update.gradient << ")";
+          << plan.rules[update.rule]->name << "(%" << update.gradient;
+      if (update.scale >= 0)
+        out << " * %" << update.scale;
+      out << ")";
+      if (update.skip >= 0)
+        out << " unless %" << update.skip;
       break;
     }
     case Operation::Copy:

@@ -18,7 +18,7 @@ public:
         at("program '", program.name, "'"), memory(plan, program, facts, at) {}
 
   void run() {
-    checkScalars(at, program.scalars, plan.group_learning_rates.size());
+    checkScalars(at, plan, program.scalars);
     for (size_t i = 0; i < program.commands.size(); ++i) {
       const CommandT &command = *program.commands[i];
       checkCommand(at.inside("command ", i, " (", command.location, ")"), i,
@@ -114,6 +114,9 @@ private:
     here.require(gradient.shape == parameter.local_shape, "the gradient of '",
                  parameter.fqn, "' has shape ", formatShape(gradient.shape),
                  ", not ", formatShape(parameter.local_shape));
+    for (int scalar : {update.scale, update.skip})
+      if (scalar != -1)
+        checkScalar(here, scalar);
     here.require(rule.operands == 2 + update.states.size(), "rule '", rule.name,
                  "' takes ", rule.operands, " operands, given are ",
                  2 + update.states.size());
@@ -139,6 +142,16 @@ private:
                    "', or given twice");
       change(update.states[i], 2 + i);
     }
+  }
+
+  /// What an update reads beside tensors.
+  void checkScalar(const Checked &here, int i) {
+    memory.read(here, i);
+    const ValueT &value = *program.values[i];
+    here.require(value.shape.empty() && value.dtype >= DType::Float16 &&
+                     value.dtype <= DType::Float64,
+                 "takes ", memory.valueName(i),
+                 " as a scalar, which is no floating-point number");
   }
 
   /// An update is of all of a parameter, once; or of a range of a flat one that

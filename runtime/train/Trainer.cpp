@@ -24,6 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// The output of a program that clips gradients by their norm.
+constexpr const char *gradientNormName = "grad_norm";
+
 double milliseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
@@ -74,6 +77,7 @@ private:
   int64_t seed;
   std::unique_ptr<Executor> executor;
   int stepProgram, accumulateProgram, evalProgram;
+  bool clipsByNorm = false; // and gives the norm
   RepeatedInputs repeated;
   std::optional<Batches> data, evalData;
   RunLength length;
@@ -109,6 +113,8 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   if (stepProgram < 0)
     throw Error(
         "the plan has no program 'step'; lower the training step again");
+  for (const auto &output : plan.programs[stepProgram]->outputs)
+    clipsByNorm |= output->name == gradientNormName;
   // What costs little is refused first.
   openData();
   findLength();
@@ -261,7 +267,8 @@ void Trainer::step(uint64_t step) {
   dataWaitMs = 0;
   outputs.assign(plan.programs[stepProgram]->outputs.size(), 0);
   double before = executor->counters().exposedSeconds;
-  executor->setGradientNorm(options.logGradientNorm && logs(step));
+  executor->setGradientNorm(options.logGradientNorm && !clipsByNorm &&
+                            logs(step));
   for (uint64_t m = 0; m < microBatches; ++m)
     runMicroBatch(step, m);
   exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
@@ -279,7 +286,8 @@ void Trainer::step(uint64_t step) {
 
 void Trainer::log(uint64_t step) {
   std::vector<double> values = outputs;
-  if (options.logGradientNorm)
+  bool addsNorm = options.logGradientNorm && !clipsByNorm;
+  if (addsNorm)
     values.push_back(executor->squaredGradientNorm());
   values = summed(values);
   auto now = Clock::now();
@@ -291,10 +299,14 @@ void Trainer::log(uint64_t step) {
   report.step = step;
   report.epoch = epochOf(step) + 1;
   const auto &named = plan.programs[stepProgram]->outputs;
-  for (size_t i = 0; i < named.size(); ++i)
-    report.outputs.emplace_back(named[i]->name,
-                                values[i] / communicator.size());
-  if (options.logGradientNorm)
+  for (size_t i = 0; i < named.size(); ++i) {
+    double mean = values[i] / communicator.size();
+    if (named[i]->name == gradientNormName)
+      report.gradientNorm = mean; // every rank's is the same
+    else
+      report.outputs.emplace_back(named[i]->name, mean);
+  }
+  if (addsNorm)
     report.gradientNorm = std::sqrt(values.back());
   report.learningRates = learningRates(plan, step);
   if (samplesPerStep)

@@ -63,7 +63,10 @@ std::vector<Access> accessesOf(const PlanT &plan, const ProgramT &program,
       if (result != -1)
         value(result, true);
   } else if (const UpdateT *update = command.operation.AsUpdate()) {
-    value(update->gradient, false);
+    for (int64_t operand : {int64_t(update->gradient), int64_t(update->scale),
+                            int64_t(update->skip)})
+      if (operand != -1)
+        value(operand, false);
     auto states = update->states;
     states.push_back(update->parameter);
     for (uint32_t s : states)
@@ -114,6 +117,7 @@ Hash nameOf(const CommandT &command) {
     name = mix(mix(name, static_cast<Hash>(c->kind)), c->mesh_dim);
     name = mix(mix(name, static_cast<Hash>(c->dtype)), c->count);
     name = mix(name, std::hash<double>()(c->divisor));
+    name = mix(name, static_cast<Hash>(c->op));
   }
   return name;
 }
@@ -262,6 +266,8 @@ private:
       uint64_t size = dtypeBytes(dtype), begin = place.offset() + i * size;
       return Access{place.arena(), begin, begin + size, true};
     };
+    for (int scalar : {update.scale, update.skip})
+      made = mix(made, scalar == -1 ? 1 : valueHash(program, scalar));
     const ValueT &gradient = *program.values[update.gradient];
     const Place &from =
         *program.values[baseOf(program, update.gradient)]->place;

@@ -45,6 +45,11 @@ AXES = {
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
     "accumulate": {"1": Choice(), "3": Choice(argv=("--accumulate", "3"))},
+    "clip": {
+        "no": Choice(),
+        "norm": Choice(argv=("--clip-norm", "0.5"), same=False),
+        "value": Choice(argv=("--clip-value", "0.02")),
+    },
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 

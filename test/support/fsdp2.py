@@ -166,13 +166,24 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
             with counting(counts, "backward", i == 1):
                 share(loss, step).backward()
             total += loss.item()
-        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
-        norms.append(whole(norm).item())
+        norms.append(whole(clip(step, trained)).item())
         step.optimizer.step()
         losses.append(total / step.accumulate)
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
     first = {"state": state, "collectives": counts, "grad_norms": norms} if rank == 0 else {}
     return {"losses": losses, **first}
+
+
+def clip(step: Any, parameters: list[Any]) -> Any:
+    """Clips gradients as the step asks for; the norm before."""
+    from torch.nn import utils
+
+    if step.clip_grad_norm:
+        return utils.clip_grad_norm_(parameters, *step.clip_grad_norm)
+    norm = utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    if step.clip_grad_value:
+        utils.clip_grad_value_(parameters, step.clip_grad_value)
+    return norm
 
 
 def whole(value: Any) -> Any:

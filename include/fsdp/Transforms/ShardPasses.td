@@ -216,6 +216,56 @@ def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
                            "::mlir::shard::ShardDialect"];
 }
 
+def ScaleLoss : Pass<"fsdp-scale-loss", "::mlir::ModuleOp"> {
+  let summary = "Scales the loss dynamically, so that small gradients survive";
+  let description = [{
+    Input IR: local types; `fsdp.scaler` on the module, with the states
+    `@fsdp.scaler.scale`, `@fsdp.scaler.growth_tracker` and
+    `@fsdp.scaler.skipped_steps`; an op marked `fsdp.cotangent`. Without
+    `fsdp.scaler` nothing changes.
+
+    Output IR: backward starts with the scale. Behind each unit's gradients the
+    largest magnitude, and an `fsdp.all_reduce max` of it for each axis of the mesh
+    that gradients are cut over. Updates have the `scale` 1 / scale, and `skip`
+    where the largest is not finite; `_amp_update_scale` gives the next scale,
+    which is stored, as is the number of skipped steps: rules do not count those.
+    The scale is the program's output `loss_scale`.
+
+    What holds: all ranks skip the same steps, and a skipped step changes no
+    parameter and no optimizer state.
+
+    Why: torch.amp.GradScaler with shards. Gradients are not unscaled in memory:
+    the update multiplies what it has in the cache.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def ClipGradients : Pass<"fsdp-clip-gradients", "::mlir::ModuleOp"> {
+  let summary = "Bounds gradients by their norm or by value";
+  let description = [{
+    Input IR: local types; `fsdp.clip_grad_norm` (the largest norm, and its
+    type: 1, 2, any p >= 1, infinity) or `fsdp.clip_grad_value` on the module.
+    Without either nothing changes.
+
+    Output IR, by norm: behind each unit's gradients
+    `aten.call "fsdp_mlir::power_sum"`, in float64; their sum, an
+    `fsdp.all_reduce` of that one number for each axis of the mesh that
+    gradients are cut over, the norm, and the factor
+    min(largest / (norm + 1e-6), 1), which is the `scale` of every update. The
+    norm is the program's output `grad_norm`. An infinite bound asks for the norm
+    alone. By value: each rule clamps its gradient first.
+
+    What holds: a gradient of several updates counts once, one that each rank
+    has whole counts once and not once per rank, padding is zero. The updates
+    stand at the end of the program.
+
+    Why: PyTorch's clip_grad_norm_ with shards. No gradient is written again: the
+    update multiplies what it has in the cache, with the bits of doing it before.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
   let summary = "Closes the sharded phase";
   let description = [{
@@ -244,6 +294,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
     - S12: the ranges of one flat parameter's updates do not overlap.
     - S13: gradient states are added to in @accumulate, and in no other program;
       @step loads each once and then puts it back to -0.0.
+    - S14: where the module bounds the norm of gradients, all updates of a
+      program are scaled by one factor.
   }];
 }
 

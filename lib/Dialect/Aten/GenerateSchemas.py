@@ -1,10 +1,11 @@
-"""Writes the schema table of the installed PyTorch's dispatcher as C++ string literals.
+"""Writes the schema table of the installed PyTorch's dispatcher, and of the operators that the
+runtime adds to it, as C++ string literals.
 
 One line per schema, fields separated by tabs: name, overload, tags, arguments,
 results. An argument is `name type alias default`, arguments are separated by
 `|`; a result is `type alias`. Lib/Dialect/Aten/Schema.cpp reads the lines.
 
-usage: GenerateSchemas.py OUTPUT
+usage: GenerateSchemas.py OUTPUT OPERATORS.def
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ def line(schema: object, tags: list[object]) -> str:
 
 
 def main() -> None:
+    library = torch.library.Library("fsdp_mlir", "DEF")
+    with open(sys.argv[2]) as operators:
+        for schema in re.findall(r'^FSDP_OPERATOR\("(.*)"\)$', operators.read(), re.MULTILINE):
+            library.define(schema)
     registered = set(torch._C._dispatch_get_all_op_names())
     lines = []
     for schema in torch._C._jit_get_all_schemas():

@@ -99,6 +99,18 @@ void StoreOp::getEffects(
                        StateResource::get());
 }
 
+// state_value
+
+LogicalResult StateValueOp::verifySymbolUses(SymbolTableCollection &tables) {
+  StateOp state = lookupState(*this, tables, getStateAttr());
+  if (!state)
+    return failure();
+  if (state.getTensorType().getRank() != 0 || state.getSharding())
+    return emitOpError() << "reads " << getStateAttr()
+                         << ", which is not one number that every rank has";
+  return success();
+}
+
 // update
 
 LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {

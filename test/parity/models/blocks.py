@@ -48,6 +48,9 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser()
     parser.add_argument("--frozen", action="store_true")
     parser.add_argument("--accumulate", type=int, default=1)
+    parser.add_argument("--clip-norm", type=float)
+    parser.add_argument("--norm-type", type=float, default=2.0)
+    parser.add_argument("--clip-value", type=float)
     flags = parser.parse_args(argv)
 
     generator = torch.Generator().manual_seed(7)
@@ -70,4 +73,6 @@ def training_step(argv: list[str]) -> TrainingStep:
         data={"x": x, "y": y},
         seed=3,
         accumulate=flags.accumulate,
+        clip_grad_norm=flags.clip_norm and (flags.clip_norm, flags.norm_type),
+        clip_grad_value=flags.clip_value,
     )

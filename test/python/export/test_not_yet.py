@@ -70,23 +70,6 @@ def test_a_policy_that_changes_nothing_is_accepted(
     assert len(export(classify(shard_blocks(Model(), **options)), tmp_path).metadata["units"]) == 3
 
 
-@pytest.mark.parametrize(
-    "option, text",
-    [
-        ({"clip_grad_norm": (1.0, 2.0)}, "clip_grad_norm does not exist yet; leave it out"),
-        ({"clip_grad_value": 0.5}, "clip_grad_value does not exist yet; leave it out"),
-        ({"scaler": object()}, "scaler does not exist yet; leave it out"),
-    ],
-)
-def test_options_of_the_step(option: dict[str, Any], text: str) -> None:
-    with pytest.raises(ExportError, match=text):
-        classify(Model(), **option)
-
-
-def test_options_of_the_step_that_ask_for_nothing() -> None:
-    classify(Model(), clip_grad_norm=None, clip_grad_value=None, scaler=None)
-
-
 def test_a_step_hook_of_the_optimizer(tmp_path: pathlib.Path) -> None:
     step = classify(Model())
     step.optimizer.register_step_pre_hook(lambda *_: None)

@@ -28,7 +28,7 @@ TEST(Scalars, BiasCorrectionOfAdam) {
   list.push_back(scalar(plan::ScalarKind::LearningRate));
   list.push_back(scalar(plan::ScalarKind::Divide, 5, 4));
   for (uint64_t step : {1, 2, 1000})
-    EXPECT_EQ(evaluateScalars(list, step, {1e-3}).back(),
+    EXPECT_EQ(evaluateScalars(list, {step, {1e-3}}).back(),
               1e-3 / (1.0 - std::pow(0.9, double(step))));
 }
 
@@ -40,8 +40,18 @@ TEST(Scalars, SelectComparesForEquality) {
   list.push_back(scalar(plan::ScalarKind::Select, 0, 1));
   list.back()->c = 2;
   list.back()->d = 0;
-  EXPECT_EQ(evaluateScalars(list, 1, {}).back(), 7.0);
-  EXPECT_EQ(evaluateScalars(list, 3, {}).back(), 3.0);
+  EXPECT_EQ(evaluateScalars(list, {1, {}}).back(), 7.0);
+  EXPECT_EQ(evaluateScalars(list, {3, {}}).back(), 3.0);
+}
+
+TEST(Scalars, AStatesNumberIsThatBeforeTheStep) {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Step));
+  list.push_back(scalar(plan::ScalarKind::State));
+  list.back()->state = 4;
+  list.push_back(scalar(plan::ScalarKind::Subtract, 0, 1));
+  auto valueOf = [](int state) { return state == 4 ? 2.0 : 0.0; };
+  EXPECT_EQ(evaluateScalars(list, {5, {}, valueOf}).back(), 3.0);
 }
 
 TEST(Scalars, TableOfLearningRates) {

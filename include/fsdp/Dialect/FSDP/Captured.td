@@ -108,7 +108,7 @@ def FSDP_StoreOp : FSDP_Op<"store", [
   let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
 }
 
-def FSDP_UpdateOp : FSDP_Op<"update", [
+def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Runs the optimizer's rule on one parameter, in place";
@@ -119,17 +119,35 @@ def FSDP_UpdateOp : FSDP_Op<"update", [
     any part of the parameter: where `end` is not 0, on the elements `begin` to
     `end` of the whole, flat parameter, of which a rank runs those it holds.
 
+    The rule sees the gradient times `scale`, a scalar, where there is one: the
+    product has the gradient's dtype and is never in memory as a whole. Where
+    `skip`, a scalar, is not zero nothing happens.
+
     ```mlir
     fsdp.update @"adamw.0" @"blocks.0.w", %g [@"blocks.0.w/exp_avg", @"blocks.0.w/exp_avg_sq"] : tensor<10x128xf32>
+    fsdp.update @"sgd.0" @"blocks.0.w", %g [] scale %factor : tensor<f32> skip %overflow : tensor<f32> : tensor<10x128xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
                        AnyRankedTensor:$gradient,
                        FlatSymbolRefArrayAttr:$states,
-                       FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end);
+                       FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
+                       Optional<FSDP_Scalar>:$scale,
+                       Optional<FSDP_Scalar>:$skip);
   let assemblyFormat = [{
-    $rule $parameter `,` $gradient $states attr-dict `:` type($gradient)
+    $rule $parameter `,` $gradient $states (`scale` $scale^ `:` type($scale))?
+    (`skip` $skip^ `:` type($skip))? attr-dict `:` type($gradient)
   }];
+  let builders = [
+    OpBuilder<(ins "::mlir::FlatSymbolRefAttr":$rule,
+                   "::mlir::FlatSymbolRefAttr":$parameter,
+                   "::mlir::Value":$gradient, "::mlir::ArrayAttr":$states), [{
+      ::mlir::IntegerAttr all = $_builder.getI64IntegerAttr(0);
+      build($_builder, $_state, rule, parameter, gradient, states,
+            /*begin=*/all, /*end=*/all, /*scale=*/::mlir::Value(),
+            /*skip=*/::mlir::Value());
+    }]>
+  ];
 }
 
 def FSDP_LearningRateOp : FSDP_Op<"learning_rate", [Pure]> {
@@ -146,6 +164,22 @@ def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure]> {
   let summary = "The number of this step: 1.0 in the first";
   let results = (outs F64:$result);
   let assemblyFormat = "attr-dict";
+}
+
+def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "The one number of a state, as it is before this step";
+  let description = [{
+    Pure: what the step itself writes shows in the next one. Every rank holds
+    the whole state.
+
+    ```mlir
+    %skipped = fsdp.state_value @fsdp.scaler.skipped
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$state);
+  let results = (outs F64:$result);
+  let assemblyFormat = "$state attr-dict";
 }
 
 #endif // FSDP_CAPTURED_TD

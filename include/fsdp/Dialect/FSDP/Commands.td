@@ -77,18 +77,21 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
   }];
 }
 
-def FSDP_CmdUpdateOp : FSDP_Cmd<"update"> {
+def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments]> {
   let summary = "Runs a rule on a parameter and its state, in place";
   let description = [{
-    `begin` and `end` are those of `fsdp.update`.
+    `begin`, `end`, `scale` and `skip` are those of `fsdp.update`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
                        AnyRankedTensor:$gradient,
                        FlatSymbolRefArrayAttr:$states,
                        FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
+                       Optional<FSDP_Scalar>:$scale,
+                       Optional<FSDP_Scalar>:$skip,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
-    $rule $parameter `,` $gradient $states attr-dict `:` type($gradient)
+    $rule $parameter `,` $gradient $states (`scale` $scale^ `:` type($scale))?
+    (`skip` $skip^ `:` type($skip))? attr-dict `:` type($gradient)
   }];
 }
 

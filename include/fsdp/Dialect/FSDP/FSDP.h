@@ -24,6 +24,21 @@
 
 namespace fsdp {
 
+/// On the module: what gradients' norm may be, and the norm's type (1, 2, …,
+/// infinity), as array<f64: 1.0, 2.0>; or what their magnitude may be, an f64.
+inline constexpr llvm::StringLiteral kClipNormAttrName = "fsdp.clip_grad_norm";
+inline constexpr llvm::StringLiteral kClipValueAttrName =
+    "fsdp.clip_grad_value";
+
+/// On the module: loss scaling, as {growth_factor = 2.0, backoff_factor = 0.5,
+/// growth_interval = 2000 : i64}; and its states.
+inline constexpr llvm::StringLiteral kScalerAttrName = "fsdp.scaler";
+inline constexpr llvm::StringLiteral kScaleStateName = "fsdp.scaler.scale";
+inline constexpr llvm::StringLiteral kGrowthStateName =
+    "fsdp.scaler.growth_tracker";
+inline constexpr llvm::StringLiteral kSkippedStateName =
+    "fsdp.scaler.skipped_steps";
+
 /// What outlives a step: parameters, optimizer state, buffers.
 struct StateResource : mlir::SideEffects::Resource::Base<StateResource> {
   llvm::StringRef getName() final { return "fsdp.state"; }

@@ -22,6 +22,9 @@ class FSDP_CountOr<string value>
     : DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, value>;
 def FSDP_Count : ConfinedAttr<I64Attr, [IntNonNegative]>;
 
+/// A tensor of one floating-point number.
+def FSDP_Scalar : 0DTensorOf<[AnyFloat]>;
+
 /// What a sum over ranks is divided by, once; 1 divides by nothing.
 def FSDP_Divisor : DefaultValuedAttr<F64Attr, "1.0">;
 

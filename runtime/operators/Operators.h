@@ -1,0 +1,20 @@
+#ifndef FSDP_RUNTIME_OPERATORS_OPERATORS_H
+#define FSDP_RUNTIME_OPERATORS_OPERATORS_H
+
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+
+namespace fsdp {
+
+/// Makes PyTorch's dispatcher know the operators of Operators.def. Does nothing
+/// when called again.
+void registerOperators();
+
+/// See Operators.def. The same bits for every number of threads; tensors whose
+/// elements are sorted into other tensors give another rounding, no more.
+/// Throws c10::Error for dtypes that are no floating-point numbers.
+at::Tensor powerSum(at::TensorList tensors, double p);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_OPERATORS_OPERATORS_H

@@ -1,0 +1,103 @@
+"""Tests that gradients are clipped as PyTorch clips FSDP2's: by any norm with one small all-reduce,
+by value with none, in both layouts."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import torch
+
+from support import chain, compare, reference, training
+from support.fsdp2 import Pool
+from support.policies import Call
+from support.training import Training
+
+FILE = pathlib.Path(__file__).parent / "models" / "blocks.py"
+UNITS = ("blocks.0", "blocks.1", "blocks.2", "")
+FLAT = "shard-layout=flat"
+
+# Each bounds the gradients of some steps and not those of others.
+NORMS = {"1": "9", "2": "0.5", "3": "0.3", "inf": "0.1"}
+
+
+def clipped(*flags: str, ranks: int = 2, ignored: tuple[str, ...] = ()) -> Training:
+    calls = tuple(Call((unit,), ignored=ignored) for unit in UNITS)
+    return Training(FILE, flags, calls, (ranks,))
+
+
+def all_reduces(run: chain.Result) -> list[tuple[int, int]]:
+    """Calls and bytes per step."""
+    rows = run.summary["collectives"]
+    return [
+        (r["calls_per_step"], r["bytes_per_step"])
+        for r in rows
+        if (r["program"], r["kind"]) == ("step", "all-reduce")
+    ]
+
+
+@pytest.mark.parametrize("layout", ("", FLAT))
+@pytest.mark.parametrize("kind", NORMS)
+def test_a_norm_is_pytorchs(kind: str, layout: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    described = clipped("--clip-norm", NORMS[kind], "--norm-type", kind)
+    expected = fsdp2.start(described)
+    run = training.run(described, tmp_path, layout)
+    trained = expected()
+    compare.check_close(run, trained)
+    compare.check_norms(run, trained)
+    assert any(norm > float(NORMS[kind]) for norm in trained.grad_norms)
+    assert all_reduces(run) == [(1, 8)]
+
+
+@pytest.mark.parametrize("layout", ("", FLAT))
+def test_a_value_is_pytorchs(layout: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    described = clipped("--clip-value", "0.02")
+    expected = fsdp2.start(described)
+    run = training.run(described, tmp_path, layout)
+    compare.check_bits(run, expected())
+    assert all_reduces(run) == []
+    free = training.run(clipped(), tmp_path / "free", layout)
+    assert not torch.equal(run.weights["head.weight"], free.weights["head.weight"])
+
+
+def test_layouts_and_ranks_agree_to_rounding(tmp_path: pathlib.Path) -> None:
+    runs = [
+        training.run(
+            clipped("--clip-norm", "0.5", ranks=ranks), tmp_path / f"{ranks}{layout}", layout
+        )
+        for ranks in (3, 4)
+        for layout in ("", FLAT)
+    ]
+    for dim0, flat in (runs[:2], runs[2:]):
+        for a, b in zip(dim0.metrics, flat.metrics, strict=True):
+            assert a["grad_norm"] == pytest.approx(b["grad_norm"], rel=2e-7)
+
+
+def test_one_rank_reduces_nothing(tmp_path: pathlib.Path) -> None:
+    described = clipped("--clip-norm", "0.5", ranks=1)
+    run = training.run(described, tmp_path)
+    assert run.summary["collectives"] == []
+    step = reference.load_step(described.file, described.argv)
+    compare.check_close(run, reference.eager(step, described.steps))
+
+
+def test_an_ignored_parameter_counts_once(tmp_path: pathlib.Path) -> None:
+    """Each rank has its own gradient of it: they count as their mean does."""
+    ignored = ("head.weight", "head.bias")
+    runs = [
+        training.run(clipped("--clip-norm", "1e9", ignored=names), tmp_path / str(len(names)))
+        for names in ((), ignored)
+    ]
+    first, second = (run.metrics[0]["grad_norm"] for run in runs)
+    assert second == pytest.approx(first, rel=0.2) and second >= first
+
+
+def test_processes_over_gloo_have_the_same_bits(tmp_path: pathlib.Path) -> None:
+    described = clipped("--clip-norm", "0.5", ranks=3)
+    compiled = chain.compile_step(training.annotated(described), tmp_path, described.argv, "")
+    threads, gloo = (
+        chain.run_plan(compiled, 3, steps=described.steps, **options)
+        for options in ({}, {"threads": False, "extra": ["--comm", "gloo"]})
+    )
+    assert [r["grad_norm"] for r in threads.metrics] == [r["grad_norm"] for r in gloo.metrics]
+    assert all(torch.equal(value, gloo.weights[name]) for name, value in threads.weights.items())
