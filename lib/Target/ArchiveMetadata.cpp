@@ -3,6 +3,7 @@
 #include "ArchiveMetadata.h"
 
 #include "ArchiveDigests.h"
+#include "ArchiveRecipes.h"
 #include "JsonReader.h"
 
 #include <algorithm>
@@ -320,6 +321,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     StateInfo info = readState(state);
     info.aliases = state["aliases"].asStrings();
     info.trainable = state["trainable"].asBool();
+    info.init = readRecipe(state["init"]);
     if (JsonReader unit = state["unit"]; !unit.isNull()) {
       info.unit = unit.asString();
       if (!units.count(*info.unit))
@@ -332,6 +334,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     StateInfo info = readState(state);
     info.aliases = state["aliases"].asStrings();
     info.persistent = state["persistent"].asBool();
+    info.init = readRecipe(state["init"]);
     metadata.buffers.push_back(info);
   });
   json["constants"].forEach([&](const JsonReader &state) {
@@ -376,11 +379,11 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 2)
+    if (json["format_version"].asInt() != 3)
       throw ArchiveError(
           "has format version " +
           std::to_string(json["format_version"].asInt()) +
-          ", this program reads 2; export again with this version");
+          ", this program reads 3; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

@@ -60,7 +60,7 @@ def export_step(
             _warn_unreached(program, names)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 2,
+        "format_version": 3,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
@@ -72,11 +72,16 @@ def export_step(
                 **_tensor(fqn, t, names),
                 "trainable": t.requires_grad,
                 "unit": sharding.owner[fqn],
+                "init": names.first_values.describe(t),
             }
             for fqn, t in names.parameters.items()
         ],
         "buffers": [
-            {**_tensor(fqn, t, names), "persistent": names.persistent[fqn]}
+            {
+                **_tensor(fqn, t, names),
+                "persistent": names.persistent[fqn],
+                "init": names.first_values.describe(t),
+            }
             for fqn, t in names.buffers.items()
         ],
         "constants": [_type(t, fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],

@@ -11,6 +11,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import torch
 
 from .errors import ExportError
+from .init_recorder import active_recorder, record_init
 from .options import checked_options, not_yet
 
 Schedule = Union["torch.optim.lr_scheduler.LRScheduler", Callable[[int], float]]
@@ -102,6 +103,7 @@ class TrainingStep:
         self.eval_data = None if eval_data is None else _check_tensors("eval_data", eval_data)
         self.metrics = metrics
         self.seed = seed
+        self.recorder = active_recorder()
         if not self.inputs:
             raise ExportError("inputs is empty; name at least one tensor that loss takes")
         _check_call("loss", loss, model, self.inputs)
@@ -154,7 +156,8 @@ def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> Trai
         raise ExportError(
             f"{path}: defines no function training_step(argv); it must return a TrainingStep"
         )
-    step = function(list(argv))
+    with record_init():
+        step = function(list(argv))
     if not isinstance(step, TrainingStep):
         raise ExportError(
             f"{path}: training_step returned {type(step).__name__}; return a TrainingStep"
