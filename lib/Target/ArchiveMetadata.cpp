@@ -3,6 +3,7 @@
 #include "ArchiveMetadata.h"
 
 #include "ArchiveDigests.h"
+#include "ArchiveRecipes.h"
 #include "JsonReader.h"
 
 #include <algorithm>
@@ -388,6 +389,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     StateInfo info = readState(state);
     info.aliases = state["aliases"].asStrings();
     info.trainable = state["trainable"].asBool();
+    info.init = readRecipe(state["init"]);
     if (JsonReader unit = state["unit"]; !unit.isNull()) {
       info.unit = unit.asString();
       if (!units.count(*info.unit))
@@ -400,6 +402,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     StateInfo info = readState(state);
     info.aliases = state["aliases"].asStrings();
     info.persistent = state["persistent"].asBool();
+    info.init = readRecipe(state["init"]);
     metadata.buffers.push_back(info);
   });
   json["constants"].forEach([&](const JsonReader &state) {

@@ -55,6 +55,18 @@ struct ModuleInfo {
   std::vector<std::string> aliases;
 };
 
+/// A step of the recipe for a state's first value; see docs/archive.md.
+struct InitInfo {
+  struct Region {
+    int64_t offset;
+    std::vector<int64_t> sizes, strides;
+  };
+  std::string op;
+  std::vector<double> values;
+  int64_t draw = 0;
+  std::optional<Region> region;
+};
+
 struct StateInfo {
   std::string fqn;
   std::vector<std::string> aliases;
@@ -62,6 +74,7 @@ struct StateInfo {
   bool trainable = false;          // parameters
   std::optional<std::string> unit; // parameters: the model's own choice
   bool persistent = false;         // buffers
+  std::vector<InitInfo> init;      // empty: the value is in the weights file
 };
 
 struct InputInfo {

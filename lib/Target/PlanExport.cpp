@@ -155,7 +155,7 @@ private:
       exported->dtype = *dtype;
       ArrayRef<int64_t> global = state.getGlobalType().getShape();
       exported->shape.assign(global.begin(), global.end());
-      exported->place = toPlan(place);
+      exported->place = ::fsdp::toPlan(place);
       setTensor(*exported, local);
       if (auto sharding = state.getSharding())
         for (auto [dim, axes] :
@@ -170,9 +170,32 @@ private:
       exported->persistent = state.getPersistent();
       exported->flat_offset = state.getFlatOffset().value_or(0);
       exported->is_flat = state.getIsFlat();
+      if (ArrayAttr init = state.getInitAttr())
+        for (auto step : init.getAsRange<InitAttr>())
+          exported->init.push_back(toPlan(step));
       out.states.push_back(std::move(exported));
     }
     return success();
+  }
+
+  static std::unique_ptr<plan::InitStepT> toPlan(InitAttr attr) {
+    auto step = std::make_unique<plan::InitStepT>();
+    step->kind = static_cast<plan::InitKind>(attr.getKind());
+    ArrayRef<double> values;
+    if (attr.getValues())
+      values = attr.getValues().asArrayRef();
+    if (values.size() > 0)
+      step->a = values[0];
+    if (values.size() > 1)
+      step->b = values[1];
+    step->draw = attr.getDraw();
+    if (attr.getSizes()) {
+      step->region = std::make_unique<plan::RegionT>();
+      step->region->offset = attr.getOffset();
+      llvm::append_range(step->region->sizes, attr.getSizes().asArrayRef());
+      llvm::append_range(step->region->strides, attr.getStrides().asArrayRef());
+    }
+    return step;
   }
 
   /// The number of a state that `state` names, where it names one.

@@ -4,6 +4,7 @@
 
 #include "AtenCallImport.h"
 #include "OptimizerRules.h"
+#include "RecipeImport.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
@@ -173,6 +174,8 @@ StateOp Importer::addState(const StateInfo &info, Role role) {
     properties.trainable = builder.getUnitAttr();
   if (info.persistent)
     properties.persistent = builder.getUnitAttr();
+  if (!info.init.empty())
+    properties.init = getRecipe(info, builder);
   return cast<StateOp>(builder.create(state));
 }
 

@@ -150,6 +150,7 @@ StateOp FlattenState::createState(StateOp like, RankedTensorType type,
   flat.setType(RankedTensorType::get({type.getDimSize(0)},
                                      like.getTensorType().getElementType()));
   flat.removeAliasesAttr();
+  flat.removeInitAttr();
   flat.removeGroupAttr();
   flat.setIsFlat(true);
   table.insert(flat, Block::iterator(like));

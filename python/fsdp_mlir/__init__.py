@@ -17,6 +17,7 @@ _MODULES = {
     "MixedPrecisionPolicy": "policies",
     "OffloadPolicy": "policies",
     "CPUOffloadPolicy": "policies",
+    "record_init": "init_recorder",
     "DeviceMesh": "mesh",
     "init_device_mesh": "mesh",
 }

@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping, Optional
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .capture_context import capture_settings, eval_mode, shared_forward
 from .eager_kernels import eager_interpolation, eager_strides
@@ -101,11 +102,18 @@ def capture(
     # In training, the mode the user left the model in: single layers may be in eval() on purpose.
     mode = contextlib.nullcontext() if training else eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
-    fake_mode = names.fake_mode or contextlib.nullcontext()
+    stand_in_mode = FakeTensorMode(allow_non_fake_inputs=True) if names.on_meta else None
+    fake_mode = names.fake_mode or stand_in_mode or contextlib.nullcontext()
+    if stand_in_mode is not None:
+        inputs = {name: stand_in_mode.from_tensor(tensor) for name, tensor in inputs.items()}
     shared = shared_forward(step.model) if step.metrics else contextlib.nullcontext()
     kernels, strides = eager_interpolation(), eager_strides()
+    stand_ins = names.captured_on(stand_in_mode)
     casts = precision.applied(step.model, shared=step.metrics is not None)
-    with mode, gradients, casts, shared, kernels, strides, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        # Casts are of what stands in for the model's parameters.
+        for context in (mode, gradients, stand_ins, casts, shared, kernels, strides):
+            stack.enter_context(context)
         try:
             forward = _follow_python(wrapper, tuple(inputs.values()))
             module, states, outputs = _name_states(forward, inputs, names)

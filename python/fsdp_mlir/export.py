@@ -76,11 +76,16 @@ def export_step(
                 **_tensor(fqn, t, names),
                 "trainable": t.requires_grad,
                 "unit": sharding.owner[fqn],
+                "init": names.first_values.describe(t),
             }
             for fqn, t in names.parameters.items()
         ],
         "buffers": [
-            {**_tensor(fqn, t, names), "persistent": names.persistent[fqn]}
+            {
+                **_tensor(fqn, t, names),
+                "persistent": names.persistent[fqn],
+                "init": names.first_values.describe(t),
+            }
             for fqn, t in names.buffers.items()
         ]
         + [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 
 from .errors import ExportError
+from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
 
 # Symbols that import gives to programs and rules.
@@ -23,6 +25,8 @@ class StateNames:
         persistent: whether `state_dict()` holds the buffer, by its first name.
         modules: path of the first name of every module object, by its identity.
         fake_mode: the mode the model was built under, or None for real tensors.
+        on_meta: whether the model has tensors on meta.
+        first_values: how parameters and buffers get their first values.
     """
 
     def __init__(self, step: TrainingStep) -> None:
@@ -42,6 +46,10 @@ class StateNames:
             owner = step.model.get_submodule(path)
             self.persistent[fqn] = last not in owner._non_persistent_buffers_set
         self.fake_mode = _common_fake_mode(step, self)
+        self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
+        self.first_values = FirstValues(step.recorder, step.seed)
+        self.first_values.check({**self.parameters, **self.buffers})
+        self._originals: dict[int, torch.Tensor] = {}
         self.paths: dict[int, list[str]] = {}
         for path, module in step.model.named_modules(remove_duplicate=False):
             self.paths.setdefault(id(module), []).append(path)
@@ -75,6 +83,7 @@ class StateNames:
             ExportError: a tensor that is not the model's and requires gradients, or a parameter
                 that is read past the module that has its cast.
         """
+        tensor = self._originals.get(id(tensor), tensor)
         if id(tensor) not in self._known:
             if isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
                 raise ExportError(
@@ -87,6 +96,7 @@ class StateNames:
                     "gradients and is not in the model; make it a parameter of the model"
                 )
             fqn = f"fsdp.constant.{len(self.constants)}"
+            self.first_values.check({fqn: tensor})
             self._known[id(tensor)] = ("constant", fqn)
             self.constants[fqn] = tensor
         role, fqn = self._known[id(tensor)]
@@ -96,6 +106,17 @@ class StateNames:
                 "param_dtype does not reach it; read it as an attribute of the module"
             )
         return role, fqn
+
+    @contextlib.contextmanager
+    def captured_on(self, fake_mode: Optional[Any]) -> Iterator[None]:
+        """For a model on meta: fake tensors of `fake_mode` in the places of its tensors, and under
+        their names."""
+        if fake_mode is None:
+            yield
+            return
+        with stand_ins(self.step.model, fake_mode) as originals:
+            self._originals = {id(fake): tensor for fake, tensor in originals}
+            yield
 
 
 # What PyTorch's own wrappers do is the plan's here.
@@ -136,13 +157,9 @@ def _common_fake_mode(step: TrainingStep, names: StateNames) -> Optional[Any]:
     modes = {}
     for name, tensor in named.items():
         fake = isinstance(tensor, FakeTensor)
-        if tensor.device.type == "meta":
-            raise ExportError(
-                f"{name} is on the meta device, where capture finds no gradients; build the model "
-                "under torch._subclasses.fake_tensor.FakeTensorMode() on the cpu, and export with "
-                "--no-weights"
-            )
-        if tensor.device.type != "cpu":
+        if is_meta(tensor) and name not in names.aliases:
+            raise ExportError(f"{name} is on the meta device, and has no values; give real inputs")
+        if tensor.device.type not in ("cpu", "meta"):
             raise ExportError(
                 f"{name} is on {tensor.device}; build the step on the cpu, the plan names the device"
             )

@@ -12,6 +12,7 @@ import torch
 
 from .clipping import Norm, check_clipping
 from .errors import ExportError
+from .init_recorder import active_recorder, record_init
 from .options import checked_options
 from .scaler import check_scaler
 
@@ -114,6 +115,7 @@ class TrainingStep:
         self.accumulate = accumulate
         self.scaler = check_scaler(scaler)
         self.clip_grad_norm, self.clip_grad_value = check_clipping(clip_grad_norm, clip_grad_value)
+        self.recorder = active_recorder()
         if not self.inputs:
             raise ExportError("inputs is empty; name at least one tensor that loss takes")
         _check_call("loss", loss, model, self.inputs)
@@ -166,7 +168,8 @@ def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> Trai
         raise ExportError(
             f"{path}: defines no function training_step(argv); it must return a TrainingStep"
         )
-    step = function(list(argv))
+    with record_init():
+        step = function(list(argv))
     if not isinstance(step, TrainingStep):
         raise ExportError(
             f"{path}: training_step returned {type(step).__name__}; return a TrainingStep"

@@ -55,14 +55,21 @@ def _write(file: BinaryIO, tensor: torch.Tensor) -> None:
 
 
 def save_weights(path: Path, step: TrainingStep, names: StateNames) -> None:
-    """Writes parameters, buffers, constants and the example inputs, each tensor once."""
-    tensors: dict[str, torch.Tensor] = dict(names.parameters)
+    """Writes parameters, buffers, constants and the example inputs, each tensor once, but for
+    those that start by a recipe."""
+    first = names.first_values
+    tensors: dict[str, torch.Tensor] = {}
+    for fqn, tensor in names.parameters.items():
+        if first.recipe(tensor) is None:
+            tensors[fqn] = first.value(fqn, tensor)
     for fqn, tensor in names.buffers.items():
-        tensors[fqn if names.persistent[fqn] else f"fsdp.buffer.{fqn}"] = tensor
+        if first.recipe(tensor) is None:
+            stored = fqn if names.persistent[fqn] else f"fsdp.buffer.{fqn}"
+            tensors[stored] = first.value(fqn, tensor)
     for fqn, tensor in scaler_states(step.scaler).items():
         tensors[f"fsdp.buffer.{fqn}"] = tensor
-    tensors.update(names.constants)
+    for fqn, tensor in names.constants.items():
+        tensors[fqn] = first.value(fqn, tensor)
     tensors.update({f"fsdp.input.{name}": tensor for name, tensor in step.inputs.items()})
-    stored = {**names.parameters, **{f: t for f, t in names.buffers.items() if names.persistent[f]}}
-    aliases = {alias: fqn for fqn in stored for alias in names.aliases[fqn]}
-    save_tensors(path, tensors, aliases)
+    aliases = {alias: fqn for fqn, names_ in names.aliases.items() for alias in names_}
+    save_tensors(path, tensors, {a: fqn for a, fqn in aliases.items() if fqn in tensors})

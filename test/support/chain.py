@@ -36,12 +36,12 @@ class ChainError(AssertionError):
 
 @dataclasses.dataclass
 class Compiled:
-    """The files of one compiled step; `data` and `eval_data` may be None."""
+    """The files of one compiled step; `weights`, `data` and `eval_data` may be None."""
 
     step_file: pathlib.Path
     argv: tuple[str, ...]
     archive: pathlib.Path
-    weights: pathlib.Path
+    weights: pathlib.Path | None
     data: pathlib.Path | None
     eval_data: pathlib.Path | None
     ir: pathlib.Path
@@ -197,7 +197,9 @@ def lower(
 
 def run_arguments(compiled: Compiled, steps: int | None = None) -> list[str]:
     """The part of fsdp-run's command line that says what to run."""
-    arguments = [binary("fsdp-run"), compiled.plan, "--weights", compiled.weights]
+    arguments = [binary("fsdp-run"), compiled.plan]
+    if compiled.weights is not None:
+        arguments += ["--weights", compiled.weights]
     if compiled.data is not None:
         arguments += ["--data", compiled.data]
     if steps is not None:

@@ -52,6 +52,15 @@ LogicalResult StateOp::verify() {
         "has one of `flat` and `flat_offset`, which go together");
   if (getFlat() && (getIsFlat() || getSharding()))
     return emitOpError("lies in a flat state, so it is none, and is not split");
+  if (ArrayAttr init = getInitAttr()) {
+    if ((!isParameter && getRole() != Role::Buffer) || getIsFlat())
+      return emitOpError("has a recipe for its first value, which only a "
+                         "parameter or a buffer can have");
+    auto first = init.empty() ? InitAttr() : cast<InitAttr>(init[0]);
+    if (!first || first.getKind() > InitKind::Normal || first.getSizes())
+      return emitOpError("has a recipe whose first step gives no value to "
+                         "every element; begin with fill, uniform or normal");
+  }
   if (getGlobal() && getGlobalType().getRank() != getTensorType().getRank())
     return emitOpError("has a global type of another rank than its local one");
   return success();

@@ -80,6 +80,27 @@ LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult InitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               InitKind kind, DenseF64ArrayAttr values,
+                               int64_t draw, int64_t offset,
+                               DenseI64ArrayAttr sizes,
+                               DenseI64ArrayAttr strides) {
+  // By kind.
+  constexpr size_t wanted[] = {1, 2, 2, 1, 1, 2, 0};
+  size_t given = values ? values.size() : 0;
+  if (given != wanted[static_cast<size_t>(kind)])
+    return emitError() << stringifyInitKind(kind) << " takes "
+                       << wanted[static_cast<size_t>(kind)] << " values, not "
+                       << given;
+  if (bool(sizes) != bool(strides) || (sizes && sizes.size() != strides.size()))
+    return emitError() << "sizes and strides go together, one of each per "
+                          "dimension";
+  if (draw < 0 || draw > UINT32_MAX || offset < 0)
+    return emitError() << "a draw is a number of 32 bits, an offset is not "
+                          "negative";
+  return success();
+}
+
 LogicalResult PlaceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t arena, int64_t offset, int64_t bytes) {
   if (arena < 0 || bytes < 0)

@@ -37,6 +37,48 @@ def FSDP_ReduceOpAttr : EnumAttr<FSDP_Dialect, FSDP_ReduceOpEnum, "reduce_op"> {
   let assemblyFormat = "$value";
 }
 
+def FSDP_InitKindEnum : I32EnumAttr<"InitKind", "how a first value comes", [
+    I32EnumAttrCase<"Fill", 0, "fill">,
+    I32EnumAttrCase<"Uniform", 1, "uniform">,
+    I32EnumAttrCase<"Normal", 2, "normal">,
+    I32EnumAttrCase<"Multiply", 3, "multiply">,
+    I32EnumAttrCase<"Add", 4, "add">,
+    I32EnumAttrCase<"Clamp", 5, "clamp">,
+    I32EnumAttrCase<"Erfinv", 6, "erfinv">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_InitAttr : FSDP_Attr<"Init", "init"> {
+  let summary = "One step of the recipe for a state's first value";
+  let description = [{
+    A function of each element's old value and, for `uniform` and `normal`, of
+    a random number that depends on the seed, `draw` and the element's position
+    in the whole tensor alone. So a rank computes what it holds by itself, and
+    no pass has to know: whatever the sharding, the values are the same.
+
+    `values` are the number to fill with, to multiply by or to add, the bounds,
+    or mean and standard deviation. With `sizes` the step is for the elements of
+    that strided view of the whole, row-major tensor; else for all of them.
+
+    ```mlir
+    #fsdp.init<uniform, values = array<f64: -1.0e-01, 1.0e-01>, draw = 3>
+    #fsdp.init<fill, values = array<f64: 0.0>, offset = 64, sizes = array<i64: 16>, strides = array<i64: 1>>
+    ```
+  }];
+  let parameters = (ins EnumParameter<FSDP_InitKindEnum>:$kind,
+      OptionalParameter<"::mlir::DenseF64ArrayAttr">:$values,
+      DefaultValuedParameter<"int64_t", "0">:$draw,
+      DefaultValuedParameter<"int64_t", "0">:$offset,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$sizes,
+      OptionalParameter<"::mlir::DenseI64ArrayAttr">:$strides);
+  let assemblyFormat = "`<` $kind (`,` struct($values, $draw, $offset, $sizes, $strides)^)? `>`";
+  let genVerifyDecl = 1;
+}
+
+def FSDP_InitArrayAttr
+    : TypedArrayAttrBase<FSDP_InitAttr, "recipe for a first value">;
+
 def FSDP_ShardingAttr : FSDP_Attr<"Sharding", "sharding"> {
   let summary = "How a tensor is split over a grid";
   let description = [{

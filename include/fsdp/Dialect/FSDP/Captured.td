@@ -44,6 +44,9 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     A `replicated` parameter is in no unit: each rank has it whole and updates
     it by its own gradient, which no other rank adds to.
 
+    `init` is the recipe for the first value of a parameter or buffer; without
+    it the value is in the weights file.
+
     `unit`, `sharding` and `global` are the sharded phase's: the unit that
     owns the parameter (the model may have said so itself), how it is split, and the type of the whole tensor once
     `type` has become that of one rank's padded part.
@@ -59,6 +62,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
     fsdp.state @fsdp.constant.0 constant : tensor<i64>
     fsdp.state @"blocks.0.w/grad" gradient : tensor<10x128xf32> {parameter = @"blocks.0.w"}
+    fsdp.state @"ln.weight" parameter : tensor<128xf32> {trainable, init = [#fsdp.init<fill, values = array<f64: 1.0>>]}
     fsdp.state @"blocks.0/flat.0" parameter : tensor<704xf32> {trainable, is_flat, unit = "blocks.0", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<1408xf32>}
     fsdp.state @"blocks.0.b" parameter : tensor<128xf32> {trainable, unit = "blocks.0", flat = @"blocks.0/flat.0", flat_offset = 1280 : i64}
     ```
@@ -73,7 +77,8 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
       OptionalAttr<TypeAttrOf<AnyRankedTensor>>:$global,
       UnitAttr:$is_flat, UnitAttr:$mapped,
       OptionalAttr<FlatSymbolRefAttr>:$flat,
-      OptionalAttr<FSDP_Count>:$flat_offset);
+      OptionalAttr<FSDP_Count>:$flat_offset,
+      OptionalAttr<FSDP_InitArrayAttr>:$init);
   let assemblyFormat = "$sym_name `` $role `:` $type attr-dict";
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
