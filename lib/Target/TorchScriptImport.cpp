@@ -132,7 +132,9 @@ void Importer::addUnits() {
     UnitOp::create(builder, unknown(), builder.getStringAttr(info.name),
                    info.root ? builder.getUnitAttr() : UnitAttr(),
                    info.reshard ? builder.getBoolAttr(*info.reshard)
-                                : BoolAttr());
+                                : BoolAttr(),
+                   info.modules.size() > 1 ? stringsOrNull(info.modules)
+                                           : ArrayAttr());
 }
 
 StateOp Importer::addState(const StateInfo &info, Role role) {

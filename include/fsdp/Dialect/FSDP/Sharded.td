@@ -15,6 +15,7 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     for units cut by size. A root has no other unit around it: the model, which
     owns what no other unit does. `reshard` says whether the whole parameters
     are freed after forward; where it is absent, the pipeline's option does.
+    `modules` are the paths of all its modules where it has several.
 
     Units that the model names are there from the captured phase on.
 
@@ -24,7 +25,8 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     ```
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
-                       OptionalAttr<BoolAttr>:$reshard);
+                       OptionalAttr<BoolAttr>:$reshard,
+                       OptionalAttr<StrArrayAttr>:$modules);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
 }
 
