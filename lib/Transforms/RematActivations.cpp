@@ -21,7 +21,7 @@ using namespace fsdp;
 
 namespace {
 
-StringRef getName(Remat remat) {
+StringRef nameOf(Remat remat) {
   return remat == Remat::None        ? "none"
          : remat == Remat::Selective ? "selective"
                                      : "full";
@@ -95,7 +95,7 @@ RematActivations::search(func::FuncOp program, const RematRegions &regions) {
           << "\"" + region.name + "\": none; full " + figures;
     else
       remark::passed(program.getLoc(), about("choose", program))
-          << "\"" + region.name + "\": " + getName(choice).str() + " " +
+          << "\"" + region.name + "\": " + nameOf(choice).str() + " " +
                  figures;
   }
   auto describe = [](const RematSearch::Measure &measure) {

@@ -3,6 +3,7 @@
 #ifndef FSDP_LIB_TRANSFORMS_REMATSEARCH_H
 #define FSDP_LIB_TRANSFORMS_REMATSEARCH_H
 
+#include "fsdp/Analysis/Aliases.h"
 #include "fsdp/Analysis/OpCost.h"
 #include "fsdp/Analysis/RematRegions.h"
 

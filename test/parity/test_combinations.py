@@ -42,6 +42,12 @@ AXES = {
         "false": Choice(call=(("reshard", False),)),
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
+    "remat": {
+        "none": Choice(),
+        "selective": Choice(pipeline="remat=selective"),
+        "full": Choice(pipeline="remat=full"),
+        "checkpoint": Choice(argv=("--checkpoint",)),
+    },
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 
