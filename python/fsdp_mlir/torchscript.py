@@ -21,7 +21,7 @@ from .capture import Program
 from .dtypes import SCALAR_TYPES, dtype_name
 from .errors import ExportError
 from .explain import user_location
-from .names import StateNames
+from .names import StateNames, plain_path
 
 # Names that mean something else in TorchScript source.
 _RESERVED = set(keyword.kwlist) | {
@@ -316,7 +316,7 @@ def _module_path(node: fx.Node, names: StateNames) -> Optional[str]:
         parts = path.split(".")
         if "model" not in parts:
             continue
-        relative = ".".join(parts[parts.index("model") + 1 :])
+        relative = plain_path(".".join(parts[parts.index("model") + 1 :]))
         if relative in names.first_path:
             return names.first_path[relative]
     return ""
