@@ -165,6 +165,22 @@ void ProgramLiveness::dump(raw_ostream &os) const {
   }
 }
 
+int64_t ProgramLiveness::getPeakBytes() const {
+  SmallVector<LiveBlock> blocks;
+  for (const Storage &storage : storages)
+    if (!storage.state)
+      blocks.push_back(storage.block);
+  return fsdp::getPeakBytes(blocks);
+}
+
+int64_t fsdp::getStateBytes(ModuleOp module) {
+  int64_t bytes = 0;
+  for (StateOp state : module.getOps<StateOp>())
+    if (!state.getFlat())
+      bytes += llvm::alignTo(getSpanBytes(state.getTensorType()), kAlignment);
+  return bytes;
+}
+
 LogicalResult ProgramLiveness::verify(func::FuncOp program) const {
   int64_t time = 0;
   for (Operation &op : program.getBody().front()) {

@@ -78,7 +78,9 @@ static NodeInfo readNode(const JsonReader &json) {
   });
   node.module = json["module"].asString();
   node.backward = json["phase"].asOneOf({"forward", "backward"}) == "backward";
-  node.recompute = json["recompute"].asBool();
+  if (JsonReader checkpoint = json["checkpoint"]; !checkpoint.isNull())
+    node.checkpoint = checkpoint.asInt();
+  node.keep = json["keep"].asBool();
   node.source = json["source"].asString();
   return node;
 }
@@ -212,6 +214,7 @@ static UnitInfo readUnit(const JsonReader &json,
   json["modules"].forEach([&](const JsonReader &module) {
     if (!modules.count(module.asString()))
       module.fail("the path of a module");
+    unit.modules.push_back(module.asString());
   });
   unit.root = json["root"].asBool();
   JsonReader reshard = json["reshard_after_forward"];

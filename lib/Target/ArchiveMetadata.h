@@ -38,7 +38,8 @@ struct NodeInfo {
   std::vector<std::optional<std::string>> results; // per tensor
   std::string module;
   bool backward = false;
-  bool recompute = false;
+  std::optional<int64_t> checkpoint; // the number of the one it is in
+  bool keep = false;                 // its results, in a checkpoint
   std::string source; // "gpt.py:31", or empty
 };
 
@@ -86,6 +87,7 @@ struct InputInfo {
 /// Parameters that the model wants gathered and reduced together.
 struct UnitInfo {
   std::string name;
+  std::vector<std::string> modules; // paths
   bool root = false; // no other unit is around it
   std::optional<bool>
       reshard; // after forward; not given: the compiler's choice

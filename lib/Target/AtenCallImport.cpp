@@ -2,6 +2,8 @@
 
 #include "AtenCallImport.h"
 
+#include "fsdp/Analysis/RematRegions.h"
+
 #include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
@@ -282,8 +284,11 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
   auto op = cast<aten::CallOp>(builder.create(state));
   if (info.backward)
     op->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  if (info.recompute)
-    op->setAttr("fsdp.recompute", builder.getUnitAttr());
+  if (info.checkpoint)
+    op->setAttr(kCheckpointAttrName,
+                builder.getI64IntegerAttr(*info.checkpoint));
+  if (info.keep)
+    op->setAttr(kKeepAttrName, builder.getUnitAttr());
   if (op.isRandom()) {
     if (!call.hasGenerator)
       throw ArchiveError("calls " + schema->callee() + where +

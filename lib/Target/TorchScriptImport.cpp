@@ -159,7 +159,8 @@ void Importer::addUnits() {
         info.reshard ? builder.getBoolAttr(*info.reshard) : BoolAttr(),
         info.reduceDtype ? TypeAttr::get(getElementType(builder.getContext(),
                                                         *info.reduceDtype))
-                         : TypeAttr());
+                         : TypeAttr(),
+        info.modules.size() > 1 ? stringsOrNull(info.modules) : ArrayAttr());
 }
 
 StateOp Importer::addState(const StateInfo &info, Role role) {

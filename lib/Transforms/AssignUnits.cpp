@@ -303,7 +303,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       builder.insert(op);
     else
       op = UnitOp::create(builder, module.getLoc(), unit, unit.empty(),
-                          /*reshard=*/BoolAttr(), /*reduce_dtype=*/TypeAttr());
+                          /*reshard=*/BoolAttr(), /*reduce_dtype=*/TypeAttr(),
+                          /*modules=*/ArrayAttr());
     remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
                                     "fsdp-assign-units"))
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +

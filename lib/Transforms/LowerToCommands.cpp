@@ -4,6 +4,7 @@
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
+#include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -233,8 +234,11 @@ private:
       outputs.push_back(view ? declareView(result, inputs[*aliased])
                              : declare(result));
     }
-    CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
-                      call.getSlots(), call.getArgs(), results, view);
+    auto command = CmdAtenOp::create(builder, call.getLoc(), call.getCallee(),
+                                     inputs, outputs, call.getSlots(),
+                                     call.getArgs(), results, view);
+    if (Attribute region = call->getAttr(kRecomputeAttrName))
+      command->setAttr(kRecomputeAttrName, region);
     return done(call);
   }
 

@@ -41,6 +41,10 @@ struct ScheduleOptions : virtual NamedOptions {
       *this, "cluster",
       llvm::cl::desc("a preset or a TOML file: what a plan is made for"),
       llvm::cl::init("local")};
+  Option<std::string> memoryBudgetMib{
+      *this, "memory-budget-mib",
+      llvm::cl::desc("MiB that a rank may use; nothing: all"),
+      llvm::cl::init("")};
   Option<std::string> bucketCapMib{
       *this, "bucket-cap-mib",
       llvm::cl::desc("MiB of a unit that one collective may move, none, or "
@@ -66,6 +70,13 @@ struct ShardOptions : virtual ScheduleOptions {
       llvm::cl::desc("auto, class:NAME, a number of bytes, or a regex over "
                      "module paths"),
       llvm::cl::init("auto")};
+  Option<std::string> remat{
+      *this, "remat",
+      llvm::cl::desc(
+          "what backward recomputes: none, selective (all but matrix "
+          "products, convolutions and attention), full, or auto: what "
+          "memory-budget-mib needs"),
+      llvm::cl::init("none")};
   Option<std::string> reshardAfterForward{*this, "reshard-after-forward",
                                           llvm::cl::desc("auto, true or false"),
                                           llvm::cl::init("auto")};
@@ -100,10 +111,6 @@ struct OverlapOptions : virtual ScheduleOptions {
       *this, "prefetch-backward",
       llvm::cl::desc("units that backward gathers ahead, or auto"),
       llvm::cl::init("auto")};
-  Option<std::string> memoryBudgetMib{
-      *this, "memory-budget-mib",
-      llvm::cl::desc("MiB that a rank may use; nothing: all"),
-      llvm::cl::init("")};
 };
 
 struct LowerOptions : virtual NamedOptions {
@@ -123,7 +130,7 @@ struct OneValue {
   StringRef name, value;
 };
 constexpr OneValue kOneValue[] = {
-    {"remat", "none"}, {"offload", "none"}, {"device", "cpu"}};
+    {"offload", "none"}, {"device", "cpu"}};
 
 struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
   AllOptions() {
@@ -137,7 +144,75 @@ struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
 
 // The chapters
 
+void buildOverlap(OpPassManager &pm, const ScheduleOptions &options,
+                  StringRef prefetchForward = "auto",
+                  StringRef prefetchBackward = "auto") {
+  // One gather per region first: a bucket has each of its members once.
+  pm.addPass(createDedupUnshard());
+
+  // Buckets while collectives are synchronous: moving them is moving one op.
+  pm.addPass(
+      createBucketCollectives({options.getBucketCap(), options.cluster}));
+
+  // In flight at last; from here on the order of the ops is the schedule.
+  pm.addPass(createConvertToAsync());
+  pm.addPass(createScheduleOverlap({options.schedule, prefetchForward.str(),
+                                    prefetchBackward.str(),
+                                    options.memoryBudgetMib, options.cluster}));
+  pm.addPass(createVerifyAsync());
+}
+
+/// The text of a pipeline's passes.
+std::string getPasses(OpPassManager &pm) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  pm.printAsTextualPipeline(os);
+  StringRef passes = text;
+  passes.consume_front((pm.getOpAnchorName() + "(").str());
+  passes.consume_back(")");
+  return passes.str();
+}
+
+/// From parameters in units to what one rank holds of them.
+void buildSharding(OpPassManager &pm, const ShardOptions &options,
+                   StringRef gather) {
+  // The sharding is said once, on the states, while all types are still whole.
+  pm.addPass(
+      createShardState({options.mesh, options.meshDims, options.shardLayout}));
+
+  // Readers and gradients are found while a load still has the type that its
+  // readers expect, so that both passes only insert.
+  pm.addPass(createInsertUnshard({options.reshardAfterForward}));
+  pm.addPass(createInsertGradReduction({options.reduceDtype}));
+
+  // Gathers are all there, and one per reader, so that a cast belongs to one.
+  pm.addPass(createMovePrecisionCasts());
+
+  // A unit's parameters become one while there is still one gather per reader
+  // and one reduction per gradient to rewrite.
+  if (options.shardLayout == "flat")
+    pm.addPass(createFlattenState(
+        {gather.str(), options.getBucketCap(), options.cluster}));
+
+  // What stands in front of a reduction is whole, what stands behind it a part.
+  // Behind the packs of flat gradients in either case, so that each whole one
+  // is summed by itself and then lands in its pack.
+  if (options.accumulateReduce == "last")
+    pm.addPass(createAccumulateGradients());
+
+  // Only now do types change, all at once.
+  pm.addPass(createLocalize());
+  if (options.accumulateReduce == "each")
+    pm.addPass(createAccumulateGradients());
+
+  // What is asked of all gradients is asked of what the updates read: each
+  // rank's own part. They are clipped as they are without the loss's scale.
+  pm.addPass(createScaleLoss());
+  pm.addPass(createClipGradients());
+}
+
 LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
+                         function_ref<void(OpPassManager &)> schedule,
                          ErrorHandler fail) {
   bool flat = options.shardLayout == "flat";
   std::string gather = options.gather;
@@ -158,57 +233,19 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   // Units come first: who is gathered together decides everything after it.
   pm.addPass(createAssignUnits({options.units}));
 
-  // The sharding is said once, on the states, while all types are still whole.
-  pm.addPass(
-      createShardState({options.mesh, options.meshDims, options.shardLayout}));
+  // What is computed twice has its second readers of parameters before any
+  // reader gets a gather.
+  OpPassManager trial(ModuleOp::getOperationName());
+  if (options.remat == "auto") {
+    buildSharding(trial, options, gather);
+    schedule(trial);
+  }
+  pm.addPass(createRematActivations({options.remat, options.memoryBudgetMib,
+                                     options.cluster, getPasses(trial)}));
 
-  // Readers and gradients are found while a load still has the type that its
-  // readers expect, so that both passes only insert.
-  pm.addPass(createInsertUnshard({options.reshardAfterForward}));
-  pm.addPass(createInsertGradReduction({options.reduceDtype}));
-
-  // Gathers are all there, and one per reader, so that a cast belongs to one.
-  pm.addPass(createMovePrecisionCasts());
-
-  // A unit's parameters become one while there is still one gather per reader
-  // and one reduction per gradient to rewrite.
-  if (flat)
-    pm.addPass(
-        createFlattenState({gather, options.getBucketCap(), options.cluster}));
-
-  // What stands in front of a reduction is whole, what stands behind it a part.
-  // Behind the packs of flat gradients in either case, so that each whole one
-  // is summed by itself and then lands in its pack.
-  if (options.accumulateReduce == "last")
-    pm.addPass(createAccumulateGradients());
-
-  // Only now do types change, all at once.
-  pm.addPass(createLocalize());
-  if (options.accumulateReduce == "each")
-    pm.addPass(createAccumulateGradients());
-
-  // What is asked of all gradients is asked of what the updates read: each
-  // rank's own part. They are clipped as they are without the loss's scale.
-  pm.addPass(createScaleLoss());
-  pm.addPass(createClipGradients());
+  buildSharding(pm, options, gather);
   pm.addPass(createVerifySharded());
   return success();
-}
-
-void buildOverlap(OpPassManager &pm, const OverlapOptions &options) {
-  // One gather per region first: a bucket has each of its members once.
-  pm.addPass(createDedupUnshard());
-
-  // Buckets while collectives are synchronous: moving them is moving one op.
-  pm.addPass(
-      createBucketCollectives({options.getBucketCap(), options.cluster}));
-
-  // In flight at last; from here on the order of the ops is the schedule.
-  pm.addPass(createConvertToAsync());
-  pm.addPass(createScheduleOverlap({options.schedule, options.prefetchForward,
-                                    options.prefetchBackward,
-                                    options.memoryBudgetMib, options.cluster}));
-  pm.addPass(createVerifyAsync());
 }
 
 void buildLower(OpPassManager &pm, const LowerOptions &options) {
@@ -295,9 +332,13 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
                 " does not exist yet; there is " + known.name + "=" +
                 known.value);
   }
-  if (failed(buildShard(pm, options, fail)))
+  auto schedule = [&](OpPassManager &pm) {
+    buildOverlap(pm, options, options.prefetchForward,
+                 options.prefetchBackward);
+  };
+  if (failed(buildShard(pm, options, schedule, fail)))
     return failure();
-  buildOverlap(pm, options);
+  schedule(pm);
   buildLower(pm, options);
   return success();
 }
@@ -305,12 +346,18 @@ LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
 } // namespace
 
 void fsdp::registerPipelines() {
-  registerPipeline<ShardOptions>("fsdp-shard", "captured to sharded",
-                                 buildShard);
+  registerPipeline<ShardOptions>(
+      "fsdp-shard", "captured to sharded",
+      [](OpPassManager &pm, const ShardOptions &options, ErrorHandler fail) {
+        return buildShard(
+            pm, options, [&](OpPassManager &pm) { buildOverlap(pm, options); },
+            fail);
+      });
   registerPipeline<OverlapOptions>(
       "fsdp-overlap", "sharded to scheduled",
       [](OpPassManager &pm, const OverlapOptions &options, ErrorHandler) {
-        buildOverlap(pm, options);
+        buildOverlap(pm, options, options.prefetchForward,
+                     options.prefetchBackward);
         return success();
       });
   registerPipeline<LowerOptions>(

@@ -1,6 +1,7 @@
 // fsdp-report.
 
 #include "fsdp/Analysis/Places.h"
+#include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Analysis/Timeline.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -45,6 +46,8 @@ struct Traffic {
 struct ProgramFigures {
   llvm::MapVector<StringRef, Traffic> units; // in the order of the module
   Timeline timeline;
+  int64_t recomputedOps = 0; // by backward
+  double recomputedSeconds = 0;
   std::optional<int64_t> liveBytes; // where places are known
 };
 
@@ -134,7 +137,13 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
     ProgramFigures &of = figures.programs[program.getSymName()];
     for (UnitOp unit : module.getOps<UnitOp>())
       of.units.try_emplace(unit.getUnitName());
-    program.walk([&](Operation *op) { count(op, of.units); });
+    program.walk([&](Operation *op) {
+      count(op, of.units);
+      if (op->hasAttr(kRecomputeAttrName)) {
+        ++of.recomputedOps;
+        of.recomputedSeconds += cost.getSeconds(op);
+      }
+    });
     of.timeline = Timeline::compute(program, cost);
     if (auto bytes = program->getAttrOfType<IntegerAttr>(kLiveBytesAttrName))
       of.liveBytes = bytes.getInt();
@@ -179,6 +188,9 @@ void printPretty(Figures &figures, raw_ostream &os) {
        << micros(of.timeline.getStepSeconds()) << ", communication "
        << micros(of.timeline.getCommunicationSeconds()) << ", of it exposed "
        << micros(of.timeline.getExposedSeconds()) << "\n";
+    if (of.recomputedOps)
+      os << "  recomputed: " << of.recomputedOps << " ops, "
+         << micros(of.recomputedSeconds) << "\n";
     if (of.liveBytes)
       os << "  most bytes in use: " << *of.liveBytes << "\n";
   }
@@ -233,6 +245,8 @@ void printJson(Figures &figures, raw_ostream &os) {
           json.attribute("communication_seconds",
                          of.timeline.getCommunicationSeconds());
           json.attribute("exposed_seconds", of.timeline.getExposedSeconds());
+          json.attribute("recomputed_ops", of.recomputedOps);
+          json.attribute("recomputed_seconds", of.recomputedSeconds);
           if (of.liveBytes)
             json.attribute("live_bytes", *of.liveBytes);
         });

@@ -313,11 +313,7 @@ void ScheduleOverlap::runOnOperation() {
   if (failed(readOptions()))
     return signalPassFailure();
   ModuleOp module = getOperation();
-  stateBytes = 0;
-  for (StateOp state : module.getOps<StateOp>())
-    if (!state.getFlat())
-      stateBytes +=
-          llvm::alignTo(getSpanBytes(state.getTensorType()), kAlignment);
+  stateBytes = getStateBytes(module);
   OpCost cost(module, hardware);
   for (func::FuncOp program : getPrograms(module))
     if (failed(run(program, cost)))

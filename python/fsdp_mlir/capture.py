@@ -264,12 +264,17 @@ def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.N
     for part in node.target.split("."):
         value = getattr(value, part)
     if isinstance(value, torch.nn.Module):
+        if all(
+            user.target is torch.ops.higher_order.tag_activation_checkpoint for user in node.users
+        ):
+            # The body of a checkpoint: differentiating follows it, and leaves its mark on each op.
+            setattr(target, node.target, value)
+            return
         trace = next((u.meta["stack_trace"] for u in node.users if "stack_trace" in u.meta), "")
         where = user_location(trace)
         raise ExportError(
             f"{where + ': ' if where else ''}the step uses a higher-order op (torch.cond, a "
-            "checkpoint, a scan or the like), which cannot be exported; write it as plain tensor "
-            "code"
+            "scan or the like), which cannot be exported; write it as plain tensor code"
         )
     if node.target not in dict(target.named_buffers()):
         target.register_buffer(node.target, value)

@@ -19,7 +19,7 @@ from .dtypes import dtype_name
 from .errors import ExportError
 from .explain import user_location
 from .fsdp_module import original_class
-from .names import StateNames
+from .names import StateNames, plain_path
 from .optimizer import describe_optimizer, learning_rates, length
 from .rewrite import prepare
 from .scaler import describe_scaler, scaler_states
@@ -154,6 +154,8 @@ def _input_source(step: TrainingStep, name: str) -> str:
 
 def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
     containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+    # Of a wrapper and what it wraps, the latter.
+    modules = {plain_path(path): module for path, module in step.model.named_modules()}
     return [
         {
             "path": path,
@@ -161,7 +163,7 @@ def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
             "container": isinstance(module, containers),
             "aliases": names.paths[id(module)][1:],
         }
-        for path, module in step.model.named_modules()
+        for path, module in modules.items()
     ]
 
 

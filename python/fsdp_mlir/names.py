@@ -16,6 +16,11 @@ from .training_step import TrainingStep
 _RESERVED = re.compile(r"step|accumulate|eval|(sgd|adam|adamw)\.\d+")
 
 
+def plain_path(path: str) -> str:
+    """`path` without the component that PyTorch's checkpoint_wrapper adds, as in `state_dict()`."""
+    return ".".join(part for part in path.split(".") if part != "_checkpoint_wrapped_module")
+
+
 class StateNames:
     """Parameters, buffers and constants by name, each tensor once, with its further names.
 
@@ -52,11 +57,12 @@ class StateNames:
         self._originals: dict[int, torch.Tensor] = {}
         self.paths: dict[int, list[str]] = {}
         for path, module in step.model.named_modules(remove_duplicate=False):
-            self.paths.setdefault(id(module), []).append(path)
+            self.paths.setdefault(id(module), []).append(plain_path(path))
         self.first_path = {path: paths[0] for paths in self.paths.values() for path in paths}
 
     def _add(self, role: str, table: dict[str, torch.Tensor], tensors: Any) -> None:
-        for fqn, tensor in tensors:
+        for path, tensor in tensors:
+            fqn = plain_path(path)
             if id(tensor) in self._known:
                 self.aliases[self._known[id(tensor)][1]].append(fqn)
                 continue

@@ -84,6 +84,17 @@ def _refusal(node: fx.Node, why: str) -> ExportError:
     return ExportError(f"{where}: {why}" if where else why)
 
 
+# What says where in the program an op is.
+_PLACE = (
+    "nn_module_stack",
+    "stack_trace",
+    "partitioner_tag",
+    "seq_nr",
+    "ac_graph_id",  # the checkpoint that it is in
+    "recompute",  # and what the checkpoint's policy says
+)
+
+
 def _insert(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     """A call in front of `node`, with its place in the program and its own value."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -92,11 +103,7 @@ def _insert(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
         return fx.map_arg(argument, lambda n: n.meta["val"])
 
     new = node.graph.call_function(op, args, kwargs)
-    new.meta = {
-        key: node.meta[key]
-        for key in ("nn_module_stack", "stack_trace", "partitioner_tag", "seq_nr")
-        if key in node.meta
-    }
+    new.meta = {key: node.meta[key] for key in _PLACE if key in node.meta}
     tensors = [n.meta["val"] for n in new.all_input_nodes] + [_first_tensor(node.meta["val"])]
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
     with mode, torch.no_grad():

@@ -15,12 +15,13 @@ from typing import Any, Optional
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
 from .capture import Program
 from .dtypes import SCALAR_TYPES, dtype_name
 from .errors import ExportError
 from .explain import user_location
-from .names import StateNames
+from .names import StateNames, plain_path
 
 # Names that mean something else in TorchScript source.
 _RESERVED = set(keyword.kwlist) | {
@@ -52,6 +53,7 @@ class ProgramWriter:
         self._spelling: dict[Any, str] = {}
         self._lines: list[str] = []
         self._nodes: list[dict[str, Any]] = []
+        self._checkpoints: dict[Any, int] = {}
         self._forward_modules = _modules_by_sequence(program.graph, names)
         arguments = [self._argument(a.node, a.role, a.fqn) for a in program.arguments]
         for node in program.graph.nodes:
@@ -150,10 +152,26 @@ class ProgramWriter:
                 "results": results,
                 "module": self._module(node),
                 "phase": _phase(node),
-                "recompute": False,
+                **self._checkpoint(node, where),
                 "source": where,
             }
         )
+
+    def _checkpoint(self, node: fx.Node, where: str) -> dict[str, Any]:
+        """The number of the checkpoint that `node` is in, and whether its policy keeps the result."""
+        region = node.meta.get("ac_graph_id")
+        if region is None or _phase(node) == "backward":
+            return {"checkpoint": None, "keep": False}
+        policy = node.meta.get("recompute")
+        if policy in (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD):
+            raise ExportError(
+                f"{where + ': ' if where else ''}the checkpoint's policy gives {policy.name} for "
+                f"{node.target}, which does not exist here; save it (MUST_SAVE) or recompute it"
+            )
+        keep = policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+        # PyTorch counts checkpoints over all captures of a process.
+        number = self._checkpoints.setdefault(region, len(self._checkpoints))
+        return {"checkpoint": number, "keep": keep}
 
     def _results(self, node: fx.Node, call: str) -> list[Optional[str]]:
         """Names the results of `node`, and writes its line."""
@@ -298,7 +316,7 @@ def _module_path(node: fx.Node, names: StateNames) -> Optional[str]:
         parts = path.split(".")
         if "model" not in parts:
             continue
-        relative = ".".join(parts[parts.index("model") + 1 :])
+        relative = plain_path(".".join(parts[parts.index("model") + 1 :]))
         if relative in names.first_path:
             return names.first_path[relative]
     return ""

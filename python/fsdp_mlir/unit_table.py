@@ -18,7 +18,7 @@ from .errors import ExportError
 from .fsdp_module import Unit, check_reshard, enclosing_unit, original_class, unit_of
 from .mesh import DeviceMesh
 from .mixed_precision import MixedPrecision
-from .names import StateNames
+from .names import StateNames, plain_path
 from .not_yet import check_exists
 from .policies import MixedPrecisionPolicy
 from .training_step import TrainingStep
@@ -140,8 +140,10 @@ def _units_by_path(model: nn.Module) -> dict[str, Optional[Unit]]:
     """For each path of each module the innermost unit that it lies in."""
     places: dict[str, Optional[Unit]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
-        # Parents come first; the model's own parent is no path.
-        above = places.get(path.rpartition(".")[0]) if path else None
+        path = plain_path(path)
+        # Parents come first; the model's own parent is no path, and a wrapper has the path of what
+        # it wraps.
+        above = places.get(path) or (places.get(path.rpartition(".")[0]) if path else None)
         places[path] = unit_of(module) or above
     return places
 

@@ -134,6 +134,8 @@ void AtenOp::run(const std::vector<double> &scalars,
   } catch (const c10::Error &error) {
     throw Error(what + ": " + error.what_without_backtrace());
   }
+  if (site)
+    site->leaveSite();
   size_t before = results.size();
   for (c10::IValue &value : stack) {
     if (value.isTensor())

@@ -26,11 +26,44 @@ SiteRandom::SiteRandom(int64_t seed, int rank, bool sequential)
     : seed(seed), rank(rank), sequential(sequential),
       stream(at::detail::createCPUGenerator(static_cast<uint64_t>(seed))) {}
 
+SiteRandom::Position SiteRandom::position() const {
+  auto *impl = at::check_generator<at::CPUGeneratorImpl>(stream);
+  return {impl->engine(), impl->next_float_normal_sample(),
+          impl->next_double_normal_sample()};
+}
+
+void SiteRandom::moveTo(const Position &position) {
+  auto *impl = at::check_generator<at::CPUGeneratorImpl>(stream);
+  impl->set_engine(position.engine);
+  impl->set_next_float_normal_sample(position.nextFloat);
+  impl->set_next_double_normal_sample(position.nextDouble);
+}
+
+void SiteRandom::beginStep(uint64_t step, uint64_t microBatch) {
+  this->step = step;
+  this->microBatch = microBatch;
+  drawn.clear();
+}
+
 void SiteRandom::enterSite(int64_t site) {
-  if (sequential)
+  std::lock_guard<std::mutex> lock(stream.mutex());
+  if (!sequential)
+    return stream.set_current_seed(
+        siteSeed(seed, rank, step, microBatch, site));
+  Position now = position();
+  auto [start, isFirst] = drawn.try_emplace(site, now);
+  if (isFirst)
+    return;
+  resume = now;
+  moveTo(start->second);
+}
+
+void SiteRandom::leaveSite() {
+  if (!resume)
     return;
   std::lock_guard<std::mutex> lock(stream.mutex());
-  stream.set_current_seed(siteSeed(seed, rank, step, microBatch, site));
+  moveTo(*resume);
+  resume.reset();
 }
 
 } // namespace fsdp

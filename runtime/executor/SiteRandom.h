@@ -2,7 +2,10 @@
 #define FSDP_RUNTIME_EXECUTOR_SITERANDOM_H
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/MT19937RNGEngine.h>
 #include <cstdint>
+#include <map>
+#include <optional>
 
 namespace fsdp {
 
@@ -14,24 +17,35 @@ uint64_t siteSeed(int64_t seed, int rank, uint64_t step, uint64_t microBatch,
 /// One rank's generator. Before each random operator it is seeded with that
 /// operator's site, so that results do not depend on order, recomputation or
 /// restarts; in sequential mode it is one stream in program order, as PyTorch's
-/// default generator after torch.manual_seed(seed).
+/// default generator after torch.manual_seed(seed). There an operator that
+/// repeats one of the same step, by its site, draws that one's numbers again
+/// and takes none from the stream.
 class SiteRandom {
 public:
   SiteRandom(int64_t seed, int rank, bool sequential);
 
-  void beginStep(uint64_t step, uint64_t microBatch) {
-    this->step = step;
-    this->microBatch = microBatch;
-  }
+  void beginStep(uint64_t step, uint64_t microBatch);
   void enterSite(int64_t site);
+  void leaveSite();
   const at::Generator &generator() const { return stream; }
 
 private:
+  /// Where a stream of numbers is.
+  struct Position {
+    at::mt19937 engine;
+    std::optional<float> nextFloat;
+    std::optional<double> nextDouble;
+  };
+  Position position() const;
+  void moveTo(const Position &position);
+
   int64_t seed;
   int rank;
   bool sequential;
   uint64_t step = 0, microBatch = 0;
   at::Generator stream;
+  std::map<int64_t, Position> drawn; // by site, of this step
+  std::optional<Position> resume;    // behind an operator that repeats
 };
 
 } // namespace fsdp

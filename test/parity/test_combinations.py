@@ -50,6 +50,12 @@ AXES = {
         "norm": Choice(argv=("--clip-norm", "0.5"), same=False),
         "value": Choice(argv=("--clip-value", "0.02")),
     },
+    "remat": {
+        "none": Choice(),
+        "selective": Choice(pipeline="remat=selective"),
+        "full": Choice(pipeline="remat=full"),
+        "checkpoint": Choice(argv=("--checkpoint",)),
+    },
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 

@@ -47,6 +47,10 @@ public:
   /// The bytes of a value from the start of its storage.
   int64_t getOffset(mlir::Value value) const;
 
+  /// The most bytes of the program's own at one time, each storage rounded up
+  /// to 64.
+  int64_t getPeakBytes() const;
+
   void dump(llvm::raw_ostream &os) const;
   LLVM_DUMP_METHOD void dump() const { dump(llvm::errs()); }
   /// Every use of a value lies within its storage's time.
@@ -59,6 +63,9 @@ private:
   llvm::SmallVector<Storage> storages;
   llvm::DenseMap<mlir::Value, size_t> indices; // of owners
 };
+
+/// Bytes of a module's states, each rounded up to 64.
+int64_t getStateBytes(mlir::ModuleOp module);
 
 } // namespace fsdp
 

@@ -29,7 +29,8 @@ def Report : Pass<"fsdp-report", "::mlir::ModuleOp"> {
     and of reduce-scatters, and the bytes that one rank receives from all
     gathers and contributes to all reduce-scatters; how long the program is
     predicted to take on `cluster`, the sum of its collectives and what of it
-    no compute hides. Where places are known: the most bytes in use at one time,
+    no compute hides; the ops that backward recomputes, and their time. Where
+    places are known: the most bytes in use at one time,
     and the bytes of the arenas.
   }];
   let options = [

@@ -35,6 +35,50 @@ def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
+def RematActivations : Pass<"fsdp-remat-activations", "::mlir::ModuleOp"> {
+  let summary = "Recomputes in backward what forward need not keep";
+  let description = [{
+    Input IR: captured; units are assigned.
+
+    Output IR: what backward reads of a region of forward, and forward does not
+    keep, is computed again in front of its first reader in backward, by ops
+    that carry `fsdp.phase = "backward"` and `fsdp.recompute`, the region's
+    name. A region is the ops of a unit's modules, less those of units inside
+    and of the root, or a checkpoint of the model's own (`fsdp.checkpoint`).
+
+    What is kept by `remat` is, next to what enters a region and what leaves it,
+
+    - `full`: nothing;
+    - `selective`: results of matrix products, convolutions and attention;
+    - `none`: everything;
+    - `auto`: chosen for each region, so that `memory-budget-mib` holds at the
+      least time that is predicted on `cluster`. A choice is measured by running
+      `trial`, the passes that follow, on a copy. Where no choice fits, an error
+      names the smallest budget that one does.
+
+    A checkpoint is recomputed whatever the option says, but for results that
+    its policy keeps (`fsdp.keep`).
+
+    What holds: the same ops on the same values, so the same bits. A random op
+    keeps its site, and so repeats its numbers; what forward stores is not
+    stored again. Recomputed ops are not those of forward to `--cse`.
+
+    Why: what lies between a unit's forward and its backward is then not in
+    memory while other units run, for the time that it takes to compute it
+    again. In front of shard-state, as readers in backward get gathers of their
+    own, recomputed ones too.
+  }];
+  let options = [Option<"remat", "remat", "std::string", "\"none\"",
+                        "none, selective, full or auto">,
+                 Option<"memoryBudgetMib", "memory-budget-mib", "std::string",
+                        "\"\"", "MiB that a rank may use; nothing: all">,
+                 Option<"cluster", "cluster", "std::string", "\"local\"",
+                        "a preset or a TOML file: what auto prices">,
+                 Option<"trial", "trial", "std::string", "\"\"",
+                        "the passes that follow, by which auto measures">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def ShardState : Pass<"fsdp-shard-state", "::mlir::ModuleOp"> {
   let summary = "Says how parameters and optimizer state are split over the mesh";
   let description = [{

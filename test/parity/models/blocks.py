@@ -5,6 +5,7 @@ import argparse
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from fsdp_mlir import TrainingStep
 
@@ -24,8 +25,9 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Module):
-    def __init__(self):
+    def __init__(self, checkpoints: bool = False):
         super().__init__()
+        self.checkpoints = checkpoints
         self.first = nn.Linear(WIDTH, WIDTH)
         self.blocks = nn.ModuleList(Block() for _ in range(3))
         self.head = nn.Linear(WIDTH, CLASSES)
@@ -33,7 +35,7 @@ class Blocks(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpoints else block(x)
         return self.head(x)
 
 
@@ -51,13 +53,14 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--clip-norm", type=float)
     parser.add_argument("--norm-type", type=float, default=2.0)
     parser.add_argument("--clip-value", type=float)
+    parser.add_argument("--checkpoint", action="store_true")
     flags = parser.parse_args(argv)
 
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(SAMPLES, WIDTH, generator=generator)
     y = torch.randint(CLASSES, (SAMPLES,), generator=generator)
     torch.manual_seed(0)
-    model = Blocks()
+    model = Blocks(flags.checkpoint)
     if flags.frozen:
         freeze(model)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

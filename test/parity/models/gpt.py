@@ -1,11 +1,18 @@
 """A small GPT; its sizes, optimizer and schedule are flags."""
 
 import argparse
+import functools
 import math
+from typing import Any, Callable
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from fsdp_mlir import TrainingStep
 
@@ -45,6 +52,24 @@ class Block(nn.Module):
         return x + self.dropout(self.down(F.gelu(self.up(self.ln2(x)))))
 
 
+def saves(context: Any, op: Any, *args: Any, **options: Any) -> CheckpointPolicy:
+    """The policy of a selective checkpoint: products of matrices are saved."""
+    products = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+    return CheckpointPolicy.MUST_SAVE if op in products else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+CHECKPOINTS: dict[str, Callable[[nn.Module, torch.Tensor], torch.Tensor]] = {
+    "none": lambda block, x: block(x),
+    "full": lambda block, x: checkpoint(block, x, use_reentrant=False),
+    "selective": lambda block, x: checkpoint(
+        block,
+        x,
+        use_reentrant=False,
+        context_fn=functools.partial(create_selective_checkpoint_contexts, saves),
+    ),
+}
+
+
 class GPT(nn.Module):
     def __init__(self, flags: argparse.Namespace):
         super().__init__()
@@ -53,13 +78,14 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList(
             Block(flags.width, flags.heads, flags.dropout) for _ in range(flags.layers)
         )
+        self.checkpoint = CHECKPOINTS[flags.checkpoint]
         self.norm = nn.LayerNorm(flags.width)
         self.head = nn.Linear(flags.width, flags.vocab, bias=False)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
-            x = block(x)
+            x = self.checkpoint(block, x)
         return self.head(self.norm(x))
 
 
@@ -73,6 +99,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw"))
     parser.add_argument("--warmup", type=int, default=0)
+    parser.add_argument("--checkpoint", choices=CHECKPOINTS, default="none")
     parser.add_argument("--fused", action="store_true", help="the optimizer's implementation")
     flags = parser.parse_args(argv)
 

@@ -17,6 +17,7 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     are freed after forward; where it is absent, the pipeline's option does.
     `reduce_dtype` is what its gradients are reduced in; where it is absent, the
     pipeline's option says so, or else it is what they are computed in.
+    `modules` are the paths of all its modules where it has several.
 
     Units that the model names are there from the captured phase on.
 
@@ -27,7 +28,8 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
                        OptionalAttr<BoolAttr>:$reshard,
-                       OptionalAttr<TypeAttrOf<AnyFloat>>:$reduce_dtype);
+                       OptionalAttr<TypeAttrOf<AnyFloat>>:$reduce_dtype,
+                       OptionalAttr<StrArrayAttr>:$modules);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
 }
 
