@@ -109,9 +109,11 @@ private:
         ++uses[update->parameter].additions;
         read(update->gradient);
       } else if (const CopyT *copy = operation.AsCopy()) {
-        read(copy->source);
-        if (Uses *state = write(copy->destination))
-          state->otherWrites = true;
+        for (const auto &piece : copy->pieces) {
+          read(piece->source);
+          if (Uses *state = write(piece->destination))
+            state->otherWrites = true;
+        }
       } else if (const CollectiveT *collective = operation.AsCollective()) {
         read(collective->source);
         if (Uses *state = write(collective->destination))
