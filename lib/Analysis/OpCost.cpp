@@ -18,6 +18,16 @@ OpCost::OpCost(ModuleOp module, cost::Cluster cluster)
       ranks *= size;
 }
 
+/// What is there for a collective or a copy alone, is waited for on its stream.
+static unsigned getWaitStream(WaitOp wait) {
+  if (!wait->hasOneUse())
+    return plan::computeStream;
+  Operation *reader = *wait->user_begin();
+  return isa<AllGatherStartOp, OffloadStartOp>(reader)
+             ? OpCost::getStream(reader)
+             : unsigned(plan::computeStream);
+}
+
 unsigned OpCost::getStream(Operation *op) {
   for (StringRef name : {kStreamAttrName.data(), "stream"})
     if (auto stream = op->getAttrOfType<IntegerAttr>(name))
@@ -26,6 +36,12 @@ unsigned OpCost::getStream(Operation *op) {
     return plan::gatherStream;
   if (isa<ReduceScatterStartOp, AllReduceStartOp>(op))
     return plan::reduceStream;
+  if (isa<FetchStartOp>(op))
+    return plan::fetchStream;
+  if (isa<OffloadStartOp>(op))
+    return plan::offloadStream;
+  if (auto wait = dyn_cast<WaitOp>(op))
+    return getWaitStream(wait);
   return plan::computeStream;
 }
 
@@ -104,7 +120,16 @@ double OpCost::getSeconds(Operation *op) const {
       .Case<StoreOp>([&](StoreOp op) {
         return getMemorySeconds(2 * getBytes(op.getValue().getType()));
       })
+      .Case<FetchStartOp, OffloadStartOp>([&](Operation *op) {
+        return cost::hostCopySeconds(getBytes(op->getResult(0).getType()),
+                                     cluster);
+      })
       .Case<CmdCopyOp>([&](CmdCopyOp op) {
+        if (auto from = op.getSource();
+            from && getPlace(from).getArena() !=
+                        getPlace(op.getDestination()).getArena())
+          return cost::hostCopySeconds(
+              double(op.getBlockBytes()) * op.getBlocks(), cluster);
         return getMemorySeconds(double(op.getBlockBytes()) * op.getBlocks() *
                                 (op.getSource() ? 2 : 1));
       })

@@ -207,6 +207,9 @@ static UnitInfo readUnit(const JsonReader &json,
   JsonReader reshard = json["reshard_after_forward"];
   if (!reshard.isNull())
     unit.reshard = reshard.asBool();
+  JsonReader offload = json["offload"];
+  if (!offload.isNull())
+    unit.offload = OffloadInfo{offload["pin_memory"].asBool()};
   return unit;
 }
 
@@ -376,11 +379,11 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 2)
+    if (json["format_version"].asInt() != 3)
       throw ArchiveError(
           "has format version " +
           std::to_string(json["format_version"].asInt()) +
-          ", this program reads 2; export again with this version");
+          ", this program reads 3; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

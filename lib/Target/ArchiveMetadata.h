@@ -70,12 +70,18 @@ struct InputInfo {
   bool repeat = false; // the same value every step
 };
 
+/// A unit that lives on the host.
+struct OffloadInfo {
+  bool pinMemory = true;
+};
+
 /// Parameters that the model wants gathered and reduced together.
 struct UnitInfo {
   std::string name;
   bool root = false; // no other unit is around it
   std::optional<bool>
       reshard; // after forward; not given: the compiler's choice
+  std::optional<OffloadInfo> offload;
 };
 
 /// Hyperparameters of a group; a rule reads those it has.

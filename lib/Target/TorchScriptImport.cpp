@@ -132,7 +132,11 @@ void Importer::addUnits() {
     UnitOp::create(builder, unknown(), builder.getStringAttr(info.name),
                    info.root ? builder.getUnitAttr() : UnitAttr(),
                    info.reshard ? builder.getBoolAttr(*info.reshard)
-                                : BoolAttr());
+                                : BoolAttr(),
+                   info.offload ? builder.getUnitAttr() : UnitAttr(),
+                   info.offload && !info.offload->pinMemory
+                       ? builder.getBoolAttr(false)
+                       : BoolAttr());
 }
 
 StateOp Importer::addState(const StateInfo &info, Role role) {

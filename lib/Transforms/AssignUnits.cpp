@@ -299,7 +299,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       builder.insert(op);
     else
       op = UnitOp::create(builder, module.getLoc(), unit, unit.empty(),
-                          /*reshard=*/BoolAttr());
+                          /*reshard=*/BoolAttr(), /*offload=*/false,
+                          /*pin_memory=*/BoolAttr());
     remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
                                     "fsdp-assign-units"))
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +

@@ -59,7 +59,7 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
       first;
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto gather = dyn_cast<shard::AllGatherOp>(op);
-    auto load = gather ? gather.getInput().getDefiningOp<LoadOp>() : LoadOp();
+    auto load = gather ? getSentLoad(gather.getInput()) : LoadOp();
     if (!load)
       continue;
     // What a mapped gather shows takes no memory, so no region lets go of it.

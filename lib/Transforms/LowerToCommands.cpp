@@ -63,10 +63,11 @@ private:
         return op->emitOpError(
             "has a result without a place; run --fsdp-plan-memory first");
     if (getStream(op) != plan::computeStream &&
-        !isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op))
+        !isStart(op) && !isa<WaitOp>(op))
       return op->emitOpError()
              << "is on stream " << getStream(op)
-             << "; only collectives are on another stream than 0";
+             << "; only collectives, copies from and to the host and their "
+                "waits are on another stream than 0";
     return success();
   }
 
@@ -104,6 +105,9 @@ private:
               reduction.setMeshDim(start.getMeshDim());
               return done(start);
             })
+            .Case<FetchStartOp>([&](auto start) { return lowerFetch(start); })
+            .Case<OffloadStartOp>(
+                [&](auto start) { return lowerOffload(start); })
             .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
             .Default([&](Operation *other) { return keep(other); });
     return result;
@@ -135,7 +139,7 @@ private:
       whole = declare(part->whole);
     FlatSymbolRefAttr state;
     if (auto *storage = memory.getStorage(value);
-        storage->state && !storage->inWindow)
+        storage->state && storage->arena != kWindowArena)
       state = FlatSymbolRefAttr::get(StateOp(storage->state).getSymNameAttr());
     return declare(value, Value(), whole, state);
   }
@@ -226,9 +230,10 @@ private:
     return values.lookup(aliases.getSameBytes(value));
   }
 
-  void copyAll(Location loc, Value from, Value to, int64_t bytes) {
+  void copyAll(Location loc, Value from, Value to, int64_t bytes,
+               int64_t stream = plan::computeStream) {
     if (bytes)
-      CmdCopyOp::create(builder, loc, from, to, bytes);
+      CmdCopyOp::create(builder, loc, from, to, bytes).setStream(stream);
   }
 
   LogicalResult lowerUpdate(UpdateOp update) {
@@ -240,34 +245,41 @@ private:
   }
 
   LogicalResult lowerPack(PackOp pack) {
-    Value bucket = declare(pack.getBucket());
-    Location loc = pack.getLoc();
-    int64_t bytes = getPlace(pack.getBucket()).getBytes(), end = 0;
+    declare(pack.getBucket());
+    copyMembers(pack.getLoc(), pack.getInputs(), pack.getMembers(),
+                pack.getBucket(), plan::computeStream);
+    return done(pack);
+  }
+
+  /// Copies what is not there already into a bucket, on one stream.
+  void copyMembers(Location loc, ValueRange inputs, ArrayAttr members,
+                   Value whole, int64_t stream) {
+    Value bucket = values.lookup(whole);
+    int64_t bytes = getPlace(whole).getBytes(), end = 0;
     int64_t blocks = 1;
-    if (!pack.getMembers().empty())
-      blocks = cast<MemberAttr>(pack.getMembers()[0]).getBlocks();
+    if (!members.empty())
+      blocks = cast<MemberAttr>(members[0]).getBlocks();
     int64_t piece = bytes / blocks;
     // A collective reads the gaps too; they must not be what lay there before.
     auto zero = [&](int64_t begin, int64_t past) {
       if (begin < past)
         CmdCopyOp::create(builder, loc, Value(), bucket, past - begin, blocks,
                           /*source_offset=*/0, begin, /*source_stride=*/0,
-                          blocks > 1 ? piece : 0);
+                          blocks > 1 ? piece : 0, stream);
     };
-    for (auto [input, member] : llvm::zip_equal(
-             pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>())) {
+    for (auto [input, member] :
+         llvm::zip_equal(inputs, members.getAsRange<MemberAttr>())) {
       zero(end, member.getOffset());
       end = member.getOffset() + member.getBytes();
       auto part = aliases.getPart(aliases.getRoot(input));
-      bool inPlace = part && part->whole == pack.getBucket();
+      bool inPlace = part && part->whole == whole;
       if (member.getBytes() && !inPlace)
         CmdCopyOp::create(
             builder, loc, getBytes(input), bucket, member.getBytes(), blocks,
             /*source_offset=*/0, member.getOffset(),
-            blocks > 1 ? member.getBytes() : 0, blocks > 1 ? piece : 0);
+            blocks > 1 ? member.getBytes() : 0, blocks > 1 ? piece : 0, stream);
     }
     zero(end, piece);
-    return done(pack);
   }
 
   LogicalResult lowerUnpack(UnpackOp unpack) {
@@ -297,9 +309,7 @@ private:
     Value source = values.lookup(start.getInput());
     Value destination = declare(start.getFuture());
     int64_t stream = getStream(start);
-    // What the source holds is there, and what lay in the destination is no
-    // longer read, once the compute stream has come this far.
-    order(start.getLoc(), plan::computeStream, stream);
+    followCompute(start);
     auto collective = CmdCollectiveOp::create(
         builder, start.getLoc(), kind, source, destination,
         from.getElementType(), count, start.getUnitAttr(), /*region=*/nullptr,
@@ -308,9 +318,43 @@ private:
     if (stream != plan::computeStream) {
       collective.setChannel(stream == plan::reduceStream ? plan::reduceChannel
                                                          : plan::gatherChannel);
-      completions[start.getFuture()] = record(start.getLoc(), stream);
     }
+    complete(start);
     return collective;
+  }
+
+  LogicalResult lowerFetch(FetchStartOp start) {
+    Value to = declare(start.getFuture());
+    followCompute(start);
+    if (auto members = start.getMembers())
+      copyMembers(start.getLoc(), start.getInputs(), *members,
+                  start.getFuture(), getStream(start));
+    else
+      copyAll(start.getLoc(), values.lookup(start.getInputs().front()), to,
+              getPlace(start.getFuture()).getBytes(), getStream(start));
+    complete(start);
+    return done(start);
+  }
+
+  LogicalResult lowerOffload(OffloadStartOp start) {
+    Value to = declare(start.getFuture());
+    followCompute(start);
+    copyAll(start.getLoc(), getBytes(start.getInput()), to,
+            getPlace(start.getFuture()).getBytes(), getStream(start));
+    complete(start);
+    return done(start);
+  }
+
+  /// What a source holds is there, and what lay in the destination is no longer
+  /// read, once the compute stream has come this far.
+  void followCompute(Operation *start) {
+    order(start->getLoc(), plan::computeStream, getStream(start));
+  }
+
+  /// Notes the event behind a start on a side stream.
+  void complete(Operation *start) {
+    if (int64_t stream = getStream(start); stream != plan::computeStream)
+      completions[start->getResult(0)] = record(start->getLoc(), stream);
   }
 
   LogicalResult lowerWait(WaitOp wait) {
@@ -318,7 +362,8 @@ private:
     // A collective on the compute stream is complete by now.
     if (auto event = completions.find(wait.getFuture());
         event != completions.end())
-      CmdWaitOp::create(builder, wait.getLoc(), event->second);
+      CmdWaitOp::create(builder, wait.getLoc(), event->second,
+                        getStream(wait));
     return done(wait);
   }
 

@@ -79,6 +79,14 @@ struct ShardOptions : virtual ScheduleOptions {
       llvm::cl::desc("copy, map (ranks read each other's flat pieces in place) "
                      "or auto: map for cluster=local"),
       llvm::cl::init("auto")};
+  Option<std::string> offload{
+      *this, "offload",
+      llvm::cl::desc("none, or all: parameters, gradients and optimizer state "
+                     "are on the host"),
+      llvm::cl::init("none")};
+  Option<bool> pinMemory{*this, "pin-memory",
+                         llvm::cl::desc("whether host memory is pinned"),
+                         llvm::cl::init(true)};
 };
 
 struct OverlapOptions : virtual ScheduleOptions {
@@ -113,7 +121,6 @@ struct OneValue {
   StringRef name, value;
 };
 constexpr OneValue kOneValue[] = {{"remat", "none"},
-                                  {"offload", "none"},
                                   {"device", "cpu"},
                                   {"reduce-dtype", ""}};
 
@@ -165,6 +172,9 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
 
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
+
+  // Copies from and to the host are of parts: what is sent, and what is summed.
+  pm.addPass(createOffloadState({options.offload, options.pinMemory}));
   pm.addPass(createVerifySharded());
   return success();
 }

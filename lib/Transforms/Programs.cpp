@@ -2,6 +2,8 @@
 
 #include "fsdp/Transforms/Programs.h"
 
+#include "fsdp/Dialect/Aten/Aten.h"
+
 using namespace mlir;
 
 SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
@@ -32,6 +34,25 @@ int64_t fsdp::getNumRanks(ModuleOp module) {
 
 int64_t fsdp::getLocalRows(int64_t rows, int64_t ranks) {
   return (rows + ranks - 1) / ranks;
+}
+
+Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
+  auto type = cast<RankedTensorType>(gradient.getType());
+  if (!type.getEncoding())
+    return gradient;
+  NamedAttribute args[] = {
+      builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0))};
+  auto clone = aten::CallOp::create(
+      builder, gradient.getLoc(), "clone", gradient, args,
+      RankedTensorType::get(type.getShape(), type.getElementType()));
+  clone->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  return clone->getResult(0);
+}
+
+LoadOp fsdp::getSentLoad(Value sent) {
+  if (auto fetch = sent.getDefiningOp<FetchOp>())
+    sent = fetch.getInput();
+  return sent.getDefiningOp<LoadOp>();
 }
 
 void fsdp::eraseDeadOps(func::FuncOp program) {

@@ -45,7 +45,7 @@ struct Traffic {
 struct ProgramFigures {
   llvm::MapVector<StringRef, Traffic> units; // in the order of the module
   Timeline timeline;
-  std::optional<int64_t> liveBytes; // where places are known
+  std::map<int64_t, int64_t> liveBytes; // by arena, where places are known
 };
 
 struct Figures {
@@ -136,8 +136,11 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
       of.units.try_emplace(unit.getUnitName());
     program.walk([&](Operation *op) { count(op, of.units); });
     of.timeline = Timeline::compute(program, cost);
-    if (auto bytes = program->getAttrOfType<IntegerAttr>(kLiveBytesAttrName))
-      of.liveBytes = bytes.getInt();
+    for (auto [arena, name] :
+         {std::pair(kDeviceArena, kLiveBytesAttrName),
+          std::pair(kHostArena, kHostLiveBytesAttrName)})
+      if (auto bytes = program->getAttrOfType<IntegerAttr>(name))
+        of.liveBytes[arena] = bytes.getInt();
   }
   if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName))
     for (auto [index, bytes] : llvm::enumerate(arenas.asArrayRef()))
@@ -145,9 +148,7 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
   return figures;
 }
 
-StringRef getArenaName(int64_t arena) {
-  return arena == kDeviceArena ? "device" : "window";
-}
+StringRef getArenaName(int64_t arena) { return plan::arenaNames[arena]; }
 
 void printPretty(Figures &figures, raw_ostream &os) {
   os << "ranks " << figures.ranks << ", parameters " << figures.parameters
@@ -179,8 +180,10 @@ void printPretty(Figures &figures, raw_ostream &os) {
        << micros(of.timeline.getStepSeconds()) << ", communication "
        << micros(of.timeline.getCommunicationSeconds()) << ", of it exposed "
        << micros(of.timeline.getExposedSeconds()) << "\n";
-    if (of.liveBytes)
-      os << "  most bytes in use: " << *of.liveBytes << "\n";
+    for (auto [arena, bytes] : of.liveBytes)
+      os << "  most bytes in use"
+         << (arena == kDeviceArena ? "" : " on the host") << ": " << bytes
+         << "\n";
   }
   for (auto [arena, bytes] : figures.arenas)
     os << "arena " << arena << " (" << getArenaName(arena) << "): " << bytes
@@ -233,8 +236,10 @@ void printJson(Figures &figures, raw_ostream &os) {
           json.attribute("communication_seconds",
                          of.timeline.getCommunicationSeconds());
           json.attribute("exposed_seconds", of.timeline.getExposedSeconds());
-          if (of.liveBytes)
-            json.attribute("live_bytes", *of.liveBytes);
+          for (auto [arena, bytes] : of.liveBytes)
+            json.attribute(arena == kDeviceArena ? "live_bytes"
+                                                 : "host_live_bytes",
+                           bytes);
         });
       }
     });

@@ -66,6 +66,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   LogicalResult verifyProgram(func::FuncOp program);
   LogicalResult verifyLoad(LoadOp load);
   LogicalResult verifyUpdate(UpdateOp update);
+  LogicalResult verifyHost(LoadOp load);
+  LogicalResult verifyHost(UpdateOp update);
   LogicalResult verifyGather(shard::AllGatherOp gather);
 
   StateOp getSharded(StringRef name) {
@@ -181,23 +183,58 @@ LogicalResult VerifySharded::verifyRange(UpdateOp update) {
 }
 
 LogicalResult VerifySharded::verifyLoad(LoadOp load) {
+  if (failed(verifyHost(load)))
+    return failure();
   if (!getSharded(load.getState()))
     return success();
   for (Operation *reader : load->getUsers())
-    if (!isa<shard::AllGatherOp>(reader))
+    if (!isa<shard::AllGatherOp, FetchOp>(reader))
       return reader->emitOpError()
              << "S4: reads the local part of " << load.getStateAttr()
              << "; only `shard.all_gather` may";
   return success();
 }
 
+/// What is on the host is read by copies, and updated there.
+LogicalResult VerifySharded::verifyHost(LoadOp load) {
+  auto state = table->lookup<StateOp>(load.getState());
+  for (Operation *reader : load->getUsers())
+    if (state && state.getOnHost() != isa<FetchOp>(reader))
+      return reader->emitOpError()
+             << "S13: reads " << load.getStateAttr() << ", which is "
+             << (state.getOnHost() ? "on the host, without an fsdp.fetch"
+                                   : "not on the host");
+  return success();
+}
+
+LogicalResult VerifySharded::verifyHost(UpdateOp update) {
+  auto parameter = table->lookup<StateOp>(update.getParameter());
+  bool onHost = parameter && parameter.getOnHost();
+  for (auto name : update.getStates().getAsRange<FlatSymbolRefAttr>())
+    if (auto state = table->lookup<StateOp>(name.getValue());
+        state && state.getOnHost() != onHost)
+      return update.emitOpError()
+             << "S13: updates " << update.getParameterAttr() << " and " << name
+             << ", of which one alone is on the host";
+  if (bool(update.getGradient().getDefiningOp<OffloadOp>()) != onHost)
+    return update.emitOpError()
+           << "S13: the gradient of " << update.getParameterAttr()
+           << " is not in the memory of what it updates";
+  return success();
+}
+
 LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
+  if (failed(verifyHost(update)))
+    return failure();
   StateOp parameter = getSharded(update.getParameter());
   if (!parameter)
     return success();
   if (failed(verifyRange(update)))
     return failure();
-  auto division = update.getGradient().getDefiningOp<aten::CallOp>();
+  Value gradient = update.getGradient();
+  if (auto offload = gradient.getDefiningOp<OffloadOp>())
+    gradient = offload.getInput();
+  auto division = gradient.getDefiningOp<aten::CallOp>();
   auto divisor = division && division.getCallee() == "div.Scalar"
                      ? dyn_cast_or_null<FloatAttr>(division.getArg("other"))
                      : FloatAttr();
@@ -217,7 +254,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
 }
 
 LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
-  auto load = gather.getInput().getDefiningOp<LoadOp>();
+  LoadOp load = getSentLoad(gather.getInput());
   StateOp state = load ? getSharded(load.getState()) : StateOp();
   if (!state)
     return gather.emitOpError("S6: gathers something else than a sharded "

@@ -60,7 +60,7 @@ def export_step(
             _warn_unreached(program, names)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 2,
+        "format_version": 3,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},

@@ -12,6 +12,7 @@ from .errors import ExportError
 from .fsdp_module import fully_shard, original_class, unit_of
 from .mesh import DeviceMesh
 from .options import checked_options
+from .policies import CPUOffloadPolicy, OffloadPolicy
 
 # What each strategy is as `reshard_after_forward`. FSDP1 too keeps the outermost unit's whole
 # parameters for backward, which is None.
@@ -76,11 +77,18 @@ def FullyShardedDataParallel(
             mesh=device_mesh,
             reshard_after_forward=reshard,
             ignored_params=ignored & set(member.parameters()),
+            offload_policy=_offload(options["cpu_offload"]),
         )
         which = f"{'the' if member is module else 'each'} {original_class(member).__name__}"
         calls[f"{which} (reshard_after_forward={reshard})"] = None
     warnings.warn(f"FullyShardedDataParallel is fully_shard here: of {', then of '.join(calls)}")
     return module
+
+
+def _offload(cpu_offload: Any) -> OffloadPolicy:
+    """FSDP1 pins host memory."""
+    asked = getattr(cpu_offload, "offload_params", cpu_offload)
+    return CPUOffloadPolicy() if asked else OffloadPolicy()
 
 
 def _reshard(options: dict[str, Any]) -> Optional[bool]:
@@ -91,10 +99,6 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
         raise ExportError(
             f"sharding_strategy={name} does not exist yet; FULL_SHARD has the same numbers, and "
             "less memory"
-        )
-    if getattr(options["cpu_offload"], "offload_params", options["cpu_offload"]):
-        raise ExportError(
-            "cpu_offload does not exist yet; leave it out: CPU ranks hold everything on the host"
         )
     mixed = options["mixed_precision"]
     if mixed is not None and (mixed.param_dtype or mixed.reduce_dtype or mixed.buffer_dtype):

@@ -10,7 +10,6 @@ from .dtypes import dtype_name
 from .errors import ExportError
 from .fsdp_module import Unit
 from .mesh import DeviceMesh
-from .policies import CPUOffloadPolicy
 
 Parameters = Mapping[str, torch.Tensor]
 
@@ -52,11 +51,6 @@ def _of_unit(
         yield (
             f"mp_policy with {', '.join(given)}",
             "leave it out: the unit computes and reduces in its parameters' dtype",
-        )
-    if isinstance(unit.offload_policy, CPUOffloadPolicy):
-        yield (
-            "offload_policy=CPUOffloadPolicy()",
-            "leave it out: CPU ranks hold everything on the host",
         )
     if isinstance(reshard := unit.reshard_after_forward, int) and not isinstance(reshard, bool):
         yield f"reshard_after_forward={reshard}", "give True or False"

@@ -19,6 +19,7 @@ from .fsdp_module import Unit, check_reshard, enclosing_unit, original_class, un
 from .mesh import DeviceMesh
 from .names import StateNames
 from .not_yet import check_exists
+from .policies import CPUOffloadPolicy
 from .training_step import TrainingStep
 
 
@@ -91,10 +92,16 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
             "modules": [names.paths[id(m)][0] for m in unit.modules],
             "root": _is_root(unit, places, names),
             "reshard_after_forward": unit.reshard_after_forward,
+            "offload": _offload(unit),
         }
         for name, unit in units.items()
     ]
     return table
+
+
+def _offload(unit: Unit) -> Optional[dict[str, bool]]:
+    policy = unit.offload_policy
+    return {"pin_memory": policy.pin_memory} if isinstance(policy, CPUOffloadPolicy) else None
 
 
 def _check_inside(model: nn.Module) -> None:

@@ -28,7 +28,7 @@ struct Executor::Implementation {
   void runCommands(LoadedProgram &program);
   void runUpdate(LoadedProgram::Update &update);
   double squaredNormOf(LoadedProgram::Update &update);
-  void runCopy(const LoadedProgram::Copy &copy);
+  void launchCopy(unsigned stream, const LoadedProgram::Copy &copy);
 
   const plan::PlanT &plan;
   SiteRandom random;
@@ -128,7 +128,7 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
       runUpdate(program.updates[step.index]);
       break;
     case plan::Operation::Copy:
-      runCopy(program.copies[step.index]);
+      launchCopy(step.stream, program.copies[step.index]);
       break;
     case plan::Operation::Collective: {
       const LoadedProgram::Collective &collective =
@@ -175,7 +175,7 @@ double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
   return value * value;
 }
 
-void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
+static void runCopy(const LoadedProgram::Copy &copy) {
   for (uint64_t i = 0; i < copy.blocks; ++i) {
     char *to = copy.to + i * copy.toStride;
     if (copy.from)
@@ -183,7 +183,14 @@ void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
     else
       std::memset(to, 0, copy.blockBytes);
   }
-  if (copy.from && copy.ofBucket)
+}
+
+void Executor::Implementation::launchCopy(unsigned stream,
+                                          const LoadedProgram::Copy &copy) {
+  streams->copy(stream, [&copy] { runCopy(copy); });
+  if (copy.ofOffload)
+    counters.offloadBytes += copy.blocks * copy.blockBytes;
+  if (copy.ofBucket)
     counters.communicationBytesCopied += copy.blocks * copy.blockBytes;
 }
 

@@ -137,11 +137,16 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
     return context.arenas.address(placeOf(context.plan, value), value.name);
   };
   int from = copy.source, to = copy.destination;
+  auto arena = [&](int v) {
+    return placeOf(context.plan, *plan->values.at(v)).arena();
+  };
+  bool ofOffload = from >= 0 && arena(from) != arena(to);
   copies.push_back({address(to) + copy.destination_offset,
                     from < 0 ? nullptr : address(from) + copy.source_offset,
                     copy.block_bytes, copy.blocks, copy.destination_stride,
                     copy.source_stride,
-                    buckets[to] || (from >= 0 && buckets[from])});
+                    from >= 0 && !ofOffload && (buckets[to] || buckets[from]),
+                    ofOffload});
 }
 
 void LoadedProgram::load(const plan::CollectiveT &collective,

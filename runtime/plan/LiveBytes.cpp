@@ -35,9 +35,9 @@ public:
   std::vector<std::pair<int64_t, int64_t>> uses; // last == -1: none
 
 private:
-  // Values of collectives that are under way, per stream, then per event that
-  // is recorded behind them.
-  std::map<uint32_t, std::vector<uint32_t>> flying, recorded;
+  // Values of collectives and copies that are under way, per stream, then per
+  // event that is recorded behind them.
+  std::map<uint32_t, std::vector<int64_t>> flying, recorded;
 };
 
 void Lifetimes::run(const CommandT &command) {
@@ -54,8 +54,11 @@ void Lifetimes::run(const CommandT &command) {
   } else if (const UpdateT *update = operation.AsUpdate()) {
     touch(update->gradient);
   } else if (const CopyT *copy = operation.AsCopy()) {
-    touch(copy->source);
-    touch(copy->destination);
+    for (int i : {copy->source, copy->destination}) {
+      touch(i);
+      if (command.stream != computeStream)
+        flying[command.stream].push_back(i);
+    }
   } else if (const CollectiveT *collective = operation.AsCollective()) {
     for (uint32_t i : {collective->source, collective->destination}) {
       touch(i);
@@ -65,14 +68,19 @@ void Lifetimes::run(const CommandT &command) {
     recorded[record->event] = std::move(flying[command.stream]);
     flying[command.stream].clear();
   } else if (const WaitT *wait = operation.AsWait()) {
-    for (uint32_t i : recorded[wait->event])
+    // A side stream that waits still has to be waited for.
+    for (int64_t i : recorded[wait->event]) {
       touch(i);
+      if (command.stream != computeStream)
+        flying[command.stream].push_back(i);
+    }
   }
 }
 
 } // namespace
 
-uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program) {
+uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program,
+                               uint32_t arena) {
   Lifetimes lifetimes(program);
   for (const auto &input : program.inputs)
     lifetimes.touch(input->value);
@@ -86,12 +94,13 @@ uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program) {
 
   uint64_t states = 0;
   for (const auto &state : plan.states)
-    states = std::max(states, state->place->offset() + state->place->bytes());
+    if (state->place->arena() == arena)
+      states = std::max(states, state->place->offset() + state->place->bytes());
   std::vector<int64_t> changes(lifetimes.now + 2);
   for (size_t i = 0; i < program.values.size(); ++i) {
     const ValueT &value = *program.values[i];
     auto [first, last] = lifetimes.uses[i];
-    if (last == -1 || value.state != -1 || value.place->arena() != deviceArena)
+    if (last == -1 || value.state != -1 || value.place->arena() != arena)
       continue;
     changes[first] += alignUp(value.place->bytes());
     changes[last + 1] -= alignUp(value.place->bytes());

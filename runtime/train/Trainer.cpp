@@ -83,6 +83,7 @@ private:
   // Of the step that ended last.
   Clock::time_point stepEnd;
   double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
+  uint64_t offloadBytes = 0;
   std::vector<double> outputs;
   // Sums of this rank's losses in the epoch so far.
   double epochLoss = 0;
@@ -222,8 +223,10 @@ void Trainer::step(uint64_t step) {
     data->set(epochOf(step), (step - 1) % length.stepsPerEpoch, *executor);
   dataWaitMs = milliseconds(Clock::now() - begin);
   double before = executor->counters().exposedSeconds;
+  uint64_t offloaded = executor->counters().offloadBytes;
   executor->setGradientNorm(options.logGradientNorm && logs(step));
   executor->run(stepProgram, step);
+  offloadBytes = executor->counters().offloadBytes - offloaded;
   exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
 
   const auto &named = plan.programs[stepProgram]->outputs;
@@ -266,6 +269,8 @@ void Trainer::log(uint64_t step) {
   report.stepMs = stepMs;
   report.dataWaitMs = dataWaitMs;
   report.exposedCommMs = exposedCommMs;
+  if (plan.arenas[plan::hostArena]->bytes)
+    report.offloadBytes = offloadBytes;
   report.memoryBytes = plannedBytes;
   report.memoryPeakBytes = peakResidentBytes();
   if (metrics)

@@ -10,7 +10,6 @@ from test_fully_shard import Model, shard_blocks
 from test_fully_shard_refusals import placed
 
 from fsdp_mlir import (
-    CPUOffloadPolicy,
     DeviceMesh,
     ExportError,
     MixedPrecisionPolicy,
@@ -35,10 +34,6 @@ ALL = "in the model's own unit, unit blocks.0, unit blocks.1"
             f"mp_policy with output_dtype=float32 {ALL}",
         ),
         (
-            {"offload_policy": CPUOffloadPolicy()},
-            rf"offload_policy=CPUOffloadPolicy\(\) {ALL} .leave it out: CPU ranks hold everything",
-        ),
-        (
             {"reshard_after_forward": 2, "mesh": init_device_mesh((4,))},
             f"reshard_after_forward=2 {ALL} .give True or False",
         ),
@@ -55,9 +50,9 @@ def test_policies(options: dict[str, Any], text: str, tmp_path: pathlib.Path) ->
 
 def test_all_that_is_missing_is_one_error(tmp_path: pathlib.Path) -> None:
     model = Model()
-    fully_shard(model.head, offload_policy=CPUOffloadPolicy(pin_memory=False))
+    fully_shard(model.head, reshard_after_forward=2, mesh=init_device_mesh((4,)))
     fully_shard(model, mp_policy=MixedPrecisionPolicy(torch.bfloat16))
-    with pytest.raises(ExportError, match="mp_policy .* model's own .*; offload_policy.* head"):
+    with pytest.raises(ExportError, match="mp_policy .* model's own .*; reshard.* head"):
         export(classify(model), tmp_path)
 
 

@@ -15,16 +15,20 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     for units cut by size. A root has no other unit around it: the model, which
     owns what no other unit does. `reshard` says whether the whole parameters
     are freed after forward; where it is absent, the pipeline's option does.
+    With `offload` its shards, gradients and optimizer state are on the host,
+    in pinned memory but where `pin_memory` is false.
 
     Units that the model names are there from the captured phase on.
 
     ```mlir
     fsdp.unit "" root
     fsdp.unit "blocks.0" {reshard = false}
+    fsdp.unit "blocks.1" {offload, pin_memory = false}
     ```
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
-                       OptionalAttr<BoolAttr>:$reshard);
+                       OptionalAttr<BoolAttr>:$reshard, UnitAttr:$offload,
+                       OptionalAttr<BoolAttr>:$pin_memory);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
 }
 
@@ -43,6 +47,25 @@ def FSDP_UnshardOp : FSDP_Op<"unshard", [Pure, AllTypesMatch<["input", "result"]
 
 def FSDP_ReduceGradOp : FSDP_Op<"reduce_grad", [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "The mean of a gradient over all ranks";
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def FSDP_FetchOp : FSDP_Op<"fetch", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Copies a state's part from the host for one region's readers";
+  let description = [{
+    The region is that of `fsdp.unshard`: it keeps the copy that forward reads
+    from living until backward.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def FSDP_OffloadOp : FSDP_Op<"offload", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Copies a gradient to the host, where it is used";
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
