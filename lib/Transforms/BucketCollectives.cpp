@@ -195,7 +195,8 @@ void BucketCollectives::offloadTogether(
   }
   OpBuilder builder(unpacked);
   auto bucket =
-      OffloadOp::create(builder, unpacked.getLoc(), unpacked.getBucket(),
+      OffloadOp::create(builder, unpacked.getLoc(),
+                        unpacked.getBucket().getType(), unpacked.getBucket(),
                         offloads.front().getUnitAttr());
   unpacked.getBucketMutable().assign(bucket);
   for (OffloadOp offload : offloads) {

@@ -97,9 +97,9 @@ void OffloadState::offloadGradients(func::FuncOp program,
       OpBuilder builder(update);
       if (Operation *source = gradient.getDefiningOp())
         builder.setInsertionPointAfter(source);
-      onHost = OffloadOp::create(builder, gradient.getLoc(),
-                                 createRowMajor(builder, gradient),
-                                 parameter.getUnitAttr());
+      Value rowMajor = createRowMajor(builder, gradient);
+      onHost = OffloadOp::create(builder, gradient.getLoc(), rowMajor.getType(),
+                                 rowMajor, parameter.getUnitAttr());
     }
     update.getGradientMutable().assign(onHost);
   }

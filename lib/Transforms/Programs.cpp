@@ -49,7 +49,7 @@ Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
   return clone->getResult(0);
 }
 
-LoadOp fsdp::getSentLoad(Value sent) {
+fsdp::LoadOp fsdp::getSentLoad(Value sent) {
   if (auto fetch = sent.getDefiningOp<FetchOp>())
     sent = fetch.getInput();
   return sent.getDefiningOp<LoadOp>();

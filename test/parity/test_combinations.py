@@ -42,6 +42,7 @@ AXES = {
         "false": Choice(call=(("reshard", False),)),
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
+    "offload": {"no": Choice(), "yes": Choice(call=(("offload", True),))},
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 

@@ -14,6 +14,7 @@ class Call:
     paths: tuple[str, ...]
     reshard: bool | int | None = None
     ignored: tuple[str, ...] = ()
+    offload: bool = False
 
 
 def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
@@ -26,4 +27,6 @@ def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
             options["reshard_after_forward"] = call.reshard
         if call.ignored:
             options["ignored_params"] = {model.get_parameter(name) for name in call.ignored}
+        if call.offload:  # CPU ranks have no CUDA to pin memory with
+            options["offload_policy"] = api.CPUOffloadPolicy(pin_memory=False)
         api.fully_shard(modules if len(modules) > 1 else modules[0], **options)
