@@ -1,6 +1,7 @@
 // When a program's memory is in use.
 
 #include "fsdp/Analysis/Liveness.h"
+#include "fsdp/Analysis/OpCost.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "plan/PlanTypes.h"
@@ -25,16 +26,19 @@ struct StateUses {
 };
 } // namespace
 
-/// The source of a wait's collective, which is in use until the wait. On the
-/// stream of compute a collective is over before the next op.
-static Value getSource(WaitOp wait) {
+/// Calls `visit` with what is in use until a wait: the sources of its start, and
+/// of those that its start's stream has waited for. On the stream of compute a
+/// collective is over before the next op.
+static void forEachSource(WaitOp wait, function_ref<void(Value)> visit) {
   Operation *start = wait.getFuture().getDefiningOp();
-  if (!start)
-    return {};
-  auto stream = start->getAttrOfType<IntegerAttr>(kStreamAttrName);
-  return stream && stream.getInt() == plan::computeStream
-             ? Value()
-             : start->getOperand(0);
+  if (!start || OpCost::getStream(start) == plan::computeStream)
+    return;
+  for (Value source : start->getOperands()) {
+    visit(source);
+    if (auto earlier = source.getDefiningOp<WaitOp>();
+        earlier && OpCost::getStream(earlier) != plan::computeStream)
+      forEachSource(earlier, visit);
+  }
 }
 
 /// The state whose window a mapped gather shows.
@@ -52,6 +56,25 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
   Block &block = program.getBody().front();
   ProgramLiveness result(block);
   const Aliases &aliases = result.aliases;
+  SymbolTableCollection tables;
+  auto lookup = [&](Operation *op, FlatSymbolRefAttr name) {
+    return tables.lookupNearestSymbolFrom<StateOp>(op, name);
+  };
+  // Where memory is that nothing has touched yet.
+  auto getArena = [&](Value value) -> int64_t {
+    Operation *def = value.getDefiningOp();
+    if (auto load = dyn_cast_or_null<LoadOp>(def)) {
+      StateOp state = lookup(load, load.getStateAttr());
+      return state && state.getOnHost() ? kHostArena : kDeviceArena;
+    }
+    if (isa_and_nonnull<OffloadStartOp>(def))
+      return kHostArena;
+    if (isa_and_nonnull<aten::CallOp, PackOp, UnpackOp>(def))
+      for (Value operand : def->getOperands())
+        if (const Storage *storage = result.getStorage(operand))
+          return storage->arena == kHostArena ? kHostArena : kDeviceArena;
+    return kDeviceArena;
+  };
   auto touch = [&](Value value, int64_t time) -> Storage * {
     std::optional<RankedTensorType> type = getMemoryType(value);
     if (!type)
@@ -62,17 +85,13 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
     if (isNew)
       result.storages.push_back(
           {owner, LiveBlock{time, time, getSpanBytes(*getMemoryType(owner))},
-           nullptr});
+           nullptr, getArena(value)});
     Storage &storage = result.storages[it->second];
     storage.block.last = std::max(storage.block.last, time);
     return &storage;
   };
 
-  SymbolTableCollection tables;
   llvm::MapVector<Operation *, StateUses> states;
-  auto lookup = [&](Operation *op, FlatSymbolRefAttr name) {
-    return tables.lookupNearestSymbolFrom<StateOp>(op, name);
-  };
   auto write = [&](Operation *op, FlatSymbolRefAttr name, int64_t time) {
     states[lookup(op, name)].writes.push_back(time);
   };
@@ -84,8 +103,7 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
     for (Value operand : op.getOperands())
       touch(operand, time);
     if (auto wait = dyn_cast<WaitOp>(op))
-      if (Value source = getSource(wait))
-        touch(source, time);
+      forEachSource(wait, [&](Value source) { touch(source, time); });
     for (OpResult value : op.getResults()) {
       Storage *storage = touch(value, time);
       if (auto load = dyn_cast<LoadOp>(op)) {
@@ -94,7 +112,7 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
             {result.indices.lookup(value), time});
       } else if (LoadOp source = getMappedSource(&op)) {
         storage->state = lookup(source, source.getStateAttr());
-        storage->inWindow = true;
+        storage->arena = kWindowArena;
       }
     }
     if (auto store = dyn_cast<StoreOp>(op)) {
@@ -159,7 +177,7 @@ void ProgramLiveness::dump(raw_ostream &os) const {
     os << storage.block.first << ".." << storage.block.last << " "
        << storage.block.bytes << " B";
     if (storage.state)
-      os << (storage.inWindow ? " window of @" : " state @")
+      os << (storage.arena == kWindowArena ? " window of @" : " state @")
          << StateOp(storage.state).getSymName();
     os << " " << storage.root << "\n";
   }
@@ -176,7 +194,7 @@ int64_t ProgramLiveness::getPeakBytes() const {
 int64_t fsdp::getStateBytes(ModuleOp module) {
   int64_t bytes = 0;
   for (StateOp state : module.getOps<StateOp>())
-    if (!state.getFlat())
+    if (!state.getFlat() && !state.getOnHost())
       bytes += llvm::alignTo(getSpanBytes(state.getTensorType()), kAlignment);
   return bytes;
 }

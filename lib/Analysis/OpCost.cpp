@@ -18,6 +18,16 @@ OpCost::OpCost(ModuleOp module, cost::Cluster cluster)
       ranks *= size;
 }
 
+/// What is there for a collective or a copy alone, is waited for on its stream.
+static unsigned getWaitStream(WaitOp wait) {
+  if (!wait->hasOneUse())
+    return plan::computeStream;
+  Operation *reader = *wait->user_begin();
+  return isa<AllGatherStartOp, OffloadStartOp>(reader)
+             ? OpCost::getStream(reader)
+             : unsigned(plan::computeStream);
+}
+
 unsigned OpCost::getStream(Operation *op) {
   for (StringRef name : {kStreamAttrName.data(), "stream"})
     if (auto stream = op->getAttrOfType<IntegerAttr>(name))
@@ -26,6 +36,12 @@ unsigned OpCost::getStream(Operation *op) {
     return plan::gatherStream;
   if (isa<ReduceScatterStartOp, AllReduceStartOp>(op))
     return plan::reduceStream;
+  if (isa<FetchStartOp>(op))
+    return plan::fetchStream;
+  if (isa<OffloadStartOp>(op))
+    return plan::offloadStream;
+  if (auto wait = dyn_cast<WaitOp>(op))
+    return getWaitStream(wait);
   return plan::computeStream;
 }
 
@@ -107,12 +123,25 @@ double OpCost::getSeconds(Operation *op) const {
       .Case<StoreOp>([&](StoreOp op) {
         return getMemorySeconds(2 * getBytes(op.getValue().getType()));
       })
+      .Case<FetchStartOp, OffloadStartOp>([&](Operation *op) {
+        return cost::hostCopySeconds(getBytes(op->getResult(0).getType()),
+                                     cluster);
+      })
       .Case<CmdCopyOp>([&](CmdCopyOp op) {
-        double bytes = 0;
-        for (auto piece : op.getPieces().getAsRange<PieceAttr>())
-          bytes += double(piece.getBytes()) * piece.getBlocks() *
-                   (piece.getSource() >= 0 ? 2 : 1);
-        return getMemorySeconds(bytes);
+        double bytes = 0, offloaded = 0;
+        for (auto piece : op.getPieces().getAsRange<PieceAttr>()) {
+          double moved = double(piece.getBytes()) * piece.getBlocks();
+          if (piece.getSource() < 0)
+            bytes += moved;
+          else if (getPlace(op.getSources()[piece.getSource()]).getArena() !=
+                   getPlace(op.getDestinations()[piece.getDestination()])
+                       .getArena())
+            offloaded += moved;
+          else
+            bytes += 2 * moved;
+        }
+        return (bytes ? getMemorySeconds(bytes) : 0) +
+               (offloaded ? cost::hostCopySeconds(offloaded, cluster) : 0);
       })
       .Case<AllGatherStartOp, AllGatherOp>([&](auto op) {
         return op.getMapped()

@@ -45,7 +45,7 @@ Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
       continue;
     }
     double seconds = cost.getSeconds(&op);
-    if (isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op)) {
+    if (isStart(&op)) {
       now[stream] = std::max(now[stream], now[plan::computeStream]);
       futures[op.getResult(0)] = now[stream] + seconds;
     }

@@ -228,6 +228,9 @@ static UnitInfo readUnit(const JsonReader &json,
   unit.reduceDtype = readPolicy("reduce_dtype");
   readPolicy("output_dtype");
   json["cast_forward_inputs"].asBool();
+  JsonReader offload = json["offload"];
+  if (!offload.isNull())
+    unit.offload = OffloadInfo{offload["pin_memory"].asBool()};
   return unit;
 }
 

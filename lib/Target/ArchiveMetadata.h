@@ -84,6 +84,11 @@ struct InputInfo {
   bool repeat = false; // the same value every step
 };
 
+/// A unit that lives on the host.
+struct OffloadInfo {
+  bool pinMemory = true;
+};
+
 /// Parameters that the model wants gathered and reduced together.
 struct UnitInfo {
   std::string name;
@@ -94,6 +99,7 @@ struct UnitInfo {
   // What it computes and reduces in; not given: as its parameters are, and as
   // it computes.
   std::optional<std::string> paramDtype, reduceDtype;
+  std::optional<OffloadInfo> offload;
 };
 
 /// Hyperparameters of a group; a rule reads those it has.

@@ -61,6 +61,8 @@ private:
       auto arena = std::make_unique<plan::ArenaT>();
       arena->name = name;
       arena->bytes = bytes;
+      arena->pinned = name == plan::arenaNames[kHostArena] && bytes > 0 &&
+                      module->hasAttr(kPinMemoryAttrName);
       out.arenas.push_back(std::move(arena));
     }
     auto text = [&](StringRef name) {

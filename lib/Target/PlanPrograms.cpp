@@ -26,8 +26,12 @@ public:
 
   FailureOr<std::unique_ptr<plan::ProgramT>> run() {
     program->name = function.getSymName().str();
-    if (auto live = function->getAttrOfType<IntegerAttr>(kLiveBytesAttrName))
-      program->live_bytes = live.getInt();
+    auto number = [&](StringRef name) {
+      auto attr = function->getAttrOfType<IntegerAttr>(name);
+      return attr ? attr.getInt() : 0;
+    };
+    program->live_bytes = number(kLiveBytesAttrName);
+    program->host_live_bytes = number(kHostLiveBytesAttrName);
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
       auto name = function.getArgAttrOfType<StringAttr>(index, "fsdp.input");

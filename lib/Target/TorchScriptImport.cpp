@@ -160,7 +160,10 @@ void Importer::addUnits() {
         info.reduceDtype ? TypeAttr::get(getElementType(builder.getContext(),
                                                         *info.reduceDtype))
                          : TypeAttr(),
-        info.modules.size() > 1 ? stringsOrNull(info.modules) : ArrayAttr());
+        info.modules.size() > 1 ? stringsOrNull(info.modules) : ArrayAttr(),
+        info.offload ? builder.getUnitAttr() : UnitAttr(),
+        info.offload && !info.offload->pinMemory ? builder.getBoolAttr(false)
+                                                 : BoolAttr());
 }
 
 StateOp Importer::addState(const StateInfo &info, Role role) {

@@ -79,6 +79,8 @@ private:
     }
     emitOperands(flight.start);
     emit(flight.start);
+    for (Operation *op : flight.behind)
+      emit(op);
   }
   void startGather() { start(schedule.gathers[gathered++]); }
 

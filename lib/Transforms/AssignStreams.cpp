@@ -1,5 +1,6 @@
 // Say on which stream each op runs.
 
+#include "fsdp/Analysis/OpCost.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
@@ -17,19 +18,8 @@ using namespace fsdp;
 
 /// Loads and step scalars are no commands.
 static bool isCommand(Operation *op) {
-  return isa<aten::CallOp, PackOp, UnpackOp, AllGatherStartOp,
-             ReduceScatterStartOp, AllReduceStartOp, WaitOp, UpdateOp, StoreOp>(
-      op);
-}
-
-/// Compute, copies and waits follow each other on the first stream; gathers and
-/// reductions have one each beside it.
-static int64_t getStream(Operation *op, bool sideStreams) {
-  if (sideStreams && isa<AllGatherStartOp>(op))
-    return plan::gatherStream;
-  if (sideStreams && isa<ReduceScatterStartOp, AllReduceStartOp>(op))
-    return plan::reduceStream;
-  return plan::computeStream;
+  return isStart(op) ||
+         isa<aten::CallOp, PackOp, UnpackOp, WaitOp, UpdateOp, StoreOp>(op);
 }
 
 namespace {
@@ -47,7 +37,9 @@ struct AssignStreamsPass : fsdp::impl::AssignStreamsBase<AssignStreamsPass> {
       for (Operation &op : program.getOps())
         if (isCommand(&op))
           op.setAttr(kStreamAttrName,
-                     builder.getI64IntegerAttr(getStream(&op, streams == 3)));
+                     builder.getI64IntegerAttr(
+                         streams == 1 ? unsigned(plan::computeStream)
+                                      : OpCost::getStream(&op)));
   }
 };
 } // namespace

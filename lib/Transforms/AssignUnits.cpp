@@ -304,7 +304,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
     else
       op = UnitOp::create(builder, module.getLoc(), unit, unit.empty(),
                           /*reshard=*/BoolAttr(), /*reduce_dtype=*/TypeAttr(),
-                          /*modules=*/ArrayAttr());
+                          /*modules=*/ArrayAttr(), /*offload=*/false,
+                          /*pin_memory=*/BoolAttr());
     remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
                                     "fsdp-assign-units"))
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +

@@ -87,6 +87,8 @@ private:
   aten::CallOp getDivision(shard::ReduceScatterOp sum);
   void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
   void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
+  void offloadTogether(ArrayRef<shard::ReduceScatterOp> reductions,
+                       bool divides, UnpackOp unpacked);
 
   void convertFlat(shard::AllGatherOp gather, StateOp state);
   void convertFlat(shard::ReduceScatterOp reduction);
@@ -125,6 +127,16 @@ void moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
     }
 }
 
+/// Moves what computes `value` in front of `anchor`, where it stands behind it.
+void hoist(Value value, Operation *anchor) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !anchor->isBeforeInBlock(op))
+    return;
+  for (Value operand : op->getOperands())
+    hoist(operand, anchor);
+  op->moveBefore(anchor);
+}
+
 void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   // In front of the first reader. Loads and casts may stand behind it: they
   // move up, which is sound as nothing reads a parameter after its update.
@@ -139,10 +151,7 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   SmallVector<Type> wholeTypes;
   SmallVector<RankedTensorType> partTypes;
   for (shard::AllGatherOp gather : gathers) {
-    for (Operation *source : {getGatheredLoad(gather.getInput()).getOperation(),
-                              gather.getInput().getDefiningOp()})
-      if (source && first->isBeforeInBlock(source))
-        source->moveBefore(first);
+    hoist(gather.getInput(), first);
     parts.push_back(gather.getInput());
     partTypes.push_back(getTensorType(gather.getInput()));
     wholeTypes.push_back(gather.getType());
@@ -185,6 +194,34 @@ aten::CallOp BucketCollectives::getDivision(shard::ReduceScatterOp sum) {
              : aten::CallOp();
 }
 
+/// Where the means of a bucket all go to the host and nowhere else, the bucket
+/// goes as one, and is unpacked there.
+void BucketCollectives::offloadTogether(
+    ArrayRef<shard::ReduceScatterOp> reductions, bool divides,
+    UnpackOp unpacked) {
+  SmallVector<OffloadOp> offloads;
+  for (shard::ReduceScatterOp sum : reductions) {
+    Value mean =
+        divides ? getDivision(sum).getResult(0) : Value(sum.getResult());
+    if (!mean.hasOneUse())
+      return;
+    auto offload = dyn_cast<OffloadOp>(*mean.user_begin());
+    if (!offload)
+      return;
+    offloads.push_back(offload);
+  }
+  OpBuilder builder(unpacked);
+  auto bucket =
+      OffloadOp::create(builder, unpacked.getLoc(),
+                        unpacked.getBucket().getType(), unpacked.getBucket(),
+                        offloads.front().getUnitAttr());
+  unpacked.getBucketMutable().assign(bucket);
+  for (OffloadOp offload : offloads) {
+    offload.replaceAllUsesWith(offload.getInput());
+    offload.erase();
+  }
+}
+
 void BucketCollectives::bucketReductions(
     ArrayRef<shard::ReduceScatterOp> reductions) {
   // Behind the last gradient, and in front of all that reads a sum.
@@ -222,6 +259,7 @@ void BucketCollectives::bucketReductions(
   auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
                                    layout.getMembers(builder, 1));
   moveReadersBehind(sums, unpacked);
+  offloadTogether(reductions, divides, unpacked);
   for (auto [op, part] : llvm::zip_equal(reductions, unpacked.getOutputs())) {
     shard::ReduceScatterOp(op).getResult().replaceAllUsesWith(part);
     shard::ReduceScatterOp(op).erase();

@@ -51,7 +51,8 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
   if (!gradients->areDouble())
     norm = scalars.cast(norm, builder.getF32Type());
   // They may be to be scaled already, by a power of the loss's scale.
-  Value before = updates.front().getScale();
+  UpdateOp first = updates.front();
+  Value before = first.getScale();
   if (before)
     norm = scalars.call("mul.Tensor", {norm, before});
   // An infinite bound asks for the norm alone.

@@ -85,7 +85,7 @@ private:
   std::string name(int64_t owner);
 
   const ModulePlaces &places;
-  ByteTimeline timelines[2]; // of the arenas
+  ByteTimeline timelines[kNumArenas];
   Moment now;                // of the command that is checked
   llvm::SmallVector<mlir::Operation *> commands[kNumStreams];
   llvm::DenseMap<mlir::Value, int64_t> owners;

@@ -51,7 +51,8 @@ FailureOr<Gradients> Gradients::collect(ArrayRef<UpdateOp> updates) {
 /// Behind the last of `values`.
 static void setInsertionPointBehind(OpBuilder &builder,
                                     ArrayRef<Value> values) {
-  builder.setInsertionPointToStart(values.front().getParentBlock());
+  Value first = values.front();
+  builder.setInsertionPointToStart(first.getParentBlock());
   Operation *last = nullptr;
   for (Value value : values)
     if (Operation *op = value.getDefiningOp();

@@ -21,20 +21,6 @@ using namespace fsdp;
 
 namespace {
 
-/// Ranks exchange row-major tensors.
-Value createRowMajor(OpBuilder &builder, Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (!type.getEncoding())
-    return value;
-  NamedAttribute args[] = {
-      builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0))};
-  auto clone = aten::CallOp::create(
-      builder, value.getLoc(), "clone", value, args,
-      RankedTensorType::get(type.getShape(), type.getElementType()));
-  clone->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  return clone->getResult(0);
-}
-
 class InsertGradReduction
     : public fsdp::impl::InsertGradReductionBase<InsertGradReduction> {
 public:

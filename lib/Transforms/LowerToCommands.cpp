@@ -42,10 +42,11 @@ public:
         fromOffset, toOffset, many ? fromStride : 0, many ? toStride : 0));
   }
 
-  void create(OpBuilder &builder, Location loc) const {
+  void create(OpBuilder &builder, Location loc,
+              int64_t stream = plan::computeStream) const {
     if (!pieces.empty())
       CmdCopyOp::create(builder, loc, sources, destinations,
-                        builder.getArrayAttr(pieces));
+                        builder.getArrayAttr(pieces), stream);
   }
 
 private:
@@ -101,10 +102,11 @@ private:
         return op->emitOpError(
             "has a result without a place; run --fsdp-plan-memory first");
     if (getStream(op) != plan::computeStream &&
-        !isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op))
+        !isStart(op) && !isa<WaitOp>(op))
       return op->emitOpError()
              << "is on stream " << getStream(op)
-             << "; only collectives are on another stream than 0";
+             << "; only collectives, copies from and to the host and their "
+                "waits are on another stream than 0";
     return success();
   }
 
@@ -143,6 +145,9 @@ private:
               reduction.setMeshDim(start.getMeshDim());
               return done(start);
             })
+            .Case<FetchStartOp>([&](auto start) { return lowerFetch(start); })
+            .Case<OffloadStartOp>(
+                [&](auto start) { return lowerOffload(start); })
             .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
             .Default([&](Operation *other) { return keep(other); });
     return result;
@@ -174,7 +179,7 @@ private:
       whole = declare(part->whole);
     FlatSymbolRefAttr state;
     if (auto *storage = memory.getStorage(value);
-        storage->state && !storage->inWindow)
+        storage->state && storage->arena != kWindowArena)
       state = FlatSymbolRefAttr::get(StateOp(storage->state).getSymNameAttr());
     return declare(value, Value(), whole, state);
   }
@@ -268,10 +273,11 @@ private:
     return values.lookup(aliases.getSameBytes(value));
   }
 
-  void copyAll(Location loc, Value from, Value to, int64_t bytes) {
+  void copyAll(Location loc, Value from, Value to, int64_t bytes,
+               int64_t stream = plan::computeStream) {
     CopyPieces pieces;
     pieces.add(from, to, bytes);
-    pieces.create(builder, loc);
+    pieces.create(builder, loc, stream);
   }
 
   LogicalResult lowerUpdate(UpdateOp update) {
@@ -294,37 +300,46 @@ private:
     CmdUpdateOp::create(builder, sum.getLoc(),
                         FlatSymbolRefAttr::get(rule.getSymNameAttr()),
                         sum.getStateAttr(), values.lookup(sum.getValue()),
-                        builder.getArrayAttr({}));
+                        builder.getArrayAttr({}), /*begin=*/0, /*end=*/0,
+                        /*scale=*/Value(), /*skip=*/Value());
     return done(sum);
   }
 
   LogicalResult lowerPack(PackOp pack) {
-    Value bucket = declare(pack.getBucket());
+    declare(pack.getBucket());
+    copyMembers(pack.getLoc(), pack.getInputs(), pack.getMembers(),
+                pack.getBucket(), plan::computeStream);
+    return done(pack);
+  }
+
+  /// Copies what is not there already into a bucket, on one stream.
+  void copyMembers(Location loc, ValueRange inputs, ArrayAttr members,
+                   Value whole, int64_t stream) {
+    Value bucket = values.lookup(whole);
     CopyPieces pieces;
-    int64_t bytes = getPlace(pack.getBucket()).getBytes(), end = 0;
+    int64_t bytes = getPlace(whole).getBytes(), end = 0;
     int64_t blocks = 1;
-    if (!pack.getMembers().empty())
-      blocks = cast<MemberAttr>(pack.getMembers()[0]).getBlocks();
+    if (!members.empty())
+      blocks = cast<MemberAttr>(members[0]).getBlocks();
     int64_t piece = bytes / blocks;
     // A collective reads the gaps too; they must not be what lay there before.
     auto zero = [&](int64_t begin, int64_t past) {
       pieces.add(Value(), bucket, past - begin, blocks, /*fromOffset=*/0, begin,
                  /*fromStride=*/0, piece);
     };
-    for (auto [input, member] : llvm::zip_equal(
-             pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>())) {
+    for (auto [input, member] :
+         llvm::zip_equal(inputs, members.getAsRange<MemberAttr>())) {
       zero(end, member.getOffset());
       end = member.getOffset() + member.getBytes();
       auto part = aliases.getPart(aliases.getRoot(input));
-      bool inPlace = part && part->whole == pack.getBucket();
+      bool inPlace = part && part->whole == whole;
       if (!inPlace)
         pieces.add(getBytes(input), bucket, member.getBytes(), blocks,
                    /*fromOffset=*/0, member.getOffset(), member.getBytes(),
                    piece);
     }
     zero(end, piece);
-    pieces.create(builder, pack.getLoc());
-    return done(pack);
+    pieces.create(builder, loc, stream);
   }
 
   LogicalResult lowerUnpack(UnpackOp unpack) {
@@ -353,9 +368,7 @@ private:
     Value source = values.lookup(start.getInput());
     Value destination = declare(start.getFuture());
     int64_t stream = getStream(start);
-    // What the source holds is there, and what lay in the destination is no
-    // longer read, once the compute stream has come this far.
-    order(start.getLoc(), plan::computeStream, stream);
+    followCompute(start);
     auto collective = CmdCollectiveOp::create(
         builder, start.getLoc(), kind, source, destination,
         from.getElementType(), count, start.getUnitAttr(), /*region=*/nullptr,
@@ -364,9 +377,43 @@ private:
     if (stream != plan::computeStream) {
       collective.setChannel(stream == plan::reduceStream ? plan::reduceChannel
                                                          : plan::gatherChannel);
-      completions[start.getFuture()] = record(start.getLoc(), stream);
     }
+    complete(start);
     return collective;
+  }
+
+  LogicalResult lowerFetch(FetchStartOp start) {
+    Value to = declare(start.getFuture());
+    followCompute(start);
+    if (auto members = start.getMembers())
+      copyMembers(start.getLoc(), start.getInputs(), *members,
+                  start.getFuture(), getStream(start));
+    else
+      copyAll(start.getLoc(), values.lookup(start.getInputs().front()), to,
+              getPlace(start.getFuture()).getBytes(), getStream(start));
+    complete(start);
+    return done(start);
+  }
+
+  LogicalResult lowerOffload(OffloadStartOp start) {
+    Value to = declare(start.getFuture());
+    followCompute(start);
+    copyAll(start.getLoc(), getBytes(start.getInput()), to,
+            getPlace(start.getFuture()).getBytes(), getStream(start));
+    complete(start);
+    return done(start);
+  }
+
+  /// What a source holds is there, and what lay in the destination is no longer
+  /// read, once the compute stream has come this far.
+  void followCompute(Operation *start) {
+    order(start->getLoc(), plan::computeStream, getStream(start));
+  }
+
+  /// Notes the event behind a start on a side stream.
+  void complete(Operation *start) {
+    if (int64_t stream = getStream(start); stream != plan::computeStream)
+      completions[start->getResult(0)] = record(start->getLoc(), stream);
   }
 
   LogicalResult lowerWait(WaitOp wait) {
@@ -374,7 +421,8 @@ private:
     // A collective on the compute stream is complete by now.
     if (auto event = completions.find(wait.getFuture());
         event != completions.end())
-      CmdWaitOp::create(builder, wait.getLoc(), event->second);
+      CmdWaitOp::create(builder, wait.getLoc(), event->second,
+                        getStream(wait));
     return done(wait);
   }
 

@@ -77,9 +77,10 @@ LogicalResult ModulePlaces::checkState(StateOp state) {
                                    "first"); // Its memory is another state's.
   if (failed(checkPlace(state, place, state.getTensorType())))
     return failure();
-  if (place.getArena() != kDeviceArena)
-    return state.emitOpError("C2: is not in arena 0");
-  if (!take(states, place))
+  if (place.getArena() == kWindowArena)
+    return state.emitOpError("C2: is in arena 1, which shows states and has "
+                             "none");
+  if (!take(states[place.getArena()], place))
     return state.emitOpError("C2: shares bytes with another state");
   reach(place);
   return success();
@@ -88,7 +89,7 @@ LogicalResult ModulePlaces::checkState(StateOp state) {
 LogicalResult ModulePlaces::checkWindow(CmdCollectiveOp collective) {
   PlaceAttr to = getPlace(collective.getDestination());
   if (!collective.getMapped())
-    return to.getArena() == kDeviceArena
+    return to.getArena() != kWindowArena
                ? success()
                : collective.emitOpError("C12: writes the window, which only "
                                         "mapped gathers do");

@@ -36,9 +36,9 @@ private:
   void reach(PlaceAttr place);
 
   mlir::ModuleOp module;
-  ByteTimeline states, shown;
+  ByteTimeline states[kNumArenas], shown;
   llvm::DenseMap<mlir::StringAttr, PlaceAttr> windows;
-  uint64_t ends[2] = {0, 0};
+  uint64_t ends[kNumArenas] = {};
 };
 
 } // namespace fsdp

@@ -100,6 +100,14 @@ struct ShardOptions : virtual ScheduleOptions {
       llvm::cl::desc("copy, map (ranks read each other's flat pieces in place) "
                      "or auto: map for cluster=local"),
       llvm::cl::init("auto")};
+  Option<std::string> offload{
+      *this, "offload",
+      llvm::cl::desc("none, or all: parameters, gradients and optimizer state "
+                     "are on the host"),
+      llvm::cl::init("none")};
+  Option<bool> pinMemory{*this, "pin-memory",
+                         llvm::cl::desc("whether host memory is pinned"),
+                         llvm::cl::init(true)};
 };
 
 struct OverlapOptions : virtual ScheduleOptions {
@@ -129,8 +137,7 @@ struct LowerOptions : virtual NamedOptions {
 struct OneValue {
   StringRef name, value;
 };
-constexpr OneValue kOneValue[] = {
-    {"offload", "none"}, {"device", "cpu"}};
+constexpr OneValue kOneValue[] = {{"device", "cpu"}};
 
 struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
   AllOptions() {
@@ -209,6 +216,9 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
   // rank's own part. They are clipped as they are without the loss's scale.
   pm.addPass(createScaleLoss());
   pm.addPass(createClipGradients());
+
+  // Copies from and to the host are of parts: what is sent, and what is summed.
+  pm.addPass(createOffloadState({options.offload, options.pinMemory}));
 }
 
 LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,

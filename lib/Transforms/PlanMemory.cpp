@@ -18,13 +18,13 @@ namespace fsdp {
 
 using namespace fsdp;
 
-/// Packs and stores move bytes, so they read all of the bytes of a value, in
+/// Packs, stores and offloads move bytes, so they read all of the bytes of a value, in
 /// row-major order.
 static void cloneStridedOperands(func::FuncOp program) {
   Aliases aliases(program.getBody().front());
   SmallVector<OpOperand *> strided;
   for (Operation &op : program.getOps())
-    if (isa<PackOp, StoreOp>(op))
+    if (isa<PackOp, StoreOp, OffloadStartOp>(op))
       for (OpOperand &operand : op.getOpOperands())
         if (!aliases.getSameBytes(operand.get()))
           strided.push_back(&operand);
@@ -38,8 +38,9 @@ static void cloneStridedOperands(func::FuncOp program) {
     auto clone = aten::CallOp::create(
         builder, user->getLoc(), "clone", operand->get(), contiguous,
         RankedTensorType::get(type.getShape(), type.getElementType()));
-    if (Attribute stream = user->getAttr(kStreamAttrName))
-      clone->setAttr(kStreamAttrName, stream);
+    if (user->hasAttr(kStreamAttrName))
+      clone->setAttr(kStreamAttrName,
+                     builder.getI64IntegerAttr(plan::computeStream));
     operand->set(clone.getResult(0));
   }
 }
@@ -66,14 +67,14 @@ public:
 
   LogicalResult run() {
     placeStates();
-    int64_t base = device;
+    const SmallVector<int64_t> bases(ends);
     for (func::FuncOp program : getPrograms(module)) {
       cloneStridedOperands(program);
-      if (failed(checkStores(program)) || failed(placeValues(program, base)))
+      if (failed(checkStores(program)) || failed(placeValues(program, bases)))
         return failure();
     }
-    module->setAttr(kArenasAttrName, DenseI64ArrayAttr::get(module.getContext(),
-                                                            {device, window}));
+    module->setAttr(kArenasAttrName,
+                    DenseI64ArrayAttr::get(module.getContext(), ends));
     return success();
   }
 
@@ -100,10 +101,13 @@ private:
     DenseSet<StateOp> shown = findShown();
     auto place = [&](StateOp state, int64_t alignment) {
       int64_t bytes = getSpanBytes(state.getTensorType());
-      device = llvm::alignTo(static_cast<uint64_t>(device), alignment);
-      state->setAttr(kPlaceAttrName, makePlace(kDeviceArena, device, bytes));
-      device += bytes;
+      int64_t arena = state.getOnHost() ? kHostArena : kDeviceArena;
+      int64_t &end = ends[arena];
+      end = llvm::alignTo(static_cast<uint64_t>(end), alignment);
+      state->setAttr(kPlaceAttrName, makePlace(arena, end, bytes));
+      end += bytes;
     };
+    int64_t &window = ends[kWindowArena];
     for (auto state : module.getOps<StateOp>())
       if (shown.contains(state)) {
         place(state, kPageBytes);
@@ -116,7 +120,8 @@ private:
     for (auto state : module.getOps<StateOp>())
       if (!shown.contains(state) && !state.getFlat())
         place(state, kAlignment);
-    device = llvm::alignTo(static_cast<uint64_t>(device), kAlignment);
+    for (int64_t arena : {kDeviceArena, kHostArena})
+      ends[arena] = llvm::alignTo(static_cast<uint64_t>(ends[arena]), kAlignment);
 
     SymbolTable symbols(module);
     for (auto state : module.getOps<StateOp>())
@@ -125,29 +130,21 @@ private:
                        getPlace(symbols.lookup<StateOp>(*flat)));
   }
 
-  /// Notes the places of a program's values, its own from the offset `base` on.
-  LogicalResult placeValues(func::FuncOp program, int64_t base) {
+  /// Notes the places of a program's values, in each arena its own from the
+  /// offset in `bases` on.
+  LogicalResult placeValues(func::FuncOp program, ArrayRef<int64_t> bases) {
     FailureOr<ProgramLiveness> liveness = ProgramLiveness::compute(program);
     if (failed(liveness) || failed(liveness->verify(program)))
       return failure();
 
-    SmallVector<LiveBlock> blocks;
-    for (const ProgramLiveness::Storage &storage : liveness->getStorages())
-      if (!storage.state)
-        blocks.push_back(storage.block);
-    OffsetPlan apart = planApart(blocks);
-    OffsetPlan plan = best ? planBest(blocks) : apart;
-    device = std::max(device, base + plan.bytes);
-
     DenseMap<Value, PlaceAttr> places; // of owners
-    const int64_t *next = plan.offsets.begin();
-    for (const ProgramLiveness::Storage &storage : liveness->getStorages()) {
-      StateOp state = storage.state;
-      places[storage.root] =
-          !state ? makePlace(kDeviceArena, base + *next++, storage.block.bytes)
-          : storage.inWindow ? windows.lookup(state)
-                             : getPlace(state);
-    }
+    for (const ProgramLiveness::Storage &storage : liveness->getStorages())
+      if (StateOp state = storage.state)
+        places[storage.root] = storage.arena == kWindowArena
+                                   ? windows.lookup(state)
+                                   : getPlace(state);
+    for (int64_t arena : {kDeviceArena, kHostArena})
+      placeOwn(program, *liveness, arena, bases[arena], places);
 
     auto getPlaceOf = [&](Value value) -> PlaceAttr {
       const Aliases &aliases = liveness->getAliases();
@@ -177,24 +174,47 @@ private:
                    ArrayAttr::get(module.getContext(), results));
     }
 
+    return success();
+  }
+
+  /// Gives what a program owns in one arena its bytes, from `base` on.
+  void placeOwn(func::FuncOp program, const ProgramLiveness &liveness,
+                int64_t arena, int64_t base,
+                DenseMap<Value, PlaceAttr> &places) {
+    SmallVector<LiveBlock> blocks;
+    SmallVector<Value> owners;
+    for (const ProgramLiveness::Storage &storage : liveness.getStorages())
+      if (!storage.state && storage.arena == arena) {
+        blocks.push_back(storage.block);
+        owners.push_back(storage.root);
+      }
+    OffsetPlan apart = planApart(blocks);
+    OffsetPlan plan = best ? planBest(blocks) : apart;
+    ends[arena] = std::max(ends[arena], base + plan.bytes);
+    for (auto [owner, offset, block] :
+         llvm::zip_equal(owners, plan.offsets, blocks))
+      places[owner] = makePlace(arena, base + offset, block.bytes);
+
     int64_t least = getPeakBytes(blocks);
-    Builder builder(module.getContext());
-    program->setAttr(kLiveBytesAttrName,
-                     builder.getI64IntegerAttr(base + least));
+    if (arena == kHostArena && base + least == 0)
+      return;
+    program->setAttr(
+        arena == kHostArena ? kHostLiveBytesAttrName : kLiveBytesAttrName,
+        Builder(module.getContext()).getI64IntegerAttr(base + least));
     remark::passed(program.getLoc(), remark::RemarkOpts::name("PlanMemory")
                                          .category("fsdp-plan-memory")
                                          .function(program.getSymName()))
+        << remark::metric("Arena", plan::arenaNames[arena])
         << remark::metric("Bytes", plan.bytes)
         << remark::metric("LeastBytes", least)
         << remark::metric("BytesWithoutReuse", apart.bytes)
         << remark::metric("Values", blocks.size());
-    return success();
   }
 
   ModuleOp module;
   bool best;
   DenseMap<Operation *, PlaceAttr> windows; // of states that are shown
-  int64_t device = 0, window = 0;           // bytes
+  SmallVector<int64_t> ends = SmallVector<int64_t>(kNumArenas, 0); // of arenas
 };
 
 struct PlanMemoryPass : fsdp::impl::PlanMemoryBase<PlanMemoryPass> {

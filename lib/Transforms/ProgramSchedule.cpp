@@ -6,6 +6,7 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -37,12 +38,16 @@ static void forEachReader(Value value, function_ref<void(Operation *)> visit) {
   }
 }
 
-/// The pack, and what else is computed for a start alone, in order.
+/// The pack or the fetch, and what else is there for a start alone, in order.
 static SmallVector<Operation *, 1> getPreparation(Operation *start) {
   llvm::SetVector<Operation *> found;
   auto isOnlyForIt = [&](Operation *op) {
-    return op && op->getBlock() == start->getBlock() && !isa<WaitOp>(op) &&
-           isMemoryEffectFree(op) && op->getNumOperands() &&
+    if (!op || op->getBlock() != start->getBlock() || !op->getNumOperands())
+      return false;
+    auto wait = dyn_cast<WaitOp>(op);
+    bool fetches = isa<FetchStartOp>(op) ||
+                   (wait && wait.getFuture().getDefiningOp<FetchStartOp>());
+    return (fetches || isMemoryEffectFree(op)) &&
            llvm::all_of(op->getUsers(), [&](Operation *user) {
              return user == start || found.contains(user);
            });
@@ -63,20 +68,32 @@ static SmallVector<Operation *, 1> getPreparation(Operation *start) {
   return ops;
 }
 
+/// What takes a sum to the host, and is all that reads it.
+static OffloadStartOp getOffload(WaitOp wait) {
+  return wait->hasOneUse() ? dyn_cast<OffloadStartOp>(*wait->user_begin())
+                           : OffloadStartOp();
+}
+
 static Flight makeFlight(Operation *start, const OpCost &cost) {
   Flight flight;
   flight.start = start;
   Value future = start->getResult(0), input = start->getOperand(0);
   flight.wait = cast<WaitOp>(*future.getUsers().begin());
-  if (auto gather = dyn_cast<AllGatherStartOp>(start)) {
-    flight.isGather = true;
+  llvm::TypeSwitch<Operation *>(start)
+      .Case<AllGatherStartOp, FetchStartOp>([&](auto op) {
+        flight.isGather = true;
+        flight.unit = op.getUnit();
+        flight.region = op.getRegion();
+      })
+      .Case<ReduceScatterStartOp, OffloadStartOp>(
+          [&](auto op) { flight.unit = op.getUnit(); });
+  if (auto gather = dyn_cast<AllGatherStartOp>(start))
     flight.isMapped = gather.getMapped();
-    flight.unit = gather.getUnit();
-    flight.region = gather.getRegion();
-  } else {
-    flight.unit = cast<ReduceScatterStartOp>(start).getUnit();
-  }
   flight.before = getPreparation(start);
+  if (OffloadStartOp offload = getOffload(flight.wait)) {
+    flight.behind = {flight.wait, offload};
+    flight.wait = cast<WaitOp>(*offload->user_begin());
+  }
   for (Operation *reader : flight.wait->getUsers())
     if (isa<UnpackOp>(reader))
       flight.after.push_back(reader);
@@ -85,7 +102,31 @@ static Flight makeFlight(Operation *start, const OpCost &cost) {
   if (!flight.before.empty())
     flight.bytes += getTensorBytes(cast<RankedTensorType>(input.getType()));
   flight.seconds = cost.getSeconds(start);
+  for (Operation *copy : flight.before)
+    if (isa<FetchStartOp>(copy))
+      flight.seconds += cost.getSeconds(copy);
+  for (Operation *copy : flight.behind)
+    flight.seconds += cost.getSeconds(copy);
   return flight;
+}
+
+/// Copies from and to the host that no flight of a collective contains: fetches
+/// of what compute reads, and offloads of what depends on no sum.
+static SmallVector<Operation *> getLoneCopies(
+    Block &block, const llvm::DenseMap<Operation *, Flight *> &owners) {
+  SmallVector<Operation *> copies;
+  llvm::DenseSet<Operation *> sums; // and what depends on one
+  for (Operation &op : block) {
+    bool ofSum = llvm::any_of(op.getOperands(), [&](Value operand) {
+      return sums.contains(operand.getDefiningOp());
+    });
+    if (ofSum || isa<ReduceScatterStartOp>(op))
+      sums.insert(&op);
+    if (!owners.contains(&op) &&
+        (isa<FetchStartOp>(op) || (isa<OffloadStartOp>(op) && !ofSum)))
+      copies.push_back(&op);
+  }
+  return copies;
 }
 
 /// Of the reductions whose sums `op` depends on, the last to be ready.
@@ -123,13 +164,23 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       schedule.gathers.push_back(makeFlight(&op, cost));
     else if (isa<ReduceScatterStartOp>(op))
       schedule.reductions.push_back(makeFlight(&op, cost));
-  for (auto *flights : {&schedule.gathers, &schedule.reductions})
-    for (Flight &flight : *flights) {
-      owners[flight.start] = owners[flight.wait] = &flight;
-      for (auto *ops : {&flight.before, &flight.after})
-        for (Operation *op : *ops)
-          owners[op] = &flight;
-    }
+  auto own = [&] {
+    owners.clear();
+    for (auto *flights : {&schedule.gathers, &schedule.reductions})
+      for (Flight &flight : *flights) {
+        owners[flight.start] = owners[flight.wait] = &flight;
+        for (auto ops : {ArrayRef<Operation *>(flight.before),
+                         ArrayRef<Operation *>(flight.behind),
+                         ArrayRef<Operation *>(flight.after)})
+          for (Operation *op : ops)
+            owners[op] = &flight;
+      }
+  };
+  own();
+  for (Operation *copy : getLoneCopies(*schedule.block, owners))
+    (isa<FetchStartOp>(copy) ? schedule.gathers : schedule.reductions)
+        .push_back(makeFlight(copy, cost));
+  own();
 
   // Loads in front of any write go to the top, what depends on a sum to the
   // tail; all else is the spine.

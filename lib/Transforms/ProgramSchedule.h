@@ -14,13 +14,16 @@
 
 namespace fsdp {
 
-/// A collective from its start to its wait. Slot i is the place in front of op
-/// i of the spine; the last slot is behind them all.
+/// A collective from its start to its wait, with the copy from or to the host
+/// that leads to it or follows it; or such a copy alone. Slot i is the place in
+/// front of op i of the spine; the last slot is behind them all.
 struct Flight {
   mlir::Operation *start = nullptr;
   WaitOp wait;
-  llvm::SmallVector<mlir::Operation *, 1> before; // the pack
+  llvm::SmallVector<mlir::Operation *, 1> before; // the pack, or the fetch
+  llvm::SmallVector<mlir::Operation *, 2> behind; // the start: the offload
   llvm::SmallVector<mlir::Operation *, 1> after;  // the unpack
+  /// What compute reads is gathered, or fetched; else reduced, or offloaded.
   bool isGather = false, isMapped = false;
   llvm::StringRef unit, region;
   int64_t bytes = 0;  // of source and destination, in use during the flight

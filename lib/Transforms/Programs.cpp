@@ -2,6 +2,7 @@
 
 #include "fsdp/Transforms/Programs.h"
 
+#include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 
 using namespace mlir;
@@ -42,7 +43,10 @@ fsdp::ReduceGradOp fsdp::getReduction(UpdateOp update) {
 }
 
 fsdp::LoadOp fsdp::getGatheredLoad(Value gathered) {
-  return aten::lookThroughPrecisionCast(gathered).getDefiningOp<LoadOp>();
+  Value part = aten::lookThroughPrecisionCast(gathered);
+  if (auto fetch = part.getDefiningOp<FetchOp>())
+    part = fetch.getInput();
+  return part.getDefiningOp<LoadOp>();
 }
 
 SmallVector<Operation *> fsdp::getReadersThroughCasts(Value value) {
@@ -53,6 +57,19 @@ SmallVector<Operation *> fsdp::getReadersThroughCasts(Value value) {
     else
       readers.push_back(reader);
   return readers;
+}
+
+Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
+  auto type = cast<RankedTensorType>(gradient.getType());
+  if (!type.getEncoding())
+    return gradient;
+  NamedAttribute args[] = {
+      builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0))};
+  auto clone = aten::CallOp::create(
+      builder, gradient.getLoc(), "clone", gradient, args,
+      RankedTensorType::get(type.getShape(), type.getElementType()));
+  clone->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  return clone->getResult(0);
 }
 
 void fsdp::eraseDeadOps(func::FuncOp program) {

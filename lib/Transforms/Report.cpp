@@ -48,7 +48,7 @@ struct ProgramFigures {
   Timeline timeline;
   int64_t recomputedOps = 0; // by backward
   double recomputedSeconds = 0;
-  std::optional<int64_t> liveBytes; // where places are known
+  std::map<int64_t, int64_t> liveBytes; // by arena, where places are known
 };
 
 struct Figures {
@@ -145,8 +145,11 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
       }
     });
     of.timeline = Timeline::compute(program, cost);
-    if (auto bytes = program->getAttrOfType<IntegerAttr>(kLiveBytesAttrName))
-      of.liveBytes = bytes.getInt();
+    for (auto [arena, name] :
+         {std::pair(kDeviceArena, kLiveBytesAttrName),
+          std::pair(kHostArena, kHostLiveBytesAttrName)})
+      if (auto bytes = program->getAttrOfType<IntegerAttr>(name))
+        of.liveBytes[arena] = bytes.getInt();
   }
   if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName))
     for (auto [index, bytes] : llvm::enumerate(arenas.asArrayRef()))
@@ -154,9 +157,7 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
   return figures;
 }
 
-StringRef getArenaName(int64_t arena) {
-  return arena == kDeviceArena ? "device" : "window";
-}
+StringRef getArenaName(int64_t arena) { return plan::arenaNames[arena]; }
 
 void printPretty(Figures &figures, raw_ostream &os) {
   os << "ranks " << figures.ranks << ", parameters " << figures.parameters
@@ -191,8 +192,10 @@ void printPretty(Figures &figures, raw_ostream &os) {
     if (of.recomputedOps)
       os << "  recomputed: " << of.recomputedOps << " ops, "
          << micros(of.recomputedSeconds) << "\n";
-    if (of.liveBytes)
-      os << "  most bytes in use: " << *of.liveBytes << "\n";
+    for (auto [arena, bytes] : of.liveBytes)
+      os << "  most bytes in use"
+         << (arena == kDeviceArena ? "" : " on the host") << ": " << bytes
+         << "\n";
   }
   for (auto [arena, bytes] : figures.arenas)
     os << "arena " << arena << " (" << getArenaName(arena) << "): " << bytes
@@ -247,8 +250,10 @@ void printJson(Figures &figures, raw_ostream &os) {
           json.attribute("exposed_seconds", of.timeline.getExposedSeconds());
           json.attribute("recomputed_ops", of.recomputedOps);
           json.attribute("recomputed_seconds", of.recomputedSeconds);
-          if (of.liveBytes)
-            json.attribute("live_bytes", *of.liveBytes);
+          for (auto [arena, bytes] : of.liveBytes)
+            json.attribute(arena == kDeviceArena ? "live_bytes"
+                                                 : "host_live_bytes",
+                           bytes);
         });
       }
     });

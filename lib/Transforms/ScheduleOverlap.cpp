@@ -91,11 +91,11 @@ LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
     return program.emitOpError("is not one block of ops; control flow cannot "
                                "be scheduled");
   WalkResult result = program.walk([](Operation *op) {
-    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp>(op)) {
+    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, FetchOp, OffloadOp>(op)) {
       op->emitOpError("is not asynchronous; run --fsdp-convert-to-async first");
       return WalkResult::interrupt();
     }
-    if (isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp>(op) &&
+    if (isStart(op) &&
         (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
          (*op->user_begin())->getBlock() != op->getBlock())) {
       op->emitOpError("has not one wait in its block; see "
@@ -107,7 +107,7 @@ LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
   return failure(result.wasInterrupted());
 }
 
-/// Bytes in use at each op, states included.
+/// Bytes in use at each op on the device, states included.
 SmallVector<int64_t> ScheduleOverlap::getMemory(func::FuncOp program) {
   FailureOr<ProgramLiveness> liveness = ProgramLiveness::compute(program);
   if (failed(liveness))
@@ -115,7 +115,7 @@ SmallVector<int64_t> ScheduleOverlap::getMemory(func::FuncOp program) {
   size_t count = program.getBody().front().getOperations().size();
   SmallVector<int64_t> memory(count + 1, 0);
   for (const ProgramLiveness::Storage &storage : liveness->getStorages()) {
-    if (storage.state)
+    if (storage.state || storage.arena != kDeviceArena)
       continue;
     int64_t bytes = llvm::alignTo(storage.block.bytes, kAlignment);
     memory[std::max<int64_t>(storage.block.first, 0)] += bytes;

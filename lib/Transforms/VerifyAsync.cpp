@@ -33,7 +33,8 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
   }
 
   LogicalResult verifyOp(Operation *op) {
-    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, shard::AllGatherOp,
+    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, FetchOp, OffloadOp,
+            shard::AllGatherOp,
             shard::ReduceScatterOp, shard::AllReduceOp>(op))
       return op->emitOpError(
           "A1: is not asynchronous; run "
@@ -75,6 +76,10 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
                          reduction.getMeshDim() < numAxes);
     }
+    if (auto fetch = dyn_cast<FetchStartOp>(op))
+      return verifyStart(op, fetch.getFuture(), fetch.getUnit(), true);
+    if (auto offload = dyn_cast<OffloadStartOp>(op))
+      return verifyStart(op, offload.getFuture(), offload.getUnit(), true);
     return success();
   }
 

@@ -90,10 +90,36 @@ private:
     if (stream >= kNumStreams)
       return op->emitOpError("C8: is on stream ")
              << stream << "; there are " << kNumStreams;
-    if (stream && isa<CmdAtenOp, CmdUpdateOp, CmdCopyOp>(op))
+    if (auto copy = dyn_cast<CmdCopyOp>(op))
+      if (int64_t own = getCopyStream(copy); stream && stream != own)
+        return op->emitOpError("C8: copies on stream ")
+               << stream << ", which is not for copies of its direction";
+    if (stream && isa<CmdAtenOp, CmdUpdateOp>(op))
       return op->emitOpError("C8: computes on stream ")
              << stream << ", which is for collectives";
     memory.launch(op, stream);
+    return success();
+  }
+
+  /// The side stream that is for copies of this direction; 0 where none is.
+  static int64_t getCopyStream(CmdCopyOp copy) {
+    int64_t to = getPlace(copy.getDestination()).getArena();
+    int64_t from =
+        copy.getSource() ? getPlace(copy.getSource()).getArena() : kHostArena;
+    return from == kHostArena && to == kDeviceArena   ? plan::fetchStream
+           : from == kDeviceArena && to == kHostArena ? plan::offloadStream
+                                                      : plan::computeStream;
+  }
+
+  /// All that a command computes with is in one memory, the window being the
+  /// device's: C15.
+  static LogicalResult checkOneMemory(Operation *op,
+                                      ArrayRef<PlaceAttr> places) {
+    auto onHost = [](PlaceAttr place) {
+      return place.getArena() == kHostArena;
+    };
+    if (llvm::any_of(places, onHost) && !llvm::all_of(places, onHost))
+      return op->emitOpError("C15: uses memory of the device and of the host");
     return success();
   }
 
@@ -145,6 +171,13 @@ private:
       return failure();
     if (call.getView())
       return makeViews(call);
+    SmallVector<PlaceAttr> used;
+    for (ValueRange values : {call.getInputs(), call.getOutputs()})
+      for (Value value : values)
+        if (isa<TensorType>(value.getType()))
+          used.push_back(getPlace(value));
+    if (failed(checkOneMemory(call, used)))
+      return failure();
     for (Value input : call.getInputs())
       if (isa<TensorType>(input.getType()) && failed(memory.read(call, input)))
         return failure();
@@ -177,6 +210,7 @@ private:
     for (Value operand : update->getOperands())
       if (failed(memory.read(update, operand)))
         return failure();
+    SmallVector<PlaceAttr> used{getPlace(update.getGradient())};
     SmallVector<FlatSymbolRefAttr> names{update.getParameterAttr()};
     for (Attribute state : update.getStates())
       names.push_back(cast<FlatSymbolRefAttr>(state));
@@ -185,13 +219,14 @@ private:
       if (!state)
         return update.emitOpError("C2: names the state ")
                << symbol << ", which does not exist";
+      used.push_back(getPlace(state));
       if (failed(memory.checkApart(update, getPlace(state),
                                    update.getGradient())) ||
           failed(memory.read(update, state)) ||
           failed(memory.write(update, state)))
         return failure();
     }
-    return success();
+    return checkOneMemory(update, used);
   }
 
   LogicalResult run(CmdCopyOp copy) {
@@ -256,6 +291,9 @@ private:
              << one << " bytes per rank, which its places of "
              << getPlace(from).getBytes() << " and " << getPlace(to).getBytes()
              << " bytes do not fit";
+    for (Value value : {from, to})
+      if (getPlace(value).getArena() == kHostArena)
+        return collective.emitOpError("C15: exchanges memory of the host");
     if (memory.isView(from))
       return collective.emitOpError("C7: sends a view");
     bool reduce = collective.getKind() == CollectiveKind::AllReduce;

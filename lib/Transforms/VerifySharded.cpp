@@ -74,6 +74,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   LogicalResult verifyUpdate(UpdateOp update);
   Value getOwnGradient(Value gradient);
   LogicalResult verifyScales(func::FuncOp program);
+  LogicalResult verifyHost(LoadOp load);
+  LogicalResult verifyHost(UpdateOp update);
   LogicalResult verifyGather(shard::AllGatherOp gather);
 
   StateOp getSharded(StringRef name) {
@@ -189,11 +191,17 @@ LogicalResult VerifySharded::verifyRange(UpdateOp update) {
 }
 
 LogicalResult VerifySharded::verifyLoad(LoadOp load) {
+  if (failed(verifyHost(load)))
+    return failure();
   StateOp state = getSharded(load.getState());
   if (!state || state.getRole() == Role::Gradient)
     return success();
-  for (Operation *reader : getReadersThroughCasts(load.getResult()))
-    if (!isa<shard::AllGatherOp>(reader))
+  SmallVector<Operation *> readers = getReadersThroughCasts(load.getResult());
+  for (Operation *reader : llvm::to_vector(load->getUsers()))
+    if (auto fetch = dyn_cast<FetchOp>(reader))
+      llvm::append_range(readers, getReadersThroughCasts(fetch.getResult()));
+  for (Operation *reader : readers)
+    if (!isa<shard::AllGatherOp, FetchOp>(reader))
       return reader->emitOpError()
              << "S4: reads the local part of " << load.getStateAttr()
              << "; only `shard.all_gather` may";
@@ -223,14 +231,47 @@ static bool isDivided(Value reduced, double divisor) {
   return bool(getDividend(reduced, divisor));
 }
 
+/// What is on the host is read by copies, and updated there.
+LogicalResult VerifySharded::verifyHost(LoadOp load) {
+  auto state = table->lookup<StateOp>(load.getState());
+  for (Operation *reader : load->getUsers())
+    if (state && state.getOnHost() != isa<FetchOp>(reader))
+      return reader->emitOpError()
+             << "S15: reads " << load.getStateAttr() << ", which is "
+             << (state.getOnHost() ? "on the host, without an fsdp.fetch"
+                                   : "not on the host");
+  return success();
+}
+
+LogicalResult VerifySharded::verifyHost(UpdateOp update) {
+  auto parameter = table->lookup<StateOp>(update.getParameter());
+  bool onHost = parameter && parameter.getOnHost();
+  for (auto name : update.getStates().getAsRange<FlatSymbolRefAttr>())
+    if (auto state = table->lookup<StateOp>(name.getValue());
+        state && state.getOnHost() != onHost)
+      return update.emitOpError()
+             << "S15: updates " << update.getParameterAttr() << " and " << name
+             << ", of which one alone is on the host";
+  if (bool(update.getGradient().getDefiningOp<OffloadOp>()) != onHost)
+    return update.emitOpError()
+           << "S15: the gradient of " << update.getParameterAttr()
+           << " is not in the memory of what it updates";
+  return success();
+}
+
 LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
+  if (failed(verifyHost(update)))
+    return failure();
   StateOp parameter = getSharded(update.getParameter());
   if (!parameter)
     return success();
   if (failed(verifyRange(update)))
     return failure();
+  Value gradient = update.getGradient();
+  if (auto offload = gradient.getDefiningOp<OffloadOp>())
+    gradient = offload.getInput();
   Value mean = aten::lookThroughPrecisionCast(
-      getOwnGradient(aten::lookThroughPrecisionCast(update.getGradient())));
+      getOwnGradient(aten::lookThroughPrecisionCast(gradient)));
   auto [before, after] = getGradientDivisors(
       cast<RankedTensorType>(mean.getType()).getElementType(), ranks);
   Value dividend = getDividend(mean, after);

@@ -13,7 +13,7 @@ from .errors import ExportError
 from .fsdp_module import fully_shard, original_class, unit_of
 from .mesh import DeviceMesh
 from .options import checked_options
-from .policies import MixedPrecisionPolicy
+from .policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
 # What each strategy is as `reshard_after_forward`. FSDP1 too keeps the outermost unit's whole
 # parameters for backward, which is None.
@@ -80,11 +80,18 @@ def FullyShardedDataParallel(
             reshard_after_forward=reshard,
             mp_policy=_precision(member, options["mixed_precision"], member is module),
             ignored_params=ignored & set(member.parameters()),
+            offload_policy=_offload(options["cpu_offload"]),
         )
         which = f"{'the' if member is module else 'each'} {original_class(member).__name__}"
         calls[f"{which} (reshard_after_forward={reshard})"] = None
     warnings.warn(f"FullyShardedDataParallel is fully_shard here: of {', then of '.join(calls)}")
     return module
+
+
+def _offload(cpu_offload: Any) -> OffloadPolicy:
+    """FSDP1 pins host memory."""
+    asked = getattr(cpu_offload, "offload_params", cpu_offload)
+    return CPUOffloadPolicy() if asked else OffloadPolicy()
 
 
 def _reshard(options: dict[str, Any]) -> Optional[bool]:
@@ -96,9 +103,6 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
             f"sharding_strategy={name} does not exist yet; FULL_SHARD has the same numbers, and "
             "less memory"
         )
-    if getattr(options["cpu_offload"], "offload_params", options["cpu_offload"]):
-        raise ExportError(
-            "cpu_offload does not exist yet; leave it out: CPU ranks hold everything on the host"
         )
     if options["process_group"] is not None:
         raise ExportError(

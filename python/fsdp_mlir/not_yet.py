@@ -9,7 +9,6 @@ import torch
 from .errors import ExportError
 from .fsdp_module import Unit
 from .mesh import DeviceMesh
-from .policies import CPUOffloadPolicy
 
 Parameters = Mapping[str, torch.Tensor]
 
@@ -46,11 +45,6 @@ def check_exists(
 def _of_unit(
     unit: Unit, parameters: Parameters, mesh: Optional[DeviceMesh]
 ) -> Iterator[tuple[str, str]]:
-    if isinstance(unit.offload_policy, CPUOffloadPolicy):
-        yield (
-            "offload_policy=CPUOffloadPolicy()",
-            "leave it out: CPU ranks hold everything on the host",
-        )
     if isinstance(reshard := unit.reshard_after_forward, int) and not isinstance(reshard, bool):
         yield f"reshard_after_forward={reshard}", "give True or False"
     if unit.shard_placement_fn is not None:

@@ -20,7 +20,7 @@ from .mesh import DeviceMesh
 from .mixed_precision import MixedPrecision
 from .names import StateNames, plain_path
 from .not_yet import check_exists
-from .policies import MixedPrecisionPolicy
+from .policies import CPUOffloadPolicy, MixedPrecisionPolicy
 from .training_step import TrainingStep
 
 
@@ -97,6 +97,7 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
             "root": _is_root(unit, places, names),
             "reshard_after_forward": unit.reshard_after_forward,
             **_describe_precision(unit.mp_policy),
+            "offload": _offload(unit),
         }
         for name, unit in units.items()
     ]
@@ -123,6 +124,11 @@ def _casts(
             if dtype is not None and names.parameters[fqn].dtype != dtype:
                 casts[fqn] = dtype
     return casts
+
+
+def _offload(unit: Unit) -> Optional[dict[str, bool]]:
+    policy = unit.offload_policy
+    return {"pin_memory": policy.pin_memory} if isinstance(policy, CPUOffloadPolicy) else None
 
 
 def _check_inside(model: nn.Module) -> None:

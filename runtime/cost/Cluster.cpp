@@ -138,6 +138,8 @@ Cluster parseCluster(const std::string &text, const std::string &source) {
   cluster.interNode = table.has("inter_node")
                           ? readLink(table.nested("inter_node"))
                           : cluster.intraNode;
+  if (table.has("host_link"))
+    cluster.hostLink = readLink(table.nested("host_link"));
   table.close();
   return cluster;
 }

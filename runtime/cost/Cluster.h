@@ -16,10 +16,10 @@ struct ClusterError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The way from one rank to the next in a ring.
+/// The way from one rank to the next in a ring, or from a rank to its host.
 struct Link {
   double bandwidth = 0; // bytes per second and rank, in one direction
-  double latency = 0;   // seconds per step of a ring
+  double latency = 0;   // seconds per step of a ring, or per copy
 };
 
 /// What the cost model knows about the machines of a run.
@@ -33,6 +33,7 @@ struct Cluster {
   double skewSeconds = 0;       // by which ranks reach a point apart
   unsigned ranksPerNode = 1;
   Link intraNode, interNode;
+  Link hostLink = {25e9, 10e-6}; // PCIe 4.0 x16
 
   /// Operations per second in `dtype`; in float32 where it is not listed.
   double flopsPerSecond(plan::DType dtype) const;
@@ -57,8 +58,10 @@ Cluster findCluster(const std::string &nameOrPath);
 ///     intra_node = { bandwidth = 361e9, latency = 1.9e-6 }
 ///     inter_node = { bandwidth = 37e9, latency = 4e-6 }
 ///
-/// `inter_node` may be left out where a run fits one node; every other key is
-/// needed.
+///     host_link = { bandwidth = 55e9, latency = 10e-6 }
+///
+/// `inter_node` may be left out where a run fits one node, and `host_link` where
+/// it is PCIe 4.0; every other key is needed.
 Cluster parseCluster(const std::string &text, const std::string &source);
 
 } // namespace fsdp::cost

@@ -31,6 +31,10 @@ double efficientBytes(plan::CollectiveKind kind, unsigned ranks,
   return perByte > 0 ? 9 * fixed / perByte : 0;
 }
 
+double hostCopySeconds(double bytes, const Cluster &cluster) {
+  return cluster.hostLink.latency + bytes / cluster.hostLink.bandwidth;
+}
+
 double kernelSeconds(double flops, double bytes, plan::DType dtype,
                      const Cluster &cluster) {
   return cluster.launchSeconds + std::max(flops / cluster.flopsPerSecond(dtype),

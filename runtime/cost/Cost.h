@@ -21,6 +21,9 @@ double collectiveSeconds(plan::CollectiveKind kind, double bytes,
 double efficientBytes(plan::CollectiveKind kind, unsigned ranks,
                       const Cluster &cluster);
 
+/// Seconds of a copy of `bytes` between a device and its host.
+double hostCopySeconds(double bytes, const Cluster &cluster);
+
 /// Seconds of a kernel of `flops` operations in `dtype` that reads and writes
 /// `bytes`: the larger of the two at full speed, behind the launch.
 double kernelSeconds(double flops, double bytes, plan::DType dtype,

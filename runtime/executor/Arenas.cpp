@@ -36,7 +36,7 @@ static std::vector<WindowPart> windowParts(const plan::PlanT &plan) {
 
 Arenas::Arenas(const plan::PlanT &plan, Communicator &communicator,
                uint64_t guard)
-    : plan(plan) {
+    : plan(plan), host(bytesOf(plan, plan::hostArena), guard) {
   ArenaLayout layout;
   layout.arenaBytes = bytesOf(plan, plan::deviceArena);
   layout.windowBytes = bytesOf(plan, plan::windowArena);
@@ -44,17 +44,20 @@ Arenas::Arenas(const plan::PlanT &plan, Communicator &communicator,
   layout.guard = guard;
   memory = communicator.allocate(layout);
   lendMemory(memory->arena(), memory->arena() + layout.arenaBytes);
+  lendMemory(host.data(), host.data() + host.size());
 }
 
-Arenas::~Arenas() { forgetMemory(memory->arena()); }
+Arenas::~Arenas() {
+  forgetMemory(memory->arena());
+  forgetMemory(host.data());
+}
 
 char *Arenas::address(const plan::Place &place, const std::string &what) const {
   uint64_t bytes = bytesOf(plan, place.arena());
   if (place.offset() > bytes || place.bytes() > bytes - place.offset())
     throw Error(what + " lies outside its arena; lower the step again");
-  char *begin =
-      place.arena() == plan::windowArena ? memory->window() : memory->arena();
-  return begin + place.offset();
+  char *const begins[] = {memory->arena(), memory->window(), host.data()};
+  return begins[place.arena()] + place.offset();
 }
 
 uint64_t Arenas::room(const plan::Place &place) const {

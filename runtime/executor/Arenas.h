@@ -10,10 +10,11 @@
 
 namespace fsdp {
 
-/// A rank's arenas, as the communicator gives them.
+/// A rank's arenas, as the communicator gives them; but for that of the host,
+/// which no collective reaches.
 class Arenas {
 public:
-  /// Collective. `guard`: bytes around the arena that nothing may write.
+  /// Collective. `guard`: bytes around the arenas that nothing may write.
   /// Throws Error when the memory cannot be had.
   Arenas(const plan::PlanT &plan, Communicator &communicator, uint64_t guard);
   ~Arenas();
@@ -26,12 +27,15 @@ public:
   /// Bytes from the end of a place to the end of its arena.
   uint64_t room(const plan::Place &place) const;
 
-  bool guardsIntact() const { return memory->guardsIntact(); }
+  bool guardsIntact() const {
+    return memory->guardsIntact() && host.guardsIntact();
+  }
   /// Mapped gathers find their result in the window: nothing has to move.
   bool windowIsMapped() const { return memory->mapped(); }
 
 private:
   const plan::PlanT &plan;
+  HostMemory host;
   std::unique_ptr<ArenaMemory> memory;
 };
 

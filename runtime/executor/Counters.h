@@ -20,6 +20,8 @@ struct Counters {
   std::map<std::string, uint64_t> programRuns;
   /// Bytes moved between collectives' memory and what is packed into it.
   uint64_t communicationBytesCopied = 0;
+  /// Bytes copied between the device's memory and the host's.
+  uint64_t offloadBytes = 0;
   // In runs after their program's first, in which it is learned what operators
   // allocate:
   /// results that did not land at their planned address,

@@ -29,7 +29,7 @@ struct Executor::Implementation {
   void runCommands(LoadedProgram &program);
   void runUpdate(LoadedProgram::Update &update);
   double squaredNormOf(LoadedProgram::Update &update);
-  void runCopy(const LoadedProgram::Copy &copy);
+  void launchCopy(unsigned stream, const LoadedProgram::Copy &copy);
 
   const plan::PlanT &plan;
   SiteRandom random;
@@ -136,7 +136,7 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
       runUpdate(program.updates[step.index]);
       break;
     case plan::Operation::Copy:
-      runCopy(program.copies[step.index]);
+      launchCopy(step.stream, program.copies[step.index]);
       break;
     case plan::Operation::Collective: {
       const LoadedProgram::Collective &collective =
@@ -185,8 +185,8 @@ double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
   return value * value;
 }
 
-void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
-  for (const LoadedProgram::Piece &piece : copy) {
+static void runCopy(const LoadedProgram::Copy &copy) {
+  for (const LoadedProgram::Piece &piece : copy)
     for (uint64_t i = 0; i < piece.blocks; ++i) {
       char *to = piece.to + i * piece.toStride;
       if (piece.from)
@@ -194,7 +194,15 @@ void Executor::Implementation::runCopy(const LoadedProgram::Copy &copy) {
       else
         std::memset(to, 0, piece.blockBytes);
     }
-    if (piece.from && piece.ofBucket)
+}
+
+void Executor::Implementation::launchCopy(unsigned stream,
+                                          const LoadedProgram::Copy &copy) {
+  streams->copy(stream, [&copy] { runCopy(copy); });
+  for (const LoadedProgram::Piece &piece : copy) {
+    if (piece.ofOffload)
+      counters.offloadBytes += piece.blocks * piece.blockBytes;
+    if (piece.ofBucket)
       counters.communicationBytesCopied += piece.blocks * piece.blockBytes;
   }
 }

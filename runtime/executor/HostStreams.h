@@ -3,14 +3,15 @@
 
 #include "comm/Communicator.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 
 namespace fsdp {
 
 /// A program's streams on the host. Stream 0 is the calling thread; collectives
-/// run on the others. Calls come in the order of the program's commands, in
-/// which a record stands before its waits.
+/// and copies between arenas run on the others. Calls come in the order of the
+/// program's commands, in which a record stands before its waits.
 class HostStreams {
 public:
   virtual ~HostStreams() = default;
@@ -19,6 +20,9 @@ public:
   virtual void begin(size_t events) = 0;
   /// Launches a collective on a stream. On stream 0 it is over on return.
   virtual void transfer(unsigned stream, const Transfer &transfer) = 0;
+  /// cudaLaunchHostFunc: launches a copy on a stream. On stream 0 it is over on
+  /// return.
+  virtual void copy(unsigned stream, const std::function<void()> &work) = 0;
   /// cudaEventRecord, cudaStreamWaitEvent
   virtual void record(unsigned stream, unsigned event) = 0;
   virtual void wait(unsigned stream, unsigned event) = 0;
@@ -33,8 +37,9 @@ public:
   double transferSeconds = 0, exposedSeconds = 0;
 };
 
-/// In one thread: a transfer is started when it is launched, and finished when
-/// another stream waits for it.
+/// In one thread. A stream goes on as far as it can without waiting for other
+/// ranks: a transfer is started when its turn comes, and finished when another
+/// stream needs what stands behind it.
 std::unique_ptr<HostStreams> makeInlineStreams(Communicator &communicator);
 
 /// A thread for each stream but 0. Transfers start in the order of their launch

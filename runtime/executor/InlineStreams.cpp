@@ -8,6 +8,8 @@ namespace fsdp {
 
 namespace {
 
+/// What a stream does next depends on the program alone, never on time, so all
+/// ranks start their transfers in the same order.
 class InlineStreams final : public HostStreams {
 public:
   explicit InlineStreams(Communicator &communicator)
@@ -18,45 +20,49 @@ public:
     streams.clear();
   }
 
-  void transfer(unsigned s, const Transfer &transfer) override {
-    timed([&] {
-      Stream &stream = at(s);
-      stream.inFlight.push_back(communicator.start(transfer));
-      ++stream.started;
-      if (s == plan::computeStream)
-        finish(stream, stream.started);
-    });
+  void transfer(unsigned stream, const Transfer &transfer) override {
+    launch(stream, {Task::Transfer, transfer, {}, {}});
+  }
+
+  void copy(unsigned stream, const std::function<void()> &work) override {
+    launch(stream, {Task::Copy, {}, work, {}});
   }
 
   void record(unsigned stream, unsigned event) override {
-    events.at(event) = {stream, at(stream).started};
+    events.at(event) = {stream, at(stream).launched};
   }
 
   void wait(unsigned stream, unsigned event) override {
-    const Event &recorded = events.at(event);
-    Stream &source = at(recorded.stream);
-    if (recorded.stream != stream && source.finished < recorded.started)
-      timed([&] { finish(source, recorded.started); });
+    const Point &recorded = events.at(event);
+    if (recorded.stream != stream && !isDone(recorded))
+      launch(stream, {Task::Wait, {}, {}, recorded});
   }
 
   void drain() override {
-    timed([&] {
-      for (Stream &stream : streams)
-        finish(stream, stream.started);
-    });
+    for (size_t s = 0; s < streams.size(); ++s)
+      complete({static_cast<unsigned>(s), streams[s].launched});
   }
 
   void abandon(const std::string &) override {}
 
 private:
-  struct Stream {
-    uint64_t started = 0, finished = 0;
-    std::deque<uint64_t> inFlight;
-  };
-  /// What its stream had started when the event was recorded.
-  struct Event {
+  /// Behind the first `tasks` tasks of a stream.
+  struct Point {
     unsigned stream = 0;
-    uint64_t started = 0;
+    uint64_t tasks = 0;
+  };
+  struct Task {
+    enum Kind { Transfer, Copy, Wait } kind;
+    fsdp::Transfer transfer;
+    std::function<void()> work;
+    Point point;
+    uint64_t ticket = 0;
+    bool started = false;
+  };
+  struct Stream {
+    uint64_t launched = 0, done = 0;
+    std::deque<Task> tasks; // not yet done
+    size_t started = 0;     // of them: transfers, and waits that are over
   };
 
   Stream &at(unsigned stream) {
@@ -64,13 +70,68 @@ private:
       streams.resize(stream + 1);
     return streams[stream];
   }
+  bool isDone(const Point &point) {
+    return at(point.stream).done >= point.tasks;
+  }
 
-  void finish(Stream &stream, uint64_t upTo) {
-    for (; stream.finished < upTo; ++stream.finished) {
-      uint64_t next = stream.inFlight.front();
-      stream.inFlight.pop_front();
-      communicator.finish(next);
+  void launch(unsigned s, Task task) {
+    at(s).tasks.push_back(std::move(task));
+    ++at(s).launched;
+    if (s == plan::computeStream)
+      complete({s, at(s).launched});
+    else
+      advance(s);
+  }
+
+  /// Does what needs no other rank: starts transfers, and where none is under
+  /// way copies, and waits for what is done.
+  void advance(unsigned s) {
+    for (Stream &stream = at(s); stream.started < stream.tasks.size();) {
+      Task &task = stream.tasks[stream.started];
+      bool isFirst = stream.started == 0;
+      bool isFree = task.kind == Task::Wait ? isDone(task.point) : isFirst;
+      if (task.kind == Task::Transfer)
+        start(task);
+      else if (!isFree)
+        return;
+      else if (isFirst) {
+        finishFirst(s);
+        continue;
+      }
+      task.started = true;
+      ++stream.started;
     }
+  }
+
+  void complete(Point point) {
+    while (!isDone(point))
+      finishFirst(point.stream);
+    advance(point.stream);
+  }
+
+  void finishFirst(unsigned s) {
+    Task task = std::move(at(s).tasks.front());
+    at(s).tasks.pop_front();
+    if (task.started)
+      --at(s).started;
+    switch (task.kind) {
+    case Task::Transfer:
+      if (!task.started)
+        start(task);
+      timed([&] { communicator.finish(task.ticket); });
+      break;
+    case Task::Copy:
+      task.work();
+      break;
+    case Task::Wait:
+      complete(task.point);
+      break;
+    }
+    ++at(s).done;
+  }
+
+  void start(Task &task) {
+    timed([&] { task.ticket = communicator.start(task.transfer); });
   }
 
   template <typename Body> void timed(Body &&body) {
@@ -85,7 +146,7 @@ private:
 
   Communicator &communicator;
   std::vector<Stream> streams;
-  std::vector<Event> events;
+  std::vector<Point> events;
 };
 
 } // namespace

@@ -139,14 +139,19 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
     const plan::ValueT &value = *plan->values.at(v);
     return context.arenas.address(placeOf(context.plan, value), value.name);
   };
+  auto arena = [&](int v) {
+    return placeOf(context.plan, *plan->values.at(v)).arena();
+  };
   Copy &pieces = copies.emplace_back();
   for (const auto &piece : copy.pieces) {
     int from = piece->source, to = piece->destination;
-    pieces.push_back({address(to) + piece->destination_offset,
-                      from < 0 ? nullptr : address(from) + piece->source_offset,
-                      piece->block_bytes, piece->blocks,
-                      piece->destination_stride, piece->source_stride,
-                      buckets[to] || (from >= 0 && buckets[from])});
+    bool ofOffload = from >= 0 && arena(from) != arena(to);
+    pieces.push_back(
+        {address(to) + piece->destination_offset,
+         from < 0 ? nullptr : address(from) + piece->source_offset,
+         piece->block_bytes, piece->blocks, piece->destination_stride,
+         piece->source_stride,
+         from >= 0 && !ofOffload && (buckets[to] || buckets[from]), ofOffload});
   }
 }
 

@@ -41,7 +41,8 @@ struct LoadedProgram {
     char *to;
     const char *from; // null: zeros
     uint64_t blockBytes, blocks, toStride, fromStride;
-    bool ofBucket; // into or out of what a collective moves
+    bool ofBucket;  // into or out of what a collective moves
+    bool ofOffload; // between the device's memory and the host's
   };
   using Copy = std::vector<Piece>;
   struct Collective {

@@ -38,13 +38,20 @@ public:
       carryOut(transfer, turn, lock);
       exposedSeconds += secondsSince(begin);
     } else {
-      launch(stream, {Task::Transfer, transfer, turn, 0});
+      launch(stream, {Task::Transfer, transfer, turn, 0, {}});
     }
+  }
+
+  void copy(unsigned stream, const std::function<void()> &work) override {
+    if (stream == plan::computeStream)
+      work();
+    else
+      launch(stream, {Task::Copy, {}, 0, 0, work});
   }
 
   void record(unsigned stream, unsigned event) override {
     if (stream != plan::computeStream)
-      return launch(stream, {Task::Record, {}, 0, event});
+      return launch(stream, {Task::Record, {}, 0, event, {}});
     std::lock_guard<std::mutex> lock(mutex);
     recorded.at(event) = true;
     changed.notify_all();
@@ -52,7 +59,7 @@ public:
 
   void wait(unsigned stream, unsigned event) override {
     if (stream != plan::computeStream)
-      return launch(stream, {Task::Wait, {}, 0, event});
+      return launch(stream, {Task::Wait, {}, 0, event, {}});
     block([&] { return recorded.at(event); });
   }
 
@@ -74,10 +81,11 @@ public:
 
 private:
   struct Task {
-    enum Kind { Transfer, Record, Wait } kind;
+    enum Kind { Transfer, Copy, Record, Wait } kind;
     fsdp::Transfer transfer;
     uint64_t turn;
     unsigned event;
+    std::function<void()> work;
   };
   struct Stream {
     std::deque<Task> tasks;
@@ -142,6 +150,11 @@ private:
         switch (task.kind) {
         case Task::Transfer:
           carryOut(task.transfer, task.turn, lock);
+          break;
+        case Task::Copy:
+          lock.unlock();
+          task.work();
+          lock.lock();
           break;
         case Task::Record:
           recorded.at(task.event) = true;

@@ -40,22 +40,27 @@ int rootOf(const plan::ProgramT &program, int value) {
   return value;
 }
 
-/// The command at which the collective `c` is known to be over: the first in
-/// which another stream waits for an event that its stream records behind it.
-static int endOfCollective(const plan::ProgramT &program, int c) {
+/// The command at which what `c` moves is known to be there: the first in which
+/// the stream of compute waits for an event that is recorded behind it, on its
+/// stream or on one that has waited for it.
+static int endOfMove(const plan::ProgramT &program, int c) {
   int commands = static_cast<int>(program.commands.size());
   uint32_t stream = program.commands[c]->stream;
   if (stream == plan::computeStream)
     return c;
-  std::set<uint32_t> events;
+  std::set<uint32_t> events, streams{stream};
   for (int i = c + 1; i < commands; ++i) {
     const plan::CommandT &command = *program.commands[i];
     const auto *record = command.operation.AsRecord();
     const auto *wait = command.operation.AsWait();
-    if (record && command.stream == stream)
+    if (record && streams.count(command.stream))
       events.insert(record->event);
-    else if (wait && command.stream != stream && events.count(wait->event))
+    else if (!wait || !events.count(wait->event))
+      continue;
+    else if (command.stream == plan::computeStream)
       return i;
+    else
+      streams.insert(command.stream);
   }
   return commands;
 }
@@ -71,11 +76,12 @@ std::vector<LiveRange> liveRanges(const plan::ProgramT &program) {
   for (const auto &input : program.inputs)
     touch(static_cast<int>(input->value), -1);
   for (int c = 0; c < commands; ++c) {
-    bool moves = program.commands[c]->operation.AsCollective();
+    const plan::OperationUnion &operation = program.commands[c]->operation;
+    bool moves = operation.AsCollective() || operation.AsCopy();
     for (int value : plan::valuesOf(*program.commands[c])) {
       touch(value, c);
       if (moves)
-        touch(value, endOfCollective(program, c));
+        touch(value, endOfMove(program, c));
     }
   }
   for (const auto &output : program.outputs)

@@ -36,30 +36,37 @@ public:
   std::vector<std::pair<int64_t, int64_t>> uses; // last == -1: none
 
 private:
-  // Values of collectives that are under way, per stream, then per event that
-  // is recorded behind them.
-  std::map<uint32_t, std::vector<uint32_t>> flying, recorded;
+  // Values of collectives and copies that are under way, per stream, then per
+  // event that is recorded behind them.
+  std::map<uint32_t, std::vector<int64_t>> flying, recorded;
 };
 
 void Lifetimes::run(const CommandT &command) {
   const OperationUnion &operation = command.operation;
+  bool flies = operation.AsCollective() ||
+               (operation.AsCopy() && command.stream != computeStream);
   for (int i : valuesOf(command)) {
     touch(i);
-    if (operation.AsCollective())
+    if (flies)
       flying[command.stream].push_back(i);
   }
   if (const RecordT *record = operation.AsRecord()) {
     recorded[record->event] = std::move(flying[command.stream]);
     flying[command.stream].clear();
   } else if (const WaitT *wait = operation.AsWait()) {
-    for (uint32_t i : recorded[wait->event])
+    // A side stream that waits still has to be waited for.
+    for (int64_t i : recorded[wait->event]) {
       touch(i);
+      if (command.stream != computeStream)
+        flying[command.stream].push_back(i);
+    }
   }
 }
 
 } // namespace
 
-uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program) {
+uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program,
+                               uint32_t arena) {
   Lifetimes lifetimes(program);
   for (const auto &input : program.inputs)
     lifetimes.touch(input->value);
@@ -73,12 +80,13 @@ uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program) {
 
   uint64_t states = 0;
   for (const auto &state : plan.states)
-    states = std::max(states, state->place->offset() + state->place->bytes());
+    if (state->place->arena() == arena)
+      states = std::max(states, state->place->offset() + state->place->bytes());
   std::vector<int64_t> changes(lifetimes.now + 2);
   for (size_t i = 0; i < program.values.size(); ++i) {
     const ValueT &value = *program.values[i];
     auto [first, last] = lifetimes.uses[i];
-    if (last == -1 || value.state != -1 || value.place->arena() != deviceArena)
+    if (last == -1 || value.state != -1 || value.place->arena() != arena)
       continue;
     changes[first] += alignUp(value.place->bytes());
     changes[last + 1] -= alignUp(value.place->bytes());

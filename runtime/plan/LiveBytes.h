@@ -6,11 +6,12 @@
 
 namespace fsdp::plan {
 
-/// The largest sum of bytes in use at one time in the device arena, states
+/// The largest sum of bytes in use at one time in an arena of the rank, states
 /// included, each value rounded up to the alignment. Commands count as one
 /// after the other, in the list's order; a collective uses its values until
 /// a wait for it. The rest of the program must have been checked.
-uint64_t liveBytes(const PlanT &plan, const ProgramT &program);
+uint64_t liveBytes(const PlanT &plan, const ProgramT &program,
+                   uint32_t arena = deviceArena);
 
 } // namespace fsdp::plan
 

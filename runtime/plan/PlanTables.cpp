@@ -34,14 +34,16 @@ void checkMesh(const PlanT &plan) {
 
 void checkArenas(const PlanT &plan) {
   Checked at("arenas");
-  at.require(plan.arenas.size() == 2, "a plan has two, this one has ",
-             plan.arenas.size());
+  at.require(plan.arenas.size() == std::size(arenaNames), "a plan has ",
+             std::size(arenaNames), ", this one has ", plan.arenas.size());
   for (size_t i = 0; i < plan.arenas.size(); ++i) {
     const ArenaT &arena = *plan.arenas[i];
     at.require(arena.name == arenaNames[i], "arena ", i, " is '", arena.name,
                "', not '", arenaNames[i], "'");
     at.require(arena.bytes <= maxArenaBytes, "arena '", arena.name,
                "' is larger than 2^50 bytes");
+    at.require(i == hostArena || !arena.pinned, "arena '", arena.name,
+               "' is pinned, which only host memory can be");
   }
 }
 
@@ -137,7 +139,7 @@ void checkInit(const Checked &state, const StateT &of) {
 
 void checkStates(const PlanT &plan, PlanFacts &facts) {
   std::set<std::string> names;
-  DisjointRanges bytes;
+  DisjointRanges bytes[std::size(arenaNames)];
   for (size_t s = 0; s < plan.states.size(); ++s) {
     const StateT &state = *plan.states[s];
     Checked at("state '", state.fqn, "'");
@@ -151,13 +153,13 @@ void checkStates(const PlanT &plan, PlanFacts &facts) {
     checkShardedShape(at, plan, state);
     checkPlace(at, plan, state.place.get());
     const Place &place = *state.place;
-    at.require(place.arena() == deviceArena, "lies outside the device arena");
+    at.require(place.arena() != windowArena, "lies in the window arena");
     if (state.flat != -1) {
       checkMember(at, plan, s, facts.members[state.flat]);
     } else {
       checkTensor(at, state.local_shape, state.strides, state.dtype, place);
-      if (auto other =
-              bytes.add(place.offset(), place.offset() + place.bytes(), s))
+      if (auto other = bytes[place.arena()].add(
+              place.offset(), place.offset() + place.bytes(), s))
         at.fail("shares bytes with state '", plan.states[*other]->fqn, "'");
     }
     if (state.unit != -1)

@@ -111,7 +111,8 @@ private:
       out << " " << dim->name << "=" << dim->size;
     out << (plan.mesh.empty() ? " 1 rank\n" : "\n");
     for (const auto &arena : plan.arenas)
-      out << "arena " << arena->name << " " << bytesText(arena->bytes) << "\n";
+      out << "arena " << arena->name << " " << bytesText(arena->bytes)
+          << (arena->pinned ? ", pinned\n" : "\n");
     out << "learning rates";
     for (double rate : plan.group_learning_rates)
       out << " " << rate;
@@ -271,7 +272,8 @@ private:
       printValue(i, *program.values[i]);
     for (const auto &command : program.commands)
       printCommand(*command);
-    printArenaMap(program);
+    for (uint32_t arena : {deviceArena, hostArena})
+      printArenaMap(program, arena);
   }
 
   void printValue(size_t i, const ValueT &value) {
@@ -354,14 +356,14 @@ private:
     out << "\n";
   }
 
-  /// Who uses which bytes of the device arena behind the states, by offset;
-  /// values at one offset share it, one after the other.
-  void printArenaMap(const ProgramT &program) {
+  /// Who uses which bytes of an arena behind the states, by offset; values at
+  /// one offset share it, one after the other.
+  void printArenaMap(const ProgramT &program, uint32_t arena) {
     std::vector<size_t> order;
     for (size_t i = 0; i < program.values.size(); ++i) {
       const ValueT &value = *program.values[i];
       if (value.view_of < 0 && value.part_of < 0 && value.state < 0 &&
-          value.place->arena() == deviceArena)
+          value.place->arena() == arena)
         order.push_back(i);
     }
     auto key = [&](size_t i) {
@@ -370,7 +372,9 @@ private:
     };
     std::sort(order.begin(), order.end(),
               [&](size_t a, size_t b) { return key(a) < key(b); });
-    out << "  device arena in " << program.name << "\n";
+    if (arena != deviceArena && order.empty())
+      return;
+    out << "  " << arenaNames[arena] << " arena in " << program.name << "\n";
     for (size_t at = 0; at < order.size();) {
       const Place &place = *program.values[order[at]]->place;
       out << "    " << place.offset() << "+" << place.bytes() << ":";

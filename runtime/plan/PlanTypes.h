@@ -22,14 +22,22 @@ struct PlanError : std::runtime_error {
 constexpr uint32_t planVersion = 1;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
-/// The two arenas, by index and by name: a rank's own memory, and the window
-/// through which mapped gathers show all ranks' states.
-constexpr uint32_t deviceArena = 0, windowArena = 1;
-constexpr const char *arenaNames[] = {"device", "window"};
+/// The arenas, by index and by name: a rank's own memory, the window through
+/// which mapped gathers show all ranks' states, and the rank's host memory.
+constexpr uint32_t deviceArena = 0, windowArena = 1, hostArena = 2;
+constexpr const char *arenaNames[] = {"device", "window", "host"};
 /// A program's streams. Commands of one stream run in order; between streams
 /// only events order them.
-enum Stream : uint32_t { computeStream, gatherStream, reduceStream };
-constexpr const char *streamNames[] = {"compute", "gather", "reduce"};
+enum Stream : uint32_t {
+  computeStream,
+  gatherStream,
+  reduceStream,
+  replicateStream,
+  fetchStream,
+  offloadStream
+};
+constexpr const char *streamNames[] = {"compute",   "gather", "reduce",
+                                       "replicate", "fetch",  "offload"};
 /// The channel of a stream's collectives: those of one channel follow each
 /// other on every rank.
 enum Channel : uint32_t { gatherChannel, reduceChannel };

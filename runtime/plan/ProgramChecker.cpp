@@ -10,6 +10,20 @@ using namespace fsdp::plan;
 
 namespace {
 
+/// What a command computes with is all on the device, or all on the host.
+class OneMemory {
+public:
+  void add(const Checked &here, const Place &place) {
+    bool isHost = place.arena() == hostArena;
+    here.require(onHost.value_or(isHost) == isHost,
+                 "uses memory of the device and of the host");
+    onHost = isHost;
+  }
+
+private:
+  std::optional<bool> onHost;
+};
+
 class ProgramChecker {
 public:
   ProgramChecker(const PlanT &plan, const ProgramT &program,
@@ -25,9 +39,8 @@ public:
                    command);
     }
     memory.finish(at);
-    uint64_t live = liveBytes(plan, program);
-    at.require(program.live_bytes == live, "says that ", program.live_bytes,
-               " bytes are in use at one time, but they are ", live);
+    checkLiveBytes(deviceArena, program.live_bytes);
+    checkLiveBytes(hostArena, program.host_live_bytes);
     for (const auto &[flat, elements] : updatedElements) {
       auto all = facts.members.find(flat);
       at.require(all == facts.members.end() ||
@@ -38,6 +51,13 @@ public:
   }
 
 private:
+  void checkLiveBytes(uint32_t arena, uint64_t said) {
+    uint64_t live = liveBytes(plan, program, arena);
+    at.require(said == live, "says that ", said, " bytes of the ",
+               arenaNames[arena], " arena are in use at one time, but they are ",
+               live);
+  }
+
   void checkCommand(const Checked &here, size_t i, const CommandT &command) {
     here.require(command.stream < maxStreams, "runs on stream ", command.stream,
                  ", there are at most ", maxStreams);
@@ -56,23 +76,25 @@ private:
       return here.require(memory.order.wait(wait->event, command.stream),
                           "waits for an event that was not recorded before");
     }
+    if (const CopyT *copy = operation.AsCopy())
+      return checkCopy(here.inside("copy"), *copy, command.stream);
     here.require(command.stream == computeStream, "computes on stream ",
                  command.stream, ", which is for collectives");
     if (const AtenT *call = operation.AsAten())
       return checkAten(here.inside(call->name), *call);
     if (const UpdateT *update = operation.AsUpdate())
       return checkUpdate(here, *update);
-    if (const CopyT *copy = operation.AsCopy())
-      return checkCopy(here.inside("copy"), *copy);
     here.fail("its operation is unknown");
   }
 
   void checkAten(const Checked &here, const AtenT &call) {
     std::vector<int> arguments;
+    OneMemory used;
     checkArguments(here, call, program.scalars.size(), [&](int64_t i) {
       // A view is made once at load; it reads nothing.
       call.view ? memory.requireReady(here, i) : memory.read(here, i);
       arguments.push_back(i);
+      used.add(here, *program.values[i]->place);
     });
     std::set<int> results;
     for (int result : call.results) {
@@ -81,6 +103,7 @@ private:
       here.index(result, program.values.size(), "value");
       here.require(results.insert(result).second, "gives value ", result,
                    " twice");
+      used.add(here, *program.values[result]->place);
       if (!call.view) {
         memory.requireTarget(here, result);
         for (int argument : arguments)
@@ -122,8 +145,11 @@ private:
                  2 + update.states.size());
     here.require(rule.dtypes[1] == gradient.dtype, "rule '", rule.name,
                  "' is of other dtypes");
+    OneMemory used;
+    used.add(here, *gradient.place);
     auto change = [&](size_t s, size_t operand) {
       const StateT &state = *plan.states[s];
+      used.add(here, *state.place);
       here.require(rule.dtypes[operand] == state.dtype, "rule '", rule.name,
                    "' is of other dtypes");
       memory.requireApart(here, *state.place, update.gradient);
@@ -188,7 +214,19 @@ private:
                  "its blocks lie over each other");
   }
 
-  void checkCopy(const Checked &here, const CopyT &copy) {
+  /// The side stream that is for pieces of this direction; that of compute
+  /// where none is.
+  uint32_t streamOf(const PieceT &piece) const {
+    uint32_t to = program.values[piece.destination]->place->arena();
+    uint32_t from = piece.source == -1
+                        ? hostArena
+                        : program.values[piece.source]->place->arena();
+    return from == hostArena && to == deviceArena   ? fetchStream
+           : from == deviceArena && to == hostArena ? offloadStream
+                                                    : computeStream;
+  }
+
+  void checkCopy(const Checked &here, const CopyT &copy, uint32_t stream) {
     here.require(!copy.pieces.empty(), "copies nothing");
     std::set<int> sources, destinations;
     uint64_t blocks = 0;
@@ -197,7 +235,7 @@ private:
                        piece->blocks <= maxBlocks - blocks,
                    "has no blocks, or more than 2^24");
       blocks += piece->blocks;
-      checkPiece(here, *piece);
+      checkPiece(here, *piece, stream);
       sources.insert(piece->source);
       destinations.insert(piece->destination);
     }
@@ -208,7 +246,7 @@ private:
                               destination);
   }
 
-  void checkPiece(const Checked &here, const PieceT &piece) {
+  void checkPiece(const Checked &here, const PieceT &piece, uint32_t stream) {
     memory.requireTarget(here, piece.destination);
     const ValueT &to = *program.values[piece.destination];
     checkBlocks(here, *to.place, piece.destination_offset,
@@ -229,6 +267,9 @@ private:
       if (to.state == -1)
         memory.expectReader(piece.destination);
     }
+    here.require(stream == computeStream || stream == streamOf(piece),
+                 "runs on stream ", stream,
+                 ", which is not for copies of its direction");
     for (uint64_t b = 0; b < piece.blocks; ++b)
       memory.write(here, piece.destination,
                    piece.destination_offset + b * piece.destination_stride,
@@ -297,6 +338,9 @@ private:
     here.require(into.place->bytes() == (gather ? all : one),
                  "its destination has ", into.place->bytes(),
                  " bytes, which is not what it receives");
+    here.require(from.place->arena() != hostArena &&
+                     into.place->arena() != hostArena,
+                 "exchanges memory of the host");
     memory.requireApart(here, *from.place, collective.destination);
     memory.order.meet(stream);
     memory.read(here, collective.source, 0, from.place->bytes());

@@ -43,6 +43,8 @@ void MetricsFile::write(const StepReport &report) {
   json["step_ms"] = report.stepMs;
   json["data_wait_ms"] = report.dataWaitMs;
   json["exposed_comm_ms"] = report.exposedCommMs;
+  if (report.offloadBytes)
+    json["offload_bytes"] = *report.offloadBytes;
   json["memory_bytes"] = report.memoryBytes;
   json["memory_peak_bytes"] = report.memoryPeakBytes;
   line(json.dump());

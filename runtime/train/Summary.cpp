@@ -50,12 +50,16 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
   json["outputs_copied"] = {{"count", counters.outputsCopied},
                             {"bytes", counters.outputBytesCopied}};
   json["communication_copied_bytes"] = counters.communicationBytesCopied;
+  json["offload_bytes"] = counters.offloadBytes;
   json["step_allocated_bytes"] = counters.bytesAllocatedInSteps;
   json["scratch_bytes"] = counters.scratchBytes;
-  uint64_t planned = 0, live = 0;
-  for (const auto &program : plan.programs)
+  uint64_t planned = 0, live = 0, hostLive = 0;
+  for (const auto &program : plan.programs) {
     live = std::max(live, program->live_bytes);
+    hostLive = std::max(hostLive, program->host_live_bytes);
+  }
   json["live_bytes"] = live;
+  json["host_live_bytes"] = hostLive;
   for (const auto &arena : plan.arenas) {
     json["arenas"][arena->name] = arena->bytes;
     planned += arena->bytes;

@@ -90,6 +90,7 @@ private:
   // Of the step that ended last.
   Clock::time_point stepEnd;
   double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
+  uint64_t offloadBytes = 0;
   std::vector<double> outputs;
   // Sums of this rank's losses in the epoch so far.
   double epochLoss = 0;
@@ -273,10 +274,12 @@ void Trainer::step(uint64_t step) {
   dataWaitMs = 0;
   outputs.assign(plan.programs[stepProgram]->outputs.size(), 0);
   double before = executor->counters().exposedSeconds;
+  uint64_t offloaded = executor->counters().offloadBytes;
   executor->setGradientNorm(options.logGradientNorm && !clipsByNorm &&
                             logs(step));
   for (uint64_t m = 0; m < microBatches; ++m)
     runMicroBatch(step, m);
+  offloadBytes = executor->counters().offloadBytes - offloaded;
   exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
   for (double &output : outputs)
     output /= microBatches;
@@ -322,6 +325,8 @@ void Trainer::log(uint64_t step) {
   report.stepMs = stepMs;
   report.dataWaitMs = dataWaitMs;
   report.exposedCommMs = exposedCommMs;
+  if (plan.arenas[plan::hostArena]->bytes)
+    report.offloadBytes = offloadBytes;
   report.memoryBytes = plannedBytes;
   report.memoryPeakBytes = peakResidentBytes();
   if (metrics)

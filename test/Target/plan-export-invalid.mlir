@@ -10,7 +10,7 @@ module {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 64, 0>} {
+module attributes {fsdp.arenas = array<i64: 64, 0, 0>} {
   func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
     // expected-error @+1 {{is not a command; run fsdp-opt --fsdp-pipeline (or --fsdp-lower) first}}
     %l = aten.call "neg"(%x) : (tensor<f32>) -> tensor<f32>
@@ -20,7 +20,7 @@ module attributes {fsdp.arenas = array<i64: 64, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 64, 0>} {
+module attributes {fsdp.arenas = array<i64: 64, 0, 0>} {
   func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
     %lr = arith.constant 2.0 : f64
     // expected-error @+1 {{is not a step scalar that a plan can evaluate}}
@@ -37,7 +37,7 @@ module attributes {fsdp.arenas = array<i64: 64, 0>} {
 
 // The plan's own checker has the last word.
 // expected-error @+1 {{'the plan' is not a valid plan: program 'step': output 'loss': reads value 1 before it is written}}
-module attributes {fsdp.arenas = array<i64: 128, 0>} {
+module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
   func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %l = fsdp.cmd.value {place = #fsdp.place<0, 64, 4>} : tensor<f32>
     return %l : tensor<f32>

@@ -3,8 +3,8 @@
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory=algorithm=naive | FileCheck %s --check-prefixes=CHECK,APART
 
 // Six values, of which never more than three are in use.
-// REUSE: module attributes {fsdp.arenas = array<i64: 256, 0>}
-// APART: module attributes {fsdp.arenas = array<i64: 448, 0>}
+// REUSE: module attributes {fsdp.arenas = array<i64: 256, 0, 0>}
+// APART: module attributes {fsdp.arenas = array<i64: 448, 0, 0>}
 module {
   // CHECK: fsdp.state @w {{.*}}fsdp.place = #fsdp.place<0, 0, 40>
   fsdp.state @w parameter : tensor<10xf32>
@@ -114,7 +114,7 @@ module {
 
 // What mapped gathers show lies at whole pages, in front of all other states, and has a range of the window that all
 // programs share. What nobody gathers has no range. Members of a flat state have its place.
-// CHECK: fsdp.arenas = array<i64: {{[0-9]+}}, 16384>
+// CHECK: fsdp.arenas = array<i64: {{[0-9]+}}, 16384, 0>
 module {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   // CHECK: fsdp.state @n {{.*}}fsdp.place = #fsdp.place<0, 8192, 4>

@@ -1,7 +1,7 @@
 // Tests that verify-commands refuses each constraint's breach by its number.
 // RUN: fsdp-opt %s --split-input-file --fsdp-verify-commands -verify-diagnostics
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -13,7 +13,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -25,7 +25,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -37,7 +37,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -49,7 +49,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -61,7 +61,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -75,7 +75,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -88,7 +88,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -102,7 +102,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -119,7 +119,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -132,7 +132,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -145,7 +145,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -158,7 +158,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -170,7 +170,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -183,19 +183,19 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
-    // expected-error @+1 {{C8: is on stream 3; there are 3}}
-    fsdp.cmd.record 0 {stream = 3 : i64}
+    // expected-error @+1 {{C8: is on stream 6; there are 6}}
+    fsdp.cmd.record 0 {stream = 6 : i64}
     return %x : tensor<16xf32>
   }
 }
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -208,7 +208,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -224,7 +224,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -241,7 +241,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -260,7 +260,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -281,7 +281,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -298,7 +298,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -311,7 +311,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -324,7 +324,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -340,7 +340,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -357,7 +357,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -386,7 +386,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 // -----
 
 // expected-error @+1 {{C13: arena 0 has 320 bytes, its places end at 128}}
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -396,7 +396,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -411,7 +411,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -426,7 +426,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -443,7 +443,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 16384>} {
+module attributes {fsdp.arenas = array<i64: 12544, 16384, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -460,7 +460,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 16384>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -482,7 +482,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -501,7 +501,7 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}
@@ -522,6 +522,63 @@ module attributes {fsdp.arenas = array<i64: 12544, 8192>} {
     %s = fsdp.cmd.value {place = #fsdp.place<0, 12416, 4>} : tensor<f32>
     // expected-error @+1 {{C5: reads value of tensor<2048xf32> after state @w was written over it}}
     fsdp.cmd.aten "sum"(%all) to (%s) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<2048xf32>) -> tensor<f32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    // A copy to the host has a stream of its own, and one from it another.
+    // expected-error @+1 {{C8: copies on stream 4, which is not for copies of its direction}}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64, stream = 4 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64, stream = 5 : i64}
+    // expected-error-re @+1 {{C9: reads value of {{.*}} without waiting for what writes it}}
+    fsdp.cmd.copy from %h : tensor<16xf32> to %x : tensor<16xf32> {block_bytes = 64 : i64}
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64}
+    // expected-error @+1 {{C15: uses memory of the device and of the host}}
+    fsdp.cmd.aten "neg"(%h) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64}
+    // expected-error @+1 {{C15: exchanges memory of the host}}
+    fsdp.cmd.collective all_reduce %h : tensor<16xf32> to %x : tensor<16xf32> {count = 16 : i64, dtype = f32}
     return %x : tensor<16xf32>
   }
 }

@@ -3,7 +3,7 @@
 
 // Values use the same bytes one after the other.
 // CHECK-LABEL: func.func @step
-module attributes {fsdp.arenas = array<i64: 192, 0>} {
+module attributes {fsdp.arenas = array<i64: 192, 0, 0>} {
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 4>} : tensor<f32>
@@ -23,7 +23,7 @@ module attributes {fsdp.arenas = array<i64: 192, 0>} {
 
 // A sum on its own stream reads a bucket that was computed in parts, and the bucket is used again once the sum is there.
 // CHECK-LABEL: func.func @step
-module attributes {fsdp.arenas = array<i64: 448, 0>} {
+module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
@@ -53,7 +53,7 @@ module attributes {fsdp.arenas = array<i64: 448, 0>} {
 
 // A flat state is updated when a collective says that no rank reads it in its window any more.
 // CHECK-LABEL: func.func @step
-module attributes {fsdp.arenas = array<i64: 12480, 8192>} {
+module attributes {fsdp.arenas = array<i64: 12480, 8192, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, mapped, fsdp.place = #fsdp.place<0, 4096, 4096>}

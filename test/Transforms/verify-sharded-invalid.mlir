@@ -124,3 +124,27 @@ func.func @eval() -> tensor<2xf32> {
   %0 = fsdp.load @"w/grad" : tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// -----
+
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<2xf32> {trainable, unit = "", on_host}
+func.func @step() -> tensor<2xf32> {
+  %w = fsdp.load @w : tensor<2xf32>
+  // expected-error @below {{S15: reads @w, which is on the host, without an fsdp.fetch}}
+  %0 = aten.call "relu"(%w) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+
+// -----
+
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<2xf32> {trainable, unit = "", on_host}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @below {{S15: the gradient of @w is not in the memory of what it updates}}
+  fsdp.update @rule @w, %g [] : tensor<2xf32>
+  return %g : tensor<2xf32>
+}

@@ -140,7 +140,8 @@ public:
       fill(*program.values[input->value]->place, hashOf(input->name));
     for (const auto &command : program.commands)
       step(program, *command);
-    Hash result = mix(hashOf(program.name), program.live_bytes);
+    Hash result = mix(mix(hashOf(program.name), program.live_bytes),
+                      program.host_live_bytes);
     for (const auto &output : program.outputs)
       result = mix(
           result, mix(hashOf(output->name), valueHash(program, output->value)));

@@ -199,6 +199,11 @@ Said changeRange(PlanT &plan, Random &random) {
   return say(site->text());
 }
 
+uint32_t anotherArena(const Place &place, Random &random) {
+  constexpr uint32_t arenas = std::size(arenaNames);
+  return (place.arena() + 1 + random() % (arenas - 1)) % arenas;
+}
+
 bool any(const CollectiveT &) { return true; }
 bool isReduction(const CollectiveT &c) {
   return c.kind == CollectiveKind::ReduceScatter;
@@ -266,7 +271,9 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
        });
        if (!site)
          return {};
-       site->command().stream = (site->command().stream + 1 + r() % 2) % 3;
+       constexpr uint32_t streams = std::size(streamNames);
+       uint32_t &stream = site->command().stream;
+       stream = (stream + 1 + r() % (streams - 1)) % streams;
        return say(site->text(), " on ", site->command().stream);
      }},
     {"missing division",
@@ -317,17 +324,25 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
                                              state.place->bytes());
        return say("state ", state.fqn, " by ", by);
      }},
+    {"state in another arena",
+     [](PlanT &p, Random &r) -> Said {
+       StateT &state = *p.states[r() % p.states.size()];
+       const Place place = *state.place;
+       *state.place =
+           Place(anotherArena(place, r), place.offset(), place.bytes());
+       return say("state ", state.fqn);
+     }},
     {"other arena",
      [](PlanT &p, Random &r) -> Said {
        auto site = findValue(p, r, isOwn);
        const Place place = *site->value().place;
        moveValue(*site->program, site->at,
-                 Place(1 - place.arena(), place.offset(), place.bytes()));
+                 Place(anotherArena(place, r), place.offset(), place.bytes()));
        return say("value ", site->text());
      }},
     {"shrunk arena",
      [](PlanT &p, Random &r) -> Said {
-       ArenaT &arena = *p.arenas[r() % 2];
+       ArenaT &arena = *p.arenas[r() % p.arenas.size()];
        if (!arena.bytes)
          return {};
        arena.bytes += oneOf({-64, -4096, 64}, r);
@@ -336,7 +351,9 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
     {"other live bytes",
      [](PlanT &p, Random &r) -> Said {
        ProgramT &program = *p.programs[r() % p.programs.size()];
-       program.live_bytes += oneOf({-4096, -64, 64}, r);
+       uint64_t &bytes =
+           r() % 2 ? program.live_bytes : program.host_live_bytes;
+       bytes += oneOf({-4096, -64, 64}, r);
        return say(program.name);
      }},
     {"dropped copy",

@@ -56,6 +56,7 @@ AXES = {
         "full": Choice(pipeline="remat=full"),
         "checkpoint": Choice(argv=("--checkpoint",)),
     },
+    "offload": {"no": Choice(), "yes": Choice(call=(("offload", True),))},
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
 }
 

@@ -15,6 +15,7 @@ class Call:
     reshard: bool | int | None = None
     ignored: tuple[str, ...] = ()
     precision: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    offload: bool = False
 
 
 def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
@@ -29,4 +30,6 @@ def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
             options["ignored_params"] = {model.get_parameter(name) for name in call.ignored}
         if call.precision:
             options["mp_policy"] = api.MixedPrecisionPolicy(**call.precision)
+        if call.offload:  # CPU ranks have no CUDA to pin memory with
+            options["offload_policy"] = api.CPUOffloadPolicy(pin_memory=False)
         api.fully_shard(modules if len(modules) > 1 else modules[0], **options)

@@ -6,6 +6,7 @@
 #include "mlir/Support/LogicalResult.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include "plan/PlanTypes.h"
 
 #include <array>
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace fsdp {
 
-constexpr uint32_t kNumStreams = 3;
+constexpr uint32_t kNumStreams = std::size(plan::streamNames);
 
 /// A command: the index-th of its stream, from 1. What is there from the start
 /// of the program is command 0 of stream 0.

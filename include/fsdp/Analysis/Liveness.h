@@ -5,6 +5,7 @@
 
 #include "fsdp/Analysis/Aliases.h"
 #include "fsdp/Analysis/OffsetPlanner.h"
+#include "fsdp/Analysis/Places.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -23,6 +24,9 @@ namespace fsdp {
 ///   to a state whose old value is not read any more once it is computed;
 /// - the window's: what a mapped gather gives;
 /// - the program's own.
+///
+/// It is in the arena of its state. What a fetch gives is on the device, what
+/// an offload gives is on the host, and a call computes where its operands are.
 class ProgramLiveness {
 public:
   struct Storage {
@@ -31,7 +35,7 @@ public:
     /// The state whose memory this is, or whose window; null for the program's
     /// own.
     StateOp state;
-    bool inWindow = false;
+    int64_t arena = kDeviceArena;
   };
 
   /// Fails with an error where the program is not one block, or has an op

@@ -5,6 +5,7 @@
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "plan/PlanTypes.h"
 
 namespace fsdp {
 
@@ -14,21 +15,30 @@ inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
 inline constexpr llvm::StringLiteral kPlaceAttrName = "fsdp.place";
 /// One #fsdp.place per result; unit where a result is no memory.
 inline constexpr llvm::StringLiteral kPlacesAttrName = "fsdp.places";
-/// array<i64: device bytes, window bytes> on the module.
+/// array<i64: device bytes, window bytes, host bytes> on the module.
 inline constexpr llvm::StringLiteral kArenasAttrName = "fsdp.arenas";
 
-/// I64 on programs: the least bytes of arena 0 that any placement needs.
-inline constexpr llvm::StringLiteral kLiveBytesAttrName = "fsdp.live_bytes";
+/// On the module where the host arena is pinned.
+inline constexpr llvm::StringLiteral kPinMemoryAttrName = "fsdp.pin_memory";
 
-/// A rank's own memory, states first; and the window through which mapped
-/// gathers show all ranks' states.
-inline constexpr int64_t kDeviceArena = 0, kWindowArena = 1;
+/// I64 on programs: the least bytes that any placement needs of arena 0, and
+/// where it is used of arena 2.
+inline constexpr llvm::StringLiteral kLiveBytesAttrName = "fsdp.live_bytes";
+inline constexpr llvm::StringLiteral kHostLiveBytesAttrName =
+    "fsdp.host_live_bytes";
+
+/// A rank's own memory, states first; the window through which mapped gathers
+/// show all ranks' states; and host memory, of what is offloaded.
+inline constexpr int64_t kDeviceArena = plan::deviceArena,
+                         kWindowArena = plan::windowArena,
+                         kHostArena = plan::hostArena;
+inline constexpr int64_t kNumArenas = std::size(plan::arenaNames);
 
 /// The place noted for a value or a state; null where there is none.
 PlaceAttr getPlace(mlir::Value value);
 PlaceAttr getPlace(StateOp state);
 
-/// Bytes of the two arenas; empty before fsdp-plan-memory.
+/// Bytes of the arenas; empty before fsdp-plan-memory.
 llvm::ArrayRef<int64_t> getArenaBytes(mlir::ModuleOp module);
 
 /// The module path of an op, "blocks.0.attn", or empty: the name of the first

@@ -18,7 +18,7 @@ inline constexpr llvm::StringLiteral kScheduleAttrName = "fsdp.schedule";
 /// waits for is. A collective starts when its start is reached, and all ranks
 /// are as fast as this one.
 ///
-/// Programs of the scheduled and of the commands phase have three streams; the
+/// Programs of the scheduled and of the commands phase have streams; the
 /// collectives of earlier phases run on the compute stream.
 class Timeline {
 public:
@@ -35,7 +35,8 @@ public:
 
   /// From the start of the program until all its streams are through.
   double getStepSeconds() const { return stepSeconds; }
-  /// Time in which the compute stream does nothing but wait for collectives.
+  /// Time in which the compute stream does nothing but wait for collectives, and
+  /// copies from and to the host.
   double getExposedSeconds() const { return exposedSeconds; }
   /// The sum of all collectives, hidden or not.
   double getCommunicationSeconds() const { return communicationSeconds; }

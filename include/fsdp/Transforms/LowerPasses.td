@@ -11,8 +11,10 @@ def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
     Input IR: scheduled.
 
     Output IR: `fsdp.stream` on every op of a program that will be a command:
-    all-gathers are on stream 1, reduce-scatters on stream 2, everything else,
-    waits and copies too, on stream 0. `streams=1` puts all on stream 0.
+    all-gathers are on stream 1, reduce-scatters on stream 2, fetches from the
+    host on stream 4, offloads to it on stream 5, everything else, waits and
+    copies too, on stream 0. What only a gather or an offload reads is waited
+    for on its stream. `streams=1` puts all on stream 0.
 
     What holds: commands of one stream run in the order of the block.
 
@@ -37,8 +39,9 @@ def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
     row-major order.
 
     What holds: states lie one after the other from the start of arena 0, those
-    that mapped gathers show first, at whole pages, and each of these has one
-    range of arena 1 in all programs. Every program uses arena 0 from the states' end on. Places
+    on the host of arena 2, those that mapped gathers show first, at whole pages, and each of these has one
+    range of arena 1 in all programs. Every program uses arenas 0 and 2 from the states' end on. What an
+    offload gives is in arena 2, and calls compute where their operands are. Places
     start at multiples of 64 bytes. What is read later is never overwritten; a
     collective uses its source and its destination from its start to its wait.
 
@@ -98,7 +101,8 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C6: copied blocks lie inside both places; bytes of a view are not copied.
     - C7: a collective's ranges are its count, times the ranks on the side where
       all ranks' data is.
-    - C8: collectives of a channel are on one side stream, all else is on
+    - C8: collectives of a channel are on one side stream, copies from the host
+      on stream 4 and to it on stream 5 (or all on stream 0), all else is on
       stream 0; an event is recorded once and then waited for.
     - C9: a read is ordered behind the write of its bytes, by its stream or by
       events.
@@ -109,6 +113,8 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C13: the arenas end where the last place does.
     - C14: a reduce-scatter divides by the number of ranks, an all-reduce by it
       or by one, a gather or a maximum by one.
+    - C15: a call and an update use one memory, the device's or the host's; a
+      collective uses the device's.
   }];
 }
 

@@ -5,6 +5,7 @@
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fsdp {
@@ -29,12 +30,16 @@ int64_t getLocalRows(int64_t rows, int64_t ranks);
 /// parameter's dtype; null where it is not reduced.
 ReduceGradOp getReduction(UpdateOp update);
 
-/// The load of the parameter, or of its cast, that a gather makes whole; null
-/// for anything else.
+/// The load of the parameter that a gather makes whole, fetched from the host
+/// or not, and cast or not; null for anything else.
 LoadOp getGatheredLoad(mlir::Value gathered);
 
 /// The ops that read a value, or a precision cast of it.
 llvm::SmallVector<mlir::Operation *> getReadersThroughCasts(mlir::Value value);
+
+/// The gradient in row-major order, which is how ranks and arenas exchange it:
+/// itself, or a clone.
+mlir::Value createRowMajor(mlir::OpBuilder &builder, mlir::Value gradient);
 
 /// Erases ops of a program's block that have no reader and no effect.
 void eraseDeadOps(mlir::func::FuncOp program);

@@ -310,6 +310,34 @@ def ClipGradients : Pass<"fsdp-clip-gradients", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
+def OffloadState : Pass<"fsdp-offload-state", "::mlir::ModuleOp"> {
+  let summary = "Keeps parameters, gradients and optimizer state on the host";
+  let description = [{
+    Input IR: parameters have units, types are those of one rank's part.
+
+    Output IR: the parameters that are offloaded and their optimizer states are
+    `on_host`. Readers of such a parameter, gathers mostly, read an
+    `fsdp.fetch`, one per region; its updates read an `fsdp.offload` of their
+    gradient, and so run on the host. The module has `fsdp.pin_memory` where
+    host memory is to be pinned.
+
+    What holds: what is on the host is read by fetches and written by updates
+    alone. No bit changes. A replicated parameter, and a buffer, stays on the
+    device. What is fetched is gathered by copying, also where `gather=map`
+    shows other states in place.
+
+    Why: a rank's device then holds what is whole at one time and nothing else.
+
+    `offload=all` is FSDP2's `CPUOffloadPolicy` for all units. What a unit says
+    itself (`offload`, `pin_memory`) wins.
+  }];
+  let options = [
+    Option<"offload", "offload", "std::string", "\"none\"", "none or all">,
+    Option<"pinMemory", "pin-memory", "bool", "true",
+           "whether host memory is pinned">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
   let summary = "Closes the sharded phase";
   let description = [{
@@ -340,6 +368,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
       @step loads each once and then puts it back to -0.0.
     - S14: where the module bounds the norm of gradients, all updates of a
       program are scaled by one factor.
+    - S15: a state on the host is read by `fsdp.fetch` alone, which reads nothing
+      else; an update's states and gradient are all on the host, or none is.
   }];
 }
 

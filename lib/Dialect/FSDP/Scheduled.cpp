@@ -54,6 +54,15 @@ LogicalResult UnpackOp::verify() {
                        getOutputs().getTypes(), getMembers());
 }
 
+LogicalResult FetchStartOp::verify() {
+  RankedTensorType to = getFuture().getType().getType();
+  if (getMembers())
+    return verifyMembers(*this, to, getInputs().getTypes(), *getMembers());
+  if (getInputs().size() != 1 || getInputs().front().getType() != to)
+    return emitOpError("without members copies one tensor as it is");
+  return success();
+}
+
 // Collectives
 
 static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
@@ -146,4 +155,6 @@ void ReduceScatterStartOp::getEffects(Effects &effects) {
 void AllReduceStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
+void FetchStartOp::getEffects(Effects &effects) { addCommunication(effects); }
+void OffloadStartOp::getEffects(Effects &effects) { addCommunication(effects); }
 void WaitOp::getEffects(Effects &effects) { addCommunication(effects); }

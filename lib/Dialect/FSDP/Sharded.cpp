@@ -5,12 +5,15 @@
 using namespace mlir;
 using namespace fsdp;
 
-LogicalResult UnshardOp::verify() {
-  if (getRegion() != "forward" && getRegion() != "backward")
-    return emitOpError() << "has the region \"" << getRegion()
-                         << "\"; it is \"forward\" or \"backward\"";
+template <typename Op> static LogicalResult verifyRegion(Op op) {
+  if (op.getRegion() != "forward" && op.getRegion() != "backward")
+    return op.emitOpError() << "has the region \"" << op.getRegion()
+                            << "\"; it is \"forward\" or \"backward\"";
   return success();
 }
+
+LogicalResult UnshardOp::verify() { return verifyRegion(*this); }
+LogicalResult FetchOp::verify() { return verifyRegion(*this); }
 
 // accumulate
 

@@ -13,7 +13,13 @@ from torch import nn
 from torch.distributed import fsdp
 from torch.distributed.fsdp import wrap
 
-from fsdp_mlir import ExportError, FullyShardedDataParallel, fully_shard, init_device_mesh
+from fsdp_mlir import (
+    CPUOffloadPolicy,
+    ExportError,
+    FullyShardedDataParallel,
+    fully_shard,
+    init_device_mesh,
+)
 
 BY_CLASS = wrap.ModuleWrapPolicy({Block})
 SHARD_GRAD_OP = fsdp.ShardingStrategy.SHARD_GRAD_OP
@@ -31,6 +37,10 @@ def by_hand(model: Model) -> Model:
 
 def nothing_reshards(model: Model) -> Model:
     return shard_blocks(model, reshard_after_forward=False)
+
+
+def everything_on_the_host(model: Model) -> Model:
+    return shard_blocks(model, offload_policy=CPUOffloadPolicy())
 
 
 def blocks_do_not_reshard(model: Model) -> Model:
@@ -64,6 +74,10 @@ def blocks_do_not_reshard(model: Model) -> Model:
         ),
         ({"auto_wrap_policy": BY_CLASS, "sharding_strategy": SHARD_GRAD_OP}, nothing_reshards),
         ({"auto_wrap_policy": wrap.CustomPolicy(only_reshards)}, blocks_do_not_reshard),
+        (
+            {"auto_wrap_policy": BY_CLASS, "cpu_offload": fsdp.CPUOffload(offload_params=True)},
+            everything_on_the_host,
+        ),
         (
             {
                 "auto_wrap_policy": BY_CLASS,
@@ -156,7 +170,6 @@ def test_it_has_fsdp1s_arguments_and_defaults() -> None:
             "NO_SHARD does not exist yet; FULL",
         ),
         ({"sharding_strategy": fsdp.ShardingStrategy.HYBRID_SHARD}, "=HYBRID_SHARD does not exist"),
-        ({"cpu_offload": fsdp.CPUOffload(True)}, "cpu_offload does not exist yet; leave it out"),
         (
             {"mixed_precision": fsdp.MixedPrecision(keep_low_precision_grads=True)},
             "keep_low_precision_grads of mixed_precision has no meaning in a plan",

@@ -263,6 +263,19 @@ def test_a_policy_of_the_default_is_no_policy(tmp_path: pathlib.Path) -> None:
     assert len(export(classify(model), tmp_path).metadata["units"]) == 3
 
 
+def test_a_unit_lives_on_the_host_by_its_policy(tmp_path: pathlib.Path) -> None:
+    model = Model()
+    fully_shard(model.blocks[0], offload_policy=CPUOffloadPolicy())
+    fully_shard(model.blocks[1], offload_policy=CPUOffloadPolicy(pin_memory=False))
+    fully_shard(model, offload_policy=OffloadPolicy())
+    units = export(classify(model), tmp_path).metadata["units"]
+    assert {unit["name"]: unit["offload"] for unit in units} == {
+        "": None,
+        "blocks.0": {"pin_memory": True},
+        "blocks.1": {"pin_memory": False},
+    }
+
+
 def test_the_order_of_calls_is_bottom_up() -> None:
     model = Model()
     fully_shard(model.blocks[0])

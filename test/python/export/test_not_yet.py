@@ -10,7 +10,6 @@ from test_fully_shard import Model, shard_blocks
 from test_fully_shard_refusals import placed
 
 from fsdp_mlir import (
-    CPUOffloadPolicy,
     DeviceMesh,
     ExportError,
     fully_shard,
@@ -25,10 +24,6 @@ ALL = "in the model's own unit, unit blocks.0, unit blocks.1"
     "options, text",
     [
         (
-            {"offload_policy": CPUOffloadPolicy()},
-            rf"offload_policy=CPUOffloadPolicy\(\) {ALL} .leave it out: CPU ranks hold everything",
-        ),
-        (
             {"reshard_after_forward": 2, "mesh": init_device_mesh((4,))},
             f"reshard_after_forward=2 {ALL} .give True or False",
         ),
@@ -41,14 +36,6 @@ def test_policies(options: dict[str, Any], text: str, tmp_path: pathlib.Path) ->
     with pytest.raises(ExportError, match=f"asked for what does not exist yet: {text}"):
         export(classify(shard_blocks(Model(), **options)), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_all_that_is_missing_is_one_error(tmp_path: pathlib.Path) -> None:
-    model = Model()
-    fully_shard(model.head, offload_policy=CPUOffloadPolicy(pin_memory=False))
-    fully_shard(model, reshard_after_forward=2)
-    with pytest.raises(ExportError, match="reshard_after.* model's own .*; offload_policy.* head"):
-        export(classify(model), tmp_path)
 
 
 def test_another_dimension(tmp_path: pathlib.Path) -> None:

@@ -136,7 +136,8 @@ def FSDP_PieceArrayAttr
 def FSDP_PlaceAttr : FSDP_Attr<"Place", "place"> {
   let summary = "The bytes that a value owns: arena, offset and length";
   let description = [{
-    Arena 0 is the rank's own memory, arena 1 the window of mapped gathers. The offset is a multiple of 64.
+    Arena 0 is the rank's own memory, arena 1 the window of mapped gathers,
+    arena 2 host memory. The offset is a multiple of 64.
   }];
   let parameters = (ins "int64_t":$arena, "int64_t":$offset, "int64_t":$bytes);
   let assemblyFormat = "`<` $arena `,` $offset `,` $bytes `>`";

@@ -56,6 +56,8 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     element `flat_offset`, and has no memory of its own. A flat parameter that
     is `mapped` is read where the ranks share memory, without being moved.
 
+    A state that is `on_host` lies in host memory; programs fetch it.
+
     ```mlir
     fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
     fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"blocks.0.w"}
@@ -75,7 +77,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
       OptionalAttr<FlatSymbolRefAttr>:$parameter, OptionalAttr<StrAttr>:$unit,
       OptionalAttr<FSDP_ShardingAttr>:$sharding,
       OptionalAttr<TypeAttrOf<AnyRankedTensor>>:$global,
-      UnitAttr:$is_flat, UnitAttr:$mapped,
+      UnitAttr:$is_flat, UnitAttr:$mapped, UnitAttr:$on_host,
       OptionalAttr<FlatSymbolRefAttr>:$flat,
       OptionalAttr<FSDP_Count>:$flat_offset,
       OptionalAttr<FSDP_InitArrayAttr>:$init);

@@ -59,6 +59,13 @@ constexpr int64_t kPageBytes = 4096;
 /// Bytes of one element: a bool is a byte, a complex number two scalars.
 int64_t getElementBytes(mlir::Type elementType);
 
+/// Whether an op starts a collective or a copy: it gives the future that a
+/// `fsdp.wait` ends.
+inline bool isStart(mlir::Operation *op) {
+  return op->getNumResults() == 1 &&
+         llvm::isa<FutureType>(op->getResult(0).getType());
+}
+
 /// Bytes of a tensor's elements laid out without gaps.
 int64_t getTensorBytes(mlir::RankedTensorType type);
 

@@ -118,11 +118,43 @@ def FSDP_AllReduceStartOp : FSDP_Op<"all_reduce_start", [
   let hasVerifier = 1;
 }
 
+def FSDP_FetchStartOp : FSDP_Op<"fetch_start", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Starts to copy tensors from the host";
+  let description = [{
+    One tensor as it is, or several into a bucket whose `members` are those of
+    `fsdp.pack`.
+
+    ```mlir
+    %f = fsdp.fetch_start %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, …], unit = "blocks.0", region = "forward"}
+        : (tensor<3x128xf32>, tensor<3xf32>) -> !fsdp.future<tensor<1600xui8>>
+    ```
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+                       OptionalAttr<FSDP_MemberArrayAttr>:$members,
+                       StrAttr:$unit, StrAttr:$region);
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = [{
+    $inputs attr-dict `:` functional-type($inputs, $future)
+  }];
+  let hasVerifier = 1;
+}
+
+def FSDP_OffloadStartOp : FSDP_Op<"offload_start", [
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    TypesMatchWith<"the future's tensor is the input", "future", "input",
+                   "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
+  let summary = "Starts to copy a gradient, or a bucket of them, to the host";
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$input attr-dict `:` type($future)";
+}
+
 def FSDP_WaitOp : FSDP_Op<"wait", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     TypesMatchWith<"result is the future's tensor", "future", "result",
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
-  let summary = "The tensor of a collective, once it is complete";
+  let summary = "The tensor of a collective or a copy, once it is complete";
   let arguments = (ins FSDP_FutureType:$future);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$future attr-dict `:` type($future)";

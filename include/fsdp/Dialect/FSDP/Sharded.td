@@ -18,18 +18,22 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     `reduce_dtype` is what its gradients are reduced in; where it is absent, the
     pipeline's option says so, or else it is what they are computed in.
     `modules` are the paths of all its modules where it has several.
+    With `offload` its shards, gradients and optimizer state are on the host,
+    in pinned memory but where `pin_memory` is false.
 
     Units that the model names are there from the captured phase on.
 
     ```mlir
     fsdp.unit "" root
     fsdp.unit "blocks.0" {reduce_dtype = f32, reshard = false}
+    fsdp.unit "blocks.1" {offload, pin_memory = false}
     ```
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
                        OptionalAttr<BoolAttr>:$reshard,
                        OptionalAttr<TypeAttrOf<AnyFloat>>:$reduce_dtype,
-                       OptionalAttr<StrArrayAttr>:$modules);
+                       OptionalAttr<StrArrayAttr>:$modules, UnitAttr:$offload,
+                       OptionalAttr<BoolAttr>:$pin_memory);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
 }
 
@@ -67,6 +71,25 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate", [
   }];
   let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$state);
   let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
+}
+
+def FSDP_FetchOp : FSDP_Op<"fetch", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Copies a state's part from the host for one region's readers";
+  let description = [{
+    The region is that of `fsdp.unshard`: it keeps the copy that forward reads
+    from living until backward.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def FSDP_OffloadOp : FSDP_Op<"offload", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Copies a gradient to the host, where it is used";
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
 #endif // FSDP_SHARDED_TD

@@ -8,7 +8,7 @@ include "mlir/IR/AttrTypeBase.td"
 
 def FSDP_FutureType : TypeDef<FSDP_Dialect, "Future"> {
   let mnemonic = "future";
-  let summary = "A tensor that a collective in flight will have written";
+  let summary = "A tensor that a collective or a copy in flight will have written";
   let description = [{
     Only `fsdp.wait` reads it, exactly once.
   }];
