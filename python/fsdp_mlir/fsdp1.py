@@ -103,7 +103,6 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
             f"sharding_strategy={name} does not exist yet; FULL_SHARD has the same numbers, and "
             "less memory"
         )
-        )
     if options["process_group"] is not None:
         raise ExportError(
             "process_group has no meaning in a plan; describe the ranks by device_mesh, from "
