@@ -56,7 +56,7 @@ ROWS = covering({axis: list(choices) for axis, choices in AXES.items()}, 3, allo
 
 
 def name(row: Row) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in row.items())
+    return " ".join(f"{axis}:{value}" for axis, value in row.items())
 
 
 def test_any_two_choices_meet() -> None:

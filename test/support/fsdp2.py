@@ -7,12 +7,13 @@ training, and end with the session, or when they see that it has died.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import tempfile
 import traceback
 from multiprocessing.connection import wait
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 from unittest import mock
 
 from support.policies import apply_calls
@@ -159,13 +160,22 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
             loss = step.loss(model, **batch)
         with counting(counts, "backward", i == 1):
             loss.backward()
-        norm = torch.nn.utils.get_total_norm([p.grad for p in trained if p.grad is not None])
-        norms.append(whole(norm).item())
+        norms.append(total_norm(p.grad for p in trained if p.grad is not None))
         step.optimizer.step()
         losses.append(loss.item())
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
     first = {"state": state, "collectives": counts, "grad_norms": norms} if rank == 0 else {}
     return {"losses": losses, **first}
+
+
+def total_norm(gradients: Iterable[Any]) -> float:
+    """Of all ranks' parts, and of what this rank has of its own."""
+    import torch
+
+    kinds: dict[type, list[Any]] = {}
+    for gradient in gradients:
+        kinds.setdefault(type(gradient), []).append(gradient)
+    return math.hypot(*(whole(torch.nn.utils.get_total_norm(g)).item() for g in kinds.values()))
 
 
 def whole(value: Any) -> Any:
