@@ -3,6 +3,7 @@
 #include "plan/CheckerSupport.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 using namespace fsdp::plan;
@@ -86,6 +87,54 @@ void checkMember(const Checked &at, const PlanT &plan, size_t s,
     at.fail("shares elements with state '", plan.states[*other]->fqn, "'");
 }
 
+/// Sorted by stride, each one is larger than all that lies inside it, so that
+/// an element's place in the region follows from its position by divisions.
+void checkRegion(const Checked &at, const RegionT &region, int64_t count) {
+  at.require(region.sizes.size() == region.strides.size(),
+             "does not have as many sizes as strides");
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  bool fits = region.offset < static_cast<uint64_t>(count);
+  for (size_t d = 0; fits && d < region.sizes.size(); ++d) {
+    int64_t size = region.sizes[d], stride = region.strides[d];
+    fits = size >= 1 && size <= count && stride >= 0 && stride <= count;
+    if (size > 1)
+      dims.push_back({stride, size});
+  }
+  std::sort(dims.begin(), dims.end());
+  __int128 extent = 0;
+  for (auto [stride, size] : dims) {
+    fits = fits && stride > extent;
+    extent += static_cast<__int128>(stride) * (size - 1);
+  }
+  at.require(fits && region.offset + extent < count,
+             "is for elements that the tensor does not have, or for one twice");
+}
+
+void checkInit(const Checked &state, const StateT &of) {
+  state.require(of.init.empty() ||
+                    ((of.role == Role::Parameter || of.role == Role::Buffer) &&
+                     !of.is_flat),
+                "has a recipe, which only parameters and buffers have");
+  for (size_t i = 0; i < of.init.size(); ++i) {
+    const InitStepT &step = *of.init[i];
+    Checked at = state.inside("step ", i, " of its recipe");
+    at.require(step.kind <= InitKind::MAX, "its kind is unknown");
+    at.require(std::isfinite(step.a) && std::isfinite(step.b),
+               "has a number that is not finite");
+    bool writes = step.kind <= InitKind::Normal;
+    at.require(i > 0 || (writes && !step.region),
+               "is the first and gives no value to every element");
+    at.require(step.kind == InitKind::Fill || isFloating(of.dtype),
+               "is for floating-point tensors, not for ", dtypeName(of.dtype));
+    at.require(step.kind != InitKind::Uniform || step.a <= step.b,
+               "draws from an empty range");
+    at.require(step.kind != InitKind::Normal || step.b >= 0,
+               "has a negative deviation");
+    if (step.region)
+      checkRegion(at, *step.region, *numElements(of.shape));
+  }
+}
+
 void checkStates(const PlanT &plan, PlanFacts &facts) {
   std::set<std::string> names;
   DisjointRanges bytes;
@@ -116,6 +165,7 @@ void checkStates(const PlanT &plan, PlanFacts &facts) {
     bool optimizer = state.role == Role::Optimizer;
     at.require(optimizer == (state.parameter != -1),
                "optimizer state, and nothing else, belongs to a parameter");
+    checkInit(at, state);
     if (optimizer) {
       at.index(state.parameter, plan.states.size(), "state");
       const StateT &parameter = *plan.states[state.parameter];

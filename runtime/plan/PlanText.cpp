@@ -25,6 +25,17 @@ std::string placeText(const Place &place) {
          std::to_string(place.offset()) + "+" + std::to_string(place.bytes());
 }
 
+/// The shortest form that reads back to the same double.
+std::string numberText(double value) {
+  char text[32];
+  for (int digits = 6; digits <= 17; ++digits) {
+    snprintf(text, sizeof(text), "%.*g", digits, value);
+    if (strtod(text, nullptr) == value)
+      break;
+  }
+  return text;
+}
+
 /// "Shard(0) 3,3,3,1": the true length of each rank's part of the split
 /// dimension, the padding left out.
 std::string placementText(const PlanT &plan, const StateT &state) {
@@ -41,6 +52,29 @@ std::string placementText(const PlanT &plan, const StateT &state) {
     text += (r ? "," : " ") + std::to_string(size);
   }
   return ranks > maxShown ? text + ",..." : text;
+}
+
+/// "normal(0, 0.02) draw 3, fill(0) of [16] by [1] at 64".
+std::string initText(const StateT &state) {
+  // By kind: its name and how many numbers it takes.
+  static constexpr std::pair<const char *, int> kinds[] = {
+      {"fill", 1}, {"uniform", 2}, {"normal", 2}, {"multiply", 1},
+      {"add", 1},  {"clamp", 2},   {"erfinv", 0}};
+  std::string text;
+  for (const auto &step : state.init) {
+    auto [name, numbers] = kinds[static_cast<size_t>(step->kind)];
+    text += (text.empty() ? "" : ", ") + std::string(name);
+    if (numbers)
+      text += "(" + numberText(step->a) +
+              (numbers > 1 ? ", " + numberText(step->b) : "") + ")";
+    if (step->kind == InitKind::Uniform || step->kind == InitKind::Normal)
+      text += " draw " + std::to_string(step->draw);
+    if (const RegionT *region = step->region.get())
+      text += " of " + formatShape(region->sizes) + " by " +
+              formatShape(region->strides) + " at " +
+              std::to_string(region->offset);
+  }
+  return text;
 }
 
 class Printer {
@@ -98,6 +132,8 @@ private:
         out << ", frozen";
       for (const std::string &alias : state->aliases)
         out << ", also " << alias;
+      if (!state->init.empty())
+        out << ", starts as " << initText(*state);
       out << "\n";
     }
   }
@@ -108,15 +144,8 @@ private:
       return ref(scalar.a) + " " + op + " " + ref(scalar.b);
     };
     switch (scalar.kind) {
-    case ScalarKind::Constant: {
-      char text[32]; // Shortest form that reads back to the same double.
-      for (int digits = 6; digits <= 17; ++digits) {
-        snprintf(text, sizeof(text), "%.*g", digits, scalar.value);
-        if (strtod(text, nullptr) == scalar.value)
-          break;
-      }
-      return text;
-    }
+    case ScalarKind::Constant:
+      return numberText(scalar.value);
     case ScalarKind::LearningRate:
       return "learning rate of group " + std::to_string(scalar.group);
     case ScalarKind::Step:

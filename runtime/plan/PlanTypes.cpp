@@ -26,6 +26,10 @@ const char *fsdp::plan::dtypeName(DType dtype) {
   return dtype <= DType::MAX ? dtypes[static_cast<size_t>(dtype)].name : "?";
 }
 
+bool fsdp::plan::isFloating(DType dtype) {
+  return dtype >= DType::Float16 && dtype <= DType::Float64;
+}
+
 std::optional<int64_t>
 fsdp::plan::numElements(const std::vector<int64_t> &shape) {
   int64_t count = 1;

@@ -40,6 +40,9 @@ uint64_t dtypeBytes(DType dtype);
 /// PyTorch's name ("float32"); "?" for a number that is no dtype.
 const char *dtypeName(DType dtype);
 
+/// Whether the dtype is a real floating-point one.
+bool isFloating(DType dtype);
+
 /// Number of elements of `shape`; nothing where a size is negative or the
 /// product does not fit.
 std::optional<int64_t> numElements(const std::vector<int64_t> &shape);

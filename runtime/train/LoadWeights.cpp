@@ -2,11 +2,14 @@
 
 #include "Error.h"
 #include "train/HeldRuns.h"
+#include "train/InitialValues.h"
 #include "train/LocalPart.h"
 #include "train/WeightFiles.h"
 
 #include <ATen/ATen.h>
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 namespace fsdp {
@@ -40,13 +43,15 @@ std::string storedName(const plan::StateT &state) {
 class Reader {
 public:
   Reader(const plan::PlanT &plan, Communicator &communicator,
-         const StartOptions &start)
-      : plan(plan), communicator(communicator), path(start.weights),
-        scatters(start.fromRank0 && communicator.size() > 1) {
+         const StartOptions &options)
+      : plan(plan), communicator(communicator), path(options.weights),
+        scatters(options.fromRank0 && communicator.size() > 1) {
     if (!scatters || communicator.rank() == 0)
       files.emplace(path);
   }
 
+  /// Whether the files have one of `list`.
+  bool hasAny(const std::vector<Wanted> &list);
   /// Throws Error unless the files have all of `list`.
   void check(const std::vector<Wanted> &list) const;
 
@@ -73,6 +78,16 @@ private:
   bool scatters;
   std::optional<WeightFiles> files; // where this rank reads
 };
+
+bool Reader::hasAny(const std::vector<Wanted> &list) {
+  uint8_t any =
+      files && std::any_of(list.begin(), list.end(), [&](const Wanted &wanted) {
+        return bool(find(wanted));
+      });
+  if (scatters)
+    communicator.broadcast(&any, 1, plan::DType::UInt8, 0);
+  return any;
+}
 
 void Reader::check(const std::vector<Wanted> &list) const {
   if (!files)
@@ -145,47 +160,60 @@ void RepeatedInputs::set(int program, Executor &executor) const {
       executor.setInput(program, input.input, input.data.data());
 }
 
-RepeatedInputs loadWeights(const plan::PlanT &plan, const StartOptions &start,
-                           Communicator &communicator, Executor &executor) {
-  RepeatedInputs repeated;
+Start loadWeights(const plan::PlanT &plan, const StartOptions &options,
+                  Communicator &communicator, Executor &executor) {
+  Start start;
+  auto &repeated = start.repeated.inputs;
   for (size_t p = 0; p < plan.programs.size(); ++p)
     for (size_t i = 0; i < plan.programs[p]->inputs.size(); ++i)
       if (!plan.programs[p]->inputs[i]->from_data)
-        repeated.inputs.push_back({static_cast<int>(p), i, {}});
-  std::vector<size_t> states;
-  for (size_t i = 0; i < plan.states.size(); ++i)
-    if (plan.states[i]->role != plan::Role::Optimizer &&
-        !plan.states[i]->is_flat)
-      states.push_back(i);
-  if (states.empty() && repeated.inputs.empty())
-    return repeated;
-  if (start.weights.empty())
-    throw Error("the plan's parameters have no values; pass --weights FILE");
+        repeated.push_back({static_cast<int>(p), i, {}});
 
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   std::vector<RowMajorPart> parts;
-  std::vector<Wanted> list;
-  for (size_t i : states) {
+  std::vector<Wanted> stored, drawn;
+  for (size_t i = 0; i < plan.states.size(); ++i) {
     const plan::StateT &state = *plan.states[i];
+    if (state.is_flat || state.role == plan::Role::Optimizer)
+      continue;
     parts.emplace_back(plan, i, executor);
-    list.push_back({storedName(state), state.dtype, state.shape, &state,
+    (state.init.empty() ? stored : drawn)
+        .push_back({storedName(state), state.dtype, state.shape, &state,
                     parts.back().data()});
   }
-  for (RepeatedInputs::Input &r : repeated.inputs) {
+  for (RepeatedInputs::Input &r : repeated) {
     const auto &program = *plan.programs[r.program];
     const plan::ValueT &value = *program.values[program.inputs[r.input]->value];
     r.data.resize(*plan::numElements(value.shape) *
                   plan::dtypeBytes(value.dtype));
-    list.push_back({"fsdp.input." + program.inputs[r.input]->name, value.dtype,
-                    value.shape, nullptr, r.data.data()});
+    stored.push_back({"fsdp.input." + program.inputs[r.input]->name,
+                      value.dtype, value.shape, nullptr, r.data.data()});
   }
-  Reader reader(plan, communicator, start);
-  reader.check(list);
-  for (const Wanted &wanted : list)
-    reader.read(wanted);
+  if (!stored.empty() && options.weights.empty())
+    throw Error("the plan has no value for " + stored[0].name +
+                (stored.size() > 1
+                     ? " and " + std::to_string(stored.size() - 1) + " more"
+                     : "") +
+                "; pass --weights FILE");
+  if (!options.weights.empty()) {
+    Reader reader(plan, communicator, options);
+    if (reader.hasAny(drawn)) {
+      std::move(drawn.begin(), drawn.end(), std::back_inserter(stored));
+      drawn.clear();
+    }
+    reader.check(stored);
+    for (const Wanted &wanted : stored)
+      reader.read(wanted);
+  }
+  for (const Wanted &wanted : drawn)
+    for (const Run &run : heldRuns(plan, *wanted.state, communicator.rank()))
+      computeInitialValues(*wanted.state, options.seed, run.whole, run.count,
+                           wanted.local +
+                               run.local * plan::dtypeBytes(wanted.dtype));
+  start.initialised = drawn.size();
   for (RowMajorPart &part : parts)
     part.store();
-  return repeated;
+  return start;
 }
 
 } // namespace fsdp

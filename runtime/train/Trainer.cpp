@@ -120,13 +120,19 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   how.poison = options.poison;
   how.hostStreams = options.hostStreams;
   executor = std::make_unique<Executor>(plan, communicator, how);
-  repeated = loadWeights(plan, {options.weights, options.weightsFromRank0},
-                         communicator, *executor);
+  Start start =
+      loadWeights(plan, {options.weights, options.weightsFromRank0, seed},
+                  communicator, *executor);
+  repeated = std::move(start.repeated);
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
   if (!first)
     return;
   console.emplace(options.progress, length);
+  if (start.initialised)
+    console->note("note: " + std::to_string(start.initialised) +
+                  " tensors start by the model's own recipes, with seed " +
+                  std::to_string(seed));
   if (data && data->dropped())
     console->note(
         "note: " + std::to_string(data->dropped()) +

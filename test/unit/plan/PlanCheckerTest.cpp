@@ -64,6 +64,35 @@ TEST_P(BrokenPlan, IsRefused) {
       << "the checker said: " << check(plan);
 }
 
+/// Gives state `w`, float32 of [3, 4], a recipe of one step.
+static InitStepT &startsAs(PlanT &plan, InitKind kind, double a = 0,
+                           double b = 0) {
+  auto step = std::make_unique<InitStepT>();
+  step->kind = kind;
+  step->a = a;
+  step->b = b;
+  plan.states[0]->init.push_back(std::move(step));
+  return *plan.states[0]->init.back();
+}
+
+static void fillRegion(PlanT &plan, uint64_t offset, Shape sizes,
+                       Shape strides) {
+  startsAs(plan, InitKind::Fill);
+  auto region = std::make_unique<RegionT>();
+  region->offset = offset;
+  region->sizes = sizes;
+  region->strides = strides;
+  startsAs(plan, InitKind::Fill).region = std::move(region);
+}
+
+TEST(PlanChecker, PassesRecipes) {
+  auto builder = linearRegression(2, 3, 4, 5);
+  PlanT &plan = builder->finish();
+  fillRegion(plan, 1, {2, 2}, {2, 4}); // two columns of two rows, transposed
+  startsAs(plan, InitKind::Clamp, -1, 1);
+  EXPECT_EQ(check(plan), "");
+}
+
 #define AS(Op) &OperationUnion::As##Op
 
 static const Break breaks[] = {
@@ -72,6 +101,26 @@ static const Break breaks[] = {
      "it has no program 'step'"},
     {"ProgramTwice", [](PlanT &p) { p.programs[1]->name = "step"; },
      "program 'step' exists twice"},
+    {"RecipeOfNothing",
+     [](PlanT &p) { startsAs(p, InitKind::Multiply, 2); },
+     "state 'w': step 0 of its recipe: is the first and gives no value to "
+     "every element"},
+    {"RecipeOfNoKind",
+     [](PlanT &p) { startsAs(p, static_cast<InitKind>(99)); },
+     "its kind is unknown"},
+    {"EmptyUniform", [](PlanT &p) { startsAs(p, InitKind::Uniform, 1, 0); },
+     "draws from an empty range"},
+    {"NegativeDeviation",
+     [](PlanT &p) { startsAs(p, InitKind::Normal, 0, -1); },
+     "has a negative deviation"},
+    {"InfiniteFill", [](PlanT &p) { startsAs(p, InitKind::Fill, 1 / 0.0); },
+     "has a number that is not finite"},
+    {"RegionOutside", [](PlanT &p) { fillRegion(p, 9, {4}, {1}); },
+     "step 1 of its recipe: is for elements that the tensor does not have"},
+    {"RegionTwice", [](PlanT &p) { fillRegion(p, 0, {2, 3}, {1, 1}); },
+     "or for one twice"},
+    {"RegionWithoutStrides", [](PlanT &p) { fillRegion(p, 0, {2}, {}); },
+     "as many sizes as strides"},
     {"MeshWithoutRanks", [](PlanT &p) { p.mesh[0]->size = 0; },
      "mesh dimension 'shard': has no ranks"},
     {"ArenaName", [](PlanT &p) { p.arenas[1]->name = "scratch"; },
