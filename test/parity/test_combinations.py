@@ -45,6 +45,7 @@ AXES = {
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
+    "schedule": {"overlap": Choice(), "fsdp2": Choice(pipeline="schedule=fsdp2")},
 }
 
 
