@@ -110,11 +110,6 @@ void copy(const void *source, const std::vector<void *> &destinations,
       std::memcpy(destination, source, bytes);
 }
 
-bool isFloating(plan::DType dtype) {
-  return dtype == plan::DType::Float16 || dtype == plan::DType::BFloat16 ||
-         dtype == plan::DType::Float32 || dtype == plan::DType::Float64;
-}
-
 template <typename Op>
 FSDP_INLINE void combineAny(const std::vector<const void *> &sources,
                             const std::vector<void *> &destinations,
@@ -211,7 +206,7 @@ void checkReduction(plan::DType dtype, double divisor, plan::ReduceOp op) {
     throw std::invalid_argument(
         "complex numbers have no order, so no maximum; take their absolute "
         "values");
-  if (divisor != 1 && (isMax || !isFloating(dtype)))
+  if (divisor != 1 && (isMax || !plan::isFloating(dtype)))
     throw std::invalid_argument("only sums of floating numbers are divided in "
                                 "a reduction; divide after it");
 }

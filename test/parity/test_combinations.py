@@ -58,6 +58,7 @@ AXES = {
     },
     "offload": {"no": Choice(), "yes": Choice(call=(("offload", True),))},
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
+    "schedule": {"overlap": Choice(), "fsdp2": Choice(pipeline="schedule=fsdp2")},
 }
 
 
@@ -69,7 +70,7 @@ ROWS = covering({axis: list(choices) for axis, choices in AXES.items()}, 3, allo
 
 
 def name(row: Row) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in row.items())
+    return " ".join(f"{axis}:{value}" for axis, value in row.items())
 
 
 def test_any_two_choices_meet() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from typing import Callable, Mapping, Sequence
 
@@ -27,9 +28,16 @@ def covering(
         if allowed(row)
     }
     left = set().union(*groups.values())
+    # How many may yet meet in each row: never more than when it was counted.
+    most = [(-len(group), index) for index, group in groups.items()]
+    heapq.heapify(most)
     found = []
     while left:
-        best = max(groups, key=lambda index: (len(groups[index] & left), -index))
-        found.append(rows[best])
-        left -= groups[best]
+        _, index = heapq.heappop(most)
+        counted = (-len(groups[index] & left), index)
+        if most and most[0] < counted:
+            heapq.heappush(most, counted)
+            continue
+        found.append(rows[index])
+        left -= groups[index]
     return found

@@ -7,12 +7,13 @@ training, and end with the session, or when they see that it has died.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
 import tempfile
 import traceback
 from multiprocessing.connection import wait
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 from unittest import mock
 
 from support.policies import apply_calls
@@ -166,7 +167,7 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
             with counting(counts, "backward", i == 1):
                 share(loss, step).backward()
             total += loss.item()
-        norms.append(whole(clip(step, trained)).item())
+        norms.append(clip(step, trained))
         step.optimizer.step()
         losses.append(total / step.accumulate)
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
@@ -174,13 +175,23 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     return {"losses": losses, **first}
 
 
-def clip(step: Any, parameters: list[Any]) -> Any:
-    """Clips gradients as the step asks for; the norm before."""
+def total_norm(gradients: Iterable[Any]) -> float:
+    """Of all ranks' parts, and of what this rank has of its own."""
+    import torch
+
+    kinds: dict[type, list[Any]] = {}
+    for gradient in gradients:
+        kinds.setdefault(type(gradient), []).append(gradient)
+    return math.hypot(*(whole(torch.nn.utils.get_total_norm(g)).item() for g in kinds.values()))
+
+
+def clip(step: Any, parameters: list[Any]) -> float:
+    """Clips gradients as the step asks for; their norm before."""
     from torch.nn import utils
 
     if step.clip_grad_norm:
-        return utils.clip_grad_norm_(parameters, *step.clip_grad_norm)
-    norm = utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        return whole(utils.clip_grad_norm_(parameters, *step.clip_grad_norm)).item()
+    norm = total_norm(p.grad for p in parameters if p.grad is not None)
     if step.clip_grad_value:
         utils.clip_grad_value_(parameters, step.clip_grad_value)
     return norm
