@@ -214,9 +214,8 @@ FailureOr<RematSearch::Result> RematSearch::run() {
     }
     if (taken.empty())
       return program.emitError("program \"")
-             << program.getSymName() << "\" does not fit memory-budget-mib="
-             << llvm::formatv("{0:F2}", budget / double(1 << 20)).str()
-             << " whatever is recomputed; the smallest that it fits is "
+             << program.getSymName() << "\" does not fit a memory budget of "
+             << budget << " bytes whatever is recomputed; the smallest that it fits is "
              << llvm::formatv("{0:F2}", std::ceil(least / 10485.76) / 100).str()
              << " MiB (" << least << " bytes)";
     if (failed(giveBack(taken, result.after)))

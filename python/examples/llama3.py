@@ -5,7 +5,12 @@
     fsdp-opt --fsdp-pipeline="mesh=64" llama.mlir -o llama.fsdp.mlir
 
 Fake tensors have shapes and no memory, so the step of 405 billion parameters is captured on a
-laptop. `--layers` takes fewer blocks than the size has, `--real` makes weights, for small ones.
+laptop. `--layers` takes fewer blocks than the size has. With `--start meta` the model is built on
+meta and can be trained: each rank draws its part of the weights, and none ever holds the whole.
+`--start real` makes weights before, for small sizes.
+
+    python -m fsdp_mlir.train --nproc 2 python/examples/llama3.py --start meta --size debug \
+        --seq_len 64
 """
 
 from __future__ import annotations
@@ -40,6 +45,9 @@ SIZES = {
     "70b": Size(80, 8_192, 64, 8, 28_672),
     "405b": Size(126, 16_384, 128, 8, 53_248),
 }
+
+
+_START = ("fake", "meta", "real")
 
 
 def rotations(length: int, width: int, base: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,6 +130,19 @@ class Llama(nn.Module):
         self.register_buffer("cosine", cosine, persistent=False)
         self.register_buffer("sine", sine, persistent=False)
 
+    def init_weights(self) -> None:
+        """Llama's own: normal, cut off at three deviations, narrower in deeper layers."""
+        nn.init.normal_(self.embedding.weight)
+        for depth, layer in enumerate(self.layers):
+            for name, parameter in layer.named_parameters():
+                if parameter.dim() == 2:
+                    deviation = 0.02 if "out" not in name else 0.02 / (2 * (depth + 1)) ** 0.5
+                    nn.init.trunc_normal_(
+                        parameter, std=deviation, a=-3 * deviation, b=3 * deviation
+                    )
+        deviation = self.head.in_features**-0.5
+        nn.init.trunc_normal_(self.head.weight, std=deviation, a=-3 * deviation, b=3 * deviation)
+
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)
         for layer in self.layers:
@@ -141,7 +162,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     flag("--batch_size", type=int, default=1, help="sequences on one rank")
     flag("--seq_len", type=int, default=4_096, help="tokens in a sequence")
     flag("--lr", type=float, default=3e-4)
-    flag("--real", action="store_true", help="make weights, so that it can be trained")
+    flag("--start", choices=_START, default="fake", help="what the model is built on (fake)")
     flag("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.layers is not None and args.layers < 1:
@@ -157,8 +178,11 @@ def training_step(argv: list[str]) -> TrainingStep:
     if args.layers:
         size = dataclasses.replace(size, layers=args.layers)
     torch.manual_seed(args.seed)
-    with contextlib.nullcontext() if args.real else FakeTensorMode():
-        model = Llama(size, args.seq_len)
+    with FakeTensorMode() if args.start == "fake" else contextlib.nullcontext():
+        with torch.device("meta" if args.start == "meta" else "cpu"):
+            model = Llama(size, args.seq_len)
+        if args.start != "fake":
+            model.init_weights()
         optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
         text = torch.randint(size.vocabulary, (args.batch_size, args.seq_len + 1))
         inputs = {"tokens": text[:, :-1].clone(), "targets": text[:, 1:].clone()}

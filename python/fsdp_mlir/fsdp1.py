@@ -43,8 +43,9 @@ def FullyShardedDataParallel(
 
     A warning says which calls of `fully_shard` do the same. `sync_module_states`,
     `limit_all_gathers` and `use_orig_params` have no effect: all ranks start from one file, the
-    plan bounds the memory of gathers, and parameters always keep their names. Enumerations and
-    wrapping policies are those of `torch.distributed.fsdp`.
+    plan bounds the memory of gathers, and parameters always keep their names. `param_init_fn` is
+    called for modules on meta and recorded; without it, what their constructors did is. Enumerations
+    and wrapping policies are those of `torch.distributed.fsdp`.
 
     Returns:
         `module` itself, not a wrapper around it: names stay as they are.
@@ -60,7 +61,6 @@ def FullyShardedDataParallel(
         "cpu_offload": cpu_offload,
         "backward_prefetch": backward_prefetch,
         "mixed_precision": mixed_precision,
-        "param_init_fn": param_init_fn,
         "device_id": device_id,
         "forward_prefetch": forward_prefetch,
     }
@@ -68,6 +68,9 @@ def FullyShardedDataParallel(
     skipped = set(ignored_modules or ()) | {s for s in ignored_states or () if _is_module(s)}
     picked = dict(_picked(module, auto_wrap_policy, root, skipped))
     picked.update(_kept_whole(module, auto_wrap_policy, root, skipped))
+    if param_init_fn is not None:
+        for member in _materialised(module, skipped):
+            param_init_fn(member)
     calls: dict[str, None] = {}
     for member in _children_first(module):
         options = root if member is module else picked.get(member)
@@ -107,10 +110,6 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
         raise ExportError(
             "process_group has no meaning in a plan; describe the ranks by device_mesh, from "
             "fsdp_mlir.init_device_mesh"
-        )
-    if options["param_init_fn"] is not None:
-        raise ExportError(
-            "param_init_fn does not exist yet; build the model with its values on the cpu"
         )
     if options["backward_prefetch"] is not BackwardPrefetch.BACKWARD_PRE:
         _warn_hint("backward_prefetch", "prefetch-backward")
@@ -194,6 +193,16 @@ def _children_first(module: nn.Module) -> Iterator[nn.Module]:
             yield member
 
     return walk(module)
+
+
+def _materialised(module: nn.Module, skipped: set[nn.Module]) -> list[nn.Module]:
+    """The modules that `param_init_fn` is called for: with all that is on meta below them, but for
+    ignored ones and units that were made before."""
+    done = {below for m in module.modules() if unit_of(m) is not None for below in m.modules()}
+    ignored = {below for m in skipped for below in m.modules()}
+    if not any(parameter.is_meta for parameter in module.parameters()):
+        return []
+    return [member for member in _children_first(module) if member not in done | ignored]
 
 
 def _picked(

@@ -123,6 +123,7 @@ class StateNames:
         with stand_ins(self.step.model, fake_mode) as originals:
             self._originals = {id(fake): tensor for fake, tensor in originals}
             yield
+        self._originals = {}
 
 
 # What PyTorch's own wrappers do is the plan's here.

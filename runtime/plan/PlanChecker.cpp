@@ -26,10 +26,10 @@ void findWindows(const PlanT &plan, PlanFacts &facts) {
       const Place *place = program->values[gather->destination]->place.get();
       checkPlace(at, plan, place);
       at.require(gather->kind == CollectiveKind::AllGather && state.is_flat &&
-                     state.place->arena() == deviceArena &&
                      place->arena() == windowArena,
-                 "does not gather a flat state of the device arena into the "
-                 "window");
+                 "does not gather a flat state into the window");
+      at.require(state.place->arena() == deviceArena, "shows '", state.fqn,
+                 "', which is on the host");
       auto [it, isNew] = facts.windows.emplace(s, *place);
       at.require(samePlace(it->second, *place), "shows '", state.fqn,
                  "' in another range of the window than before");

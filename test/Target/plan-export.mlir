@@ -8,6 +8,7 @@
 // CHECK: mesh shard=2
 // CHECK-NEXT: arena device {{[0-9]+}} B
 // CHECK-NEXT: arena window 0 B
+// CHECK-NEXT: arena host 0 B
 // CHECK-NEXT: learning rates 0.1, table of 2 steps
 // CHECK-NEXT: parameter w: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 0+32, unit ''
 // CHECK-NEXT: optimizer w/momentum: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 64+32

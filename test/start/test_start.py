@@ -83,9 +83,7 @@ def test_the_seed_changes_what_is_drawn(
     assert not torch.equal(run.weights["head.weight"], start.weights["head.weight"])
 
 
-def test_a_file_wins(
-    archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path
-) -> None:
+def test_a_file_wins(archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path) -> None:
     compiled = lower(archive, tmp_path, "mesh=2")
     changed = {
         name: tensor + 1 if tensor.is_floating_point() else tensor
@@ -112,9 +110,7 @@ def test_computed_values_are_in_the_file(tmp_path: pathlib.Path) -> None:
         without_weights(compiled, 2)
 
 
-def test_files_in_parts(
-    archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path
-) -> None:
+def test_files_in_parts(archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path) -> None:
     names = sorted(start.weights)
     parts = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
     folder = tmp_path / "model"

@@ -151,6 +151,7 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     trained = [p for p in model.parameters() if p.requires_grad]
     losses: list[float] = []
     norms: list[float] = []
+    scales: list[float] = []
     counts: dict[tuple[str, str], int] = {}
     torch.manual_seed(step.seed)
     feed = batches(step, rank, training.world)
@@ -165,13 +166,25 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
             with counting(counts, "forward", i == 1):
                 loss = step.loss(model, **batch)
             with counting(counts, "backward", i == 1):
-                share(loss, step).backward()
+                part = share(loss, step)
+                (step.scaler.scale(part) if step.scaler else part).backward()
             total += loss.item()
+        if step.scaler:
+            scales.append(step.scaler.get_scale())
+            step.scaler.unscale_(step.optimizer)
         norms.append(clip(step, trained))
-        step.optimizer.step()
+        if step.scaler:
+            step.scaler.step(step.optimizer)
+            step.scaler.update()
+        else:
+            step.optimizer.step()
         losses.append(total / step.accumulate)
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
-    first = {"state": state, "collectives": counts, "grad_norms": norms} if rank == 0 else {}
+    first = (
+        {"state": state, "collectives": counts, "grad_norms": norms, "scales": scales}
+        if rank == 0
+        else {}
+    )
     return {"losses": losses, **first}
 
 

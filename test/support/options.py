@@ -28,6 +28,7 @@ STEPS = {"gpt": 3, "mlp": 1, "resnet": 3, "tied": 3}
 PIPELINE = {
     "shard-layout": ("dim0", "flat"),
     "reshard-after-forward": ("auto", "true", "false"),
+    "remat": ("none", "selective", "full"),
     "schedule": ("naive", "fsdp2", "overlap"),
     "prefetch-forward": ("auto", "0", "1", "3"),
     "prefetch-backward": ("auto", "0", "1", "3"),
@@ -36,6 +37,7 @@ PIPELINE = {
     "bucket-cap-mib": ("none", "auto", "0.001", "0.01"),
     "streams": ("1", "3"),
     "algorithm": ("naive", "best"),
+    "offload": ("none", "all"),
 }
 # Options of one layout only.
 OF_LAYOUT = {"dim0": {}, "flat": {"gather": ("copy", "map")}}

@@ -28,6 +28,8 @@ class Trained:
     collectives: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
     # Of each step's gradients before they are clipped, over all ranks' parts.
     grad_norms: list[float] = dataclasses.field(default_factory=list)
+    # The loss's, of each step, where the step has a scaler.
+    scales: list[float] = dataclasses.field(default_factory=list)
 
     @property
     def mean_losses(self) -> list[float]:

@@ -54,6 +54,8 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--norm-type", type=float, default=2.0)
     parser.add_argument("--clip-value", type=float)
     parser.add_argument("--checkpoint", action="store_true")
+    parser.add_argument("--scale", type=float, help="the loss's first, of a scaler")
+    parser.add_argument("--loss-factor", type=float, default=1.0)
     flags = parser.parse_args(argv)
 
     generator = torch.Generator().manual_seed(7)
@@ -66,7 +68,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(model(x), y)
+        return flags.loss_factor * F.cross_entropy(model(x), y)
 
     return TrainingStep(
         model=model,
@@ -78,4 +80,6 @@ def training_step(argv: list[str]) -> TrainingStep:
         accumulate=flags.accumulate,
         clip_grad_norm=flags.clip_norm and (flags.clip_norm, flags.norm_type),
         clip_grad_value=flags.clip_value,
+        scaler=flags.scale
+        and torch.amp.GradScaler("cpu", init_scale=flags.scale, growth_interval=2),
     )

@@ -9,6 +9,10 @@ from types import ModuleType
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
+from fsdp_mlir.export import export_step
+from fsdp_mlir.training_step import load_training_step
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "python" / "examples"
 SMALL = "--vocab_size 300 --seq_len 16 --layers 2 --width 16 --heads 2 --batch_size 4".split()
@@ -172,3 +176,17 @@ def test_wikitext2_without_its_package(example, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(SystemExit, match="--data FOLDER"):
         example("corpus").load_text("wikitext2")
+
+
+def test_llama_is_built_on_meta(example, tmp_path: Path) -> None:
+    llama = str(EXAMPLES / "llama3.py")
+    step = load_training_step(llama, "--start meta --size debug --seq_len 16".split())
+    assert all(parameter.is_meta for parameter in step.model.parameters())
+    export_step(step, tmp_path / "llama.pt")
+    stored = load_file(tmp_path / "llama.safetensors")
+    names = {"cosine", "sine"}
+    assert set(stored) == {f"fsdp.buffer.{n}" for n in names} | {
+        "fsdp.input.tokens",
+        "fsdp.input.targets",
+    }
+    torch.testing.assert_close(stored["fsdp.buffer.cosine"][0], torch.ones(16))

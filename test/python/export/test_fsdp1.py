@@ -19,6 +19,7 @@ from fsdp_mlir import (
     FullyShardedDataParallel,
     fully_shard,
     init_device_mesh,
+    record_init,
 )
 
 BY_CLASS = wrap.ModuleWrapPolicy({Block})
@@ -175,7 +176,6 @@ def test_it_has_fsdp1s_arguments_and_defaults() -> None:
             "keep_low_precision_grads of mixed_precision has no meaning in a plan",
         ),
         ({"process_group": object()}, "process_group has no meaning in a plan; describe the ranks"),
-        ({"param_init_fn": print}, "param_init_fn does not exist yet; build the model with its"),
         ({"auto_wrap_policy": 3}, "auto_wrap_policy is int; give a policy of torch.distributed"),
         ({"device_mesh": 2}, "mesh is 2; give one from fsdp_mlir.init_device_mesh"),
     ],
@@ -204,3 +204,20 @@ def test_a_mistyped_option_names_the_nearest() -> None:
         TypeError, match="no option 'wrap_policy'; the nearest is 'auto_wrap_policy"
     ):
         FullyShardedDataParallel(Model(), wrap_policy=BY_CLASS)
+
+
+def test_param_init_fn_is_recorded(tmp_path: pathlib.Path) -> None:
+    def init(module: nn.Module) -> None:
+        module.to_empty(device="cuda", recurse=False)
+        for parameter in module.parameters(recurse=False):
+            nn.init.normal_(parameter, std=0.02)
+
+    with record_init():
+        with torch.device("meta"):
+            model = Model()
+        with pytest.warns(UserWarning, match="is fully_shard here"):
+            FullyShardedDataParallel(model, auto_wrap_policy=BY_CLASS, param_init_fn=init)
+        step = classify(model)
+    for parameter in export(step, tmp_path).metadata["parameters"]:
+        (drawn,) = parameter["init"]
+        assert (drawn["op"], drawn["values"]) == ("normal", [0.0, 0.02])

@@ -355,6 +355,14 @@ static const Break breaks[] = {
        step(p).commands.push_back(std::move(again));
      },
      "updates 'w' for the second time"},
+    {"ScaleIsNoNumber",
+     [](PlanT &p) {
+       UpdateT &update = find(p, AS(Update));
+       update.scale = update.gradient;
+     },
+     "as a scalar, which is no floating-point number"},
+    {"SkipDoesNotExist", [](PlanT &p) { find(p, AS(Update)).skip = 999; },
+     "999 does not exist"},
     {"RangeOfWhatIsNotFlat", [](PlanT &p) { find(p, AS(Update)).end = 4; },
      "updates a range of 'w', which is not flat"},
     {"ReadAfterUpdate",

@@ -1,0 +1,69 @@
+// Tests that a rule sees the gradient times a scale with the bits of multiplying
+// it before, also where its kernel is fused.
+#include "executor/UpdateRule.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+
+namespace {
+
+std::unique_ptr<plan::ArgumentT> value(int index, bool list = false) {
+  auto argument = std::make_unique<plan::ArgumentT>();
+  argument->kind =
+      list ? plan::ArgumentKind::ValueList : plan::ArgumentKind::Value;
+  argument->value = index;
+  if (list)
+    argument->values = {index};
+  return argument;
+}
+
+/// p + g * g.
+plan::RuleT addSquare() {
+  plan::RuleT rule;
+  rule.name = "square";
+  rule.operands = 2;
+  rule.dtypes.assign(4, plan::DType::Float32);
+  for (auto [name, a, b, result] :
+       {std::tuple("aten::mul", 1, 1, 2), std::tuple("aten::add", 0, 2, 3)}) {
+    auto call = std::make_unique<plan::AtenT>();
+    call->name = name;
+    call->overload = "Tensor";
+    call->arguments.push_back(value(a));
+    call->arguments.push_back(value(b));
+    call->results = {result};
+    rule.calls.push_back(std::move(call));
+  }
+  rule.results = {3};
+  return rule;
+}
+
+} // namespace
+
+TEST(UpdateRule, SeesTheGradientTimesTheScale) {
+  plan::RuleT plan = addSquare();
+  SiteRandom random(0, 0, false);
+  UpdateRule rule(plan, random);
+  rule.beginStep({});
+  // More than a chunk, and no multiple of one.
+  at::Tensor gradient = at::sin(at::arange(40'001, at::kFloat));
+  at::Tensor scale = at::full({}, 0.37f), start = at::ones({40'001});
+  at::Tensor scaled = start.clone(), before = start.clone();
+  rule.apply({scaled, gradient}, scale);
+  rule.apply({before, at::mul(gradient, scale)});
+  EXPECT_TRUE(at::equal(scaled, before));
+  EXPECT_FALSE(at::equal(scaled, start));
+}
+
+TEST(UpdateRule, ScalesWhatDoesNotLieAsTheParameter) {
+  plan::RuleT plan = addSquare();
+  SiteRandom random(0, 0, false);
+  UpdateRule rule(plan, random);
+  rule.beginStep({});
+  at::Tensor gradient = at::sin(at::arange(12, at::kFloat)).view({3, 4}).t();
+  at::Tensor scale = at::full({}, 3.0), actual = at::zeros({4, 3});
+  rule.apply({actual, gradient}, scale);
+  at::Tensor product = at::mul(gradient, scale);
+  EXPECT_TRUE(at::equal(actual, at::mul(product, product)));
+}

@@ -1,0 +1,162 @@
+// Tests the rules of the host arena: what is there is copied in and out on
+// streams of their own, and used by nothing on the device.
+#include "PlanBuilder.h"
+#include "plan/PlanChecker.h"
+
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+static std::string check(const PlanT &plan) {
+  try {
+    checkPlan(plan);
+    return "";
+  } catch (const PlanError &error) {
+    return error.what();
+  }
+}
+
+namespace {
+
+/// One rank; the step reads a parameter that is on the host, and updates it
+/// there.
+class OffloadedStep : public fsdp::test::PlanBuilder {
+public:
+  // The commands of the step, in order.
+  enum {
+    Fetch,        // of the parameter, fetch stream
+    Fetched,      // record, fetch stream
+    AwaitFetched, // wait, compute stream
+    Compute,      // the gradient
+    Computed,     // record, compute stream
+    AwaitCompute, // wait, offload stream
+    Offload,      // of the gradient, offload stream
+    Offloaded,    // record, offload stream
+    AwaitOffload, // wait, compute stream
+    Update        // on the host
+  };
+
+  OffloadedStep() : fsdp::test::PlanBuilder(1) {
+    unsigned rule = addSgdRule(*this);
+    w = state("w", Role::Parameter, {elements});
+    moveToHost(*plan.states[w]->place);
+    program("step");
+    ProgramT &step = *plan.programs.back();
+    int own = stateValue(w);
+    onHost = newValue("on host", {elements});
+    moveToHost(*step.values[onHost]->place);
+    fetched = newValue("fetched", {elements});
+    gradient = newValue("gradient", {elements});
+    copyOn(fetchStream, own, fetched);
+    record(0, fetchStream);
+    wait(0, computeStream);
+    aten("aten::neg", {value(fetched)}, {gradient});
+    record(1, computeStream);
+    wait(1, offloadStream);
+    copyOn(offloadStream, gradient, onHost);
+    record(2, offloadStream);
+    wait(2, computeStream);
+    update(rule, w, onHost);
+    output("loss", gradient);
+    step.events = 3;
+  }
+
+  CommandT &at(size_t command) { return *plan.programs[0]->commands[command]; }
+  void drop(size_t command) {
+    auto &commands = plan.programs[0]->commands;
+    commands.erase(commands.begin() + command);
+  }
+
+  static constexpr int64_t elements = 16; // 64 bytes
+  unsigned w;
+  int onHost, fetched, gradient;
+
+private:
+  /// Moves the newest place.
+  void moveToHost(Place &place) {
+    plan.arenas[deviceArena]->bytes -= place.bytes();
+    place = Place(hostArena, plan.arenas[hostArena]->bytes, place.bytes());
+    plan.arenas[hostArena]->bytes += place.bytes();
+  }
+  void copyOn(uint32_t stream, int from, int to) {
+    copy(from, to, elements * sizeof(float));
+    plan.programs[0]->commands.back()->stream = stream;
+  }
+  template <typename Operation> void mark(uint32_t event, uint32_t stream) {
+    Operation operation;
+    operation.event = event;
+    auto command = std::make_unique<CommandT>();
+    command->operation.Set(std::move(operation));
+    command->stream = stream;
+    plan.programs[0]->commands.push_back(std::move(command));
+  }
+  void record(uint32_t event, uint32_t stream) { mark<RecordT>(event, stream); }
+  void wait(uint32_t event, uint32_t stream) { mark<WaitT>(event, stream); }
+};
+
+struct Break {
+  const char *name;
+  std::function<void(OffloadedStep &)> apply;
+  const char *message;
+};
+void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
+struct BrokenOffload : ::testing::TestWithParam<Break> {};
+
+} // namespace
+
+TEST(Offload, IsCopiedInAndOutAndUpdatedOnTheHost) {
+  OffloadedStep step;
+  EXPECT_EQ(check(step.finish()), "");
+  // The state and the gradient.
+  EXPECT_EQ(step.plan.programs[0]->host_live_bytes, 2 * 64u);
+}
+
+TEST_P(BrokenOffload, IsRefused) {
+  OffloadedStep step;
+  GetParam().apply(step);
+  EXPECT_NE(check(step.finish()).find(GetParam().message), std::string::npos)
+      << "the checker said: " << check(step.finish());
+}
+
+static const Break breaks[] = {
+    {"FetchIsNotAwaited",
+     [](OffloadedStep &s) { s.drop(s.AwaitFetched); },
+     "writes, without waiting for it"},
+    {"OffloadIsNotAwaited",
+     [](OffloadedStep &s) { s.drop(s.AwaitOffload); },
+     "writes, without waiting for it"},
+    {"OffloadDoesNotAwaitTheGradient",
+     [](OffloadedStep &s) { s.drop(s.AwaitCompute); },
+     "writes, without waiting for it"},
+    {"OutOnTheStreamIn",
+     [](OffloadedStep &s) { s.at(s.Offload).stream = fetchStream; },
+     "which is not for copies of its direction"},
+    {"ComputesOnTheStreamOut",
+     [](OffloadedStep &s) { s.at(s.Compute).stream = offloadStream; },
+     "computes on stream 5"},
+    {"UpdatesByADevicesGradient",
+     [](OffloadedStep &s) {
+       s.at(s.Update).operation.AsUpdate()->gradient = s.gradient;
+     },
+     "uses memory of the device and of the host"},
+    {"ComputesWithBoth",
+     [](OffloadedStep &s) {
+       AtenT &call = *s.at(s.Compute).operation.AsAten();
+       call.results[0] = s.onHost;
+     },
+     "uses memory of the device and of the host"},
+    {"SharesBytesOnTheHost",
+     [](OffloadedStep &s) {
+       *s.plan.programs[0]->values[s.onHost]->place =
+           *s.plan.states[s.w]->place;
+     },
+     "shares bytes with what the command also uses"},
+    {"PinnedDevice",
+     [](OffloadedStep &s) { s.plan.arenas[deviceArena]->pinned = true; },
+     "which only host memory can be"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, BrokenOffload, ::testing::ValuesIn(breaks),
+                         [](const auto &info) { return info.param.name; });
