@@ -90,10 +90,11 @@ private:
     if (stream >= kNumStreams)
       return op->emitOpError("C8: is on stream ")
              << stream << "; there are " << kNumStreams;
-    if (auto copy = dyn_cast<CmdCopyOp>(op))
-      if (int64_t own = getCopyStream(copy); stream && stream != own)
-        return op->emitOpError("C8: copies on stream ")
-               << stream << ", which is not for copies of its direction";
+    if (auto copy = dyn_cast<CmdCopyOp>(op); copy && stream)
+      for (auto piece : copy.getPieces().getAsRange<PieceAttr>())
+        if (stream != getCopyStream(copy, piece))
+          return op->emitOpError("C8: copies on stream ")
+                 << stream << ", which is not for copies of its direction";
     if (stream && isa<CmdAtenOp, CmdUpdateOp>(op))
       return op->emitOpError("C8: computes on stream ")
              << stream << ", which is for collectives";
@@ -101,11 +102,14 @@ private:
     return success();
   }
 
-  /// The side stream that is for copies of this direction; 0 where none is.
-  static int64_t getCopyStream(CmdCopyOp copy) {
-    int64_t to = getPlace(copy.getDestination()).getArena();
+  /// The side stream that is for pieces of this direction; 0 where none is.
+  static int64_t getCopyStream(CmdCopyOp copy, PieceAttr piece) {
+    int64_t to =
+        getPlace(copy.getDestinations()[piece.getDestination()]).getArena();
     int64_t from =
-        copy.getSource() ? getPlace(copy.getSource()).getArena() : kHostArena;
+        piece.getSource() < 0
+            ? kHostArena
+            : getPlace(copy.getSources()[piece.getSource()]).getArena();
     return from == kHostArena && to == kDeviceArena   ? plan::fetchStream
            : from == kDeviceArena && to == kHostArena ? plan::offloadStream
                                                       : plan::computeStream;

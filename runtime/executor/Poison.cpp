@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "executor/ProgramTensors.h"
+#include "plan/CommandValues.h"
 
 #include <algorithm>
 #include <cstring>

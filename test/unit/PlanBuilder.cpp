@@ -209,9 +209,10 @@ void PlanBuilder::collective(CollectiveKind kind, int source, int destination,
 }
 
 PlanT &PlanBuilder::finish() {
-  for (auto &program : plan.programs)
+  for (auto &program : plan.programs) {
     program->live_bytes = liveBytes(plan, *program);
     program->host_live_bytes = liveBytes(plan, *program, hostArena);
+  }
   return plan;
 }
 

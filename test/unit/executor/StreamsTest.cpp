@@ -5,6 +5,7 @@
 #include "PlanBuilder.h"
 #include "ThreadRanks.h"
 #include "executor/ValueUses.h"
+#include "plan/CommandValues.h"
 
 #include <ATen/ATen.h>
 #include <algorithm>
