@@ -13,7 +13,7 @@ using namespace fsdp::test;
 namespace {
 
 /// state + value.
-unsigned addAccumulationRule(PlanBuilder &b) {
+unsigned addAccumulationRule(fsdp::test::PlanBuilder &b) {
   auto rule = std::make_unique<RuleT>();
   rule->name = "fsdp.accumulate.f32";
   rule->operands = 2;
@@ -31,9 +31,9 @@ unsigned addAccumulationRule(PlanBuilder &b) {
 }
 
 /// Two micro-batches of loss = mean(x * x), whose gradient is said to be x.
-std::unique_ptr<PlanBuilder> twoMicroBatches() {
-  auto builder = std::make_unique<PlanBuilder>(1);
-  PlanBuilder &b = *builder;
+std::unique_ptr<fsdp::test::PlanBuilder> twoMicroBatches() {
+  auto builder = std::make_unique<fsdp::test::PlanBuilder>(1);
+  fsdp::test::PlanBuilder &b = *builder;
   b.plan.micro_batches = 2;
   unsigned w = b.state("w", Role::Parameter, {4});
   unsigned g = b.state("w/grad", Role::Gradient, {4});
