@@ -91,7 +91,7 @@ func.func @step(%norm: tensor<f64>, %g: tensor<16xf32>) {
   // expected-error @below {{A5: its type is not that of a mesh of 2 ranks}}
   %0 = fsdp.all_reduce_start max %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<f64>>
-  // expected-error @below {{A7: its sum is divided by 3.000000e+00 : f64, not by the number of ranks, 2}}
+  // expected-error @below {{A7: its sum over 2 ranks is divided by 3.000000e+00 : f64, not by 2.000000e+00}}
   %2 = fsdp.all_reduce_start sum %g {unit = "", divisor = 3.0 : f64} : !fsdp.future<tensor<16xf32>>
   %3 = fsdp.wait %2 : !fsdp.future<tensor<16xf32>>
   return

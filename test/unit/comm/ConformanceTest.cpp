@@ -24,11 +24,6 @@ std::vector<Shape> shapes() {
   return all;
 }
 
-bool isFloating(plan::DType dtype) {
-  return c10::isReducedFloatingType(scalarType(dtype)) ||
-         dtype == plan::DType::Float32 || dtype == plan::DType::Float64;
-}
-
 } // namespace
 
 class Values : public Conformance {
@@ -54,7 +49,7 @@ protected:
       if (shape.dtype == plan::DType::Bool)
         return true;
       for (double divisor : {1.0, 2.0, 3.0}) {
-        if (divisor != 1 && !isFloating(shape.dtype))
+        if (divisor != 1 && !plan::isFloating(shape.dtype))
           continue;
         memory.clear();
         good = check(c, memory, shape, divisor) && good;

@@ -18,21 +18,21 @@ static at::Tensor draw(SiteRandom &random, int64_t site) {
 TEST(SiteRandom, ARepeatedSiteRepeatsItsNumbers) {
   for (bool sequential : {false, true}) {
     SiteRandom random(/*seed=*/5, /*rank=*/0, sequential);
-    random.beginStep(1);
+    random.beginStep(1, /*microBatch=*/0);
     at::Tensor first = draw(random, 0), second = draw(random, 1);
     EXPECT_FALSE(at::equal(first, second));
     EXPECT_TRUE(at::equal(draw(random, 0), first));
     EXPECT_TRUE(at::equal(draw(random, 1), second));
     EXPECT_TRUE(at::equal(draw(random, 0), first));
-    random.beginStep(2);
+    random.beginStep(2, /*microBatch=*/0);
     EXPECT_FALSE(at::equal(draw(random, 0), first));
   }
 }
 
 TEST(SiteRandom, InSequenceARepetitionTakesNothingFromTheStream) {
   SiteRandom plain(5, 0, true), repeating(5, 0, true);
-  plain.beginStep(1);
-  repeating.beginStep(1);
+  plain.beginStep(1, /*microBatch=*/0);
+  repeating.beginStep(1, /*microBatch=*/0);
   for (int64_t site = 0; site < 4; ++site) {
     EXPECT_TRUE(at::equal(draw(plain, site), draw(repeating, site)));
     draw(repeating, site / 2);
