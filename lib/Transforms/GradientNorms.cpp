@@ -67,7 +67,9 @@ static Value createListCall(OpBuilder &builder, Location loc, StringRef callee,
                             ArrayRef<Value> members,
                             ArrayRef<NamedAttribute> args,
                             RankedTensorType type) {
-  int32_t slots[] = {2 + int32_t(members.size())};
+  // One entry says how many members follow, each has one of its own.
+  SmallVector<int32_t> slots(1 + members.size(), 1);
+  slots.front() = 2 + int32_t(members.size());
   auto call =
       aten::CallOp::create(builder, loc, callee, members, slots,
                            builder.getDictionaryAttr(args), TypeRange(type));
