@@ -14,8 +14,7 @@ using namespace fsdp;
 OpCost::OpCost(ModuleOp module, cost::Cluster cluster)
     : cluster(std::move(cluster)), symbols(module) {
   for (auto grid : module.getOps<shard::GridOp>())
-    for (int64_t size : grid.getShape())
-      ranks *= size;
+    mesh.assign(grid.getShape().begin(), grid.getShape().end());
 }
 
 /// What is there for a collective or a copy alone, is waited for on its stream.
@@ -28,14 +27,25 @@ static unsigned getWaitStream(WaitOp wait) {
              : unsigned(plan::computeStream);
 }
 
+/// Whether an all-reduce is over an axis in front of that of the shards.
+static bool isOverReplicas(AllReduceStartOp reduction) {
+  for (auto grid :
+       reduction->getParentOfType<ModuleOp>().getOps<shard::GridOp>())
+    return reduction.getMeshDim() + 1 < grid.getShape().size();
+  return false;
+}
+
 unsigned OpCost::getStream(Operation *op) {
   for (StringRef name : {kStreamAttrName.data(), "stream"})
     if (auto stream = op->getAttrOfType<IntegerAttr>(name))
       return stream.getInt();
   if (isa<AllGatherStartOp>(op))
     return plan::gatherStream;
-  if (isa<ReduceScatterStartOp, AllReduceStartOp>(op))
+  if (isa<ReduceScatterStartOp>(op))
     return plan::reduceStream;
+  if (auto reduction = dyn_cast<AllReduceStartOp>(op))
+    return isOverReplicas(reduction) ? plan::replicateStream
+                                     : plan::reduceStream;
   if (isa<FetchStartOp>(op))
     return plan::fetchStream;
   if (isa<OffloadStartOp>(op))
@@ -71,9 +81,16 @@ static double getBytes(TypeRange types) {
   return sum;
 }
 
-double OpCost::getCollectiveSeconds(plan::CollectiveKind kind,
-                                    Type whole) const {
-  return cost::collectiveSeconds(kind, getBytes(whole), ranks, cluster);
+double OpCost::getCollectiveSeconds(plan::CollectiveKind kind, Type whole,
+                                    std::optional<size_t> meshDim) const {
+  if (mesh.empty())
+    return 0;
+  size_t dim = meshDim.value_or(mesh.size() - 1);
+  unsigned stride = 1;
+  for (int64_t inner : ArrayRef<int64_t>(mesh).drop_front(dim + 1))
+    stride *= inner;
+  return cost::collectiveSeconds(kind, getBytes(whole), mesh[dim], cluster,
+                                 stride);
 }
 
 double OpCost::getMemorySeconds(double bytes) const {
@@ -152,7 +169,8 @@ double OpCost::getSeconds(Operation *op) const {
         return getCollectiveSeconds(scatter, op.getInput().getType());
       })
       .Case<AllReduceStartOp, AllReduceOp>([&](auto op) {
-        return getCollectiveSeconds(reduce, op.getInput().getType());
+        return getCollectiveSeconds(reduce, op.getInput().getType(),
+                                    op.getMeshDim());
       })
       .Case<shard::AllGatherOp>([&](auto op) {
         return getCollectiveSeconds(gather, op->getResult(0).getType());
@@ -160,13 +178,21 @@ double OpCost::getSeconds(Operation *op) const {
       .Case<shard::ReduceScatterOp>([&](auto op) {
         return getCollectiveSeconds(scatter, op.getInput().getType());
       })
+      .Case<shard::AllReduceOp>([&](auto op) {
+        double seconds = 0;
+        for (int16_t axis : op.getGridAxes())
+          seconds +=
+              getCollectiveSeconds(reduce, op.getInput().getType(), axis);
+        return seconds;
+      })
       .Case<CmdCollectiveOp>([&](CmdCollectiveOp op) {
         if (op.getMapped())
           return cluster.collectiveSeconds;
         bool gathers = op.getKind() == CollectiveKind::AllGather;
         return getCollectiveSeconds(
             static_cast<plan::CollectiveKind>(op.getKind()),
-            (gathers ? op.getDestination() : op.getSource()).getType());
+            (gathers ? op.getDestination() : op.getSource()).getType(),
+            op.getMeshDim());
       })
       .Default(0.0);
 }

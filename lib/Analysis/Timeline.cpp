@@ -13,7 +13,8 @@ using namespace fsdp;
 static bool isCollective(Operation *op) {
   return isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp,
              CmdCollectiveOp, AllGatherOp, ReduceScatterOp, AllReduceOp,
-             shard::AllGatherOp, shard::ReduceScatterOp>(op);
+             shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(
+      op);
 }
 
 Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {

@@ -184,23 +184,23 @@ static OptimizerInfo readOptimizer(const JsonReader &json,
   return optimizer;
 }
 
-/// The sizes of the mesh, or none.
-static std::vector<int64_t> readMesh(const JsonReader &json) {
-  std::vector<int64_t> sizes;
+/// The sizes of the mesh, and names of its dimensions, or none.
+static void readMesh(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
-    return sizes;
+    return;
   json["device"].asOneOf({"cpu", "cuda"});
   json["shape"].forEach([&](const JsonReader &size) {
-    sizes.push_back(size.asInt());
-    if (sizes.back() < 1 || sizes.back() > 65536)
+    metadata.mesh.push_back(size.asInt());
+    if (size.asInt() < 1 || size.asInt() > 65536)
       size.fail("a number of ranks from 1 to 65536");
   });
-  if (sizes.empty() || sizes.size() > 2)
+  if (metadata.mesh.empty() || metadata.mesh.size() > 2)
     json["shape"].fail("of one or two dimensions");
-  if (!json["names"].isNull() &&
-      json["names"].asStrings().size() != sizes.size())
+  if (json["names"].isNull())
+    return;
+  metadata.meshNames = json["names"].asStrings();
+  if (metadata.meshNames.size() != metadata.mesh.size())
     json["names"].fail("null or a name for each dimension");
-  return sizes;
 }
 
 static std::string readFloat(const JsonReader &json) {
@@ -372,7 +372,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   json["modules"].forEach([&](const JsonReader &module) {
     metadata.modules.push_back(readModule(module));
   });
-  metadata.mesh = readMesh(json["mesh"]);
+  readMesh(json["mesh"], metadata);
   std::set<std::string> paths, units;
   for (const ModuleInfo &module : metadata.modules)
     paths.insert(module.path);
@@ -401,6 +401,10 @@ static ArchiveMetadata readFields(const JsonReader &json) {
       if (!units.count(*info.unit))
         unit.fail("null or the name of a unit");
     }
+    info.shardDim = state["shard_dim"].asInt();
+    if (info.shardDim != 0 &&
+        (info.shardDim < 0 || info.shardDim >= int64_t(info.type.shape.size())))
+      state["shard_dim"].fail("one of its dimensions");
     metadata.parameters.push_back(info);
   });
   std::set<std::string> parameters = names;

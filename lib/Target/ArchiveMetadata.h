@@ -40,7 +40,7 @@ struct NodeInfo {
   bool backward = false;
   std::optional<int64_t> checkpoint; // the number of the one it is in
   bool keep = false;                 // its results, in a checkpoint
-  std::string source; // "gpt.py:31", or empty
+  std::string source;                // "gpt.py:31", or empty
 };
 
 struct ProgramInfo {
@@ -74,6 +74,7 @@ struct StateInfo {
   TensorInfo type;
   bool trainable = false;          // parameters
   std::optional<std::string> unit; // parameters: the model's own choice
+  int64_t shardDim = 0;            // the dimension that it is split on
   bool persistent = false;         // buffers
   std::vector<InitInfo> init;      // empty: the value is in the weights file
 };
@@ -93,7 +94,7 @@ struct OffloadInfo {
 struct UnitInfo {
   std::string name;
   std::vector<std::string> modules; // paths
-  bool root = false; // no other unit is around it
+  bool root = false;                // no other unit is around it
   std::optional<bool>
       reshard; // after forward; not given: the compiler's choice
   // What it computes and reduces in; not given: as its parameters are, and as
@@ -137,8 +138,9 @@ struct ArchiveMetadata {
   std::vector<ModuleInfo> modules;
   std::vector<StateInfo> parameters, buffers, constants;
   std::vector<InputInfo> inputs;
-  std::vector<int64_t> mesh;   // ranks by dimension; empty: not described
-  std::vector<UnitInfo> units; // empty: the compiler chooses
+  std::vector<int64_t> mesh; // ranks by dimension; empty: not described
+  std::vector<std::string> meshNames; // of its dimensions; empty: none
+  std::vector<UnitInfo> units;        // empty: the compiler chooses
   OptimizerInfo optimizer;
   ClippingInfo clipping;
   std::optional<ScalerInfo> scaler;

@@ -124,6 +124,10 @@ void Importer::setModuleAttributes() {
                  builder.getI64IntegerAttr(metadata.scaler->growthInterval))}));
   if (!metadata.mesh.empty())
     set("fsdp.mesh", builder.getDenseI64ArrayAttr(metadata.mesh));
+  if (!metadata.meshNames.empty())
+    set("fsdp.mesh_dims",
+        builder.getStrArrayAttr(SmallVector<StringRef>(
+            metadata.meshNames.begin(), metadata.meshNames.end())));
   if (!metadata.learningRates.empty()) {
     SmallVector<double> table;
     for (const std::vector<double> &row : metadata.learningRates)
@@ -190,6 +194,9 @@ void Importer::addStates() {
     if (group != groups.end())
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
     parameterTypes[info.fqn] = state.getTensorType().getElementType();
+    if (info.shardDim)
+      state->setAttr("fsdp.shard_dim",
+                     builder.getI64IntegerAttr(info.shardDim));
     if (info.unit)
       state.setUnit(*info.unit);
     else if (!metadata.units.empty())

@@ -13,7 +13,7 @@ public:
         last(schedule.getLastSlot()) {
     for (auto *flights : {&schedule.gathers, &schedule.reductions})
       for (Flight &flight : *flights) {
-        owners[flight.wait] = &flight;
+        owners[flight.getLastWait()] = &flight;
         for (Operation *op : flight.after)
           owners[op] = &flight;
       }
@@ -79,6 +79,10 @@ private:
     }
     emitOperands(flight.start);
     emit(flight.start);
+    if (!flight.replicas.start)
+      emitBehind(flight);
+  }
+  void emitBehind(Flight &flight) {
     for (Operation *op : flight.behind)
       emit(op);
   }
@@ -99,10 +103,11 @@ private:
     while (waited < reduced && schedule.reductions[waited].waitSlot <= slot &&
            schedule.reductions[waited].startSlot < startedBefore)
       waitForReduction();
+    waitForReplicas();
   }
 
   void receive(Flight &flight) {
-    emit(flight.wait);
+    emit(flight.getLastWait());
     for (Operation *op : flight.after)
       emit(op);
   }
@@ -111,7 +116,29 @@ private:
     // What was held back runs while the last reductions are under way.
     if (slot == last)
       emitUpdates();
-    receive(schedule.reductions[waited++]);
+    Flight &flight = schedule.reductions[waited++];
+    if (!flight.replicas.start)
+      return finish(flight);
+    emit(flight.wait);
+    emit(flight.replicas.start);
+    emitBehind(flight);
+  }
+
+  /// Waits for the sums over replicas that should be through.
+  void waitForReplicas() {
+    for (; summed < waited && schedule.reductions[summed].endSlot <= slot;
+         ++summed) {
+      Flight &flight = schedule.reductions[summed];
+      if (!flight.replicas.start)
+        continue;
+      if (slot == last)
+        emitUpdates();
+      finish(flight);
+    }
+  }
+
+  void finish(Flight &flight) {
+    receive(flight);
     emitUpdates();
   }
 
@@ -136,7 +163,7 @@ private:
   size_t last, slot = 0;
   llvm::DenseMap<Operation *, Flight *> owners;
   llvm::DenseSet<Operation *> emitted;
-  size_t gathered = 0, received = 0, reduced = 0, waited = 0;
+  size_t gathered = 0, received = 0, reduced = 0, waited = 0, summed = 0;
 };
 
 SmallVector<size_t> ProgramSchedule::apply(bool updatesLast) {
@@ -146,13 +173,16 @@ SmallVector<size_t> ProgramSchedule::apply(bool updatesLast) {
     for (Flight &flight : llvm::reverse(*flights))
       if (flight.isGather)
         flight.startSlot = next = std::min(flight.startSlot, next);
-    size_t previous = 0, previousWait = 0;
+    size_t previous = 0, previousWait = 0, previousEnd = 0;
     for (Flight &flight : *flights) {
       flight.startSlot = previous =
           std::max({flight.startSlot, flight.ready, previous});
-      if (!flight.isGather)
-        flight.waitSlot = previousWait =
-            std::max({flight.waitSlot, flight.startSlot, previousWait});
+      if (flight.isGather)
+        continue;
+      flight.waitSlot = previousWait =
+          std::max({flight.waitSlot, flight.startSlot, previousWait});
+      flight.endSlot = previousEnd =
+          std::max({flight.endSlot, flight.waitSlot, previousEnd});
     }
   }
   Emitter emitter(*this, updatesLast);
@@ -167,8 +197,8 @@ void ProgramSchedule::holdUpdates(double seconds) {
   // Those of the last reductions come last in any case, and do not fill.
   llvm::DenseSet<Operation *> late;
   for (Flight &flight : reductions)
-    if (flight.waitSlot == getLastSlot()) {
-      late.insert(flight.wait);
+    if (flight.endSlot == getLastSlot()) {
+      late.insert(flight.getLastWait());
       late.insert(flight.after.begin(), flight.after.end());
     }
   for (Operation *op : tail)

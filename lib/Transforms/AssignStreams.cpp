@@ -27,13 +27,14 @@ struct AssignStreamsPass : fsdp::impl::AssignStreamsBase<AssignStreamsPass> {
   using AssignStreamsBase::AssignStreamsBase;
 
   void runOnOperation() override {
+    ModuleOp module = getOperation();
     if (streams != 1 && streams != 3) {
-      getOperation().emitError() << "streams=" << streams.getValue()
-                                 << " does not exist; there are 1 and 3";
+      module.emitError() << "streams=" << streams.getValue()
+                         << " does not exist; there are 1 and 3";
       return signalPassFailure();
     }
     Builder builder(&getContext());
-    for (func::FuncOp program : getPrograms(getOperation()))
+    for (func::FuncOp program : getPrograms(module))
       for (Operation &op : program.getOps())
         if (isCommand(&op))
           op.setAttr(kStreamAttrName,

@@ -2,10 +2,11 @@
 
 #include "BucketSizes.h"
 #include "GradientMean.h"
+#include "GradientReduction.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -74,6 +75,7 @@ private:
     if (failed(sizes))
       return signalPassFailure();
     ranks = getNumRanks(getOperation());
+    shards = getNumShards(getOperation());
     SymbolTable symbols(getOperation());
     table = &symbols;
     for (func::FuncOp program : getPrograms(getOperation()))
@@ -84,14 +86,15 @@ private:
 
   LogicalResult checkNames(Operation &op);
   LogicalResult bucket(Block &block, const BucketSizes &sizes);
-  aten::CallOp getDivision(shard::ReduceScatterOp sum);
   void bucketGathers(ArrayRef<shard::AllGatherOp> gathers);
-  void bucketReductions(ArrayRef<shard::ReduceScatterOp> reductions);
-  void offloadTogether(ArrayRef<shard::ReduceScatterOp> reductions,
-                       bool divides, UnpackOp unpacked);
+  void bucketReductions(MutableArrayRef<GradientReduction> reductions);
+  void offloadTogether(MutableArrayRef<GradientReduction> reductions,
+                       UnpackOp unpacked);
+  Value createReduction(OpBuilder &builder, GradientReduction like,
+                        bool divides, Value input, RankedTensorType piece);
 
   void convertFlat(shard::AllGatherOp gather, StateOp state);
-  void convertFlat(shard::ReduceScatterOp reduction);
+  void convertFlat(GradientReduction reduction);
   /// The flat parameter that is gathered, or null.
   StateOp getFlat(shard::AllGatherOp gather) {
     LoadOp load = getGatheredLoad(gather.getInput());
@@ -105,7 +108,7 @@ private:
         .after;
   }
 
-  int64_t ranks = 1;
+  int64_t ranks = 1, shards = 1;
   SymbolTable *table = nullptr;
 };
 
@@ -166,10 +169,10 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
                                RankedTensorType::get({layout.pieceBytes}, byte),
                                parts, layout.getMembers(builder, 1));
   auto gathered = AllGatherOp::create(
-      builder, loc, RankedTensorType::get({ranks * layout.pieceBytes}, byte),
+      builder, loc, RankedTensorType::get({shards * layout.pieceBytes}, byte),
       packed, unit, region);
   auto unpacked = UnpackOp::create(builder, loc, wholeTypes, gathered,
-                                   layout.getMembers(builder, ranks));
+                                   layout.getMembers(builder, shards));
   for (auto [gather, whole] : llvm::zip_equal(gathers, unpacked.getOutputs())) {
     shard::AllGatherOp(gather).getResult().replaceAllUsesWith(whole);
     shard::AllGatherOp(gather).erase();
@@ -182,27 +185,36 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
              std::to_string(layout.pieceBytes) + " bytes per rank";
 }
 
-/// The division of a sum by `getDivisor` that is all that reads it, or null.
-aten::CallOp BucketCollectives::getDivision(shard::ReduceScatterOp sum) {
-  if (!sum->hasOneUse())
-    return {};
-  auto division = dyn_cast<aten::CallOp>(*sum->getUsers().begin());
-  double divisor = getDivisor(sum.getResult());
-  return division && divisor != 1 &&
-                 getDividend(division->getResult(0), divisor)
-             ? division
-             : aten::CallOp();
+/// A bucket's reduction, of the same sums as its members': what comes last
+/// divides.
+Value BucketCollectives::createReduction(OpBuilder &builder,
+                                         GradientReduction like, bool divides,
+                                         Value input, RankedTensorType piece) {
+  Location loc = like.getFirst()->getLoc();
+  StringAttr unit = like.getUnit();
+  auto getDivisorAttr = [&](bool isLast) {
+    return builder.getF64FloatAttr(isLast && divides ? getDivisor(input) : 1);
+  };
+  Value sum = input;
+  if (like.overShards)
+    sum = ReduceScatterOp::create(builder, loc, piece, sum, unit,
+                                  getDivisorAttr(!like.overReplicas));
+  if (like.overReplicas)
+    for (int16_t axis : like.overReplicas.getGridAxes())
+      sum = AllReduceOp::create(
+          builder, loc, piece, ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
+          sum, unit, builder.getI64IntegerAttr(axis),
+          getDivisorAttr(axis == like.overReplicas.getGridAxes().back()));
+  return sum;
 }
 
 /// Where the means of a bucket all go to the host and nowhere else, the bucket
 /// goes as one, and is unpacked there.
 void BucketCollectives::offloadTogether(
-    ArrayRef<shard::ReduceScatterOp> reductions, bool divides,
-    UnpackOp unpacked) {
+    MutableArrayRef<GradientReduction> reductions, UnpackOp unpacked) {
   SmallVector<OffloadOp> offloads;
-  for (shard::ReduceScatterOp sum : reductions) {
-    Value mean =
-        divides ? getDivision(sum).getResult(0) : Value(sum.getResult());
+  for (GradientReduction &reduction : reductions) {
+    Value mean = reduction.getResult();
     if (!mean.hasOneUse())
       return;
     auto offload = dyn_cast<OffloadOp>(*mean.user_begin());
@@ -211,10 +223,9 @@ void BucketCollectives::offloadTogether(
     offloads.push_back(offload);
   }
   OpBuilder builder(unpacked);
-  auto bucket =
-      OffloadOp::create(builder, unpacked.getLoc(),
-                        unpacked.getBucket().getType(), unpacked.getBucket(),
-                        offloads.front().getUnitAttr());
+  auto bucket = OffloadOp::create(
+      builder, unpacked.getLoc(), unpacked.getBucket().getType(),
+      unpacked.getBucket(), offloads.front().getUnitAttr());
   unpacked.getBucketMutable().assign(bucket);
   for (OffloadOp offload : offloads) {
     offload.replaceAllUsesWith(offload.getInput());
@@ -223,60 +234,56 @@ void BucketCollectives::offloadTogether(
 }
 
 void BucketCollectives::bucketReductions(
-    ArrayRef<shard::ReduceScatterOp> reductions) {
+    MutableArrayRef<GradientReduction> reductions) {
   // Behind the last gradient, and in front of all that reads a sum.
-  Operation *last = reductions.front();
+  GradientReduction like = reductions.front();
+  Operation *last = like.getFirst();
   SmallVector<Value> inputs, sums;
-  SmallVector<aten::CallOp> divisions;
   SmallVector<RankedTensorType> partTypes;
   SmallVector<Type> resultTypes;
-  for (shard::ReduceScatterOp op : reductions) {
-    if (last->isBeforeInBlock(op))
-      last = op;
-    inputs.push_back(op.getInput());
-    sums.push_back(op.getResult());
-    if (aten::CallOp division = getDivision(op))
-      divisions.push_back(division);
-    partTypes.push_back(getTensorType(op.getResult()));
-    resultTypes.push_back(op.getType());
+  // One division of the whole bucket, or none.
+  bool divides = llvm::all_of(
+      reductions, [](GradientReduction r) { return bool(r.division); });
+  for (GradientReduction &reduction : reductions) {
+    if (!divides)
+      reduction.division = {};
+    if (last->isBeforeInBlock(reduction.getFirst()))
+      last = reduction.getFirst();
+    inputs.push_back(reduction.getInput());
+    for (Operation *op : {reduction.getFirst(), reduction.getSum()})
+      sums.push_back(op->getResult(0));
+    partTypes.push_back(getTensorType(reduction.getResult()));
+    resultTypes.push_back(reduction.getResult().getType());
   }
 
   Layout layout(partTypes);
-  // One division of the whole bucket, or none.
-  bool divides = divisions.size() == sums.size();
   OpBuilder builder(&getContext());
   builder.setInsertionPointAfter(last);
-  auto unit = last->getAttrOfType<StringAttr>("fsdp.unit");
   Type element = partTypes.front().getElementType();
   int64_t count = layout.pieceBytes / getElementBytes(element);
+  int64_t pieces = like.overShards ? shards : 1;
   Location loc = last->getLoc();
-  auto packed = PackOp::create(builder, loc,
-                               RankedTensorType::get({ranks, count}, element),
-                               inputs, layout.getMembers(builder, ranks));
-  auto reduced = ReduceScatterOp::create(
-      builder, loc, RankedTensorType::get({count}, element), packed, unit,
-      builder.getF64FloatAttr(divides ? getDivisor(sums.front()) : 1));
+  auto piece = RankedTensorType::get({count}, element);
+  auto packed = PackOp::create(
+      builder, loc,
+      like.overShards ? RankedTensorType::get({pieces, count}, element) : piece,
+      inputs, layout.getMembers(builder, pieces));
+  Value reduced = createReduction(builder, like, divides, packed, piece);
   auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
                                    layout.getMembers(builder, 1));
+  std::string unit = like.getUnit().str();
   moveReadersBehind(sums, unpacked);
-  offloadTogether(reductions, divides, unpacked);
-  for (auto [op, part] : llvm::zip_equal(reductions, unpacked.getOutputs())) {
-    shard::ReduceScatterOp(op).getResult().replaceAllUsesWith(part);
-    shard::ReduceScatterOp(op).erase();
-  }
-  if (divides)
-    for (aten::CallOp division : divisions) {
-      division->replaceAllUsesWith(ValueRange(division->getOperand(0)));
-      division->erase();
-    }
+  offloadTogether(reductions, unpacked);
+  for (auto [reduction, part] :
+       llvm::zip_equal(reductions, unpacked.getOutputs()))
+    reduction.replaceWith(part);
   remark::passed(loc, remark::RemarkOpts::name("reduce").category(
                           "fsdp-bucket-collectives"))
-      << "unit \"" + unit.getValue().str() +
-             "\": " + std::to_string(inputs.size()) +
-             " gradients in one reduce-scatter of " +
-             std::to_string(ranks * layout.pieceBytes) + " bytes" +
-             showDivisor(divides ? getDivisor(unpacked.getOutputs().front())
-                                 : 1);
+      << "unit \"" + unit + "\": " + std::to_string(inputs.size()) +
+             " gradients in one " +
+             (pieces > 1 ? "reduce-scatter of " : "all-reduce of ") +
+             std::to_string(pieces * layout.pieceBytes) + " bytes" +
+             showDivisor(divides ? getDivisor(packed) : 1);
 }
 
 /// A flat parameter is the bucket of its members already.
@@ -297,26 +304,20 @@ void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
   gather.erase();
 }
 
-void BucketCollectives::convertFlat(shard::ReduceScatterOp reduction) {
-  aten::CallOp division = getDivision(reduction);
-  OpBuilder builder(reduction);
-  auto sum = ReduceScatterOp::create(
-      builder, reduction.getLoc(), reduction.getType(), reduction.getInput(),
-      reduction->getAttrOfType<StringAttr>("fsdp.unit"),
-      builder.getF64FloatAttr(division ? getDivisor(reduction.getResult())
-                                       : 1));
+void BucketCollectives::convertFlat(GradientReduction reduction) {
+  OpBuilder builder(reduction.getSum());
+  bool divides = bool(reduction.division);
   remark::passed(
-      reduction.getLoc(),
+      reduction.getFirst()->getLoc(),
       remark::RemarkOpts::name("reduce").category("fsdp-bucket-collectives"))
-      << "unit \"" + sum.getUnit().str() + "\": a flat gradient of " +
-             std::to_string(getTensorBytes(getTensorType(sum.getInput()))) +
-             " bytes" + showDivisor(division ? getDivisor(sum.getResult()) : 1);
-  reduction.replaceAllUsesWith(sum.getResult());
-  reduction.erase();
-  if (division) {
-    division->replaceAllUsesWith(ValueRange(division->getOperand(0)));
-    division->erase();
-  }
+      << "unit \"" + reduction.getUnit().str() + "\": a flat gradient of " +
+             std::to_string(
+                 getTensorBytes(getTensorType(reduction.getInput()))) +
+             " bytes" +
+             showDivisor(divides ? getDivisor(reduction.getInput()) : 1);
+  reduction.replaceWith(createReduction(builder, reduction, divides,
+                                        reduction.getInput(),
+                                        getTensorType(reduction.getResult())));
 }
 
 /// The first op that reads what a gather gives.
@@ -337,10 +338,11 @@ BucketMember getMember(shard::AllGatherOp op,
           compute.before.lookup(reader)};
 }
 
-BucketMember getMember(shard::ReduceScatterOp op,
+BucketMember getMember(GradientReduction reduction,
                        const BucketSizes::Compute &compute) {
-  return {op->getAttr("fsdp.unit"),
-          getTensorBytes(getTensorType(op.getInput())), op,
+  Operation *op = reduction.getFirst();
+  return {reduction.getUnit(),
+          getTensorBytes(getTensorType(reduction.getInput())), op,
           compute.all - compute.before.lookup(op)};
 }
 
@@ -359,9 +361,10 @@ LogicalResult BucketCollectives::bucket(Block &block,
                                         const BucketSizes &sizes) {
   llvm::MapVector<Attribute, SmallVector<shard::AllGatherOp>> gathers;
   SmallVector<shard::AllGatherOp> flatGathers;
-  SmallVector<shard::ReduceScatterOp> reductions, flatReductions;
+  SmallVector<GradientReduction> reductions, flatReductions;
   for (Operation &op : block) {
-    if (isa<shard::AllGatherOp, shard::ReduceScatterOp>(op) &&
+    if (isa<shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(
+            op) &&
         failed(checkNames(op)))
       return failure();
     if (auto gather = dyn_cast<shard::AllGatherOp>(op)) {
@@ -369,16 +372,17 @@ LogicalResult BucketCollectives::bucket(Block &block,
         flatGathers.push_back(gather);
       else
         gathers[op.getAttr("fsdp.region")].push_back(gather);
-    } else if (auto reduction = dyn_cast<shard::ReduceScatterOp>(op)) {
-      if (reduction.getInput().getDefiningOp<PackOp>())
-        flatReductions.push_back(reduction);
+    } else if (std::optional<GradientReduction> reduction =
+                   GradientReduction::startingWith(&op, ranks)) {
+      if (reduction->getInput().getDefiningOp<PackOp>())
+        flatReductions.push_back(*reduction);
       else
-        reductions.push_back(reduction);
+        reductions.push_back(*reduction);
     }
   }
   for (shard::AllGatherOp gather : flatGathers)
     convertFlat(gather, getFlat(gather));
-  for (shard::ReduceScatterOp reduction : flatReductions)
+  for (GradientReduction reduction : flatReductions)
     convertFlat(reduction);
 
   // What is alike in the key is one bucket.
@@ -399,8 +403,9 @@ LogicalResult BucketCollectives::bucket(Block &block,
     for (auto &[key, members] : group(ops, cast<StringAttr>(region).getValue(),
                                       [](Operation *) { return Type(); }))
       bucketGathers(members);
-  for (auto &[key, members] : group(reductions, "gradients", [](Operation *op) {
-         return getTensorType(op->getResult(0)).getElementType();
+  for (auto &[key, members] :
+       group(reductions, "gradients", [](GradientReduction reduction) {
+         return getTensorType(reduction.getResult()).getElementType();
        }))
     bucketReductions(members);
   return success();

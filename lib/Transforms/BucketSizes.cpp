@@ -4,7 +4,7 @@
 #include "PassOptions.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Transforms/Programs.h"
+#include "fsdp/Transforms/Mesh.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
@@ -18,7 +18,8 @@ FailureOr<BucketSizes> BucketSizes::get(ModuleOp module, StringRef cap,
                                         StringRef cluster, StringRef pass) {
   BucketSizes sizes;
   sizes.pass = pass;
-  sizes.ranks = getNumRanks(module);
+  int64_t shards = getNumShards(module);
+  sizes.ranks = shards > 1 ? shards : getNumRanks(module);
   if (cap == "none")
     return sizes;
   if (cap != "auto") {

@@ -70,7 +70,9 @@ std::string CommandMemory::name(int64_t owner) {
 // Commands
 
 void CommandMemory::launch(Operation *op, uint32_t stream) {
-  if (isa<CmdCollectiveOp>(op))
+  // Only ranks of one shard group see each other's states.
+  if (auto collective = dyn_cast<CmdCollectiveOp>(op);
+      collective && int64_t(collective.getMeshDim()) == shardAxis)
     order.meet(stream);
   now = order.launch(stream);
   commands[stream].push_back(op);

@@ -14,7 +14,9 @@ namespace fsdp {
 /// told in the order of the block; errors are at the op that is told.
 class CommandMemory {
 public:
-  explicit CommandMemory(const ModulePlaces &places) : places(places) {}
+  /// `shardAxis` is that of the mesh over which states are cut.
+  CommandMemory(const ModulePlaces &places, int64_t shardAxis)
+      : places(places), shardAxis(shardAxis) {}
 
   /// A state's bytes are there when the program begins, and an argument's.
   void hold(StateOp state);
@@ -85,8 +87,9 @@ private:
   std::string name(int64_t owner);
 
   const ModulePlaces &places;
+  int64_t shardAxis;
   ByteTimeline timelines[kNumArenas];
-  Moment now;                // of the command that is checked
+  Moment now; // of the command that is checked
   llvm::SmallVector<mlir::Operation *> commands[kNumStreams];
   llvm::DenseMap<mlir::Value, int64_t> owners;
   llvm::DenseMap<mlir::StringAttr, int64_t> states;

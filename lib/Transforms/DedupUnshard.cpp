@@ -26,17 +26,18 @@ class DedupUnshard : public fsdp::impl::DedupUnshardBase<DedupUnshard> {
   }
 
   void dedup(Block &block, const SymbolTable &table);
-  void shareViews(shard::AllGatherOp gather);
+  void shareViews(Value whole);
 };
 
-/// Slices that drop the padding, and views of a flat parameter's members, are
-/// the same for all readers.
-void DedupUnshard::shareViews(shard::AllGatherOp gather) {
+/// Slices that drop the padding, views of a flat parameter's members, and what
+/// puts together a tensor that is split on another dimension are the same for
+/// all readers.
+void DedupUnshard::shareViews(Value whole) {
   llvm::MapVector<std::pair<Attribute, Type>, SmallVector<aten::CallOp>> views;
-  for (Operation *reader : gather->getUsers()) {
+  for (Operation *reader : whole.getUsers()) {
     auto view = dyn_cast<aten::CallOp>(reader);
-    if (view && view.isView() && view->getNumOperands() == 1 &&
-        view->getNumResults() == 1)
+    if (view && (view.isView() || view.getCallee() == "clone") &&
+        view->getNumOperands() == 1 && view->getNumResults() == 1)
       views[{view->getAttrDictionary(), view.getResult(0).getType()}].push_back(
           view);
   }
@@ -49,6 +50,7 @@ void DedupUnshard::shareViews(shard::AllGatherOp gather) {
         view->replaceAllUsesWith(first);
         view->erase();
       }
+    shareViews(first->getResult(0));
   }
 }
 
@@ -81,7 +83,7 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
   }
   for (auto &[key, value] : first) {
     auto [gather, readers] = value;
-    shareViews(gather);
+    shareViews(gather.getResult());
     if (readers > 1)
       remark::passed(
           gather.getLoc(),

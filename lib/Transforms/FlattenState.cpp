@@ -4,8 +4,8 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -56,7 +56,7 @@ private:
   LogicalResult rewriteReads(func::FuncOp program);
   LogicalResult rewriteUpdates(Flat &flat);
 
-  int64_t ranks = 1;
+  int64_t shards = 1;
   /// The flat parameter of a member's symbol.
   llvm::DenseMap<StringRef, std::pair<StateOp, int64_t>> places;
 };
@@ -125,7 +125,8 @@ void FlattenState::layOut(Flat &flat) {
   int64_t bytes = getElementBytes(first.state.getTensorType().getElementType());
   int64_t alignment = getAlignment(first);
   // A cast of a state cannot be read in place.
-  flat.mapped = gather == "map" && !first.gathered;
+  // Of one shard nothing is gathered.
+  flat.mapped = gather == "map" && shards > 1 && !first.gathered;
   int64_t end = 0, used = 0;
   for (auto &[rule, members] : byRule)
     for (Member &member : members) {
@@ -138,8 +139,8 @@ void FlattenState::layOut(Flat &flat) {
   int64_t unit = flat.mapped ? kPageBytes / bytes : alignment;
   // Members without elements still make a piece.
   int64_t piece = std::max<int64_t>(
-      llvm::alignTo(llvm::divideCeil(end, ranks), unit), unit);
-  flat.elements = ranks * piece;
+      llvm::alignTo(llvm::divideCeil(end, shards), unit), unit);
+  flat.elements = shards * piece;
   flat.padding = flat.elements - used;
 }
 
@@ -313,7 +314,7 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
 }
 
 void FlattenState::remarkOn(Flat &flat, StringRef name) {
-  int64_t piece = flat.elements / ranks;
+  int64_t piece = flat.elements / shards;
   remark::passed(
       flat.parameter.getLoc(),
       remark::RemarkOpts::name("flatten").category("fsdp-flatten-state"))
@@ -331,7 +332,7 @@ void FlattenState::runOnOperation() {
                        << " does not exist; there are copy and map";
     return signalPassFailure();
   }
-  ranks = getNumRanks(module);
+  shards = getNumShards(module);
   SymbolTable table(module);
   FailureOr<BucketSizes> sizes =
       BucketSizes::get(module, bucketCapMib, cluster, "fsdp-flatten-state");

@@ -1,11 +1,12 @@
 // fsdp-localize.
 
 #include "GradientMean.h"
+#include "ShardRows.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -20,30 +21,61 @@ using namespace fsdp;
 
 namespace {
 
-/// The type with another number of rows.
-RankedTensorType withRows(RankedTensorType type, int64_t rows) {
+/// The type with another size of one dimension.
+RankedTensorType withSize(RankedTensorType type, int64_t dim, int64_t size) {
   SmallVector<int64_t> shape(type.getShape());
-  shape[0] = rows;
+  shape[dim] = size;
   return RankedTensorType::get(shape, type.getElementType());
 }
 
 class Localize : public fsdp::impl::LocalizeBase<Localize> {
   void runOnOperation() override;
 
-  RankedTensorType getLocalType(RankedTensorType type) const {
-    return withRows(type, getLocalRows(type.getDimSize(0), ranks));
+  RankedTensorType getLocalType(RankedTensorType type, int64_t dim) const {
+    return withSize(type, dim, getLocalRows(type.getDimSize(dim), shards));
   }
-  RankedTensorType getPaddedType(RankedTensorType type) const {
-    return withRows(type, ranks * getLocalRows(type.getDimSize(0), ranks));
+  /// The ranks' parts one after the other in dimension 0.
+  RankedTensorType getRowsType(RankedTensorType type, int64_t dim) const {
+    RankedTensorType local = getLocalType(type, dim);
+    return withSize(local, 0, shards * local.getDimSize(0));
+  }
+  /// The dimension on which the parameter is split that an unshard reads, or
+  /// whose update reads what is reduced.
+  int64_t getShardDim(UnshardOp op) const;
+  int64_t getShardDim(ReduceGradOp op) const;
+  int64_t getShardDim(StringRef state) const {
+    return fsdp::getShardDim(table->lookup<StateOp>(state));
   }
 
   LogicalResult check(func::FuncOp program, const SymbolTable &table);
   void gather(UnshardOp op);
   void reduce(ReduceGradOp op);
+  Value sumOverShards(OpBuilder &builder, ReduceGradOp op, Value gradient);
 
-  int64_t ranks = 1;
+  int64_t ranks = 1, shards = 1;
+  int16_t shardAxis = 0;
   StringRef grid;
+  const SymbolTable *table = nullptr;
 };
+
+int64_t Localize::getShardDim(UnshardOp op) const {
+  // A cast may stand in between.
+  Operation *source = op.getInput().getDefiningOp();
+  while (source && !isa<LoadOp>(source) && source->getNumOperands())
+    source = source->getOperand(0).getDefiningOp();
+  auto load = dyn_cast_or_null<LoadOp>(source);
+  return load ? getShardDim(load.getState()) : 0;
+}
+
+int64_t Localize::getShardDim(ReduceGradOp op) const {
+  auto readers = llvm::to_vector(op->getUsers());
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (auto update = dyn_cast<UpdateOp>(readers[i]))
+      return getShardDim(update.getParameter());
+    llvm::append_range(readers, readers[i]->getUsers());
+  }
+  return 0;
+}
 
 /// Readers of a sharded parameter would go on with a part of it, and its update
 /// with a gradient that no other rank has added to.
@@ -76,23 +108,34 @@ LogicalResult Localize::check(func::FuncOp program, const SymbolTable &table) {
 }
 
 void Localize::gather(UnshardOp op) {
+  if (shards == 1) { // only replicas: each rank has the whole
+    op.replaceAllUsesWith(op.getInput());
+    op.erase();
+    return;
+  }
   auto type = cast<RankedTensorType>(op.getType());
-  RankedTensorType padded = getPaddedType(type);
+  int64_t dim = getShardDim(op);
+  RankedTensorType padded = getRowsType(type, dim);
   OpBuilder builder(op);
+  StringAttr phase;
+  if (op.getRegion() == "backward")
+    phase = op.getRegionAttr();
   auto gather = shard::AllGatherOp::create(
       builder, op.getLoc(), padded, FlatSymbolRefAttr::get(&getContext(), grid),
-      builder.getDenseI16ArrayAttr({0}), op.getInput(),
+      builder.getDenseI16ArrayAttr({shardAxis}), op.getInput(),
       builder.getIndexAttr(0));
   gather->setAttr("fsdp.unit", op.getUnitAttr());
   gather->setAttr("fsdp.region", op.getRegionAttr());
   Value whole = gather.getResult();
-  if (padded != type) {
+  if (dim) {
+    whole = rowsToWhole(builder, whole, type, dim, shards, phase);
+  } else if (padded != type) {
     NamedAttribute args[] = {builder.getNamedAttr(
         "end", builder.getI64IntegerAttr(type.getDimSize(0)))};
     auto slice = aten::CallOp::create(builder, op.getLoc(), "slice.Tensor",
                                       whole, args, type);
-    if (op.getRegion() == "backward")
-      slice->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+    if (phase)
+      slice->setAttr("fsdp.phase", phase);
     whole = slice->getResult(0);
   }
   op.replaceAllUsesWith(whole);
@@ -113,14 +156,19 @@ Value divideBefore(OpBuilder &builder, Value gradient, double divisor) {
   return gradient;
 }
 
-void Localize::reduce(ReduceGradOp op) {
+/// This rank's part of the sum over its shard group.
+Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
+                              Value gradient) {
+  if (shards == 1)
+    return gradient;
   auto type = cast<RankedTensorType>(op.getType());
-  RankedTensorType padded = getPaddedType(type), local = getLocalType(type);
-  OpBuilder builder(op);
+  int64_t dim = getShardDim(op);
+  RankedTensorType padded = getRowsType(type, dim),
+                   local = getLocalType(type, dim);
   StringAttr backward = builder.getStringAttr("backward");
-  auto [before, after] = getGradientDivisors(type.getElementType(), ranks);
-  Value gradient = divideBefore(builder, op.getInput(), before);
-  if (padded != type) {
+  if (dim) {
+    gradient = partsToRows(builder, gradient, dim, shards, backward);
+  } else if (padded != type) {
     // Pairs of (before, after), the last dimension first.
     SmallVector<int64_t> pad(2 * type.getRank(), 0);
     pad.back() = padded.getDimSize(0) - type.getDimSize(0);
@@ -133,19 +181,41 @@ void Localize::reduce(ReduceGradOp op) {
   }
   auto sum = shard::ReduceScatterOp::create(
       builder, op.getLoc(), local, FlatSymbolRefAttr::get(&getContext(), grid),
-      builder.getDenseI16ArrayAttr({0}), gradient,
+      builder.getDenseI16ArrayAttr({shardAxis}), gradient,
       shard::ReductionKindAttr::get(&getContext(), shard::ReductionKind::Sum),
       builder.getIndexAttr(0));
   sum->setAttr("fsdp.unit", op.getUnitAttr());
-  op.replaceAllUsesWith(
-      createDivision(builder, op.getLoc(), sum.getResult(), after));
+  return sum.getResult();
+}
+
+void Localize::reduce(ReduceGradOp op) {
+  OpBuilder builder(op);
+  auto [before, after] = getGradientDivisors(
+      cast<RankedTensorType>(op.getType()).getElementType(), ranks);
+  Value gradient = divideBefore(builder, op.getInput(), before);
+  Value sum = sumOverShards(builder, op, gradient);
+  if (ranks > shards) {
+    auto replicaAxes = llvm::to_vector(llvm::seq<int16_t>(0, shardAxis));
+    auto all = shard::AllReduceOp::create(
+        builder, op.getLoc(), sum.getType(),
+        FlatSymbolRefAttr::get(&getContext(), grid),
+        builder.getDenseI16ArrayAttr(replicaAxes), sum,
+        shard::ReductionKindAttr::get(&getContext(),
+                                      shard::ReductionKind::Sum));
+    all->setAttr("fsdp.unit", op.getUnitAttr());
+    sum = all.getResult();
+  }
+  op.replaceAllUsesWith(createDivision(builder, op.getLoc(), sum, after));
   op.erase();
 }
 
 void Localize::runOnOperation() {
   ModuleOp module = getOperation();
   SymbolTable table(module);
+  this->table = &table;
   ranks = getNumRanks(module);
+  shards = getNumShards(module);
+  shardAxis = getShardAxis(module);
   if (shard::GridOp mesh = getMesh(module))
     grid = mesh.getSymName();
 
@@ -163,7 +233,7 @@ void Localize::runOnOperation() {
       continue;
     RankedTensorType type = state.getTensorType();
     state.setGlobalAttr(TypeAttr::get(type));
-    state.setType(getLocalType(type));
+    state.setType(getLocalType(type, fsdp::getShardDim(state)));
     remark::passed(
         state.getLoc(),
         remark::RemarkOpts::name("localize").category("fsdp-localize"))

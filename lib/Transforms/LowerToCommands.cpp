@@ -6,8 +6,8 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 #include "plan/PlanTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -101,8 +101,8 @@ private:
       if (isa<TensorType, FutureType>(result.getType()) && !getPlace(result))
         return op->emitOpError(
             "has a result without a place; run --fsdp-plan-memory first");
-    if (getStream(op) != plan::computeStream &&
-        !isStart(op) && !isa<WaitOp>(op))
+    if (getStream(op) != plan::computeStream && !isStart(op) &&
+        !isa<WaitOp>(op))
       return op->emitOpError()
              << "is on stream " << getStream(op)
              << "; only collectives, copies from and to the host and their "
@@ -374,10 +374,9 @@ private:
         from.getElementType(), count, start.getUnitAttr(), /*region=*/nullptr,
         /*divisor=*/llvm::APFloat(1.0));
     collective.setStream(stream);
-    if (stream != plan::computeStream) {
-      collective.setChannel(stream == plan::reduceStream ? plan::reduceChannel
-                                                         : plan::gatherChannel);
-    }
+    collective.setMeshDim(getShardAxis(program->getParentOfType<ModuleOp>()));
+    if (stream != plan::computeStream)
+      collective.setChannel(plan::channelOf(stream));
     complete(start);
     return collective;
   }
@@ -421,8 +420,7 @@ private:
     // A collective on the compute stream is complete by now.
     if (auto event = completions.find(wait.getFuture());
         event != completions.end())
-      CmdWaitOp::create(builder, wait.getLoc(), event->second,
-                        getStream(wait));
+      CmdWaitOp::create(builder, wait.getLoc(), event->second, getStream(wait));
     return done(wait);
   }
 

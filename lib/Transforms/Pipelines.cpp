@@ -60,11 +60,13 @@ struct ScheduleOptions : virtual NamedOptions {
 
 struct ShardOptions : virtual ScheduleOptions {
   Option<std::string> mesh{*this, "mesh",
-                           llvm::cl::desc("number of ranks, as in 8"),
+                           llvm::cl::desc("number of ranks, as in 8, or "
+                                          "replicas times shards, as in 2x4"),
                            llvm::cl::init("")};
-  Option<std::string> meshDims{*this, "mesh-dims",
-                               llvm::cl::desc("names of the mesh's dimensions"),
-                               llvm::cl::init("shard")};
+  Option<std::string> meshDims{
+      *this, "mesh-dims",
+      llvm::cl::desc("names of the mesh's dimensions, as replicate,shard"),
+      llvm::cl::init("shard")};
   Option<std::string> units{
       *this, "units",
       llvm::cl::desc("auto, class:NAME, a number of bytes, or a regex over "

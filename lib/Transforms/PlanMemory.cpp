@@ -3,8 +3,8 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
@@ -18,8 +18,8 @@ namespace fsdp {
 
 using namespace fsdp;
 
-/// Packs, stores and offloads move bytes, so they read all of the bytes of a value, in
-/// row-major order.
+/// Packs, stores and offloads move bytes, so they read all of the bytes of a
+/// value, in row-major order.
 static void cloneStridedOperands(func::FuncOp program) {
   Aliases aliases(program.getBody().front());
   SmallVector<OpOperand *> strided;
@@ -112,7 +112,7 @@ private:
       if (shown.contains(state)) {
         place(state, kPageBytes);
         int64_t bytes =
-            getSpanBytes(state.getTensorType()) * getNumRanks(module);
+            getSpanBytes(state.getTensorType()) * getNumShards(module);
         windows[state] = makePlace(kWindowArena, window, bytes);
         window =
             llvm::alignTo(static_cast<uint64_t>(window + bytes), kPageBytes);
@@ -121,7 +121,8 @@ private:
       if (!shown.contains(state) && !state.getFlat())
         place(state, kAlignment);
     for (int64_t arena : {kDeviceArena, kHostArena})
-      ends[arena] = llvm::alignTo(static_cast<uint64_t>(ends[arena]), kAlignment);
+      ends[arena] =
+          llvm::alignTo(static_cast<uint64_t>(ends[arena]), kAlignment);
 
     SymbolTable symbols(module);
     for (auto state : module.getOps<StateOp>())

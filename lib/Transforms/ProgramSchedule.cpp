@@ -74,6 +74,18 @@ static OffloadStartOp getOffload(WaitOp wait) {
                            : OffloadStartOp();
 }
 
+/// The all-reduce that is all that reads a reduction's result.
+static ReplicaSum getReplicaSum(WaitOp reduction, const OpCost &cost) {
+  ReplicaSum sum;
+  if (reduction->hasOneUse())
+    sum.start = dyn_cast<AllReduceStartOp>(*reduction->user_begin());
+  if (sum.start) {
+    sum.wait = cast<WaitOp>(*sum.start->user_begin());
+    sum.seconds = cost.getSeconds(sum.start);
+  }
+  return sum;
+}
+
 static Flight makeFlight(Operation *start, const OpCost &cost) {
   Flight flight;
   flight.start = start;
@@ -89,12 +101,17 @@ static Flight makeFlight(Operation *start, const OpCost &cost) {
           [&](auto op) { flight.unit = op.getUnit(); });
   if (auto gather = dyn_cast<AllGatherStartOp>(start))
     flight.isMapped = gather.getMapped();
+  if (auto reduction = dyn_cast<AllReduceStartOp>(start))
+    flight.unit = reduction.getUnit().value_or("");
+  if (isa<ReduceScatterStartOp>(start))
+    flight.replicas = getReplicaSum(flight.wait, cost);
   flight.before = getPreparation(start);
-  if (OffloadStartOp offload = getOffload(flight.wait)) {
-    flight.behind = {flight.wait, offload};
-    flight.wait = cast<WaitOp>(*offload->user_begin());
+  if (OffloadStartOp offload = getOffload(flight.getLastWait())) {
+    flight.behind = {flight.getLastWait(), offload};
+    (flight.replicas.start ? flight.replicas.wait : flight.wait) =
+        cast<WaitOp>(*offload->user_begin());
   }
-  for (Operation *reader : flight.wait->getUsers())
+  for (Operation *reader : flight.getLastWait()->getUsers())
     if (isa<UnpackOp>(reader))
       flight.after.push_back(reader);
   if (!flight.isMapped)
@@ -110,17 +127,24 @@ static Flight makeFlight(Operation *start, const OpCost &cost) {
   return flight;
 }
 
+/// An all-reduce that follows no other reduction: that of a mesh of replicas.
+static bool isOwnReduction(Operation *op) {
+  auto start = dyn_cast<AllReduceStartOp>(op);
+  return start && start.getUnit() && !start.getInput().getDefiningOp<WaitOp>();
+}
+
 /// Copies from and to the host that no flight of a collective contains: fetches
 /// of what compute reads, and offloads of what depends on no sum.
-static SmallVector<Operation *> getLoneCopies(
-    Block &block, const llvm::DenseMap<Operation *, Flight *> &owners) {
+static SmallVector<Operation *>
+getLoneCopies(Block &block,
+              const llvm::DenseMap<Operation *, Flight *> &owners) {
   SmallVector<Operation *> copies;
   llvm::DenseSet<Operation *> sums; // and what depends on one
   for (Operation &op : block) {
     bool ofSum = llvm::any_of(op.getOperands(), [&](Value operand) {
       return sums.contains(operand.getDefiningOp());
     });
-    if (ofSum || isa<ReduceScatterStartOp>(op))
+    if (ofSum || isa<ReduceScatterStartOp>(op) || isOwnReduction(&op))
       sums.insert(&op);
     if (!owners.contains(&op) &&
         (isa<FetchStartOp>(op) || (isa<OffloadStartOp>(op) && !ofSum)))
@@ -162,13 +186,16 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
   for (Operation &op : *schedule.block)
     if (isa<AllGatherStartOp>(op))
       schedule.gathers.push_back(makeFlight(&op, cost));
-    else if (isa<ReduceScatterStartOp>(op))
+    else if (isa<ReduceScatterStartOp>(op) || isOwnReduction(&op))
       schedule.reductions.push_back(makeFlight(&op, cost));
   auto own = [&] {
     owners.clear();
     for (auto *flights : {&schedule.gathers, &schedule.reductions})
       for (Flight &flight : *flights) {
         owners[flight.start] = owners[flight.wait] = &flight;
+        if (flight.replicas.start)
+          owners[flight.replicas.start] = owners[flight.replicas.wait] =
+              &flight;
         for (auto ops : {ArrayRef<Operation *>(flight.before),
                          ArrayRef<Operation *>(flight.behind),
                          ArrayRef<Operation *>(flight.after)})
@@ -196,9 +223,9 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       if (!def)
         return false;
       Flight *source = owners.lookup(def);
-      return tail.contains(def) ||
-             (source && !source->isGather &&
-              (def == source->wait || llvm::is_contained(source->after, def)));
+      return tail.contains(def) || (source && !source->isGather &&
+                                    (def == source->getLastWait() ||
+                                     llvm::is_contained(source->after, def)));
     });
     if (owner) {
       if (dependsOnSum &&

@@ -14,14 +14,23 @@
 
 namespace fsdp {
 
+/// The all-reduce that adds up over replicas what a reduction gives: it starts
+/// where that is waited for.
+struct ReplicaSum {
+  AllReduceStartOp start; // null: there is none
+  WaitOp wait;
+  double seconds = 0; // predicted
+};
+
 /// A collective from its start to its wait, with the copy from or to the host
 /// that leads to it or follows it; or such a copy alone. Slot i is the place in
 /// front of op i of the spine; the last slot is behind them all.
 struct Flight {
   mlir::Operation *start = nullptr;
   WaitOp wait;
+  ReplicaSum replicas;                            // of a reduction
   llvm::SmallVector<mlir::Operation *, 1> before; // the pack, or the fetch
-  llvm::SmallVector<mlir::Operation *, 2> behind; // the start: the offload
+  llvm::SmallVector<mlir::Operation *, 2> behind; // the last start: the offload
   llvm::SmallVector<mlir::Operation *, 1> after;  // the unpack
   /// What compute reads is gathered, or fetched; else reduced, or offloaded.
   bool isGather = false, isMapped = false;
@@ -37,6 +46,10 @@ struct Flight {
   size_t startSlot = 0;
   /// Of reductions; a gather is waited for in front of its first reader.
   size_t waitSlot = 0;
+  /// Of reductions: the sum is there, over replicas too.
+  size_t endSlot = 0;
+
+  WaitOp getLastWait() const { return replicas.start ? replicas.wait : wait; }
 };
 
 class ProgramSchedule {

@@ -91,13 +91,13 @@ LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
     return program.emitOpError("is not one block of ops; control flow cannot "
                                "be scheduled");
   WalkResult result = program.walk([](Operation *op) {
-    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, FetchOp, OffloadOp>(op)) {
+    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, FetchOp, OffloadOp>(
+            op)) {
       op->emitOpError("is not asynchronous; run --fsdp-convert-to-async first");
       return WalkResult::interrupt();
     }
-    if (isStart(op) &&
-        (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
-         (*op->user_begin())->getBlock() != op->getBlock())) {
+    if (isStart(op) && (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
+                        (*op->user_begin())->getBlock() != op->getBlock())) {
       op->emitOpError("has not one wait in its block; see "
                       "--fsdp-verify-async");
       return WalkResult::interrupt();
@@ -161,7 +161,7 @@ bool ScheduleOverlap::tighten(func::FuncOp program, ProgramSchedule &schedule,
         size_t distance = 0;
         for (auto flights : {schedule.getGathers(), schedule.getReductions()})
           for (Flight &flight : flights) {
-            size_t end = flight.isGather ? flight.need : flight.waitSlot;
+            size_t end = flight.isGather ? flight.need : flight.endSlot;
             if (flight.bytes && flight.startSlot <= slot && slot < end &&
                 end - slot > distance &&
                 (flight.isGather || flight.startSlot < slot)) {
@@ -177,9 +177,10 @@ bool ScheduleOverlap::tighten(func::FuncOp program, ProgramSchedule &schedule,
             most[i] -= longest->bytes;
           longest->startSlot = slot + 1;
         } else {
-          for (size_t i = slot; i < longest->waitSlot; ++i)
+          for (size_t i = slot; i < longest->endSlot; ++i)
             most[i] -= longest->bytes;
-          longest->waitSlot = slot;
+          longest->endSlot = slot;
+          longest->waitSlot = std::min(longest->waitSlot, slot);
         }
       }
     }
@@ -266,11 +267,15 @@ void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
   for (const Flight &flight : schedule.getReductions())
     remark::passed(flight.start->getLoc(), options("reduce"))
         << llvm::formatv(
-               "unit \"{0}\": reduce-scatter of {1} is waited for "
-               "{2} behind its start, {3} ops later",
-               flight.unit, micros(flight.seconds),
-               micros(seconds[flight.waitSlot] - seconds[flight.startSlot]),
-               flight.waitSlot - flight.startSlot)
+               "unit \"{0}\": {1} of {2} is waited for "
+               "{3} behind its start, {4} ops later",
+               flight.unit,
+               isa<AllReduceStartOp>(flight.start) ? "all-reduce"
+               : flight.replicas.start ? "reduce-scatter and all-reduce"
+                                       : "reduce-scatter",
+               micros(flight.seconds + flight.replicas.seconds),
+               micros(seconds[flight.endSlot] - seconds[flight.startSlot]),
+               flight.endSlot - flight.startSlot)
                .str();
   remark::passed(program.getLoc(), options("schedule"))
       << llvm::formatv(

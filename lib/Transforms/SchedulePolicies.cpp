@@ -49,18 +49,27 @@ static void startByCost(ProgramSchedule &schedule, double margin, double skew) {
 /// seconds from the end of compute until the last one is through.
 static double reduceByCost(ProgramSchedule &schedule, double margin,
                            double skew) {
-  double channelFree = 0;
+  double channelFree = 0, replicasFree = 0;
+  auto getEnd = [&](double seconds) {
+    return std::min(getSlotAt(schedule, seconds + skew) + 1,
+                    schedule.getLastSlot());
+  };
   for (Flight &flight : schedule.getReductions()) {
     flight.startSlot = flight.ready;
     channelFree =
         std::max(channelFree, schedule.getSlotSeconds()[flight.ready]) +
         margin * flight.seconds;
-    flight.waitSlot = getSlotAt(schedule, channelFree + skew) + 1;
-    flight.waitSlot = std::min(flight.waitSlot, schedule.getLastSlot());
+    flight.endSlot = flight.waitSlot = getEnd(channelFree);
+    if (flight.replicas.start) {
+      replicasFree = std::max(replicasFree, channelFree + skew) +
+                     margin * flight.replicas.seconds;
+      flight.endSlot = getEnd(replicasFree);
+    }
     if (margin == 0)
-      flight.waitSlot = flight.ready;
+      flight.endSlot = flight.waitSlot = flight.ready;
   }
-  return channelFree + skew - schedule.getSlotSeconds().back();
+  return std::max(channelFree, replicasFree) + skew -
+         schedule.getSlotSeconds().back();
 }
 
 /// One reduction in flight: it is waited for when the next one starts.
@@ -70,6 +79,11 @@ static void reduceOneByOne(ProgramSchedule &schedule) {
     flight.startSlot = flight.ready;
     flight.waitSlot = i + 1 < reductions.size() ? reductions[i + 1].ready
                                                 : schedule.getLastSlot();
+    // FSDP2 keeps one sum over replicas as well.
+    flight.endSlot = i + 2 < reductions.size() ? reductions[i + 2].ready
+                                               : schedule.getLastSlot();
+    if (!flight.replicas.start)
+      flight.endSlot = flight.waitSlot;
   }
 }
 

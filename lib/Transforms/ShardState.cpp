@@ -1,8 +1,8 @@
 // fsdp-shard-state.
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -27,12 +27,15 @@ public:
   }
 
 private:
-  /// The number of ranks that the options ask for.
-  FailureOr<int64_t> parseMesh(ModuleOp module);
+  using Sizes = SmallVector<int64_t>;
+  /// The mesh that the options, or else the model, ask for, and the names of
+  /// its dimensions.
+  FailureOr<Sizes> parseMesh(ModuleOp module);
+  FailureOr<SmallVector<StringRef>> parseNames(ModuleOp module, size_t count);
   LogicalResult shard(ModuleOp module);
 };
 
-FailureOr<int64_t> ShardState::parseMesh(ModuleOp module) {
+FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
   if (shardLayout != "dim0" && shardLayout != "flat")
     return module.emitError() << "shard-layout=" << shardLayout
                               << " does not exist; there are dim0 and flat";
@@ -52,21 +55,53 @@ FailureOr<int64_t> ShardState::parseMesh(ModuleOp module) {
   if (mesh.empty())
     return module.emitError("the mesh is not given; say how many ranks there "
                             "are, as in --fsdp-pipeline=\"mesh=2\"");
-  if (StringRef(mesh).contains('x'))
+  SmallVector<StringRef> words;
+  StringRef(mesh).split(words, 'x');
+  constexpr int64_t most = 65536;
+  Sizes sizes;
+  int64_t ranks = 1;
+  for (StringRef word : words) {
+    int64_t &size = sizes.emplace_back();
+    if (word.getAsInteger(10, size) || size < 1 || size > most ||
+        (ranks *= size) > most)
+      return module.emitError()
+             << "mesh=" << mesh << " is not a number of ranks from 1 to "
+             << most << ", as 8, nor replicas times shards, as 2x4";
+  }
+  if (sizes.size() > 2)
     return module.emitError()
-           << "mesh=" << mesh
-           << " has several dimensions, which do not exist yet; there is one, "
-              "as in mesh=8";
-  int64_t ranks;
-  if (StringRef(mesh).getAsInteger(10, ranks) || ranks < 1 || ranks > 65536)
-    return module.emitError()
-           << "mesh=" << mesh << " is not a number of ranks from 1 to 65536";
-  if (meshDims != "shard")
-    return module.emitError()
-           << "mesh-dims=" << meshDims
-           << " does not exist yet; there is mesh-dims=shard";
-  return ranks;
+           << "mesh=" << mesh << " has " << sizes.size()
+           << " dimensions; there are one, as in mesh=8, and two, replicas "
+              "times shards, as in mesh=2x4";
+  return sizes;
 }
+
+constexpr StringLiteral kDefaultNames[] = {"replicate", "shard"};
+
+FailureOr<SmallVector<StringRef>> ShardState::parseNames(ModuleOp module,
+                                                         size_t count) {
+  // `shard` alone is the default, of one dimension or two.
+  SmallVector<StringRef> names;
+  auto own = module->getAttrOfType<ArrayAttr>("fsdp.mesh_dims");
+  if (meshDims != "shard")
+    StringRef(meshDims).split(names, ',');
+  else if (own)
+    llvm::append_range(names, own.getAsValueRange<StringAttr>());
+  else
+    llvm::append_range(names, ArrayRef(kDefaultNames).take_back(count));
+  llvm::SmallDenseSet<StringRef> unique(names.begin(), names.end());
+  if (names.size() != count || unique.size() != count || unique.contains(""))
+    return module.emitError()
+           << "mesh-dims=" << llvm::join(names, ",") << " does not name the "
+           << count << (count == 1 ? " dimension" : " dimensions")
+           << " of mesh=" << mesh << "; the last is the one that is sharded "
+           << "over, as in mesh-dims="
+           << (count == 1 ? "shard" : "replicate,shard");
+  return names;
+}
+
+/// On parameters that the model splits on another dimension than 0: which.
+constexpr StringLiteral kShardDimAttrName = "fsdp.shard_dim";
 
 /// A rule runs on parts of a parameter only if it is pointwise.
 static LogicalResult verifyPointwise(func::FuncOp rule) {
@@ -102,8 +137,11 @@ static LogicalResult verifyParameter(StateOp parameter, bool flat) {
 }
 
 LogicalResult ShardState::shard(ModuleOp module) {
-  FailureOr<int64_t> ranks = parseMesh(module);
-  if (failed(ranks))
+  FailureOr<Sizes> sizes = parseMesh(module);
+  if (failed(sizes))
+    return failure();
+  FailureOr<SmallVector<StringRef>> names = parseNames(module, sizes->size());
+  if (failed(names))
     return failure();
   if (getMesh(module))
     return module.emitError("the module has a mesh already; run "
@@ -112,11 +150,10 @@ LogicalResult ShardState::shard(ModuleOp module) {
   // A parameter may be named so too: the table then renames the grid.
   SymbolTable table(module);
   OpBuilder builder(&getContext());
-  auto grid = shard::GridOp::create(builder, module.getLoc(), "mesh",
-                                    ArrayRef<int64_t>{*ranks});
-  grid->setAttr("fsdp.dims", builder.getStrArrayAttr({"shard"}));
+  auto grid = shard::GridOp::create(builder, module.getLoc(), "mesh", *sizes);
+  grid->setAttr("fsdp.dims", builder.getStrArrayAttr(*names));
   table.insert(grid, module.getBody()->begin());
-  if (*ranks == 1) {
+  if (getNumRanks(module) == 1) {
     remark::missed(
         module.getLoc(),
         remark::RemarkOpts::name("one-rank").category("fsdp-shard-state"))
@@ -125,10 +162,21 @@ LogicalResult ShardState::shard(ModuleOp module) {
   }
 
   bool flat = shardLayout == "flat";
-  auto axes = shard::GridAxesArrayAttr::get(
-      &getContext(), {shard::GridAxesAttr::get(&getContext(), {0})});
-  auto sharding = ShardingAttr::get(
-      &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()), axes);
+  int64_t shards = getNumShards(module);
+  auto axis = static_cast<int16_t>(getShardAxis(module));
+  auto getSharding = [&](int64_t dim) {
+    SmallVector<shard::GridAxesAttr> axes(
+        dim, shard::GridAxesAttr::get(&getContext(), {}));
+    axes.push_back(shard::GridAxesAttr::get(&getContext(), {axis}));
+    return ShardingAttr::get(
+        &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()),
+        shard::GridAxesArrayAttr::get(&getContext(), axes));
+  };
+  // Optimizer state comes behind its parameter's, from which it takes it.
+  auto getShardDim = [&](StateOp parameter) -> int64_t {
+    auto dim = parameter->getAttrOfType<IntegerAttr>(kShardDimAttrName);
+    return dim && !flat ? dim.getInt() : 0;
+  };
   for (StateOp state : module.getOps<StateOp>()) {
     if (state.getRole() == Role::Parameter) {
       if (state.getReplicated())
@@ -151,17 +199,31 @@ LogicalResult ShardState::shard(ModuleOp module) {
     } else {
       continue;
     }
-    state.setShardingAttr(sharding);
+    StateOp parameter = state.getParameter()
+                            ? table.lookup<StateOp>(*state.getParameter())
+                            : state;
+    int64_t dim = getShardDim(parameter);
+    state.setShardingAttr(getSharding(dim));
     if (flat) // fsdp-flatten-state says how
       continue;
     RankedTensorType type = state.getTensorType();
-    int64_t rows = type.getDimSize(0), local = getLocalRows(rows, *ranks);
+    if (dim && type.getDimSize(dim) % shards)
+      return state.emitError()
+             << "\"" << state.getSymName() << "\" is to be split on dimension "
+             << dim << ", whose size " << type.getDimSize(dim)
+             << " does not divide by " << shards
+             << "; only dimension 0 may be uneven";
+    int64_t rows = type.getDimSize(dim), local = getLocalRows(rows, shards);
     remark::passed(state.getLoc(), remark::RemarkOpts::name("shard").category(
                                        "fsdp-shard-state"))
         << "\"" + state.getSymName().str() + "\": " + std::to_string(rows) +
-               " rows, " + std::to_string(local) + " per rank, " +
-               std::to_string(local * *ranks - rows) + " of padding";
+               (dim ? " on dimension " + std::to_string(dim) : " rows") + ", " +
+               std::to_string(local) + " per rank, " +
+               std::to_string(local * shards - rows) + " of padding";
   }
+
+  for (StateOp state : module.getOps<StateOp>())
+    state->removeAttr(kShardDimAttrName);
 
   for (auto rule : module.getOps<func::FuncOp>())
     if (rule->hasAttr("fsdp.rule") && failed(verifyPointwise(rule)))

@@ -2,8 +2,8 @@
 
 #include "GradientMean.h"
 
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -21,6 +21,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     ranks = getNumRanks(module);
+    shards = getNumShards(module);
     if (shard::GridOp mesh = getMesh(module))
       numAxes = mesh.getShape().size();
     for (UnitOp unit : module.getOps<UnitOp>())
@@ -34,8 +35,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
 
   LogicalResult verifyOp(Operation *op) {
     if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, FetchOp, OffloadOp,
-            shard::AllGatherOp,
-            shard::ReduceScatterOp, shard::AllReduceOp>(op))
+            shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(op))
       return op->emitOpError(
           "A1: is not asynchronous; run "
           "fsdp-bucket-collectives and fsdp-convert-to-async");
@@ -45,23 +45,27 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       return verifyStart(
           op, gather.getFuture(), gather.getUnit(),
           gather.getFuture().getType().getType().getNumElements() ==
-              piece * ranks);
+              piece * shards);
     }
     if (auto reduction = dyn_cast<ReduceScatterStartOp>(op)) {
       int64_t all = cast<RankedTensorType>(reduction.getInput().getType())
                         .getNumElements();
       int64_t piece =
           reduction.getFuture().getType().getType().getNumElements();
+      // Where there are replicas, the sum over them divides.
       double divisor =
-          getGradientDivisors(
-              reduction.getFuture().getType().getType().getElementType(), ranks)
-              .after;
+          ranks > shards
+              ? 1
+              : getGradientDivisors(
+                    reduction.getFuture().getType().getType().getElementType(),
+                    ranks)
+                    .after;
       if (reduction.getDivisor().convertToDouble() != divisor)
         return op->emitOpError()
-               << "A7: its sum over " << ranks << " ranks is divided by "
+               << "A7: its sum over " << shards << " ranks is divided by "
                << reduction.getDivisorAttr() << ", not by " << divisor;
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
-                         all == piece * ranks);
+                         all == piece * shards);
     }
     if (auto reduction = dyn_cast<AllReduceStartOp>(op)) {
       double divisor =
@@ -106,7 +110,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     return success();
   }
 
-  int64_t ranks = 1;
+  int64_t ranks = 1, shards = 1;
   uint64_t numAxes = 0; // of the mesh
   llvm::StringSet<> units;
 };

@@ -11,8 +11,8 @@
 #include "GradientMean.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -35,7 +35,7 @@ public:
              SymbolTableCollection &symbols)
       : program(program), module(program->getParentOfType<ModuleOp>()),
         places(places), symbols(symbols), mesh(getMesh(module)),
-        memory(places) {}
+        memory(places, getShardAxis(module)) {}
 
   LogicalResult run() {
     for (auto state : module.getOps<StateOp>())
@@ -307,10 +307,16 @@ private:
     if (isMax && !reduce)
       return collective.emitOpError("C14: takes a maximum; only an all-reduce "
                                     "does");
-    double mean = getGradientDivisors(collective.getDtype(), ranks).after;
-    double divisor = scatter ? mean : 1;
+    // Where there are replicas, the sum over them divides by all ranks.
+    double mean =
+        getGradientDivisors(collective.getDtype(), getNumRanks(module)).after;
     double given = collective.getDivisor().convertToDouble();
-    if (given != divisor && !(reduce && !isMax && given == mean))
+    bool sums = reduce && !isMax;
+    bool overReplicas =
+        int64_t(collective.getMeshDim()) != getShardAxis(module);
+    bool isMean = scatter ? getNumReplicas(module) == 1 : sums && overReplicas;
+    double divisor = isMean ? mean : 1;
+    if (given != divisor && !(sums && given == mean))
       return collective.emitOpError("C14: divides by ")
              << given << ", not " << divisor;
     auto [channel, isNew] =

@@ -5,8 +5,8 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -49,6 +49,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
     SymbolTable symbols(module);
     table = &symbols;
     ranks = getNumRanks(module);
+    shards = getNumShards(module);
+    shardAxis = getShardAxis(module);
     bool ok = true;
     llvm::StringSet<> units;
     for (UnitOp unit : module.getOps<UnitOp>())
@@ -84,7 +86,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   }
 
   SymbolTable *table = nullptr;
-  int64_t ranks = 1;
+  int64_t ranks = 1, shards = 1;
+  int16_t shardAxis = 0;
   /// Of flat states: what lies in them, and what a program updates.
   llvm::DenseMap<StateOp, Ranges> members, updates;
 };
@@ -113,20 +116,27 @@ LogicalResult VerifySharded::verifyState(StateOp state,
 
 LogicalResult VerifySharded::verifySharding(StateOp state) {
   auto axes = state.getSharding()->getSplitAxes().getAxes();
-  bool rows = axes.size() == 1 && axes[0].asArrayRef() == ArrayRef<int16_t>{0};
-  if (!rows ||
+  bool isOne = !axes.empty() &&
+               axes.back().asArrayRef() == ArrayRef<int16_t>(shardAxis) &&
+               llvm::all_of(axes.drop_back(),
+                            [](auto before) { return before.empty(); });
+  if (!isOne ||
       !table->lookup<shard::GridOp>(state.getSharding()->getGrid().getValue()))
-    return state.emitOpError("S2: the sharding does not split dimension 0 over "
-                             "axis 0 of a grid that exists");
+    return state.emitOpError("S2: the sharding does not split one dimension "
+                             "over the last axis of a grid that exists");
   if (!state.getGlobal())
     return state.emitOpError("S2: the type is that of the whole tensor; run "
                              "fsdp-localize");
-  auto global = state.getGlobalType().getShape();
-  auto local = state.getTensorType().getShape();
-  if (global.empty() || local[0] != getLocalRows(global[0], ranks) ||
-      global.drop_front() != local.drop_front())
+  SmallVector<int64_t> part(state.getGlobalType().getShape());
+  size_t dim = getShardDim(state);
+  bool isPart = dim < part.size();
+  if (isPart) {
+    isPart = dim == 0 || part[dim] % shards == 0;
+    part[dim] = getLocalRows(part[dim], shards);
+  }
+  if (!isPart || state.getTensorType().getShape() != ArrayRef<int64_t>(part))
     return state.emitOpError()
-           << "S2: " << state.getType() << " is not one of " << ranks
+           << "S2: " << state.getType() << " is not one of " << shards
            << " parts of " << state.getGlobalType();
   return success();
 }
@@ -168,11 +178,11 @@ LogicalResult VerifySharded::verifyFlat(StateOp state) {
                  : state.getRole() == Role::Parameter ? kAlignment
                                                       : 1;
   if (!state.getSharding() ||
-      piece.getNumElements() * ranks !=
+      piece.getNumElements() * shards !=
           state.getGlobalType().getNumElements() ||
       getTensorBytes(piece) % unit)
     return state.emitOpError()
-           << "S10: is not cut into " << ranks
+           << "S10: is not cut into " << shards
            << " equal pieces of a multiple of " << unit << " bytes";
   return success();
 }
@@ -194,7 +204,7 @@ LogicalResult VerifySharded::verifyLoad(LoadOp load) {
   if (failed(verifyHost(load)))
     return failure();
   StateOp state = getSharded(load.getState());
-  if (!state || state.getRole() == Role::Gradient)
+  if (!state || state.getRole() == Role::Gradient || shards == 1)
     return success();
   SmallVector<Operation *> readers = getReadersThroughCasts(load.getResult());
   for (Operation *reader : llvm::to_vector(load->getUsers()))
@@ -276,20 +286,33 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
       getOwnGradient(aten::lookThroughPrecisionCast(gradient)));
   auto [before, after] = getGradientDivisors(
       cast<RankedTensorType>(mean.getType()).getElementType(), ranks);
-  Value dividend = getDividend(mean, after);
-  auto sum = dividend ? dividend.getDefiningOp<shard::ReduceScatterOp>()
-                      : shard::ReduceScatterOp();
-  if (!sum || sum.getReduction() != shard::ReductionKind::Sum ||
-      !isDivided(sum.getInput(), before))
+  // Innermost the sum over shards, around it that over replicas.
+  Value sum = getDividend(mean, after);
+  auto strip = [&](auto kind) -> LogicalResult {
+    auto op = sum ? sum.template getDefiningOp<decltype(kind)>() : kind;
+    if (!op || op.getReduction() != shard::ReductionKind::Sum) {
+      sum = {};
+      return success();
+    }
+    if (op->getAttr("fsdp.unit") != parameter.getUnitAttr())
+      return op.emitOpError() << "S6: `fsdp.unit` is not the unit of "
+                              << update.getParameterAttr();
+    sum = op.getInput();
+    return success();
+  };
+  if ((ranks > shards && failed(strip(shard::AllReduceOp()))) ||
+      (shards > 1 && failed(strip(shard::ReduceScatterOp()))))
+    return failure();
+  if (!sum || !isDivided(sum, before))
     return update.emitOpError()
            << "S5: the gradient of " << update.getParameterAttr()
-           << " is not the sum of a `shard.reduce_scatter` divided by " << after
+           << " is not the sum of a `shard."
+           << (shards > 1 ? "reduce_scatter" : "all_reduce") << "`"
+           << (shards > 1 && ranks > shards ? " and a `shard.all_reduce`" : "")
+           << " divided by " << after
            << (before == 1 ? ""
                            : ", of gradients divided by " +
                                  std::to_string(int64_t(before)));
-  if (sum->getAttr("fsdp.unit") != parameter.getUnitAttr())
-    return sum.emitOpError() << "S6: `fsdp.unit` is not the unit of "
-                             << update.getParameterAttr();
   return success();
 }
 

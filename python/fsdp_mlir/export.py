@@ -76,6 +76,7 @@ def export_step(
                 **_tensor(fqn, t, names),
                 "trainable": t.requires_grad,
                 "unit": sharding.owner[fqn],
+                "shard_dim": sharding.shard_dims.get(fqn, 0),
                 "init": names.first_values.describe(t),
             }
             for fqn, t in names.parameters.items()

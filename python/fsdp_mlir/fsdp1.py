@@ -15,9 +15,15 @@ from .mesh import DeviceMesh
 from .options import checked_options
 from .policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 
-# What each strategy is as `reshard_after_forward`. FSDP1 too keeps the outermost unit's whole
-# parameters for backward, which is None.
-_RESHARD = {"FULL_SHARD": None, "SHARD_GRAD_OP": False}
+# What each strategy is as `reshard_after_forward`, and the dimensions of its mesh. FSDP1 too keeps
+# the outermost unit's whole parameters for backward, which is None.
+_STRATEGIES = {
+    "FULL_SHARD": (None, 1),
+    "SHARD_GRAD_OP": (False, 1),
+    "NO_SHARD": (None, 1),
+    "HYBRID_SHARD": (None, 2),
+    "_HYBRID_SHARD_ZERO2": (False, 2),
+}
 
 
 @checked_options
@@ -76,10 +82,10 @@ def FullyShardedDataParallel(
         options = root if member is module else picked.get(member)
         if options is None or (member is not module and unit_of(member) is not None):
             continue
-        reshard = _reshard(options)
+        reshard, mesh = _reshard(options), _mesh(options, device_mesh)
         fully_shard(
             member,
-            mesh=device_mesh,
+            mesh=mesh,
             reshard_after_forward=reshard,
             mp_policy=_precision(member, options["mixed_precision"], member is module),
             ignored_params=ignored & set(member.parameters()),
@@ -99,13 +105,6 @@ def _offload(cpu_offload: Any) -> OffloadPolicy:
 
 def _reshard(options: dict[str, Any]) -> Optional[bool]:
     """`reshard_after_forward` for FSDP1's options, all of which are checked."""
-    strategy = options["sharding_strategy"] or ShardingStrategy.FULL_SHARD
-    name = getattr(strategy, "name", strategy)
-    if name not in _RESHARD:
-        raise ExportError(
-            f"sharding_strategy={name} does not exist yet; FULL_SHARD has the same numbers, and "
-            "less memory"
-        )
     if options["process_group"] is not None:
         raise ExportError(
             "process_group has no meaning in a plan; describe the ranks by device_mesh, from "
@@ -117,7 +116,41 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
         _warn_hint("forward_prefetch", "prefetch-forward")
     if options["device_id"] is not None:
         warnings.warn("device_id has no effect: the plan names the device")
-    return _RESHARD[name]
+    return _STRATEGIES[_strategy(options)][0]
+
+
+def _strategy(options: dict[str, Any]) -> str:
+    strategy = options["sharding_strategy"] or ShardingStrategy.FULL_SHARD
+    name = getattr(strategy, "name", strategy)
+    if name not in _STRATEGIES:
+        raise ExportError(
+            f"sharding_strategy is {strategy!r}; give one of torch.distributed.fsdp's "
+            "ShardingStrategy"
+        )
+    return name
+
+
+def _mesh(options: dict[str, Any], mesh: Optional[DeviceMesh]) -> Optional[DeviceMesh]:
+    """The mesh of the options' strategy: NO_SHARD has replicas of all, in shards of one rank."""
+    name = _strategy(options)
+    _, dimensions = _STRATEGIES[name]
+    if mesh is None and (name == "NO_SHARD" or dimensions == 2):
+        sizes = "(ranks,)" if dimensions == 1 else "(replicas, shards)"
+        names = "" if dimensions == 1 else ', mesh_dim_names=("replicate", "shard")'
+        raise ExportError(
+            f"sharding_strategy={name} needs device_mesh: give init_device_mesh({sizes}{names})"
+        )
+    if not isinstance(mesh, DeviceMesh):
+        return mesh
+    if mesh.ndim != dimensions:
+        raise ExportError(
+            f"sharding_strategy={name} takes a mesh of {dimensions} dimension"
+            f"{'s' if dimensions > 1 else ''}, device_mesh has {mesh.ndim}"
+        )
+    if name != "NO_SHARD":
+        return mesh
+    ranks = mesh.mesh.unsqueeze(-1)
+    return DeviceMesh(mesh.device_type, ranks, mesh_dim_names=("replicate", "shard"))
 
 
 def _precision(module: nn.Module, mixed: Any, is_root: bool) -> MixedPrecisionPolicy:

@@ -129,7 +129,9 @@ class StateNames:
 # What PyTorch's own wrappers do is the plan's here.
 _WRAPPERS = {
     "DataParallel": "give the module inside it; ranks have one device each",
-    "DistributedDataParallel": "give the module inside it; the plan averages gradients",
+    "DistributedDataParallel": (
+        "give the module inside it; the plan averages gradients, with the pipeline's mesh=Nx1 as DDP"
+    ),
     "FullyShardedDataParallel": "use the one of fsdp_mlir, or fully_shard",
 }
 

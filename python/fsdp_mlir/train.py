@@ -81,11 +81,11 @@ def positive(text: str) -> int:
     return value
 
 
-def pipeline_options(given: Sequence[str], ranks: int) -> str:
-    """The pipeline's options: the user's, with the mesh filled in."""
+def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
+    """The pipeline's options: the user's, with the mesh filled in: the ranks along each dimension."""
     words = " ".join(given).split()
     if not any(word.startswith("mesh=") for word in words):
-        words.insert(0, f"mesh={ranks}")
+        words.insert(0, f"mesh={'x'.join(map(str, sizes))}")
     return " ".join(words)
 
 
@@ -172,9 +172,9 @@ def compile_step(
         stages.place(path, out / path.name)
     display.end("export", "step.pt", cached)
     tell(said)
-    check_mesh(archive_metadata(out / "step.pt"), args)
+    sizes = mesh_of(archive_metadata(out / "step.pt"), args)
 
-    options = pipeline_options(args.pipeline, args.nproc * args.nnodes)
+    options = pipeline_options(args.pipeline, sizes)
     for name, tool, flags, source, target in (
         ("import", "fsdp-translate", ["--import-torchscript"], "step.pt", "step.mlir"),
         ("shard", "fsdp-opt", [f"--fsdp-pipeline={options}"], "step.mlir", "step.fsdp.mlir"),
@@ -189,15 +189,22 @@ def compile_step(
         tell(said)
 
 
-def check_mesh(metadata: dict[str, Any], args: argparse.Namespace) -> None:
-    """Refuses a run that has not the ranks of the mesh that the model describes."""
+def mesh_of(metadata: dict[str, Any], args: argparse.Namespace) -> list[int]:
+    """The ranks along each dimension of the mesh: as the model describes it, or all along one.
+
+    Raises:
+        StageError: the run has not as many ranks as the model's mesh.
+    """
     mesh = metadata.get("mesh")
-    if mesh and (ranks := math.prod(mesh["shape"])) != args.nproc * args.nnodes:
+    if not mesh:
+        return [args.nproc * args.nnodes]
+    if (ranks := math.prod(mesh["shape"])) != args.nproc * args.nnodes:
         raise StageError(
             f"the model's mesh has {ranks} ranks and this run {args.nproc * args.nnodes}; give "
             f"--nproc {ranks}, or describe another mesh (the environment's WORLD_SIZE is the "
             "number of ranks)"
         )
+    return mesh["shape"]
 
 
 def tell(said: str) -> None:
@@ -224,7 +231,7 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
     )
     translate = tools["fsdp-translate"]
     runner.show([translate, "--import-torchscript", out / "step.pt", "-o", out / "step.mlir"])
-    options = f"--fsdp-pipeline={pipeline_options(args.pipeline, ranks)}"
+    options = f"--fsdp-pipeline={pipeline_options(args.pipeline, [ranks])}"
     runner.show([tools["fsdp-opt"], out / "step.mlir", options, "-o", out / "step.fsdp.mlir"])
     runner.show([translate, "--fsdp-to-plan", out / "step.fsdp.mlir", "-o", out / "step.plan"])
     runner.show(run_command(args, tools["fsdp-run"], out))

@@ -31,12 +31,14 @@ class UnitTable:
     Attributes:
         units: an entry per unit; empty where the model names none and the compiler chooses.
         owner: the unit of each parameter by its first name; None: no unit, each rank has it whole.
+        shard_dims: the dimension that it is split on, where that is not 0.
         mesh: the ranks that the model asks for, or None.
         precision: the units' mixed precision.
     """
 
     units: list[dict[str, Any]] = field(default_factory=list)
     owner: dict[str, Optional[str]] = field(default_factory=dict)
+    shard_dims: dict[str, int] = field(default_factory=dict)
     mesh: Optional[dict[str, Any]] = None
     precision: MixedPrecision = field(init=False)
 
@@ -79,11 +81,11 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
     for name, unit in units.items():
         unit.reshard_after_forward = check_reshard(unit.reshard_after_forward, mesh)
         _check_dtypes(name, members[name], names)
-    check_exists(
-        {_quote(name): unit for name, unit in units.items()},
-        {_quote(name): {f: names.parameters[f] for f in members[name]} for name in units},
-        mesh,
-    )
+    check_exists({_quote(name): unit for name, unit in units.items()}, mesh)
+    for name, unit in units.items():
+        for fqn in members[name]:
+            if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):
+                table.shard_dims[fqn] = dim
     _warn_hints(units, mesh)
     table.mesh = mesh and {
         "device": mesh.device_type,
@@ -231,6 +233,30 @@ def _check_dtypes(name: str, members: list[str], names: StateNames) -> None:
             f"{_quote(name)} has trainable parameters of {found}; a unit has one dtype, "
             "as its gradients are reduced together: freeze one, or make units of them"
         )
+
+
+def _shard_dim(unit: Unit, fqn: str, parameter: torch.Tensor, mesh: Optional[DeviceMesh]) -> int:
+    """The dimension that `shard_placement_fn` splits a parameter on; 0 without one."""
+    from torch.distributed.tensor import Shard
+
+    if unit.shard_placement_fn is None:
+        return 0
+    placement = unit.shard_placement_fn(parameter)
+    if placement is None:
+        return 0
+    if not isinstance(placement, Shard) or not -parameter.dim() <= placement.dim < parameter.dim():
+        raise ExportError(
+            f"shard_placement_fn gives {placement!r} for {fqn} of shape {list(parameter.shape)}; "
+            "give Shard(dim) of one of its dimensions, or None"
+        )
+    dim = placement.dim % parameter.dim()
+    if dim and mesh is not None and parameter.shape[dim] % mesh.shape[-1]:
+        raise ExportError(
+            f"shard_placement_fn gives Shard({dim}) for {fqn} of shape {list(parameter.shape)}, "
+            f"and {parameter.shape[dim]} does not divide by the {mesh.shape[-1]} ranks; only "
+            "dimension 0 may be uneven"
+        )
+    return dim
 
 
 def _common_mesh(units: dict[str, Unit]) -> Optional[DeviceMesh]:

@@ -6,8 +6,12 @@
 namespace fsdp {
 
 void Communicator::allGather(const void *send, void *receive, size_t count,
-                             plan::DType dtype) {
-  finish(start({plan::CollectiveKind::AllGather, send, receive, count, dtype}));
+                             plan::DType dtype,
+                             std::optional<plan::RankGroup> group) {
+  Transfer transfer{plan::CollectiveKind::AllGather, send, receive, count,
+                    dtype};
+  transfer.group = group;
+  finish(start(transfer));
 }
 
 void Communicator::reduceScatter(const void *send, void *receive, size_t count,

@@ -22,11 +22,11 @@ struct PeerFailure : std::runtime_error {
 /// A collective in flight. `count` is the plan's: what one rank contributes to
 /// an all-gather or an all-reduce, and receives from a reduce-scatter.
 struct Transfer {
-  plan::CollectiveKind kind;
-  const void *source;
-  void *destination;
-  size_t count;
-  plan::DType dtype;
+  plan::CollectiveKind kind{};
+  const void *source = nullptr;
+  void *destination = nullptr;
+  size_t count = 0;
+  plan::DType dtype{};
   /// A sum is divided by it, in `dtype`; 1: it is not.
   double divisor = 1;
   /// Transfers of one channel are carried out in the order of their starts.
@@ -38,14 +38,18 @@ struct Transfer {
   bool mapped = false;
   /// Of a reduction. A maximum is not divided; NaN is larger than any number.
   plan::ReduceOp op = plan::ReduceOp::Sum;
+  /// Those who take part, this rank among them; nothing: all. They start and
+  /// finish it alike, and rank order is theirs.
+  std::optional<plan::RankGroup> group;
 };
 
 /// Channels that a communicator has.
-constexpr unsigned numChannels = 2;
+constexpr unsigned numChannels = 3;
 
 /// What ranks say to each other. All ranks start the same transfers in the same
-/// order, and finish them in the same order; starts and finishes of one channel
-/// come from one thread at a time. Throws PeerFailure when a rank is gone.
+/// order, each within a group of its own where they have groups, and finish
+/// them in the same order; starts and finishes of one channel come from one
+/// thread at a time. Throws PeerFailure when a rank is gone.
 ///
 /// A reduction is the sum in rank order 0, 1, ..., N-1, rounded to `dtype`
 /// after every addition, then one division (or the maximum): the same bits for
@@ -62,16 +66,23 @@ public:
   /// ncclCommCount
   virtual int size() const = 0;
 
+  /// Those who take part in a transfer.
+  plan::RankGroup groupOf(const Transfer &transfer) const {
+    return transfer.group.value_or(
+        plan::RankGroup{0, 1, static_cast<uint32_t>(size())});
+  }
+
   /// What carries the bytes, for people: "shared memory", "Gloo".
   virtual std::string transport() const = 0;
 
   /// ncclAllGather, ncclReduceScatter, ncclAllReduce on a stream of their own:
-  /// starts a transfer and does not wait for other ranks. Source and
+  /// starts a transfer and does not wait for other ranks, unless to connect
+  /// with those of a new group (ncclCommSplit). Source and
   /// destination belong to it until finish(). In place where the destination of
-  /// an all-gather holds the source at rank() * count, that of a reduce-scatter
-  /// is the source's part at rank() * count, and that of an all-reduce is the
-  /// source. Throws std::invalid_argument for what has no sum or no maximum:
-  /// see checkReduction().
+  /// an all-gather holds the source at i * count, for the i-th of the group,
+  /// that of a reduce-scatter is the source's part at i * count, and that of an
+  /// all-reduce is the source. Throws std::invalid_argument for what has no sum
+  /// or no maximum: see checkReduction().
   virtual uint64_t start(const Transfer &transfer) = 0;
 
   /// cudaStreamWaitEvent: waits for a transfer. Its destination is complete and
@@ -99,7 +110,8 @@ public:
 
   /// Transfers that are waited for at once, on channel 0.
   void allGather(const void *send, void *receive, size_t count,
-                 plan::DType dtype);
+                 plan::DType dtype,
+                 std::optional<plan::RankGroup> group = std::nullopt);
   void reduceScatter(const void *send, void *receive, size_t count,
                      plan::DType dtype, double divisor = 1);
   void allReduce(const void *send, void *receive, size_t count,

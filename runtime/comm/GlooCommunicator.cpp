@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -29,6 +30,8 @@ at::Tensor bytesAt(const void *data, size_t bytes) {
 
 using Buffer = std::vector<char>;
 
+using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
 struct InFlight {
   Transfer transfer;
   c10::intrusive_ptr<c10d::Work> work; // null: nothing to be moved
@@ -38,9 +41,9 @@ struct InFlight {
 /// An all-reduce of so few bytes is over sooner when everybody gets everything.
 constexpr size_t fewBytes = 1024;
 
-/// A process group of its own, so that channels do not wait for each other.
+/// Process groups of its own, so that channels do not wait for each other.
 struct Channel {
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
+  std::map<plan::RankGroup, ProcessGroup> groups;
   std::deque<InFlight> inFlight;
   uint64_t started = 0;
   std::vector<Buffer> spare; // kept for later transfers
@@ -51,8 +54,9 @@ public:
   GlooCommunicator(c10d::Store &store, int rank, int size,
                    const GlooAddress &address,
                    std::chrono::milliseconds timeout)
-      : myRank(rank), ranks(size) {
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+      : myRank(rank), ranks(size),
+        store(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store)),
+        options(c10d::ProcessGroupGloo::Options::create(timeout)) {
     // The transfers of a channel follow each other, so one thread carries them.
     options->threads = 1;
     guarded([&] {
@@ -62,13 +66,9 @@ public:
               ? Group::createDeviceForInterface(address.interface)
           : address.loopback ? Group::createDeviceForHostname("127.0.0.1")
                              : Group::createDefaultDevice());
-      auto base = c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store);
-      for (unsigned c = 0; c < numChannels; ++c)
-        channels[c].group =
-            c10::make_intrusive<Group>(c10::make_intrusive<c10d::PrefixStore>(
-                                           "channel" + std::to_string(c), base),
-                                       rank, size, options);
     });
+    // That all can be reached is known from the beginning.
+    connect(Transfer());
   }
 
   int rank() const override { return myRank; }
@@ -79,8 +79,9 @@ public:
 
   // Closing the connections fails the others' calls at once.
   void abort(const std::string &) override {
+    aborted = true;
     for (Channel &channel : channels)
-      channel.group.reset();
+      channel.groups.clear();
   }
 
 private:
@@ -93,19 +94,18 @@ private:
                         text.substr(0, text.find('\n')));
     }
   }
-  c10d::ProcessGroupGloo &group(Channel &channel) {
-    if (!channel.group)
-      throw PeerFailure("this rank has closed its connections");
-    return *channel.group;
-  }
-  /// Sends piece r of `source` to rank r; rank r's comes to r * bytes.
+  /// The process group of a transfer's members on its channel, which they make
+  /// when they need it first.
+  ProcessGroup connect(const Transfer &transfer);
+  /// Sends piece i of `source` to the i-th member, whose comes to i * bytes.
   void startExchange(Channel &channel, InFlight &flight, const void *source,
                      size_t bytes);
-  c10::intrusive_ptr<c10d::Work> gather(Channel &channel, const void *source,
-                                        void *destination, size_t bytes) {
+  c10::intrusive_ptr<c10d::Work> gather(const Transfer &transfer,
+                                        const void *source, void *destination,
+                                        size_t bytes) {
     at::Tensor from = bytesAt(source, bytes);
-    at::Tensor to = bytesAt(destination, bytes * ranks);
-    return group(channel)._allgather_base(to, from);
+    at::Tensor to = bytesAt(destination, bytes * groupOf(transfer).size);
+    return connect(transfer)->_allgather_base(to, from);
   }
   /// Reduces the ranks' pieces, which have arrived one after the other.
   void reduceReceived(const InFlight &flight, void *destination, size_t count);
@@ -115,6 +115,7 @@ private:
            transfer.count * plan::dtypeBytes(transfer.dtype) <= fewBytes;
   }
   size_t pieceOf(const Transfer &transfer) const {
+    size_t ranks = groupOf(transfer).size;
     return transfer.kind == plan::CollectiveKind::AllReduce &&
                    !isSmallAllReduce(transfer)
                ? (transfer.count + ranks - 1) / ranks
@@ -131,8 +132,28 @@ private:
   }
 
   int myRank, ranks;
+  c10::intrusive_ptr<c10d::Store> store;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
+  bool aborted = false;
   std::array<Channel, numChannels> channels;
 };
+
+ProcessGroup GlooCommunicator::connect(const Transfer &transfer) {
+  if (aborted)
+    throw PeerFailure("this rank has closed its connections");
+  plan::RankGroup members = groupOf(transfer);
+  ProcessGroup &group = channels.at(transfer.channel).groups[members];
+  if (!group)
+    guarded([&] {
+      std::string keys = "channel" + std::to_string(transfer.channel);
+      for (uint32_t part : {members.first, members.stride, members.size})
+        keys += "/" + std::to_string(part);
+      group = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>(keys, store),
+          members.indexOf(myRank), members.size, options);
+    });
+  return group;
+}
 
 uint64_t GlooCommunicator::start(const Transfer &transfer) {
   if (transfer.kind != plan::CollectiveKind::AllGather)
@@ -147,20 +168,20 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
       switch (transfer.kind) {
       case plan::CollectiveKind::AllGather:
         flight.work =
-            gather(channel, transfer.source, transfer.destination, piece);
+            gather(transfer, transfer.source, transfer.destination, piece);
         break;
       case plan::CollectiveKind::ReduceScatter:
         startExchange(channel, flight, transfer.source, piece);
         break;
       case plan::CollectiveKind::AllReduce:
         if (isSmallAllReduce(transfer)) {
-          flight.received = takeBuffer(channel, piece * ranks);
+          flight.received = takeBuffer(channel, piece * groupOf(transfer).size);
           flight.work =
-              gather(channel, transfer.source, flight.received.data(), piece);
+              gather(transfer, transfer.source, flight.received.data(), piece);
           break;
         }
         // A reduce-scatter, of which finish() gathers the pieces.
-        flight.sent = takeBuffer(channel, piece * ranks);
+        flight.sent = takeBuffer(channel, piece * groupOf(transfer).size);
         std::memcpy(flight.sent.data(), transfer.source,
                     transfer.count * dtypeBytes);
         startExchange(channel, flight, flight.sent.data(), piece);
@@ -172,20 +193,21 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
 
 void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
                                      const void *source, size_t bytes) {
-  flight.received = takeBuffer(channel, bytes * ranks);
-  at::Tensor from = bytesAt(source, bytes * ranks);
-  at::Tensor to = bytesAt(flight.received.data(), bytes * ranks);
+  size_t all = bytes * groupOf(flight.transfer).size;
+  flight.received = takeBuffer(channel, all);
+  at::Tensor from = bytesAt(source, all);
+  at::Tensor to = bytesAt(flight.received.data(), all);
   std::vector<int64_t> even;
-  flight.work = group(channel).alltoall_base(to, from, even, even);
+  flight.work = connect(flight.transfer)->alltoall_base(to, from, even, even);
 }
 
 void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,
                                       size_t count) {
   const Transfer &transfer = flight.transfer;
   std::vector<const void *> pieces;
-  for (int r = 0; r < ranks; ++r)
+  for (uint32_t i = 0; i < groupOf(transfer).size; ++i)
     pieces.push_back(flight.received.data() +
-                     r * count * plan::dtypeBytes(transfer.dtype));
+                     i * count * plan::dtypeBytes(transfer.dtype));
   combine(pieces, {destination}, count, transfer.dtype, transfer.divisor,
           transfer.op);
 }
@@ -202,10 +224,11 @@ void GlooCommunicator::finish(uint64_t ticket) {
         isSmallAllReduce(transfer)) {
       reduceReceived(flight, transfer.destination, piece);
     } else if (transfer.kind == plan::CollectiveKind::AllReduce) {
-      char *mine = flight.sent.data() + myRank * piece * dtypeBytes;
+      size_t index = groupOf(transfer).indexOf(myRank);
+      char *mine = flight.sent.data() + index * piece * dtypeBytes;
       reduceReceived(flight, mine, piece);
       guarded([&] {
-        gather(channel, mine, flight.received.data(), piece * dtypeBytes)
+        gather(transfer, mine, flight.received.data(), piece * dtypeBytes)
             ->wait();
       });
       std::memcpy(transfer.destination, flight.received.data(),

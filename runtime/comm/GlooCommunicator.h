@@ -25,9 +25,10 @@ struct GlooAddress {
 /// Reductions are an all-to-all and a local sum: Gloo's own reduce-scatter
 /// changes its order of summation with the size.
 ///
-/// `store` is a c10d store that all ranks share, its keys not used by others;
-/// it is not kept. Throws PeerFailure when the ranks cannot be connected within
-/// `timeout`, which later calls wait for as well.
+/// `store` is a c10d store that all ranks share, its keys not used by others.
+/// It is kept, as groups meet there when they talk first. Throws PeerFailure
+/// when the ranks cannot be connected within `timeout`, which later calls wait
+/// for as well.
 std::unique_ptr<Communicator>
 createGlooCommunicator(c10d::Store &store, int rank, int size,
                        const GlooAddress &address,

@@ -53,13 +53,14 @@ void SharedArena::connect(
     throw Error("cannot map a window of " + std::to_string(windowBytes) +
                 " bytes");
   for (const WindowPart &part : parts) {
-    if (part.destination + part.bytes * segments.size() > windowBytes ||
+    if (part.destination + part.bytes * part.ranks.size > windowBytes ||
         part.source + part.bytes > arenaBytes)
       throw Error("the plan's window shows memory outside the arena; lower "
                   "the step again");
-    for (size_t r = 0; r < segments.size(); ++r)
-      segments[r].showAt(windowMemory + part.destination + r * part.bytes,
-                         arenaAt + part.source, part.bytes);
+    for (uint32_t i = 0; i < part.ranks.size; ++i)
+      segments[part.ranks[i]].showAt(windowMemory + part.destination +
+                                         i * part.bytes,
+                                     arenaAt + part.source, part.bytes);
   }
 }
 

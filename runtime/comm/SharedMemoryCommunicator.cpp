@@ -12,6 +12,8 @@ namespace fsdp {
 
 namespace {
 
+using plan::RankGroup;
+
 /// What one rank does of a transfer before it looks for the next part: small
 /// enough to share out a late rank's work, and to stay in a core's cache.
 constexpr size_t partBytes = 128 << 10;
@@ -19,9 +21,9 @@ constexpr size_t partBytes = 128 << 10;
 constexpr unsigned offsetBits = 48;
 constexpr uint64_t elsewhere = 0;
 
-/// How a collective is made of pieces, one per rank, whose elements are
-/// independent of each other: which ranks' memory each reads and writes. All
-/// numbers are of elements.
+/// How a collective is made of pieces, one per rank of its group, whose
+/// elements are independent of each other: which ranks' memory each reads and
+/// writes. Ranks are counted in the group; all other numbers are of elements.
 struct Pieces {
   Pieces(const Transfer &transfer, int ranks)
       : kind(transfer.kind), count(transfer.count),
@@ -61,7 +63,10 @@ struct Channel {
   };
   uint64_t started = 0, finished = 0, staged = 0;
   std::vector<InFlight> inFlight{ChannelControl::numSlots};
-  // Of the transfer being finished: each rank's memory, and a part's.
+  /// Who reads each half of the staging area.
+  RankGroup readers[2] = {{0, 1, 0}, {0, 1, 0}};
+  // Of the transfer being finished: the memory of each of the group, and a
+  // part's.
   std::vector<char *> sources, destinations;
   std::vector<const void *> from;
   std::vector<void *> to;
@@ -99,7 +104,7 @@ private:
   }
   uint64_t locate(const void *pointer) const;
   char *find(int r, uint64_t location) const;
-  bool findAll(unsigned channel, uint64_t number);
+  bool findAll(unsigned channel, uint64_t number, RankGroup members);
   void moveDirectly(unsigned channel, uint64_t number,
                     const Transfer &transfer);
   void movePart(Channel &channel, const Transfer &transfer,
@@ -179,13 +184,14 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
   uint64_t number = ticket / numChannels;
   Channel &channel = channels[c];
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
-  for (int r = 0; r < size(); ++r)
-    if (r != rank())
+  RankGroup members = groupOf(transfer);
+  for (uint32_t i = 0; i < members.size; ++i)
+    if (int r = members[i]; r != rank())
       group.await(c, r, [&, r] {
         return control(r, c).started.load(std::memory_order_acquire) >= number;
       });
   if (!shown) {
-    if (findAll(c, number))
+    if (findAll(c, number, members))
       moveDirectly(c, number, transfer);
     else
       moveStaged(c, transfer);
@@ -193,32 +199,36 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
   channel.finished = number;
 }
 
-/// Finds every rank's source and destination. False, for all ranks alike, when
-/// one of them is outside the arenas.
-bool SharedMemoryCommunicator::findAll(unsigned c, uint64_t number) {
-  for (int r = 0; r < size(); ++r) {
+/// Finds the sources and destinations of all members. False, for all of them
+/// alike, when one is outside the arenas.
+bool SharedMemoryCommunicator::findAll(unsigned c, uint64_t number,
+                                       RankGroup members) {
+  for (uint32_t i = 0; i < members.size; ++i) {
+    int r = members[i];
     const Slot &theirs = slot(r, c, number);
     uint64_t source = theirs.source.load(std::memory_order_relaxed);
     uint64_t destination = theirs.destination.load(std::memory_order_relaxed);
     if (source == elsewhere || destination == elsewhere)
       return false;
-    channels[c].sources[r] = find(r, source);
-    channels[c].destinations[r] = find(r, destination);
+    channels[c].sources[i] = find(r, source);
+    channels[c].destinations[i] = find(r, destination);
   }
   return true;
 }
 
 void SharedMemoryCommunicator::moveDirectly(unsigned c, uint64_t number,
                                             const Transfer &transfer) {
-  Pieces pieces(transfer, size());
+  RankGroup members = groupOf(transfer);
+  int ranks = members.size, mine = members.indexOf(rank());
+  Pieces pieces(transfer, ranks);
   size_t part = partBytes / plan::dtypeBytes(transfer.dtype);
   auto parts = [&](int piece) {
     return (pieces.size(piece) + part - 1) / part;
   };
   // This rank's own piece first, then what others have not come to.
-  for (int i = 0; i < size(); ++i) {
-    int piece = (rank() + i) % size();
-    SharedWork &work = slot(piece, c, number).work;
+  for (int i = 0; i < ranks; ++i) {
+    int piece = (mine + i) % ranks;
+    SharedWork &work = slot(members[piece], c, number).work;
     uint64_t taken;
     while (work.claim(number, parts(piece), taken)) {
       size_t begin = taken * part;
@@ -228,9 +238,9 @@ void SharedMemoryCommunicator::moveDirectly(unsigned c, uint64_t number,
         group.announce(c);
     }
   }
-  for (int piece = 0; piece < size(); ++piece)
-    group.await(c, piece, [&, piece] {
-      return slot(piece, c, number).work.done(number, parts(piece));
+  for (int piece = 0; piece < ranks; ++piece)
+    group.await(c, members[piece], [&, piece] {
+      return slot(members[piece], c, number).work.done(number, parts(piece));
     });
 }
 
@@ -241,7 +251,8 @@ void SharedMemoryCommunicator::movePart(Channel &channel,
   size_t bytes = plan::dtypeBytes(transfer.dtype);
   channel.from.clear();
   channel.to.clear();
-  for (int r = 0; r < size(); ++r) {
+  int ranks = groupOf(transfer).size;
+  for (int r = 0; r < ranks; ++r) {
     if (pieces.reads(piece, r))
       channel.from.push_back(channel.sources[r] +
                              (pieces.sourceBegin(piece) + begin) * bytes);
@@ -254,8 +265,8 @@ void SharedMemoryCommunicator::movePart(Channel &channel,
 }
 
 /// Through the control blocks, in rounds that each fill a half of the staging
-/// area: a rank that fills the next half has read this one, so the one after
-/// may overwrite it.
+/// area: a rank that fills the next half has read this one, so once all of its
+/// readers have, the one after may overwrite it.
 void SharedMemoryCommunicator::moveStaged(unsigned c,
                                           const Transfer &transfer) {
   Channel &channel = channels[c];
@@ -265,28 +276,39 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
   // A reduce-scatter shows each rank its piece; the others the whole source.
   bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
   bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
-  size_t pieces = scatters ? size() : 1;
+  RankGroup members = groupOf(transfer);
+  uint32_t mine = members.indexOf(rank());
+  size_t pieces = scatters ? members.size : 1;
   size_t round = ChannelControl::stagingBytes / bytes / pieces;
   for (size_t begin = 0; begin < count; begin += round) {
     size_t length = std::min(round, count - begin);
     uint64_t turn = ++channel.staged;
     auto staging = [&](int r) { return control(r, c).staging[turn % 2]; };
+    auto awaitTurn = [&](int r, uint64_t turn) {
+      group.await(c, r, [&] {
+        return control(r, c).staged.load(std::memory_order_acquire) >= turn;
+      });
+    };
+    RankGroup &readers = channel.readers[turn % 2];
+    for (uint32_t i = 0; i < readers.size; ++i)
+      if (int r = readers[i]; r != rank())
+        awaitTurn(r, turn - 1);
+    readers = members;
     for (size_t p = 0; p < pieces; ++p)
       std::memcpy(staging(rank()) + p * length * bytes,
                   source + (p * count + begin) * bytes, length * bytes);
     control(rank(), c).staged.store(turn, std::memory_order_release);
     group.announce(c);
     channel.from.clear();
-    for (int r = 0; r < size(); ++r) {
-      group.await(c, r, [&, r] {
-        return control(r, c).staged.load(std::memory_order_acquire) >= turn;
-      });
+    for (uint32_t i = 0; i < members.size; ++i) {
+      int r = members[i];
+      awaitTurn(r, turn);
       if (gathers)
-        std::memcpy(destination + (r * count + begin) * bytes, staging(r),
+        std::memcpy(destination + (i * count + begin) * bytes, staging(r),
                     length * bytes);
       else
         channel.from.push_back(staging(r) +
-                               (scatters ? rank() * length * bytes : 0));
+                               (scatters ? mine * length * bytes : 0));
     }
     channel.to.assign(1, destination + begin * bytes);
     if (!gathers)
@@ -297,10 +319,15 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
 
 std::optional<Communicator::Clock::time_point>
 SharedMemoryCommunicator::startedByAll(uint64_t ticket) const {
+  unsigned c = ticket % numChannels;
+  uint64_t number = ticket / numChannels;
+  RankGroup members =
+      groupOf(channels[c].inFlight[number % ChannelControl::numSlots].transfer);
   int64_t last = 0;
-  for (int r = 0; r < size(); ++r)
-    last = std::max(last, slot(r, ticket % numChannels, ticket / numChannels)
-                              .startTime.load(std::memory_order_relaxed));
+  for (uint32_t i = 0; i < members.size; ++i)
+    last = std::max(
+        last,
+        slot(members[i], c, number).startTime.load(std::memory_order_relaxed));
   return Clock::time_point(Clock::duration(last));
 }
 

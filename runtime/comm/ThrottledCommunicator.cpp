@@ -20,7 +20,7 @@ public:
   ThrottledCommunicator(std::unique_ptr<Communicator> inner, cost::Link link,
                         std::shared_ptr<WireClock> clock)
       : inner(std::move(inner)), clock(std::move(clock)) {
-    cluster.ranksPerNode = size();
+    cluster.ranksPerNode = size(); // one node
     cluster.intraNode = link;
   }
 
@@ -69,11 +69,12 @@ private:
   };
 
   Clock::duration timeOnWire(const Transfer &transfer) const {
+    unsigned ranks = groupOf(transfer).size;
     double bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
     if (transfer.kind != plan::CollectiveKind::AllReduce)
-      bytes *= size();
+      bytes *= ranks;
     std::chrono::duration<double> seconds(
-        cost::collectiveSeconds(transfer.kind, bytes, size(), cluster));
+        cost::collectiveSeconds(transfer.kind, bytes, ranks, cluster));
     return std::chrono::round<Clock::duration>(seconds);
   }
   /// Finishes come in the order of starts on each channel.

@@ -7,10 +7,12 @@
 namespace fsdp::cost {
 
 double collectiveSeconds(plan::CollectiveKind kind, double bytes,
-                         unsigned ranks, const Cluster &cluster) {
+                         unsigned ranks, const Cluster &cluster,
+                         unsigned stride) {
   if (ranks <= 1)
     return 0;
-  unsigned nodes = (ranks + cluster.ranksPerNode - 1) / cluster.ranksPerNode;
+  unsigned onNode = std::max(1u, cluster.ranksPerNode / stride);
+  unsigned nodes = (ranks + onNode - 1) / onNode;
   // An all-reduce is a reduce-scatter and an all-gather.
   unsigned rounds = kind == plan::CollectiveKind::AllReduce ? 2 : 1;
   double between = nodes - 1, within = ranks - nodes;

@@ -10,11 +10,12 @@
 namespace fsdp::cost {
 
 /// Seconds of a ring collective over `ranks` ranks, which fill one node after
-/// the other. `bytes` are those of the whole buffer: what an all-gather gives,
-/// a reduce-scatter takes, and an all-reduce does both with. One rank needs
-/// none.
+/// the other; with a `stride` there are as many ranks from one to the next.
+/// `bytes` are those of the whole buffer: what an all-gather gives, a
+/// reduce-scatter takes, and an all-reduce does both with. One rank needs none.
 double collectiveSeconds(plan::CollectiveKind kind, double bytes,
-                         unsigned ranks, const Cluster &cluster);
+                         unsigned ranks, const Cluster &cluster,
+                         unsigned stride = 1);
 
 /// Bytes of a whole buffer at which a tenth of a collective's time is spent
 /// before its first byte.

@@ -2,17 +2,20 @@
 #define FSDP_RUNTIME_DEVICE_ARENAMEMORY_H
 
 #include "device/HostMemory.h"
+#include "plan/PlanTypes.h"
 
 #include <cstdint>
 #include <vector>
 
 namespace fsdp {
 
-/// A state of which the window shows every rank's piece: `bytes` at `source` in
-/// each rank's arena, rank r's at `destination` + r * `bytes` in the window.
-/// All are multiples of a page where they are to be mapped.
+/// A state of which the window shows the pieces of some ranks: `bytes` at
+/// `source` in each rank's arena, the i-th rank's at `destination` + i *
+/// `bytes` in the window. All are multiples of a page where they are to be
+/// mapped.
 struct WindowPart {
   uint64_t source, destination, bytes;
+  plan::RankGroup ranks;
 };
 
 struct ArenaLayout {
@@ -23,7 +26,7 @@ struct ArenaLayout {
 };
 
 /// One rank's memory: the arena, and the window, through which the states of
-/// all ranks can be read one after the other as if they had been gathered.
+/// several ranks can be read one after the other as if they had been gathered.
 class ArenaMemory {
 public:
   virtual ~ArenaMemory() = default;

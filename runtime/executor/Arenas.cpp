@@ -13,7 +13,7 @@ static uint64_t bytesOf(const plan::PlanT &plan, uint32_t arena) {
 
 /// Where the window shows states: each has one range there, which the gathers
 /// of all programs name.
-static std::vector<WindowPart> windowParts(const plan::PlanT &plan) {
+static std::vector<WindowPart> windowParts(const plan::PlanT &plan, int rank) {
   std::map<uint64_t, WindowPart> parts; // by destination: the same on all ranks
   for (const auto &program : plan.programs)
     for (const auto &command : program->commands) {
@@ -26,7 +26,8 @@ static std::vector<WindowPart> windowParts(const plan::PlanT &plan) {
                                     : *plan.states.at(source.state)->place;
       const plan::Place &to = *program->values.at(gather->destination)->place;
       parts[to.offset()] = {from.offset(), to.offset(),
-                            gather->count * plan::dtypeBytes(gather->dtype)};
+                            gather->count * plan::dtypeBytes(gather->dtype),
+                            plan::groupOf(plan, gather->mesh_dim, rank)};
     }
   std::vector<WindowPart> list;
   for (const auto &[offset, part] : parts)
@@ -40,7 +41,7 @@ Arenas::Arenas(const plan::PlanT &plan, Communicator &communicator,
   ArenaLayout layout;
   layout.arenaBytes = bytesOf(plan, plan::deviceArena);
   layout.windowBytes = bytesOf(plan, plan::windowArena);
-  layout.window = windowParts(plan);
+  layout.window = windowParts(plan, communicator.rank());
   layout.guard = guard;
   memory = communicator.allocate(layout);
   lendMemory(memory->arena(), memory->arena() + layout.arenaBytes);

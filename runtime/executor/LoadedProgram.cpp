@@ -111,6 +111,7 @@ void LoadedProgram::load(const plan::AtenT &aten, size_t command,
 void LoadedProgram::load(const plan::UpdateT &update,
                          const LoadContext &context) {
   const plan::StateT &parameter = *context.plan.states.at(update.parameter);
+  plan::RankGroup shards = plan::shardGroupOf(context.plan, context.rank);
   std::vector<at::Tensor> operands = {context.states.at(update.parameter),
                                       tensors.at(update.gradient)};
   for (uint32_t state : update.states)
@@ -118,15 +119,17 @@ void LoadedProgram::load(const plan::UpdateT &update,
   if (update.end) {
     // What this rank holds of [begin, end), in its own elements.
     uint64_t held = operands[0].numel();
-    uint64_t first = parameter.shard_dim < 0 ? 0 : context.rank * held;
+    uint64_t first =
+        parameter.shard_dim < 0 ? 0 : shards.indexOf(context.rank) * held;
     uint64_t begin = std::max<uint64_t>(update.begin, first);
     uint64_t end = std::min<uint64_t>(update.end, first + held);
     for (at::Tensor &operand : operands)
       operand = operand.view({-1}).narrow(0, begin < end ? begin - first : 0,
                                           begin < end ? end - begin : 0);
   }
-  bool inNorm = parameter.role == plan::Role::Parameter &&
-                (parameter.shard_dim >= 0 || context.rank == 0);
+  // Replicas hold the same gradients; the first of them counts.
+  bool counts = parameter.shard_dim < 0 ? context.rank == 0 : shards.first == 0;
+  bool inNorm = parameter.role == plan::Role::Parameter && counts;
   auto scalar = [&](int v) { return v < 0 ? at::Tensor() : tensors.at(v); };
   updates.push_back({&context.rules.at(update.rule), std::move(operands),
                      scalar(update.scale), scalar(update.skip),
@@ -146,12 +149,12 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
   for (const auto &piece : copy.pieces) {
     int from = piece->source, to = piece->destination;
     bool ofOffload = from >= 0 && arena(from) != arena(to);
-    pieces.push_back(
-        {address(to) + piece->destination_offset,
-         from < 0 ? nullptr : address(from) + piece->source_offset,
-         piece->block_bytes, piece->blocks, piece->destination_stride,
-         piece->source_stride,
-         from >= 0 && !ofOffload && (buckets[to] || buckets[from]), ofOffload});
+    pieces.push_back({address(to) + piece->destination_offset,
+                      from < 0 ? nullptr : address(from) + piece->source_offset,
+                      piece->block_bytes, piece->blocks,
+                      piece->destination_stride, piece->source_stride,
+                      from >= 0 && !ofOffload && (buckets[to] || buckets[from]),
+                      ofOffload});
   }
 }
 
@@ -171,6 +174,8 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
   transfer.dtype = collective.dtype;
   transfer.divisor = collective.divisor;
   transfer.channel = collective.channel;
+  transfer.group =
+      plan::groupOf(context.plan, collective.mesh_dim, context.rank);
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
   collectives.push_back({transfer, kinds[static_cast<size_t>(collective.kind)],

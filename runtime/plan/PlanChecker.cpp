@@ -26,7 +26,8 @@ void findWindows(const PlanT &plan, PlanFacts &facts) {
       const Place *place = program->values[gather->destination]->place.get();
       checkPlace(at, plan, place);
       at.require(gather->kind == CollectiveKind::AllGather && state.is_flat &&
-                     place->arena() == windowArena,
+                     place->arena() == windowArena &&
+                     gather->mesh_dim == shardDim(plan),
                  "does not gather a flat state into the window");
       at.require(state.place->arena() == deviceArena, "shows '", state.fqn,
                  "', which is on the host");

@@ -62,7 +62,7 @@ void checkShardedShape(const Checked &at, const PlanT &plan,
       fits = whole == local;
     else // Each rank holds as much, so that all together hold the whole.
       fits =
-          local >= 0 && static_cast<__int128>(local) * numRanks(plan) >= whole;
+          local >= 0 && static_cast<__int128>(local) * numShards(plan) >= whole;
   }
   at.require(fits, "local shape ", formatShape(state.local_shape),
              " does not cover ", formatShape(state.shape));

@@ -37,6 +37,9 @@ std::string numberText(double value) {
   return text;
 }
 
+/// Ranks that are listed one by one.
+constexpr uint64_t maxShown = 8;
+
 /// "Shard(0) 3,3,3,1": the true length of each rank's part of the split
 /// dimension, the padding left out.
 std::string placementText(const PlanT &plan, const StateT &state) {
@@ -45,8 +48,7 @@ std::string placementText(const PlanT &plan, const StateT &state) {
   std::string text = "Shard(" + std::to_string(state.shard_dim) + ")";
   int64_t left = state.shape[state.shard_dim];
   int64_t local = state.local_shape[state.shard_dim];
-  uint64_t ranks = numRanks(plan);
-  constexpr uint64_t maxShown = 8;
+  uint64_t ranks = numShards(plan);
   for (uint64_t r = 0; r < std::min(ranks, maxShown); ++r) {
     int64_t size = std::min(left, local);
     left -= size;
@@ -76,6 +78,20 @@ std::string initText(const StateT &state) {
               std::to_string(region->offset);
   }
   return text;
+}
+
+/// "rank 0 at (0, 0), rank 1 at (0, 1), ...".
+std::string coordinatesText(const PlanT &plan) {
+  std::string text;
+  uint64_t ranks = numRanks(plan);
+  for (uint32_t r = 0; r < std::min(ranks, maxShown); ++r) {
+    text += (r ? ", rank " : "rank ") + std::to_string(r) + " at (";
+    for (uint32_t dim = 0; dim < plan.mesh.size(); ++dim)
+      text +=
+          (dim ? ", " : "") + std::to_string(groupOf(plan, dim, r).indexOf(r));
+    text += ")";
+  }
+  return ranks > maxShown ? text + ", ..." : text;
 }
 
 class Printer {
@@ -109,6 +125,8 @@ private:
     out << "mesh";
     for (const auto &dim : plan.mesh)
       out << " " << dim->name << "=" << dim->size;
+    if (plan.mesh.size() > 1)
+      out << ": " << coordinatesText(plan);
     out << (plan.mesh.empty() ? " 1 rank\n" : "\n");
     for (const auto &arena : plan.arenas)
       out << "arena " << arena->name << " " << bytesText(arena->bytes)

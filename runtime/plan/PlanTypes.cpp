@@ -88,6 +88,28 @@ uint64_t fsdp::plan::numRanks(const PlanT &plan) {
   return ranks;
 }
 
+RankGroup fsdp::plan::groupOf(const PlanT &plan, uint32_t meshDim,
+                              uint32_t rank) {
+  uint32_t stride = 1;
+  for (size_t dim = plan.mesh.size(); --dim > meshDim;)
+    stride *= plan.mesh[dim]->size;
+  uint32_t size = plan.mesh[meshDim]->size;
+  return {rank - rank / stride % size * stride, stride, size};
+}
+
+uint32_t fsdp::plan::shardDim(const PlanT &plan) {
+  return plan.mesh.empty() ? 0 : plan.mesh.size() - 1;
+}
+
+RankGroup fsdp::plan::shardGroupOf(const PlanT &plan, uint32_t rank) {
+  return plan.mesh.empty() ? RankGroup{rank, 1, 1}
+                           : groupOf(plan, shardDim(plan), rank);
+}
+
+uint64_t fsdp::plan::numShards(const PlanT &plan) {
+  return plan.mesh.empty() ? 1 : plan.mesh.back()->size;
+}
+
 std::string fsdp::plan::formatShape(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)

@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace fsdp::plan {
@@ -32,7 +33,7 @@ enum Stream : uint32_t {
   computeStream,
   gatherStream,
   reduceStream,
-  replicateStream,
+  replicateStream, // sums over replicas
   fetchStream,
   offloadStream
 };
@@ -40,7 +41,12 @@ constexpr const char *streamNames[] = {"compute",   "gather", "reduce",
                                        "replicate", "fetch",  "offload"};
 /// The channel of a stream's collectives: those of one channel follow each
 /// other on every rank.
-enum Channel : uint32_t { gatherChannel, reduceChannel };
+enum Channel : uint32_t { gatherChannel, reduceChannel, replicateChannel };
+constexpr uint32_t channelOf(uint32_t stream) {
+  return stream == reduceStream      ? reduceChannel
+         : stream == replicateStream ? replicateChannel
+                                     : gatherChannel;
+}
 
 /// Bytes of one element; 0 for a number that is no dtype.
 uint64_t dtypeBytes(DType dtype);
@@ -71,6 +77,30 @@ bool samePlace(const Place &a, const Place &b);
 
 /// Number of ranks: the product of the mesh's sizes.
 uint64_t numRanks(const PlanT &plan);
+
+/// Ranks that take part in one collective: `size` of them, `stride` apart.
+struct RankGroup {
+  uint32_t first = 0, stride = 1, size = 1;
+
+  /// The i-th of them.
+  uint32_t operator[](uint32_t i) const { return first + i * stride; }
+  /// Which of them `rank` is.
+  uint32_t indexOf(uint32_t rank) const { return (rank - first) / stride; }
+  bool operator<(const RankGroup &other) const {
+    return std::tie(first, stride, size) <
+           std::tie(other.first, other.stride, other.size);
+  }
+};
+
+/// The ranks that differ from `rank` in their coordinate of one mesh dimension
+/// at most. Ranks are numbered row-major: the last coordinate changes fastest.
+RankGroup groupOf(const PlanT &plan, uint32_t meshDim, uint32_t rank);
+
+/// States are cut over the last mesh dimension; those in front of it have
+/// replicas. Of a mesh without dimensions, the one rank.
+uint32_t shardDim(const PlanT &plan);
+RankGroup shardGroupOf(const PlanT &plan, uint32_t rank);
+uint64_t numShards(const PlanT &plan);
 
 /// "[2, 3]".
 std::string formatShape(const std::vector<int64_t> &shape);

@@ -54,8 +54,8 @@ private:
   void checkLiveBytes(uint32_t arena, uint64_t said) {
     uint64_t live = liveBytes(plan, program, arena);
     at.require(said == live, "says that ", said, " bytes of the ",
-               arenaNames[arena], " arena are in use at one time, but they are ",
-               live);
+               arenaNames[arena],
+               " arena are in use at one time, but they are ", live);
   }
 
   void checkCommand(const Checked &here, size_t i, const CommandT &command) {
@@ -290,12 +290,18 @@ private:
     here.require(gathers ||
                      (collective.dtype != DType::Bool && !(isMax && isComplex)),
                  "reduces ", dtypeName(collective.dtype));
+    // Gradients are summed over shards, then over replicas; what comes last
+    // makes the mean of all.
+    bool replicated = numRanks(plan) > numShards(plan);
+    bool overReplicas = collective.mesh_dim != shardDim(plan);
+    bool sums = collective.kind == CollectiveKind::AllReduce && !isMax;
+    bool isMean = collective.kind == CollectiveKind::ReduceScatter
+                      ? !replicated
+                      : sums && overReplicas;
     double mean =
         gradientDivisors(collective.dtype, plan.gradient_divisor).after;
-    double divisor =
-        collective.kind == CollectiveKind::ReduceScatter ? mean : 1;
-    bool divides = collective.divisor == mean &&
-                   collective.kind == CollectiveKind::AllReduce && !isMax;
+    double divisor = isMean ? mean : 1;
+    bool divides = sums && collective.divisor == mean;
     here.require(collective.divisor == divisor || divides, "divides by ",
                  collective.divisor, ", not ", divisor);
     bool isFloating = collective.dtype >= DType::Float16 &&
@@ -310,9 +316,8 @@ private:
     here.require(collective.dtype <= DType::MAX, "its dtype is unknown");
     here.index(collective.mesh_dim, plan.mesh.size(), "mesh dimension");
     uint32_t stream = memory.now.stream, channel = collective.channel;
-    here.require(
-        channel == (stream == reduceStream ? reduceChannel : gatherChannel),
-        "uses channel ", channel, ", which is not stream ", stream, "'s");
+    here.require(channel == channelOf(stream), "uses channel ", channel,
+                 ", which is not stream ", stream, "'s");
     auto used = channels.emplace(channel, stream).first;
     here.require(used->second == stream, "channel ", channel,
                  " is used by streams ", used->second, " and ", stream,
@@ -344,7 +349,9 @@ private:
                      into.place->arena() != hostArena,
                  "exchanges memory of the host");
     memory.requireApart(here, *from.place, collective.destination);
-    memory.order.meet(stream);
+    // Only ranks of one shard group see each other's states.
+    if (collective.mesh_dim == shardDim(plan))
+      memory.order.meet(stream);
     memory.read(here, collective.source, 0, from.place->bytes());
     memory.write(here, collective.destination);
     memory.expectReader(collective.destination);

@@ -2,12 +2,13 @@
 
 namespace fsdp {
 
-/// Those elements of a member that lie in the rank's piece of its flat state.
+/// Those elements of a member that lie in the `shard`-th piece of its flat
+/// state.
 static std::vector<Run> runsOfMember(const plan::StateT &state, int64_t piece,
-                                     int rank) {
+                                     int64_t shard) {
   int64_t begin = state.flat_offset;
   int64_t end = begin + *plan::numElements(state.shape);
-  int64_t first = rank * piece, last = first + piece;
+  int64_t first = shard * piece, last = first + piece;
   int64_t from = std::max(begin, first), to = std::min(end, last);
   if (from >= to)
     return {};
@@ -16,8 +17,9 @@ static std::vector<Run> runsOfMember(const plan::StateT &state, int64_t piece,
 
 std::vector<Run> heldRuns(const plan::PlanT &plan, const plan::StateT &state,
                           int rank) {
+  int64_t shard = plan::shardGroupOf(plan, rank).indexOf(rank);
   if (state.flat >= 0)
-    return runsOfMember(state, plan.states[state.flat]->local_shape[0], rank);
+    return runsOfMember(state, plan.states[state.flat]->local_shape[0], shard);
   if (state.shard_dim < 0)
     return {{0, 0, *plan::numElements(state.shape)}};
   // A chunk of one dimension: a run for each index of the dimensions before it.
@@ -27,7 +29,7 @@ std::vector<Run> heldRuns(const plan::PlanT &plan, const plan::StateT &state,
         static_cast<int>(d) == state.shard_dim ? 1 : state.shape[d];
   int64_t size = state.shape[state.shard_dim];
   int64_t part = state.local_shape[state.shard_dim];
-  int64_t begin = std::min(size, rank * part);
+  int64_t begin = std::min(size, shard * part);
   int64_t length = std::min(size, begin + part) - begin;
   std::vector<Run> runs;
   for (int64_t i = 0; i < outer && length > 0 && inner > 0; ++i)

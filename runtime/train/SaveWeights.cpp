@@ -9,24 +9,26 @@ namespace fsdp {
 
 namespace {
 
-/// All ranks' parts, one after the other in a new first dimension.
-at::Tensor gather(const at::Tensor &part, plan::DType dtype,
-                  Communicator &communicator) {
-  std::vector<int64_t> shape = {communicator.size()};
+/// The parts of a rank's shard group, one after the other in a new first
+/// dimension.
+at::Tensor gather(const at::Tensor &part, const plan::PlanT &plan,
+                  plan::DType dtype, Communicator &communicator) {
+  plan::RankGroup shards = plan::shardGroupOf(plan, communicator.rank());
+  std::vector<int64_t> shape = {shards.size};
   shape.insert(shape.end(), part.sizes().begin(), part.sizes().end());
   at::Tensor parts = at::empty(shape, part.options());
   communicator.allGather(part.const_data_ptr(), parts.data_ptr(), part.numel(),
-                         dtype);
+                         dtype, shards);
   return parts;
 }
 
 /// The whole of a state of which this rank has `part`; on rank 0 alone.
-at::Tensor wholeOf(const plan::StateT &state, at::Tensor part,
-                   Communicator &communicator) {
+at::Tensor wholeOf(const plan::PlanT &plan, const plan::StateT &state,
+                   at::Tensor part, Communicator &communicator) {
   part = part.contiguous();
   if (state.shard_dim < 0)
     return part;
-  at::Tensor parts = gather(part, state.dtype, communicator);
+  at::Tensor parts = gather(part, plan, state.dtype, communicator);
   if (communicator.rank() != 0)
     return {};
   return at::cat(parts.unbind(0), state.shard_dim)
@@ -71,14 +73,15 @@ void saveWeights(
     const plan::StateT &state = *plan.states[i];
     if (state.is_flat && state.role == plan::Role::Parameter) {
       at::Tensor all =
-          gather(localPart(plan, i, executor), state.dtype, communicator);
+          gather(localPart(plan, i, executor), plan, state.dtype, communicator);
       for (const auto &member : plan.states)
         if (member->flat == static_cast<int>(i))
           write(*member,
                 all.flatten().narrow(0, member->flat_offset,
                                      *plan::numElements(member->shape)));
     } else if (saved(state) && state.flat < 0) {
-      write(state, wholeOf(state, localPart(plan, i, executor), communicator));
+      write(state,
+            wholeOf(plan, state, localPart(plan, i, executor), communicator));
     }
   }
   if (writer) {

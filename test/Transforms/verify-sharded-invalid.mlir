@@ -8,8 +8,8 @@ fsdp.state @w parameter : tensor<2xf32> {unit = "blocks.0"}
 
 shard.grid @mesh(shape = 2)
 fsdp.unit "" root
-// expected-error @below {{S2: the sharding does not split dimension 0 over axis 0}}
-fsdp.state @w parameter : tensor<2x1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[], [0]]>, global = tensor<2x2xf32>}
+// expected-error @below {{S2: the sharding does not split one dimension over the last axis of a grid that exists}}
+fsdp.state @w parameter : tensor<1x1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0], [0]]>, global = tensor<2x2xf32>}
 
 // -----
 

@@ -126,8 +126,8 @@ Hash nameOf(const CommandT &command) {
 class Symbols {
 public:
   Symbols(const PlanT &plan, uint64_t rank)
-      : plan(plan), rank(rank), windows(windowsOf(plan)),
-        bytes(plan.arenas.size()) {
+      : plan(plan), shard(shardGroupOf(plan, rank).indexOf(rank)),
+        windows(windowsOf(plan)), bytes(plan.arenas.size()) {
     for (size_t a = 0; a < bytes.size(); ++a)
       bytes[a].assign(plan.arenas[a]->bytes, 0);
   }
@@ -157,7 +157,7 @@ private:
   /// its own piece.
   std::pair<uint64_t, uint64_t> held(const StateT &flat, uint64_t begin,
                                      uint64_t end) const {
-    uint64_t count = *numElements(flat.local_shape), first = rank * count;
+    uint64_t count = *numElements(flat.local_shape), first = shard * count;
     auto own = [&](uint64_t i) {
       return std::min(std::max(i, first) - first, count);
     };
@@ -288,7 +288,7 @@ private:
   }
 
   const PlanT &plan;
-  uint64_t rank;
+  uint64_t shard; // which part of sharded states this rank has
   std::map<uint32_t, Place> windows;
   std::vector<std::vector<Hash>> bytes; // per arena
 };
@@ -344,9 +344,12 @@ bool isOrdered(const PlanT &plan, const ProgramT &program) {
             for (const Access &a : touched[i])
               if (!a.write && overlap(a, shown)) {
                 bool met = false;
-                for (size_t c = i + 1; c < j && !met; ++c)
-                  met = program.commands[c]->operation.AsCollective() &&
+                for (size_t c = i + 1; c < j && !met; ++c) {
+                  const auto *meeting =
+                      program.commands[c]->operation.AsCollective();
+                  met = meeting && meeting->mesh_dim == shardDim(plan) &&
                         past[c][i] && past[j][c];
+                }
                 if (!met)
                   return false;
               }

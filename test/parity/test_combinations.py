@@ -37,7 +37,13 @@ class Choice:
 
 # The first of each axis is FSDP2's default. A new choice is one more entry.
 AXES = {
-    "mesh": {"2": Choice(mesh=(2,)), "4": Choice(mesh=(4,), same=False)},
+    "mesh": {
+        "2": Choice(mesh=(2,)),
+        "4": Choice(mesh=(4,), same=False),
+        # Each sum is one of two numbers.
+        "2x2": Choice(mesh=(2, 2)),
+        "2x1": Choice(mesh=(2, 1)),
+    },
     "reshard": {
         "none": Choice(),
         "true": Choice(call=(("reshard", True),)),

@@ -127,7 +127,8 @@ def mesh_of(training: Training) -> Any:
     import torch
     from torch.distributed.device_mesh import DeviceMesh
 
-    return DeviceMesh("cpu", torch.arange(training.world).view(training.mesh))
+    ranks = torch.arange(training.world).view(training.mesh)
+    return DeviceMesh("cpu", ranks, mesh_dim_names=training.mesh_dims)
 
 
 def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
@@ -229,7 +230,11 @@ def counting(counts: dict[tuple[str, str], int], region: str, active: bool) -> I
 
         return call
 
-    kinds = {"all_gather_into_tensor": "all-gather", "reduce_scatter_tensor": "reduce-scatter"}
+    kinds = {
+        "all_gather_into_tensor": "all-gather",
+        "reduce_scatter_tensor": "reduce-scatter",
+        "all_reduce": "all-reduce",
+    }
     with contextlib.ExitStack() as stack:
         for name, kind in kinds.items() if active else ():
             function = counted(getattr(dist, name), (kind, region))

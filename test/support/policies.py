@@ -16,6 +16,13 @@ class Call:
     ignored: tuple[str, ...] = ()
     precision: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     offload: bool = False
+    placement: str | None = None  # "largest": each parameter on its largest dimension
+
+
+def largest_dimension(parameter: Any) -> Any:
+    from torch.distributed.tensor import Shard
+
+    return Shard(max(range(parameter.dim()), key=lambda dim: parameter.shape[dim]))
 
 
 def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
@@ -32,4 +39,6 @@ def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
             options["mp_policy"] = api.MixedPrecisionPolicy(**call.precision)
         if call.offload:  # CPU ranks have no CUDA to pin memory with
             options["offload_policy"] = api.CPUOffloadPolicy(pin_memory=False)
+        if call.placement == "largest":
+            options["shard_placement_fn"] = largest_dimension
         api.fully_shard(modules if len(modules) > 1 else modules[0], **options)

@@ -28,6 +28,10 @@ class Training:
     def world(self) -> int:
         return math.prod(self.mesh)
 
+    @property
+    def mesh_dims(self) -> tuple[str, ...]:
+        return ("replicate", "shard")[-len(self.mesh) :]
+
 
 def load(training: Training) -> Any:
     """Its step, without the calls of fully_shard."""
@@ -49,7 +53,8 @@ def annotated(training: Training) -> Callable[[list[str]], Any]:
         import fsdp_mlir
 
         step = load(training)
-        mesh = fsdp_mlir.init_device_mesh("cpu", training.mesh)
+        dims = training.mesh_dims
+        mesh = fsdp_mlir.init_device_mesh("cpu", training.mesh, mesh_dim_names=dims)
         apply_calls(fsdp_mlir, step.model, training.calls, mesh)
         return step
 

@@ -23,12 +23,14 @@ public:
   const cost::Cluster &getCluster() const { return cluster; }
 
 private:
-  double getCollectiveSeconds(plan::CollectiveKind kind,
-                              mlir::Type whole) const;
+  /// Over one axis of the mesh; over that of the shards where none is given.
+  double
+  getCollectiveSeconds(plan::CollectiveKind kind, mlir::Type whole,
+                       std::optional<size_t> meshDim = std::nullopt) const;
   double getMemorySeconds(double bytes) const;
 
   cost::Cluster cluster;
-  unsigned ranks = 1;
+  llvm::SmallVector<int64_t> mesh;
   mutable mlir::SymbolTable symbols;
 };
 

@@ -11,10 +11,10 @@ def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
     Input IR: scheduled.
 
     Output IR: `fsdp.stream` on every op of a program that will be a command:
-    all-gathers are on stream 1, reduce-scatters on stream 2, fetches from the
-    host on stream 4, offloads to it on stream 5, everything else, waits and
-    copies too, on stream 0. What only a gather or an offload reads is waited
-    for on its stream. `streams=1` puts all on stream 0.
+    all-gathers are on stream 1, reduce-scatters on stream 2, sums over replicas
+    on stream 3, fetches from the host on stream 4, offloads to it on stream 5,
+    everything else, waits and copies too, on stream 0. What only a gather or an
+    offload reads is waited for on its stream. `streams=1` puts all on stream 0.
 
     What holds: commands of one stream run in the order of the block.
 

@@ -130,9 +130,10 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
     - A3: the wait is in the block of its start (and so behind it).
     - A4: collectives stand in a program's first block, so that every rank starts
       the same ones in the same order.
-    - A5: a gather has a piece, a reduction a row, per rank of the mesh.
+    - A5: a gather has a piece, a reduction a row, per shard of the mesh.
     - A6: a collective's unit exists.
-    - A7: a reduction divides its sum by the number of ranks.
+    - A7: a reduction divides its sum by the number of ranks; where there are
+      replicas, the sum over them does, and no other.
   }];
 }
 

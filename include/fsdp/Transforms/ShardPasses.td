@@ -89,6 +89,13 @@ def ShardState : Pass<"fsdp-shard-state", "::mlir::ModuleOp"> {
     optimizer state. Types are still those of whole tensors. A mesh of one rank
     shards nothing, and a replicated parameter is never sharded.
 
+    `mesh=2x4` is two replicas of four shards: states are split over the last
+    axis, and each of its parts is on as many ranks as there are replicas.
+    `mesh=8x1` has replicas alone: nothing is gathered, as with DDP.
+
+    A parameter is split on dimension 0, or with `dim0` on that which the model
+    names as `fsdp.shard_dim`; another than 0 must divide.
+
     What holds: optimizer state is split as its parameter. Rules are pointwise,
     so that a part of a parameter may be updated alone; a rule that is not is an
     error. So are parameters that are not row-major and, with `dim0`, scalars.
@@ -249,7 +256,11 @@ def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
     Output IR: states have the type of one rank's padded part, and `global`.
     `fsdp.unshard` is `shard.all_gather`, and a slice where the dimension does
     not divide; `fsdp.reduce_grad` is a pad where it does not, the sum
-    `shard.reduce_scatter`, and a division by the number of ranks.
+    `shard.reduce_scatter`, and a division by the number of ranks. Where there
+    are replicas, `shard.all_reduce` adds up their parts in front of the
+    division. What would be over one rank is left out. Where another dimension
+    than 0 is split, the parts travel as rows: a gather is followed, and a sum
+    preceded, by an `aten.call "permute"` and a copy.
 
     What holds: compute is as it was, on the same shapes.
 
@@ -344,14 +355,16 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
     Input and output IR: sharded. Each constraint is an error with its number:
 
     - S1: every parameter belongs to a unit that exists, or is replicated.
-    - S2: a sharding splits dimension 0, and no other, over axis 0 of a grid
-      that exists, and the local part has ceil(rows / ranks) rows.
+    - S2: a sharding splits one dimension, over the last axis of a grid that
+      exists, and the local part has ceil(size / shards) of it; only dimension 0
+      may be uneven.
     - S3: optimizer state is split as its parameter.
     - S4: a sharded parameter is read by `shard.all_gather` alone, or by a
       precision cast that is.
     - S5: the gradient of a sharded parameter is the sum of a
-      `shard.reduce_scatter` divided by the number of ranks, or a precision
-      cast of it; or what earlier micro-batches gave plus such a mean.
+      `shard.reduce_scatter` over the shards, and where there are replicas of a
+      `shard.all_reduce` over them, divided by the number of ranks, or a
+      precision cast of it; or what earlier micro-batches gave plus such a mean.
     - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.

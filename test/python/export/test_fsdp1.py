@@ -22,6 +22,7 @@ from fsdp_mlir import (
     record_init,
 )
 
+HYBRID = init_device_mesh((2, 4), mesh_dim_names=("replicate", "shard"))
 BY_CLASS = wrap.ModuleWrapPolicy({Block})
 SHARD_GRAD_OP = fsdp.ShardingStrategy.SHARD_GRAD_OP
 
@@ -154,6 +155,25 @@ def test_buffers_keep_their_dtype() -> None:
         FullyShardedDataParallel(Normed(), mixed_precision=mixed)
 
 
+@pytest.mark.parametrize(
+    "strategy, mesh, shape, reshard",
+    [
+        ("NO_SHARD", init_device_mesh((4,)), [4, 1], None),
+        ("HYBRID_SHARD", HYBRID, [2, 4], None),
+        ("_HYBRID_SHARD_ZERO2", HYBRID, [2, 4], False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:FullyShardedDataParallel is")
+def test_replicas_are_a_mesh_of_two_dimensions(
+    strategy: str, mesh: Any, shape: list[int], reshard: Any, tmp_path: pathlib.Path
+) -> None:
+    strategy = fsdp.ShardingStrategy[strategy]
+    model = FullyShardedDataParallel(Model(), sharding_strategy=strategy, device_mesh=mesh)
+    metadata = export(classify(model), tmp_path).metadata
+    assert metadata["mesh"]["shape"] == shape
+    assert metadata["units"][0]["reshard_after_forward"] is reshard
+
+
 def test_it_has_fsdp1s_arguments_and_defaults() -> None:
     ours = inspect.signature(FullyShardedDataParallel).parameters
     theirs = dict(inspect.signature(fsdp.FullyShardedDataParallel.__init__).parameters)
@@ -168,9 +188,13 @@ def test_it_has_fsdp1s_arguments_and_defaults() -> None:
     [
         (
             {"sharding_strategy": fsdp.ShardingStrategy.NO_SHARD},
-            "NO_SHARD does not exist yet; FULL",
+            r"NO_SHARD needs device_mesh: give init_device_mesh\(\(ranks,\)\)",
         ),
-        ({"sharding_strategy": fsdp.ShardingStrategy.HYBRID_SHARD}, "=HYBRID_SHARD does not exist"),
+        (
+            {"sharding_strategy": fsdp.ShardingStrategy.HYBRID_SHARD},
+            r"HYBRID_SHARD needs device_mesh: give init_device_mesh\(\(replicas, shards\), mesh_dim",
+        ),
+        ({"device_mesh": HYBRID}, "FULL_SHARD takes a mesh of 1 dimension, device_mesh has 2"),
         (
             {"mixed_precision": fsdp.MixedPrecision(keep_low_precision_grads=True)},
             "keep_low_precision_grads of mixed_precision has no meaning in a plan",

@@ -144,6 +144,20 @@ def test_the_mesh_is_described(tmp_path: pathlib.Path) -> None:
     assert exported.metadata["mesh"] == {"device": "cpu", "shape": [4], "names": ["shard"]}
 
 
+def test_a_mesh_of_replicas_is_described(tmp_path: pathlib.Path) -> None:
+    mesh = init_device_mesh((2, 4), mesh_dim_names=("replicate", "shard"))
+    described = export(classify(shard_blocks(Model(), mesh=mesh)), tmp_path).metadata["mesh"]
+    assert described == {"device": "cpu", "shape": [2, 4], "names": ["replicate", "shard"]}
+
+
+def test_parameters_are_split_on_the_dimension_that_is_chosen(tmp_path: pathlib.Path) -> None:
+    from torch.distributed.tensor import Shard
+
+    model = fully_shard(Model(), shard_placement_fn=lambda p: Shard(-1) if p.dim() == 2 else None)
+    for entry in export(classify(model), tmp_path).metadata["parameters"]:
+        assert entry["shard_dim"] == len(entry["shape"]) - 1
+
+
 def test_a_mesh_of_cuda_devices_is_a_warning(tmp_path: pathlib.Path) -> None:
     mesh = init_device_mesh("cuda", (2,))
     exported = export(classify(shard_blocks(Model(), mesh=mesh)), tmp_path)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from exporting import classify, export
 from test_fully_shard import Model, shard_blocks
-from test_fully_shard_refusals import placed
 
 from fsdp_mlir import (
     DeviceMesh,
@@ -27,7 +26,6 @@ ALL = "in the model's own unit, unit blocks.0, unit blocks.1"
             {"reshard_after_forward": 2, "mesh": init_device_mesh((4,))},
             f"reshard_after_forward=2 {ALL} .give True or False",
         ),
-        ({"mesh": HSDP}, r"a mesh of two dimensions .init_device_mesh\(\(4,\)\) shards over all"),
         ({"mesh": HSDP["shard"]}, r"a mesh that is a part of one of 4 ranks .init_device_mesh"),
         ({"mesh": DeviceMesh("cpu", [1, 0])}, "a mesh whose ranks are not in order"),
     ],
@@ -36,13 +34,6 @@ def test_policies(options: dict[str, Any], text: str, tmp_path: pathlib.Path) ->
     with pytest.raises(ExportError, match=f"asked for what does not exist yet: {text}"):
         export(classify(shard_blocks(Model(), **options)), tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_another_dimension(tmp_path: pathlib.Path) -> None:
-    model = Model()
-    placed(-1)(model)
-    with pytest.raises(ExportError, match=r"Shard\(1\) of head.weight in .*give Shard\(0\)"):
-        export(classify(model), tmp_path)
 
 
 @pytest.mark.parametrize(

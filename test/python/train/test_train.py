@@ -212,9 +212,10 @@ def test_the_models_mesh_is_the_runs(tree: Tree, capfd: pytest.CaptureFixture[st
 
 def test_the_mesh_is_filled_in() -> None:
     """Tests that the user's mesh wins over the number of ranks."""
-    assert pipeline_options([], 4) == "mesh=4"
-    assert pipeline_options(["units=all"], 4) == "mesh=4 units=all"
-    assert pipeline_options(["mesh=2 units=all"], 4) == "mesh=2 units=all"
+    assert pipeline_options([], [4]) == "mesh=4"
+    assert pipeline_options([], [2, 2]) == "mesh=2x2"
+    assert pipeline_options(["units=all"], [4]) == "mesh=4 units=all"
+    assert pipeline_options(["mesh=2 units=all"], [4]) == "mesh=2 units=all"
 
 
 def test_constants_are_read_without_running(tmp_path: Path) -> None:

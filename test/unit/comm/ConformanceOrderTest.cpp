@@ -178,7 +178,9 @@ TEST_P(Asynchrony, WindowsShowAllRanksMemory) {
         layout.guard = guard;
         layout.arenaBytes = 8 * page;
         layout.windowBytes = 2 * bytes * ranks();
-        layout.window = {{page, 0, bytes}, {4 * page, bytes * ranks(), bytes}};
+        plan::RankGroup all{0, 1, static_cast<uint32_t>(ranks())};
+        layout.window = {{page, 0, bytes, all},
+                         {4 * page, bytes * ranks(), bytes, all}};
         auto memory = c.allocate(layout);
         if (bytes % page != 0 && memory->mapped())
           good = false;

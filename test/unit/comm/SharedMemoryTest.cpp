@@ -51,7 +51,7 @@ ArenaLayout pagesOf(const Communicator &c) {
   ArenaLayout layout;
   layout.arenaBytes = 4 * bytes;
   layout.windowBytes = bytes * c.size();
-  layout.window = {{bytes, 0, bytes}};
+  layout.window = {{bytes, 0, bytes, {0, 1, static_cast<uint32_t>(c.size())}}};
   return layout;
 }
 

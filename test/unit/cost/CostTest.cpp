@@ -30,6 +30,16 @@ TEST(Cost, OneRankTalksToNobody) {
             0);
 }
 
+TEST(Cost, RanksThatAreANodeApartTalkBetweenNodes) {
+  Cluster cluster = findCluster("h100x8");
+  auto seconds = [&](unsigned stride) {
+    return collectiveSeconds(plan::CollectiveKind::AllReduce, 1e8, 2, cluster,
+                             stride);
+  };
+  EXPECT_EQ(seconds(1), seconds(4));
+  EXPECT_GT(seconds(8), seconds(4));
+}
+
 TEST(Cost, AnAllReduceIsBothHalves) {
   Cluster cluster = findCluster("h100x8");
   cluster.collectiveSeconds = 0;

@@ -91,6 +91,17 @@ public:
       std::rotate(commands.begin() + to, commands.begin() + from,
                   commands.begin() + from + 1);
   }
+  /// Two replicas of the two ranks; the reduction is over `dim` of the mesh.
+  void replicate(uint32_t dim) {
+    auto replicas = std::make_unique<MeshDimT>();
+    replicas->name = "replicate";
+    replicas->size = 2;
+    plan.mesh.insert(plan.mesh.begin(), std::move(replicas));
+    plan.gradient_divisor = 4;
+    at(Gather).operation.AsCollective()->mesh_dim = 1;
+    at(Reduce).operation.AsCollective()->mesh_dim = dim;
+    at(Reduce).operation.AsCollective()->divisor = 1;
+  }
   void drop(size_t command) {
     auto &commands = plan.programs[0]->commands;
     commands.erase(commands.begin() + command);
@@ -131,6 +142,12 @@ TEST(Window, IsReadBeforeTheCollectiveThatTheUpdateAwaits) {
   EXPECT_EQ(check(MappedStep().finish()), "");
 }
 
+TEST(Window, ShowsOneShardGroup) {
+  MappedStep step;
+  step.replicate(1);
+  EXPECT_EQ(check(step.finish()), "");
+}
+
 namespace {
 struct Break {
   const char *name;
@@ -158,6 +175,8 @@ static const Break breaks[] = {
        s.drop(s.AwaitRead);
        s.drop(s.WasRead);
      },
+     "reads, with no collective in between that tells it of all ranks"},
+    {"ReductionOverReplicas", [](MappedStep &s) { s.replicate(0); },
      "reads, with no collective in between that tells it of all ranks"},
     {"ReadAfterTheUpdate", [](MappedStep &s) { s.move(s.Read, s.end); },
      "after state 'w' was written over it"},

@@ -1,0 +1,37 @@
+// The ops that make a gradient the mean over all ranks.
+
+#ifndef FSDP_LIB_TRANSFORMS_GRADIENTREDUCTION_H
+#define FSDP_LIB_TRANSFORMS_GRADIENTREDUCTION_H
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include <optional>
+
+namespace fsdp {
+
+/// A sum over shards and one over replicas, of which one may be missing, and a
+/// division, which may be missing too. Each is all that reads the one before.
+struct GradientReduction {
+  mlir::shard::ReduceScatterOp overShards;
+  mlir::shard::AllReduceOp overReplicas;
+  aten::CallOp division;
+
+  /// The one that begins with `op`, if one does; the division is that of a mean
+  /// over `ranks`.
+  static std::optional<GradientReduction> startingWith(mlir::Operation *op,
+                                                       int64_t ranks);
+
+  mlir::Operation *getFirst();
+  mlir::Operation *getSum();
+  mlir::StringAttr getUnit();
+  mlir::Value getInput() { return getFirst()->getOperand(0); }
+  mlir::Value getResult();
+
+  /// Erases the ops; what read their result reads `value`.
+  void replaceWith(mlir::Value value);
+};
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_GRADIENTREDUCTION_H

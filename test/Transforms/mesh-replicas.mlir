@@ -1,0 +1,45 @@
+// Tests that a mesh of two dimensions has replicas: states are split over its
+// last axis alone, gradients are summed over the shards and then over the
+// replicas, on a stream of its own, and divided once by the number of all ranks.
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=3x2" | FileCheck %s
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=3x2 mesh-dims=dp,fsdp" | FileCheck %s --check-prefix=NAMES
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=4x1" | FileCheck %s --check-prefix=DDP
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=1x2" | FileCheck %s --check-prefix=FLAT
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=3x2" --fsdp-dedup-unshard --fsdp-bucket-collectives | FileCheck %s --check-prefix=BUCKET
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=4x1" --fsdp-dedup-unshard --fsdp-bucket-collectives | FileCheck %s --check-prefix=DDPBUCKET
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=3x2" | FileCheck %s --check-prefix=COMMANDS
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=3x2 shard-layout=flat" | FileCheck %s --check-prefix=MAPPED
+
+// CHECK: shard.grid @mesh(shape = 3x2) {fsdp.dims = ["replicate", "shard"]}
+// CHECK: fsdp.state @blocks.0.w parameter : tensor<3x3xf32> {global = tensor<5x3xf32>, {{.*}}sharding = #fsdp.sharding<@mesh, {{\[\[}}1]]>
+// CHECK-LABEL: func.func @step
+// CHECK: shard.all_gather {{.*}} on @mesh grid_axes = [1] gather_axis = 0 {{.*}} : tensor<3x3xf32> -> tensor<6x3xf32>
+// CHECK: %[[S:.*]] = shard.reduce_scatter {{.*}} on @mesh grid_axes = [1] scatter_axis = 0 {{.*}} : tensor<6x3xf32> -> tensor<3x3xf32>
+// CHECK-NEXT: %[[R:.*]] = shard.all_reduce %[[S]] on @mesh grid_axes = [0] {fsdp.unit = "blocks.0"} : tensor<3x3xf32> -> tensor<3x3xf32>
+// CHECK-NEXT: aten.call "div.Scalar"(%[[R]]) {fsdp.phase = "backward", other = 6.000000e+00 : f64}
+// NAMES: shard.grid @mesh(shape = 3x2) {fsdp.dims = ["dp", "fsdp"]}
+
+// With shards of one rank nothing is gathered, and each rank has the whole.
+// DDP: fsdp.state @blocks.0.w parameter : tensor<5x3xf32> {global = tensor<5x3xf32>
+// DDP-NOT: {{all_gather|reduce_scatter|slice|constant_pad_nd}}
+// DDP: %[[R:.*]] = shard.all_reduce %{{.*}} on @mesh grid_axes = [0] {fsdp.unit = "blocks.1"} : tensor<4x5xf32> -> tensor<4x5xf32>
+// DDP-NEXT: aten.call "div.Scalar"(%[[R]]) {fsdp.phase = "backward", other = 4.000000e+00 : f64}
+// DDP-NOT: {{all_gather|reduce_scatter|slice|constant_pad_nd}}
+
+// And with one replica nothing is summed over replicas.
+// FLAT: shard.reduce_scatter
+// FLAT-NOT: shard.all_reduce
+
+// BUCKET: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {unit = "blocks.1"} : tensor<2x16xf32> -> tensor<16xf32>
+// BUCKET-NEXT: %[[R:.*]] = fsdp.all_reduce sum %[[S]] {divisor = 6.000000e+00 : f64, unit = "blocks.1"} : tensor<16xf32>
+// BUCKET-NEXT: fsdp.unpack %[[R]]
+// DDPBUCKET: %[[P:.*]] = fsdp.pack {{.*}} -> tensor<32xf32>
+// DDPBUCKET-NEXT: %[[R:.*]] = fsdp.all_reduce sum %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"} : tensor<32xf32>
+
+// COMMANDS: fsdp.cmd.collective all_gather {{.*}}mesh_dim = 1 : i64{{.*}}stream = 1 : i64
+// COMMANDS: fsdp.cmd.collective reduce_scatter {{.*}}channel = 1 : i64{{.*}}mesh_dim = 1 : i64{{.*}}stream = 2 : i64
+// COMMANDS: fsdp.cmd.collective all_reduce {{.*}}channel = 2 : i64{{.*}}divisor = 6.000000e+00 : f64{{.*}}stream = 3 : i64
+
+// A window shows the ranks of one shard group.
+// MAPPED: fsdp.state @"blocks.0/flat.0" parameter : tensor<1024xf32> {{.*}}global = tensor<2048xf32>
+// MAPPED: fsdp.cmd.collective all_gather {{.*}}mapped, mesh_dim = 1 : i64

@@ -1,0 +1,128 @@
+"""Tests that meshes with replicas train as FSDP2 trains on them: the same bits where sums are those
+of two, the same collectives; and that results do not depend on how ranks are arranged."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import pytest
+
+from support import chain, compare, training
+from support.fsdp2 import Pool
+from support.training import Training
+
+GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+ODD = ("--width", "21", "--heads", "3", "--vocab", "61", "--length", "15")
+BLOCKS = training.units(("blocks.0", "blocks.1"))
+# Replicas times shards.
+MESHES = {"hsdp": (2, 2), "replicas": (2, 1), "shards": (1, 2)}
+
+
+def trained_on(mesh: tuple[int, ...]) -> Training:
+    return Training(GPT, ODD, BLOCKS, mesh)
+
+
+def counts(run: chain.Result) -> dict[tuple[str, str], int]:
+    found = {}
+    for row in run.summary["collectives"]:
+        region = row["region"] if row["kind"] == "all-gather" else "backward"
+        found[row["kind"], region] = row["calls_per_step"]
+    return found
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_a_mesh_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    task = trained_on(MESHES[name])
+    begun = fsdp2.start(task)
+    run = training.run(task, tmp_path)
+    trained = begun()
+    compare.check_bits(run, trained)
+    replicas, shards = task.mesh
+    units = len(task.calls)
+    expected = {}
+    if shards > 1:
+        expected["all-gather", "forward"] = units
+        expected["all-gather", "backward"] = units - 1
+        expected["reduce-scatter", "backward"] = units
+    if replicas > 1:
+        expected["all-reduce", "backward"] = units
+    assert counts(run) == expected
+    # FSDP2 gathers and reduces over one rank too.
+    assert all(trained.collectives[key] == number for key, number in expected.items())
+
+
+@pytest.mark.parametrize("comm", ("shm", "gloo"))
+@pytest.mark.parametrize("mesh", ("2x2", "4x1"))
+@pytest.mark.parametrize(
+    "options",
+    (
+        "",
+        "schedule=fsdp2",
+        "schedule=naive",
+        "streams=1",
+        "shard-layout=flat",
+        "shard-layout=flat gather=copy",
+    ),
+)
+def test_no_layout_changes_a_bit(
+    mesh: str,
+    options: str,
+    comm: str,
+    archive: pathlib.Path,
+    losses: dict[str, list[float]],
+    tmp_path: pathlib.Path,
+) -> None:
+    if comm == "gloo" and "schedule" in options:
+        pytest.skip("what is launched does not depend on the transport")
+    compiled = chain.lower(GPT, archive, tmp_path, ODD, f"mesh={mesh} {options}")
+    run = chain.run_plan(compiled, 4, steps=4, extra=["--comm", comm])
+    assert losses.setdefault(mesh, run.losses) == run.losses
+
+
+def test_streams_as_threads(
+    archive: pathlib.Path, losses: dict[str, list[float]], tmp_path: pathlib.Path
+) -> None:
+    compiled = chain.lower(GPT, archive, tmp_path, ODD, "mesh=2x2")
+    run = chain.run_plan(compiled, 4, steps=4, threads=False, extra=["--host-streams=threads"])
+    assert losses.setdefault("2x2", run.losses) == run.losses
+
+
+def test_arrangements_agree(
+    archive: pathlib.Path, losses: dict[str, list[float]], tmp_path: pathlib.Path
+) -> None:
+    """Ranks, and so batches, are the same; sums are in another order."""
+    for mesh in ("2x2", "4x1", "4"):
+        if mesh not in losses:
+            compiled = chain.lower(GPT, archive, tmp_path / mesh, ODD, f"mesh={mesh}")
+            losses[mesh] = chain.run_plan(compiled, 4, steps=4).losses
+    # The sums of both are in rank order over all four.
+    assert losses["4x1"] == losses["4"]
+    assert losses["2x2"] == pytest.approx(losses["4"], rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    path = tmp_path_factory.mktemp("mesh") / "step.pt"
+    chain.export(GPT, path, ODD)
+    return path
+
+
+@pytest.fixture(scope="module")
+def losses() -> dict[str, list[float]]:
+    """Of the first run on each mesh, which the others are compared with."""
+    return {}
+
+
+@pytest.mark.parametrize("mesh", ((2,), (2, 2)))
+def test_another_dimension_is_split(
+    mesh: tuple[int, ...], tmp_path: pathlib.Path, fsdp2: Pool
+) -> None:
+    """Each parameter on its largest dimension; of the others, the first."""
+    calls = tuple(dataclasses.replace(call, placement="largest") for call in BLOCKS)
+    task = Training(GPT, (), calls, mesh)
+    begun = fsdp2.start(task)
+    run = training.run(task, tmp_path)
+    compare.check_bits(run, begun())
+    flat = training.run(task, tmp_path / "flat", "shard-layout=flat")
+    assert flat.losses == run.losses
