@@ -86,22 +86,25 @@ void OffloadState::fetch(LoadOp load, StateOp state) {
 
 void OffloadState::offloadGradients(func::FuncOp program,
                                     const SymbolTable &table) {
-  llvm::DenseMap<Value, Value> offloaded; // a flat one has several updates
+  // A flat gradient has several updates, what scales them is one for all.
+  llvm::DenseMap<Value, Value> offloaded;
   for (auto update : program.getOps<UpdateOp>()) {
     auto parameter = table.lookup<StateOp>(update.getParameter());
     if (!parameter || !parameter.getOnHost())
       continue;
-    Value gradient = update.getGradient();
-    Value &onHost = offloaded[gradient];
-    if (!onHost) {
-      OpBuilder builder(update);
-      if (Operation *source = gradient.getDefiningOp())
-        builder.setInsertionPointAfter(source);
-      Value rowMajor = createRowMajor(builder, gradient);
-      onHost = OffloadOp::create(builder, gradient.getLoc(), rowMajor.getType(),
-                                 rowMajor, parameter.getUnitAttr());
+    for (OpOperand &operand : update->getOpOperands()) {
+      Value value = operand.get();
+      Value &onHost = offloaded[value];
+      if (!onHost) {
+        OpBuilder builder(update);
+        if (Operation *source = value.getDefiningOp())
+          builder.setInsertionPointAfter(source);
+        Value rowMajor = createRowMajor(builder, value);
+        onHost = OffloadOp::create(builder, value.getLoc(), rowMajor.getType(),
+                                   rowMajor, parameter.getUnitAttr());
+      }
+      operand.set(onHost);
     }
-    update.getGradientMutable().assign(onHost);
   }
 }
 

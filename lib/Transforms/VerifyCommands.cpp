@@ -214,7 +214,9 @@ private:
     for (Value operand : update->getOperands())
       if (failed(memory.read(update, operand)))
         return failure();
-    SmallVector<PlaceAttr> used{getPlace(update.getGradient())};
+    SmallVector<PlaceAttr> used;
+    for (Value operand : update->getOperands())
+      used.push_back(getPlace(operand));
     SmallVector<FlatSymbolRefAttr> names{update.getParameterAttr()};
     for (Attribute state : update.getStates())
       names.push_back(cast<FlatSymbolRefAttr>(state));

@@ -252,10 +252,12 @@ LogicalResult VerifySharded::verifyHost(UpdateOp update) {
       return update.emitOpError()
              << "S15: updates " << update.getParameterAttr() << " and " << name
              << ", of which one alone is on the host";
-  if (bool(update.getGradient().getDefiningOp<OffloadOp>()) != onHost)
-    return update.emitOpError()
-           << "S15: the gradient of " << update.getParameterAttr()
-           << " is not in the memory of what it updates";
+  for (Value operand : update->getOperands())
+    if (bool(operand.getDefiningOp<OffloadOp>()) != onHost)
+      return update.emitOpError()
+             << "S15: the gradient of " << update.getParameterAttr()
+             << ", or what it is scaled by, is not in the memory of what it "
+                "updates";
   return success();
 }
 

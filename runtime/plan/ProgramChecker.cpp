@@ -137,16 +137,18 @@ private:
     here.require(gradient.shape == parameter.local_shape, "the gradient of '",
                  parameter.fqn, "' has shape ", formatShape(gradient.shape),
                  ", not ", formatShape(parameter.local_shape));
+    OneMemory used;
+    used.add(here, *gradient.place);
     for (int scalar : {update.scale, update.skip})
-      if (scalar != -1)
+      if (scalar != -1) {
         checkScalar(here, scalar);
+        used.add(here, *program.values[scalar]->place);
+      }
     here.require(rule.operands == 2 + update.states.size(), "rule '", rule.name,
                  "' takes ", rule.operands, " operands, given are ",
                  2 + update.states.size());
     here.require(rule.dtypes[1] == gradient.dtype, "rule '", rule.name,
                  "' is of other dtypes");
-    OneMemory used;
-    used.add(here, *gradient.place);
     auto change = [&](size_t s, size_t operand) {
       const StateT &state = *plan.states[s];
       used.add(here, *state.place);

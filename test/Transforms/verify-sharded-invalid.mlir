@@ -144,7 +144,7 @@ func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> a
   return %p : tensor<*xf32>
 }
 func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
-  // expected-error @below {{S15: the gradient of @w is not in the memory of what it updates}}
+  // expected-error @below {{S15: the gradient of @w, or what it is scaled by, is not in the memory of what it updates}}
   fsdp.update @rule @w, %g [] : tensor<2xf32>
   return %g : tensor<2xf32>
 }
