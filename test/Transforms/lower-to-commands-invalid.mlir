@@ -42,7 +42,7 @@ module {
 
 module {
   func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<1, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
-    // expected-error @+1 {{is on stream 1; only collectives are on another stream than 0}}
+    // expected-error @+1 {{is on stream 1; only collectives, copies from and to the host and their waits are on another stream than 0}}
     %l = aten.call "neg"(%x) {fsdp.stream = 1 : i64, fsdp.places = [#fsdp.place<1, 64, 4>]} : (tensor<f32>) -> tensor<f32>
     return %l : tensor<f32>
   }

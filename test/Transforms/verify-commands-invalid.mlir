@@ -370,7 +370,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
 
 // -----
 
-module attributes {fsdp.arenas = array<i64: 320, 0>} {
+module attributes {fsdp.arenas = array<i64: 320, 0, 0>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
     %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
@@ -535,7 +535,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
     %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
     // A copy to the host has a stream of its own, and one from it another.
     // expected-error @+1 {{C8: copies on stream 4, which is not for copies of its direction}}
-    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64, stream = 4 : i64}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>], stream = 4 : i64}
     return %x : tensor<16xf32>
   }
 }
@@ -547,9 +547,10 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
     %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
-    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64, stream = 5 : i64}
+    // expected-note @+1 {{that command is here, on stream 5}}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>], stream = 5 : i64}
     // expected-error-re @+1 {{C9: reads value of {{.*}} without waiting for what writes it}}
-    fsdp.cmd.copy from %h : tensor<16xf32> to %x : tensor<16xf32> {block_bytes = 64 : i64}
+    fsdp.cmd.copy from %h : tensor<16xf32> to %x : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
     return %x : tensor<16xf32>
   }
 }
@@ -562,7 +563,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
     %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
     %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
-    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
     // expected-error @+1 {{C15: uses memory of the device and of the host}}
     fsdp.cmd.aten "neg"(%h) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
     return %x : tensor<16xf32>
@@ -576,7 +577,7 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
     %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
-    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {block_bytes = 64 : i64}
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
     // expected-error @+1 {{C15: exchanges memory of the host}}
     fsdp.cmd.collective all_reduce %h : tensor<16xf32> to %x : tensor<16xf32> {count = 16 : i64, dtype = f32}
     return %x : tensor<16xf32>
