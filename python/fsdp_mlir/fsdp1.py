@@ -176,7 +176,9 @@ def _precision(module: nn.Module, mixed: Any, is_root: bool) -> MixedPrecisionPo
     return MixedPrecisionPolicy(
         param_dtype=mixed.param_dtype,
         reduce_dtype=mixed.reduce_dtype,
-        cast_forward_inputs=mixed.cast_forward_inputs
+        # Without a dtype there is nothing to cast to.
+        cast_forward_inputs=mixed.param_dtype is None
+        or mixed.cast_forward_inputs
         or (is_root and mixed.cast_root_forward_inputs),
     )
 

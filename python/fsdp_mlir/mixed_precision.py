@@ -75,6 +75,8 @@ class _Border:
     def __init__(self, unit: Unit, shared: bool) -> None:
         self._unit = unit
         self._shared = shared
+        # Nothing may change inside a checkpoint, so that only a list counts.
+        self._counts = len(unit.modules) > 1
         self._border_waiting: set[int] = set()
         self._border_known: list[tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -107,7 +109,8 @@ class _Border:
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         if self._border_waiting:
             return args, kwargs
-        self._border_waiting.update(range(len(self._unit.modules)))
+        if self._counts:
+            self._border_waiting.update(range(len(self._unit.modules)))
         policy = self._unit.mp_policy
         if not policy.cast_forward_inputs or policy.param_dtype is None:
             return args, kwargs
@@ -124,7 +127,8 @@ class _Border:
         return cast
 
     def _after(self, index: int, output: Any) -> Any:
-        self._border_waiting.discard(index)
+        if self._counts:
+            self._border_waiting.discard(index)
         dtype = self._unit.mp_policy.output_dtype
         if self._border_waiting or dtype is None:
             return output

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from support import compare, training
+from support import chain, compare, training
 from support.fsdp2 import Pool
 from support.policies import Call
 from support.training import Training
@@ -59,3 +59,55 @@ def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> N
     compare.check_bits(run, trained)
     flat = training.run(described, tmp_path / "flat", "shard-layout=flat")
     compare.check_bits(flat, trained)
+
+
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_half_the_bytes_are_gathered(layout: str, tmp_path: pathlib.Path) -> None:
+    """Gathers move bf16 and gradients what they are reduced in; no whole parameter is in fp32, so
+    that a step takes less memory."""
+    options = f"shard-layout={layout} gather=copy bucket-cap-mib=none"
+    full, reduced_full, half = (
+        training.run(Training(GPT, calls=calls, steps=1), tmp_path / str(i), options)
+        for i, calls in enumerate((everywhere(), everywhere(**BF16, **IN_FP32), everywhere(**BF16)))
+    )
+    # Padding to 64 bytes is in both.
+    assert moved(reduced_full, "all-gather") == pytest.approx(moved(full, "all-gather") / 2, 0.05)
+    assert moved(half, "all-gather") == moved(reduced_full, "all-gather")
+    assert moved(reduced_full, "reduce-scatter") == pytest.approx(
+        moved(full, "reduce-scatter"), 0.05
+    )
+    assert moved(half, "reduce-scatter") == pytest.approx(moved(full, "reduce-scatter") / 2, 0.05)
+    assert half.summary["rank_bytes"]["parameters"] == full.summary["rank_bytes"]["parameters"]
+    assert half.summary["live_bytes"] < full.summary["live_bytes"]
+
+
+def moved(run: chain.Result, kind: str) -> int:
+    rows = run.summary["collectives"]
+    return sum(row["bytes_per_step"] for row in rows if row["kind"] == kind)
+
+
+def test_the_pipelines_reduce_dtype_is_a_default(tmp_path: pathlib.Path) -> None:
+    """It says what a model leaves open, and gives way to what it says."""
+    open_ones = Training(GPT, calls=everywhere(**BF16), steps=3)
+    said = Training(GPT, calls=everywhere(**BF16, **IN_FP32), steps=3)
+    wanted = training.run(said, tmp_path / "said")
+    for described, option in ((open_ones, "float32"), (said, "bfloat16")):
+        run = training.run(described, tmp_path / option, f"reduce-dtype={option}")
+        assert run.losses == wanted.losses
+        assert all(torch.equal(value, wanted.weights[n]) for n, value in run.weights.items())
+
+
+@pytest.mark.parametrize("world", (1, 4))
+def test_other_numbers_of_ranks(world: int, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    """One rank rounds gradients as several would, and four divide fp16's sums twice. The order of
+    Gloo's own sums is another for four."""
+    calls = everywhere(**FP16)
+    described = Training(GPT, calls=calls, mesh=(world,), steps=4)
+    expected = fsdp2.start(described)
+    dim0 = training.run(described, tmp_path / "dim0")
+    flat = training.run(described, tmp_path / "flat", "shard-layout=flat")
+    assert dim0.losses == flat.losses
+    assert all(torch.equal(value, flat.weights[n]) for n, value in dim0.weights.items())
+    trained = expected()
+    for found, wanted in zip(dim0.losses, trained.mean_losses, strict=True):
+        assert abs(found - wanted) <= (1e-3 if world > 1 else 0) * abs(wanted)
