@@ -42,6 +42,16 @@ class AccumulateGradients
   SmallVector<Gradient> gradients;
 };
 
+/// Where a gradient is used before it is summed over replicas: by the update
+/// itself where it is not.
+OpOperand &getUseBeforeReplicas(UpdateOp update) {
+  auto division = update.getGradient().getDefiningOp<aten::CallOp>();
+  auto sum = division && division.getCallee() == "div.Scalar"
+                 ? division->getOperand(0).getDefiningOp<shard::AllReduceOp>()
+                 : shard::AllReduceOp();
+  return sum ? sum.getInputMutable() : update.getGradientMutable();
+}
+
 /// Behind what computes a value.
 void setInsertionPointBehind(OpBuilder &builder, Value value) {
   if (Operation *source = value.getDefiningOp())
@@ -82,24 +92,23 @@ void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
       members[{state.getFlatAttr().getAttr(), *state.getFlatOffset() * bytes}] =
           state;
     }
-  llvm::DenseMap<Operation *, size_t> known; // uses of one reader, or parameter
+  llvm::DenseMap<Value, size_t> known;
   program.walk([&](UpdateOp update) {
     auto parameter = table.lookup<StateOp>(update.getParameter());
     auto reduction = update.getGradient().getDefiningOp<ReduceGradOp>();
-    Operation *reader = parameter;
-    if (reduction)
-      reader = reduction;
-    auto [it, isNew] = known.try_emplace(reader, gradients.size());
-    if (!isNew) { // one of several ranges
-      if (!reduction)
-        gradients[it->second].uses.push_back(&update.getGradientMutable());
+    OpOperand &use =
+        reduction ? reduction.getInputMutable() : getUseBeforeReplicas(update);
+    auto [it, isNew] = known.try_emplace(use.get(), gradients.size());
+    if (!isNew) { // one of several ranges, or of several parameters
+      Gradient &first = gradients[it->second];
+      if (first.getValue() == use.get() &&
+          !llvm::is_contained(first.uses, &use))
+        first.uses.push_back(&use);
       return;
     }
     auto pack =
         reduction ? reduction.getInput().getDefiningOp<PackOp>() : PackOp();
     if (!pack) {
-      OpOperand &use =
-          reduction ? reduction.getInputMutable() : update.getGradientMutable();
       gradients.push_back({{&use}, parameter, StateOp()});
       return;
     }

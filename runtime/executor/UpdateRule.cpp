@@ -36,6 +36,19 @@ static bool isFused(const plan::RuleT &rule) {
   return true;
 }
 
+/// Whether the rule is one addition to what it updates: its twin in place has
+/// the same bits and writes nothing else.
+static bool isAddition(const plan::RuleT &rule) {
+  if (rule.calls.size() != 1 || rule.operands != 2)
+    return false;
+  const plan::AtenT &call = *rule.calls[0];
+  return call.name == "aten::add" && call.overload == "Tensor" &&
+         !call.arguments.empty() &&
+         call.arguments[0]->kind == plan::ArgumentKind::Value &&
+         call.arguments[0]->value == 0 && rule.results == call.results &&
+         rule.dtypes.at(0) == rule.dtypes.at(rule.results[0]);
+}
+
 UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
     : rule(rule), fused(isFused(rule)), values(rule.dtypes.size()) {
   for (size_t i = 0; i < rule.calls.size(); ++i) {
@@ -43,6 +56,8 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
     if (fused && i + 1 == rule.calls.size()) {
       call.name += "_";
       call.results.clear();
+    } else if (isAddition(rule)) {
+      call.name += "_";
     }
     calls.emplace_back(call, "rule " + rule.name, i, random);
   }

@@ -97,8 +97,9 @@ private:
         for (const auto &argument : call->arguments) {
           if (argument->kind == ArgumentKind::Value)
             read(argument->value);
-          for (int member : argument->values)
-            read(member);
+          else if (argument->kind == ArgumentKind::ValueList)
+            for (int member : argument->values)
+              read(member);
         }
         double fill = fillOf(*call);
         for (int result : call->view ? std::vector<int>() : call->results)

@@ -24,7 +24,7 @@
 
 // All others communicate no gradient and update nothing; buffers they do.
 // CHECK-LABEL: func.func @accumulate
-// CHECK-SAME: (%{{.*}}: tensor<2x3xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"})
+// CHECK-SAME: tensor<2x3xf32> {fsdp.input = "x"} {{.*}}-> (tensor<f32> {fsdp.output = "loss"})
 // CHECK-NOT: fsdp.reduce_grad
 // CHECK-NOT: fsdp.update
 // CHECK: fill_value = 0.33333333333333331 : f64, fsdp.cotangent
@@ -47,8 +47,10 @@
 // the state's own memory. Neither copies.
 // COMMANDS: func.func private @fsdp.accumulate.f32
 // COMMANDS-LABEL: func.func @step
-// COMMANDS: %[[N:.*]] = fsdp.cmd.value state @"blocks.1.w/grad"
-// COMMANDS-NEXT: fsdp.cmd.aten "full_like"(%{{.*}}) to (%[[N]])
+// COMMANDS: %[[OLD:.*]] = fsdp.cmd.value state @"blocks.1.w/grad"
+// COMMANDS: fsdp.cmd.aten "add.Tensor"(%[[OLD]], %{{.*}}) to(%[[SUM:.*]]) {
+// COMMANDS: %[[NEW:.*]] = fsdp.cmd.value state @"blocks.1.w/grad"
+// COMMANDS-NEXT: fsdp.cmd.aten "full_like"(%[[SUM]]) to(%[[NEW]])
 // COMMANDS-LABEL: func.func @accumulate
 // COMMANDS-NOT: reduce_scatter
 // COMMANDS: fsdp.cmd.update @fsdp.accumulate.f32 @"blocks.1.w/grad", %{{.*}} []

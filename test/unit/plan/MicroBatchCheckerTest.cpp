@@ -9,11 +9,12 @@
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
+namespace test = fsdp::test;
 
 namespace {
 
 /// state + value.
-unsigned addAccumulationRule(fsdp::test::PlanBuilder &b) {
+unsigned addAccumulationRule(test::PlanBuilder &b) {
   auto rule = std::make_unique<RuleT>();
   rule->name = "fsdp.accumulate.f32";
   rule->operands = 2;
@@ -31,9 +32,9 @@ unsigned addAccumulationRule(fsdp::test::PlanBuilder &b) {
 }
 
 /// Two micro-batches of loss = mean(x * x), whose gradient is said to be x.
-std::unique_ptr<fsdp::test::PlanBuilder> twoMicroBatches() {
-  auto builder = std::make_unique<fsdp::test::PlanBuilder>(1);
-  fsdp::test::PlanBuilder &b = *builder;
+std::unique_ptr<test::PlanBuilder> twoMicroBatches() {
+  auto builder = std::make_unique<test::PlanBuilder>(1);
+  test::PlanBuilder &b = *builder;
   b.plan.micro_batches = 2;
   unsigned w = b.state("w", Role::Parameter, {4});
   unsigned g = b.state("w/grad", Role::Gradient, {4});
@@ -78,7 +79,7 @@ struct Break {
   const char *message;
 };
 void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
-struct BrokenPlan : ::testing::TestWithParam<Break> {};
+struct BrokenMicroBatches : ::testing::TestWithParam<Break> {};
 
 } // namespace
 
@@ -86,7 +87,7 @@ TEST(MicroBatchChecker, PassesAValidPlan) {
   EXPECT_EQ(check(twoMicroBatches()->finish()), "");
 }
 
-TEST_P(BrokenPlan, IsRefused) {
+TEST_P(BrokenMicroBatches, IsRefused) {
   auto builder = twoMicroBatches();
   PlanT &plan = builder->finish();
   GetParam().apply(plan);
@@ -125,6 +126,6 @@ static const Break breaks[] = {
      [](PlanT &p) { commands(p, 0).erase(commands(p, 0).begin() + 3); },
      "is put back to -0.0 0 times, not 1"},
 };
-INSTANTIATE_TEST_SUITE_P(MicroBatchChecker, BrokenPlan,
+INSTANTIATE_TEST_SUITE_P(MicroBatchChecker, BrokenMicroBatches,
                          ::testing::ValuesIn(breaks),
                          [](const auto &info) { return info.param.name; });
