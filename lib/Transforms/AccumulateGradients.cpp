@@ -1,6 +1,7 @@
 // fsdp-accumulate-gradients.
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -45,7 +46,8 @@ class AccumulateGradients
 /// Where a gradient is used before it is summed over replicas: by the update
 /// itself where it is not.
 OpOperand &getUseBeforeReplicas(UpdateOp update) {
-  auto division = update.getGradient().getDefiningOp<aten::CallOp>();
+  auto division = aten::lookThroughPrecisionCast(update.getGradient())
+                      .getDefiningOp<aten::CallOp>();
   auto sum = division && division.getCallee() == "div.Scalar"
                  ? division->getOperand(0).getDefiningOp<shard::AllReduceOp>()
                  : shard::AllReduceOp();
@@ -95,7 +97,7 @@ void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
   llvm::DenseMap<Value, size_t> known;
   program.walk([&](UpdateOp update) {
     auto parameter = table.lookup<StateOp>(update.getParameter());
-    auto reduction = update.getGradient().getDefiningOp<ReduceGradOp>();
+    ReduceGradOp reduction = getReduction(update);
     OpOperand &use =
         reduction ? reduction.getInputMutable() : getUseBeforeReplicas(update);
     auto [it, isNew] = known.try_emplace(use.get(), gradients.size());

@@ -60,15 +60,16 @@ private:
   /// Micro-batches differ in nothing but what becomes of their gradients.
   void checkAlike(const ProgramT &step, const ProgramT &accumulate) const {
     Checked at("program 'accumulate'");
+    // What is of the sums, such as a norm, the last one has in addition.
     bool same = step.inputs.size() == accumulate.inputs.size() &&
-                step.outputs.size() == accumulate.outputs.size();
+                step.outputs.size() >= accumulate.outputs.size();
     for (size_t i = 0; same && i < step.inputs.size(); ++i) {
       const InputT &a = *step.inputs[i], &b = *accumulate.inputs[i];
       const ValueT &u = *step.values[a.value], &v = *accumulate.values[b.value];
       same = a.name == b.name && a.from_data == b.from_data &&
              u.dtype == v.dtype && u.shape == v.shape && u.strides == v.strides;
     }
-    for (size_t i = 0; same && i < step.outputs.size(); ++i)
+    for (size_t i = 0; same && i < accumulate.outputs.size(); ++i)
       same = step.outputs[i]->name == accumulate.outputs[i]->name;
     at.require(same, "has other inputs or outputs than 'step'");
     for (const auto &command : accumulate.commands)

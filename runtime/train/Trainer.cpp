@@ -266,7 +266,7 @@ void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
   }
   dataWaitMs += milliseconds(Clock::now() - begin);
   executor->run(program, step, microBatch);
-  for (size_t i = 0; i < outputs.size(); ++i)
+  for (size_t i = 0; i < plan.programs[program]->outputs.size(); ++i)
     outputs[i] += executor->output(program, i);
 }
 
@@ -279,10 +279,13 @@ void Trainer::step(uint64_t step) {
                             logs(step));
   for (uint64_t m = 0; m < microBatches; ++m)
     runMicroBatch(step, m);
+  // What is of the whole step, such as a norm, the last one has in addition.
+  if (microBatches > 1)
+    for (size_t i = 0; i < plan.programs[accumulateProgram]->outputs.size();
+         ++i)
+      outputs[i] /= microBatches;
   offloadBytes = executor->counters().offloadBytes - offloaded;
   exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
-  for (double &output : outputs)
-    output /= microBatches;
 
   if (outputs.empty() || std::isnan(outputs[0]))
     throw Error("the loss became NaN in step " + std::to_string(step) +
