@@ -24,6 +24,8 @@ TEST(SiteRandom, ARepeatedSiteRepeatsItsNumbers) {
     EXPECT_TRUE(at::equal(draw(random, 0), first));
     EXPECT_TRUE(at::equal(draw(random, 1), second));
     EXPECT_TRUE(at::equal(draw(random, 0), first));
+    random.beginStep(1, /*microBatch=*/1);
+    EXPECT_FALSE(at::equal(draw(random, 0), first));
     random.beginStep(2, /*microBatch=*/0);
     EXPECT_FALSE(at::equal(draw(random, 0), first));
   }

@@ -119,8 +119,12 @@ static const Break breaks[] = {
        commands(p, 0)[3]->operation.AsAten()->arguments[1]->d = 0.0;
      },
      "is put back to -0.0 0 times, not 1"},
-    {"ResetBeforeItIsRead",
-     [](PlanT &p) { std::swap(commands(p, 0)[2], commands(p, 0)[3]); },
+    {"ReadAfterReset",
+     [](PlanT &p) {
+       AtenT &add = *commands(p, 0)[2]->operation.AsAten();
+       commands(p, 0).back()->operation.AsUpdate()->gradient =
+           add.arguments[0]->value;
+     },
      "is read after it was put back"},
     {"NotReset",
      [](PlanT &p) { commands(p, 0).erase(commands(p, 0).begin() + 3); },
