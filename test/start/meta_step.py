@@ -18,7 +18,7 @@ class Classifier(nn.Module):
         self.inner = nn.ModuleList(nn.Linear(13 if i == 0 else width, width) for i in range(layers))
         self.head = nn.Linear(width, 5)
         if table:
-            self.register_buffer("table", torch.arange(13).float().cos(), persistent=False)
+            self.register_buffer("table", torch.empty(13), persistent=False)
         self.has_table = table
 
     def init_weights(self) -> None:
@@ -26,6 +26,8 @@ class Classifier(nn.Module):
         nn.init.zeros_(self.head.bias)
         for layer in self.inner:
             nn.init.xavier_normal_(layer.weight)
+        if self.has_table:
+            self.table.copy_(torch.arange(13).float().cos())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = (self.embedding(x) + self.position).mean(1)

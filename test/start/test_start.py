@@ -45,7 +45,7 @@ def without_weights(compiled: chain.Compiled, world: int, **run: Any) -> chain.R
 def check_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
     # BatchNorm's statistics are of rank 0's batch.
     for name in expected:
-        if "norm.running" not in name:
+        if not name.startswith(("norm.running", "norm.num")):
             assert torch.equal(found[name], expected[name]), name
 
 
@@ -166,9 +166,8 @@ def test_rank_0_says_what_it_lacks(archive: pathlib.Path, tmp_path: pathlib.Path
 MIB = 1 << 20
 
 
-def first_step(compiled: chain.Compiled, world: int) -> list[dict[str, int]]:
-    """Of each rank, when the first step is done: its peak memory, and what it read and mapped of
-    files, in bytes."""
+def bytes_read(compiled: chain.Compiled, world: int) -> list[int]:
+    """What each rank has read of files when the first step is done."""
     metrics = compiled.plan.parent / "metrics.jsonl"
     arguments = [*chain.run_arguments(compiled, 100_000), "--nproc", str(world)]
     run = subprocess.Popen(
@@ -181,36 +180,28 @@ def first_step(compiled: chain.Compiled, world: int) -> list[dict[str, int]]:
             assert run.poll() is None
             time.sleep(0.05)
         children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-        return [usage(pathlib.Path("/proc", child), compiled.weights) for child in children]
+        return [
+            count(pathlib.Path("/proc", p), compiled.weights) for p in children or [str(run.pid)]
+        ]
     finally:
         run.terminate()
         run.wait()
 
 
-def usage(process: pathlib.Path, weights: pathlib.Path | None) -> dict[str, int]:
-    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
-    counts = dict(line.split(": ") for line in (process / "io").read_text().splitlines())
+def count(process: pathlib.Path, weights: pathlib.Path) -> int:
     assert str(weights) not in (process / "maps").read_text()
-    return {
-        "peak": int(status["VmHWM"].split()[0]) * 1024,
-        "read": int(counts["rchar"]),
-    }
+    counts = dict(line.split(": ") for line in (process / "io").read_text().splitlines())
+    return int(counts["rchar"])
 
 
-@pytest.mark.parametrize("kind", ("recipes", "file"))
-def test_a_rank_takes_its_part(kind: str, tmp_path: pathlib.Path) -> None:
+def test_a_rank_takes_its_part(tmp_path: pathlib.Path) -> None:
     # 16 layers of 1024 x 1024 float32: 64 MiB of parameters.
-    argv = ["--width", "1024", "--layers", "17", *(["--real"] if kind == "file" else [])]
+    argv = ["--width", "1024", "--layers", "17", "--real"]
     chain.export(STEP, tmp_path / "step.pt", argv)
     found = {}
     for world in (1, 4):
         compiled = lower(tmp_path / "step.pt", tmp_path / str(world), f"mesh={world}")
-        if kind == "recipes":
-            compiled.weights = None
-        found[world] = first_step(compiled, world)
+        found[world] = bytes_read(compiled, world)
     (whole,) = found[1]
     for part in found[4]:
-        # 16 MiB of 64, and beside it libraries and what a unit's step needs.
-        assert part["peak"] < whole["peak"] - 60 * MIB
-        if kind == "file":
-            assert whole["read"] - part["read"] == pytest.approx(48 * MIB, rel=0.05)
+        assert whole - part == pytest.approx(48 * MIB, rel=0.05)
