@@ -26,7 +26,7 @@
 // CHECK-NEXT: %[[TOTAL:.*]] = fsdp.all_reduce sum %[[SUM]] : tensor<f64>
 // CHECK-NEXT: %[[ROOT:.*]] = aten.call "sqrt"(%[[TOTAL]])
 // CHECK-NEXT: %[[NORM:.*]] = aten.call "_to_copy"(%[[ROOT]]) {dtype = f32
-// CHECK-NEXT: %[[ADD:.*]] = aten.call "add.Scalar"(%[[NORM]]) {fsdp.phase = "backward", other = 9.99{{.*}}e-07 : f64}
+// CHECK-NEXT: %[[ADD:.*]] = aten.call "add.Scalar"(%[[NORM]]) {fsdp.phase = "backward", other = {{(1.0+e-06|9.99+5E-7)}} : f64}
 // CHECK-NEXT: %[[INVERSE:.*]] = aten.call "reciprocal"(%[[ADD]])
 // CHECK-NEXT: %[[RATIO:.*]] = aten.call "mul.Scalar"(%[[INVERSE]]) {fsdp.phase = "backward", other = 5.000000e-01 : f64}
 // CHECK-NEXT: %[[FACTOR:.*]] = aten.call "clamp"(%[[RATIO]]) {fsdp.phase = "backward", max = 1.000000e+00 : f64}

@@ -1,5 +1,5 @@
-// Tests that sums of powers are those of PyTorch's norms, whatever the dtype, the
-// layout and the number of threads.
+// Tests that sums of powers are those of PyTorch's norms, whatever the dtype,
+// the layout and the number of threads.
 #include "operators/Operators.h"
 
 #include <ATen/ATen.h>

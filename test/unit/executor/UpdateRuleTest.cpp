@@ -1,5 +1,5 @@
-// Tests that a rule sees the gradient times a scale with the bits of multiplying
-// it before, also where its kernel is fused.
+// Tests that a rule sees the gradient times a scale with the bits of
+// multiplying it before.
 #include "executor/UpdateRule.h"
 
 #include <ATen/ATen.h>
@@ -9,13 +9,10 @@ using namespace fsdp;
 
 namespace {
 
-std::unique_ptr<plan::ArgumentT> value(int index, bool list = false) {
+std::unique_ptr<plan::ArgumentT> value(int index) {
   auto argument = std::make_unique<plan::ArgumentT>();
-  argument->kind =
-      list ? plan::ArgumentKind::ValueList : plan::ArgumentKind::Value;
+  argument->kind = plan::ArgumentKind::Value;
   argument->value = index;
-  if (list)
-    argument->values = {index};
   return argument;
 }
 
@@ -32,6 +29,8 @@ plan::RuleT addSquare() {
     call->overload = "Tensor";
     call->arguments.push_back(value(a));
     call->arguments.push_back(value(b));
+    if (call->name == "aten::add")
+      call->arguments.push_back(std::make_unique<plan::ArgumentT>());
     call->results = {result};
     rule.calls.push_back(std::move(call));
   }
