@@ -8,6 +8,7 @@ import pathlib
 from typing import Any
 
 import pytest
+import torch
 
 from support import compare, training
 from support.covering import Row, covering
@@ -18,6 +19,7 @@ from support.training import Training
 FILE = pathlib.Path(__file__).parent / "models" / "blocks.py"
 UNITS = ("blocks.0", "blocks.1", "blocks.2", "")
 STEPS = 20
+BF16 = {"param_dtype": torch.bfloat16, "reduce_dtype": torch.float32}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,10 @@ AXES = {
         "none": Choice(),
         "true": Choice(call=(("reshard", True),)),
         "false": Choice(call=(("reshard", False),)),
+    },
+    "precision": {
+        "fp32": Choice(),
+        "bf16": Choice(call=(("precision", BF16),), loss=1e-3),
     },
     "frozen": {"no": Choice(), "yes": Choice(argv=("--frozen",))},
     "accumulate": {"1": Choice(), "3": Choice(argv=("--accumulate", "3"))},
