@@ -70,14 +70,15 @@ def test_half_the_bytes_are_gathered(layout: str, tmp_path: pathlib.Path) -> Non
         training.run(Training(GPT, calls=calls, steps=1), tmp_path / str(i), options)
         for i, calls in enumerate((everywhere(), everywhere(**BF16, **IN_FP32), everywhere(**BF16)))
     )
-    # Padding to 64 bytes is in both.
+    # Padding to 64 bytes, in the smallest of a unit's dtypes, is in all.
     assert moved(reduced_full, "all-gather") == pytest.approx(moved(full, "all-gather") / 2, 0.05)
-    assert moved(half, "all-gather") == moved(reduced_full, "all-gather")
+    assert moved(half, "all-gather") == pytest.approx(moved(full, "all-gather") / 2, 0.05)
     assert moved(reduced_full, "reduce-scatter") == pytest.approx(
         moved(full, "reduce-scatter"), 0.05
     )
     assert moved(half, "reduce-scatter") == pytest.approx(moved(full, "reduce-scatter") / 2, 0.05)
-    assert half.summary["rank_bytes"]["parameters"] == full.summary["rank_bytes"]["parameters"]
+    held = [run.summary["rank_bytes"]["parameters"] for run in (half, full)]
+    assert held[0] == pytest.approx(held[1], 0.05)
     assert half.summary["live_bytes"] < full.summary["live_bytes"]
 
 
