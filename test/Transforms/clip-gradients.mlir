@@ -11,7 +11,7 @@
 // RUN: fsdp-opt %t.norm.mlir --fsdp-shard="mesh=1" | FileCheck %s --check-prefix=ONE
 // RUN: fsdp-opt %t.largest.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=LARGEST
 // RUN: fsdp-opt %t.measured.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=MEASURED
-// RUN: fsdp-opt %t.value.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=VALUE
+// RUN: fsdp-opt --mlir-print-debuginfo=false %t.value.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=VALUE
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=NONE
 // RUN: fsdp-opt %t.norm.mlir --fsdp-pipeline="mesh=2" | FileCheck %s --check-prefix=COMMANDS
 

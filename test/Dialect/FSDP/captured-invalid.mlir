@@ -122,24 +122,24 @@ func.func @step(%g: tensor<2xf32>) {
 // -----
 
 // expected-error @below {{has a recipe for its first value, which only a parameter or a buffer can have}}
-fsdp.state @c constant : tensor<2xf32> {init = [#fsdp.init<fill, values = array<f64: 1.0>>]}
+fsdp.state @c constant : tensor<2xf32> {init = [#fsdp.init<fill, values = [1.0]>]}
 
 // -----
 
 // expected-error @below {{has a recipe whose first step gives no value to every element; begin with fill, uniform or normal}}
-fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<fill, values = array<f64: 1.0>, sizes = array<i64: 1>, strides = array<i64: 1>>]}
+fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<fill, values = [1.0], sizes = [1], strides = [1]>]}
 
 // -----
 
 // expected-error @below {{has a recipe whose first step gives no value to every element}}
-fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<multiply, values = array<f64: 1.0>>]}
+fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<multiply, values = [1.0]>]}
 
 // -----
 
 // expected-error @below {{uniform takes 2 values, not 1}}
-fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<uniform, values = array<f64: 1.0>>]}
+fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<uniform, values = [1.0]>]}
 
 // -----
 
 // expected-error @below {{sizes and strides go together, one of each per dimension}}
-fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<fill, values = array<f64: 1.0>, sizes = array<i64: 1>>]}
+fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<fill, values = [1.0], sizes = [1]>]}

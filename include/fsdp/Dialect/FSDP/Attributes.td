@@ -62,8 +62,8 @@ def FSDP_InitAttr : FSDP_Attr<"Init", "init"> {
     that strided view of the whole, row-major tensor; else for all of them.
 
     ```mlir
-    #fsdp.init<uniform, values = array<f64: -1.0e-01, 1.0e-01>, draw = 3>
-    #fsdp.init<fill, values = array<f64: 0.0>, offset = 64, sizes = array<i64: 16>, strides = array<i64: 1>>
+    #fsdp.init<uniform, values = [-1.0e-01, 1.0e-01], draw = 3>
+    #fsdp.init<fill, values = [0.0], offset = 64, sizes = [16], strides = [1]>
     ```
   }];
   let parameters = (ins EnumParameter<FSDP_InitKindEnum>:$kind,

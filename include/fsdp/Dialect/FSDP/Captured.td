@@ -64,7 +64,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
     fsdp.state @fsdp.constant.0 constant : tensor<i64>
     fsdp.state @"blocks.0.w/grad" gradient : tensor<10x128xf32> {parameter = @"blocks.0.w"}
-    fsdp.state @"ln.weight" parameter : tensor<128xf32> {trainable, init = [#fsdp.init<fill, values = array<f64: 1.0>>]}
+    fsdp.state @"ln.weight" parameter : tensor<128xf32> {trainable, init = [#fsdp.init<fill, values = [1.0]>]}
     fsdp.state @"blocks.0/flat.0" parameter : tensor<704xf32> {trainable, is_flat, unit = "blocks.0", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<1408xf32>}
     fsdp.state @"blocks.0.b" parameter : tensor<128xf32> {trainable, unit = "blocks.0", flat = @"blocks.0/flat.0", flat_offset = 1280 : i64}
     ```
