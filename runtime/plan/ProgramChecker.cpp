@@ -250,11 +250,15 @@ private:
 
   void checkPiece(const Checked &here, const PieceT &piece, uint32_t stream) {
     memory.requireTarget(here, piece.destination);
+    if (piece.source != -1)
+      here.index(piece.source, program.values.size(), "value");
+    here.require(stream == computeStream || stream == streamOf(piece),
+                 "runs on stream ", stream,
+                 ", which is not for copies of its direction");
     const ValueT &to = *program.values[piece.destination];
     checkBlocks(here, *to.place, piece.destination_offset,
                 piece.destination_stride, piece);
     if (piece.source != -1) {
-      here.index(piece.source, program.values.size(), "value");
       const ValueT &from = *program.values[piece.source];
       here.require(from.view_of == -1,
                    "copies bytes of a view; copy those of what it looks into");
@@ -269,9 +273,6 @@ private:
       if (to.state == -1)
         memory.expectReader(piece.destination);
     }
-    here.require(stream == computeStream || stream == streamOf(piece),
-                 "runs on stream ", stream,
-                 ", which is not for copies of its direction");
     for (uint64_t b = 0; b < piece.blocks; ++b)
       memory.write(here, piece.destination,
                    piece.destination_offset + b * piece.destination_stride,

@@ -59,7 +59,9 @@ public:
     record(2, offloadStream);
     wait(2, computeStream);
     update(rule, w, onHost);
-    output("loss", gradient);
+    int loss = newValue("loss", {});
+    aten("aten::sum", {value(gradient)}, {loss});
+    output("loss", loss);
     step.events = 3;
   }
 
@@ -121,11 +123,9 @@ TEST_P(BrokenOffload, IsRefused) {
 }
 
 static const Break breaks[] = {
-    {"FetchIsNotAwaited",
-     [](OffloadedStep &s) { s.drop(s.AwaitFetched); },
+    {"FetchIsNotAwaited", [](OffloadedStep &s) { s.drop(s.AwaitFetched); },
      "writes, without waiting for it"},
-    {"OffloadIsNotAwaited",
-     [](OffloadedStep &s) { s.drop(s.AwaitOffload); },
+    {"OffloadIsNotAwaited", [](OffloadedStep &s) { s.drop(s.AwaitOffload); },
      "writes, without waiting for it"},
     {"OffloadDoesNotAwaitTheGradient",
      [](OffloadedStep &s) { s.drop(s.AwaitCompute); },

@@ -109,12 +109,10 @@ static const Break breaks[] = {
      "it has no program 'step'"},
     {"ProgramTwice", [](PlanT &p) { p.programs[1]->name = "step"; },
      "program 'step' exists twice"},
-    {"RecipeOfNothing",
-     [](PlanT &p) { startsAs(p, InitKind::Multiply, 2); },
+    {"RecipeOfNothing", [](PlanT &p) { startsAs(p, InitKind::Multiply, 2); },
      "state 'w': step 0 of its recipe: is the first and gives no value to "
      "every element"},
-    {"RecipeOfNoKind",
-     [](PlanT &p) { startsAs(p, static_cast<InitKind>(99)); },
+    {"RecipeOfNoKind", [](PlanT &p) { startsAs(p, static_cast<InitKind>(99)); },
      "its kind is unknown"},
     {"EmptyUniform", [](PlanT &p) { startsAs(p, InitKind::Uniform, 1, 0); },
      "draws from an empty range"},
@@ -125,7 +123,10 @@ static const Break breaks[] = {
      "has a number that is not finite"},
     {"RegionOutside", [](PlanT &p) { fillRegion(p, 9, {4}, {1}); },
      "step 1 of its recipe: is for elements that the tensor does not have"},
-    {"RegionTwice", [](PlanT &p) { fillRegion(p, 0, {2, 3}, {1, 1}); },
+    {"RegionTwice",
+     [](PlanT &p) {
+       fillRegion(p, 0, {2, 3}, {1, 1});
+     },
      "or for one twice"},
     {"RegionWithoutStrides", [](PlanT &p) { fillRegion(p, 0, {2}, {}); },
      "as many sizes as strides"},
@@ -182,7 +183,7 @@ static const Break breaks[] = {
      "do not describe a tensor"},
     {"Arena",
      [](PlanT &p) { named(p, "x").place = std::make_unique<Place>(7, 0, 80); },
-     "arena 7 does not exist, there are 2"},
+     "arena 7 does not exist, there are 3"},
     {"ViewCycle",
      [](PlanT &p) {
        int i = valueNamed(p, "full");
@@ -335,9 +336,7 @@ static const Break breaks[] = {
      [](PlanT &p) { find(p, AS(Collective), 1).op = ReduceOp::Max; },
      "takes a maximum, which only an all-reduce does"},
     {"UnknownReduction",
-     [](PlanT &p) {
-       find(p, AS(Collective), 1).op = static_cast<ReduceOp>(2);
-     },
+     [](PlanT &p) { find(p, AS(Collective), 1).op = static_cast<ReduceOp>(2); },
      "its operation is unknown"},
     {"SumOfBool",
      [](PlanT &p) { find(p, AS(Collective), 1).dtype = DType::Bool; },
@@ -376,7 +375,9 @@ static const Break breaks[] = {
     {"ArenaTooLarge", [](PlanT &p) { p.arenas[0]->bytes += 64; },
      "arena 'device': has"},
     {"LiveBytes", [](PlanT &p) { step(p).live_bytes = 1 << 20; },
-     "says that 1048576 bytes are in use at one time, but they are 384"},
+     "says that 1048576 bytes of the device arena are in use at one time, but "
+     "they "
+     "are 384"},
     {"PartOutside",
      [](PlanT &p) { named(p, "gradient").part_of = valueNamed(p, "scaled"); },
      "reaches out of the value that it is a part of"},
