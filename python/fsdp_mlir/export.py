@@ -90,7 +90,7 @@ def export_step(
             for fqn, t in names.buffers.items()
         ]
         + [
-            {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False}
+            {"fqn": fqn, "aliases": [], **_type(t, fqn), "persistent": False, "init": None}
             for fqn, t in scaler_states(step.scaler).items()
         ],
         "constants": [_type(t, fqn) | {"fqn": fqn} for fqn, t in names.constants.items()],

@@ -123,6 +123,8 @@ def eager(step: Any, steps: int) -> Trained:
         set_rates(i)
         step.optimizer.zero_grad()
         losses.append([forward_and_backward(step, feed)])
+        if step.clip_grad_norm:
+            torch.nn.utils.clip_grad_norm_(step.model.parameters(), *step.clip_grad_norm)
         step.optimizer.step()
     return Trained(losses, snapshot(step.model))
 
