@@ -26,9 +26,9 @@ struct StateUses {
 };
 } // namespace
 
-/// Calls `visit` with what is in use until a wait: the sources of its start, and
-/// of those that its start's stream has waited for. On the stream of compute a
-/// collective is over before the next op.
+/// Calls `visit` with what is in use until a wait: the sources of its start,
+/// and of those that its start's stream has waited for. On the stream of
+/// compute a collective is over before the next op.
 static void forEachSource(WaitOp wait, function_ref<void(Value)> visit) {
   Operation *start = wait.getFuture().getDefiningOp();
   if (!start || OpCost::getStream(start) == plan::computeStream)

@@ -30,7 +30,8 @@ PlaceAttr fsdp::getPlace(StateOp state) {
 
 ArrayRef<int64_t> fsdp::getArenaBytes(ModuleOp module) {
   auto bytes = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName);
-  return bytes && bytes.size() == kNumArenas ? bytes.asArrayRef() : ArrayRef<int64_t>();
+  return bytes && bytes.size() == kNumArenas ? bytes.asArrayRef()
+                                             : ArrayRef<int64_t>();
 }
 
 StringRef fsdp::getModulePath(Location loc) {

@@ -39,8 +39,8 @@ private:
 bool OffloadState::isOffloaded(StateOp parameter, const SymbolTable &table) {
   if (!parameter || parameter.getReplicated() || parameter.getFlat())
     return false;
-  UnitOp unit = parameter.getUnit() ? units.lookup(*parameter.getUnit())
-                                    : UnitOp();
+  UnitOp unit =
+      parameter.getUnit() ? units.lookup(*parameter.getUnit()) : UnitOp();
   bool asked = unit && unit.getOffload();
   if (!asked && offload == "none")
     return false;
@@ -52,11 +52,10 @@ void OffloadState::moveToHost(StateOp state) {
   state.setOnHost(true);
   // Other ranks see no host memory: what is fetched is gathered by copying.
   state.setMapped(false);
-  remark::passed(
-      state.getLoc(),
-      remark::RemarkOpts::name("offload").category("fsdp-offload-state"))
-      << "\"" + state.getSymName().str() + "\": " +
-             std::to_string(getTensorBytes(state.getTensorType())) +
+  remark::passed(state.getLoc(), remark::RemarkOpts::name("offload").category(
+                                     "fsdp-offload-state"))
+      << "\"" + state.getSymName().str() +
+             "\": " + std::to_string(getTensorBytes(state.getTensorType())) +
              " bytes per rank are on the host";
 }
 
@@ -67,14 +66,12 @@ void OffloadState::fetch(LoadOp load, StateOp state) {
   for (Operation *reader : load->getUsers()) {
     auto region = reader->getAttrOfType<StringAttr>("fsdp.region");
     if (!region)
-      region =
-          names.getStringAttr(isBackward(reader) ? "backward" : "forward");
+      region = names.getStringAttr(isBackward(reader) ? "backward" : "forward");
     readers[region].push_back(reader);
   }
   for (auto &[region, ops] : readers) {
-    OpBuilder builder(*llvm::min_element(ops, [](auto *a, auto *b) {
-      return a->isBeforeInBlock(b);
-    }));
+    OpBuilder builder(*llvm::min_element(
+        ops, [](auto *a, auto *b) { return a->isBeforeInBlock(b); }));
     auto fetched =
         FetchOp::create(builder, load.getLoc(), load.getType(),
                         load.getResult(), state.getUnitAttr(), region);

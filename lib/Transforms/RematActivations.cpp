@@ -95,8 +95,7 @@ RematActivations::search(func::FuncOp program, const RematRegions &regions) {
           << "\"" + region.name + "\": none; full " + figures;
     else
       remark::passed(program.getLoc(), about("choose", program))
-          << "\"" + region.name + "\": " + nameOf(choice).str() + " " +
-                 figures;
+          << "\"" + region.name + "\": " + nameOf(choice).str() + " " + figures;
   }
   auto describe = [](const RematSearch::Measure &measure) {
     return llvm::formatv("peak {0} bytes, step {1:F1} us", measure.peakBytes,

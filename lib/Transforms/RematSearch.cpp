@@ -215,7 +215,8 @@ FailureOr<RematSearch::Result> RematSearch::run() {
     if (taken.empty())
       return program.emitError("program \"")
              << program.getSymName() << "\" does not fit a memory budget of "
-             << budget << " bytes whatever is recomputed; the smallest that it fits is "
+             << budget
+             << " bytes whatever is recomputed; the smallest that it fits is "
              << llvm::formatv("{0:F2}", std::ceil(least / 10485.76) / 100).str()
              << " MiB (" << least << " bytes)";
     if (failed(giveBack(taken, result.after)))

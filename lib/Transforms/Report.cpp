@@ -145,9 +145,8 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
       }
     });
     of.timeline = Timeline::compute(program, cost);
-    for (auto [arena, name] :
-         {std::pair(kDeviceArena, kLiveBytesAttrName),
-          std::pair(kHostArena, kHostLiveBytesAttrName)})
+    for (auto [arena, name] : {std::pair(kDeviceArena, kLiveBytesAttrName),
+                               std::pair(kHostArena, kHostLiveBytesAttrName)})
       if (auto bytes = program->getAttrOfType<IntegerAttr>(name))
         of.liveBytes[arena] = bytes.getInt();
   }

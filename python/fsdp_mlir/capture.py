@@ -85,9 +85,7 @@ class _Loss(torch.nn.Module):
         return loss, {name: value.detach().clone() for name, value in values.items()}
 
 
-def capture(
-    step: TrainingStep, name: str, names: StateNames, precision: MixedPrecision
-) -> Program:
+def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPrecision) -> Program:
     """Captures the program `name`: `step`, or `eval` (model in eval(), forward only).
 
     Constants that the graph reads are added to `names`. The model is read, never copied; its mode

@@ -38,4 +38,3 @@ def checked_fields(cls: Class) -> Class:
     """As `checked_options`, for the constructor of a class."""
     cls.__init__ = checked_options(cls.__init__)
     return cls
-

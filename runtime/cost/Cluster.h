@@ -60,8 +60,8 @@ Cluster findCluster(const std::string &nameOrPath);
 ///
 ///     host_link = { bandwidth = 55e9, latency = 10e-6 }
 ///
-/// `inter_node` may be left out where a run fits one node, and `host_link` where
-/// it is PCIe 4.0; every other key is needed.
+/// `inter_node` may be left out where a run fits one node, and `host_link`
+/// where it is PCIe 4.0; every other key is needed.
 Cluster parseCluster(const std::string &text, const std::string &source);
 
 } // namespace fsdp::cost

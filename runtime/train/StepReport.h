@@ -21,7 +21,8 @@ struct StepReport {
   double samplesPerSecond = 0;
   std::optional<double> tokensPerSecond;
   double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
-  std::optional<uint64_t> offloadBytes; // of this rank, where there is a host arena
+  std::optional<uint64_t>
+      offloadBytes; // of this rank, where there is a host arena
   uint64_t memoryBytes = 0, memoryPeakBytes = 0;
 };
 

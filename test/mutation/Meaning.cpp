@@ -107,7 +107,8 @@ Hash nameOf(const CommandT &command) {
         name = mix(name, i);
       for (double d : a->doubles)
         name = mix(name, std::hash<double>()(d));
-      name = mix(mix(name, std::hash<double>()(a->d.value_or(0))), hashOf(a->s));
+      name =
+          mix(mix(name, std::hash<double>()(a->d.value_or(0))), hashOf(a->s));
       if (a->kind == ArgumentKind::Scalar)
         name = mix(name, a->value);
     }

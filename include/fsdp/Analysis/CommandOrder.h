@@ -4,9 +4,9 @@
 #define FSDP_ANALYSIS_COMMANDORDER_H
 
 #include "mlir/Support/LogicalResult.h"
+#include "plan/PlanTypes.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "plan/PlanTypes.h"
 
 #include <array>
 #include <cstdint>

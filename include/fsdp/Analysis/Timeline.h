@@ -35,8 +35,8 @@ public:
 
   /// From the start of the program until all its streams are through.
   double getStepSeconds() const { return stepSeconds; }
-  /// Time in which the compute stream does nothing but wait for collectives, and
-  /// copies from and to the host.
+  /// Time in which the compute stream does nothing but wait for collectives,
+  /// and copies from and to the host.
   double getExposedSeconds() const { return exposedSeconds; }
   /// The sum of all collectives, hidden or not.
   double getCommunicationSeconds() const { return communicationSeconds; }

@@ -83,9 +83,10 @@ TEST(InitialValues, UniformIsUniform) {
 
 TEST(InitialValues, NormalIsNormal) {
   auto sample = Recipe().step(InitKind::Normal, 3, 0.02).values();
-  EXPECT_LT(distance(sample,
-                     [](double x) { return normalDistribution((x - 3) / 0.02); }),
-            1.95);
+  EXPECT_LT(
+      distance(sample,
+               [](double x) { return normalDistribution((x - 3) / 0.02); }),
+      1.95);
 }
 
 TEST(InitialValues, TruncatedNormalHasItsBounds) {

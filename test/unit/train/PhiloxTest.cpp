@@ -1,5 +1,5 @@
-// Tests Philox against the known answers that its authors publish with Random123
-// (kat_vectors, philox4x32 of 10 rounds).
+// Tests Philox against the known answers that its authors publish with
+// Random123 (kat_vectors, philox4x32 of 10 rounds).
 #include "train/Philox.h"
 
 #include <gtest/gtest.h>
