@@ -240,9 +240,7 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
   Model model(module);
   SmallVector<StateOp> byUse = sortByUse(model.parameters, step);
   llvm::MapVector<StateOp, std::string> owner;
-  llvm::StringMap<UnitOp> named;
-  for (UnitOp unit : module.getOps<UnitOp>())
-    named[unit.getUnitName()] = unit;
+  llvm::StringMap<UnitOp> named = getUnits(module);
   uint64_t bytes;
   if (!named.empty()) {
     if (failed(keepUnits(module, byUse, named, owner)))

@@ -104,8 +104,7 @@ private:
 
   /// What a sum of this dtype is divided by.
   double getDivisor(Value sum) {
-    return getGradientDivisors(getTensorType(sum).getElementType(), ranks)
-        .after;
+    return getGradientDivisors(sum.getType(), ranks).after;
   }
 
   int64_t ranks = 1, shards = 1;

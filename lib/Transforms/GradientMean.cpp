@@ -4,14 +4,16 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 
+#include "mlir/IR/TypeUtilities.h"
+
 using namespace mlir;
 using namespace fsdp;
 
-plan::GradientDivisors fsdp::getGradientDivisors(Type elementType,
-                                                 int64_t ranks) {
+plan::GradientDivisors fsdp::getGradientDivisors(Type type, int64_t ranks) {
   // All other dtypes are alike.
-  return plan::gradientDivisors(elementType.isF16() ? plan::DType::Float16
-                                                    : plan::DType::Float32,
+  bool isHalf = getElementTypeOrSelf(type).isF16();
+  return plan::gradientDivisors(isHalf ? plan::DType::Float16
+                                       : plan::DType::Float32,
                                 static_cast<double>(ranks));
 }
 

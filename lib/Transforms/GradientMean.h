@@ -8,9 +8,9 @@
 
 namespace fsdp {
 
-/// The divisions before and after a sum of `elementType` over `ranks`.
-plan::GradientDivisors getGradientDivisors(mlir::Type elementType,
-                                           int64_t ranks);
+/// The divisions before and after a sum over `ranks` of tensors of `type`, or
+/// of that element type.
+plan::GradientDivisors getGradientDivisors(mlir::Type type, int64_t ranks);
 
 /// `gradient` divided by a number in its own dtype; itself where that is 1.
 mlir::Value createDivision(mlir::OpBuilder &builder, mlir::Location loc,

@@ -24,10 +24,7 @@ GradientReduction::startingWith(Operation *op, int64_t ranks) {
   }
   auto division = getOnlyReader<aten::CallOp>(found.getSum());
   Value sum = found.getSum()->getResult(0);
-  double divisor =
-      getGradientDivisors(
-          cast<RankedTensorType>(sum.getType()).getElementType(), ranks)
-          .after;
+  double divisor = getGradientDivisors(sum.getType(), ranks).after;
   if (division && divisor != 1 && getDividend(division->getResult(0), divisor))
     found.division = division;
   return found;

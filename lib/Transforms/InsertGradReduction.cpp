@@ -83,9 +83,7 @@ void InsertGradReduction::runOnOperation() {
   ModuleOp module = getOperation();
   if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
     return signalPassFailure();
-  units.clear();
-  for (UnitOp unit : module.getOps<UnitOp>())
-    units[unit.getUnitName()] = unit;
+  units = getUnits(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
     program.walk([&](UpdateOp update) {

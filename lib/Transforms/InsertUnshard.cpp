@@ -136,9 +136,7 @@ void InsertUnshard::runOnOperation() {
     return signalPassFailure();
   }
 
-  units.clear();
-  for (UnitOp unit : module.getOps<UnitOp>())
-    units[unit.getUnitName()] = unit;
+  units = getUnits(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
     eraseDeadOps(program);

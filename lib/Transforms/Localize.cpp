@@ -190,8 +190,7 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
 
 void Localize::reduce(ReduceGradOp op) {
   OpBuilder builder(op);
-  auto [before, after] = getGradientDivisors(
-      cast<RankedTensorType>(op.getType()).getElementType(), ranks);
+  auto [before, after] = getGradientDivisors(op.getType(), ranks);
   Value gradient = divideBefore(builder, op.getInput(), before);
   Value sum = sumOverShards(builder, op, gradient);
   if (ranks > shards) {

@@ -113,8 +113,7 @@ void OffloadState::runOnOperation() {
     return signalPassFailure();
   }
   SymbolTable table(module);
-  for (UnitOp unit : module.getOps<UnitOp>())
-    units[unit.getUnitName()] = unit;
+  units = getUnits(module);
   bool any = false;
   for (StateOp state : module.getOps<StateOp>()) {
     StateOp parameter = state.getRole() == Role::Optimizer

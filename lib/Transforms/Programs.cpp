@@ -33,6 +33,13 @@ int64_t fsdp::getNumRanks(ModuleOp module) {
   return ranks;
 }
 
+llvm::StringMap<fsdp::UnitOp> fsdp::getUnits(ModuleOp module) {
+  llvm::StringMap<UnitOp> units;
+  for (UnitOp unit : module.getOps<UnitOp>())
+    units[unit.getUnitName()] = unit;
+  return units;
+}
+
 int64_t fsdp::getLocalRows(int64_t rows, int64_t ranks) {
   return (rows + ranks - 1) / ranks;
 }

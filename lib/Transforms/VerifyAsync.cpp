@@ -54,12 +54,10 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
           reduction.getFuture().getType().getType().getNumElements();
       // Where there are replicas, the sum over them divides.
       double divisor =
-          ranks > shards
-              ? 1
-              : getGradientDivisors(
-                    reduction.getFuture().getType().getType().getElementType(),
-                    ranks)
-                    .after;
+          ranks > shards ? 1
+                         : getGradientDivisors(
+                               reduction.getFuture().getType().getType(), ranks)
+                               .after;
       if (reduction.getDivisor().convertToDouble() != divisor)
         return op->emitOpError()
                << "A7: its sum over " << shards << " ranks is divided by "
@@ -69,8 +67,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     }
     if (auto reduction = dyn_cast<AllReduceStartOp>(op)) {
       double divisor =
-          getGradientDivisors(
-              reduction.getFuture().getType().getType().getElementType(), ranks)
+          getGradientDivisors(reduction.getFuture().getType().getType(), ranks)
               .after;
       double given = reduction.getDivisor().convertToDouble();
       if (given != 1 && given != divisor)

@@ -284,8 +284,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
     gradient = offload.getInput();
   Value mean = aten::lookThroughPrecisionCast(
       getOwnGradient(aten::lookThroughPrecisionCast(gradient)));
-  auto [before, after] = getGradientDivisors(
-      cast<RankedTensorType>(mean.getType()).getElementType(), ranks);
+  auto [before, after] = getGradientDivisors(mean.getType(), ranks);
   // Innermost the sum over shards, around it that over replicas.
   Value sum = getDividend(mean, after);
   auto strip = [&](auto kind) -> LogicalResult {

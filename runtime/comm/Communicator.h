@@ -40,7 +40,7 @@ struct Transfer {
   plan::ReduceOp op = plan::ReduceOp::Sum;
   /// Those who take part, this rank among them; nothing: all. They start and
   /// finish it alike, and rank order is theirs.
-  std::optional<plan::RankGroup> group;
+  std::optional<plan::RankGroup> group = std::nullopt;
 };
 
 /// Channels that a communicator has.

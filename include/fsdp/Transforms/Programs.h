@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace fsdp {
 
@@ -21,6 +22,9 @@ mlir::shard::GridOp getMesh(mlir::ModuleOp module);
 
 /// The number of ranks: 1 before fsdp-shard-state.
 int64_t getNumRanks(mlir::ModuleOp module);
+
+/// The module's units by name.
+llvm::StringMap<UnitOp> getUnits(mlir::ModuleOp module);
 
 /// Rows of dimension 0 that one rank holds, padding included: those of the
 /// first of `torch.chunk`'s pieces.

@@ -24,6 +24,12 @@ def without_decay_of_biases(model: nn.Sequential) -> list[dict]:
     ]
 
 
+def sgd(model: nn.Sequential, **flags: bool) -> Optimizer:
+    momentum = {"momentum": 0.9, "nesterov": True}
+    damped = {"momentum": 0.8, "dampening": 0.3, "maximize": True}
+    return SGD(groups(model, momentum, damped, {"weight_decay": 0.1}), lr=0.05, **flags)
+
+
 OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
     "adam": lambda model: Adam(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.0, "eps": 1e-5}),
@@ -39,25 +45,8 @@ OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
     "adamw-foreach": lambda model: AdamW(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"lr": 0.1}), foreach=True
     ),
-    "sgd": lambda model: SGD(
-        groups(
-            model,
-            {"momentum": 0.9, "nesterov": True},
-            {"momentum": 0.8, "dampening": 0.3, "maximize": True},
-            {"weight_decay": 0.1},
-        ),
-        lr=0.05,
-    ),
-    "sgd-foreach": lambda model: SGD(
-        groups(
-            model,
-            {"momentum": 0.9, "nesterov": True},
-            {"momentum": 0.8, "dampening": 0.3, "maximize": True},
-            {"weight_decay": 0.1},
-        ),
-        lr=0.05,
-        foreach=True,
-    ),
+    "sgd": sgd,
+    "sgd-foreach": lambda model: sgd(model, foreach=True),
     # On sizes whose parts fill the kernels' vectors.
     "adam-fused": lambda model: Adam(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.1}), fused=True

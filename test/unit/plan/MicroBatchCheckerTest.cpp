@@ -1,10 +1,9 @@
 // Tests that a plan of several micro-batches adds each gradient once and begins
 // the next step with nothing, or is refused.
+#include "BrokenPlans.h"
 #include "PlanBuilder.h"
 #include "plan/LiveBytes.h"
-#include "plan/PlanChecker.h"
 
-#include <functional>
 #include <gtest/gtest.h>
 
 using namespace fsdp::plan;
@@ -60,26 +59,11 @@ std::unique_ptr<test::PlanBuilder> twoMicroBatches() {
   return builder;
 }
 
-std::string check(const PlanT &plan) {
-  try {
-    checkPlan(plan);
-    return "";
-  } catch (const PlanError &error) {
-    return error.what();
-  }
-}
-
 std::vector<std::unique_ptr<CommandT>> &commands(PlanT &plan, int program) {
   return plan.programs[program]->commands;
 }
 
-struct Break {
-  const char *name;
-  std::function<void(PlanT &)> apply;
-  const char *message;
-};
-void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
-struct BrokenMicroBatches : ::testing::TestWithParam<Break> {};
+struct BrokenMicroBatches : ::testing::TestWithParam<Break<PlanT>> {};
 
 } // namespace
 
@@ -97,7 +81,7 @@ TEST_P(BrokenMicroBatches, IsRefused) {
       << "the checker said: " << check(plan);
 }
 
-static const Break breaks[] = {
+static const Break<PlanT> breaks[] = {
     {"NoMicroBatches", [](PlanT &p) { p.micro_batches = 0; },
      "a step has none"},
     {"OneMicroBatch", [](PlanT &p) { p.micro_batches = 1; },

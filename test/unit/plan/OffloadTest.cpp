@@ -1,22 +1,12 @@
 // Tests the rules of the host arena: what is there is copied in and out on
 // streams of their own, and used by nothing on the device.
+#include "BrokenPlans.h"
 #include "PlanBuilder.h"
-#include "plan/PlanChecker.h"
 
-#include <functional>
 #include <gtest/gtest.h>
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
-
-static std::string check(const PlanT &plan) {
-  try {
-    checkPlan(plan);
-    return "";
-  } catch (const PlanError &error) {
-    return error.what();
-  }
-}
 
 namespace {
 
@@ -98,13 +88,7 @@ private:
   void wait(uint32_t event, uint32_t stream) { mark<WaitT>(event, stream); }
 };
 
-struct Break {
-  const char *name;
-  std::function<void(OffloadedStep &)> apply;
-  const char *message;
-};
-void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
-struct BrokenOffload : ::testing::TestWithParam<Break> {};
+struct BrokenOffload : ::testing::TestWithParam<Break<OffloadedStep>> {};
 
 } // namespace
 
@@ -122,7 +106,7 @@ TEST_P(BrokenOffload, IsRefused) {
       << "the checker said: " << check(step.finish());
 }
 
-static const Break breaks[] = {
+static const Break<OffloadedStep> breaks[] = {
     {"FetchIsNotAwaited", [](OffloadedStep &s) { s.drop(s.AwaitFetched); },
      "writes, without waiting for it"},
     {"OffloadIsNotAwaited", [](OffloadedStep &s) { s.drop(s.AwaitOffload); },

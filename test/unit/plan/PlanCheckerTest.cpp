@@ -1,22 +1,12 @@
 // Tests that the checker passes a valid plan, and refuses each way to break it
 // with the error that says what is wrong.
-#include "plan/PlanChecker.h"
+#include "BrokenPlans.h"
 #include "PlanBuilder.h"
 
-#include <functional>
 #include <gtest/gtest.h>
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
-
-static std::string check(const PlanT &plan) {
-  try {
-    checkPlan(plan);
-    return "";
-  } catch (const PlanError &error) {
-    return error.what();
-  }
-}
 
 static ProgramT &step(PlanT &plan) { return *plan.programs[0]; }
 
@@ -54,14 +44,7 @@ TEST(PlanChecker, PassesValidPlans) {
 }
 
 namespace {
-struct Break {
-  const char *name;
-  std::function<void(PlanT &)> apply;
-  const char *message;
-};
-void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
-
-struct BrokenPlan : ::testing::TestWithParam<Break> {};
+struct BrokenPlan : ::testing::TestWithParam<Break<PlanT>> {};
 } // namespace
 
 TEST_P(BrokenPlan, IsRefused) {
@@ -103,7 +86,7 @@ TEST(PlanChecker, PassesRecipes) {
 
 #define AS(Op) &OperationUnion::As##Op
 
-static const Break breaks[] = {
+static const Break<PlanT> breaks[] = {
     {"Version", [](PlanT &p) { p.version = 9; }, "it has version 9"},
     {"NoStep", [](PlanT &p) { p.programs.erase(p.programs.begin()); },
      "it has no program 'step'"},

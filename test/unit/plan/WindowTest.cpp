@@ -1,23 +1,13 @@
 // Tests the rule of mapped gathers: a rank writes its state only after a
 // collective that follows, on every rank, the last read of the window.
+#include "BrokenPlans.h"
 #include "PlanBuilder.h"
-#include "plan/PlanChecker.h"
 
 #include <algorithm>
-#include <functional>
 #include <gtest/gtest.h>
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
-
-static std::string check(const PlanT &plan) {
-  try {
-    checkPlan(plan);
-    return "";
-  } catch (const PlanError &error) {
-    return error.what();
-  }
-}
 
 namespace {
 
@@ -149,13 +139,7 @@ TEST(Window, ShowsOneShardGroup) {
 }
 
 namespace {
-struct Break {
-  const char *name;
-  std::function<void(MappedStep &)> apply;
-  const char *message;
-};
-void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
-struct BrokenWindow : ::testing::TestWithParam<Break> {};
+struct BrokenWindow : ::testing::TestWithParam<Break<MappedStep>> {};
 } // namespace
 
 TEST_P(BrokenWindow, IsRefused) {
@@ -165,7 +149,7 @@ TEST_P(BrokenWindow, IsRefused) {
       << "the checker said: " << check(step.finish());
 }
 
-static const Break breaks[] = {
+static const Break<MappedStep> breaks[] = {
     // This rank has read, but another may be late.
     {"ReadAfterTheReduction", [](MappedStep &s) { s.move(s.Read, s.Update); },
      "reads, with no collective in between that tells it of all ranks"},
