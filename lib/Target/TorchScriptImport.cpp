@@ -5,6 +5,7 @@
 #include "AtenCallImport.h"
 #include "OptimizerRules.h"
 #include "RecipeImport.h"
+#include "TrainingAttributes.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
@@ -13,8 +14,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/AsmState.h"
-#include "mlir/IR/DialectResourceBlobManager.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -35,7 +34,6 @@ public:
                             const std::vector<TorchGraph> &graphs);
 
 private:
-  void setModuleAttributes();
   void addModules();
   void addUnits();
   void addStates();
@@ -80,7 +78,7 @@ private:
 
 OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
                                     const std::vector<TorchGraph> &graphs) {
-  setModuleAttributes();
+  setTrainingAttributes(*module, metadata);
   for (auto [index, group] : llvm::enumerate(metadata.optimizer.groups))
     for (const std::string &parameter : group.parameters)
       groups[parameter] = index;
@@ -91,62 +89,6 @@ OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
   for (auto [name, graph] : llvm::zip(names, graphs))
     addProgram(name, graph);
   return std::move(module);
-}
-
-void Importer::setModuleAttributes() {
-  auto set = [&](StringRef name, Attribute attribute) {
-    (*module)->setAttr(name, attribute);
-  };
-  set("fsdp.source", builder.getStringAttr(metadata.source));
-  set("fsdp.torch_version", builder.getStringAttr(metadata.torchVersion));
-  set("fsdp.seed", builder.getI64IntegerAttr(metadata.seed));
-  set("fsdp.group_learning_rates",
-      builder.getDenseF64ArrayAttr(llvm::map_to_vector(
-          metadata.optimizer.groups,
-          [](const GroupInfo &group) { return group.lr; })));
-  const ClippingInfo &clipping = metadata.clipping;
-  if (clipping.maxNorm)
-    set(kClipNormAttrName,
-        builder.getDenseF64ArrayAttr({*clipping.maxNorm, clipping.normType}));
-  if (clipping.value)
-    set(kClipValueAttrName, builder.getF64FloatAttr(*clipping.value));
-  if (metadata.scaler)
-    set(kScalerAttrName,
-        builder.getDictionaryAttr(
-            {builder.getNamedAttr(
-                 "growth_factor",
-                 builder.getF64FloatAttr(metadata.scaler->growthFactor)),
-             builder.getNamedAttr(
-                 "backoff_factor",
-                 builder.getF64FloatAttr(metadata.scaler->backoffFactor)),
-             builder.getNamedAttr(
-                 "growth_interval",
-                 builder.getI64IntegerAttr(metadata.scaler->growthInterval))}));
-  if (!metadata.mesh.empty())
-    set("fsdp.mesh", builder.getDenseI64ArrayAttr(metadata.mesh));
-  if (!metadata.meshNames.empty())
-    set("fsdp.mesh_dims",
-        builder.getStrArrayAttr(SmallVector<StringRef>(
-            metadata.meshNames.begin(), metadata.meshNames.end())));
-  if (!metadata.learningRates.empty()) {
-    SmallVector<double> table;
-    for (const std::vector<double> &row : metadata.learningRates)
-      table.append(row.begin(), row.end());
-    auto type =
-        RankedTensorType::get({int64_t(metadata.learningRates.size()),
-                               int64_t(metadata.optimizer.groups.size())},
-                              builder.getF64Type());
-    set("fsdp.learning_rates",
-        DenseF64ResourceElementsAttr::get(
-            type, "learning_rates",
-            HeapAsmResourceBlob::allocateAndCopyInferAlign<double>(table)));
-  }
-  if (metadata.accumulate > 1)
-    set("fsdp.accumulate", builder.getI64IntegerAttr(metadata.accumulate));
-  if (metadata.epochs)
-    set("fsdp.epochs", builder.getI64IntegerAttr(*metadata.epochs));
-  if (metadata.steps)
-    set("fsdp.steps", builder.getI64IntegerAttr(*metadata.steps));
 }
 
 void Importer::addModules() {

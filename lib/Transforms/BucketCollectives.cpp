@@ -1,6 +1,8 @@
 // fsdp-bucket-collectives.
 
+#include "BucketLayout.h"
 #include "BucketSizes.h"
+#include "CodeMotion.h"
 #include "GradientMean.h"
 #include "GradientReduction.h"
 
@@ -11,7 +13,6 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -24,31 +25,6 @@ using namespace mlir;
 using namespace fsdp;
 
 namespace {
-
-/// Where the members of a bucket lie in one rank's piece.
-struct Layout {
-  SmallVector<int64_t> offsets, bytes;
-  int64_t pieceBytes = 0;
-
-  explicit Layout(ArrayRef<RankedTensorType> localTypes) {
-    for (RankedTensorType type : localTypes) {
-      offsets.push_back(pieceBytes);
-      bytes.push_back(getTensorBytes(type));
-      pieceBytes = llvm::alignTo(pieceBytes + bytes.back(), kAlignment);
-    }
-    // Members without elements still make a bucket.
-    pieceBytes = std::max(pieceBytes, kAlignment);
-  }
-
-  /// The table of members in a bucket of this many pieces.
-  ArrayAttr getMembers(Builder &builder, int64_t pieces) const {
-    SmallVector<Attribute> members;
-    for (auto [offset, size] : llvm::zip_equal(offsets, bytes))
-      members.push_back(
-          MemberAttr::get(builder.getContext(), offset, size, pieces));
-    return builder.getArrayAttr(members);
-  }
-};
 
 RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
@@ -111,34 +87,6 @@ private:
   SymbolTable *table = nullptr;
 };
 
-/// Moves what depends on `values` and stands in front of `anchor` behind it.
-void moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
-  llvm::SmallPtrSet<Operation *, 16> moving;
-  for (Value value : values)
-    if (Operation *op = value.getDefiningOp())
-      moving.insert(op);
-  Operation *last = anchor;
-  for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
-           anchor->getBlock()->begin(), anchor->getIterator())))
-    if (llvm::any_of(op.getOperands(), [&](Value operand) {
-          return moving.contains(operand.getDefiningOp());
-        })) {
-      moving.insert(&op);
-      op.moveAfter(last);
-      last = &op;
-    }
-}
-
-/// Moves what computes `value` in front of `anchor`, where it stands behind it.
-void hoist(Value value, Operation *anchor) {
-  Operation *op = value.getDefiningOp();
-  if (!op || !anchor->isBeforeInBlock(op))
-    return;
-  for (Value operand : op->getOperands())
-    hoist(operand, anchor);
-  op->moveBefore(anchor);
-}
-
 void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   // In front of the first reader. Loads and casts may stand behind it: they
   // move up, which is sound as nothing reads a parameter after its update.
@@ -159,7 +107,7 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
     wholeTypes.push_back(gather.getType());
   }
 
-  Layout layout(partTypes);
+  BucketLayout layout(partTypes);
   auto unit = gathers.front()->getAttrOfType<StringAttr>("fsdp.unit");
   auto region = gathers.front()->getAttrOfType<StringAttr>("fsdp.region");
   Type byte = builder.getIntegerType(8, /*isSigned=*/false);
@@ -255,7 +203,7 @@ void BucketCollectives::bucketReductions(
     resultTypes.push_back(reduction.getResult().getType());
   }
 
-  Layout layout(partTypes);
+  BucketLayout layout(partTypes);
   OpBuilder builder(&getContext());
   builder.setInsertionPointAfter(last);
   Type element = partTypes.front().getElementType();

@@ -1,6 +1,8 @@
 // Rewrite programs into commands.
 
 #include "AdditionRule.h"
+#include "CopyPieces.h"
+#include "ProgramValues.h"
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
@@ -12,7 +14,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -26,42 +27,6 @@ using namespace fsdp;
 
 namespace {
 
-/// The pieces that become one copy.
-class CopyPieces {
-public:
-  /// Adds `blocks` blocks; without `from` they become zero.
-  void add(Value from, Value to, int64_t bytes, int64_t blocks = 1,
-           int64_t fromOffset = 0, int64_t toOffset = 0, int64_t fromStride = 0,
-           int64_t toStride = 0) {
-    if (!bytes)
-      return;
-    bool many = blocks > 1;
-    int64_t source = from ? indexOf(sources, from) : -1;
-    pieces.push_back(PieceAttr::get(
-        to.getContext(), source, indexOf(destinations, to), bytes, blocks,
-        fromOffset, toOffset, many ? fromStride : 0, many ? toStride : 0));
-  }
-
-  void create(OpBuilder &builder, Location loc,
-              int64_t stream = plan::computeStream) const {
-    if (!pieces.empty())
-      CmdCopyOp::create(builder, loc, sources, destinations,
-                        builder.getArrayAttr(pieces), stream);
-  }
-
-private:
-  static int64_t indexOf(SmallVector<Value> &values, Value value) {
-    auto *found = llvm::find(values, value);
-    int64_t index = found - values.begin();
-    if (found == values.end())
-      values.push_back(value);
-    return index;
-  }
-
-  SmallVector<Value> sources, destinations;
-  SmallVector<Attribute> pieces;
-};
-
 /// Lowers one program: ops are rewritten in order, and each value is mapped to
 /// the cmd.value that stands for its memory.
 class ProgramLowering {
@@ -69,7 +34,8 @@ public:
   ProgramLowering(func::FuncOp program, const ProgramLiveness &memory,
                   SymbolTableCollection &symbols)
       : program(program), builder(program.getContext()), memory(memory),
-        aliases(memory.getAliases()), symbols(symbols) {}
+        aliases(memory.getAliases()), symbols(symbols),
+        values(builder, memory) {}
 
   LogicalResult run() {
     Block &block = program.getBody().front();
@@ -169,39 +135,6 @@ private:
     return op->emitOpError("is not a scheduled op; run --fsdp-overlap first");
   }
 
-  /// The memory of a value that the op before the insertion point writes: a
-  /// state's, part of a bucket, or the program's own.
-  Value declare(Value value) {
-    if (Value declared = values.lookupOrNull(value))
-      return declared;
-    Value whole;
-    if (auto part = aliases.getPart(value))
-      whole = declare(part->whole);
-    FlatSymbolRefAttr state;
-    if (auto *storage = memory.getStorage(value);
-        storage->state && storage->arena != kWindowArena)
-      state = FlatSymbolRefAttr::get(StateOp(storage->state).getSymNameAttr());
-    return declare(value, Value(), whole, state);
-  }
-
-  Value declareView(Value value, Value base) {
-    return declare(value, base, Value(), FlatSymbolRefAttr());
-  }
-
-  Value declare(Value value, Value base, Value whole, FlatSymbolRefAttr state) {
-    Value declared =
-        CmdValueOp::create(builder, value.getLoc(), *getMemoryType(value), base,
-                           whole, state, getPlace(value));
-    values.map(value, declared);
-    return declared;
-  }
-
-  Value declareState(Location loc, StateOp state) {
-    return CmdValueOp::create(
-        builder, loc, state.getTensorType(), Value(), Value(),
-        FlatSymbolRefAttr::get(state.getSymNameAttr()), getPlace(state));
-  }
-
   LogicalResult lookupState(Operation *op, FlatSymbolRefAttr name,
                             StateOp &state) {
     state = symbols.lookupNearestSymbolFrom<StateOp>(op, name);
@@ -236,8 +169,8 @@ private:
                << "\" gives views and new tensors at once, which a plan cannot "
                   "hold";
       results.push_back(outputs.size());
-      outputs.push_back(view ? declareView(result, inputs[*aliased])
-                             : declare(result));
+      outputs.push_back(view ? values.declareView(result, inputs[*aliased])
+                             : values.declare(result));
     }
     auto command = CmdAtenOp::create(builder, call.getLoc(), call.getCallee(),
                                      inputs, outputs, call.getSlots(),
@@ -251,9 +184,9 @@ private:
     StateOp state;
     if (failed(lookupState(load, load.getStateAttr(), state)))
       return failure();
-    Value to = declare(load.getResult());
+    Value to = values.declare(load.getResult());
     if (!memory.getStorage(load.getResult())->state)
-      copyAll(load.getLoc(), declareState(load.getLoc(), state), to,
+      copyAll(load.getLoc(), values.declareState(load.getLoc(), state), to,
               getPlace(state).getBytes());
     return done(load);
   }
@@ -263,14 +196,10 @@ private:
     if (failed(lookupState(store, store.getStateAttr(), state)))
       return failure();
     if (memory.getStorage(store.getValue())->state != state)
-      copyAll(store.getLoc(), getBytes(store.getValue()),
-              declareState(store.getLoc(), state), getPlace(state).getBytes());
+      copyAll(store.getLoc(), values.getBytes(store.getValue()),
+              values.declareState(store.getLoc(), state),
+              getPlace(state).getBytes());
     return done(store);
-  }
-
-  /// What may be copied as bytes: not a view, but all that the view looks into.
-  Value getBytes(Value value) {
-    return values.lookup(aliases.getSameBytes(value));
   }
 
   void copyAll(Location loc, Value from, Value to, int64_t bytes,
@@ -306,7 +235,7 @@ private:
   }
 
   LogicalResult lowerPack(PackOp pack) {
-    declare(pack.getBucket());
+    values.declare(pack.getBucket());
     copyMembers(pack.getLoc(), pack.getInputs(), pack.getMembers(),
                 pack.getBucket(), plan::computeStream);
     return done(pack);
@@ -334,7 +263,7 @@ private:
       auto part = aliases.getPart(aliases.getRoot(input));
       bool inPlace = part && part->whole == whole;
       if (!inPlace)
-        pieces.add(getBytes(input), bucket, member.getBytes(), blocks,
+        pieces.add(values.getBytes(input), bucket, member.getBytes(), blocks,
                    /*fromOffset=*/0, member.getOffset(), member.getBytes(),
                    piece);
     }
@@ -349,7 +278,7 @@ private:
     for (auto [output, member] :
          llvm::zip_equal(unpack.getOutputs(),
                          unpack.getMembers().getAsRange<MemberAttr>())) {
-      Value to = declare(output);
+      Value to = values.declare(output);
       int64_t blocks = member.getBlocks();
       if (!aliases.getPart(output))
         pieces.add(bucket, to, member.getBytes(), blocks, member.getOffset(),
@@ -366,7 +295,7 @@ private:
     int64_t count = kind == CollectiveKind::AllGather ? from.getNumElements()
                                                       : to.getNumElements();
     Value source = values.lookup(start.getInput());
-    Value destination = declare(start.getFuture());
+    Value destination = values.declare(start.getFuture());
     int64_t stream = getStream(start);
     followCompute(start);
     auto collective = CmdCollectiveOp::create(
@@ -382,7 +311,7 @@ private:
   }
 
   LogicalResult lowerFetch(FetchStartOp start) {
-    Value to = declare(start.getFuture());
+    Value to = values.declare(start.getFuture());
     followCompute(start);
     if (auto members = start.getMembers())
       copyMembers(start.getLoc(), start.getInputs(), *members,
@@ -395,9 +324,9 @@ private:
   }
 
   LogicalResult lowerOffload(OffloadStartOp start) {
-    Value to = declare(start.getFuture());
+    Value to = values.declare(start.getFuture());
     followCompute(start);
-    copyAll(start.getLoc(), getBytes(start.getInput()), to,
+    copyAll(start.getLoc(), values.getBytes(start.getInput()), to,
             getPlace(start.getFuture()).getBytes(), getStream(start));
     complete(start);
     return done(start);
@@ -445,7 +374,7 @@ private:
   const ProgramLiveness &memory;
   const Aliases &aliases;
   SymbolTableCollection &symbols;
-  IRMapping values;
+  ProgramValues values;
   /// The event behind a collective on a side stream, by its future.
   DenseMap<Value, int64_t> completions;
   int64_t events = 0;

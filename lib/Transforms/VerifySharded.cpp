@@ -1,18 +1,18 @@
 // fsdp-verify-sharded.
 
+#include "ElementRanges.h"
 #include "GradientMean.h"
 #include "GradientStates.h"
+#include "ShardedStates.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 
-#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
-#include <map>
 
 namespace fsdp {
 #define GEN_PASS_DEF_VERIFYSHARDED
@@ -24,25 +24,6 @@ using namespace fsdp;
 
 namespace {
 
-/// Ranges of elements that do not overlap.
-class Ranges {
-public:
-  /// Fails where another range has an element of [begin, end).
-  LogicalResult add(int64_t begin, int64_t end) {
-    if (begin >= end)
-      return success(begin == end);
-    auto next = ends.upper_bound(begin);
-    if ((next != ends.begin() && std::prev(next)->second > begin) ||
-        (next != ends.end() && next->first < end))
-      return failure();
-    ends[begin] = end;
-    return success();
-  }
-
-private:
-  std::map<int64_t, int64_t> ends; // by first element
-};
-
 class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -50,13 +31,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
     table = &symbols;
     ranks = getNumRanks(module);
     shards = getNumShards(module);
-    shardAxis = getShardAxis(module);
-    bool ok = true;
-    llvm::StringSet<> units;
-    for (UnitOp unit : module.getOps<UnitOp>())
-      units.insert(unit.getUnitName());
-    for (StateOp state : module.getOps<StateOp>())
-      ok &= succeeded(verifyState(state, units));
+    bool ok = succeeded(verifyShardedStates(module, symbols));
     for (func::FuncOp program : getPrograms(module))
       ok &= succeeded(verifyProgram(program));
     ok &= succeeded(verifyGradientStates(module));
@@ -64,10 +39,6 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
       signalPassFailure();
   }
 
-  LogicalResult verifyState(StateOp state, const llvm::StringSet<> &units);
-  LogicalResult verifySharding(StateOp state);
-  LogicalResult verifyMember(StateOp state);
-  LogicalResult verifyFlat(StateOp state);
   LogicalResult verifyRange(UpdateOp update);
   LogicalResult verifyNames(Operation *op);
   LogicalResult verifyOp(Operation *op);
@@ -87,105 +58,9 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
 
   SymbolTable *table = nullptr;
   int64_t ranks = 1, shards = 1;
-  int16_t shardAxis = 0;
-  /// Of flat states: what lies in them, and what a program updates.
-  llvm::DenseMap<StateOp, Ranges> members, updates;
+  /// Of flat states: what a program updates.
+  llvm::DenseMap<StateOp, ElementRanges> updates;
 };
-
-LogicalResult VerifySharded::verifyState(StateOp state,
-                                         const llvm::StringSet<> &units) {
-  if (state.getRole() == Role::Parameter && !state.getReplicated() &&
-      (!state.getUnit() || !units.contains(*state.getUnit())))
-    return state.emitOpError("S1: the parameter belongs to no unit that "
-                             "exists; run fsdp-assign-units");
-  if (state.getSharding() && failed(verifySharding(state)))
-    return failure();
-  if (state.getIsFlat() && failed(verifyFlat(state)))
-    return failure();
-  if (state.getFlat() && failed(verifyMember(state)))
-    return failure();
-  if (state.getRole() == Role::Optimizer) {
-    auto parameter = table->lookup<StateOp>(*state.getParameter());
-    if (!parameter || parameter.getSharding() != state.getSharding())
-      return state.emitOpError()
-             << "S3: optimizer state is not split as its parameter "
-             << state.getParameterAttr();
-  }
-  return success();
-}
-
-LogicalResult VerifySharded::verifySharding(StateOp state) {
-  auto axes = state.getSharding()->getSplitAxes().getAxes();
-  bool isOne = !axes.empty() &&
-               axes.back().asArrayRef() == ArrayRef<int16_t>(shardAxis) &&
-               llvm::all_of(axes.drop_back(),
-                            [](auto before) { return before.empty(); });
-  if (!isOne ||
-      !table->lookup<shard::GridOp>(state.getSharding()->getGrid().getValue()))
-    return state.emitOpError("S2: the sharding does not split one dimension "
-                             "over the last axis of a grid that exists");
-  if (!state.getGlobal())
-    return state.emitOpError("S2: the type is that of the whole tensor; run "
-                             "fsdp-localize");
-  SmallVector<int64_t> part(state.getGlobalType().getShape());
-  size_t dim = getShardDim(state);
-  bool isPart = dim < part.size();
-  if (isPart) {
-    isPart = dim == 0 || part[dim] % shards == 0;
-    part[dim] = getLocalRows(part[dim], shards);
-  }
-  if (!isPart || state.getTensorType().getShape() != ArrayRef<int64_t>(part))
-    return state.emitOpError()
-           << "S2: " << state.getType() << " is not one of " << shards
-           << " parts of " << state.getGlobalType();
-  return success();
-}
-
-LogicalResult VerifySharded::verifyMember(StateOp state) {
-  auto flat = table->lookup<StateOp>(*state.getFlat());
-  RankedTensorType type = state.getTensorType();
-  if (!flat || !flat.getIsFlat() || flat.getRole() != state.getRole() ||
-      flat.getUnitAttr() != state.getUnitAttr() ||
-      flat.getTensorType().getElementType() != type.getElementType())
-    return state.emitOpError()
-           << "S9: lies in " << state.getFlatAttr()
-           << ", which is no flat state of its role, unit and element type";
-  int64_t begin = *state.getFlatOffset();
-  if (state.getRole() == Role::Parameter &&
-      begin * getElementBytes(type.getElementType()) % kAlignment)
-    return state.emitOpError()
-           << "S9: begins at element " << begin
-           << ", which is not at a multiple of " << kAlignment << " bytes";
-  int64_t end = begin + type.getNumElements();
-  if (end > flat.getGlobalType().getNumElements() ||
-      failed(members[flat].add(begin, end)))
-    return state.emitOpError()
-           << "S9: has the elements " << begin << " to " << end << " of "
-           << state.getFlatAttr() << ", which are another's or do not exist";
-  if (state.getRole() != Role::Optimizer)
-    return success();
-  auto parameter = table->lookup<StateOp>(*state.getParameter());
-  if (!parameter || parameter.getFlatAttr() != flat.getParameterAttr() ||
-      parameter.getFlatOffset() != state.getFlatOffset())
-    return state.emitOpError("S9: lies elsewhere than its parameter ")
-           << state.getParameterAttr();
-  return success();
-}
-
-LogicalResult VerifySharded::verifyFlat(StateOp state) {
-  RankedTensorType piece = state.getTensorType();
-  int64_t unit = state.getMapped()                    ? kPageBytes
-                 : state.getRole() == Role::Parameter ? kAlignment
-                                                      : 1;
-  if (!state.getSharding() ||
-      piece.getNumElements() * shards !=
-          state.getGlobalType().getNumElements() ||
-      getTensorBytes(piece) % unit)
-    return state.emitOpError()
-           << "S10: is not cut into " << shards
-           << " equal pieces of a multiple of " << unit << " bytes";
-  return success();
-}
 
 LogicalResult VerifySharded::verifyRange(UpdateOp update) {
   auto parameter = table->lookup<StateOp>(update.getParameter());

@@ -1,8 +1,8 @@
 #include "plan/PlanText.h"
 
+#include "plan/OperationText.h"
+
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <tuple>
 
 using namespace fsdp::plan;
@@ -24,17 +24,6 @@ std::string bytesText(uint64_t bytes) {
 std::string placeText(const Place &place) {
   return std::string(arenaNames[place.arena()]) + " " +
          std::to_string(place.offset()) + "+" + std::to_string(place.bytes());
-}
-
-/// The shortest form that reads back to the same double.
-std::string numberText(double value) {
-  char text[32];
-  for (int digits = 6; digits <= 17; ++digits) {
-    snprintf(text, sizeof(text), "%.*g", digits, value);
-    if (strtod(text, nullptr) == value)
-      break;
-  }
-  return text;
 }
 
 /// Ranks that are listed one by one.
@@ -160,110 +149,9 @@ private:
     }
   }
 
-  std::string scalarText(const ScalarT &scalar) const {
-    auto ref = [](int i) { return "s" + std::to_string(i); };
-    auto infix = [&](const char *op) {
-      return ref(scalar.a) + " " + op + " " + ref(scalar.b);
-    };
-    switch (scalar.kind) {
-    case ScalarKind::Constant:
-      return numberText(scalar.value);
-    case ScalarKind::LearningRate:
-      return "learning rate of group " + std::to_string(scalar.group);
-    case ScalarKind::Step:
-      return "step";
-    case ScalarKind::Add:
-      return infix("+");
-    case ScalarKind::Subtract:
-      return infix("-");
-    case ScalarKind::Multiply:
-      return infix("*");
-    case ScalarKind::Divide:
-      return infix("/");
-    case ScalarKind::Power:
-      return infix("**");
-    case ScalarKind::Negate:
-      return "-" + ref(scalar.a);
-    case ScalarKind::Select:
-      return infix("==") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
-    case ScalarKind::State:
-      return "state " + plan.states[scalar.state]->fqn;
-    }
-    return "?";
-  }
-
   void printScalars(const std::vector<std::unique_ptr<ScalarT>> &scalars) {
     for (size_t i = 0; i < scalars.size(); ++i)
-      out << "  s" << i << " = " << scalarText(*scalars[i]) << "\n";
-  }
-
-  static std::string valueList(const std::vector<int> &values) {
-    std::string text;
-    for (size_t i = 0; i < values.size(); ++i)
-      text += (i ? ", " : "") +
-              (values[i] < 0 ? "none" : "%" + std::to_string(values[i]));
-    return text;
-  }
-
-  template <typename T> std::string numbers(const std::vector<T> &list) const {
-    std::string text = "[";
-    for (size_t i = 0; i < list.size(); ++i) {
-      ScalarT number;
-      number.value = static_cast<double>(list[i]);
-      text += (i ? ", " : "") + scalarText(number);
-    }
-    return text + "]";
-  }
-
-  std::string argumentText(const ArgumentT &argument) const {
-    ScalarT number;
-    switch (argument.kind) {
-    case ArgumentKind::Default:
-      return "default";
-    case ArgumentKind::None:
-      return "none";
-    case ArgumentKind::Value:
-      return "%" + std::to_string(argument.value);
-    case ArgumentKind::ValueList:
-      return "[" + valueList(argument.values) + "]";
-    case ArgumentKind::Int:
-      return std::to_string(argument.i);
-    case ArgumentKind::Bool:
-      return argument.i ? "true" : "false";
-    case ArgumentKind::IntList:
-    case ArgumentKind::BoolList:
-      return formatShape(argument.ints);
-    case ArgumentKind::Double:
-      number.value = argument.d.value_or(0);
-      return scalarText(number);
-    case ArgumentKind::DoubleList:
-      return numbers(argument.doubles);
-    case ArgumentKind::String:
-      return "'" + argument.s + "'";
-    case ArgumentKind::Complex:
-      return "complex" + numbers(argument.doubles);
-    case ArgumentKind::Scalar:
-      return "s" + std::to_string(argument.value);
-    case ArgumentKind::DType:
-      return dtypeName(static_cast<DType>(argument.i));
-    case ArgumentKind::Generator:
-      return "generator " + std::to_string(argument.i);
-    }
-    return "?";
-  }
-
-  void printCall(const AtenT &call) {
-    if (!call.results.empty())
-      out << valueList(call.results) << " = ";
-    out << (call.view ? "view " : "") << call.name
-        << (call.overload.empty() ? "" : "." + call.overload) << "(";
-    // Trailing defaults say nothing.
-    size_t count = call.arguments.size();
-    while (count && call.arguments[count - 1]->kind == ArgumentKind::Default)
-      --count;
-    for (size_t i = 0; i < count; ++i)
-      out << (i ? ", " : "") << argumentText(*call.arguments[i]);
-    out << ")";
+      out << "  s" << i << " = " << scalarText(*scalars[i], plan) << "\n";
   }
 
   void printRule(const RuleT &rule) {
@@ -271,10 +159,10 @@ private:
     printScalars(rule.scalars);
     for (const auto &call : rule.calls) {
       out << "  ";
-      printCall(*call);
+      out << callText(*call);
       out << "\n";
     }
-    out << "  results " << valueList(rule.results) << "\n";
+    out << "  results " << valuesText(rule.results) << "\n";
   }
 
   void printProgram(const ProgramT &program) {
@@ -331,7 +219,7 @@ private:
     out << "  " << command.stream << "| ";
     switch (command.operation.type) {
     case Operation::Aten:
-      printCall(*command.operation.AsAten());
+      out << callText(*command.operation.AsAten());
       break;
     case Operation::Update: {
       const UpdateT &update = *command.operation.AsUpdate();

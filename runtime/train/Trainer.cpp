@@ -7,6 +7,7 @@
 #include "train/Console.h"
 #include "train/LoadWeights.h"
 #include "train/Metrics.h"
+#include "train/RunLength.h"
 #include "train/SaveWeights.h"
 #include "train/Summary.h"
 
@@ -55,7 +56,6 @@ public:
 
 private:
   void openData();
-  void findLength();
   void findTokens();
   void noteDropped();
   void step(uint64_t step);
@@ -118,7 +118,7 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
     clipsByNorm |= output->name == gradientNormName;
   // What costs little is refused first.
   openData();
-  findLength();
+  length = findLength(plan, options, data ? &*data : nullptr);
   findTokens();
   bool first = communicator.rank() == 0;
   if (first)
@@ -192,40 +192,6 @@ void Trainer::openData() {
     throw Error("the plan's evaluation reads no data; drop --eval-data");
   evalData.emplace(*plan.programs[evalProgram], options.evalData, ranks, rank,
                    /*shuffle=*/false, seed);
-}
-
-void Trainer::findLength() {
-  length.stepsPerEpoch = data ? data->perEpoch() / microBatches : 1;
-  if (!length.stepsPerEpoch)
-    throw Error("data in " + data->path() + " has " +
-                std::to_string(data->perEpoch()) +
-                " batches of all ranks, fewer than the " +
-                std::to_string(microBatches) +
-                " micro-batches of a step; use more data, fewer ranks or "
-                "fewer micro-batches");
-  auto epochs = [&](uint64_t n) {
-    if (n > UINT64_MAX / length.stepsPerEpoch)
-      throw Error(std::to_string(n) + " epochs are too many steps to count");
-    return n * length.stepsPerEpoch;
-  };
-  if (options.steps)
-    length.steps = *options.steps;
-  else if (options.epochs)
-    length.steps = epochs(*options.epochs);
-  else if (plan.steps)
-    length.steps = plan.steps;
-  else if (plan.epochs)
-    length.steps = epochs(plan.epochs);
-  else
-    throw Error("the plan has no default length; pass --steps or --epochs");
-  uint64_t table = learningRateSteps(plan);
-  if (!plan.learning_rate_table.empty() && length.steps > table)
-    throw Error("the run has " + std::to_string(length.steps) +
-                " steps, the plan's learning-rate table " +
-                std::to_string(table) +
-                "; train for fewer, or export with a longer schedule");
-  if (!data && length.steps)
-    length.stepsPerEpoch = options.epochs || plan.epochs ? 1 : length.steps;
 }
 
 /// A token is an element of the largest integer input with a sequence in it.

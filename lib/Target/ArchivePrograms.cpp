@@ -1,0 +1,191 @@
+// Reads the programs of fsdp.json, and checks what they refer to.
+
+#include "ArchivePrograms.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace fsdp;
+
+static bool isName(const std::string &text) {
+  auto letter = [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  return !text.empty() && letter(text[0]) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return letter(c) || (c >= '0' && c <= '9');
+         });
+}
+
+static std::string readName(const JsonReader &json) {
+  std::string name = json.asString();
+  if (!isName(name))
+    json.fail("a name");
+  return name;
+}
+
+std::string fsdp::readFqn(const JsonReader &json) {
+  std::string fqn = json.asString();
+  if (fqn.empty())
+    json.fail("a name");
+  return fqn;
+}
+
+static std::string readDtype(const JsonReader &json) {
+  static const std::set<std::string> dtypes = {
+      "bool",    "uint8",    "int8",    "int16",   "int32",     "int64",
+      "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+  return json.asOneOf(dtypes);
+}
+
+// Sizes are bounded so that no product of them overflows later on.
+TensorInfo fsdp::readTensor(const JsonReader &json) {
+  constexpr int64_t limit = int64_t(1) << 48;
+  TensorInfo info;
+  info.dtype = readDtype(json["dtype"]);
+  int64_t elements = 1;
+  json["shape"].forEach([&](const JsonReader &size) {
+    info.shape.push_back(size.asInt());
+    int64_t factor = std::max<int64_t>(info.shape.back(), 1);
+    if (info.shape.back() < 0 || factor > limit / elements)
+      json["shape"].fail("a shape of at most 2^48 elements");
+    elements *= factor;
+  });
+  json["strides"].forEach([&](const JsonReader &stride) {
+    info.strides.push_back(stride.asInt());
+    if (info.strides.back() < 0 || info.strides.back() > limit)
+      stride.fail("a stride between 0 and 2^48");
+  });
+  if (info.strides.size() != info.shape.size())
+    json["strides"].fail("as long as the shape");
+  return info;
+}
+
+static NodeInfo readNode(const JsonReader &json) {
+  NodeInfo node;
+  node.op = json["op"].asString();
+  node.overload = json["overload"].asString();
+  json["results"].forEach([&](const JsonReader &result) {
+    if (result.isNull())
+      node.results.push_back(std::nullopt);
+    else
+      node.results.push_back(readName(result));
+  });
+  node.module = json["module"].asString();
+  node.backward = json["phase"].asOneOf({"forward", "backward"}) == "backward";
+  if (JsonReader checkpoint = json["checkpoint"]; !checkpoint.isNull())
+    node.checkpoint = checkpoint.asInt();
+  node.keep = json["keep"].asBool();
+  node.source = json["source"].asString();
+  return node;
+}
+
+ProgramInfo fsdp::readProgram(const JsonReader &json) {
+  ProgramInfo program;
+  json["values"].forEachField(
+      [&](const std::string &name, const JsonReader &value) {
+        if (!isName(name))
+          value.fail("under a name");
+        program.values[name] = readTensor(value);
+      });
+  std::set<std::string> defined;
+  auto define = [&](const std::string &name, const JsonReader &at) {
+    if (!program.values.count(name))
+      at.fail("described in `values`");
+    if (!defined.insert(name).second)
+      at.fail("a name of its own: " + name + " is taken");
+  };
+  json["arguments"].forEach([&](const JsonReader &argument) {
+    ArgumentInfo info;
+    info.name = readName(argument["name"]);
+    define(info.name, argument["name"]);
+    info.role = argument["role"].asOneOf(
+        {"parameter", "buffer", "constant", "input", "cotangent"});
+    if (info.role != "cotangent")
+      info.fqn = readFqn(argument["fqn"]);
+    program.arguments.push_back(info);
+  });
+  json["nodes"].forEach([&](const JsonReader &node) {
+    program.nodes.push_back(readNode(node));
+    for (const auto &result : program.nodes.back().results)
+      if (result)
+        define(*result, node["results"]);
+  });
+  json["results"].forEach([&](const JsonReader &result) {
+    ResultInfo info;
+    info.name = readName(result["name"]);
+    if (!defined.count(info.name))
+      result["name"].fail("a value of the program");
+    info.role =
+        result["role"].asOneOf({"loss", "gradient", "buffer_update", "output"});
+    if (info.role != "loss")
+      info.fqn = readFqn(result["fqn"]);
+    program.results.push_back(info);
+  });
+  if (program.results.empty() || program.results[0].role != "loss" ||
+      std::count_if(program.results.begin(), program.results.end(),
+                    [](const ResultInfo &r) { return r.role == "loss"; }) != 1)
+    json["results"].fail("a list that begins with the one loss");
+  return program;
+}
+
+void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
+                           const ArchiveMetadata &metadata) {
+  std::map<std::string, std::map<std::string, const TensorInfo *>> known;
+  // A program computes with a parameter in the dtype of its unit.
+  std::map<std::string, std::string> unitDtypes, computeDtypes;
+  for (const UnitInfo &unit : metadata.units)
+    if (unit.paramDtype)
+      unitDtypes[unit.name] = *unit.paramDtype;
+  for (const StateInfo &state : metadata.parameters)
+    if (state.unit && unitDtypes.count(*state.unit))
+      computeDtypes[state.fqn] = unitDtypes[*state.unit];
+  auto add = [&](const char *role, const std::vector<StateInfo> &states) {
+    for (const StateInfo &state : states)
+      known[role][state.fqn] = &state.type;
+  };
+  add("parameter", metadata.parameters);
+  add("buffer", metadata.buffers);
+  add("constant", metadata.constants);
+  for (const InputInfo &input : metadata.inputs)
+    known["input"][input.name] = &input.type;
+  auto check = [&](const std::string &what, const char *role,
+                   const std::string &fqn, const TensorInfo &type) {
+    auto it = known[role].find(fqn);
+    if (it == known[role].end())
+      throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
+                         what + " of " + fqn + ", which is not a known " +
+                         role + "; export again");
+    auto compute = computeDtypes.find(fqn);
+    const std::string &dtype =
+        role == std::string("parameter") && compute != computeDtypes.end()
+            ? compute->second
+            : it->second->dtype;
+    if (it->second->shape != type.shape || dtype != type.dtype)
+      throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
+                         what + " of " + fqn +
+                         " with another shape or dtype; export again");
+  };
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const ArgumentInfo &argument : program.arguments) {
+    if (argument.role == "cotangent")
+      continue;
+    check("an argument", argument.role.c_str(), argument.fqn,
+          program.values.at(argument.name));
+    if (!seen.insert({argument.role, argument.fqn}).second)
+      throw ArchiveError("has a bad fsdp.json: program " + name +
+                         " has two arguments for " + argument.fqn +
+                         "; export again");
+  }
+  for (const ResultInfo &result : program.results) {
+    if (result.role == "gradient")
+      check("a gradient", "parameter", result.fqn,
+            program.values.at(result.name));
+    if (result.role == "buffer_update")
+      check("an update", "buffer", result.fqn, program.values.at(result.name));
+    if (!seen.insert({result.role, result.fqn}).second)
+      throw ArchiveError("has a bad fsdp.json: program " + name +
+                         " has two results for " + result.fqn +
+                         "; export again");
+  }
+}

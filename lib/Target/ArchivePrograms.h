@@ -1,0 +1,29 @@
+// The programs of fsdp.json, and the types of what they compute with.
+
+#ifndef FSDP_LIB_TARGET_ARCHIVEPROGRAMS_H
+#define FSDP_LIB_TARGET_ARCHIVEPROGRAMS_H
+
+#include "ArchiveMetadata.h"
+#include "JsonReader.h"
+
+namespace fsdp {
+
+/// The name of a state or an input. Throws ArchiveError where it is empty.
+std::string readFqn(const JsonReader &json);
+
+/// The fields `dtype`, `shape` and `strides`. Throws ArchiveError where one is
+/// missing, or no tensor of at most 2^48 elements has them.
+TensorInfo readTensor(const JsonReader &json);
+
+/// Throws ArchiveError where a field is missing or ill-typed, a name is given
+/// twice or nowhere, or the loss is not the first of the results.
+ProgramInfo readProgram(const JsonReader &json);
+
+/// Every argument and result of program `name` names a state or an input that
+/// there is, with its type; else throws ArchiveError.
+void checkReferences(const std::string &name, ProgramInfo &program,
+                     const ArchiveMetadata &metadata);
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TARGET_ARCHIVEPROGRAMS_H

@@ -1,0 +1,112 @@
+#include "plan/OperationText.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace fsdp::plan;
+
+std::string fsdp::plan::numberText(double value) {
+  char text[32];
+  for (int digits = 6; digits <= 17; ++digits) {
+    snprintf(text, sizeof(text), "%.*g", digits, value);
+    if (strtod(text, nullptr) == value)
+      break;
+  }
+  return text;
+}
+
+std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
+  auto ref = [](int i) { return "s" + std::to_string(i); };
+  auto infix = [&](const char *op) {
+    return ref(scalar.a) + " " + op + " " + ref(scalar.b);
+  };
+  switch (scalar.kind) {
+  case ScalarKind::Constant:
+    return numberText(scalar.value);
+  case ScalarKind::LearningRate:
+    return "learning rate of group " + std::to_string(scalar.group);
+  case ScalarKind::Step:
+    return "step";
+  case ScalarKind::Add:
+    return infix("+");
+  case ScalarKind::Subtract:
+    return infix("-");
+  case ScalarKind::Multiply:
+    return infix("*");
+  case ScalarKind::Divide:
+    return infix("/");
+  case ScalarKind::Power:
+    return infix("**");
+  case ScalarKind::Negate:
+    return "-" + ref(scalar.a);
+  case ScalarKind::Select:
+    return infix("==") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
+  case ScalarKind::State:
+    return "state " + plan.states[scalar.state]->fqn;
+  }
+  return "?";
+}
+
+std::string fsdp::plan::valuesText(const std::vector<int> &values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i)
+    text += (i ? ", " : "") +
+            (values[i] < 0 ? "none" : "%" + std::to_string(values[i]));
+  return text;
+}
+
+static std::string numbersText(const std::vector<double> &list) {
+  std::string text = "[";
+  for (size_t i = 0; i < list.size(); ++i)
+    text += (i ? ", " : "") + numberText(list[i]);
+  return text + "]";
+}
+
+static std::string argumentText(const ArgumentT &argument) {
+  switch (argument.kind) {
+  case ArgumentKind::Default:
+    return "default";
+  case ArgumentKind::None:
+    return "none";
+  case ArgumentKind::Value:
+    return "%" + std::to_string(argument.value);
+  case ArgumentKind::ValueList:
+    return "[" + valuesText(argument.values) + "]";
+  case ArgumentKind::Int:
+    return std::to_string(argument.i);
+  case ArgumentKind::Bool:
+    return argument.i ? "true" : "false";
+  case ArgumentKind::IntList:
+  case ArgumentKind::BoolList:
+    return formatShape(argument.ints);
+  case ArgumentKind::Double:
+    return numberText(argument.d.value_or(0));
+  case ArgumentKind::DoubleList:
+    return numbersText(argument.doubles);
+  case ArgumentKind::String:
+    return "'" + argument.s + "'";
+  case ArgumentKind::Complex:
+    return "complex" + numbersText(argument.doubles);
+  case ArgumentKind::Scalar:
+    return "s" + std::to_string(argument.value);
+  case ArgumentKind::DType:
+    return dtypeName(static_cast<DType>(argument.i));
+  case ArgumentKind::Generator:
+    return "generator " + std::to_string(argument.i);
+  }
+  return "?";
+}
+
+std::string fsdp::plan::callText(const AtenT &call) {
+  std::string text =
+      call.results.empty() ? "" : valuesText(call.results) + " = ";
+  text += (call.view ? "view " : "") + call.name +
+          (call.overload.empty() ? "" : "." + call.overload) + "(";
+  // Trailing defaults say nothing.
+  size_t count = call.arguments.size();
+  while (count && call.arguments[count - 1]->kind == ArgumentKind::Default)
+    --count;
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", " : "") + argumentText(*call.arguments[i]);
+  return text + ")";
+}
