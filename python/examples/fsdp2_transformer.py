@@ -3,7 +3,12 @@
     python -m fsdp_mlir.train --nproc 2 python/examples/fsdp2_transformer.py
 
 A small Transformer learns to say its input backwards. `shard` is as one writes it for
-`torch.distributed.fsdp`: each layer is a unit, and the model takes what is left.
+`torch.distributed.fsdp`: each layer is a unit, and the model takes what is left. What FSDP2 can do
+beside that is a flag each, and they combine:
+
+    python -m fsdp_mlir.train --nproc 4 python/examples/fsdp2_transformer.py \
+        --replicas 2 --mixed-precision --accumulate 2 --max-norm 1 --offload
+
 With --plain the model has no policy of its own; the compiler is then told the same by
 `--pipeline units=class:Layer`.
 """
@@ -18,8 +23,9 @@ import torch.nn.functional as F
 from torch import nn
 
 # from torch.distributed.device_mesh import init_device_mesh
-# from torch.distributed.fsdp import fully_shard
-from fsdp_mlir import TrainingStep, fully_shard, init_device_mesh
+# from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from fsdp_mlir import CPUOffloadPolicy, MixedPrecisionPolicy, TrainingStep
+from fsdp_mlir import fully_shard, init_device_mesh
 
 VOCABULARY = 32
 
@@ -57,20 +63,36 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
-def shard(model: Transformer, ranks: int) -> None:
-    mesh = init_device_mesh("cpu", (ranks,))
+def shard(model: Transformer, args: argparse.Namespace, ranks: int) -> None:
+    policy = {}
+    if args.replicas > 1:
+        if ranks % args.replicas:
+            raise SystemExit(f"--replicas {args.replicas} does not divide {ranks} ranks")
+        shape, names = (args.replicas, ranks // args.replicas), ("replicate", "shard")
+        policy["mesh"] = init_device_mesh("cpu", shape, mesh_dim_names=names)
+    else:
+        policy["mesh"] = init_device_mesh("cpu", (ranks,))
+    if args.mixed_precision:
+        policy["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    if args.offload:
+        policy["offload_policy"] = CPUOffloadPolicy()
     for layer in model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(layer, **policy)
+    fully_shard(model, **policy)
 
 
 def loss(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(model(tokens).flatten(0, 1), tokens.flip(1).flatten())
+    return F.cross_entropy(model(tokens).float().flatten(0, 1), tokens.flip(1).flatten())
 
 
 def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser(prog="fsdp2_transformer.py")
     parser.add_argument("--plain", action="store_true", help="leave the units to the compiler")
+    parser.add_argument("--replicas", type=int, default=1, help="of the shards (HSDP)")
+    parser.add_argument("--mixed-precision", action="store_true", help="bf16, reduced in fp32")
+    parser.add_argument("--offload", action="store_true", help="state in host memory")
+    parser.add_argument("--accumulate", type=int, default=1, help="micro-batches in a step")
+    parser.add_argument("--max-norm", type=float, help="what gradients are clipped to")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
@@ -83,7 +105,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     model = Transformer(args.width, args.heads, args.layers, args.seq_len)
     if not args.plain:
         # `fsdp_mlir.train` says how many ranks there are, as torchrun does.
-        shard(model, int(os.environ.get("WORLD_SIZE", "1")))
+        shard(model, args, int(os.environ.get("WORLD_SIZE", "1")))
     data = {"tokens": torch.randint(VOCABULARY, (1024, args.seq_len))}
     return TrainingStep(
         model=model,
@@ -92,4 +114,6 @@ def training_step(argv: list[str]) -> TrainingStep:
         inputs={"tokens": data["tokens"][: args.batch_size]},
         data=data,
         steps=args.steps,
+        accumulate=args.accumulate,
+        clip_grad_norm=args.max_norm,
     )

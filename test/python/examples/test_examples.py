@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from fsdp_mlir.export import export_step
+from fsdp_mlir.progress import archive_metadata
 from fsdp_mlir.training_step import load_training_step
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "python" / "examples"
@@ -82,6 +83,25 @@ def test_fsdp2_transformer(example) -> None:
     assert type(transformer.training_step(["--plain"]).model) is transformer.Transformer
     losses = train(step, 32)
     assert losses[-1] < losses[0]
+
+
+def test_fsdp2_transformers_policies(
+    example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that its flags are policies of every unit, and refuse what cannot be."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    transformer = example("fsdp2_transformer")
+    flags = "--replicas 2 --mixed-precision --accumulate 2 --max-norm 1 --offload --layers 1"
+    export_step(transformer.training_step(flags.split()), tmp_path / "step.pt")
+    metadata = archive_metadata(tmp_path / "step.pt")
+    assert metadata["mesh"]["shape"] == [2, 2]
+    assert metadata["accumulate"] == 2
+    assert metadata["clip_grad_norm"]["max_norm"] == 1
+    for unit in metadata["units"]:
+        assert (unit["param_dtype"], unit["reduce_dtype"]) == ("bfloat16", "float32")
+        assert unit["offload"]
+    with pytest.raises(SystemExit, match="does not divide 4 ranks"):
+        transformer.training_step(["--replicas", "3"])
 
 
 def test_gpt(example, text: Path) -> None:

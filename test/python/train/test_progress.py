@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import struct
 import threading
 import time
 from pathlib import Path
 
 from fsdp_mlir.plots import loss_curve, moving_mean
-from fsdp_mlir.progress import Length, Progress, follow, length_of, sample_count
+from fsdp_mlir.progress import STANDARD, Length, Progress, follow, length_of, sample_count
 
+ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {"inputs": [{"name": "x", "shape": [4, 2], "source": "data"}], "length": {"epochs": 3}}
 
 
@@ -45,6 +47,14 @@ def test_a_line_per_epoch_with_the_means() -> None:
         "epoch 1/2  loss 1.5000  accuracy 0.1500  100 samples/s",
         "epoch 2/2  loss 3.5000  accuracy 0.3500  100 samples/s",
     ]
+
+
+def test_what_every_run_measures_is_no_metric_of_the_step() -> None:
+    """Tests that each field that docs/metrics.md lists is known as one of the run's own."""
+    page = (ROOT / "docs" / "metrics.md").read_text().split("## `--summary FILE`")[0]
+    fields = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert "offload_bytes" in fields
+    assert fields <= STANDARD
 
 
 def test_perplexity_belongs_to_the_epoch_that_ended() -> None:
