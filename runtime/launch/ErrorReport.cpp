@@ -8,22 +8,16 @@
 
 namespace fsdp {
 
-static std::string fileOf(const std::string &folder, int rank) {
-  return folder + "/error." + std::to_string(rank);
-}
-
-void leaveError(const std::string &folder, int rank, const RankError &error) {
+void leaveError(const std::string &file, const RankError &error) {
   nlohmann::json json = {{"message", error.message},
                          {"consequence", error.consequence}};
-  std::ofstream(fileOf(folder, rank))
-      << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::ofstream(file) << json.dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
 }
 
-std::optional<RankError> collectError(const std::string &folder, int rank) {
-  std::ifstream file(fileOf(folder, rank));
-  if (!file)
-    return std::nullopt;
-  nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
+std::optional<RankError> collectError(const std::string &file) {
+  std::ifstream stream(file);
+  nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
   if (!json.is_object())
     return std::nullopt;
   return RankError{json.value("message", ""), json.value("consequence", false)};

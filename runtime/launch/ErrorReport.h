@@ -13,9 +13,9 @@ struct RankError {
   bool consequence = false;
 };
 
-/// What a rank leaves for the process that supervises it, in `folder`.
-void leaveError(const std::string &folder, int rank, const RankError &error);
-std::optional<RankError> collectError(const std::string &folder, int rank);
+/// What a rank leaves for the process that supervises it, in `file`.
+void leaveError(const std::string &file, const RankError &error);
+std::optional<RankError> collectError(const std::string &file);
 
 /// Writes torchrun's error file (TORCHELASTIC_ERROR_FILE), if there is to be
 /// one; its agent reads the message and the time from it.

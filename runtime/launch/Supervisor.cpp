@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "launch/ErrorReport.h"
+#include "launch/MemoryFile.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -9,7 +10,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -26,25 +26,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto graceAfterFailure = std::chrono::seconds(2);
 constexpr auto graceAfterTerm = std::chrono::seconds(5);
 
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    const char *base = std::getenv("TMPDIR");
-    std::string pattern =
-        std::string(base && *base ? base : "/tmp") + "/fsdp-run-XXXXXX";
-    if (!mkdtemp(pattern.data()))
-      throw Error("cannot make a temporary folder " + pattern + ": " +
-                  std::strerror(errno) + "; set TMPDIR");
-    path = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::string path;
-};
-
 struct Child {
+  MemoryFile error;
   pid_t pid = -1;
   bool running = false;
   int status = 0;
@@ -78,7 +61,7 @@ private:
   void report();
 
   const LocalRanks &ranks;
-  TemporaryFolder folder;
+  MemoryFile meeting;
   std::vector<Child> children;
   std::optional<int> firstFailed;
   sigset_t signals, before;
@@ -86,9 +69,12 @@ private:
 
 void Supervisor::start(int local) {
   std::vector<std::string> words = ranks.command;
+  const std::pair<std::string, std::string> files[] = {
+      {"%MEETING%", meeting.path()}, {"%ERROR%", children[local].error.path()}};
   for (std::string &word : words)
-    if (size_t at = word.find("%FOLDER%"); at != std::string::npos)
-      word.replace(at, 8, folder.path);
+    for (const auto &[name, path] : files)
+      if (size_t at = word.find(name); at != std::string::npos)
+        word.replace(at, name.size(), path);
   std::vector<char *> argv;
   for (std::string &word : words)
     argv.push_back(word.data());
@@ -139,7 +125,7 @@ void Supervisor::report() {
   std::vector<std::optional<RankError>> errors;
   std::optional<int> cause;
   for (int i = 0; i < ranks.count; ++i) {
-    errors.push_back(collectError(folder.path, ranks.firstRank + i));
+    errors.push_back(collectError(children[i].error.path()));
     if (!cause && errors[i] && !errors[i]->consequence)
       cause = i;
   }

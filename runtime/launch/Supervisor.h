@@ -12,7 +12,8 @@ struct LocalRanks {
   int firstRank = 0;
   int worldSize = 1;
   /// Started for each rank, which finds itself in RANK, WORLD_SIZE and
-  /// LOCAL_RANK. "%FOLDER%" stands for a folder that lives as long as the run.
+  /// LOCAL_RANK. "%MEETING%" stands for a file that all of them share,
+  /// "%ERROR%" for the one in which a rank leaves its error.
   std::vector<std::string> command;
 };
 

@@ -1,5 +1,5 @@
 """Tests that ranks end together, however one of them ends, and leave nothing
-behind: no process and no shared memory."""
+behind: no process, no shared memory and no file."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ def endless(
     """A run that would not end, when its two ranks have just started, or when
     they train."""
     shared = set(os.listdir("/dev/shm"))
-    metrics = tmp_path / "metrics.jsonl"
+    metrics, temporary = tmp_path / "metrics.jsonl", tmp_path / "temporary"
+    temporary.mkdir()
     run = chain.run_arguments(compiled, 100_000_000)
     process = subprocess.Popen(
         [*run, "--nproc", "2", "--metrics", metrics],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=chain.environment(),
+        env=chain.environment(TMPDIR=str(temporary)),
     )
     try:
         wait_until(lambda: len(ranks_of(process.pid)) == 2)
@@ -66,6 +67,7 @@ def endless(
         wait_until(lambda: not any(map(is_running, ranks)))
         # Tests beside this one have some for a while.
         wait_until(lambda: set(os.listdir("/dev/shm")) <= shared)
+        assert not os.listdir(temporary)
     finally:
         process.kill()
         process.wait()

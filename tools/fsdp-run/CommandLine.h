@@ -19,7 +19,8 @@ struct LaunchOptions {
   std::string rendezvous; // empty: env://
   int timeoutSeconds = 300;
   CommOptions comm;
-  /// The folder of the supervisor that started this process; empty: none did.
+  /// Where the supervisor that started this process looks for its error; empty:
+  /// none did.
   std::string supervisor;
 };
 

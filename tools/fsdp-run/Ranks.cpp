@@ -145,11 +145,11 @@ int superviseProcesses(const CommandLine &line, int argc, char **argv) {
   ranks.firstRank = launch.nodeRank * launch.nproc;
   ranks.worldSize = launch.nodes * launch.nproc;
   ranks.command.assign(argv, argv + argc);
-  ranks.command.push_back("--supervisor=%FOLDER%");
+  ranks.command.push_back("--supervisor=%ERROR%");
   if (launch.rendezvous.empty())
     ranks.command.push_back("--rendezvous=" +
                             (launch.nodes == 1
-                                 ? "file://%FOLDER%/meeting"
+                                 ? "file://%MEETING%"
                                  : "tcp://" + launch.masterAddress + ":" +
                                        std::to_string(launch.masterPort)));
   return superviseRanks(ranks);
@@ -174,7 +174,7 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     if (line.launch.supervisor.empty())
       printError(error.message, me.rank);
     else
-      leaveError(line.launch.supervisor, me.rank, error);
+      leaveError(line.launch.supervisor, error);
     writeLauncherErrorFile(error.message);
     if (connection.communicator)
       connection.communicator->abort(error.message);
@@ -230,7 +230,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
   } catch (...) {
     RankError error = describeCurrent();
     if (!launch.supervisor.empty())
-      leaveError(launch.supervisor, me.rank, error);
+      leaveError(launch.supervisor, error);
     else
       printError(error.message, me.size > 1 ? me.rank : -1);
     writeLauncherErrorFile(error.message);
