@@ -1,0 +1,210 @@
+"""Tests what `tools/dev bench` makes of figures that were measured: tables, goals, pages and charts.
+They measure nothing."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import pytest
+
+from bench import __main__ as command_line
+from bench import charts, goals, pages, tables
+from bench.figures import Figures, ratio
+from support.chain import ROOT
+
+MIB = 1 << 20
+STORED = ROOT / "docs" / "bench.json"
+
+
+def contestant(label: str, step_ms: float, **more: Any) -> Figures:
+    figures = {"label": label, "step_ms": step_ms, "quartiles_ms": [step_ms - 1, step_ms + 1]}
+    return figures | {"peak_bytes": 300 * MIB, "idle_bytes": 100 * MIB} | more
+
+
+@pytest.fixture
+def model() -> Figures:
+    """Ours is just as fast as the goals ask, copies something, and has no throttled run."""
+    own = {"exposed_comm_ms": 0.5, "copied_bytes": 2048.0, "allocated_bytes": 0.0}
+    own |= {"planned_bytes": 30 * MIB, "live_bytes": 30 * MIB, "measured_bytes": 31 * MIB}
+    return {
+        "goals": {"fsdp2": 2.0, "graph": 1.1, "eager": 0.9},
+        "headline": "flat-overlap",
+        "contestants": {
+            "fsdp2": contestant("FSDP2 eager", 20.0, peak_bytes=600 * MIB, idle_bytes=350 * MIB),
+            "fsdp2-compile": {"label": "FSDP2 torch.compile", "failure": "no compiler"},
+            "eager": contestant("unsharded eager", 8.0),
+            "flat-overlap": contestant("fsdp-mlir flat overlap", 10.0, **own),
+        },
+    }
+
+
+@pytest.fixture
+def stored() -> Figures:
+    return json.loads(STORED.read_text())
+
+
+def verdicts(model: Figures) -> dict[str, tuple[str, str]]:
+    return {row.what.split(" ÷ ")[-1]: (row.shown, row.verdict) for row in goals.rows(model)}
+
+
+def test_a_ratio_needs_both_times(model: Figures) -> None:
+    assert ratio(model, "fsdp2", "flat-overlap") == 2.0
+    assert ratio(model, "fsdp2-compile", "flat-overlap") is None
+    assert ratio(model, "absent", None) is None
+
+
+def test_goals_are_met_nearly_or_not(model: Figures) -> None:
+    found = verdicts(model)
+    assert found["ours"] == ("2.00", "met")
+    assert found["unsharded eager"] == ("1.25", "NOT met")
+    assert found["bytes copied for communication in a step"] == ("2048", "NOT met")
+    assert found["largest sum of live bytes"] == ("1.000", "met")
+    model["contestants"]["fsdp2"]["step_ms"] = 18.5
+    assert verdicts(model)["ours"] == ("1.85", "nearly")
+    model["contestants"]["fsdp2"]["step_ms"] = 17.5
+    assert verdicts(model)["ours"] == ("1.75", "NOT met")
+
+
+def test_what_was_not_measured_is_no_goal(model: Figures) -> None:
+    assert "the graph's operators and half the optimizer" not in verdicts(model)
+    model["overlap"] = {"schedules": {"overlap": {"by_compute": 1.15}}}
+    throttled = "compute, communication throttled to equal compute"
+    assert verdicts(model)[throttled] == ("1.15", "met")
+    model["headline"] = None
+    assert goals.rows(model) == []
+
+
+def test_the_terminals_table(model: Figures) -> None:
+    lines = tables.steps("tiny", model).splitlines()[1:]
+    assert lines[0].split()[:3] == ["tiny", "step", "ms"]
+    own = next(line for line in lines if line.startswith("fsdp-mlir"))
+    assert own.split()[3:] == (
+        "10.00 9.0-11.0 2.00 - 1.250 0.50 2.0 30.0 30.0 31.0 300.0 200.0".split()
+    )
+    assert any(line.endswith("not available: no compiler") for line in lines)
+    # As wide as its title, so that columns stand below each other.
+    assert {len(line) for line in lines if "not available" not in line} == {len(lines[0])}
+
+
+def test_the_throttled_schedules(model: Figures) -> None:
+    assert tables.overlap(model) == ""
+    row = {"step_ms": 13.0, "by_compute": 1.3, "exposed_comm_ms": 2.0}
+    schedules = {"overlap": row, "fsdp2": {"failure": "refused"}, "naive": row}
+    model["overlap"] = {"bytes_per_s": 2e9, "compute_ms": 10.0, "schedules": schedules}
+    lines = tables.overlap(model).splitlines()
+    assert lines[0].startswith("throttled to 2.000 GB/s") and len(lines) == 4
+    assert lines[1].split() == "schedule=overlap 13.0 ms, 1.300 of compute, 2.0 ms exposed".split()
+    assert lines[2].endswith("not available: refused")
+    cells = pages.overlap_table({"models": {"tiny": model}}).splitlines()[-1].split(" | ")
+    assert cells == ["| tiny", "2.000", "10.0", *cells[3:]]
+    assert cells[3:5] == ["1.30 (13.0 ms, 2.0 exposed)", "not available: refused"]
+
+
+def test_tables_are_markdown(stored: Figures) -> None:
+    for name, block in pages.BLOCKS.items():
+        lines = [line for line in block(stored).splitlines() if line]
+        if name != "machine":
+            assert all(line.startswith("| ") and line.endswith(" |") for line in lines), name
+    # A row for every goal that was measured, a column for every model.
+    rows = pages.goal_table(stored).splitlines()[2:]
+    assert 0 < len(rows) <= len(goals.GOALS)
+    assert {row.count(" | ") for row in rows} == {len(stored["models"])}
+
+
+PAGE = "before\n<!-- bench {name} -->\n{text}<!-- end -->\nafter\n"
+
+
+@pytest.fixture
+def root(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A folder with the pages, whose marked blocks are old."""
+    (tmp_path / "docs").mkdir()
+    for page in pages.PAGES:
+        (tmp_path / page).write_text(PAGE.format(name="machine", text="of yesterday\n"))
+    return tmp_path
+
+
+def test_only_what_is_marked_changes(
+    root: pathlib.Path, stored: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(charts, "bench", lambda results, path: drawn.append(path))
+    monkeypatch.setattr(charts, "compile_time", lambda results, path: drawn.append(path))
+    written = pages.update(stored, root)
+    assert json.loads((root / "docs" / "bench.json").read_text()) == stored
+    assert drawn and set(drawn) < set(written)
+    for page in pages.PAGES:
+        wanted = PAGE.format(name="machine", text=pages.machine(stored) + "\n")
+        assert (root / page).read_text() == wanted
+        assert root / page in written
+    # What is as it should be is not written again.
+    assert not {root / page for page in pages.PAGES} & set(pages.update(stored, root))
+
+
+def test_a_page_that_marks_an_unknown_block(root: pathlib.Path, stored: Figures) -> None:
+    (root / pages.PAGES[0]).write_text(PAGE.format(name="weather", text=""))
+    with pytest.raises(KeyError, match="weather"):
+        pages.update({**stored, "models": {}, "compile": []}, root)
+
+
+def test_the_pages_show_what_is_stored(stored: Figures) -> None:
+    for page in pages.PAGES:
+        text = (ROOT / page).read_text()
+        blocks = list(pages._BLOCK.finditer(text))
+        assert blocks, page
+        for block in blocks:
+            assert block[0] == f"{block[1]}{pages.BLOCKS[block[2]](stored)}\n{block[3]}", page
+
+
+def test_charts_are_drawn(stored: Figures, tmp_path: pathlib.Path) -> None:
+    charts.bench(stored, tmp_path / "bench.png")
+    rows = [
+        {"size": "8b", "layout": layout, "layers": layers, "seconds": 0.1 * layers, "peak_gb": 0.1}
+        for layout in ("dim0", "flat")
+        for layers in (8, 32)
+    ]
+    charts.compile_time(rows, tmp_path / "compile_time.png")
+    for chart in tmp_path.iterdir():
+        assert chart.read_bytes().startswith(b"\x89PNG") and chart.stat().st_size > 10_000
+
+
+def run(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["bench", *map(str, words)])
+    return command_line.main()
+
+
+def test_an_earlier_run_is_shown(
+    stored: Figures, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--show", str(STORED), monkeypatch=monkeypatch) == 0
+    said = capsys.readouterr().out
+    for name, model in stored["models"].items():
+        assert tables.steps(name, model) in said and tables.goal_lines(model) in said
+
+
+def test_a_file_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--show", "absent.json", monkeypatch=monkeypatch) == 1
+    assert "tools/dev bench: error" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    (
+        (("--models", "huge"), "'huge' is unknown; there are tiny, small, mid"),
+        (("--models", ","), "the list is empty"),
+        (("--rounds", "0"), "0 is not positive"),
+    ),
+)
+def test_a_wrong_flag(
+    words: tuple[str, ...],
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        run(*words, monkeypatch=monkeypatch)
+    assert complaint in capsys.readouterr().err
