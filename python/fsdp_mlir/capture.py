@@ -18,6 +18,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from .capture_context import capture_settings, eval_mode, shared_forward
+from .checkpoints import forwards_in_checkpoints
 from .eager_kernels import eager_interpolation, eager_strides
 from .errors import ExportError
 from .explain import explain_capture_error, user_location
@@ -108,9 +109,11 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     kernels, strides = eager_interpolation(), eager_strides()
     stand_ins = names.captured_on(stand_in_mode)
     casts = precision.applied(step.model, shared=step.metrics is not None)
+    checkpoints = forwards_in_checkpoints(step.model)
     with contextlib.ExitStack() as stack:
         # Casts are of what stands in for the model's parameters.
-        for context in (mode, gradients, stand_ins, casts, shared, kernels, strides):
+        ways = (mode, gradients, stand_ins, checkpoints, casts, shared, kernels, strides)
+        for context in ways:
             stack.enter_context(context)
         try:
             forward = _follow_python(wrapper, tuple(inputs.values()))

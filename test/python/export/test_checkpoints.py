@@ -8,10 +8,12 @@ import pytest
 import torch
 from exporting import Exported, assert_same_as_eager, classify, export
 from torch import nn
+from torch.distributed._composable import checkpoint as composable
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
+    checkpoint_sequential,
     create_selective_checkpoint_contexts,
 )
 
@@ -98,3 +100,55 @@ def test_a_wrapper_leaves_no_trace_in_names(tmp_path: pathlib.Path) -> None:
     ]
     classes = {module["path"]: module["class"] for module in exported.metadata["modules"]}
     assert classes["0"] == "Sequential" and classes["0.0"] == "Linear"
+
+
+class Composed(Model):
+    """The same, in the checkpoints that are put on modules from outside."""
+
+    def __init__(self, context: Callable[[], Any] | None = None) -> None:
+        super().__init__(context)
+        for block in self.blocks:
+            composable(block, **self.options)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+class Segments(nn.Module):
+    """Five layers in two segments, of which the last is in no checkpoint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [nn.Linear(8, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 8), nn.Linear(8, 3)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return checkpoint_sequential(self.layers, 2, x, use_reentrant=False)
+
+
+def test_the_composable_checkpoint(tmp_path: pathlib.Path) -> None:
+    model = Composed()
+    hooks = [list(block._forward_pre_hooks.items()) for block in model.blocks]
+    found = regions(export(classify(model), tmp_path))
+    assert found[0] == {"blocks.0.0", "blocks.0.1", "blocks.0.2"}
+    assert found[1] == {"blocks.1.0", "blocks.1.1", "blocks.1.2"}
+    # The model is still PyTorch's to train.
+    assert [list(block._forward_pre_hooks.items()) for block in model.blocks] == hooks
+    assert not any("forward" in vars(block) for block in model.blocks)
+    assert_same_as_eager(classify(model), tmp_path)
+
+
+def test_a_composable_checkpoints_policy(tmp_path: pathlib.Path) -> None:
+    model = Composed(selective(CheckpointPolicy.MUST_SAVE))
+    nodes = export(classify(model), tmp_path).program()["nodes"]
+    kept = [(node["checkpoint"], node["op"]) for node in nodes if node["keep"]]
+    assert kept == [(0, "aten::addmm"), (1, "aten::addmm")]
+
+
+def test_segments_of_a_sequence(tmp_path: pathlib.Path) -> None:
+    found = regions(export(classify(Segments()), tmp_path))
+    assert found[0] == {"layers.0", "layers.1"}
+    assert {"layers.2", "layers.3", "layers.4"} <= found[None] and 1 not in found
+    assert_same_as_eager(classify(Segments()), tmp_path)
