@@ -171,7 +171,8 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
     if (op->getAttr("fsdp.unit") != parameter.getUnitAttr())
       return op.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                               << update.getParameterAttr();
-    sum = op.getInput();
+    // Micro-batches may be added up in front of the sum over replicas.
+    sum = getOwnGradient(op.getInput());
     return success();
   };
   if ((ranks > shards && failed(strip(shard::AllReduceOp()))) ||
