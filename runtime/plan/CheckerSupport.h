@@ -72,6 +72,20 @@ private:
   std::map<uint64_t, std::pair<uint64_t, size_t>> ends; // begin and owner
 };
 
+/// What a command computes with is all on the device, or all on the host.
+class OneMemory {
+public:
+  void add(const Checked &here, const Place &place) {
+    bool isHost = place.arena() == hostArena;
+    here.require(onHost.value_or(isHost) == isHost,
+                 "uses memory of the device and of the host");
+    onHost = isHost;
+  }
+
+private:
+  std::optional<bool> onHost;
+};
+
 /// What programs have in common.
 struct PlanFacts {
   /// Where in the window arena the mapped gathers of a flat state show it.

@@ -3,6 +3,7 @@
 #include "plan/GradientDivisors.h"
 #include "plan/LiveBytes.h"
 #include "plan/ProgramMemory.h"
+#include "plan/SharedNumbers.h"
 
 #include <set>
 
@@ -10,26 +11,13 @@ using namespace fsdp::plan;
 
 namespace {
 
-/// What a command computes with is all on the device, or all on the host.
-class OneMemory {
-public:
-  void add(const Checked &here, const Place &place) {
-    bool isHost = place.arena() == hostArena;
-    here.require(onHost.value_or(isHost) == isHost,
-                 "uses memory of the device and of the host");
-    onHost = isHost;
-  }
-
-private:
-  std::optional<bool> onHost;
-};
-
 class ProgramChecker {
 public:
   ProgramChecker(const PlanT &plan, const ProgramT &program,
                  const PlanFacts &facts)
       : plan(plan), program(program), facts(facts),
-        at("program '", program.name, "'"), memory(plan, program, facts, at) {}
+        at("program '", program.name, "'"), memory(plan, program, facts, at),
+        numbers(plan, program) {}
 
   void run() {
     checkScalars(at, plan, program.scalars);
@@ -37,8 +25,10 @@ public:
       const CommandT &command = *program.commands[i];
       checkCommand(at.inside("command ", i, " (", command.location, ")"), i,
                    command);
+      numbers.follow(command);
     }
     memory.finish(at);
+    numbers.finish(at);
     checkLiveBytes(deviceArena, program.live_bytes);
     checkLiveBytes(hostArena, program.host_live_bytes);
     for (const auto &[flat, elements] : updatedElements) {
@@ -144,6 +134,7 @@ private:
         checkScalar(here, scalar);
         used.add(here, *program.values[scalar]->place);
       }
+    numbers.checkUpdate(here, update);
     here.require(rule.operands == 2 + update.states.size(), "rule '", rule.name,
                  "' takes ", rule.operands, " operands, given are ",
                  2 + update.states.size());
@@ -228,10 +219,18 @@ private:
                                                     : computeStream;
   }
 
+  /// A parameter on its own: what is gathered or fetched of it is all of it.
+  bool isWholeParameter(int value) const {
+    int state = program.values[value]->state;
+    return state != -1 && plan.states[state]->role == Role::Parameter &&
+           !plan.states[state]->is_flat;
+  }
+
   void checkCopy(const Checked &here, const CopyT &copy, uint32_t stream) {
     here.require(!copy.pieces.empty(), "copies nothing");
     std::set<int> sources, destinations;
     uint64_t blocks = 0;
+    std::map<int, unsigned __int128> taken; // of parameters' bytes
     for (const auto &piece : copy.pieces) {
       here.require(piece != nullptr && piece->blocks >= 1 &&
                        piece->blocks <= maxBlocks - blocks,
@@ -240,7 +239,14 @@ private:
       checkPiece(here, *piece, stream);
       sources.insert(piece->source);
       destinations.insert(piece->destination);
+      if (piece->source != -1 && isWholeParameter(piece->source))
+        taken[piece->source] +=
+            static_cast<unsigned __int128>(piece->blocks) * piece->block_bytes;
     }
+    for (auto [source, bytes] : taken)
+      here.require(bytes == program.values[source]->place->bytes(),
+                   "copies some bytes of ", memory.valueName(source),
+                   " and leaves others, or some twice");
     for (int source : sources)
       for (int destination : destinations)
         if (source != -1)
@@ -280,14 +286,19 @@ private:
   }
 
   /// What is reduced can be, and is divided as gradients are; or, where it is
-  /// no gradient, not at all.
+  /// a norm of them, not at all.
   void checkReduction(const Checked &here, const CollectiveT &collective) {
     bool gathers = collective.kind == CollectiveKind::AllGather;
     bool isMax = collective.op == ReduceOp::Max;
+    Norm norm = numbers.normOf(collective.source);
     bool isComplex = collective.dtype >= DType::Complex64;
     here.require(collective.op <= ReduceOp::MAX, "its operation is unknown");
     here.require(!isMax || collective.kind == CollectiveKind::AllReduce,
                  "takes a maximum, which only an all-reduce does");
+    here.require(isMax == (norm == Norm::Largest), "takes a ",
+                 isMax ? "maximum" : "sum", " of what is ",
+                 norm == Norm::Largest ? "the largest" : "no maximum",
+                 " on each rank");
     here.require(gathers ||
                      (collective.dtype != DType::Bool && !(isMax && isComplex)),
                  "reduces ", dtypeName(collective.dtype));
@@ -295,15 +306,14 @@ private:
     // makes the mean of all.
     bool replicated = numRanks(plan) > numShards(plan);
     bool overReplicas = collective.mesh_dim != shardDim(plan);
-    bool sums = collective.kind == CollectiveKind::AllReduce && !isMax;
     bool isMean = collective.kind == CollectiveKind::ReduceScatter
                       ? !replicated
-                      : sums && overReplicas;
-    double mean =
-        gradientDivisors(collective.dtype, plan.gradient_divisor).after;
-    double divisor = isMean ? mean : 1;
-    bool divides = sums && collective.divisor == mean;
-    here.require(collective.divisor == divisor || divides, "divides by ",
+                      : collective.kind == CollectiveKind::AllReduce &&
+                            norm == Norm::None && overReplicas;
+    double divisor =
+        isMean ? gradientDivisors(collective.dtype, plan.gradient_divisor).after
+               : 1;
+    here.require(collective.divisor == divisor, "divides by ",
                  collective.divisor, ", not ", divisor);
     bool isFloating = collective.dtype >= DType::Float16 &&
                       collective.dtype < DType::Complex64;
@@ -327,8 +337,8 @@ private:
       here.index(collective.unit, plan.units.size(), "unit");
     bool gather = collective.kind == CollectiveKind::AllGather;
     bool scatter = collective.kind == CollectiveKind::ReduceScatter;
-    checkReduction(here, collective);
     here.index(collective.source, program.values.size(), "value");
+    checkReduction(here, collective);
     memory.requireTarget(here, collective.destination, collective.mapped);
     const ValueT &from = *program.values[collective.source];
     const ValueT &into = *program.values[collective.destination];
@@ -365,6 +375,7 @@ private:
   const PlanFacts &facts;
   Checked at;
   ProgramMemory memory;
+  SharedNumbers numbers;
   std::map<uint32_t, uint32_t> channels; // and their streams
   std::map<uint32_t, DisjointRanges> updates;
   std::map<uint32_t, uint64_t> updatedElements; // of flat states' members

@@ -55,7 +55,7 @@ module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.s
   // CHECK-NEXT: input r = %1, the same every step
   // CHECK-NEXT: output loss = %[[LOSS:[0-9]+]]
   // CHECK-NEXT: output most =
-  func.func @step(%x: tensor<5x4xf32> {fsdp.input = "x"}, %r: tensor<3x4xi64> {fsdp.input = "r", fsdp.repeat}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "most"}) {
+  func.func @step(%x: tensor<5x4xf32> {fsdp.input = "x"}, %r: tensor<3x4xi64> {fsdp.input = "r", fsdp.repeat}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<f64> {fsdp.output = "most"}) {
     // CHECK: %2: float32 [2, 4], state w
     %w = fsdp.load @w : tensor<2x4xf32>
     // CHECK: 0| copy %[[IN:[0-9]+]][0] = %2[0], 1 x 32 B
@@ -72,14 +72,16 @@ module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.s
     %c = aten.call "cat"([%cut, %g]) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<6x4xf32>
     // CHECK: %[[LOSS]] = aten::sum(%{{[0-9]+}})
     %loss = aten.call "sum"(%c) : (tensor<6x4xf32>) -> tensor<f32>
-    // CHECK: 0| %{{[0-9]+}} = all_reduce max %[[LOSS]] over shard, 1 float32
-    %m = fsdp.all_reduce_start max %loss : !fsdp.future<tensor<f32>>
-    %most = fsdp.wait %m : !fsdp.future<tensor<f32>>
     // CHECK: aten::full([2, 4], 1, float32)
     %one = aten.call "full"() {size = array<i64: 2, 4>, fill_value = 1.0, dtype = f32} : () -> tensor<2x4xf32>
+    // CHECK: %[[LARGEST:[0-9]+]] = fsdp_mlir::power_sum([%{{[0-9]+}}], inf)
+    %largest = aten.call "fsdp_mlir::power_sum"([%one]) {p = 0x7FF0000000000000 : f64} : (tensor<2x4xf32>) -> tensor<f64>
+    // CHECK: 0| %{{[0-9]+}} = all_reduce max %[[LARGEST]] over shard, 1 float64
+    %m = fsdp.all_reduce_start max %largest : !fsdp.future<tensor<f64>>
+    %most = fsdp.wait %m : !fsdp.future<tensor<f64>>
     // CHECK: update w by sgd(%{{[0-9]+}})
     fsdp.update @sgd @w, %one [@"w/momentum"] : tensor<2x4xf32>
-    return %loss, %most : tensor<f32>, tensor<f32>
+    return %loss, %most : tensor<f32>, tensor<f64>
   }
   // CHECK: device arena in step
 }
