@@ -20,7 +20,9 @@ struct Mutation {
   std::optional<std::string> (*apply)(plan::PlanT &plan, Random &random);
 };
 
-extern const std::vector<Mutation> mutations;
+/// Of when a command runs and where its values lie, and of all else that a
+/// command says.
+extern const std::vector<Mutation> placeMutations, contentMutations;
 
 } // namespace fsdp::test
 

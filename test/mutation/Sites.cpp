@@ -72,6 +72,13 @@ std::vector<int> fsdp::test::writesOf(const CommandT &command) {
   return written;
 }
 
+std::string fsdp::test::bufferOf(const PlanT &plan, const Site &site) {
+  for (int written : writesOf(site.command()))
+    if (int state = site.program->values[written]->state; state != -1)
+      return " of buffer '" + plan.states[state]->fqn + "'";
+  return "";
+}
+
 size_t fsdp::test::writerOf(const ProgramT &program, int value) {
   for (size_t i = 0; i < program.commands.size(); ++i)
     for (int written : writesOf(*program.commands[i]))

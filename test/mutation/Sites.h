@@ -56,6 +56,8 @@ bool isOwn(const plan::ProgramT &, const plan::ValueT &value);
 
 /// The values that a command writes.
 std::vector<int> writesOf(const plan::CommandT &command);
+/// The buffer that a command writes, which the plan names nowhere else.
+std::string bufferOf(const plan::PlanT &plan, const Site &site);
 /// The first command that writes a value, or as many as there are.
 size_t writerOf(const plan::ProgramT &program, int value);
 

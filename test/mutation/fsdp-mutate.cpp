@@ -19,6 +19,12 @@ using namespace fsdp::test;
 
 namespace {
 
+std::vector<Mutation> allMutations() {
+  std::vector<Mutation> all = placeMutations;
+  all.insert(all.end(), contentMutations.begin(), contentMutations.end());
+  return all;
+}
+
 struct Tally {
   unsigned mutants = 0, refused = 0, same = 0;
   std::vector<std::string> survivors;
@@ -40,7 +46,7 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
   const uint64_t meaning = meaningOf(plan);
   if (!isOrdered(plan))
     throw PlanError("'" + path + "' has a race that the checker does not see");
-  for (const Mutation &mutation : mutations) {
+  for (const Mutation &mutation : allMutations()) {
     Tally &tally = tallies[mutation.name];
     Random random(seed ^ std::hash<std::string>()(mutation.name));
     for (unsigned i = 0; i < perClass; ++i) {
@@ -66,7 +72,7 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
 void writeMutant(const std::string &from, const std::string &to) {
   const PlanT plan = *readPlan(from).plan;
   Random random;
-  for (const Mutation &mutation : mutations) {
+  for (const Mutation &mutation : allMutations()) {
     PlanT mutant = plan;
     if (mutation.apply(mutant, random) && !refusal(mutant).empty())
       return writePlan(mutant, to);

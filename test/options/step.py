@@ -105,6 +105,9 @@ MODELS = {"gpt": lambda: gpt(False), "mlp": mlp, "resnet": resnet, "tied": lambd
 def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--accumulate", type=int, help="micro-batches (resnet: 2, else 1)")
+    parser.add_argument("--clip-norm", type=float, nargs=2, metavar=("MOST", "TYPE"))
+    parser.add_argument("--scaler", action="store_true", help="scale the loss")
     flags = parser.parse_args(argv)
     torch.manual_seed(3)
     model, x, y = MODELS[flags.model]()
@@ -132,5 +135,7 @@ def training_step(argv: list[str]) -> TrainingStep:
         data={"x": x, "y": y},
         seed=1,
         # Buffers change in each micro-batch.
-        accumulate=2 if flags.model == "resnet" else 1,
+        accumulate=flags.accumulate or (2 if flags.model == "resnet" else 1),
+        clip_grad_norm=flags.clip_norm and tuple(flags.clip_norm),
+        scaler=torch.amp.GradScaler("cpu") if flags.scaler else None,
     )

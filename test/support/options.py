@@ -106,9 +106,11 @@ class Archives:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
 
-    def lower(self, model: str, pipeline: str, folder: pathlib.Path) -> chain.Compiled:
-        """Into `folder`, whose files are overwritten."""
-        archive = self.folder / f"{model}.pt"
+    def lower(
+        self, model: str, pipeline: str, folder: pathlib.Path, flags: str = ""
+    ) -> chain.Compiled:
+        """Into `folder`, whose files are overwritten; `flags` are more of the step file's."""
+        archive = self.folder / f"{model}{flags.replace(' ', '')}.pt"
         if not archive.exists():
-            chain.export(STEP_FILE, archive, ["--model", model])
+            chain.export(STEP_FILE, archive, ["--model", model, *flags.split()])
         return chain.lower(STEP_FILE, archive, folder, pipeline=pipeline)

@@ -1,17 +1,10 @@
+// When a command runs, and where its values lie.
 #include "Sites.h"
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
 
 namespace {
-
-/// The buffer that a command writes, which the plan names nowhere else.
-std::string bufferOf(const PlanT &plan, const Site &site) {
-  for (int written : writesOf(site.command()))
-    if (int state = site.program->values[written]->state; state != -1)
-      return " of buffer '" + plan.states[state]->fqn + "'";
-  return "";
-}
 
 Said drop(PlanT &plan, Random &random, Operation type) {
   auto site = findCommand(plan, random, type);
@@ -80,47 +73,6 @@ Said readWhatIsNotThere(PlanT &plan, Random &random) {
   return {};
 }
 
-/// Another parameter, or a state of one.
-Said updateAnother(PlanT &plan, Random &random) {
-  auto site = findCommand(plan, random, Operation::Update);
-  auto other = findCommand(plan, random, Operation::Update);
-  if (!site || site->program != other->program)
-    return {};
-  UpdateT &update = site->as<UpdateT>(), &another = other->as<UpdateT>();
-  if (update.parameter == another.parameter)
-    return {};
-  if (auto state = pick(update.states.size(), random); state && random() % 2)
-    update.states[*state] =
-        another.states.empty() ? another.parameter
-                               : another.states[*state % another.states.size()];
-  else
-    update.parameter = another.parameter;
-  return say(site->text());
-}
-
-Said copyOtherBytes(PlanT &plan, Random &random) {
-  auto site = findCommand(plan, random, Operation::Copy);
-  if (!site)
-    return {};
-  auto &pieces = site->as<CopyT>().pieces;
-  PieceT &copy = *pieces[random() % pieces.size()];
-  switch (random() % 4) {
-  case 0:
-    copy.destination_offset += 64;
-    break;
-  case 1:
-    copy.source == -1 ? copy.destination_offset -= 64
-                      : copy.source_offset += 64;
-    break;
-  case 2:
-    copy.block_bytes += copy.block_bytes > 64 ? -64 : 64;
-    break;
-  default:
-    copy.blocks += copy.blocks > 1 ? -1 : 1;
-  }
-  return say(site->text());
-}
-
 Said outputWhatIsNotThere(PlanT &plan, Random &random) {
   auto program = plan.programs[random() % plan.programs.size()].get();
   if (program->outputs.empty())
@@ -130,7 +82,10 @@ Said outputWhatIsNotThere(PlanT &plan, Random &random) {
   for (size_t i = 0; i < program->values.size(); ++i) {
     size_t writer = writerOf(*program, i);
     bool over = false;
-    for (size_t k = writer + 1; k < program->commands.size(); ++k)
+    for (size_t k = writer + 1; k < program->commands.size(); ++k) {
+      const AtenT *call = program->commands[k]->operation.AsAten();
+      if (call && call->view)
+        continue;
       for (int v : writesOf(*program->commands[k])) {
         const Place &a = *program->values[i]->place,
                     &b = *program->values[v]->place;
@@ -138,6 +93,7 @@ Said outputWhatIsNotThere(PlanT &plan, Random &random) {
                 a.bytes() && b.bytes() && a.offset() == b.offset() &&
                 program->values[v]->part_of == -1;
       }
+    }
     if (over)
       gone.push_back(i);
   }
@@ -174,55 +130,14 @@ Said forgetPart(PlanT &plan, Random &random) {
   return shiftValue(site, oneOf({-64, 64, 1 << 16}, random));
 }
 
-Said changeRange(PlanT &plan, Random &random) {
-  auto site =
-      findCommand(plan, random, [](const ProgramT &, const CommandT &command) {
-        const auto *u = command.operation.AsUpdate();
-        return u && u->end;
-      });
-  if (!site)
-    return {};
-  UpdateT &update = site->as<UpdateT>();
-  switch (random() % 4) {
-  case 0:
-    update.begin += 16;
-    break;
-  case 1:
-    update.end += int64_t(1) << 40;
-    break;
-  case 2:
-    update.end = update.begin + (update.end - update.begin) / 2;
-    break;
-  default:
-    std::swap(update.begin, update.end);
-  }
-  return say(site->text());
-}
-
 uint32_t anotherArena(const Place &place, Random &random) {
   constexpr uint32_t arenas = std::size(arenaNames);
   return (place.arena() + 1 + random() % (arenas - 1)) % arenas;
 }
 
-bool any(const CollectiveT &) { return true; }
-bool isReduction(const CollectiveT &c) {
-  return c.kind == CollectiveKind::ReduceScatter;
-}
-bool isMapped(const CollectiveT &c) { return c.mapped; }
-
-Said changeCollective(PlanT &plan, Random &random,
-                      bool (*fits)(const CollectiveT &),
-                      void (*change)(CollectiveT &, Random &)) {
-  auto site = findCollective(plan, random, fits);
-  if (!site)
-    return {};
-  change(site->as<CollectiveT>(), random);
-  return say(site->text());
-}
-
 } // namespace
 
-const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
+const std::vector<fsdp::test::Mutation> fsdp::test::placeMutations = {
     {"dropped wait",
      [](PlanT &p, Random &r) { return drop(p, r, Operation::Wait); }},
     {"dropped record",
@@ -258,12 +173,6 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
     {"swapped collectives", swapCollectives},
     {"dropped collective",
      [](PlanT &p, Random &r) { return drop(p, r, Operation::Collective); }},
-    {"wrong channel",
-     [](PlanT &p, Random &r) {
-       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
-         c.channel += 1 + r() % 2;
-       });
-     }},
     {"wrong stream",
      [](PlanT &p, Random &r) -> Said {
        auto site = findCommand(p, r, [](const ProgramT &, const CommandT &c) {
@@ -275,36 +184,6 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
        uint32_t &stream = site->command().stream;
        stream = (stream + 1 + r() % (streams - 1)) % streams;
        return say(site->text(), " on ", site->command().stream);
-     }},
-    {"missing division",
-     [](PlanT &p, Random &r) {
-       return changeCollective(p, r, isReduction, [](CollectiveT &c, Random &) {
-         c.divisor = 1;
-       });
-     }},
-    {"wrong divisor",
-     [](PlanT &p, Random &r) {
-       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
-         c.divisor *= 2;
-       });
-     }},
-    {"wrong count",
-     [](PlanT &p, Random &r) {
-       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
-         c.count += oneOf({-1, 1, 16}, r);
-       });
-     }},
-    {"wrong dtype",
-     [](PlanT &p, Random &r) {
-       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
-         c.dtype = c.dtype == DType::Float32 ? DType::Int32 : DType::Int8;
-       });
-     }},
-    {"wrong kind",
-     [](PlanT &p, Random &r) {
-       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
-         c.kind = static_cast<CollectiveKind>((static_cast<int>(c.kind) + 1) % 3);
-       });
      }},
     {"wrong size", shrinkValue},
     {"wrong offset",
@@ -358,7 +237,6 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
      }},
     {"dropped copy",
      [](PlanT &p, Random &r) { return drop(p, r, Operation::Copy); }},
-    {"copy of other bytes", copyOtherBytes},
     {"dropped operator",
      [](PlanT &p, Random &r) { return drop(p, r, Operation::Aten); }},
     {"dropped update",
@@ -373,8 +251,6 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
        commands.insert(commands.begin() + site->at, std::move(again));
        return say(site->text());
      }},
-    {"wrong state", updateAnother},
-    {"wrong range of an update", changeRange},
     {"early update",
      [](PlanT &p, Random &r) -> Said {
        auto site = findCommand(p, r, Operation::Update);
@@ -394,25 +270,13 @@ const std::vector<fsdp::test::Mutation> fsdp::test::mutations = {
     {"part forgotten or outside", forgetPart},
     {"wrong window offset",
      [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, isMapped);
+       auto site = findCollective(p, r, [](const CollectiveT &c) {
+         return c.mapped;
+       });
        if (!site)
          return {};
        size_t value = site->as<CollectiveT>().destination;
        return shiftValue(Site{site->program, value},
                          oneOf({-4096, -64, 64, 4096}, r));
-     }},
-    {"gather of another state",
-     [](PlanT &p, Random &r) -> Said {
-       auto site = findCollective(p, r, isMapped);
-       auto other = findCollective(p, r, isMapped);
-       if (!site || site->program != other->program)
-         return {};
-       uint32_t &source = site->as<CollectiveT>().source;
-       uint32_t another = other->as<CollectiveT>().source;
-       const auto &values = site->program->values;
-       if (values[source]->state == values[another]->state)
-         return {};
-       source = another;
-       return say(site->text());
      }},
 };

@@ -1,0 +1,222 @@
+// What a command says beside when it runs and where its values lie.
+#include "Sites.h"
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+namespace {
+
+/// Another parameter, or a state of one.
+Said updateAnother(PlanT &plan, Random &random) {
+  auto site = findCommand(plan, random, Operation::Update);
+  auto other = findCommand(plan, random, Operation::Update);
+  if (!site || site->program != other->program)
+    return {};
+  UpdateT &update = site->as<UpdateT>(), &another = other->as<UpdateT>();
+  if (update.parameter == another.parameter)
+    return {};
+  if (auto state = pick(update.states.size(), random); state && random() % 2)
+    update.states[*state] =
+        another.states.empty() ? another.parameter
+                               : another.states[*state % another.states.size()];
+  else
+    update.parameter = another.parameter;
+  return say(site->text());
+}
+
+Said changeRange(PlanT &plan, Random &random) {
+  auto site =
+      findCommand(plan, random, [](const ProgramT &, const CommandT &command) {
+        const auto *u = command.operation.AsUpdate();
+        return u && u->end;
+      });
+  if (!site)
+    return {};
+  UpdateT &update = site->as<UpdateT>();
+  switch (random() % 4) {
+  case 0:
+    update.begin += 16;
+    break;
+  case 1:
+    update.end += int64_t(1) << 40;
+    break;
+  case 2:
+    update.end = update.begin + (update.end - update.begin) / 2;
+    break;
+  default:
+    std::swap(update.begin, update.end);
+  }
+  return say(site->text());
+}
+
+/// What scales an update, or decides on it: another number of its dtype, or
+/// nothing.
+Said changeNumber(PlanT &plan, Random &random, int UpdateT::*number) {
+  auto site = findCommand(
+      plan, random, [=](const ProgramT &program, const CommandT &command) {
+        const auto *update = command.operation.AsUpdate();
+        return update && update->*number != -1;
+      });
+  if (!site)
+    return {};
+  int &value = site->as<UpdateT>().*number;
+  std::vector<int> others = {-1};
+  const auto &values = site->program->values;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (static_cast<int>(i) != value && values[i]->shape.empty() &&
+        values[i]->dtype == values[value]->dtype)
+      others.push_back(i);
+  value = others[random() % others.size()];
+  return say(site->text(), " by ", value);
+}
+
+Said copyOtherBytes(PlanT &plan, Random &random) {
+  auto site = findCommand(plan, random, Operation::Copy);
+  if (!site)
+    return {};
+  auto &pieces = site->as<CopyT>().pieces;
+  PieceT &copy = *pieces[random() % pieces.size()];
+  switch (random() % 4) {
+  case 0:
+    copy.destination_offset += 64;
+    break;
+  case 1:
+    copy.source == -1 ? copy.destination_offset -= 64
+                      : copy.source_offset += 64;
+    break;
+  case 2:
+    copy.block_bytes += copy.block_bytes > 64 ? -64 : 64;
+    break;
+  default:
+    copy.blocks += copy.blocks > 1 ? -1 : 1;
+  }
+  return say(site->text());
+}
+
+CopyT *findPieces(PlanT &plan, Random &random, std::optional<Site> &site) {
+  site =
+      findCommand(plan, random, [](const ProgramT &, const CommandT &command) {
+        const auto *copy = command.operation.AsCopy();
+        return copy && copy->pieces.size() > 1;
+      });
+  return site ? &site->as<CopyT>() : nullptr;
+}
+
+Said dropPiece(PlanT &plan, Random &random) {
+  std::optional<Site> site;
+  CopyT *copy = findPieces(plan, random, site);
+  if (!copy)
+    return {};
+  size_t piece = random() % copy->pieces.size();
+  copy->pieces.erase(copy->pieces.begin() + piece);
+  return say(site->text(), " piece ", piece, bufferOf(plan, *site));
+}
+
+/// One piece takes what another one should, or leaves it there.
+Said mixPieces(PlanT &plan, Random &random) {
+  std::optional<Site> site;
+  CopyT *copy = findPieces(plan, random, site);
+  if (!copy)
+    return {};
+  auto &pieces = copy->pieces;
+  PieceT &a = *pieces[random() % pieces.size()];
+  PieceT &b = *pieces[random() % pieces.size()];
+  bool alike = a.block_bytes == b.block_bytes && a.blocks == b.blocks &&
+               a.source_stride == b.source_stride &&
+               a.destination_stride == b.destination_stride;
+  if (random() % 2) {
+    std::swap(a.source, b.source);
+    std::swap(a.source_offset, b.source_offset);
+  } else {
+    std::swap(a.destination_offset, b.destination_offset);
+  }
+  return say(site->text(), alike ? " of one size" : "");
+}
+
+bool any(const CollectiveT &) { return true; }
+bool isReduction(const CollectiveT &c) {
+  return c.kind == CollectiveKind::ReduceScatter;
+}
+bool reduces(const CollectiveT &c) {
+  return c.kind != CollectiveKind::AllGather;
+}
+bool isMapped(const CollectiveT &c) { return c.mapped; }
+
+Said changeCollective(PlanT &plan, Random &random,
+                      bool (*fits)(const CollectiveT &),
+                      void (*change)(CollectiveT &, Random &)) {
+  auto site = findCollective(plan, random, fits);
+  if (!site)
+    return {};
+  change(site->as<CollectiveT>(), random);
+  return say(site->text());
+}
+
+} // namespace
+
+const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
+    {"wrong channel",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
+         c.channel += 1 + r() % 2;
+       });
+     }},
+    {"missing division",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, isReduction,
+                               [](CollectiveT &c, Random &) { c.divisor = 1; });
+     }},
+    {"wrong divisor",
+     [](PlanT &p, Random &r) {
+       return changeCollective(
+           p, r, any, [](CollectiveT &c, Random &) { c.divisor *= 2; });
+     }},
+    {"wrong count",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
+         c.count += oneOf({-1, 1, 16}, r);
+       });
+     }},
+    {"wrong dtype",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
+         c.dtype = c.dtype == DType::Float32 ? DType::Int32 : DType::Int8;
+       });
+     }},
+    {"wrong kind",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
+         c.kind =
+             static_cast<CollectiveKind>((static_cast<int>(c.kind) + 1) % 3);
+       });
+     }},
+    {"wrong operation of a reduction",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, reduces, [](CollectiveT &c, Random &) {
+         c.op = c.op == ReduceOp::Sum ? ReduceOp::Max : ReduceOp::Sum;
+       });
+     }},
+    {"copy of other bytes", copyOtherBytes},
+    {"dropped piece of a copy", dropPiece},
+    {"mixed pieces of a copy", mixPieces},
+    {"wrong state", updateAnother},
+    {"wrong range of an update", changeRange},
+    {"wrong scale of an update",
+     [](PlanT &p, Random &r) { return changeNumber(p, r, &UpdateT::scale); }},
+    {"wrong condition of an update",
+     [](PlanT &p, Random &r) { return changeNumber(p, r, &UpdateT::skip); }},
+    {"gather of another state",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, isMapped);
+       auto other = findCollective(p, r, isMapped);
+       if (!site || site->program != other->program)
+         return {};
+       uint32_t &source = site->as<CollectiveT>().source;
+       uint32_t another = other->as<CollectiveT>().source;
+       const auto &values = site->program->values;
+       if (values[source]->state == values[another]->state)
+         return {};
+       source = another;
+       return say(site->text());
+     }},
+};
