@@ -76,6 +76,8 @@ private:
     out.source = text("fsdp.source");
     out.torch_version = text("fsdp.torch_version");
     out.pipeline = text("fsdp.pipeline");
+    out.device = text(kDeviceAttrName) == "cuda" ? plan::DeviceKind::Cuda
+                                                 : plan::DeviceKind::Cpu;
     out.seed = number("fsdp.seed");
     out.epochs = number("fsdp.epochs");
     out.steps = number("fsdp.steps");

@@ -59,6 +59,13 @@ struct ScheduleOptions : virtual NamedOptions {
 };
 
 struct ShardOptions : virtual ScheduleOptions {
+  Option<std::string> device{*this, "device", llvm::cl::desc("cpu or cuda"),
+                             llvm::cl::init("cpu")};
+  Option<std::string> attention{
+      *this, "attention",
+      llvm::cl::desc(
+          "its kernels on GPUs, best first: flash, efficient, cudnn"),
+      llvm::cl::init("flash,efficient")};
   Option<std::string> mesh{*this, "mesh",
                            llvm::cl::desc("number of ranks, as in 8, or "
                                           "replicas times shards, as in 2x4"),
@@ -135,21 +142,7 @@ struct LowerOptions : virtual NamedOptions {
                           llvm::cl::init(3)};
 };
 
-/// Options that have one value yet.
-struct OneValue {
-  StringRef name, value;
-};
-constexpr OneValue kOneValue[] = {{"device", "cpu"}};
-
-struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {
-  AllOptions() {
-    for (const OneValue &option : kOneValue)
-      oneValue.push_back(std::make_unique<Option<std::string>>(
-          *this, option.name, llvm::cl::desc("has one value yet"),
-          llvm::cl::init(option.value.str())));
-  }
-  std::vector<std::unique_ptr<Option<std::string>>> oneValue;
-};
+struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {};
 
 // The chapters
 
@@ -242,7 +235,10 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
     return fail("accumulate-reduce=" + options.accumulateReduce +
                 " does not exist; there are last and each");
 
-  // Units come first: who is gathered together decides everything after it.
+  // What is priced, recomputed and placed is what will run.
+  pm.addPass(createSelectKernels({options.device, options.attention}));
+
+  // Then units: who is gathered together decides everything after it.
   pm.addPass(createAssignUnits({options.units}));
 
   // What is computed twice has its second readers of parameters before any
@@ -337,13 +333,6 @@ void registerPipeline(
 
 LogicalResult buildAll(OpPassManager &pm, const AllOptions &options,
                        ErrorHandler fail) {
-  for (auto [known, option] : llvm::zip_equal(kOneValue, options.oneValue)) {
-    if (option->getValue() == known.value)
-      continue;
-    return fail(Twine(known.name) + "=" + option->getValue() +
-                " does not exist yet; there is " + known.name + "=" +
-                known.value);
-  }
   auto schedule = [&](OpPassManager &pm) {
     buildOverlap(pm, options, options.prefetchForward,
                  options.prefetchBackward);

@@ -115,16 +115,28 @@ private:
                                                       : plan::computeStream;
   }
 
+  static bool isOnHost(PlaceAttr place) {
+    return place.getArena() == kHostArena;
+  }
+
   /// All that a command computes with is in one memory, the window being the
   /// device's: C15.
   static LogicalResult checkOneMemory(Operation *op,
                                       ArrayRef<PlaceAttr> places) {
-    auto onHost = [](PlaceAttr place) {
-      return place.getArena() == kHostArena;
-    };
-    if (llvm::any_of(places, onHost) && !llvm::all_of(places, onHost))
+    if (llvm::any_of(places, isOnHost) && !llvm::all_of(places, isOnHost))
       return op->emitOpError("C15: uses memory of the device and of the host");
     return success();
+  }
+
+  /// On GPUs a command runs operators that have a kernel there: C16.
+  LogicalResult checkKernel(Operation *op, StringRef callee,
+                            ArrayRef<PlaceAttr> places) {
+    const aten::Schema *schema = aten::lookup(callee);
+    if (!module->hasAttr(kDeviceAttrName) || !schema ||
+        schema->hasTag(aten::kOnCuda) || llvm::any_of(places, isOnHost))
+      return success();
+    return op->emitOpError("C16: runs \"")
+           << callee << "\", of which this PyTorch has no kernel for GPUs";
   }
 
   LogicalResult run(CmdValueOp value) {
@@ -180,7 +192,8 @@ private:
       for (Value value : values)
         if (isa<TensorType>(value.getType()))
           used.push_back(getPlace(value));
-    if (failed(checkOneMemory(call, used)))
+    if (failed(checkOneMemory(call, used)) ||
+        failed(checkKernel(call, call.getCallee(), used)))
       return failure();
     for (Value input : call.getInputs())
       if (isa<TensorType>(input.getType()) && failed(memory.read(call, input)))
@@ -232,7 +245,15 @@ private:
           failed(memory.write(update, state)))
         return failure();
     }
-    return checkOneMemory(update, used);
+    if (failed(checkOneMemory(update, used)))
+      return failure();
+    auto rule = symbols.lookupNearestSymbolFrom<func::FuncOp>(
+        update, update.getRuleAttr());
+    if (rule)
+      for (aten::CallOp call : rule.getOps<aten::CallOp>())
+        if (failed(checkKernel(update, call.getCallee(), used)))
+          return failure();
+    return success();
   }
 
   LogicalResult run(CmdCopyOp copy) {

@@ -143,7 +143,7 @@ void AtenOp::run(const std::vector<double> &scalars,
     else if (value.isTensorList())
       for (at::Tensor member : value.toTensorVector())
         results.push_back(std::move(member));
-    else
+    else if (!value.isInt()) // a size, which the plan has as a constant
       throw Error(what + ": returns a " + value.tagKind() +
                   ", not only tensors; a plan cannot hold that");
   }

@@ -128,6 +128,9 @@ std::optional<c10::IValue> constantArgument(const plan::ArgumentT &given,
     type = type->castRaw<c10::OptionalType>()->getElementType();
   if (given.kind == Kind::Default && argument.default_value())
     return *argument.default_value();
+  // Schemas of backward operators call what may be undefined a tensor, too.
+  if (given.kind == Kind::None && type->kind() == c10::TypeKind::TensorType)
+    return optional ? c10::IValue() : c10::IValue(at::Tensor());
   if (given.kind == Kind::Default || given.kind == Kind::None)
     return optional ? Result(c10::IValue()) : std::nullopt;
   if (auto listType = type->cast<c10::ListType>())

@@ -276,6 +276,7 @@ void fsdp::plan::checkTables(const PlanT &plan, PlanFacts &facts) {
   checkMesh(plan);
   checkArenas(plan);
   Checked at;
+  at.require(plan.device <= DeviceKind::MAX, "its device is unknown");
   std::set<std::string> names;
   auto unique = [&](const char *thing, const std::string &name) {
     at.require(names.insert(thing + name).second, thing, " '", name,

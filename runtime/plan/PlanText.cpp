@@ -102,6 +102,8 @@ private:
     out << "plan " << digest << "\n";
     out << "source " << plan.source << ", PyTorch " << plan.torch_version
         << ", seed " << plan.seed;
+    if (plan.device == DeviceKind::Cuda)
+      out << ", for GPUs";
     if (plan.epochs)
       out << ", " << plan.epochs << " epochs";
     if (plan.steps)

@@ -1,10 +1,10 @@
-// Tests that unknown options name the nearest one, and that options with one
-// value name it.
+// Tests that unknown options name the nearest one, and unknown values all that
+// there are.
 // RUN: not fsdp-opt %s --fsdp-pipeline="meshh=2" 2>&1 | FileCheck %s --check-prefix=NEAREST
 // RUN: not fsdp-opt %s --fsdp-overlap="schedul=naive" 2>&1 | FileCheck %s --check-prefix=NEAR
 // RUN: not fsdp-opt %s --fsdp-pipeline 2>&1 | FileCheck %s --check-prefix=MESH
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
-// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=cuda" 2>&1 | FileCheck %s --check-prefix=DEVICE
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=tpu" 2>&1 | FileCheck %s --check-prefix=DEVICE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=4" 2>&1 | FileCheck %s --check-prefix=RESHARD
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 gather=map" 2>&1 | FileCheck %s --check-prefix=MAP
@@ -15,7 +15,7 @@
 // NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
 // MESH: error: the mesh is not given; say how many ranks there are
 // DTYPE: error: reduce-dtype=bf16 does not exist; there are float16, bfloat16, float32 and float64
-// DEVICE: error: device=cuda does not exist yet; there is device=cpu
+// DEVICE: error: device=tpu does not exist; there are cpu and cuda
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
 // MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place
 // GATHER: error: gather=zero does not exist; there are auto, copy and map

@@ -583,3 +583,21 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
     return %x : tensor<16xf32>
   }
 }
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 128>, fsdp.device = "cuda"} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    %h = fsdp.cmd.value {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    // What is in the host's memory runs on the host.
+    fsdp.cmd.copy from %x : tensor<16xf32> to %h : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
+    %i = fsdp.cmd.value {place = #fsdp.place<2, 64, 64>} : tensor<16xf32>
+    fsdp.cmd.aten "to_mkldnn"(%h) to (%i) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    // expected-error @+1 {{C16: runs "to_mkldnn", of which this PyTorch has no kernel for GPUs}}
+    fsdp.cmd.aten "to_mkldnn"(%x) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}

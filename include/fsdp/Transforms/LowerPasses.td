@@ -115,6 +115,7 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
       or by one, a gather or a maximum by one.
     - C15: a call and an update use one memory, the device's or the host's; a
       collective uses the device's.
+    - C16: what runs on a GPU has a kernel there.
   }];
 }
 

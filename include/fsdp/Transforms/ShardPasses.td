@@ -5,6 +5,34 @@
 
 include "mlir/Pass/PassBase.td"
 
+def SelectKernels : Pass<"fsdp-select-kernels", "::mlir::ModuleOp"> {
+  let summary = "Picks the kernels of the device that a plan is for";
+  let description = [{
+    Input IR: captured, with the kernels of a CPU: a step is captured on one.
+
+    Output IR: with `device=cpu` the same. With `device=cuda`, `fsdp.device` on
+    the module, and each attention is a call of one of PyTorch's kernels for
+    GPUs: of `attention`, the first that computes it, by type, mask and head
+    size. What such a kernel asks for is put around it: heads are padded to a
+    size that it takes, keys are repeated for each query head, the mask is cast
+    to the type of the scores, its rows aligned, and expanded.
+
+    What holds: the value is that of the same expression, and what reads it sees
+    the same type. Nothing but attention differs between the devices; every
+    other operator has one name for all of them, and `fsdp-verify-commands`
+    sees to it that the device has a kernel for it.
+
+    Why: attention is the operator that has a name for each kernel. First of
+    all, so that all that follows sees, prices and recomputes what will run.
+  }];
+  let options = [Option<"device", "device", "std::string", "\"cpu\"",
+                        "cpu or cuda">,
+                 Option<"attention", "attention", "std::string",
+                        "\"flash,efficient\"",
+                        "kernels on GPUs, best first: flash, efficient, cudnn">];
+  let dependentDialects = ["::fsdp::aten::AtenDialect"];
+}
+
 def AssignUnits : Pass<"fsdp-assign-units", "::mlir::ModuleOp"> {
   let summary = "Decides which parameters are gathered and reduced together";
   let description = [{

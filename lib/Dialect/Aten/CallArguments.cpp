@@ -5,6 +5,7 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace fsdp::aten;
@@ -217,9 +218,19 @@ LogicalResult Binder::bindAttribute(CallArgument &bound, Attribute attribute) {
   return success();
 }
 
+/// Whether an operator takes an undefined tensor for what its schema calls a
+/// `Tensor`: what the attention's forward did not need or give.
+static bool takesUndefined(const Schema &schema, const Argument &argument) {
+  static const llvm::StringSet<> names = {"attn_bias", "cum_seq_k", "cum_seq_q",
+                                          "philox_offset", "philox_seed"};
+  return schema.name.starts_with("aten::_scaled_dot_product_") &&
+         schema.name.ends_with("_backward") && names.contains(argument.name);
+}
+
 LogicalResult Binder::bindTensor(CallArgument &bound) {
   const Argument &argument = *bound.argument;
-  bool mayBeAbsent = argument.type.optional || argument.defaultText;
+  bool mayBeAbsent = argument.type.optional || argument.defaultText ||
+                     takesUndefined(schema, argument);
   if (atEnd() || atScalar()) {
     if (!mayBeAbsent)
       return fail([&](auto &e) {

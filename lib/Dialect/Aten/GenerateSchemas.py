@@ -26,6 +26,14 @@ TAGS = (
     "reduction",
 )
 
+# Where a kernel for GPUs may be: its own, or one for all devices.
+CUDA_KEYS = (
+    "CUDA",
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+    "CompositeImplicitAutograd",
+)
+
 KINDS = {
     "Tensor": "T",
     "int": "I",
@@ -99,9 +107,14 @@ def result_alias(schema: object, index: int) -> str | None:
     return match[1] if match else None
 
 
-def line(schema: object, tags: list[object]) -> str:
+def runs_on_cuda(name: str) -> bool:
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in CUDA_KEYS)
+
+
+def line(schema: object, qualified: str, tags: list[object]) -> str:
     names = {str(t).removeprefix("Tag.") for t in tags}
     bits = sum(1 << i for i, tag in enumerate(TAGS) if tag in names)
+    bits |= runs_on_cuda(qualified) << len(TAGS)
     # The binding hides the alias sets of a list's members; the text has them.
     inputs = str(schema).rpartition(" -> ")[0]
     annotation = dict(
@@ -142,10 +155,11 @@ def main() -> None:
     lines = []
     for schema in torch._C._jit_get_all_schemas():
         overload = schema.overload_name
-        if schema.name + ("." + overload if overload else "") not in registered:
+        qualified = schema.name + ("." + overload if overload else "")
+        if qualified not in registered:
             continue  # TorchScript's own, not the dispatcher's
         tags = torch._C._get_operation_overload(schema.name, overload)[2]
-        lines.append(line(schema, tags))
+        lines.append(line(schema, qualified, tags))
     lines = sorted(set(lines))
     with open(sys.argv[1], "w") as out:
         for text in lines:

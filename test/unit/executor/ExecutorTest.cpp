@@ -11,6 +11,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <thread>
+#include <torch/library.h>
 
 using namespace fsdp;
 using namespace fsdp::test;
@@ -186,6 +187,48 @@ TEST_F(OneOperator, AbsentResultsAreDroppedAndListsTakenApart) {
   set(*executor, 0, 0, data);
   executor->run(0, 1);
   EXPECT_EQ(executor->output(0, 0), data[0].sum().item<double>());
+}
+
+TEST_F(OneOperator, AbsentTensorIsUndefined) {
+  torch::Library library(torch::Library::FRAGMENT, "fsdp_test", std::nullopt,
+                         __FILE__, __LINE__);
+  library.def("is_defined(Tensor self, Tensor other) -> Tensor",
+              [](const at::Tensor &self, const at::Tensor &other) {
+                return at::full_like(self, other.defined());
+              });
+  int a = builder.newValue("a", {}), b = builder.newValue("b", {});
+  builder.input("a", a, false);
+  plan::ArgumentT absent;
+  absent.kind = plan::ArgumentKind::None;
+  builder.aten("fsdp_test::is_defined", {value(a), absent}, {b});
+  builder.output("loss", b);
+  auto executor = load();
+  executor->run(0, 1);
+  EXPECT_EQ(executor->output(0, 0), 0);
+}
+
+TEST_F(OneOperator, NumbersBesideTensorsAreDropped) {
+  int a = builder.newValue("a", {4, 3}), b = builder.newValue("b", {4, 3});
+  builder.input("a", a, false);
+  plan::ArgumentT training, cudnn;
+  training.kind = cudnn.kind = plan::ArgumentKind::Bool;
+  training.i = 1;
+  // Its last result is a number.
+  builder.aten("aten::_batch_norm_impl_index",
+               {value(a), byDefault(), byDefault(), byDefault(), byDefault(), training,
+                number(0.1), number(1e-5), cudnn},
+               {b, -1, -1, -1});
+  int sum = builder.newValue("sum", {});
+  builder.aten("aten::sum", {value(b)}, {sum});
+  builder.output("loss", sum);
+  auto executor = load();
+  at::Tensor data = numbers({4, 3}, 2);
+  set(*executor, 0, 0, data);
+  executor->run(0, 1);
+  EXPECT_EQ(executor->output(0, 0),
+            at::batch_norm(data, {}, {}, {}, {}, true, 0.1, 1e-5, false)
+                .sum()
+                .item<double>());
 }
 
 TEST_F(OneOperator, ScalarsKeepTheirKind) {

@@ -361,6 +361,8 @@ static const Break<PlanT> breaks[] = {
      "says that 1048576 bytes of the device arena are in use at one time, but "
      "they "
      "are 384"},
+    {"Device", [](PlanT &p) { p.device = static_cast<DeviceKind>(2); },
+     "its device is unknown"},
     {"PartOutside",
      [](PlanT &p) { named(p, "gradient").part_of = valueNamed(p, "scaled"); },
      "reaches out of the value that it is a part of"},

@@ -26,3 +26,12 @@ TEST(PlanText, SaysWhereEverythingIs) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   EXPECT_EQ(text.rfind("plan " + loaded.digest + "\n", 0), 0u);
 }
+
+TEST(PlanText, SaysWhichDeviceItIsFor) {
+  auto builder = linearRegression(1, 10, 4, 5);
+  PlanT &plan = builder->finish();
+  plan.device = DeviceKind::Cuda;
+  std::ostringstream out;
+  printPlan(parsePlan(serializePlan(plan), "p"), out);
+  EXPECT_NE(out.str().find(", for GPUs"), std::string::npos) << out.str();
+}

@@ -74,6 +74,7 @@ enum Tag : unsigned {
   kDataDependentOutput = 1u << 5,
   kDynamicOutputShape = 1u << 6,
   kReduction = 1u << 7,
+  kOnCuda = 1u << 8, // has a kernel for GPUs in the installed PyTorch
 };
 
 struct Schema {

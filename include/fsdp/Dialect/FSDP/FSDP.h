@@ -39,6 +39,9 @@ inline constexpr llvm::StringLiteral kGrowthStateName =
 inline constexpr llvm::StringLiteral kSkippedStateName =
     "fsdp.scaler.skipped_steps";
 
+/// On the module: the device that its kernels are for, "cuda"; none: "cpu".
+inline constexpr llvm::StringLiteral kDeviceAttrName = "fsdp.device";
+
 /// What outlives a step: parameters, optimizer state, buffers.
 struct StateResource : mlir::SideEffects::Resource::Base<StateResource> {
   llvm::StringRef getName() final { return "fsdp.state"; }
