@@ -15,7 +15,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from cli.conftest import CLASSIFIER
+from cli.conftest import CLASSIFIER, SMALL
 from cli.test_launch import started
 from support import chain
 
@@ -93,6 +93,15 @@ def test_corrupt_plan(at: float, compiled: chain.Compiled, tmp_path: pathlib.Pat
 def test_truncated_plan(part: float, compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     plan = truncated(compiled.plan, part, tmp_path)
     run_refused(compiled, tmp_path, r"truncated\.plan", plan=plan)
+
+
+def test_plan_for_gpus(
+    archive: pathlib.Path, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / "cuda"
+    other = chain.lower(CLASSIFIER, archive, folder, SMALL, "mesh=2 device=cuda")
+    message = r"the plan is for GPUs, and this .*; .*for device=cpu"
+    run_refused(compiled, tmp_path, message, plan=other.plan)
 
 
 def test_archive_given_as_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -189,3 +190,11 @@ def test_rendezvous(
     commands = [[*run, "--rendezvous", where, *outputs.arguments]] * 2
     run_together(commands, environments)
     outputs.check(expected)
+
+
+def test_version_says_what_was_found() -> None:
+    said = chain.command([chain.binary("fsdp-run"), "--version"]).stdout
+    cuda = r"CUDA [\d.]+, NCCL [\d.]+, (driver for CUDA [\d.]+|no driver)|no CUDA"
+    assert re.fullmatch(
+        rf"fsdp-run [\d.]+, PyTorch {torch.__version__.split('+')[0]}, ({cuda})\n", said
+    )

@@ -44,3 +44,8 @@ def test_torch_and_mlir_never_meet_in_a_file() -> None:
     torch, mlir = (set(reaching(included, p)) for p in (TORCH, ("mlir/", "llvm/")))
     assert torch & mlir == set()
     assert torch and mlir
+
+
+def test_one_file_includes_cuda() -> None:
+    cuda = ("cuda", "nccl", "ATen/cuda", "c10/cuda")
+    assert reaching(includes("runtime", "tools", "lib"), cuda) == ["runtime/device/CudaDevice.cpp"]

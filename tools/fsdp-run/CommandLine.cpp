@@ -1,5 +1,6 @@
 #include "CommandLine.h"
 
+#include "device/Device.h"
 #include "launch/ErrorReport.h"
 
 #include <CLI/CLI.hpp>
@@ -199,8 +200,10 @@ std::optional<int> parseCommandLine(int argc, char **argv,
                "fsdp-run step.plan ...",
                "fsdp-run"};
   app.get_formatter()->column_width(28);
-  app.set_version_flag("--version", std::string("fsdp-run ") + FSDP_VERSION +
-                                        " (PyTorch " + FSDP_TORCH + ")");
+  app.set_version_flag("--version", [] {
+    return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " + FSDP_TORCH +
+           ", " + describeCuda();
+  });
   app.add_option("plan", result.plan,
                  "what fsdp-translate --fsdp-to-plan wrote")
       ->required()

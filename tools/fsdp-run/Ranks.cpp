@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "comm/ConnectRanks.h"
+#include "device/Device.h"
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
@@ -52,6 +53,16 @@ void checkWorldSize(const plan::PlanT &plan, int size) {
                 std::to_string(size) + "; run it with --nproc " +
                 std::to_string(mesh) +
                 ", or compile it for mesh=" + std::to_string(size));
+}
+
+/// Before anything is read: what a GPU would need is said first.
+void checkDevice(const plan::PlanT &plan) {
+  if (plan.device == plan::DeviceKind::Cpu)
+    return;
+  std::string found =
+      openCudaDevice(/*localRank=*/0, /*streams=*/0)->describe();
+  throw Error("the plan is for GPUs, and this fsdp-run cannot use " + found +
+              " yet; compile it for device=cpu");
 }
 
 std::string describe(const std::optional<cost::Link> &link) {
@@ -215,6 +226,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       me = findMembership(processVariables());
     checkLaunch(launch, me);
     plan::LoadedPlan loaded = plan::readPlan(line.plan);
+    checkDevice(*loaded.plan);
     bool supervised = !launch.supervisor.empty();
     if (!supervised && (launch.nproc || launch.threads || me.source.empty())) {
       int local = launch.nproc ? launch.nproc : 1;

@@ -1,0 +1,198 @@
+// One GPU. The only file of its library: nothing else includes CUDA.
+#include "Error.h"
+#include "device/CudaLibrary.h"
+#include "device/Device.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <nccl.h>
+#include <vector>
+
+namespace fsdp {
+
+namespace {
+
+/// Throws what went wrong while `what` was done.
+void check(cudaError_t status, const char *what) {
+  if (status == cudaSuccess)
+    return;
+  cudaGetLastError(); // which is told here, and not again
+  throw Error(std::string("cannot ") + what + ": " +
+              cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
+              ")");
+}
+
+/// "13.0" of 13000.
+std::string versionText(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+/// 0 where there is no driver.
+int driverVersion() {
+  int version = 0;
+  cudaDriverGetVersion(&version);
+  return version;
+}
+
+int runtimeVersion() {
+  int version = 0;
+  cudaRuntimeGetVersion(&version);
+  return version;
+}
+
+/// "NCCL 2.28.9" of PyTorch's copy, which is only loaded, and asked.
+std::string describeNccl() {
+  int version = 0;
+  void *file = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+  auto ask = file ? reinterpret_cast<ncclResult_t (*)(int *)>(
+                        dlsym(file, "ncclGetVersion"))
+                  : nullptr;
+  if (!ask || ask(&version) != ncclSuccess)
+    return "no NCCL";
+  return "NCCL " + std::to_string(version / 10000) + "." +
+         std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+std::string describeAll() {
+  int driver = driverVersion();
+  return "CUDA " + versionText(runtimeVersion()) + ", " + describeNccl() +
+         (driver ? ", driver for CUDA " + versionText(driver) : ", no driver");
+}
+
+/// The number of GPUs, at least one.
+int countDevices() {
+  int count = 0, driver = driverVersion();
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0)
+    return count;
+  cudaGetLastError();
+  if (driver == 0)
+    throw Error("the plan is for GPUs, and this machine has no NVIDIA driver; "
+                "compile it for device=cpu, or run it where there is one");
+  if (status == cudaErrorInsufficientDriver)
+    throw Error("the NVIDIA driver is for CUDA " + versionText(driver) +
+                ", PyTorch needs " + versionText(runtimeVersion()) +
+                "; update the driver");
+  throw Error("the plan is for GPUs, and this machine shows none: " +
+              std::string(cudaGetErrorString(status)) +
+              "; see nvidia-smi and CUDA_VISIBLE_DEVICES");
+}
+
+class CudaDevice final : public Device {
+public:
+  CudaDevice(int index, unsigned count) {
+    check(cudaSetDevice(index), "use the GPU");
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, index), "ask the GPU");
+    description = std::string(properties.name) + ", driver for CUDA " +
+                  versionText(driverVersion());
+    for (unsigned i = 0; i < count; ++i) {
+      // They do not wait for the default stream, which nothing uses.
+      cudaStream_t &stream = streams.emplace_back();
+      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+            "make a stream");
+    }
+  }
+
+  ~CudaDevice() override {
+    for (cudaStream_t stream : streams)
+      cudaStreamDestroy(stream);
+    for (cudaEvent_t event : events)
+      if (event)
+        cudaEventDestroy(event);
+  }
+
+  std::string describe() const override { return description; }
+
+  uint64_t freeBytes() const override {
+    size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "ask for free memory");
+    return free;
+  }
+
+  DeviceMemory allocate(uint64_t bytes) override {
+    void *block = nullptr;
+    if (cudaError_t status = cudaMalloc(&block, bytes)) {
+      cudaGetLastError();
+      throw Error("cannot allocate " + std::to_string(bytes) +
+                  " bytes of device memory, of which " +
+                  std::to_string(freeBytes()) + " are free (" +
+                  cudaGetErrorName(status) +
+                  "); use more ranks, a smaller batch, remat=full or "
+                  "offload=all");
+    }
+    DeviceMemory memory = {
+        {static_cast<char *>(block), [](char *p) { cudaFree(p); }}, bytes};
+    check(cudaMemset(block, 0, bytes), "zero device memory");
+    // A memset is over when the host says so; other streams do not wait for it.
+    check(cudaDeviceSynchronize(), "zero device memory");
+    return memory;
+  }
+
+  DeviceMemory allocatePinned(uint64_t bytes) override {
+    void *block = nullptr;
+    check(cudaHostAlloc(&block, bytes, cudaHostAllocDefault),
+          "pin host memory; use pin-memory=false, or raise `ulimit -l`");
+    return {{static_cast<char *>(block), [](char *p) { cudaFreeHost(p); }},
+            bytes};
+  }
+
+  void copy(unsigned stream, void *to, const void *from,
+            uint64_t bytes) override {
+    check(
+        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, streams.at(stream)),
+        "copy");
+  }
+
+  void zero(unsigned stream, void *to, uint64_t bytes) override {
+    check(cudaMemsetAsync(to, 0, bytes, streams.at(stream)), "zero memory");
+  }
+
+  void record(unsigned stream, unsigned event) override {
+    if (event >= events.size())
+      events.resize(event + 1);
+    // Without a time, which would make recording dear.
+    if (!events[event])
+      check(cudaEventCreateWithFlags(&events[event], cudaEventDisableTiming),
+            "make an event");
+    check(cudaEventRecord(events[event], streams.at(stream)),
+          "record an event");
+  }
+
+  void wait(unsigned stream, unsigned event) override {
+    check(cudaStreamWaitEvent(streams.at(stream), events.at(event), 0),
+          "wait for an event");
+  }
+
+  void drain() override {
+    for (cudaStream_t stream : streams)
+      check(cudaStreamSynchronize(stream), "finish what runs on the GPU");
+  }
+
+private:
+  std::string description;
+  std::vector<cudaStream_t> streams;
+  std::vector<cudaEvent_t> events; // by number; null: not yet recorded
+};
+
+Device *open(int localRank, unsigned streams) {
+  int count = countDevices();
+  if (localRank >= count)
+    throw Error("rank " + std::to_string(localRank) +
+                " of this host has no GPU, of which there are " +
+                std::to_string(count) + "; start at most " +
+                std::to_string(count) + " ranks on it");
+  return new CudaDevice(localRank, streams);
+}
+
+} // namespace
+
+extern "C" {
+extern const CudaLibrary fsdp_cuda_library
+    __attribute__((visibility("default")));
+const CudaLibrary fsdp_cuda_library = {open, describeAll};
+}
+
+} // namespace fsdp
