@@ -16,13 +16,13 @@ namespace fsdp {
 
 namespace {
 
-/// A tensor of the file, and where this rank's part of it goes.
+/// A tensor of the file.
 struct Wanted {
   std::string name;
   plan::DType dtype;
   std::vector<int64_t> shape;
+  int index;                 // of the state, or of the repeated input
   const plan::StateT *state; // null: an input, which all ranks have whole
-  char *local;
 
   std::vector<Run> runs(const plan::PlanT &plan, int rank) const {
     if (state)
@@ -55,14 +55,15 @@ public:
   /// Throws Error unless the files have all of `list`.
   void check(const std::vector<Wanted> &list) const;
 
-  void read(const Wanted &wanted) {
+  /// Brings this rank's part to `local`.
+  void read(const Wanted &wanted, char *local) {
     if (scatters)
-      return scatter(wanted);
+      return scatter(wanted, local);
     WeightFiles::Found found = find(wanted);
     int64_t size = plan::dtypeBytes(wanted.dtype);
     for (const Run &run : wanted.runs(plan, communicator.rank()))
       found.file->read(*found.tensor, run.whole * size, run.count * size,
-                       wanted.local + run.local * size);
+                       local + run.local * size);
   }
 
 private:
@@ -70,7 +71,7 @@ private:
     return files->find(wanted.name, wanted.state ? wanted.state->aliases
                                                  : std::vector<std::string>());
   }
-  void scatter(const Wanted &wanted);
+  void scatter(const Wanted &wanted, char *local);
 
   const plan::PlanT &plan;
   Communicator &communicator;
@@ -113,7 +114,7 @@ void Reader::check(const std::vector<Wanted> &list) const {
 
 /// A scatter is a reduce-scatter to which rank 0 alone adds something. In
 /// pieces, so that it takes little memory.
-void Reader::scatter(const Wanted &wanted) {
+void Reader::scatter(const Wanted &wanted, char *local) {
   constexpr int64_t bufferBytes = 16 << 20;
   int ranks = communicator.size();
   int64_t size = plan::dtypeBytes(wanted.dtype);
@@ -144,11 +145,11 @@ void Reader::scatter(const Wanted &wanted) {
     communicator.reduceScatter(all.data(), mine.data(), piece * size,
                                plan::DType::UInt8);
     const char *from = mine.data();
-    forEachRun(
-        runs[communicator.rank()], begin, begin + piece, [&](const Run &run) {
-          std::memcpy(wanted.local + run.local * size, from, run.count * size);
-          from += run.count * size;
-        });
+    forEachRun(runs[communicator.rank()], begin, begin + piece,
+               [&](const Run &run) {
+                 std::memcpy(local + run.local * size, from, run.count * size);
+                 from += run.count * size;
+               });
   }
 }
 
@@ -170,7 +171,12 @@ Start loadWeights(const plan::PlanT &plan, const StartOptions &options,
         repeated.push_back({static_cast<int>(p), i, {}});
 
   at::AutoDispatchBelowADInplaceOrView noAutograd;
-  std::vector<RowMajorPart> parts;
+  // One after the other: of what is not row-major it takes a copy.
+  auto fill = [&](const Wanted &wanted, auto &&with) {
+    RowMajorPart part(plan, wanted.index, executor);
+    with(part.data());
+    part.store();
+  };
   std::vector<Wanted> stored, drawn;
   for (size_t i = 0; i < plan.states.size(); ++i) {
     const plan::StateT &state = *plan.states[i];
@@ -179,18 +185,18 @@ Start loadWeights(const plan::PlanT &plan, const StartOptions &options,
     if (state.is_flat || state.role == plan::Role::Optimizer ||
         state.role == plan::Role::Gradient)
       continue;
-    parts.emplace_back(plan, i, executor);
     (state.init.empty() ? stored : drawn)
-        .push_back({storedName(state), state.dtype, state.shape, &state,
-                    parts.back().data()});
+        .push_back({storedName(state), state.dtype, state.shape,
+                    static_cast<int>(i), &state});
   }
-  for (RepeatedInputs::Input &r : repeated) {
+  for (size_t i = 0; i < repeated.size(); ++i) {
+    RepeatedInputs::Input &r = repeated[i];
     const auto &program = *plan.programs[r.program];
     const plan::ValueT &value = *program.values[program.inputs[r.input]->value];
     r.data.resize(*plan::numElements(value.shape) *
                   plan::dtypeBytes(value.dtype));
     stored.push_back({"fsdp.input." + program.inputs[r.input]->name,
-                      value.dtype, value.shape, nullptr, r.data.data()});
+                      value.dtype, value.shape, static_cast<int>(i), nullptr});
   }
   if (!stored.empty() && options.weights.empty())
     throw Error("the plan has no value for " + stored[0].name +
@@ -206,16 +212,19 @@ Start loadWeights(const plan::PlanT &plan, const StartOptions &options,
     }
     reader.check(stored);
     for (const Wanted &wanted : stored)
-      reader.read(wanted);
+      if (wanted.state)
+        fill(wanted, [&](char *local) { reader.read(wanted, local); });
+      else
+        reader.read(wanted, repeated[wanted.index].data.data());
   }
   for (const Wanted &wanted : drawn)
-    for (const Run &run : heldRuns(plan, *wanted.state, communicator.rank()))
-      computeInitialValues(*wanted.state, options.seed, run.whole, run.count,
-                           wanted.local +
-                               run.local * plan::dtypeBytes(wanted.dtype));
+    fill(wanted, [&](char *local) {
+      int64_t size = plan::dtypeBytes(wanted.dtype);
+      for (const Run &run : heldRuns(plan, *wanted.state, communicator.rank()))
+        computeInitialValues(*wanted.state, options.seed, run.whole, run.count,
+                             local + run.local * size);
+    });
   start.initialised = drawn.size();
-  for (RowMajorPart &part : parts)
-    part.store();
   return start;
 }
 

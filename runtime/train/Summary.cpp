@@ -4,16 +4,21 @@
 #include "plan/PlanFile.h"
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sys/resource.h>
 
 namespace fsdp {
 
 uint64_t peakResidentBytes() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  // Not getrusage's, which counts what this process was before its exec: as
+  // much as whoever started it.
+  std::ifstream status("/proc/self/status");
+  const std::string field = "VmHWM:";
+  for (std::string line; std::getline(status, line);)
+    if (line.compare(0, field.size(), field) == 0)
+      return std::stoull(line.substr(field.size())) * 1024;
+  return 0;
 }
 
 /// Bytes of one rank's part, padding included; a flat state's are counted once,
@@ -26,6 +31,7 @@ static uint64_t localBytes(const plan::StateT &state) {
 
 void writeSummary(const plan::PlanT &plan, const std::string &digest,
                   const Counters &counters, uint64_t steps,
+                  const std::vector<uint64_t> &startPeaks,
                   const std::string &path) {
   nlohmann::ordered_json json;
   json["plan"] = digest;
@@ -105,6 +111,7 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
                         {"buffers", buffers},
                         {"constants", constants}};
   json["memory_peak_bytes"] = peakResidentBytes();
+  json["start_peak_bytes"] = startPeaks;
   plan::writeFileAtomically(json.dump(2) + "\n", path);
 }
 

@@ -57,6 +57,7 @@ public:
 private:
   void openData();
   void findTokens();
+  void noteStart();
   void noteDropped();
   void step(uint64_t step);
   void runMicroBatch(uint64_t step, uint64_t microBatch);
@@ -85,6 +86,7 @@ private:
   std::optional<Console> console;
   uint64_t microBatches; // per step
   uint64_t plannedBytes = 0;
+  std::vector<uint64_t> startPeaks;              // by rank
   int64_t samplesPerStep = 0, tokensPerStep = 0; // all ranks; 0: unknown
 
   // Of the step that ended last.
@@ -135,6 +137,7 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   Start start =
       loadWeights(plan, {options.weights, options.weightsFromRank0, seed},
                   communicator, *executor);
+  noteStart();
   repeated = std::move(start.repeated);
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
@@ -146,6 +149,15 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
                   " tensors start by the model's own recipes, with seed " +
                   std::to_string(seed));
   noteDropped();
+}
+
+/// What each rank has taken to have its first values.
+void Trainer::noteStart() {
+  uint64_t mine = peakResidentBytes();
+  startPeaks.assign(communicator.size(), mine);
+  if (communicator.size() > 1)
+    communicator.allGather(&mine, startPeaks.data(), sizeof(mine),
+                           plan::DType::UInt8);
 }
 
 /// Says what no epoch and no evaluation gets to see.
@@ -366,7 +378,7 @@ void Trainer::save(
     saveWeights(plan, options.save, communicator, *executor, onPartialFile);
   if (communicator.rank() == 0 && !options.summary.empty())
     writeSummary(plan, loaded.digest, executor->counters(), length.steps,
-                 options.summary);
+                 startPeaks, options.summary);
   communicator.barrier();
 }
 
