@@ -1,6 +1,7 @@
 // Tests that attention, captured with the CPU's kernel, becomes the first of
-// PyTorch's kernels for GPUs that computes it, with its own backward, and that
-// a plan for CPUs keeps it as it is.
+// PyTorch's kernels for GPUs that computes it, with its own backward; that
+// results have the types that a GPU gives; and that a plan for CPUs stays as it
+// is.
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels | FileCheck %s --check-prefix=CPU
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels=device=cuda | FileCheck %s
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels="device=cuda attention=cudnn,efficient" | FileCheck %s --check-prefix=CUDNN
@@ -88,4 +89,17 @@ func.func @padded(%q: tensor<1x2x8x12xf16>, %g: tensor<1x2x8x12xf16>) -> (tensor
 func.func @eval(%q: tensor<1x2x8x16xf16>, %m: tensor<1x1x1x8xf16>) -> tensor<1x2x8x16xf16> {
   %a:2 = aten.call "_scaled_dot_product_flash_attention_for_cpu"(%q, %q, %q, %m) : (tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<1x1x1x8xf16>) -> (tensor<1x2x8x16xf16>, tensor<1x2x8xf32, #aten.strides<[16, 1, 2]>>)
   return %a#0 : tensor<1x2x8x16xf16>
+}
+
+// What a normalisation leaves for its backward is of the input's type on a CPU,
+// and f32 on a GPU.
+// CHECK-LABEL: func.func @normalized
+// CHECK: %[[N:.*]]:3 = aten.call "native_layer_norm"{{.*}} -> (tensor<2x8xbf16>, tensor<2x1xf32>, tensor<2x1xf32>)
+// CHECK-NEXT: %[[D:.*]] = aten.call "detach"(%[[N]]#1) : (tensor<2x1xf32>) -> tensor<2x1xf32>
+// CHECK-NEXT: aten.call "native_layer_norm_backward"(%{{.*}}, %{{.*}}, %[[D]], %[[N]]#2, %{{.*}}) {{.*}} : (tensor<2x8xbf16>, tensor<2x8xbf16>, tensor<2x1xf32>, tensor<2x1xf32>, tensor<8xbf16>) -> (tensor<2x8xbf16>, tensor<8xbf16>, none)
+func.func @normalized(%x: tensor<2x8xbf16>, %w: tensor<8xbf16>) -> tensor<2x8xbf16> {
+  %y:3 = aten.call "native_layer_norm"(%x, %w) {eps = 1.0e-5 : f64, normalized_shape = array<i64: 8>} : (tensor<2x8xbf16>, tensor<8xbf16>) -> (tensor<2x8xbf16>, tensor<2x1xbf16>, tensor<2x1xbf16>)
+  %m = aten.call "detach"(%y#1) : (tensor<2x1xbf16>) -> tensor<2x1xbf16>
+  %g:3 = aten.call "native_layer_norm_backward"(%y#0, %x, %m, %y#2, %w) {fsdp.phase = "backward", normalized_shape = array<i64: 8>, output_mask = array<i1: true, true, false>} : (tensor<2x8xbf16>, tensor<2x8xbf16>, tensor<2x1xbf16>, tensor<2x1xbf16>, tensor<8xbf16>) -> (tensor<2x8xbf16>, tensor<8xbf16>, none)
+  return %g#0 : tensor<2x8xbf16>
 }
