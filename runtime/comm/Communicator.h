@@ -72,6 +72,12 @@ public:
         plan::RankGroup{0, 1, static_cast<uint32_t>(size())});
   }
 
+  /// The channel of a transfer that start() gave: its remainder by the number of
+  /// channels, so that a channel's thread need not ask the others.
+  static unsigned channelOf(uint64_t transfer) {
+    return transfer % numChannels;
+  }
+
   /// What carries the bytes, for people: "shared memory", "Gloo".
   virtual std::string transport() const = 0;
 

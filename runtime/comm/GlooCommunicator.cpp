@@ -213,7 +213,7 @@ void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,
 }
 
 void GlooCommunicator::finish(uint64_t ticket) {
-  Channel &channel = channels[ticket % numChannels];
+  Channel &channel = channels[channelOf(ticket)];
   InFlight &flight = channel.inFlight.front();
   const Transfer &transfer = flight.transfer;
   if (flight.work) {

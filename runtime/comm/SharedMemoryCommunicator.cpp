@@ -180,7 +180,7 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
 }
 
 void SharedMemoryCommunicator::finish(uint64_t ticket) {
-  unsigned c = ticket % numChannels;
+  unsigned c = channelOf(ticket);
   uint64_t number = ticket / numChannels;
   Channel &channel = channels[c];
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
@@ -319,7 +319,7 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
 
 std::optional<Communicator::Clock::time_point>
 SharedMemoryCommunicator::startedByAll(uint64_t ticket) const {
-  unsigned c = ticket % numChannels;
+  unsigned c = channelOf(ticket);
   uint64_t number = ticket / numChannels;
   RankGroup members =
       groupOf(channels[c].inFlight[number % ChannelControl::numSlots].transfer);

@@ -41,14 +41,13 @@ public:
   uint64_t start(const Transfer &transfer) override {
     Clock::time_point now = clock->now();
     uint64_t ticket = inner->start(transfer);
-    channels[transfer.channel].inFlight.push_back(
-        {ticket, now, timeOnWire(transfer)});
+    channels[transfer.channel].inFlight.push_back({now, timeOnWire(transfer)});
     return ticket;
   }
 
   void finish(uint64_t ticket) override {
     inner->finish(ticket);
-    Channel &channel = channelOf(ticket);
+    Channel &channel = channels[channelOf(ticket)];
     InFlight &flight = channel.inFlight.front();
     Clock::time_point begin =
         inner->startedByAll(ticket).value_or(flight.started);
@@ -59,7 +58,6 @@ public:
 
 private:
   struct InFlight {
-    uint64_t ticket;
     Clock::time_point started; // by this rank
     Clock::duration duration;
   };
@@ -76,14 +74,6 @@ private:
     std::chrono::duration<double> seconds(
         cost::collectiveSeconds(transfer.kind, bytes, ranks, cluster));
     return std::chrono::round<Clock::duration>(seconds);
-  }
-  /// Finishes come in the order of starts on each channel.
-  Channel &channelOf(uint64_t ticket) {
-    return *std::find_if(channels.begin(), channels.end(),
-                         [&](const Channel &channel) {
-                           return !channel.inFlight.empty() &&
-                                  channel.inFlight.front().ticket == ticket;
-                         });
   }
 
   std::unique_ptr<Communicator> inner;

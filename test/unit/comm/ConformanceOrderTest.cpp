@@ -81,10 +81,11 @@ TEST_P(Asynchrony, AChannelMayHaveAThread) {
                                 .narrow(0, c.rank() * count, count);
       for (int i = 0; i < rounds; ++i) {
         to.zero_();
-        c.finish(
+        uint64_t ticket =
             c.start({plan::CollectiveKind::ReduceScatter, from.const_data_ptr(),
-                     to.data_ptr(), count, dtype, 1, channel}));
-        if (!at::equal(to, expected))
+                     to.data_ptr(), count, dtype, 1, channel});
+        c.finish(ticket);
+        if (c.channelOf(ticket) != channel || !at::equal(to, expected))
           good = false;
       }
     };
