@@ -1,6 +1,7 @@
 // fsdp-select-kernels.
 
 #include "AttentionKernels.h"
+#include "DeviceResults.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
@@ -18,40 +19,6 @@ using namespace mlir;
 using namespace fsdp;
 
 namespace {
-
-/// Normalisations by their results of statistics, which backward reads: of the
-/// input's type on a CPU, and on a GPU of f32 where that is f16 or bf16.
-struct Normalization {
-  StringRef callee;
-  unsigned mean, deviation;
-};
-constexpr Normalization kNormalizations[] = {
-    {"native_layer_norm", 1, 2},
-    {"native_batch_norm", 1, 2},
-    {"_native_batch_norm_legit", 1, 2},
-    {"_native_batch_norm_legit.no_stats", 1, 2},
-    {"_native_batch_norm_legit_functional", 1, 2},
-};
-
-/// Gives a value elements of f32, and what looks into it.
-void widen(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type ||
-      !(type.getElementType().isF16() || type.getElementType().isBF16()))
-    return;
-  value.setType(type.clone(Float32Type::get(value.getContext())));
-  for (Operation *reader : value.getUsers())
-    if (auto view = dyn_cast<aten::CallOp>(reader); view && view.isView())
-      for (Value result : view->getResults())
-        widen(result);
-}
-
-void widenStatistics(aten::CallOp call) {
-  for (const Normalization &known : kNormalizations)
-    if (known.callee == call.getCallee())
-      for (unsigned result : {known.mean, known.deviation})
-        widen(call->getResult(result));
-}
 
 class SelectKernels : public fsdp::impl::SelectKernelsBase<SelectKernels> {
 public:
@@ -122,7 +89,7 @@ void SelectKernels::runOnOperation() {
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<Attention> attentions;
     program.walk([&](aten::CallOp call) {
-      widenStatistics(call);
+      retypeForGpu(call);
       if (std::optional<Attention> attention = Attention::match(call))
         attentions.push_back(*attention);
     });

@@ -103,3 +103,16 @@ func.func @normalized(%x: tensor<2x8xbf16>, %w: tensor<8xbf16>) -> tensor<2x8xbf
   %g:3 = aten.call "native_layer_norm_backward"(%y#0, %x, %m, %y#2, %w) {fsdp.phase = "backward", normalized_shape = array<i64: 8>, output_mask = array<i1: true, true, false>} : (tensor<2x8xbf16>, tensor<2x8xbf16>, tensor<2x1xbf16>, tensor<2x1xbf16>, tensor<8xbf16>) -> (tensor<2x8xbf16>, tensor<8xbf16>, none)
   return %g#0 : tensor<2x8xbf16>
 }
+
+// With running statistics a CPU leaves none, and a GPU those that it used; of
+// log(sigmoid(x)) only a CPU keeps what its backward reads.
+// CHECK-LABEL: func.func @kept
+// CHECK: aten.call "native_batch_norm"{{.*}} -> (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>)
+// CHECK-NEXT: %[[S:.*]]:2 = aten.call "log_sigmoid_forward"{{.*}} -> (tensor<4x3xf32>, tensor<0xf32>)
+// CHECK-NEXT: aten.call "log_sigmoid_backward"(%{{.*}}, %{{.*}}, %[[S]]#1)
+func.func @kept(%x: tensor<4x3xf32>, %m: tensor<3xf32>) -> tensor<4x3xf32> {
+  %y:3 = aten.call "native_batch_norm"(%x, none, none, %m, %m) {eps = 10.0 : f64, momentum = 0.1 : f64, training = false} : (tensor<4x3xf32>, tensor<3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<0xf32>, tensor<0xf32>)
+  %s:2 = aten.call "log_sigmoid_forward"(%y#0) : (tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<4x3xf32>)
+  %g = aten.call "log_sigmoid_backward"(%s#0, %y#0, %s#1) {fsdp.phase = "backward"} : (tensor<4x3xf32>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %g : tensor<4x3xf32>
+}

@@ -18,10 +18,10 @@ def SelectKernels : Pass<"fsdp-select-kernels", "::mlir::ModuleOp"> {
     to the type of the scores, its rows aligned, and expanded.
 
     What holds: the value is that of the same expression, and what reads it sees
-    the same type. Nothing else differs between the devices, but that what
-    normalisations leave for backward is f32 on a GPU; every other operator has
-    one name for all of them, and `fsdp-verify-commands` sees to it that the
-    device has a kernel for it.
+    the same type. What other operators leave for their backward gets the type
+    that a GPU gives (of normalisations in half precision, f32). Every other
+    operator has one name for all devices, and `fsdp-verify-commands` sees to it
+    that there is a kernel for it.
 
     Why: attention is the operator that has a name for each kernel. First of
     all, so that all that follows sees, prices and recomputes what will run.
