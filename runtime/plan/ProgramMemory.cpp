@@ -8,8 +8,8 @@ ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
                              const PlanFacts &facts, const Checked &at)
     : plan(plan), program(program), facts(facts), memory(plan.arenas.size()),
       bases(program.values.size()), ready(program.values.size()),
-      wasRead(program.values.size()), awaited(program.values.size()),
-      updated(plan.states.size()) {
+      wasRead(program.values.size()), wasReadWhole(program.values.size()),
+      awaited(program.values.size()), updated(plan.states.size()) {
   for (size_t i = 0; i < program.values.size(); ++i)
     checkValue(at.inside(valueName(i)), i);
 
@@ -176,6 +176,8 @@ void ProgramMemory::read(const Checked &here, int64_t i, uint64_t offset,
     here.fail("reads ", valueName(i), " after its update");
   readBytes(here, *value.place, offset, bytes, ownerOf(i));
   wasRead[i] = true;
+  if (offset == 0 && bytes == value.place->bytes())
+    wasReadWhole[i] = true;
   if (value.part_of != -1)
     wasRead[value.part_of] = true;
 }
@@ -216,8 +218,10 @@ void ProgramMemory::finish(const Checked &at) {
       readBytes(at, *plan.states[s]->place, 0, plan.states[s]->place->bytes(),
                 s, "ends after");
   for (size_t i = 0; i < program.values.size(); ++i) {
+    // Who reads a whole reads its parts.
     int whole = program.values[i]->part_of;
-    if (!wasRead[i] && (awaited[i] || (whole != -1 && awaited[whole])))
+    bool ofAwaited = whole != -1 && awaited[whole] && !wasReadWhole[whole];
+    if (!wasRead[i] && (awaited[i] || ofAwaited))
       at.fail("nobody reads what arrives in ", valueName(i));
   }
 }

@@ -66,9 +66,10 @@ private:
   const PlanFacts &facts;
   std::vector<ByteHistory> memory; // per arena
   std::vector<size_t> bases;
-  std::vector<bool> ready;            // the value's tensor is known
-  std::vector<bool> wasRead, awaited; // the value is read; it must be
-  std::vector<bool> updated;          // per state
+  std::vector<bool> ready;                 // the value's tensor is known
+  std::vector<bool> wasRead, wasReadWhole; // the value is read, all at once
+  std::vector<bool> awaited;               // it must be read
+  std::vector<bool> updated;               // per state
   std::map<size_t, DisjointRanges> parts, taken; // per value that has them
 };
 

@@ -15,6 +15,7 @@ from support.policies import Call
 from support.training import Training
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
 BLOCKS = (("blocks.0",), ("blocks.1",), ("",))
 
 
@@ -53,6 +54,34 @@ POLICIES = {
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_is_fsdp2s(name: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
     described = Training(GPT, calls=POLICIES[name], steps=20)
+    expected = fsdp2.start(described)
+    run = training.run(described, tmp_path / "dim0")
+    trained = expected()
+    compare.check_bits(run, trained)
+    flat = training.run(described, tmp_path / "flat", "shard-layout=flat")
+    compare.check_bits(flat, trained)
+
+
+# Frozen parameters, of the dtype of the others and of another, tied ones, modules used twice.
+MODELS = {
+    "frozen": ("0", "1", ""),
+    "adapters": ("0", "1", ""),
+    "tied": ("blocks.0", "blocks.1", ""),
+    "twice": ("blocks.0", ""),
+}
+MIXED = {"in fp32": {**BF16, **IN_FP32}, "in bf16": BF16}
+
+
+@pytest.mark.parametrize("precision", MIXED)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_fsdp2s(name: str, precision: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    # The loss is in float32.
+    last = {"": {"output_dtype": torch.float32}}
+    calls = tuple(
+        Call((path,), precision={**MIXED[precision], **last.get(path, {})})
+        for path in MODELS[name]
+    )
+    described = Training(ZOO, ("--model", name), calls, steps=20)
     expected = fsdp2.start(described)
     run = training.run(described, tmp_path / "dim0")
     trained = expected()

@@ -84,6 +84,26 @@ def frozen() -> TrainingStep:
     return step_of(model, regression, data, optimizer)
 
 
+class Adapted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(9, 9, dtype=torch.bfloat16).requires_grad_(False)
+        self.down = nn.Linear(9, 2, bias=False)
+        self.up = nn.Linear(2, 9, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        base = self.base(x.to(self.base.weight.dtype))
+        return torch.tanh(base.to(x.dtype) + self.up(self.down(x)))
+
+
+def adapters() -> TrainingStep:
+    """Frozen weights in bfloat16 beside trained ones in float32."""
+    model = nn.Sequential(*(Adapted() for _ in range(3)))
+    trained = [p for p in model.parameters() if p.requires_grad]
+    data = {"x": numbers(SAMPLES, 9), "y": numbers(SAMPLES, 9, seed=8)}
+    return step_of(model, regression, data, torch.optim.Adam(trained, lr=1e-2))
+
+
 class Unreached(nn.Module):
     def __init__(self):
         super().__init__()
@@ -260,6 +280,7 @@ MODELS = {
         odd,
         tied,
         frozen,
+        adapters,
         unreached,
         twice,
         forwards,

@@ -266,6 +266,16 @@ static const Break<PlanT> breaks[] = {
        commands.insert(commands.begin(), copyOf(piece));
      },
      "copy: reaches past the end of a place of 60 bytes"},
+    {"CopyOfHalfAParameter",
+     [](PlanT &p) {
+       PieceT piece;
+       piece.source = valueNamed(p, "w");
+       piece.destination = valueNamed(p, "wide");
+       piece.block_bytes = 16;
+       auto &commands = step(p).commands;
+       commands.insert(commands.begin(), copyOf(piece));
+     },
+     "copies some bytes of value 2 (w) and leaves others"},
     {"CopyOverflow",
      [](PlanT &p) {
        PieceT piece;
