@@ -308,7 +308,8 @@ LogicalResult BucketCollectives::bucket(Block &block,
                                         const BucketSizes &sizes) {
   llvm::MapVector<Attribute, SmallVector<shard::AllGatherOp>> gathers;
   SmallVector<shard::AllGatherOp> flatGathers;
-  SmallVector<GradientReduction> reductions, flatReductions;
+  // A sum over replicas apart from that over shards is a bucket of its own.
+  SmallVector<GradientReduction> reductions, sumsOverReplicas, flatReductions;
   for (Operation &op : block) {
     if (isa<shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(
             op) &&
@@ -323,8 +324,10 @@ LogicalResult BucketCollectives::bucket(Block &block,
                    GradientReduction::startingWith(&op, ranks)) {
       if (reduction->getInput().getDefiningOp<PackOp>())
         flatReductions.push_back(*reduction);
-      else
+      else if (reduction->overShards)
         reductions.push_back(*reduction);
+      else
+        sumsOverReplicas.push_back(*reduction);
     }
   }
   for (shard::AllGatherOp gather : flatGathers)
@@ -350,11 +353,12 @@ LogicalResult BucketCollectives::bucket(Block &block,
     for (auto &[key, members] : group(ops, cast<StringAttr>(region).getValue(),
                                       [](Operation *) { return Type(); }))
       bucketGathers(members);
-  for (auto &[key, members] :
-       group(reductions, "gradients", [](GradientReduction reduction) {
-         return getTensorType(reduction.getResult()).getElementType();
-       }))
-    bucketReductions(members);
+  for (auto *sums : {&reductions, &sumsOverReplicas})
+    for (auto &[key, members] :
+         group(*sums, "gradients", [](GradientReduction reduction) {
+           return getTensorType(reduction.getResult()).getElementType();
+         }))
+      bucketReductions(members);
   return success();
 }
 

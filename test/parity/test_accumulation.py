@@ -75,6 +75,22 @@ def test_each_micro_batch_may_reduce(layout: str, tmp_path: pathlib.Path, fsdp2:
     assert held["accumulated_gradients"] == held["gradients"]
 
 
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_replicas_are_added_up_in_the_last_micro_batch(
+    layout: str, tmp_path: pathlib.Path, fsdp2: Pool
+) -> None:
+    """On a mesh of replicas each micro-batch reduces over shards alone. FSDP2 sums over replicas
+    in each, unless it is told not to; the order of additions is then another."""
+    training = dataclasses.replace(gpt(), mesh=(2, 2), reduces_each=True)
+    finish = fsdp2.start(training)
+    result = run(training, tmp_path, f"shard-layout={layout} accumulate-reduce=each")
+    compare.check_close(result, finish())
+    calls = collectives(result, training.steps)
+    assert calls["accumulate"]["reduce-scatter", ""] == 3 * (K - 1)
+    assert not any(kind == "all-reduce" for kind, _ in calls["accumulate"])
+    assert calls["step"]["all-reduce", ""] == 3
+
+
 @pytest.mark.parametrize("training", (gpt(None, "--dropout", "0.2"), RESNET), ids=("dropout", "bn"))
 def test_one_rank_is_eager(training: Training, tmp_path: pathlib.Path) -> None:
     """Random numbers go on from one micro-batch to the next, and so do buffers."""
