@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from fsdp_mlir import TrainingStep
+from fsdp_mlir import MixedPrecisionPolicy, TrainingStep, fully_shard
 from support import chain
 
 WIDTH, BLOCKS = 64, 6
@@ -51,9 +51,14 @@ def training_step(argv: list[str]) -> TrainingStep:
     """With an `eval` program, which is forward alone."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--adam", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
+    flags = parser.parse_args(argv)
     model, x = Model(), torch.randn(2, WIDTH)
-    adam = parser.parse_args(argv).adam
-    kind = torch.optim.Adam if adam else torch.optim.SGD
+    if flags.bf16:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for module in (*model.blocks, model):
+            fully_shard(module, mp_policy=policy)
+    kind = torch.optim.Adam if flags.adam else torch.optim.SGD
     optimizer = kind(model.parameters(), lr=1e-3)
     return TrainingStep(
         model,
@@ -86,11 +91,11 @@ def sizes(ranks: int) -> Sizes:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
-    """The IR of the model, by optimizer."""
+    """The IR of the model, by optimizer or policy."""
     files = {}
-    for optimizer, argv in (("sgd", ()), ("adam", ("--adam",))):
-        compiled = chain.compile_step(training_step, tmp_path_factory.mktemp(optimizer), argv)
-        files[optimizer] = compiled.ir
+    for name, argv in (("sgd", ()), ("adam", ("--adam",)), ("bf16", ("--bf16",))):
+        compiled = chain.compile_step(training_step, tmp_path_factory.mktemp(name), argv)
+        files[name] = compiled.ir
     return files
 
 
@@ -163,3 +168,50 @@ def test_more_ranks_hold_less(imported: dict[str, pathlib.Path]) -> None:
     two, eight = (peaks(imported["adam"], options + ranks)["step"] for ranks in "28")
     split = sizes(2).S - sizes(8).S
     assert 3 * split <= two - eight <= 4 * split
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_bfloat16_gathers_take_half(
+    ranks: int, layout: str, imported: dict[str, pathlib.Path]
+) -> None:
+    """Parameters are whole in bfloat16 alone, and so are gradients until they are reduced, in
+    float32; what lasts is in float32."""
+    of = sizes(ranks)
+    options = f"mesh={ranks} shard-layout={layout} schedule=fsdp2 reshard-after-forward=true"
+    peak = peaks(imported["bf16"], options)
+    assert peak["eval"] <= (3 * of.U + of.N) // 2 + of.S + SLACK
+    reduced = of.U if layout == "dim0" else 2 * of.U
+    # And what a rank's part of a unit is gathered from.
+    sent = of.U // 2 // ranks
+    assert peak["step"] <= (3 * of.U + of.N) // 2 + reduced + sent + 2 * of.S + SLACK
+    assert peak["step"] < peaks(imported["sgd"], options)["step"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_replicas_hold_what_one_group_of_shards_holds(
+    layout: str, imported: dict[str, pathlib.Path]
+) -> None:
+    """Two groups of two ranks: each rank has half of all, and sums halves over its replica."""
+    of = sizes(2)
+    options = f"shard-layout={layout} schedule=fsdp2 reshard-after-forward=true mesh="
+    one, two = (peaks(imported["sgd"], options + mesh) for mesh in ("2", "2x2"))
+    whole = 3 if layout == "dim0" else 4
+    assert two["step"] <= whole * of.U + of.N + 2 * of.S + SLACK
+    assert two["step"] - one["step"] <= of.U // 2 + SLACK
+    assert two["eval"] == one["eval"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ranks", RANKS)
+def test_recomputation_gathers_no_more(
+    ranks: int, layout: str, imported: dict[str, pathlib.Path]
+) -> None:
+    """A unit that is recomputed is gathered once, for that and for its gradients."""
+    of = sizes(ranks)
+    whole = 3 if layout == "dim0" else 4
+    options = f"mesh={ranks} shard-layout={layout} schedule=fsdp2 reshard-after-forward=true"
+    for name in ("sgd", "bf16"):
+        plain, full = (peaks(imported[name], f"{options} remat={r}") for r in ("none", "full"))
+        assert full["step"] <= whole * of.U + of.N + 2 * of.S + SLACK
+        assert full["step"] <= plain["step"] + SLACK
