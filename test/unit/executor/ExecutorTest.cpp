@@ -215,8 +215,8 @@ TEST_F(OneOperator, NumbersBesideTensorsAreDropped) {
   training.i = 1;
   // Its last result is a number.
   builder.aten("aten::_batch_norm_impl_index",
-               {value(a), byDefault(), byDefault(), byDefault(), byDefault(), training,
-                number(0.1), number(1e-5), cudnn},
+               {value(a), byDefault(), byDefault(), byDefault(), byDefault(),
+                training, number(0.1), number(1e-5), cudnn},
                {b, -1, -1, -1});
   int sum = builder.newValue("sum", {});
   builder.aten("aten::sum", {value(b)}, {sum});
