@@ -9,6 +9,7 @@
 #include "JsonReader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 using namespace fsdp;
@@ -70,6 +71,13 @@ static UnitInfo readUnit(const JsonReader &json,
   JsonReader offload = json["offload"];
   if (!offload.isNull())
     unit.offload = OffloadInfo{offload["pin_memory"].asBool()};
+  if (JsonReader divisor = json["gradient_divisor"]; !divisor.isNull()) {
+    unit.gradientDivisor = divisor.asDouble();
+    if (!(*unit.gradientDivisor > 0 && std::isfinite(*unit.gradientDivisor)))
+      divisor.fail("null or a number above 0");
+  }
+  unit.prefetchForward = json["prefetch_forward"].asStrings();
+  unit.prefetchBackward = json["prefetch_backward"].asStrings();
   return unit;
 }
 
@@ -92,6 +100,13 @@ static ArchiveMetadata readFields(const JsonReader &json) {
     metadata.units.push_back(readUnit(unit, paths));
     if (!units.insert(metadata.units.back().name).second)
       unit["name"].fail("a name of its own");
+  });
+  json["units"].forEach([&](const JsonReader &unit) {
+    for (const char *list : {"prefetch_forward", "prefetch_backward"})
+      unit[list].forEach([&](const JsonReader &name) {
+        if (!units.count(name.asString()))
+          name.fail("the name of a unit");
+      });
   });
 
   std::set<std::string> names;

@@ -101,6 +101,9 @@ struct UnitInfo {
   // it computes.
   std::optional<std::string> paramDtype, reduceDtype;
   std::optional<OffloadInfo> offload;
+  std::optional<double> gradientDivisor; // not given: the number of ranks
+  // Units that are gathered ahead; empty: the compiler's choice.
+  std::vector<std::string> prefetchForward, prefetchBackward;
 };
 
 /// Hyperparameters of a group; a rule reads those it has.

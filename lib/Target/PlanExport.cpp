@@ -92,12 +92,14 @@ private:
     for (auto grid : module.getOps<shard::GridOp>())
       if (failed(exportMesh(grid)))
         return failure();
-    // Gradients are means over the ranks.
+    // Gradients are means over the ranks, but where a unit says otherwise.
     out.gradient_divisor = plan::numRanks(out);
     for (auto unit : module.getOps<UnitOp>()) {
       symbols.units[unit.getUnitName()] = out.units.size();
       auto exported = std::make_unique<plan::UnitT>();
       exported->name = unit.getUnitName().str();
+      if (FloatAttr divisor = unit.getGradientDivisorAttr())
+        exported->gradient_divisor = divisor.getValueAsDouble();
       out.units.push_back(std::move(exported));
     }
     return success();

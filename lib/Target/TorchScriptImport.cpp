@@ -98,18 +98,24 @@ void Importer::addModules() {
 }
 
 void Importer::addUnits() {
-  for (const UnitInfo &info : metadata.units)
-    UnitOp::create(
-        builder, unknown(), builder.getStringAttr(info.name),
-        info.root ? builder.getUnitAttr() : UnitAttr(),
-        info.reshard ? builder.getBoolAttr(*info.reshard) : BoolAttr(),
-        info.reduceDtype ? TypeAttr::get(getElementType(builder.getContext(),
-                                                        *info.reduceDtype))
-                         : TypeAttr(),
-        info.modules.size() > 1 ? stringsOrNull(info.modules) : ArrayAttr(),
-        info.offload ? builder.getUnitAttr() : UnitAttr(),
-        info.offload && !info.offload->pinMemory ? builder.getBoolAttr(false)
-                                                 : BoolAttr());
+  for (const UnitInfo &info : metadata.units) {
+    auto unit = UnitOp::create(builder, unknown(),
+                               builder.getStringAttr(info.name), info.root);
+    unit.setReshard(info.reshard);
+    if (info.reduceDtype)
+      unit.setReduceDtypeAttr(TypeAttr::get(
+          getElementType(builder.getContext(), *info.reduceDtype)));
+    if (info.modules.size() > 1)
+      unit.setModulesAttr(stringsOrNull(info.modules));
+    unit.setOffload(info.offload.has_value());
+    if (info.offload && !info.offload->pinMemory)
+      unit.setPinMemory(false);
+    if (info.gradientDivisor)
+      unit.setGradientDivisorAttr(
+          builder.getF64FloatAttr(*info.gradientDivisor));
+    unit.setPrefetchForwardAttr(stringsOrNull(info.prefetchForward));
+    unit.setPrefetchBackwardAttr(stringsOrNull(info.prefetchBackward));
+  }
 }
 
 StateOp Importer::addState(const StateInfo &info, Role role) {

@@ -46,11 +46,11 @@ class AccumulateGradients
 /// Where a gradient is used before it is summed over replicas: by the update
 /// itself where it is not.
 OpOperand &getUseBeforeReplicas(UpdateOp update) {
-  auto division = aten::lookThroughPrecisionCast(update.getGradient())
-                      .getDefiningOp<aten::CallOp>();
-  auto sum = division && division.getCallee() == "div.Scalar"
-                 ? division->getOperand(0).getDefiningOp<shard::AllReduceOp>()
-                 : shard::AllReduceOp();
+  Value mean = aten::lookThroughPrecisionCast(update.getGradient());
+  auto division = mean.getDefiningOp<aten::CallOp>();
+  if (division && division.getCallee() == "div.Scalar") // unless by 1
+    mean = division->getOperand(0);
+  auto sum = mean.getDefiningOp<shard::AllReduceOp>();
   return sum ? sum.getInputMutable() : update.getGradientMutable();
 }
 

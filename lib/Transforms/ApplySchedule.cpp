@@ -120,6 +120,8 @@ private:
     if (!flight.replicas.start)
       return finish(flight);
     emit(flight.wait);
+    for (Operation *op : flight.replicas.before)
+      emit(op);
     emit(flight.replicas.start);
     emitBehind(flight);
   }

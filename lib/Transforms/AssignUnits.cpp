@@ -210,6 +210,18 @@ void AssignUnits::cutByBytes(ArrayRef<StateOp> byUse, uint64_t bytes,
   }
 }
 
+/// What a unit gathers ahead is there to be gathered.
+LogicalResult checkLists(UnitOp unit, const llvm::StringMap<UnitOp> &named) {
+  for (ArrayAttr names :
+       {unit.getPrefetchForwardAttr(), unit.getPrefetchBackwardAttr()})
+    if (names)
+      for (auto name : names.getAsRange<StringAttr>())
+        if (!named.contains(name.getValue()))
+          return unit.emitOpError("is to prefetch ")
+                 << name << ", which is no unit";
+  return success();
+}
+
 /// The model names its units itself: they win over the option.
 LogicalResult
 AssignUnits::keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
@@ -224,6 +236,9 @@ AssignUnits::keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
           "`unit`, or make it `replicated`");
     owner[parameter] = parameter.getUnit()->str();
   }
+  for (UnitOp unit : module.getOps<UnitOp>())
+    if (failed(checkLists(unit, named)))
+      return failure();
   if (units != "auto")
     remark::missed(module.getLoc(), remark::RemarkOpts::name("units").category(
                                         "fsdp-assign-units"))
@@ -300,10 +315,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
     if (op)
       builder.insert(op);
     else
-      op = UnitOp::create(builder, module.getLoc(), unit, unit.empty(),
-                          /*reshard=*/BoolAttr(), /*reduce_dtype=*/TypeAttr(),
-                          /*modules=*/ArrayAttr(), /*offload=*/false,
-                          /*pin_memory=*/BoolAttr());
+      op = UnitOp::create(builder, module.getLoc(), builder.getStringAttr(unit),
+                          unit.empty());
     remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
                                     "fsdp-assign-units"))
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +

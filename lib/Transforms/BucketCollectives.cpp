@@ -50,10 +50,11 @@ private:
         getOperation(), bucketCapMib, cluster, "fsdp-bucket-collectives");
     if (failed(sizes))
       return signalPassFailure();
-    ranks = getNumRanks(getOperation());
     shards = getNumShards(getOperation());
     SymbolTable symbols(getOperation());
     table = &symbols;
+    GradientMeans gradientMeans(getOperation());
+    means = &gradientMeans;
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Block &block : program.getBody())
         if (failed(bucket(block, *sizes)))
@@ -67,7 +68,8 @@ private:
   void offloadTogether(MutableArrayRef<GradientReduction> reductions,
                        UnpackOp unpacked);
   Value createReduction(OpBuilder &builder, GradientReduction like,
-                        bool divides, Value input, RankedTensorType piece);
+                        bool divides, Value input, RankedTensorType piece,
+                        function_ref<Value(Value)> accumulate);
 
   void convertFlat(shard::AllGatherOp gather, StateOp state);
   void convertFlat(GradientReduction reduction);
@@ -78,13 +80,14 @@ private:
     return state && state.getIsFlat() ? state : StateOp();
   }
 
-  /// What a sum of this dtype is divided by.
-  double getDivisor(Value sum) {
-    return getGradientDivisors(sum.getType(), ranks).after;
+  /// What a sum of a unit's gradients, in the dtype of `input`, is divided by.
+  double getDivisor(StringAttr unit, Value input) {
+    return means->get(unit, input.getType()).after;
   }
 
-  int64_t ranks = 1, shards = 1;
+  int64_t shards = 1;
   SymbolTable *table = nullptr;
+  const GradientMeans *means = nullptr;
 };
 
 void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
@@ -133,19 +136,23 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
 }
 
 /// A bucket's reduction, of the same sums as its members': what comes last
-/// divides.
-Value BucketCollectives::createReduction(OpBuilder &builder,
-                                         GradientReduction like, bool divides,
-                                         Value input, RankedTensorType piece) {
+/// divides. `accumulate` adds what earlier micro-batches gave to the sum over
+/// shards, where the members' reductions do.
+Value BucketCollectives::createReduction(
+    OpBuilder &builder, GradientReduction like, bool divides, Value input,
+    RankedTensorType piece, function_ref<Value(Value)> accumulate) {
   Location loc = like.getFirst()->getLoc();
   StringAttr unit = like.getUnit();
   auto getDivisorAttr = [&](bool isLast) {
-    return builder.getF64FloatAttr(isLast && divides ? getDivisor(input) : 1);
+    return builder.getF64FloatAttr(isLast && divides ? getDivisor(unit, input)
+                                                     : 1);
   };
   Value sum = input;
   if (like.overShards)
     sum = ReduceScatterOp::create(builder, loc, piece, sum, unit,
                                   getDivisorAttr(!like.overReplicas));
+  if (like.addition)
+    sum = accumulate(sum);
   if (like.overReplicas)
     for (int16_t axis : like.overReplicas.getGridAxes())
       sum = AllReduceOp::create(
@@ -202,6 +209,8 @@ void BucketCollectives::bucketReductions(
     partTypes.push_back(getTensorType(reduction.getResult()));
     resultTypes.push_back(reduction.getResult().getType());
   }
+  // What is made here comes right behind the last gradient, in front of these.
+  moveReadersBehind(sums, last);
 
   BucketLayout layout(partTypes);
   OpBuilder builder(&getContext());
@@ -215,22 +224,38 @@ void BucketCollectives::bucketReductions(
       builder, loc,
       like.overShards ? RankedTensorType::get({pieces, count}, element) : piece,
       inputs, layout.getMembers(builder, pieces));
-  Value reduced = createReduction(builder, like, divides, packed, piece);
-  auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced,
-                                   layout.getMembers(builder, 1));
-  std::string unit = like.getUnit().str();
-  moveReadersBehind(sums, unpacked);
+  ArrayAttr members = layout.getMembers(builder, 1);
+  auto accumulate = [&](Value bucket) -> Value {
+    auto parts = UnpackOp::create(builder, loc, resultTypes, bucket, members);
+    SmallVector<Value> accumulated;
+    Operation *behind = parts;
+    for (auto [reduction, part] :
+         llvm::zip_equal(reductions, parts.getOutputs())) {
+      accumulated.push_back(reduction.addTo(part));
+      Operation *load = reduction.addition->getOperand(0).getDefiningOp();
+      for (Operation *op : {load, reduction.addition.getOperation()}) {
+        op->moveAfter(behind);
+        behind = op;
+      }
+    }
+    builder.setInsertionPointAfter(behind);
+    return PackOp::create(builder, loc, piece, accumulated, members);
+  };
+  Value reduced =
+      createReduction(builder, like, divides, packed, piece, accumulate);
+  auto unpacked = UnpackOp::create(builder, loc, resultTypes, reduced, members);
+  StringAttr unit = like.getUnit();
   offloadTogether(reductions, unpacked);
   for (auto [reduction, part] :
        llvm::zip_equal(reductions, unpacked.getOutputs()))
     reduction.replaceWith(part);
   remark::passed(loc, remark::RemarkOpts::name("reduce").category(
                           "fsdp-bucket-collectives"))
-      << "unit \"" + unit + "\": " + std::to_string(inputs.size()) +
+      << "unit \"" + unit.str() + "\": " + std::to_string(inputs.size()) +
              " gradients in one " +
              (pieces > 1 ? "reduce-scatter of " : "all-reduce of ") +
              std::to_string(pieces * layout.pieceBytes) + " bytes" +
-             showDivisor(divides ? getDivisor(packed) : 1);
+             showDivisor(divides ? getDivisor(unit, packed) : 1);
 }
 
 /// A flat parameter is the bucket of its members already.
@@ -252,7 +277,12 @@ void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
 }
 
 void BucketCollectives::convertFlat(GradientReduction reduction) {
-  OpBuilder builder(reduction.getSum());
+  // The sum over replicas stays where it is, behind what is added before it.
+  OpBuilder builder(reduction.getFirst());
+  auto accumulate = [&](Value sum) {
+    builder.setInsertionPoint(reduction.getSum());
+    return reduction.addTo(sum);
+  };
   bool divides = bool(reduction.division);
   remark::passed(
       reduction.getFirst()->getLoc(),
@@ -261,10 +291,12 @@ void BucketCollectives::convertFlat(GradientReduction reduction) {
              std::to_string(
                  getTensorBytes(getTensorType(reduction.getInput()))) +
              " bytes" +
-             showDivisor(divides ? getDivisor(reduction.getInput()) : 1);
-  reduction.replaceWith(createReduction(builder, reduction, divides,
-                                        reduction.getInput(),
-                                        getTensorType(reduction.getResult())));
+             showDivisor(
+                 divides ? getDivisor(reduction.getUnit(), reduction.getInput())
+                         : 1);
+  reduction.replaceWith(
+      createReduction(builder, reduction, divides, reduction.getInput(),
+                      getTensorType(reduction.getResult()), accumulate));
 }
 
 /// The first op that reads what a gather gives.
@@ -321,7 +353,7 @@ LogicalResult BucketCollectives::bucket(Block &block,
       else
         gathers[op.getAttr("fsdp.region")].push_back(gather);
     } else if (std::optional<GradientReduction> reduction =
-                   GradientReduction::startingWith(&op, ranks)) {
+                   GradientReduction::startingWith(&op, *means)) {
       if (reduction->getInput().getDefiningOp<PackOp>())
         flatReductions.push_back(*reduction);
       else if (reduction->overShards)

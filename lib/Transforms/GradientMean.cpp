@@ -3,18 +3,27 @@
 #include "GradientMean.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace fsdp;
 
-plan::GradientDivisors fsdp::getGradientDivisors(Type type, int64_t ranks) {
+GradientMeans::GradientMeans(ModuleOp module)
+    : ranks(static_cast<double>(getNumRanks(module))) {
+  for (UnitOp unit : module.getOps<UnitOp>())
+    if (FloatAttr divisor = unit.getGradientDivisorAttr())
+      own[unit.getUnitName()] = divisor.getValueAsDouble();
+}
+
+plan::GradientDivisors GradientMeans::get(StringAttr unit, Type type) const {
+  auto found = unit ? own.find(unit.getValue()) : own.end();
   // All other dtypes are alike.
   bool isHalf = getElementTypeOrSelf(type).isF16();
   return plan::gradientDivisors(isHalf ? plan::DType::Float16
                                        : plan::DType::Float32,
-                                static_cast<double>(ranks));
+                                found == own.end() ? ranks : found->second);
 }
 
 Value fsdp::createDivision(OpBuilder &builder, Location loc, Value gradient,

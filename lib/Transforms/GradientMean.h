@@ -4,13 +4,26 @@
 #define FSDP_LIB_TRANSFORMS_GRADIENTMEAN_H
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "plan/GradientDivisors.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace fsdp {
 
-/// The divisions before and after a sum over `ranks` of tensors of `type`, or
-/// of that element type.
-plan::GradientDivisors getGradientDivisors(mlir::Type type, int64_t ranks);
+/// What each unit's sums of gradients are divided by: its own divisor, else the
+/// number of ranks.
+class GradientMeans {
+public:
+  explicit GradientMeans(mlir::ModuleOp module);
+
+  /// The divisions before and after a sum of tensors of `type`, or of that
+  /// element type. A null `unit` is one without a divisor of its own.
+  plan::GradientDivisors get(mlir::StringAttr unit, mlir::Type type) const;
+
+private:
+  double ranks;
+  llvm::StringMap<double> own; // by unit
+};
 
 /// `gradient` divided by a number in its own dtype; itself where that is 1.
 mlir::Value createDivision(mlir::OpBuilder &builder, mlir::Location loc,

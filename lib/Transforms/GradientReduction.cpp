@@ -1,7 +1,6 @@
 // The ops that make a gradient the mean over all ranks.
 
 #include "GradientReduction.h"
-#include "GradientMean.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -11,20 +10,38 @@ template <typename Op> static Op getOnlyReader(Operation *sum) {
   return sum->hasOneUse() ? dyn_cast<Op>(*sum->getUsers().begin()) : Op();
 }
 
+/// The sum of earlier micro-batches' part of a gradient and of this one's.
+static bool isAddition(Operation *op) {
+  auto call = dyn_cast_or_null<aten::CallOp>(op);
+  return call && call.getCallee() == "add.Tensor" &&
+         call->getOperand(0).getDefiningOp<LoadOp>();
+}
+
 std::optional<GradientReduction>
-GradientReduction::startingWith(Operation *op, int64_t ranks) {
+GradientReduction::startingWith(Operation *op, const GradientMeans &means) {
   GradientReduction found;
   if ((found.overShards = dyn_cast<shard::ReduceScatterOp>(op))) {
-    found.overReplicas = getOnlyReader<shard::AllReduceOp>(op);
+    Operation *sum = op;
+    if (auto call = getOnlyReader<aten::CallOp>(op); isAddition(call))
+      sum = call;
+    for (Operation *reader : sum->getUsers())
+      if (auto overReplicas = dyn_cast<shard::AllReduceOp>(reader))
+        found.overReplicas = overReplicas;
+    if (found.overReplicas && sum != op)
+      found.addition = cast<aten::CallOp>(sum);
   } else {
     found.overReplicas = dyn_cast<shard::AllReduceOp>(op);
-    if (!found.overReplicas ||
-        op->getOperand(0).getDefiningOp<shard::ReduceScatterOp>())
+    if (!found.overReplicas)
+      return std::nullopt;
+    Operation *source = op->getOperand(0).getDefiningOp();
+    if (isAddition(source))
+      source = source->getOperand(1).getDefiningOp();
+    if (isa_and_nonnull<shard::ReduceScatterOp>(source))
       return std::nullopt;
   }
   auto division = getOnlyReader<aten::CallOp>(found.getSum());
-  Value sum = found.getSum()->getResult(0);
-  double divisor = getGradientDivisors(sum.getType(), ranks).after;
+  double divisor =
+      means.get(found.getUnit(), found.getSum()->getResult(0).getType()).after;
   if (division && divisor != 1 && getDividend(division->getResult(0), divisor))
     found.division = division;
   return found;
@@ -44,6 +61,11 @@ StringAttr GradientReduction::getUnit() {
 
 Value GradientReduction::getResult() {
   return (division ? division.getOperation() : getSum())->getResult(0);
+}
+
+Value GradientReduction::addTo(Value sum) {
+  addition->setOperand(1, sum);
+  return addition->getResult(0);
 }
 
 void GradientReduction::replaceWith(Value value) {

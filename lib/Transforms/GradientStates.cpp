@@ -57,9 +57,20 @@ static LogicalResult verify(StateOp state, func::FuncOp program,
                                   "-0.0"));
 }
 
+/// What is summed over replicas in @accumulate would be summed again in @step.
+static LogicalResult verifyNoReplicaSum(func::FuncOp program) {
+  for (auto sum : program.getOps<shard::AllReduceOp>())
+    return sum.emitOpError("S13: is in @accumulate; only the last micro-batch "
+                           "sums over replicas");
+  return success();
+}
+
 LogicalResult fsdp::verifyGradientStates(ModuleOp module) {
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
+    if (program.getSymName() == "accumulate" &&
+        failed(verifyNoReplicaSum(program)))
+      return failure();
     auto uses = findUses(program, table);
     for (StateOp state : module.getOps<StateOp>())
       if (state.getRole() == Role::Gradient &&

@@ -8,7 +8,7 @@
 namespace fsdp {
 
 /// S13: gradient states are added to in @accumulate alone; @step loads each
-/// once, and then puts it back to -0.0.
+/// once, and then puts it back to -0.0. @accumulate sums over no replicas.
 mlir::LogicalResult verifyGradientStates(mlir::ModuleOp module);
 
 } // namespace fsdp

@@ -1,5 +1,6 @@
 // fsdp-insert-grad-reduction.
 
+#include "GradientMean.h"
 #include "PassOptions.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -29,7 +30,7 @@ public:
 private:
   void runOnOperation() override;
   Type getReduceType(StateOp parameter, Type gradientType);
-  void reduce(UpdateOp update, StateOp parameter);
+  void reduce(UpdateOp update, StateOp parameter, const GradientMeans &means);
 
   llvm::StringMap<UnitOp> units;
   Type defaultType; // null: what gradients are computed in
@@ -43,15 +44,18 @@ Type InsertGradReduction::getReduceType(StateOp parameter, Type gradientType) {
   return defaultType ? defaultType : gradientType;
 }
 
-void InsertGradReduction::reduce(UpdateOp update, StateOp parameter) {
+void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
+                                 const GradientMeans &means) {
   // What backward gives, in the dtype that it computes in.
   Value gradient = aten::lookThroughPrecisionCast(update.getGradient());
   Type own = parameter.getTensorType().getElementType();
   Type computed = cast<RankedTensorType>(gradient.getType()).getElementType();
   Type reduced = getReduceType(parameter, computed);
   bool sharded = bool(parameter.getSharding());
-  // One rank has nothing to add up, but rounds as several would.
-  if (!sharded && (reduced == computed || reduced == own))
+  auto [before, after] = means.get(parameter.getUnitAttr(), reduced);
+  // One rank has nothing to add up, but rounds and divides as several would.
+  if (!sharded && before * after == 1 &&
+      (reduced == computed || reduced == own))
     return;
 
   OpBuilder builder(update);
@@ -61,11 +65,14 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter) {
   if (reduced != computed)
     gradient = aten::createPrecisionCast(builder, loc, gradient, reduced,
                                          /*backward=*/true);
-  else
+  else if (sharded)
     gradient = createRowMajor(builder, gradient);
   if (sharded)
     gradient = ReduceGradOp::create(builder, loc, gradient.getType(), gradient,
                                     *parameter.getUnit());
+  else
+    for (double divisor : {before, after})
+      gradient = createDivision(builder, loc, gradient, divisor);
   if (reduced != own)
     gradient = aten::createPrecisionCast(builder, loc, gradient, own,
                                          /*backward=*/true);
@@ -76,7 +83,7 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter) {
   remark::passed(update.getLoc(), remark::RemarkOpts::name("reduce").category(
                                       "fsdp-insert-grad-reduction"))
       << "the gradient of \"" + parameter.getSymName().str() + "\" is " +
-             (sharded ? "averaged over the ranks" : "rounded") + in;
+             (sharded ? "averaged over the ranks" : "one rank's own") + in;
 }
 
 void InsertGradReduction::runOnOperation() {
@@ -84,12 +91,13 @@ void InsertGradReduction::runOnOperation() {
   if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
     return signalPassFailure();
   units = getUnits(module);
+  GradientMeans means(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
     program.walk([&](UpdateOp update) {
       auto parameter = table.lookup<StateOp>(update.getParameter());
       if (parameter && parameter.getUnit())
-        reduce(update, parameter);
+        reduce(update, parameter, means);
     });
     // Casts of gradients that updates read before.
     eraseDeadOps(program);

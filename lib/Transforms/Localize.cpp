@@ -56,6 +56,7 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   int16_t shardAxis = 0;
   StringRef grid;
   const SymbolTable *table = nullptr;
+  const GradientMeans *means = nullptr;
 };
 
 int64_t Localize::getShardDim(UnshardOp op) const {
@@ -190,7 +191,7 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
 
 void Localize::reduce(ReduceGradOp op) {
   OpBuilder builder(op);
-  auto [before, after] = getGradientDivisors(op.getType(), ranks);
+  auto [before, after] = means->get(op.getUnitAttr(), op.getType());
   Value gradient = divideBefore(builder, op.getInput(), before);
   Value sum = sumOverShards(builder, op, gradient);
   if (ranks > shards) {
@@ -212,6 +213,8 @@ void Localize::runOnOperation() {
   ModuleOp module = getOperation();
   SymbolTable table(module);
   this->table = &table;
+  GradientMeans means(module);
+  this->means = &means;
   ranks = getNumRanks(module);
   shards = getNumShards(module);
   shardAxis = getShardAxis(module);

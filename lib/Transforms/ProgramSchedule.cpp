@@ -74,15 +74,29 @@ static OffloadStartOp getOffload(WaitOp wait) {
                            : OffloadStartOp();
 }
 
-/// The all-reduce that is all that reads a reduction's result.
+/// The all-reduce that reads a reduction's result, or its members once earlier
+/// micro-batches' sums are added to them.
 static ReplicaSum getReplicaSum(WaitOp reduction, const OpCost &cost) {
   ReplicaSum sum;
-  if (reduction->hasOneUse())
-    sum.start = dyn_cast<AllReduceStartOp>(*reduction->user_begin());
-  if (sum.start) {
-    sum.wait = cast<WaitOp>(*sum.start->user_begin());
-    sum.seconds = cost.getSeconds(sum.start);
-  }
+  llvm::SetVector<Operation *> between;
+  between.insert(reduction);
+  for (size_t i = 0; i < between.size(); ++i)
+    for (Operation *reader : between[i]->getUsers()) {
+      auto call = dyn_cast<aten::CallOp>(reader);
+      if (isa<UnpackOp, PackOp>(reader) ||
+          (call && call.getCallee() == "add.Tensor"))
+        between.insert(reader);
+      else if (auto start = dyn_cast<AllReduceStartOp>(reader))
+        if (start.getUnit())
+          sum.start = start;
+    }
+  if (!sum.start)
+    return sum;
+  sum.before.assign(std::next(between.begin()), between.end());
+  llvm::sort(sum.before,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  sum.wait = cast<WaitOp>(*sum.start->user_begin());
+  sum.seconds = cost.getSeconds(sum.start);
   return sum;
 }
 
@@ -127,12 +141,6 @@ static Flight makeFlight(Operation *start, const OpCost &cost) {
   return flight;
 }
 
-/// An all-reduce that follows no other reduction: that of a mesh of replicas.
-static bool isOwnReduction(Operation *op) {
-  auto start = dyn_cast<AllReduceStartOp>(op);
-  return start && start.getUnit() && !start.getInput().getDefiningOp<WaitOp>();
-}
-
 /// Copies from and to the host that no flight of a collective contains: fetches
 /// of what compute reads, and offloads of what depends on no sum.
 static SmallVector<Operation *>
@@ -144,9 +152,10 @@ getLoneCopies(Block &block,
     bool ofSum = llvm::any_of(op.getOperands(), [&](Value operand) {
       return sums.contains(operand.getDefiningOp());
     });
-    if (ofSum || isa<ReduceScatterStartOp>(op) || isOwnReduction(&op))
+    Flight *owner = owners.lookup(&op);
+    if (ofSum || (owner && !owner->isGather))
       sums.insert(&op);
-    if (!owners.contains(&op) &&
+    if (!owner &&
         (isa<FetchStartOp>(op) || (isa<OffloadStartOp>(op) && !ofSum)))
       copies.push_back(&op);
   }
@@ -181,13 +190,20 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
   schedule.block = &program.getBody().front();
   schedule.cost = &cost;
 
-  // Collectives, and what moves with them.
+  // Collectives, and what moves with them. An all-reduce of a unit that follows
+  // no other reduction is that of a mesh of replicas alone.
   llvm::DenseMap<Operation *, Flight *> owners;
-  for (Operation &op : *schedule.block)
-    if (isa<AllGatherStartOp>(op))
+  llvm::DenseSet<Operation *> replicaSums;
+  for (Operation &op : *schedule.block) {
+    auto sum = dyn_cast<AllReduceStartOp>(op);
+    if (isa<AllGatherStartOp>(op)) {
       schedule.gathers.push_back(makeFlight(&op, cost));
-    else if (isa<ReduceScatterStartOp>(op) || isOwnReduction(&op))
+    } else if (isa<ReduceScatterStartOp>(op) ||
+               (sum && sum.getUnit() && !replicaSums.contains(sum))) {
       schedule.reductions.push_back(makeFlight(&op, cost));
+      replicaSums.insert(schedule.reductions.back().replicas.start);
+    }
+  }
   auto own = [&] {
     owners.clear();
     for (auto *flights : {&schedule.gathers, &schedule.reductions})
@@ -197,6 +213,7 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
           owners[flight.replicas.start] = owners[flight.replicas.wait] =
               &flight;
         for (auto ops : {ArrayRef<Operation *>(flight.before),
+                         ArrayRef<Operation *>(flight.replicas.before),
                          ArrayRef<Operation *>(flight.behind),
                          ArrayRef<Operation *>(flight.after)})
           for (Operation *op : ops)
@@ -223,9 +240,11 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       if (!def)
         return false;
       Flight *source = owners.lookup(def);
-      return tail.contains(def) || (source && !source->isGather &&
-                                    (def == source->getLastWait() ||
-                                     llvm::is_contained(source->after, def)));
+      return tail.contains(def) ||
+             (source && !source->isGather &&
+              (def == source->getLastWait() ||
+               llvm::is_contained(source->after, def) ||
+               llvm::is_contained(source->replicas.before, def)));
     });
     if (owner) {
       if (dependsOnSum &&
@@ -335,5 +354,8 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
   llvm::stable_sort(schedule.reductions, [](const Flight &a, const Flight &b) {
     return a.ready < b.ready;
   });
+  for (auto *flights : {&schedule.gathers, &schedule.reductions})
+    for (auto [order, flight] : llvm::enumerate(*flights))
+      flight.order = order;
   return schedule;
 }

@@ -17,6 +17,8 @@ namespace fsdp {
 /// The all-reduce that adds up over replicas what a reduction gives: it starts
 /// where that is waited for.
 struct ReplicaSum {
+  /// What adds the sums of earlier micro-batches to the reduction's result.
+  llvm::SmallVector<mlir::Operation *, 0> before;
   AllReduceStartOp start; // null: there is none
   WaitOp wait;
   double seconds = 0; // predicted
@@ -41,6 +43,8 @@ struct Flight {
   size_t ready = 0;
   /// The slot of its first reader; of a reduction the last slot.
   size_t need = 0;
+  /// Its place among the gathers, or the reductions, in order of need.
+  size_t order = 0;
 
   // What a schedule decides.
   size_t startSlot = 0;
@@ -66,7 +70,9 @@ public:
   /// The first slot whose op belongs to backward.
   size_t getBackwardSlot() const { return backwardSlot; }
 
-  /// In the order in which they are started and waited for.
+  /// In the order in which they are started and waited for: at first that of
+  /// need, of reductions that in which they are ready. A schedule may give
+  /// gathers another one, as one channel has both orders.
   llvm::MutableArrayRef<Flight> getGathers() { return gathers; }
   llvm::MutableArrayRef<Flight> getReductions() { return reductions; }
 

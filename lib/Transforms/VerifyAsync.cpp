@@ -24,6 +24,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     shards = getNumShards(module);
     if (shard::GridOp mesh = getMesh(module))
       numAxes = mesh.getShape().size();
+    means.emplace(module);
     for (UnitOp unit : module.getOps<UnitOp>())
       units.insert(unit.getUnitName());
     bool ok = true;
@@ -55,8 +56,9 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       // Where there are replicas, the sum over them divides.
       double divisor =
           ranks > shards ? 1
-                         : getGradientDivisors(
-                               reduction.getFuture().getType().getType(), ranks)
+                         : means
+                               ->get(reduction.getUnitAttr(),
+                                     reduction.getFuture().getType().getType())
                                .after;
       if (reduction.getDivisor().convertToDouble() != divisor)
         return op->emitOpError()
@@ -66,9 +68,10 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
                          all == piece * shards);
     }
     if (auto reduction = dyn_cast<AllReduceStartOp>(op)) {
-      double divisor =
-          getGradientDivisors(reduction.getFuture().getType().getType(), ranks)
-              .after;
+      double divisor = means
+                           ->get(reduction.getUnitAttr(),
+                                 reduction.getFuture().getType().getType())
+                           .after;
       double given = reduction.getDivisor().convertToDouble();
       if (given != 1 && given != divisor)
         return op->emitOpError()
@@ -109,6 +112,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
 
   int64_t ranks = 1, shards = 1;
   uint64_t numAxes = 0; // of the mesh
+  std::optional<GradientMeans> means;
   llvm::StringSet<> units;
 };
 

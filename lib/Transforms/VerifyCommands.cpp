@@ -31,10 +31,10 @@ namespace {
 
 class Simulation {
 public:
-  Simulation(func::FuncOp program, const ModulePlaces &places,
-             SymbolTableCollection &symbols)
+  Simulation(func::FuncOp program, const GradientMeans &means,
+             const ModulePlaces &places, SymbolTableCollection &symbols)
       : program(program), module(program->getParentOfType<ModuleOp>()),
-        places(places), symbols(symbols), mesh(getMesh(module)),
+        means(means), places(places), symbols(symbols), mesh(getMesh(module)),
         memory(places, getShardAxis(module)) {}
 
   LogicalResult run() {
@@ -328,9 +328,9 @@ private:
     if (isMax && !reduce)
       return collective.emitOpError("C14: takes a maximum; only an all-reduce "
                                     "does");
-    // Where there are replicas, the sum over them divides by all ranks.
+    // Where there are replicas, the sum over them divides.
     double mean =
-        getGradientDivisors(collective.getDtype(), getNumRanks(module)).after;
+        means.get(collective.getUnitAttr(), collective.getDtype()).after;
     double given = collective.getDivisor().convertToDouble();
     bool sums = reduce && !isMax;
     bool overReplicas =
@@ -368,6 +368,7 @@ private:
 
   func::FuncOp program;
   ModuleOp module;
+  const GradientMeans &means;
   const ModulePlaces &places;
   SymbolTableCollection &symbols;
   shard::GridOp mesh;
@@ -378,11 +379,12 @@ private:
 struct VerifyCommandsPass : fsdp::impl::VerifyCommandsBase<VerifyCommandsPass> {
   void runOnOperation() override {
     ModulePlaces places(getOperation());
+    GradientMeans means(getOperation());
     SymbolTableCollection symbols;
     if (failed(places.check()))
       return signalPassFailure();
     for (func::FuncOp program : getPrograms(getOperation()))
-      if (failed(Simulation(program, places, symbols).run()))
+      if (failed(Simulation(program, means, places, symbols).run()))
         return signalPassFailure();
     if (failed(places.checkSizes()))
       return signalPassFailure();

@@ -29,6 +29,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
     table = &symbols;
+    GradientMeans gradientMeans(module);
+    means = &gradientMeans;
     ranks = getNumRanks(module);
     shards = getNumShards(module);
     bool ok = succeeded(verifyShardedStates(module, symbols));
@@ -57,6 +59,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   }
 
   SymbolTable *table = nullptr;
+  const GradientMeans *means = nullptr;
   int64_t ranks = 1, shards = 1;
   /// Of flat states: what a program updates.
   llvm::DenseMap<StateOp, ElementRanges> updates;
@@ -157,9 +160,13 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
   Value gradient = update.getGradient();
   if (auto offload = gradient.getDefiningOp<OffloadOp>())
     gradient = offload.getInput();
-  Value mean = aten::lookThroughPrecisionCast(
-      getOwnGradient(aten::lookThroughPrecisionCast(gradient)));
-  auto [before, after] = getGradientDivisors(mean.getType(), ranks);
+  // What earlier micro-batches gave is added to the mean, or, where there are
+  // replicas, to what is summed over them.
+  bool replicated = ranks > shards;
+  Value mean = aten::lookThroughPrecisionCast(gradient);
+  if (!replicated)
+    mean = aten::lookThroughPrecisionCast(getOwnGradient(mean));
+  auto [before, after] = means->get(parameter.getUnitAttr(), mean.getType());
   // Innermost the sum over shards, around it that over replicas.
   Value sum = getDividend(mean, after);
   auto strip = [&](auto kind) -> LogicalResult {
@@ -171,19 +178,21 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
     if (op->getAttr("fsdp.unit") != parameter.getUnitAttr())
       return op.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                               << update.getParameterAttr();
-    // Micro-batches may be added up in front of the sum over replicas.
-    sum = getOwnGradient(op.getInput());
+    sum = op.getInput();
     return success();
   };
-  if ((ranks > shards && failed(strip(shard::AllReduceOp()))) ||
-      (shards > 1 && failed(strip(shard::ReduceScatterOp()))))
+  if (replicated && failed(strip(shard::AllReduceOp())))
+    return failure();
+  if (replicated && sum)
+    sum = getOwnGradient(sum);
+  if (shards > 1 && failed(strip(shard::ReduceScatterOp())))
     return failure();
   if (!sum || !isDivided(sum, before))
     return update.emitOpError()
            << "S5: the gradient of " << update.getParameterAttr()
            << " is not the sum of a `shard."
            << (shards > 1 ? "reduce_scatter" : "all_reduce") << "`"
-           << (shards > 1 && ranks > shards ? " and a `shard.all_reduce`" : "")
+           << (shards > 1 && replicated ? " and a `shard.all_reduce`" : "")
            << " divided by " << after
            << (before == 1 ? ""
                            : ", of gradients divided by " +

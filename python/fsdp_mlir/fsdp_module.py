@@ -6,6 +6,7 @@ Here it only writes the policy down: a `Unit` for each call, found again at expo
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Sequence, Union
@@ -25,8 +26,10 @@ class Unit:
     """One call of `fully_shard`: modules that are gathered and reduced together.
 
     Attributes:
-        forward_prefetch, backward_prefetch: units whose gathers start early, or None where the
-            schedule decides.
+        forward_prefetch, backward_prefetch: units whose gathers start where this one's forward or
+            backward begins; empty where the schedule decides.
+        gradient_divide_factor: what the sums of its gradients are divided by; None: the number of
+            ranks.
         forward_methods: methods that are forwards too.
         Others are the arguments of `fully_shard`.
     """
@@ -38,8 +41,9 @@ class Unit:
     mp_policy: MixedPrecisionPolicy
     offload_policy: OffloadPolicy
     ignored_params: frozenset[nn.Parameter]
-    forward_prefetch: Optional[list["Unit"]] = field(default=None, repr=False)
-    backward_prefetch: Optional[list["Unit"]] = field(default=None, repr=False)
+    forward_prefetch: list["Unit"] = field(default_factory=list, repr=False)
+    backward_prefetch: list["Unit"] = field(default_factory=list, repr=False)
+    gradient_divide_factor: Optional[float] = None
     forward_methods: list[tuple[nn.Module, str]] = field(default_factory=list, repr=False)
 
 
@@ -268,11 +272,17 @@ class FSDPModule:
                 unit.reshard_after_forward = reshard_after_forward
 
     def set_modules_to_forward_prefetch(self, modules: list["FSDPModule"]) -> None:
-        """Sets the modules whose parameters are gathered while this one's forward computes."""
+        """Sets the modules whose gathers start, in this order, when this one's forward begins.
+
+        An empty list leaves it to the schedule. A list changes no number.
+        """
         unit_of(self).forward_prefetch = _units(modules)
 
     def set_modules_to_backward_prefetch(self, modules: list["FSDPModule"]) -> None:
-        """Sets the modules whose parameters are gathered while this one's backward computes."""
+        """Sets the modules whose gathers start, in this order, when this one's backward begins.
+
+        An empty list leaves it to the schedule. A list changes no number.
+        """
         unit_of(self).backward_prefetch = _units(modules)
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None:
@@ -320,16 +330,19 @@ class FSDPModule:
         """Refused: the plan frees."""
         _refuse("reshard", "the plan frees parameters; use reshard_after_forward")
 
-    def set_gradient_divide_factor(self, factor: float) -> NoReturn:
-        """Refused: gradients are averaged over all ranks."""
-        _refuse(
-            "set_gradient_divide_factor",
-            "gradients are averaged over all ranks; for another factor multiply the loss by the "
-            "number of ranks over it",
-        )
+    def set_gradient_divide_factor(self, factor: float) -> None:
+        """Sets what the ranks' sum of this unit's gradients is divided by, instead of their number.
 
-    def set_reduce_scatter_divide_factor(self, factor: float) -> NoReturn:
-        """Refused, as its new name is."""
+        Units below keep theirs.
+        """
+        valid = isinstance(factor, (int, float)) and not isinstance(factor, bool)
+        _require(
+            valid and math.isfinite(factor) and factor > 0, "factor", "a number above 0", factor
+        )
+        unit_of(self).gradient_divide_factor = float(factor)
+
+    def set_reduce_scatter_divide_factor(self, factor: float) -> None:
+        """The former name of `set_gradient_divide_factor`."""
         self.set_gradient_divide_factor(factor)
 
     def set_custom_all_gather(self, comm: Any) -> NoReturn:

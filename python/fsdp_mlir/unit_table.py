@@ -46,12 +46,12 @@ class UnitTable:
 def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
     """Reads what `fully_shard` recorded on the model.
 
-    Warns of trainable parameters that `ignored_params` leaves out, of a mesh of CUDA devices, and
-    of prefetch lists.
+    Warns of trainable parameters that `ignored_params` leaves out, and of a mesh of CUDA devices.
 
     Raises:
         ExportError: a parameter that cannot be sharded or belongs to two units, dtypes or meshes
-            that differ, or a policy that does not exist yet.
+            that differ, a module to prefetch that is not the model's, or a policy that does not
+            exist yet.
     """
     table = UnitTable(owner=dict.fromkeys(names.parameters))
     _check_inside(step.model)
@@ -86,7 +86,8 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         for fqn in members[name]:
             if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):
                 table.shard_dims[fqn] = dim
-    _warn_hints(units, mesh)
+    if mesh is not None and mesh.device_type != "cpu":
+        warnings.warn(f"the mesh is of {mesh.device_type} devices; the plan is for CPU ranks")
     table.mesh = mesh and {
         "device": mesh.device_type,
         "shape": list(mesh.shape),
@@ -100,6 +101,9 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
             "reshard_after_forward": unit.reshard_after_forward,
             **_describe_precision(unit.mp_policy),
             "offload": _offload(unit),
+            "gradient_divisor": unit.gradient_divide_factor,
+            "prefetch_forward": _names(unit.forward_prefetch, units, name),
+            "prefetch_backward": _names(unit.backward_prefetch, units, name),
         }
         for name, unit in units.items()
     ]
@@ -131,6 +135,17 @@ def _casts(
 def _offload(unit: Unit) -> Optional[dict[str, bool]]:
     policy = unit.offload_policy
     return {"pin_memory": policy.pin_memory} if isinstance(policy, CPUOffloadPolicy) else None
+
+
+def _names(prefetched: list[Unit], units: dict[str, Unit], name: str) -> list[str]:
+    """The names of what a unit prefetches, each once."""
+    names = [_name_of(unit, units) for unit in dict.fromkeys(prefetched)]
+    if None in names:
+        raise ExportError(
+            f"{_quote(name)} is to prefetch a module that is not a part of the model; give modules "
+            "of the model that fully_shard was called on"
+        )
+    return names
 
 
 def _check_inside(model: nn.Module) -> None:
@@ -268,13 +283,3 @@ def _common_mesh(units: dict[str, Unit]) -> Optional[DeviceMesh]:
             f"{other}; give all units the same"
         )
     return next(iter(meshes), None)
-
-
-def _warn_hints(units: dict[str, Unit], mesh: Optional[DeviceMesh]) -> None:
-    if any(unit.forward_prefetch or unit.backward_prefetch for unit in units.values()):
-        warnings.warn(
-            "lists of modules to prefetch are hints that the schedule does not follow: it has one "
-            "depth for all units, the pipeline's prefetch-forward and prefetch-backward"
-        )
-    if mesh is not None and mesh.device_type != "cpu":
-        warnings.warn(f"the mesh is of {mesh.device_type} devices; the plan is for CPU ranks")

@@ -27,6 +27,14 @@ inline GradientDivisors gradientDivisors(DType dtype, double factor) {
   return {before, factor / before};
 }
 
+/// What the sums of a unit's gradients are divided by, in all: its own divisor,
+/// else the plan's, as of no unit (-1).
+inline double gradientDivisor(const PlanT &plan, int unit) {
+  return unit == -1 ? plan.gradient_divisor
+                    : plan.units[unit]->gradient_divisor.value_or(
+                          plan.gradient_divisor);
+}
+
 } // namespace fsdp::plan
 
 #endif // FSDP_PLAN_GRADIENTDIVISORS_H

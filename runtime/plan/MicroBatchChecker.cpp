@@ -72,11 +72,16 @@ private:
     for (size_t i = 0; same && i < accumulate.outputs.size(); ++i)
       same = step.outputs[i]->name == accumulate.outputs[i]->name;
     at.require(same, "has other inputs or outputs than 'step'");
-    for (const auto &command : accumulate.commands)
+    for (const auto &command : accumulate.commands) {
       if (const UpdateT *update = command->operation.AsUpdate())
         at.require(plan.states[update->parameter]->role == Role::Gradient,
                    "updates '", plan.states[update->parameter]->fqn,
                    "', which only the last micro-batch may");
+      // It would count what it sums over replicas as often as there are.
+      if (const CollectiveT *collective = command->operation.AsCollective())
+        at.require(collective->kind != CollectiveKind::AllReduce,
+                   "has an all-reduce, which only the last micro-batch may");
+    }
   }
 
   void count(const ProgramT &program) {

@@ -282,8 +282,16 @@ void fsdp::plan::checkTables(const PlanT &plan, PlanFacts &facts) {
     at.require(names.insert(thing + name).second, thing, " '", name,
                "' exists twice");
   };
-  for (const auto &unit : plan.units)
+  auto checkDivisor = [](const Checked &at, double divisor) {
+    at.require(std::isfinite(divisor) && divisor > 0, "divides gradients by ",
+               divisor);
+  };
+  checkDivisor(at, plan.gradient_divisor);
+  for (const auto &unit : plan.units) {
     unique("unit", unit->name);
+    if (unit->gradient_divisor)
+      checkDivisor(Checked("unit '", unit->name, "'"), *unit->gradient_divisor);
+  }
   checkStates(plan, facts);
   checkSchedule(plan);
   for (const auto &rule : plan.rules) {

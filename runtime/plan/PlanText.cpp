@@ -248,6 +248,8 @@ private:
         out << ", unit '" << plan.units[c.unit]->name << "'";
       if (!c.region.empty())
         out << ", " << c.region;
+      if (c.divisor != 1)
+        out << ", divided by " << numberText(c.divisor);
       break;
     }
     case Operation::Record:

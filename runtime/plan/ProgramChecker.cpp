@@ -310,9 +310,8 @@ private:
                       ? !replicated
                       : collective.kind == CollectiveKind::AllReduce &&
                             norm == Norm::None && overReplicas;
-    double divisor =
-        isMean ? gradientDivisors(collective.dtype, plan.gradient_divisor).after
-               : 1;
+    double of = gradientDivisor(plan, collective.unit);
+    double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
     here.require(collective.divisor == divisor, "divides by ",
                  collective.divisor, ", not ", divisor);
     bool isFloating = collective.dtype >= DType::Float16 &&

@@ -4,6 +4,8 @@
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-accumulate-gradients | FileCheck %s
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 shard-layout=flat" | FileCheck %s --check-prefix=FLAT
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 accumulate-reduce=each" | FileCheck %s --check-prefix=EACH
+// RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2x2 accumulate-reduce=each" | FileCheck %s --check-prefix=REPLICAS
+// RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2x2 accumulate-reduce=each" --fsdp-dedup-unshard --fsdp-bucket-collectives | FileCheck %s --check-prefix=BUCKETS
 // RUN: fsdp-opt %t.mlir --fsdp-pipeline="mesh=2" | FileCheck %s --check-prefix=COMMANDS
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-accumulate-gradients | FileCheck %s --check-prefix=OFF
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-accumulate-gradients -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
@@ -65,6 +67,35 @@
 // EACH: %[[SUM:.*]] = shard.reduce_scatter
 // EACH-NEXT: %[[MEAN:.*]] = aten.call "div.Scalar"(%[[SUM]])
 // EACH-NEXT: fsdp.accumulate %[[MEAN]], @"blocks.1.w/grad" : tensor<2x5xf32>
+
+// Over replicas the last one alone sums, and divides, once: what is summed
+// before is a rank's part of a sum over shards.
+// REPLICAS-LABEL: func.func @step
+// REPLICAS: %[[SUM:.*]] = shard.reduce_scatter
+// REPLICAS-NEXT: %[[A:.*]] = fsdp.load @"blocks.1.w/grad" : tensor<2x5xf32>
+// REPLICAS-NEXT: %[[ALL:.*]] = aten.call "add.Tensor"(%[[A]], %[[SUM]])
+// REPLICAS: fsdp.store %{{.*}}, @"blocks.1.w/grad"
+// REPLICAS-NEXT: %[[R:.*]] = shard.all_reduce %[[ALL]]
+// REPLICAS-NEXT: aten.call "div.Scalar"(%[[R]]) {{.*}}other = 4.000000e+00
+// REPLICAS-LABEL: func.func @accumulate
+// REPLICAS-NOT: shard.all_reduce
+// REPLICAS: %[[SUM:.*]] = shard.reduce_scatter
+// REPLICAS-NEXT: fsdp.accumulate %[[SUM]], @"blocks.1.w/grad" : tensor<2x5xf32>
+// REPLICAS-NOT: shard.all_reduce
+
+// The bucket that comes from the shards goes on to the replicas once its members
+// are added to what there was.
+// BUCKETS-LABEL: func.func @step
+// BUCKETS: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {unit = "blocks.1"}
+// BUCKETS-NEXT: %[[M:.*]] = fsdp.unpack %[[S]]
+// BUCKETS-NEXT: %[[A:.*]] = fsdp.load @"blocks.1.w/grad"
+// BUCKETS-NEXT: %[[ALL:.*]] = aten.call "add.Tensor"(%[[A]], %[[M]])
+// BUCKETS-NEXT: %[[P:.*]] = fsdp.pack %[[ALL]]
+// BUCKETS-NEXT: %[[R:.*]] = fsdp.all_reduce sum %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"}
+// BUCKETS-NEXT: fsdp.unpack %[[R]]
+// BUCKETS-LABEL: func.func @accumulate
+// BUCKETS: fsdp.reduce_scatter %{{.*}} {unit = "blocks.1"}
+// BUCKETS-NOT: fsdp.all_reduce
 
 // OFF-NOT: gradient
 // OFF-NOT: func.func @accumulate

@@ -4,6 +4,7 @@
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=(" 2>&1 | FileCheck %s --check-prefix=REGEX
 // RUN: not fsdp-opt %s --fsdp-assign-units="units=0" 2>&1 | FileCheck %s --check-prefix=ZERO
 // RUN: sed 's|^// NAMED ||' %s | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=UNIT
+// RUN: sed -e 's|^// NAMED fsdp.unit "" root|fsdp.unit "" root {prefetch_forward = ["foo"]}|' -e 's|tensor<4xf32>|& {unit = ""}|' %s | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=AHEAD
 // RUN: echo "module {}" | not fsdp-opt --fsdp-assign-units 2>&1 | FileCheck %s --check-prefix=STEP
 
 // CLASS: error: units=class:Foo: no module with parameters is of this class; there are Net, Linear
@@ -11,6 +12,7 @@
 // REGEX: error: units=( is not a regular expression: parentheses not balanced
 // ZERO: error: units=0: a unit has at least one byte
 // UNIT: error: 'fsdp.state' op is in no unit, but the module has units; name one of them
+// AHEAD: error: 'fsdp.unit' op is to prefetch "foo", which is no unit
 // STEP: error: the module has no program `step`
 // NAMED fsdp.unit "" root
 fsdp.module "" class "Net"

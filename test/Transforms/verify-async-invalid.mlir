@@ -96,3 +96,15 @@ func.func @step(%norm: tensor<f64>, %g: tensor<16xf32>) {
   %3 = fsdp.wait %2 : !fsdp.future<tensor<16xf32>>
   return
 }
+
+// -----
+
+// A unit's own divisor takes the place of the number of ranks.
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root {gradient_divisor = 3.0 : f64}
+func.func @step(%g: tensor<2x16xf32>) {
+  // expected-error @below {{A7: its sum over 2 ranks is divided by 2.000000e+00 : f64, not by 3.000000e+00}}
+  %0 = fsdp.reduce_scatter_start %g {unit = "", divisor = 2.0 : f64} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
+  return
+}

@@ -148,3 +148,55 @@ func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
   fsdp.update @rule @w, %g [] : tensor<2xf32>
   return %g : tensor<2xf32>
 }
+
+// -----
+
+// Not by the unit's own divisor.
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root {gradient_divisor = 3.0 : f64}
+fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) {
+  %r = shard.reduce_scatter %g on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = ""} : tensor<2xf32> -> tensor<1xf32>
+  %m = aten.call "div.Scalar"(%r) {other = 2.0 : f64} : (tensor<1xf32>) -> tensor<1xf32>
+  // expected-error @below {{S5: the gradient of @w is not the sum of a `shard.reduce_scatter` divided by 3}}
+  fsdp.update @rule @w, %m [] : tensor<1xf32>
+  return
+}
+
+// -----
+
+// With replicas earlier micro-batches' sums are not divided yet: they are added
+// in front of the sum over replicas, not behind it.
+shard.grid @mesh(shape = 2x2)
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[1]]>, global = tensor<2xf32>}
+fsdp.state @"w/grad" gradient : tensor<1xf32> {parameter = @w}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) {
+  %r = shard.reduce_scatter %g on @mesh grid_axes = [1] scatter_axis = 0 {fsdp.unit = ""} : tensor<2xf32> -> tensor<1xf32>
+  %a = shard.all_reduce %r on @mesh grid_axes = [0] {fsdp.unit = ""} : tensor<1xf32> -> tensor<1xf32>
+  %m = aten.call "div.Scalar"(%a) {other = 4.0 : f64} : (tensor<1xf32>) -> tensor<1xf32>
+  %0 = fsdp.load @"w/grad" : tensor<1xf32>
+  %sum = aten.call "add.Tensor"(%0, %m) : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
+  %1 = aten.call "full_like"(%sum) {fill_value = -0.0} : (tensor<1xf32>) -> tensor<1xf32>
+  fsdp.store %1, @"w/grad" : tensor<1xf32>
+  // expected-error @below {{S5: the gradient of @w is not the sum of a `shard.reduce_scatter` and a `shard.all_reduce` divided by 4}}
+  fsdp.update @rule @w, %sum [] : tensor<1xf32>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2x2)
+fsdp.state @"w/grad" gradient : tensor<1xf32> {parameter = @w}
+func.func @accumulate(%g: tensor<1xf32>) {
+  // expected-error @below {{S13: is in @accumulate; only the last micro-batch sums over replicas}}
+  %a = shard.all_reduce %g on @mesh grid_axes = [0] {fsdp.unit = ""} : tensor<1xf32> -> tensor<1xf32>
+  fsdp.accumulate %a, @"w/grad" : tensor<1xf32>
+  return
+}

@@ -171,6 +171,15 @@ const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
        return changeCollective(
            p, r, any, [](CollectiveT &c, Random &) { c.divisor *= 2; });
      }},
+    {"wrong divisor of a unit",
+     [](PlanT &p, Random &r) -> Said {
+       auto site = findCollective(p, r, isReduction);
+       int unit = site ? site->as<CollectiveT>().unit : -1;
+       if (unit == -1)
+         return {};
+       p.units[unit]->gradient_divisor = oneOf({-1, 0, 1, 64}, r);
+       return say("unit ", p.units[unit]->name);
+     }},
     {"wrong count",
      [](PlanT &p, Random &r) {
        return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {

@@ -76,19 +76,25 @@ def test_each_micro_batch_may_reduce(layout: str, tmp_path: pathlib.Path, fsdp2:
 
 
 @pytest.mark.parametrize("layout", ("dim0", "flat"))
-def test_replicas_are_added_up_in_the_last_micro_batch(
+def test_the_last_micro_batch_alone_sums_over_replicas(
     layout: str, tmp_path: pathlib.Path, fsdp2: Pool
 ) -> None:
-    """On a mesh of replicas each micro-batch reduces over shards alone. FSDP2 sums over replicas
-    in each, unless it is told not to; the order of additions is then another."""
+    """As FSDP2 does under set_requires_all_reduce(False) until the last one: what is held is a
+    rank's part of a sum over shards."""
     training = dataclasses.replace(gpt(), mesh=(2, 2), reduces_each=True)
     finish = fsdp2.start(training)
     result = run(training, tmp_path, f"shard-layout={layout} accumulate-reduce=each")
-    compare.check_close(result, finish())
+    trained = finish()
+    compare.check_bits(result, trained)
     calls = collectives(result, training.steps)
     assert calls["accumulate"]["reduce-scatter", ""] == 3 * (K - 1)
-    assert not any(kind == "all-reduce" for kind, _ in calls["accumulate"])
-    assert calls["step"]["all-reduce", ""] == 3
+    assert "all-reduce" not in {kind for kind, _ in calls["accumulate"]}
+    assert (calls["step"]["reduce-scatter", ""], calls["step"]["all-reduce", ""]) == (3, 3)
+    theirs = trained.collectives
+    assert theirs["reduce-scatter", "backward"] == 3 * K
+    assert theirs["all-reduce", "backward"] == 3
+    held = result.summary["rank_bytes"]
+    assert held["accumulated_gradients"] == held["gradients"]
 
 
 @pytest.mark.parametrize("training", (gpt(None, "--dropout", "0.2"), RESNET), ids=("dropout", "bn"))

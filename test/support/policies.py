@@ -17,6 +17,10 @@ class Call:
     precision: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     offload: bool = False
     placement: str | None = None  # "largest": each parameter on its largest dimension
+    divisor: float | None = None  # of its gradients' sums
+    # Paths of modules that are gathered ahead.
+    prefetch_forward: tuple[str, ...] = ()
+    prefetch_backward: tuple[str, ...] = ()
 
 
 def largest_dimension(parameter: Any) -> Any:
@@ -28,6 +32,7 @@ def largest_dimension(parameter: Any) -> Any:
 def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
     """Makes the calls on a model, in their order; `api` is the module whose
     fully_shard it is: torch.distributed.fsdp or fsdp_mlir."""
+    calls = tuple(calls)
     for call in calls:
         modules = [model.get_submodule(path) for path in call.paths]
         options: dict[str, Any] = {"mesh": mesh}
@@ -42,3 +47,21 @@ def apply_calls(api: Any, model: Any, calls: Iterable[Call], mesh: Any) -> None:
         if call.placement == "largest":
             options["shard_placement_fn"] = largest_dimension
         api.fully_shard(modules if len(modules) > 1 else modules[0], **options)
+    for call in calls:
+        for path in call.paths:
+            set_up(model.get_submodule(path), model, call)
+
+
+def set_up(module: Any, model: Any, call: Call) -> None:
+    """What methods of the module say."""
+    if call.divisor is not None:
+        module.set_gradient_divide_factor(call.divisor)
+        # Gloo has no division of its own.
+        module.set_force_sum_reduction_for_comms(True)
+    lists = (
+        (module.set_modules_to_forward_prefetch, call.prefetch_forward),
+        (module.set_modules_to_backward_prefetch, call.prefetch_backward),
+    )
+    for set_modules, paths in lists:
+        if paths:
+            set_modules([model.get_submodule(path) for path in paths])

@@ -22,7 +22,8 @@ class Training:
     mesh: tuple[int, ...] = (2,)
     steps: int = 6
     accumulate: int | None = None  # micro-batches per step; None: as the step file says
-    reduces_each: bool = False  # of these; else the last alone
+    # Each of these sums over shards, and the last over replicas; else the last alone.
+    reduces_each: bool = False
 
     @property
     def world(self) -> int:

@@ -111,8 +111,10 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C12: a mapped gather shows one state at one place of arena 1; an update of
       a shown state has a collective between every rank's reads and itself.
     - C13: the arenas end where the last place does.
-    - C14: a reduce-scatter divides by the number of ranks, an all-reduce by it
-      or by one, a gather or a maximum by one.
+    - C14: a reduce-scatter divides by its unit's divisor (the number of ranks,
+      where it has none of its own), an all-reduce by it or by one, a gather or a
+      maximum by one. Where there are replicas, the sum over them divides, and no
+      reduce-scatter.
     - C15: a call and an update use one memory, the device's or the host's; a
       collective uses the device's.
     - C16: what runs on a GPU has a kernel there.

@@ -32,8 +32,10 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
     members in and out.
 
     What holds: a bucket is rank-major, members lie at multiples of 64 bytes. The
-    division by the number of ranks that followed each sum is the `divisor` of
-    the bucket's reduction.
+    division by the unit's divisor that followed each sum is the `divisor` of the
+    bucket's reduction. Where earlier micro-batches' sums are added between the
+    sum over shards and that over replicas, they are added member by member, in
+    the bucket that is sent on.
 
     `bucket-cap-mib` says how much one bucket may hold of a unit, in MiB of whole
     tensors: `none`, all; a number; or `auto`. With `auto` a unit is cut where
@@ -94,7 +96,13 @@ def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
 
     `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
     that is used N units later right behind the wait of the current one; 0 at
-    its first reader. With `memory-budget-mib` (states and everything a program
+    its first reader. A unit's own lists, `prefetch_forward` and
+    `prefetch_backward`, win over depths and costs: the gathers of the units that
+    it names start, in the order of the list, where its forward or its backward
+    begins, at its first op there, behind the wait for what that op reads; those
+    that have started are left alone. Depths are for units without a list; in
+    forward the unit behind one with a list is gathered ahead too, as FSDP2, which
+    runs ahead, does. With `memory-budget-mib` (states and everything a program
     owns at one time) `overlap` shortens flights where a program does not fit;
     where nothing is left to shorten, an error names what it needs.
 
@@ -132,8 +140,9 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
       the same ones in the same order.
     - A5: a gather has a piece, a reduction a row, per shard of the mesh.
     - A6: a collective's unit exists.
-    - A7: a reduction divides its sum by the number of ranks; where there are
-      replicas, the sum over them does, and no other.
+    - A7: a reduction divides its sum by its unit's divisor, the number of ranks
+      where it has none of its own; where there are replicas, the sum over them
+      does, and no other.
   }];
 }
 

@@ -179,12 +179,12 @@ def InsertGradReduction
     else in what backward computes it in: a precision cast goes before the
     reduction, and one to the parameter's dtype behind it, where they differ. A
     mesh of one rank reduces nothing, and has the casts, so that it rounds as
-    several would.
+    several would, and a division by the unit's own `gradient_divisor`.
 
     What holds: a parameter without an update has no reduction.
 
     Why: each rank has the gradient of its own batch; the mean is that of the
-    global one.
+    global one. A unit's `gradient_divisor` makes something else of their sum.
   }];
   let options = [Option<"reduceDtype", "reduce-dtype", "std::string", "\"\"",
                         "float16, bfloat16, float32 or float64; nothing: what "
@@ -262,8 +262,10 @@ def AccumulateGradients
     -0.0. Backward starts with 1/K in both.
 
     Behind `fsdp-localize` states are parts, as the update reads them, and
-    `@accumulate` has reductions: less memory for more communication. A sum over
-    replicas stays the last micro-batch's.
+    `@accumulate` has reductions: less memory for more communication. Where there
+    are replicas they are parts of sums that are not divided yet: `@accumulate`
+    sums over the shards alone; `@step` adds the state to its own such sum, and
+    then sums over the replicas and divides, once.
 
     What holds: in front of `fsdp-localize`, no gradient is communicated but in
     `@step`. The sum is taken in
@@ -285,8 +287,8 @@ def Localize : Pass<"fsdp-localize", "::mlir::ModuleOp"> {
     Output IR: states have the type of one rank's padded part, and `global`.
     `fsdp.unshard` is `shard.all_gather`, and a slice where the dimension does
     not divide; `fsdp.reduce_grad` is a pad where it does not, the sum
-    `shard.reduce_scatter`, and a division by the number of ranks. Where there
-    are replicas, `shard.all_reduce` adds up their parts in front of the
+    `shard.reduce_scatter`, and a division by the number of ranks, or by the
+    unit's `gradient_divisor`. Where there are replicas, `shard.all_reduce` adds up their parts in front of the
     division. What would be over one rank is left out. Where another dimension
     than 0 is split, the parts travel as rows: a gather is followed, and a sum
     preceded, by an `aten.call "permute"` and a copy.
@@ -392,8 +394,10 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
       precision cast that is.
     - S5: the gradient of a sharded parameter is the sum of a
       `shard.reduce_scatter` over the shards, and where there are replicas of a
-      `shard.all_reduce` over them, divided by the number of ranks, or a
-      precision cast of it; or what earlier micro-batches gave plus such a mean.
+      `shard.all_reduce` over them, divided by the unit's divisor (the number of
+      ranks, where it has none of its own), or a precision cast of it; or what
+      earlier micro-batches gave plus such a mean, without replicas, or else such
+      a mean of what they gave plus the sum over shards.
     - S6: collectives carry `fsdp.unit`, the unit of their parameter, and
       gathers `fsdp.region`; forward reads no gather of backward.
     - S7: no `fsdp.unshard` and no `fsdp.reduce_grad` is left.
@@ -407,7 +411,8 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
     - S11: programs name flat states, not what lies in them.
     - S12: the ranges of one flat parameter's updates do not overlap.
     - S13: gradient states are added to in @accumulate, and in no other program;
-      @step loads each once and then puts it back to -0.0.
+      @step loads each once and then puts it back to -0.0. @accumulate does not
+      sum over replicas.
     - S14: where the module bounds the norm of gradients, all updates of a
       program are scaled by one factor.
     - S15: a state on the host is read by `fsdp.fetch` alone, which reads nothing

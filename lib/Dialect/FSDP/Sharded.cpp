@@ -5,6 +5,15 @@
 using namespace mlir;
 using namespace fsdp;
 
+LogicalResult UnitOp::verify() {
+  if (std::optional<llvm::APFloat> divisor = getGradientDivisor();
+      divisor && (!divisor->isFiniteNonZero() || divisor->isNegative()))
+    return emitOpError() << "has a gradient_divisor of "
+                         << getGradientDivisorAttr().getValueAsDouble()
+                         << "; it is a number above 0";
+  return success();
+}
+
 template <typename Op> static LogicalResult verifyRegion(Op op) {
   if (op.getRegion() != "forward" && op.getRegion() != "backward")
     return op.emitOpError() << "has the region \"" << op.getRegion()

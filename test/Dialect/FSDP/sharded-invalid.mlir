@@ -9,6 +9,11 @@ func.func @step(%w: tensor<2xf32>) {
 
 // -----
 
+// expected-error @below {{has a gradient_divisor of 0.000000e+00; it is a number above 0}}
+fsdp.unit "u" {gradient_divisor = 0.0 : f64}
+
+// -----
+
 // expected-error @below {{belongs to a unit, which only a parameter can}}
 fsdp.state @b buffer : tensor<2xf32> {unit = ""}
 

@@ -4,8 +4,8 @@
 shard.grid @mesh(shape = 4)
 // CHECK: fsdp.unit "" root
 fsdp.unit "" root
-// CHECK: fsdp.unit "blocks.0"
-fsdp.unit "blocks.0"
+// CHECK: fsdp.unit "blocks.0" {gradient_divisor = 3.000000e+00 : f64, prefetch_backward = [""]}
+fsdp.unit "blocks.0" {gradient_divisor = 3.0 : f64, prefetch_backward = [""]}
 // CHECK: fsdp.state @w parameter : tensor<3x128xf32> {global = tensor<10x128xf32>, sharding = #fsdp.sharding<@mesh, {{\[\[}}0]]>, unit = "blocks.0"}
 fsdp.state @w parameter : tensor<3x128xf32> {global = tensor<10x128xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = "blocks.0"}
 

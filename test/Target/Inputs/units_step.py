@@ -13,6 +13,8 @@ def training_step(argv):
     fully_shard(model[2], mesh=mesh, reshard_after_forward=False)
     fully_shard([model[0], model[1]], mesh=mesh)
     fully_shard(model, mesh=mesh, ignored_params={model[3].bias})
+    model[2].set_gradient_divide_factor(3)
+    model.set_modules_to_forward_prefetch([model[2], model[0]])
     model[3].bias.requires_grad_(False)
     return TrainingStep(
         model,

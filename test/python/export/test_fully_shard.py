@@ -209,12 +209,26 @@ def test_setters_that_are_recorded(tmp_path: pathlib.Path) -> None:
     assert {unit["reshard_after_forward"] for unit in exported.metadata["units"]} == {False}
 
 
-def test_prefetch_lists_are_hints(tmp_path: pathlib.Path) -> None:
+def test_prefetch_lists_are_recorded(tmp_path: pathlib.Path) -> None:
     model = shard_blocks(Model())
-    model.blocks[0].set_modules_to_forward_prefetch([model.blocks[1]])
+    model.set_modules_to_forward_prefetch([model.blocks[0], model.blocks[1], model.blocks[0]])
     model.blocks[1].set_modules_to_backward_prefetch([model.blocks[0]])
-    exported = export(classify(model), tmp_path)
-    assert any("prefetch-forward and prefetch-backward" in text for text in exported.warnings)
+    units = export(classify(model), tmp_path).metadata["units"]
+    lists = {unit["name"]: (unit["prefetch_forward"], unit["prefetch_backward"]) for unit in units}
+    assert lists == {
+        "": (["blocks.0", "blocks.1"], []),
+        "blocks.0": ([], []),
+        "blocks.1": ([], ["blocks.0"]),
+    }
+
+
+def test_a_divide_factor_is_one_units(tmp_path: pathlib.Path) -> None:
+    model = shard_blocks(Model())
+    model.blocks[0].set_gradient_divide_factor(3)
+    model.set_reduce_scatter_divide_factor(1.0)
+    units = export(classify(model), tmp_path).metadata["units"]
+    divisors = {unit["name"]: unit["gradient_divisor"] for unit in units}
+    assert divisors == {"": 1.0, "blocks.0": 3.0, "blocks.1": None}
 
 
 def test_parameters_are_gathered_in_each_micro_batch() -> None:

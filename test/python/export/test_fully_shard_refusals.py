@@ -178,8 +178,8 @@ def test_a_module_is_not_copied_afterwards() -> None:
         (lambda m: m.set_requires_all_reduce(False), r"TrainingStep\(accumulate=K\)"),
         (lambda m: m.set_is_last_backward(False), r"TrainingStep\(accumulate=K\)"),
         (lambda m: m.no_sync(), r"no_sync has no meaning in a plan: .*accumulate=K"),
-        (lambda m: m.set_gradient_divide_factor(2.0), "averaged over all ranks"),
-        (lambda m: m.set_reduce_scatter_divide_factor(2.0), "averaged over all ranks"),
+        (lambda m: m.set_gradient_divide_factor(0.0), "factor is 0.0; give a number above 0"),
+        (lambda m: m.set_reduce_scatter_divide_factor(True), "factor is True; give a number"),
         (lambda m: m.set_custom_all_gather(None), "choose collectives by the pipeline's options"),
         (lambda m: m.set_custom_reduce_scatter(None), "no Python runs while a plan does"),
         (lambda m: m.set_all_reduce_hook(None), "no Python runs while a plan does"),
@@ -236,6 +236,11 @@ def list_outermost(model: Model) -> None:
     fully_shard([model.norm, model.head])
 
 
+def prefetched_stranger(model: Model) -> None:
+    fully_shard(model)
+    model.set_modules_to_forward_prefetch([fully_shard(nn.Linear(8, 8))])
+
+
 def list_with_a_stranger(model: Model) -> None:
     fully_shard([model.norm, nn.Linear(8, 8)])
     fully_shard(model)
@@ -279,6 +284,7 @@ def placed(dim: Any, ranks: int = 2) -> Callable[[Model], None]:
         ),
         (list_outermost, "the outermost unit is a list of modules"),
         (list_with_a_stranger, "a Linear in a list that is not a part of the model"),
+        (prefetched_stranger, "own unit is to prefetch a module that is not a part of the model"),
         (placed(None), "shard_placement_fn gives Replicate.* for head.weight"),
         (placed(2), r"gives Shard\(dim=2\) for head.weight of shape \[3, 8\]; give Shard\(dim\)"),
         (placed(1, ranks=3), r"gives Shard\(1\) for head.weight.*8 does not divide by the 3 ranks"),

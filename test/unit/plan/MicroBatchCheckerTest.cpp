@@ -30,8 +30,9 @@ unsigned addAccumulationRule(test::PlanBuilder &b) {
   return b.plan.rules.size() - 1;
 }
 
-/// Two micro-batches of loss = mean(x * x), whose gradient is said to be x.
-std::unique_ptr<test::PlanBuilder> twoMicroBatches() {
+/// Two micro-batches of loss = mean(x * x), whose gradient is said to be x;
+/// what the first one gives may be the sum of all ranks'.
+std::unique_ptr<test::PlanBuilder> twoMicroBatches(bool sumsFirst = false) {
   auto builder = std::make_unique<test::PlanBuilder>(1);
   test::PlanBuilder &b = *builder;
   b.plan.micro_batches = 2;
@@ -48,6 +49,11 @@ std::unique_ptr<test::PlanBuilder> twoMicroBatches() {
     b.aten("aten::mean", {value(square)}, {loss});
     b.output("loss", loss);
     if (std::string(name) == "accumulate") {
+      if (sumsFirst) {
+        int all = b.newValue("all", {4});
+        b.collective(CollectiveKind::AllReduce, x, all, 4);
+        x = all;
+      }
       b.update(accumulate, g, x);
       continue;
     }
@@ -69,6 +75,12 @@ struct BrokenMicroBatches : ::testing::TestWithParam<Break<PlanT>> {};
 
 TEST(MicroBatchChecker, PassesAValidPlan) {
   EXPECT_EQ(check(twoMicroBatches()->finish()), "");
+}
+
+TEST(MicroBatchChecker, LeavesSumsOverReplicasToTheLast) {
+  EXPECT_NE(check(twoMicroBatches(/*sumsFirst=*/true)->finish())
+                .find("has an all-reduce, which only the last micro-batch may"),
+            std::string::npos);
 }
 
 TEST_P(BrokenMicroBatches, IsRefused) {

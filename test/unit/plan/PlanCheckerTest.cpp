@@ -323,6 +323,21 @@ static const Break<PlanT> breaks[] = {
      "channel 0 is used by streams 1 and 0"},
     {"Divisor", [](PlanT &p) { find(p, AS(Collective), 1).divisor = 4; },
      "divides by 4, not 1"},
+    {"DivisorOfAnother",
+     [](PlanT &p) {
+       auto unit = std::make_unique<UnitT>();
+       unit->gradient_divisor = 3;
+       p.units.push_back(std::move(unit));
+       find(p, AS(Collective), 1).unit = p.units.size() - 1;
+     },
+     "divides by 1, not 3"},
+    {"NegativeDivisor",
+     [](PlanT &p) {
+       auto unit = std::make_unique<UnitT>();
+       unit->gradient_divisor = -1;
+       p.units.push_back(std::move(unit));
+     },
+     "divides gradients by -1"},
     {"GatherDivides", [](PlanT &p) { find(p, AS(Collective)).divisor = 2; },
      "divides by 2, not 1"},
     {"MaximumOfGradients",

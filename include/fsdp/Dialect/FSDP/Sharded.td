@@ -18,8 +18,13 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     `reduce_dtype` is what its gradients are reduced in; where it is absent, the
     pipeline's option says so, or else it is what they are computed in.
     `modules` are the paths of all its modules where it has several.
-    With `offload` its shards, gradients and optimizer state are on the host,
+    `gradient_divisor` is what the sums of its gradients are divided by; where it
+    is absent, the number of ranks, so that they are means. With `offload` its shards, gradients and optimizer state are on the host,
     in pinned memory but where `pin_memory` is false.
+
+    `prefetch_forward` and `prefetch_backward` name the units whose gathers start
+    where this one's forward or backward begins, in this order; where they are
+    absent, the schedule decides.
 
     Units that the model names are there from the captured phase on.
 
@@ -27,14 +32,28 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     fsdp.unit "" root
     fsdp.unit "blocks.0" {reduce_dtype = f32, reshard = false}
     fsdp.unit "blocks.1" {offload, pin_memory = false}
+    fsdp.unit "head" {gradient_divisor = 1.0 : f64, prefetch_backward = ["blocks.1", "blocks.0"]}
     ```
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
                        OptionalAttr<BoolAttr>:$reshard,
                        OptionalAttr<TypeAttrOf<AnyFloat>>:$reduce_dtype,
                        OptionalAttr<StrArrayAttr>:$modules, UnitAttr:$offload,
-                       OptionalAttr<BoolAttr>:$pin_memory);
+                       OptionalAttr<BoolAttr>:$pin_memory,
+                       OptionalAttr<F64Attr>:$gradient_divisor,
+                       OptionalAttr<StrArrayAttr>:$prefetch_forward,
+                       OptionalAttr<StrArrayAttr>:$prefetch_backward);
   let assemblyFormat = "$unit_name (`root` $root^)? attr-dict";
+  let builders = [
+    /// A unit that leaves all else to the pipeline.
+    OpBuilder<(ins "::mlir::StringAttr":$unit_name, "bool":$root), [{
+      auto &properties = $_state.getOrAddProperties<Properties>();
+      properties.unit_name = unit_name;
+      if (root)
+        properties.root = $_builder.getUnitAttr();
+    }]>
+  ];
+  let hasVerifier = 1;
 }
 
 def FSDP_UnshardOp : FSDP_Op<"unshard", [Pure, AllTypesMatch<["input", "result"]>]> {
