@@ -51,11 +51,13 @@ private:
   Outcome judge(func::FuncOp program, const OpCost &cost);
   void explain(func::FuncOp program, ProgramSchedule &schedule,
                const Outcome &before, const Outcome &after);
+  void explainLists(func::FuncOp program, ProgramSchedule &schedule);
 
   cost::Cluster hardware;
   std::optional<size_t> forward, backward; // prefetch depths
   std::optional<int64_t> budget;           // bytes
   int64_t stateBytes = 0;
+  SmallVector<PrefetchList> lists; // of the program
 };
 
 LogicalResult ScheduleOverlap::readOptions() {
@@ -186,6 +188,12 @@ bool ScheduleOverlap::tighten(func::FuncOp program, ProgramSchedule &schedule,
     }
     if (fits || !shortened)
       return fits;
+    // What a list had start ahead may now start behind others.
+    if (!lists.empty())
+      llvm::stable_sort(schedule.getGathers(),
+                        [](const Flight &a, const Flight &b) {
+                          return a.startSlot < b.startSlot;
+                        });
   }
   return llvm::all_of(getMemory(program),
                       [&](int64_t bytes) { return bytes <= *budget; });
@@ -199,14 +207,14 @@ LogicalResult ScheduleOverlap::choose(func::FuncOp program,
                                       const OpCost &cost) {
   SmallVector<Choice> choices;
   if (this->schedule == "fsdp2") {
-    choices.push_back({true, forward, backward, 1});
+    choices.push_back({true, forward, backward, 1, false, lists});
   } else {
     for (double margin : {1.5, 1.0, 2.0, 3.0})
-      choices.push_back({false, forward, backward, margin, true});
+      choices.push_back({false, forward, backward, margin, true, lists});
     // Held gradients are memory: where it is short, there are ways with less.
     if (budget) {
       for (double margin : {1.5, 1.0})
-        choices.push_back({false, forward, backward, margin, false});
+        choices.push_back({false, forward, backward, margin, false, lists});
       choices.push_back({false, 0, 0, 0, false});
     }
   }
@@ -245,6 +253,31 @@ LogicalResult ScheduleOverlap::choose(func::FuncOp program,
          << llvm::formatv("{0:F2}", std::ceil(least / 10485.76) / 100).str()
          << " MiB (" << least
          << " bytes) with no collective in flight longer than it must be";
+}
+
+/// What became of the lists: a gather that does not start where its list says
+/// has started before, gives way to the budget, or is not there at all.
+void ScheduleOverlap::explainLists(func::FuncOp program,
+                                   ProgramSchedule &schedule) {
+  auto options = remark::RemarkOpts::name("prefetch")
+                     .category("fsdp-schedule-overlap")
+                     .function(program.getSymName());
+  for (const PrefetchList &list : lists)
+    for (StringRef target : list.targets) {
+      bool starts = llvm::any_of(schedule.getGathers(), [&](const Flight &f) {
+        return f.unit == target && f.region == list.region &&
+               f.startSlot == list.begin;
+      });
+      std::string text =
+          llvm::formatv("unit \"{0}\" begins {1}: the gather of \"{2}\" {3}",
+                        list.unit, list.region, target,
+                        starts ? "starts" : "does not start there")
+              .str();
+      if (starts)
+        remark::passed(program.getLoc(), options) << text;
+      else
+        remark::missed(program.getLoc(), options) << text;
+    }
 }
 
 void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
@@ -307,10 +340,12 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
   if (schedule == "naive" ||
       (taken->getGathers().empty() && taken->getReductions().empty()))
     return success();
+  lists = getPrefetchLists(getOperation(), *taken);
   Outcome before = judge(program, cost);
   if (failed(choose(program, *taken, cost)))
     return failure();
   explain(program, *taken, before, judge(program, cost));
+  explainLists(program, *taken);
   return success();
 }
 

@@ -6,24 +6,71 @@ using namespace mlir;
 using namespace fsdp;
 
 /// Gathers of a unit, which may have several in a row, start right behind the
-/// first wait of the unit `depth` before it; those of the first units where
-/// their region starts.
+/// first wait of a unit up to `depth` before it; those of the first units where
+/// their region starts. A unit with a list starts no others, but in forward the
+/// next one, as FSDP2, which runs ahead, does.
 static void startByDepth(ProgramSchedule &schedule, StringRef region,
-                         size_t depth) {
-  SmallVector<size_t> needs; // of each unit's first gather
-  StringRef last;
-  size_t begin = region == "backward" ? schedule.getBackwardSlot() : 0;
+                         size_t depth, ArrayRef<PrefetchList> lists) {
+  struct Use {
+    StringRef unit;
+    size_t need; // of the first gather
+  };
+  // Where a region starts is the root's.
+  SmallVector<Use> uses{
+      {"", region == "backward" ? schedule.getBackwardSlot() : 0}};
+  auto hasList = [&](StringRef unit) {
+    return llvm::any_of(lists, [&](const PrefetchList &list) {
+      return list.unit == unit && list.region == region;
+    });
+  };
   for (Flight &flight : schedule.getGathers()) {
     if (flight.region != region)
       continue;
-    if (needs.empty() || flight.unit != last)
-      needs.push_back(flight.need);
-    last = flight.unit;
-    flight.startSlot = depth == 0 ? flight.need
-                       : needs.size() <= depth
-                           ? std::min(begin, flight.need)
-                           : needs[needs.size() - 1 - depth];
+    if (uses.size() == 1 || flight.unit != uses.back().unit)
+      uses.push_back({flight.unit, flight.need});
+    flight.startSlot = flight.need;
+    for (size_t ahead = 1; ahead <= std::min(depth, uses.size() - 1); ++ahead) {
+      const Use &use = uses[uses.size() - 1 - ahead];
+      bool runsAhead = region == "forward" && ahead == 1;
+      if (runsAhead || use.unit == flight.unit || !hasList(use.unit))
+        flight.startSlot = std::min(flight.startSlot, use.need);
+    }
   }
+}
+
+/// The gathers that a list names start where its unit begins, with `exactly`
+/// there and else there at the latest; the unit's own in front of them. At one
+/// slot come, in this order, what is needed there, what lists name, all else.
+static void startByLists(ProgramSchedule &schedule,
+                         ArrayRef<PrefetchList> lists,
+                         function_ref<bool(StringRef region)> exactly) {
+  using Key = std::tuple<size_t, size_t, size_t, size_t>;
+  std::vector<std::pair<Key, Flight>> placed;
+  for (Flight &flight : schedule.getGathers()) {
+    Key key{flight.startSlot, lists.size(), 0, flight.order};
+    bool isPlaced = false;
+    for (auto [i, list] : llvm::enumerate(lists)) {
+      if (list.region != flight.region || list.begin > flight.need)
+        continue;
+      bool isOwn = list.unit == flight.unit;
+      auto *target = llvm::find(list.targets, flight.unit);
+      if (!isOwn && target == list.targets.end())
+        continue;
+      size_t place = isOwn ? 0 : 1 + (target - list.targets.begin());
+      Key listed{list.begin, i, place, flight.order};
+      bool wins = !isOwn && !isPlaced && exactly(flight.region);
+      key = wins ? listed : std::min(key, listed);
+      isPlaced = true;
+    }
+    flight.startSlot = std::get<0>(key);
+    if (flight.startSlot == flight.need)
+      key = {flight.startSlot, 0, 0, flight.order};
+    placed.push_back({key, std::move(flight)});
+  }
+  llvm::sort(placed,
+             [](const auto &a, const auto &b) { return a.first < b.first; });
+  for (auto [flight, from] : llvm::zip_equal(schedule.getGathers(), placed))
+    flight = std::move(from.second);
 }
 
 /// The last slot that begins no later than `seconds` into the spine.
@@ -89,18 +136,28 @@ static void reduceOneByOne(ProgramSchedule &schedule) {
 
 void fsdp::decide(ProgramSchedule &schedule, const Choice &choice,
                   double skew) {
+  llvm::sort(schedule.getGathers(), [](const Flight &a, const Flight &b) {
+    return a.order < b.order;
+  });
+  auto startAhead = [&](std::optional<size_t> forward,
+                        std::optional<size_t> backward) {
+    if (forward)
+      startByDepth(schedule, "forward", *forward, choice.lists);
+    if (backward)
+      startByDepth(schedule, "backward", *backward, choice.lists);
+    if (!choice.lists.empty())
+      startByLists(schedule, choice.lists, [&](StringRef region) {
+        return !(region == "forward" ? forward : backward);
+      });
+  };
   if (choice.fsdp2) {
-    startByDepth(schedule, "forward", choice.forward.value_or(1));
-    startByDepth(schedule, "backward", choice.backward.value_or(1));
+    startAhead(choice.forward.value_or(1), choice.backward.value_or(1));
     reduceOneByOne(schedule);
     schedule.holdUpdates(0);
     return;
   }
   startByCost(schedule, choice.margin, skew);
-  if (choice.forward)
-    startByDepth(schedule, "forward", *choice.forward);
-  if (choice.backward)
-    startByDepth(schedule, "backward", *choice.backward);
+  startAhead(choice.forward, choice.backward);
   double left = reduceByCost(schedule, choice.margin, skew);
   schedule.holdUpdates(choice.holdsUpdates ? left : 0);
 }

@@ -3,7 +3,7 @@
 #ifndef FSDP_LIB_TRANSFORMS_SCHEDULEPOLICIES_H
 #define FSDP_LIB_TRANSFORMS_SCHEDULEPOLICIES_H
 
-#include "ProgramSchedule.h"
+#include "PrefetchLists.h"
 
 namespace fsdp {
 
@@ -17,6 +17,8 @@ struct Choice {
   double margin = 1;
   /// Whether updates wait for the end, to run beside the last reductions.
   bool holdsUpdates = false;
+  /// The units' own lists, which win over depths and costs.
+  llvm::ArrayRef<PrefetchList> lists = {};
 };
 
 /// Sets the slots of all flights. Ranks may be `skew` seconds apart.

@@ -32,5 +32,5 @@
 // ONE: fsdp.cmd.aten "div.Scalar"(%[[G:.*]]) to(%[[D:.*]]) {args = {other = 3.000000e+00 : f64}
 // ONE-NOT: "div.Scalar"
 
-// TEXT: reduce-scatter {{.*}}unit 'blocks.1', divided by 2
-// TEXT: reduce-scatter {{.*}}unit 'blocks.0', divided by 3
+// TEXT: reduce_scatter {{.*}}unit 'blocks.1', divided by 2
+// TEXT: reduce_scatter {{.*}}unit 'blocks.0', divided by 3

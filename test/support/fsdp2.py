@@ -154,6 +154,7 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     norms: list[float] = []
     scales: list[float] = []
     counts: dict[tuple[str, str], int] = {}
+    gathers: list[tuple[str, str]] = []
     torch.manual_seed(step.seed)
     feed = batches(step, rank, training.world)
     for i in range(training.steps):
@@ -161,12 +162,16 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
         step.optimizer.zero_grad()
         total = 0.0
         for m, batch in zip(range(step.accumulate), feed):
-            if step.accumulate > 1 and not training.reduces_each:
-                model.set_requires_gradient_sync(m + 1 == step.accumulate)
+            if step.accumulate > 1:
+                last = m + 1 == step.accumulate
+                if training.reduces_each:
+                    model.set_requires_all_reduce(last)
+                else:
+                    model.set_requires_gradient_sync(last)
             # The second step: the first one also sets FSDP2 up.
-            with counting(counts, "forward", i == 1):
+            with counting(counts, "forward", i == 1), listing(gathers, "forward", i == 1):
                 loss = step.loss(model, **batch)
-            with counting(counts, "backward", i == 1):
+            with counting(counts, "backward", i == 1), listing(gathers, "backward", i == 1):
                 part = share(loss, step)
                 (step.scaler.scale(part) if step.scaler else part).backward()
             total += loss.item()
@@ -181,12 +186,14 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
             step.optimizer.step()
         losses.append(total / step.accumulate)
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
-    first = (
-        {"state": state, "collectives": counts, "grad_norms": norms, "scales": scales}
-        if rank == 0
-        else {}
-    )
-    return {"losses": losses, **first}
+    first = {
+        "state": state,
+        "collectives": counts,
+        "gathers": gathers,
+        "grad_norms": norms,
+        "scales": scales,
+    }
+    return {"losses": losses, **(first if rank == 0 else {})}
 
 
 def total_norm(gradients: Iterable[Any]) -> float:
@@ -239,4 +246,19 @@ def counting(counts: dict[tuple[str, str], int], region: str, active: bool) -> I
         for name, kind in kinds.items() if active else ():
             function = counted(getattr(dist, name), (kind, region))
             stack.enter_context(mock.patch.object(dist, name, function))
+        yield
+
+
+@contextlib.contextmanager
+def listing(gathers: list[tuple[str, str]], region: str, active: bool) -> Iterator[None]:
+    """Lists what is gathered inside, by its first parameter."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as groups
+
+    function = groups.foreach_all_gather
+
+    def listed(parameters: list[Any], *args: Any) -> Any:
+        gathers.append((parameters[0]._param_fqn, region))
+        return function(parameters, *args)
+
+    with mock.patch.object(groups, "foreach_all_gather", listed if active else function):
         yield

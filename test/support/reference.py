@@ -26,6 +26,8 @@ class Trained:
     state: Tensors
     # Of one step, where they were counted: by kind and region.
     collectives: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+    # Of the same step: the first parameter and region of each gather, in the order of starts.
+    gathers: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     # Of each step's gradients before they are clipped, over all ranks' parts.
     grad_norms: list[float] = dataclasses.field(default_factory=list)
     # The loss's, of each step, where the step has a scaler.
