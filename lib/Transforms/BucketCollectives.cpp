@@ -340,8 +340,7 @@ LogicalResult BucketCollectives::bucket(Block &block,
                                         const BucketSizes &sizes) {
   llvm::MapVector<Attribute, SmallVector<shard::AllGatherOp>> gathers;
   SmallVector<shard::AllGatherOp> flatGathers;
-  // A sum over replicas apart from that over shards is a bucket of its own.
-  SmallVector<GradientReduction> reductions, sumsOverReplicas, flatReductions;
+  SmallVector<GradientReduction> reductions, flatReductions;
   for (Operation &op : block) {
     if (isa<shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(
             op) &&
@@ -356,10 +355,8 @@ LogicalResult BucketCollectives::bucket(Block &block,
                    GradientReduction::startingWith(&op, *means)) {
       if (reduction->getInput().getDefiningOp<PackOp>())
         flatReductions.push_back(*reduction);
-      else if (reduction->overShards)
-        reductions.push_back(*reduction);
       else
-        sumsOverReplicas.push_back(*reduction);
+        reductions.push_back(*reduction);
     }
   }
   for (shard::AllGatherOp gather : flatGathers)
@@ -385,12 +382,11 @@ LogicalResult BucketCollectives::bucket(Block &block,
     for (auto &[key, members] : group(ops, cast<StringAttr>(region).getValue(),
                                       [](Operation *) { return Type(); }))
       bucketGathers(members);
-  for (auto *sums : {&reductions, &sumsOverReplicas})
-    for (auto &[key, members] :
-         group(*sums, "gradients", [](GradientReduction reduction) {
-           return getTensorType(reduction.getResult()).getElementType();
-         }))
-      bucketReductions(members);
+  for (auto &[key, members] :
+       group(reductions, "gradients", [](GradientReduction reduction) {
+         return getTensorType(reduction.getResult()).getElementType();
+       }))
+    bucketReductions(members);
   return success();
 }
 
