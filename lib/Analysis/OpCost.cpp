@@ -82,15 +82,16 @@ static double getBytes(TypeRange types) {
 }
 
 double OpCost::getCollectiveSeconds(plan::CollectiveKind kind, Type whole,
-                                    std::optional<size_t> meshDim) const {
+                                    std::optional<size_t> meshDim,
+                                    uint64_t ranks) const {
   if (mesh.empty())
     return 0;
   size_t dim = meshDim.value_or(mesh.size() - 1);
   unsigned stride = 1;
   for (int64_t inner : ArrayRef<int64_t>(mesh).drop_front(dim + 1))
     stride *= inner;
-  return cost::collectiveSeconds(kind, getBytes(whole), mesh[dim], cluster,
-                                 stride);
+  return cost::collectiveSeconds(kind, getBytes(whole),
+                                 ranks ? ranks : mesh[dim], cluster, stride);
 }
 
 double OpCost::getMemorySeconds(double bytes) const {
@@ -137,6 +138,9 @@ double OpCost::getSeconds(Operation *op) const {
         return getMemorySeconds(getBytes(op->getOperandTypes()) +
                                 getBytes(op->getResultTypes()));
       })
+      .Case<KeepOp>([&](KeepOp op) {
+        return getMemorySeconds(2 * getBytes(op.getResult().getType()));
+      })
       .Case<StoreOp>([&](StoreOp op) {
         return getMemorySeconds(2 * getBytes(op.getValue().getType()));
       })
@@ -163,7 +167,8 @@ double OpCost::getSeconds(Operation *op) const {
       .Case<AllGatherStartOp, AllGatherOp>([&](auto op) {
         return op.getMapped()
                    ? cluster.collectiveSeconds
-                   : getCollectiveSeconds(gather, op->getResult(0).getType());
+                   : getCollectiveSeconds(gather, op->getResult(0).getType(),
+                                          std::nullopt, op.getRanks());
       })
       .Case<ReduceScatterStartOp, ReduceScatterOp>([&](auto op) {
         return getCollectiveSeconds(scatter, op.getInput().getType());
@@ -192,7 +197,7 @@ double OpCost::getSeconds(Operation *op) const {
         return getCollectiveSeconds(
             static_cast<plan::CollectiveKind>(op.getKind()),
             (gathers ? op.getDestination() : op.getSource()).getType(),
-            op.getMeshDim());
+            op.getMeshDim(), op.getRanks());
       })
       .Default(0.0);
 }

@@ -58,8 +58,12 @@ static UnitInfo readUnit(const JsonReader &json,
   });
   unit.root = json["root"].asBool();
   JsonReader reshard = json["reshard_after_forward"];
-  if (!reshard.isNull())
+  if (reshard.isInt())
+    unit.reshardRanks = reshard.asInt();
+  else if (!reshard.isNull())
     unit.reshard = reshard.asBool();
+  if (unit.reshardRanks && *unit.reshardRanks < 2)
+    reshard.fail("true, false, null or a number of ranks from 2 on");
   auto readPolicy = [&](const char *name) {
     JsonReader dtype = json[name];
     return dtype.isNull() ? std::nullopt : std::optional(readFloat(dtype));

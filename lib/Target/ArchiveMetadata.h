@@ -97,6 +97,7 @@ struct UnitInfo {
   bool root = false;                // no other unit is around it
   std::optional<bool>
       reshard; // after forward; not given: the compiler's choice
+  std::optional<int64_t> reshardRanks; // over how many forward leaves a shard
   // What it computes and reduces in; not given: as its parameters are, and as
   // it computes.
   std::optional<std::string> paramDtype, reduceDtype;

@@ -185,6 +185,7 @@ private:
       piece->blocks = attr.getBlocks();
       piece->source_stride = attr.getSourceStride();
       piece->destination_stride = attr.getDestinationStride();
+      piece->owners = attr.getOwners();
       copy.pieces.push_back(std::move(piece));
     }
     add(op, op.getStream(), std::move(copy));
@@ -199,6 +200,7 @@ private:
     collective.kind = static_cast<plan::CollectiveKind>(op.getKind());
     collective.channel = op.getChannel();
     collective.mesh_dim = op.getMeshDim();
+    collective.ranks = op.getRanks();
     collective.source = values.lookup(op.getSource());
     collective.destination = values.lookup(op.getDestination());
     collective.dtype = *dtype;

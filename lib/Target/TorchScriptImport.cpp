@@ -102,6 +102,7 @@ void Importer::addUnits() {
     auto unit = UnitOp::create(builder, unknown(),
                                builder.getStringAttr(info.name), info.root);
     unit.setReshard(info.reshard);
+    unit.setReshardRanks(info.reshardRanks);
     if (info.reduceDtype)
       unit.setReduceDtypeAttr(TypeAttr::get(
           getElementType(builder.getContext(), *info.reduceDtype)));

@@ -19,7 +19,8 @@ using namespace fsdp;
 /// Loads and step scalars are no commands.
 static bool isCommand(Operation *op) {
   return isStart(op) ||
-         isa<aten::CallOp, PackOp, UnpackOp, WaitOp, UpdateOp, StoreOp>(op);
+         isa<aten::CallOp, PackOp, UnpackOp, KeepOp, WaitOp, UpdateOp, StoreOp>(
+             op);
 }
 
 namespace {

@@ -72,7 +72,8 @@ std::string CommandMemory::name(int64_t owner) {
 void CommandMemory::launch(Operation *op, uint32_t stream) {
   // Only ranks of one shard group see each other's states.
   if (auto collective = dyn_cast<CmdCollectiveOp>(op);
-      collective && int64_t(collective.getMeshDim()) == shardAxis)
+      collective && int64_t(collective.getMeshDim()) == shardAxis &&
+      !collective.getRanks())
     order.meet(stream);
   now = order.launch(stream);
   commands[stream].push_back(op);

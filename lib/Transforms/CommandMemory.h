@@ -33,6 +33,13 @@ public:
   }
   static bool isView(mlir::Value value);
 
+  /// The value is this rank's part of what so many neighbours keep; 0 where it
+  /// is none.
+  void keep(mlir::Value value, int64_t neighbours) {
+    keepers[value] = neighbours;
+  }
+  int64_t getKeepers(mlir::Value value) const { return keepers.lookup(value); }
+
   /// The next command of `stream`; what follows is about it.
   void launch(mlir::Operation *op, uint32_t stream);
   uint32_t getStream() const { return now.stream; }
@@ -96,6 +103,7 @@ private:
   llvm::DenseMap<int64_t, int64_t> wholes; // of parts
   int64_t next = 0;
   llvm::DenseSet<mlir::Value> unmade;
+  llvm::DenseMap<mlir::Value, int64_t> keepers;
 };
 
 } // namespace fsdp

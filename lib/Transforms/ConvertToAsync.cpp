@@ -27,7 +27,7 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
           future = AllGatherStartOp::create(
               builder, op->getLoc(), getFutureType(gather.getResult()),
               gather.getInput(), gather.getUnitAttr(), gather.getRegionAttr(),
-              gather.getMappedAttr());
+              gather.getMappedAttr(), gather.getRanksAttr());
         else if (auto reduction = dyn_cast<ReduceScatterOp>(op))
           future = ReduceScatterStartOp::create(
               builder, op->getLoc(), getFutureType(reduction.getResult()),

@@ -13,6 +13,9 @@ namespace fsdp {
 /// The pieces that become one copy.
 class CopyPieces {
 public:
+  /// With `owners` each source has a part for each of so many neighbours.
+  explicit CopyPieces(int64_t owners = 1) : owners(owners) {}
+
   /// Adds `blocks` blocks of `bytes`; offsets and strides are bytes too.
   /// Without `from` the blocks become zero.
   void add(mlir::Value from, mlir::Value to, int64_t bytes, int64_t blocks = 1,
@@ -22,9 +25,10 @@ public:
       return;
     bool many = blocks > 1;
     int64_t source = from ? indexOf(sources, from) : -1;
-    pieces.push_back(PieceAttr::get(
-        to.getContext(), source, indexOf(destinations, to), bytes, blocks,
-        fromOffset, toOffset, many ? fromStride : 0, many ? toStride : 0));
+    pieces.push_back(PieceAttr::get(to.getContext(), source,
+                                    indexOf(destinations, to), bytes, blocks,
+                                    fromOffset, toOffset, many ? fromStride : 0,
+                                    many ? toStride : 0, owners));
   }
 
   /// Makes the copy, where there is anything to copy.
@@ -45,6 +49,7 @@ private:
     return index;
   }
 
+  int64_t owners;
   llvm::SmallVector<mlir::Value> sources, destinations;
   llvm::SmallVector<mlir::Attribute> pieces;
 };

@@ -2,8 +2,8 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -61,6 +61,8 @@ public:
   void runOnOperation() override;
 
 private:
+  LogicalResult readOption(ModuleOp module);
+  LogicalResult checkRanks(ModuleOp module);
   void readOwn(OpOperand &use, const SymbolTable &table);
   void repeatForBackward(OpOperand &use, const SymbolTable &table);
   /// What the unit says itself wins over the option.
@@ -127,15 +129,47 @@ void InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
   use.set(whole);
 }
 
+/// A number of ranks becomes what each unit says that says nothing itself.
+LogicalResult InsertUnshard::readOption(ModuleOp module) {
+  StringRef option = reshardAfterForward;
+  if (option == "auto" || option == "true" || option == "false")
+    return success();
+  int64_t ranks;
+  if (option.getAsInteger(10, ranks) || ranks < 1)
+    return module.emitError()
+           << "reshard-after-forward=" << option
+           << " does not exist; there are auto, true, false and a number of "
+              "ranks";
+  Builder builder(&getContext());
+  for (UnitOp unit : module.getOps<UnitOp>())
+    if (!unit.getReshard() && !unit.getReshardRanks())
+      unit.setReshardRanksAttr(builder.getI64IntegerAttr(ranks));
+  return success();
+}
+
+/// Numbers of ranks are divisors of the shards from here on, neither 1 nor all.
+LogicalResult InsertUnshard::checkRanks(ModuleOp module) {
+  int64_t shards = getNumShards(module);
+  for (UnitOp unit : module.getOps<UnitOp>()) {
+    std::optional<uint64_t> ranks = unit.getReshardRanks();
+    if (!ranks)
+      continue;
+    if (*ranks < 1 || (shards > 1 && shards % *ranks))
+      return unit.emitError()
+             << "unit \"" << unit.getUnitName() << "\" is to keep a shard over "
+             << *ranks << " ranks after forward, which does not divide the "
+             << shards << " that parameters are sharded over; give a divisor";
+    unit.setReshard(*ranks > 1);
+    if (*ranks == 1 || int64_t(*ranks) >= shards)
+      unit.removeReshardRanksAttr();
+  }
+  return success();
+}
+
 void InsertUnshard::runOnOperation() {
   ModuleOp module = getOperation();
-  if (reshardAfterForward != "auto" && reshardAfterForward != "true" &&
-      reshardAfterForward != "false") {
-    module.emitError() << "reshard-after-forward=" << reshardAfterForward
-                       << " does not exist yet; there are auto, true and false";
+  if (failed(readOption(module)) || failed(checkRanks(module)))
     return signalPassFailure();
-  }
-
   units = getUnits(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {

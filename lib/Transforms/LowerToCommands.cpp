@@ -82,41 +82,38 @@ private:
   }
 
   LogicalResult lower(Operation *op) {
-    LogicalResult result =
-        llvm::TypeSwitch<Operation *, LogicalResult>(op)
-            .Case<aten::CallOp>([&](auto call) { return lowerCall(call); })
-            .Case<LoadOp>([&](auto load) { return lowerLoad(load); })
-            .Case<StoreOp>([&](auto store) { return lowerStore(store); })
-            .Case<UpdateOp>([&](auto update) { return lowerUpdate(update); })
-            .Case<AccumulateOp>([&](auto sum) { return lowerAccumulate(sum); })
-            .Case<PackOp>([&](auto pack) { return lowerPack(pack); })
-            .Case<UnpackOp>([&](auto unpack) { return lowerUnpack(unpack); })
-            .Case<AllGatherStartOp>([&](AllGatherStartOp start) {
-              CmdCollectiveOp gather =
-                  lowerStart(start, CollectiveKind::AllGather);
-              gather.setRegionAttr(start.getRegionAttr());
-              gather.setMapped(start.getMapped());
-              return done(start);
-            })
-            .Case<ReduceScatterStartOp>([&](ReduceScatterStartOp start) {
-              lowerStart(start, CollectiveKind::ReduceScatter)
-                  .setDivisorAttr(start.getDivisorAttr());
-              return done(start);
-            })
-            .Case<AllReduceStartOp>([&](AllReduceStartOp start) {
-              CmdCollectiveOp reduction =
-                  lowerStart(start, CollectiveKind::AllReduce);
-              reduction.setDivisorAttr(start.getDivisorAttr());
-              reduction.setOp(start.getOp());
-              reduction.setMeshDim(start.getMeshDim());
-              return done(start);
-            })
-            .Case<FetchStartOp>([&](auto start) { return lowerFetch(start); })
-            .Case<OffloadStartOp>(
-                [&](auto start) { return lowerOffload(start); })
-            .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
-            .Default([&](Operation *other) { return keep(other); });
-    return result;
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case<aten::CallOp>([&](auto call) { return lowerCall(call); })
+        .Case<LoadOp>([&](auto load) { return lowerLoad(load); })
+        .Case<StoreOp>([&](auto store) { return lowerStore(store); })
+        .Case<UpdateOp>([&](auto update) { return lowerUpdate(update); })
+        .Case<AccumulateOp>([&](auto sum) { return lowerAccumulate(sum); })
+        .Case<PackOp>([&](auto pack) { return lowerPack(pack); })
+        .Case<UnpackOp>([&](auto unpack) { return lowerUnpack(unpack); })
+        .Case<KeepOp>([&](auto keep) { return lowerKeep(keep); })
+        .Case<AllGatherStartOp>([&](AllGatherStartOp start) {
+          auto gather = lowerStart(start, CollectiveKind::AllGather);
+          gather.setRegionAttr(start.getRegionAttr());
+          gather.setMapped(start.getMapped());
+          gather.setRanks(start.getRanks());
+          return done(start);
+        })
+        .Case<ReduceScatterStartOp>([&](ReduceScatterStartOp start) {
+          lowerStart(start, CollectiveKind::ReduceScatter)
+              .setDivisorAttr(start.getDivisorAttr());
+          return done(start);
+        })
+        .Case<AllReduceStartOp>([&](AllReduceStartOp start) {
+          auto reduction = lowerStart(start, CollectiveKind::AllReduce);
+          reduction.setDivisorAttr(start.getDivisorAttr());
+          reduction.setOp(start.getOp());
+          reduction.setMeshDim(start.getMeshDim());
+          return done(start);
+        })
+        .Case<FetchStartOp>([&](auto start) { return lowerFetch(start); })
+        .Case<OffloadStartOp>([&](auto start) { return lowerOffload(start); })
+        .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
+        .Default([&](Operation *other) { return keep(other); });
   }
 
   /// Step scalars and the return stay, with operands replaced.
@@ -186,8 +183,7 @@ private:
       return failure();
     Value to = values.declare(load.getResult());
     if (!memory.getStorage(load.getResult())->state)
-      copyAll(load.getLoc(), values.declareState(load.getLoc(), state), to,
-              getPlace(state).getBytes());
+      copyAll(load.getLoc(), values.declareState(load.getLoc(), state), to);
     return done(load);
   }
 
@@ -197,15 +193,15 @@ private:
       return failure();
     if (memory.getStorage(store.getValue())->state != state)
       copyAll(store.getLoc(), values.getBytes(store.getValue()),
-              values.declareState(store.getLoc(), state),
-              getPlace(state).getBytes());
+              values.declareState(store.getLoc(), state));
     return done(store);
   }
 
-  void copyAll(Location loc, Value from, Value to, int64_t bytes,
-               int64_t stream = plan::computeStream) {
-    CopyPieces pieces;
-    pieces.add(from, to, bytes);
+  /// Fills the destination's place.
+  void copyAll(Location loc, Value from, Value to,
+               int64_t stream = plan::computeStream, int64_t owners = 1) {
+    CopyPieces pieces(owners);
+    pieces.add(from, to, getPlace(to).getBytes());
     pieces.create(builder, loc, stream);
   }
 
@@ -288,6 +284,13 @@ private:
     return done(unpack);
   }
 
+  LogicalResult lowerKeep(KeepOp keep) {
+    copyAll(keep.getLoc(), values.getBytes(keep.getInput()),
+            values.declare(keep.getResult()), plan::computeStream,
+            keep.getRanks());
+    return done(keep);
+  }
+
   template <typename StartOp>
   CmdCollectiveOp lowerStart(StartOp start, CollectiveKind kind) {
     auto from = cast<RankedTensorType>(start.getInput().getType());
@@ -318,7 +321,7 @@ private:
                   start.getFuture(), getStream(start));
     else
       copyAll(start.getLoc(), values.lookup(start.getInputs().front()), to,
-              getPlace(start.getFuture()).getBytes(), getStream(start));
+              getStream(start));
     complete(start);
     return done(start);
   }
@@ -327,7 +330,7 @@ private:
     Value to = values.declare(start.getFuture());
     followCompute(start);
     copyAll(start.getLoc(), values.getBytes(start.getInput()), to,
-            getPlace(start.getFuture()).getBytes(), getStream(start));
+            getStream(start));
     complete(start);
     return done(start);
   }

@@ -86,9 +86,11 @@ struct ShardOptions : virtual ScheduleOptions {
           "products, convolutions and attention), full, or auto: what "
           "memory-budget-mib needs"),
       llvm::cl::init("none")};
-  Option<std::string> reshardAfterForward{*this, "reshard-after-forward",
-                                          llvm::cl::desc("auto, true or false"),
-                                          llvm::cl::init("auto")};
+  Option<std::string> reshardAfterForward{
+      *this, "reshard-after-forward",
+      llvm::cl::desc("auto, true, false, or the number of neighbours over whom "
+                     "a shard is kept"),
+      llvm::cl::init("auto")};
   Option<std::string> reduceDtype{
       *this, "reduce-dtype",
       llvm::cl::desc("what gradients are reduced in: float16, bfloat16, "
@@ -155,6 +157,9 @@ void buildOverlap(OpPassManager &pm, const ScheduleOptions &options,
   // Buckets while collectives are synchronous: moving them is moving one op.
   pm.addPass(
       createBucketCollectives({options.getBucketCap(), options.cluster}));
+
+  // What backward gathers again is a bucket of forward, so both are there.
+  pm.addPass(createKeepPieces());
 
   // In flight at last; from here on the order of the ops is the schedule.
   pm.addPass(createConvertToAsync());

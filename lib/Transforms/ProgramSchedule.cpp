@@ -42,7 +42,9 @@ static void forEachReader(Value value, function_ref<void(Operation *)> visit) {
 static SmallVector<Operation *, 1> getPreparation(Operation *start) {
   llvm::SetVector<Operation *> found;
   auto isOnlyForIt = [&](Operation *op) {
-    if (!op || op->getBlock() != start->getBlock() || !op->getNumOperands())
+    // What is kept must let go of the bucket that it is a part of.
+    if (!op || op->getBlock() != start->getBlock() || !op->getNumOperands() ||
+        isa<KeepOp>(op))
       return false;
     auto wait = dyn_cast<WaitOp>(op);
     bool fetches = isa<FetchStartOp>(op) ||

@@ -43,10 +43,13 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     if (auto gather = dyn_cast<AllGatherStartOp>(op)) {
       int64_t piece =
           cast<RankedTensorType>(gather.getInput().getType()).getNumElements();
+      int64_t neighbours = gather.getRanks();
+      if (neighbours && failed(verifyKept(gather)))
+        return failure();
       return verifyStart(
           op, gather.getFuture(), gather.getUnit(),
           gather.getFuture().getType().getType().getNumElements() ==
-              piece * shards);
+              piece * (neighbours ? neighbours : shards));
     }
     if (auto reduction = dyn_cast<ReduceScatterStartOp>(op)) {
       int64_t all = cast<RankedTensorType>(reduction.getInput().getType())
@@ -84,6 +87,21 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       return verifyStart(op, fetch.getFuture(), fetch.getUnit(), true);
     if (auto offload = dyn_cast<OffloadStartOp>(op))
       return verifyStart(op, offload.getFuture(), offload.getUnit(), true);
+    return success();
+  }
+
+  /// Neighbours gather what as many keep of what all shards gathered.
+  LogicalResult verifyKept(AllGatherStartOp gather) {
+    auto kept = gather.getInput().getDefiningOp<KeepOp>();
+    auto wait = kept ? kept.getInput().getDefiningOp<WaitOp>() : WaitOp();
+    auto whole = wait ? wait.getFuture().getDefiningOp<AllGatherStartOp>()
+                      : AllGatherStartOp();
+    int64_t ranks = gather.getRanks();
+    if (!whole || whole.getRanks() || int64_t(kept.getRanks()) != ranks ||
+        shards % ranks || gather.getMapped())
+      return gather->emitOpError()
+             << "A8: is among " << ranks << " of " << shards
+             << " ranks, and not of what as many keep of a gather over all";
     return success();
   }
 

@@ -7,8 +7,8 @@
 // checker does the same when a plan is loaded; here an error has the location
 // of the op.
 
-#include "CommandMemory.h"
 #include "GradientMean.h"
+#include "VerifyCopies.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Mesh.h"
@@ -90,29 +90,14 @@ private:
     if (stream >= kNumStreams)
       return op->emitOpError("C8: is on stream ")
              << stream << "; there are " << kNumStreams;
-    if (auto copy = dyn_cast<CmdCopyOp>(op); copy && stream)
-      for (auto piece : copy.getPieces().getAsRange<PieceAttr>())
-        if (stream != getCopyStream(copy, piece))
-          return op->emitOpError("C8: copies on stream ")
-                 << stream << ", which is not for copies of its direction";
+    if (auto copy = dyn_cast<CmdCopyOp>(op);
+        copy && failed(verifyCopyStream(copy, stream)))
+      return failure();
     if (stream && isa<CmdAtenOp, CmdUpdateOp>(op))
       return op->emitOpError("C8: computes on stream ")
              << stream << ", which is for collectives";
     memory.launch(op, stream);
     return success();
-  }
-
-  /// The side stream that is for pieces of this direction; 0 where none is.
-  static int64_t getCopyStream(CmdCopyOp copy, PieceAttr piece) {
-    int64_t to =
-        getPlace(copy.getDestinations()[piece.getDestination()]).getArena();
-    int64_t from =
-        piece.getSource() < 0
-            ? kHostArena
-            : getPlace(copy.getSources()[piece.getSource()]).getArena();
-    return from == kHostArena && to == kDeviceArena   ? plan::fetchStream
-           : from == kDeviceArena && to == kHostArena ? plan::offloadStream
-                                                      : plan::computeStream;
   }
 
   static bool isOnHost(PlaceAttr place) {
@@ -257,49 +242,7 @@ private:
   }
 
   LogicalResult run(CmdCopyOp copy) {
-    for (Value from : copy.getSources())
-      for (Value to : copy.getDestinations())
-        if (failed(memory.checkApart(copy, getPlace(from), to)))
-          return failure();
-    for (auto piece : copy.getPieces().getAsRange<PieceAttr>())
-      if (failed(run(copy, piece)))
-        return failure();
-    for (Value to : copy.getDestinations())
-      if (failed(memory.writeWindow(copy, to)))
-        return failure();
-    return success();
-  }
-
-  LogicalResult run(CmdCopyOp copy, PieceAttr piece) {
-    Value to = copy.getDestinations()[piece.getDestination()], from;
-    if (piece.getSource() >= 0)
-      from = copy.getSources()[piece.getSource()];
-    uint64_t size = piece.getBytes(), blocks = piece.getBlocks();
-    auto fits = [&](Value value, uint64_t offset, uint64_t stride) {
-      return blocks >= 1 &&
-             static_cast<unsigned __int128>(stride) * (blocks - 1) + offset +
-                     size <=
-                 uint64_t(getPlace(value).getBytes());
-    };
-    if (!fits(to, piece.getDestinationOffset(), piece.getDestinationStride()) ||
-        (from && !fits(from, piece.getSourceOffset(), piece.getSourceStride())))
-      return copy.emitOpError("C6: reaches past the end of a place");
-    if (blocks > 1 && piece.getDestinationStride() < int64_t(size))
-      return copy.emitOpError("C6: its blocks lie over each other");
-    if (memory.isView(to) || (from && memory.isView(from)))
-      return copy.emitOpError("C6: copies bytes of a view");
-    for (uint64_t b = 0; from && b < blocks; ++b)
-      if (failed(memory.read(
-              copy, from, piece.getSourceOffset() + b * piece.getSourceStride(),
-              size)))
-        return failure();
-    for (uint64_t b = 0; b < blocks; ++b)
-      if (failed(memory.write(copy, to,
-                              piece.getDestinationOffset() +
-                                  b * piece.getDestinationStride(),
-                              size)))
-        return failure();
-    return success();
+    return runCopy(copy, memory, getNumShards(module));
   }
 
   LogicalResult run(CmdCollectiveOp collective) {
@@ -308,6 +251,15 @@ private:
       return collective.emitOpError("C7: is over a mesh dimension that does "
                                     "not exist");
     int64_t ranks = mesh.getShape()[collective.getMeshDim()];
+    if (int64_t neighbours = collective.getRanks()) {
+      if (collective.getKind() != CollectiveKind::AllGather ||
+          collective.getMapped() || memory.getKeepers(from) != neighbours ||
+          int64_t(collective.getMeshDim()) != getShardAxis(module))
+        return collective.emitOpError("C17: is among ")
+               << neighbours
+               << " neighbours; only a gather of what as many kept is";
+      ranks = neighbours;
+    }
     int64_t one =
         collective.getCount() * getElementBytes(collective.getDtype());
     bool gather = collective.getKind() == CollectiveKind::AllGather;

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional
+from typing import Iterator, Optional
 
 from .errors import ExportError
-from .fsdp_module import Unit
 from .mesh import DeviceMesh
 
 
-def check_exists(units: Mapping[str, Unit], mesh: Optional[DeviceMesh]) -> None:
-    """Refuses all that the units ask for and that does not exist yet, in one error.
-
-    Args:
-        units: by what a message calls them.
-        mesh: of all units.
+def check_exists(mesh: Optional[DeviceMesh]) -> None:
+    """Refuses all that a mesh of units asks for and that does not exist yet, in one error.
 
     Raises:
-        ExportError: it names each argument, the units, and what to use instead.
+        ExportError: it names what is asked for, and what to use instead.
     """
-    missing: dict[tuple[str, str], list[str]] = {}
-    for name, unit in units.items():
-        for what in _of_unit(unit):
-            missing.setdefault(what, []).append(name)
-    for what in _of_mesh(mesh):
-        missing[what] = []
+    missing = [f"{what} ({instead})" for what, instead in _of_mesh(mesh)]
     if missing:
-        listed = "; ".join(
-            what + (f" in {', '.join(where)}" if where else "") + f" ({instead})"
-            for (what, instead), where in missing.items()
-        )
         raise ExportError(
-            f"fully_shard is asked for what does not exist yet: {listed}. See docs/porting.md"
+            f"fully_shard is asked for what does not exist yet: {'; '.join(missing)}. "
+            "See docs/porting.md"
         )
-
-
-def _of_unit(unit: Unit) -> Iterator[tuple[str, str]]:
-    if isinstance(reshard := unit.reshard_after_forward, int) and not isinstance(reshard, bool):
-        yield f"reshard_after_forward={reshard}", "give True or False"
 
 
 def _of_mesh(mesh: Optional[DeviceMesh]) -> Iterator[tuple[str, str]]:

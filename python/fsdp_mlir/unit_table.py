@@ -81,7 +81,7 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
     for name, unit in units.items():
         unit.reshard_after_forward = check_reshard(unit.reshard_after_forward, mesh)
         _check_dtypes(name, members[name], names)
-    check_exists({_quote(name): unit for name, unit in units.items()}, mesh)
+    check_exists(mesh)
     for name, unit in units.items():
         for fqn in members[name]:
             if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):

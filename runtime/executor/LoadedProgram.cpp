@@ -149,12 +149,17 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
   for (const auto &piece : copy.pieces) {
     int from = piece->source, to = piece->destination;
     bool ofOffload = from >= 0 && arena(from) != arena(to);
-    pieces.push_back({address(to) + piece->destination_offset,
-                      from < 0 ? nullptr : address(from) + piece->source_offset,
-                      piece->block_bytes, piece->blocks,
-                      piece->destination_stride, piece->source_stride,
-                      from >= 0 && !ofOffload && (buckets[to] || buckets[from]),
-                      ofOffload});
+    uint64_t offset = piece->source_offset;
+    if (piece->owners > 1)
+      offset += piece->block_bytes * plan::groupOf(context.plan,
+                                                   plan::shardDim(context.plan),
+                                                   context.rank, piece->owners)
+                                         .indexOf(context.rank);
+    pieces.push_back(
+        {address(to) + piece->destination_offset,
+         from < 0 ? nullptr : address(from) + offset, piece->block_bytes,
+         piece->blocks, piece->destination_stride, piece->source_stride,
+         from >= 0 && !ofOffload && (buckets[to] || buckets[from]), ofOffload});
   }
 }
 
@@ -174,8 +179,8 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
   transfer.dtype = collective.dtype;
   transfer.divisor = collective.divisor;
   transfer.channel = collective.channel;
-  transfer.group =
-      plan::groupOf(context.plan, collective.mesh_dim, context.rank);
+  transfer.group = plan::groupOf(context.plan, collective.mesh_dim,
+                                 context.rank, collective.ranks);
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
   collectives.push_back({transfer, kinds[static_cast<size_t>(collective.kind)],

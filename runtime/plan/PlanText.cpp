@@ -211,6 +211,8 @@ private:
       else
         out << "%" << piece->source << "[" << piece->source_offset << "]";
       out << ", " << piece->blocks << " x " << piece->block_bytes << " B";
+      if (piece->owners > 1)
+        out << ", a rank's own of " << piece->owners;
       if (piece->blocks > 1)
         out << ", strides " << piece->source_stride << " to "
             << piece->destination_stride;
@@ -242,8 +244,10 @@ private:
       out << "%" << c.destination << " = "
           << collectiveNames[static_cast<int>(c.kind)]
           << (c.op == ReduceOp::Max ? " max" : "") << " %" << c.source
-          << " over " << plan.mesh[c.mesh_dim]->name << ", " << c.count << " "
-          << dtypeName(c.dtype);
+          << " over " << plan.mesh[c.mesh_dim]->name;
+      if (c.ranks)
+        out << " among " << c.ranks;
+      out << ", " << c.count << " " << dtypeName(c.dtype);
       if (c.unit >= 0)
         out << ", unit '" << plan.units[c.unit]->name << "'";
       if (!c.region.empty())

@@ -89,11 +89,11 @@ uint64_t fsdp::plan::numRanks(const PlanT &plan) {
 }
 
 RankGroup fsdp::plan::groupOf(const PlanT &plan, uint32_t meshDim,
-                              uint32_t rank) {
+                              uint32_t rank, uint32_t neighbours) {
   uint32_t stride = 1;
   for (size_t dim = plan.mesh.size(); --dim > meshDim;)
     stride *= plan.mesh[dim]->size;
-  uint32_t size = plan.mesh[meshDim]->size;
+  uint32_t size = neighbours ? neighbours : plan.mesh[meshDim]->size;
   return {rank - rank / stride % size * stride, stride, size};
 }
 

@@ -93,8 +93,11 @@ struct RankGroup {
 };
 
 /// The ranks that differ from `rank` in their coordinate of one mesh dimension
-/// at most. Ranks are numbered row-major: the last coordinate changes fastest.
-RankGroup groupOf(const PlanT &plan, uint32_t meshDim, uint32_t rank);
+/// at most; with `neighbours`, a divisor of their number, only as many next to
+/// each other, `rank` among them. Ranks are numbered row-major: the last
+/// coordinate changes fastest.
+RankGroup groupOf(const PlanT &plan, uint32_t meshDim, uint32_t rank,
+                  uint32_t neighbours = 0);
 
 /// States are cut over the last mesh dimension; those in front of it have
 /// replicas. Of a mesh without dimensions, the one rank.

@@ -1,5 +1,6 @@
 // Checks one program: each command by itself, and what it does to the program's
 // memory.
+#include "plan/CopyChecker.h"
 #include "plan/GradientDivisors.h"
 #include "plan/LiveBytes.h"
 #include "plan/ProgramMemory.h"
@@ -67,7 +68,8 @@ private:
                           "waits for an event that was not recorded before");
     }
     if (const CopyT *copy = operation.AsCopy())
-      return checkCopy(here.inside("copy"), *copy, command.stream);
+      return checkCopy(here.inside("copy"), plan, program, *copy,
+                       command.stream, memory);
     here.require(command.stream == computeStream, "computes on stream ",
                  command.stream, ", which is for collectives");
     if (const AtenT *call = operation.AsAten())
@@ -195,96 +197,6 @@ private:
     updatedElements[update.parameter] += *elements;
   }
 
-  /// Bytes that `blocks` blocks span, `stride` apart; fails where they do not
-  /// fit the place.
-  void checkBlocks(const Checked &here, const Place &place, uint64_t offset,
-                   uint64_t stride, const PieceT &piece) {
-    unsigned __int128 end = piece.block_bytes;
-    end += static_cast<unsigned __int128>(stride) * (piece.blocks - 1) + offset;
-    here.require(end <= place.bytes(), "reaches past the end of a place of ",
-                 place.bytes(), " bytes");
-    here.require(piece.blocks == 1 || stride >= piece.block_bytes,
-                 "its blocks lie over each other");
-  }
-
-  /// The side stream that is for pieces of this direction; that of compute
-  /// where none is.
-  uint32_t streamOf(const PieceT &piece) const {
-    uint32_t to = program.values[piece.destination]->place->arena();
-    uint32_t from = piece.source == -1
-                        ? hostArena
-                        : program.values[piece.source]->place->arena();
-    return from == hostArena && to == deviceArena   ? fetchStream
-           : from == deviceArena && to == hostArena ? offloadStream
-                                                    : computeStream;
-  }
-
-  /// A parameter on its own: what is gathered or fetched of it is all of it.
-  bool isWholeParameter(int value) const {
-    int state = program.values[value]->state;
-    return state != -1 && plan.states[state]->role == Role::Parameter &&
-           !plan.states[state]->is_flat;
-  }
-
-  void checkCopy(const Checked &here, const CopyT &copy, uint32_t stream) {
-    here.require(!copy.pieces.empty(), "copies nothing");
-    std::set<int> sources, destinations;
-    uint64_t blocks = 0;
-    std::map<int, unsigned __int128> taken; // of parameters' bytes
-    for (const auto &piece : copy.pieces) {
-      here.require(piece != nullptr && piece->blocks >= 1 &&
-                       piece->blocks <= maxBlocks - blocks,
-                   "has no blocks, or more than 2^24");
-      blocks += piece->blocks;
-      checkPiece(here, *piece, stream);
-      sources.insert(piece->source);
-      destinations.insert(piece->destination);
-      if (piece->source != -1 && isWholeParameter(piece->source))
-        taken[piece->source] +=
-            static_cast<unsigned __int128>(piece->blocks) * piece->block_bytes;
-    }
-    for (auto [source, bytes] : taken)
-      here.require(bytes == program.values[source]->place->bytes(),
-                   "copies some bytes of ", memory.valueName(source),
-                   " and leaves others, or some twice");
-    for (int source : sources)
-      for (int destination : destinations)
-        if (source != -1)
-          memory.requireApart(here, *program.values[source]->place,
-                              destination);
-  }
-
-  void checkPiece(const Checked &here, const PieceT &piece, uint32_t stream) {
-    memory.requireTarget(here, piece.destination);
-    if (piece.source != -1)
-      here.index(piece.source, program.values.size(), "value");
-    here.require(stream == computeStream || stream == streamOf(piece),
-                 "runs on stream ", stream,
-                 ", which is not for copies of its direction");
-    const ValueT &to = *program.values[piece.destination];
-    checkBlocks(here, *to.place, piece.destination_offset,
-                piece.destination_stride, piece);
-    if (piece.source != -1) {
-      const ValueT &from = *program.values[piece.source];
-      here.require(from.view_of == -1,
-                   "copies bytes of a view; copy those of what it looks into");
-      checkBlocks(here, *from.place, piece.source_offset, piece.source_stride,
-                  piece);
-      for (uint64_t b = 0; b < piece.blocks; ++b) {
-        uint64_t offset = piece.source_offset + b * piece.source_stride;
-        memory.read(here, piece.source, offset, piece.block_bytes);
-        here.require(memory.takeOut(piece.source, offset, piece.block_bytes),
-                     "copies bytes that another copy took");
-      }
-      if (to.state == -1)
-        memory.expectReader(piece.destination);
-    }
-    for (uint64_t b = 0; b < piece.blocks; ++b)
-      memory.write(here, piece.destination,
-                   piece.destination_offset + b * piece.destination_stride,
-                   piece.block_bytes);
-  }
-
   /// What is reduced can be, and is divided as gradients are; or, where it is
   /// a norm of them, not at all.
   void checkReduction(const Checked &here, const CollectiveT &collective) {
@@ -348,7 +260,17 @@ private:
                  dtypeName(from.dtype), " and ", dtypeName(into.dtype));
     unsigned __int128 one = collective.count;
     one *= dtypeBytes(collective.dtype);
-    unsigned __int128 all = one * plan.mesh[collective.mesh_dim]->size;
+    uint32_t ranks = plan.mesh[collective.mesh_dim]->size;
+    if (collective.ranks) {
+      // These kept the same whole, in the order in which they are gathered.
+      here.require(gather && !collective.mapped &&
+                       collective.mesh_dim == shardDim(plan) &&
+                       memory.keepersOf(collective.source) == collective.ranks,
+                   "is among ", collective.ranks,
+                   " neighbours; only a gather of what as many kept is");
+      ranks = collective.ranks;
+    }
+    unsigned __int128 all = one * ranks;
     here.require(from.place->bytes() == (scatter ? all : one),
                  "its source has ", from.place->bytes(),
                  " bytes, which is not what it sends");
@@ -360,14 +282,12 @@ private:
                  "exchanges memory of the host");
     memory.requireApart(here, *from.place, collective.destination);
     // Only ranks of one shard group see each other's states.
-    if (collective.mesh_dim == shardDim(plan))
+    if (collective.mesh_dim == shardDim(plan) && !collective.ranks)
       memory.order.meet(stream);
     memory.read(here, collective.source, 0, from.place->bytes());
     memory.write(here, collective.destination);
     memory.expectReader(collective.destination);
   }
-
-  static constexpr uint64_t maxBlocks = uint64_t(1) << 24;
 
   const PlanT &plan;
   const ProgramT &program;

@@ -9,7 +9,8 @@ ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
     : plan(plan), program(program), facts(facts), memory(plan.arenas.size()),
       bases(program.values.size()), ready(program.values.size()),
       wasRead(program.values.size()), wasReadWhole(program.values.size()),
-      awaited(program.values.size()), updated(plan.states.size()) {
+      awaited(program.values.size()), updated(plan.states.size()),
+      keepers(program.values.size()) {
   for (size_t i = 0; i < program.values.size(); ++i)
     checkValue(at.inside(valueName(i)), i);
 
@@ -187,7 +188,9 @@ void ProgramMemory::write(const Checked &here, int64_t i) {
 }
 void ProgramMemory::write(const Checked &here, int64_t i, uint64_t offset,
                           uint64_t bytes) {
-  writeBytes(here, *program.values[i]->place, offset, bytes, ownerOf(i));
+  const ValueT &value = *program.values[i];
+  writeBytes(here, *value.place, offset, bytes, ownerOf(i));
+  keepers[value.part_of == -1 ? i : value.part_of] = 0;
 }
 
 void ProgramMemory::update(const Checked &here, size_t s) {

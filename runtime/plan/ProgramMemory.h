@@ -41,6 +41,11 @@ public:
   void read(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
   void write(const Checked &here, int64_t i);
   void write(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
+  /// Until it is written again, the value is this rank's part of what so many
+  /// neighbours keep.
+  void keep(size_t i, uint32_t neighbours) { keepers[i] = neighbours; }
+  /// 0 where it is none.
+  uint32_t keepersOf(size_t i) const { return keepers[i]; }
   /// A state changes in place, and with it what its window shows.
   void update(const Checked &here, size_t state);
 
@@ -70,6 +75,7 @@ private:
   std::vector<bool> wasRead, wasReadWhole; // the value is read, all at once
   std::vector<bool> awaited;               // it must be read
   std::vector<bool> updated;               // per state
+  std::vector<uint32_t> keepers;           // per value
   std::map<size_t, DisjointRanges> parts, taken; // per value that has them
 };
 

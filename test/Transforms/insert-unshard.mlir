@@ -8,7 +8,13 @@
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --mlir-print-debuginfo=false | sed -e 's/fsdp.unit "" root/fsdp.unit "" root {reshard = true}/' -e 's/fsdp.unit "blocks.1"/fsdp.unit "blocks.1" {reshard = false}/' > %t.mlir
 // RUN: fsdp-opt %t.mlir --fsdp-insert-unshard="reshard-after-forward=true" | FileCheck %s --check-prefix=OWN
 // RUN: fsdp-opt %t.mlir --fsdp-insert-unshard="reshard-after-forward=false" | FileCheck %s --check-prefix=OWN
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=4" --fsdp-insert-unshard="reshard-after-forward=2" | FileCheck %s --check-prefixes=CHECK,TRUE,RANKS
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=4" --fsdp-insert-unshard="reshard-after-forward=4" | FileCheck %s --check-prefixes=CHECK,TRUE,ALL
+// RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state="mesh=4" --fsdp-insert-unshard="reshard-after-forward=1" | FileCheck %s --check-prefixes=CHECK,FALSE
 
+// A number of ranks reshards; that of all is true, and 1 is false.
+// RANKS: fsdp.unit "blocks.0" {reshard = true, reshard_ranks = 2 : i64}
+// ALL: fsdp.unit "blocks.0" {reshard = true}
 // CHECK-LABEL: func.func @step
 // CHECK: %[[W1:.*]] = fsdp.load @blocks.1.w
 // CHECK: %[[WH:.*]] = fsdp.load @head.w

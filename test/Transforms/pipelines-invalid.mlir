@@ -5,7 +5,7 @@
 // RUN: not fsdp-opt %s --fsdp-pipeline 2>&1 | FileCheck %s --check-prefix=MESH
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reduce-dtype=bf16" 2>&1 | FileCheck %s --check-prefix=DTYPE
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=tpu" 2>&1 | FileCheck %s --check-prefix=DEVICE
-// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=4" 2>&1 | FileCheck %s --check-prefix=RESHARD
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=never" 2>&1 | FileCheck %s --check-prefix=RESHARD
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 gather=map" 2>&1 | FileCheck %s --check-prefix=MAP
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
@@ -20,7 +20,7 @@
 // MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place
 // GATHER: error: gather=zero does not exist; there are auto, copy and map
 // ACCUMULATE: error: accumulate-reduce=first does not exist; there are last and each
-// RESHARD: error: reshard-after-forward=4 does not exist yet; there are auto, true and false
+// RESHARD: error: reshard-after-forward=never does not exist; there are auto, true, false and a number of ranks
 module {
   func.func @step() {
     return

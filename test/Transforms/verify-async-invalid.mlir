@@ -108,3 +108,20 @@ func.func @step(%g: tensor<2x16xf32>) {
   %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
   return
 }
+
+// -----
+
+shard.grid @mesh(shape = 4)
+fsdp.unit "" root
+func.func @step(%a: tensor<64xui8>) {
+  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<256xui8>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<256xui8>>
+  %2 = fsdp.keep %1 {ranks = 2 : i64} : tensor<256xui8> -> tensor<128xui8>
+  // expected-error @below {{A8: is among 4 of 4 ranks, and not of what as many keep of a gather over all}}
+  %3 = fsdp.all_gather_start %2 {unit = "", region = "backward", ranks = 4 : i64} : tensor<128xui8> -> !fsdp.future<tensor<512xui8>>
+  %4 = fsdp.wait %3 : !fsdp.future<tensor<512xui8>>
+  // expected-error @below {{A8: is among 2 of 4 ranks, and not of what as many keep of a gather over all}}
+  %5 = fsdp.all_gather_start %a {unit = "", region = "backward", ranks = 2 : i64} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %6 = fsdp.wait %5 : !fsdp.future<tensor<128xui8>>
+  return
+}

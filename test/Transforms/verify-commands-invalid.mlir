@@ -601,3 +601,59 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 128>, fsdp.device = "cuda"} 
     return %x : tensor<16xf32>
   }
 }
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
+  shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+  func.func @step(%x: tensor<64xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 256>}) -> (tensor<64xf32> {fsdp.output = "loss"}) {
+    %k = fsdp.cmd.value {place = #fsdp.place<0, 256, 128>} : tensor<32xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 384, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C17: keeps a part for each of 3 neighbours of 4}}
+    fsdp.cmd.copy from %x : tensor<64xf32> to %k : tensor<32xf32> {pieces = [#fsdp.piece<bytes = 128, owners = 3>]}
+    fsdp.cmd.collective all_gather %k : tensor<32xf32> to %x : tensor<64xf32> {count = 32 : i64, dtype = f32, ranks = 2 : i64}
+    return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
+  shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+  func.func @step(%x: tensor<64xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 256>}) -> (tensor<64xf32> {fsdp.output = "loss"}) {
+    %k = fsdp.cmd.value {place = #fsdp.place<0, 256, 128>} : tensor<32xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 384, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C17: keeps 64 bytes, which are not one of 2 equal parts of 256, alone in their place}}
+    fsdp.cmd.copy from %x : tensor<64xf32> to %k : tensor<32xf32> {pieces = [#fsdp.piece<bytes = 64, owners = 2>]}
+    fsdp.cmd.collective all_gather %k : tensor<32xf32> to %x : tensor<64xf32> {count = 32 : i64, dtype = f32, ranks = 2 : i64}
+    return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
+  shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+  func.func @step(%x: tensor<64xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 256>}) -> (tensor<64xf32> {fsdp.output = "loss"}) {
+    %k = fsdp.cmd.value {place = #fsdp.place<0, 256, 128>} : tensor<32xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 384, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %x : tensor<64xf32> to %k : tensor<32xf32> {pieces = [#fsdp.piece<bytes = 128, source_offset = 128>]}
+    // expected-error @+1 {{C17: is among 2 neighbours; only a gather of what as many kept is}}
+    fsdp.cmd.collective all_gather %k : tensor<32xf32> to %x : tensor<64xf32> {count = 32 : i64, dtype = f32, ranks = 2 : i64}
+    return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
+  shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+  func.func @step(%x: tensor<64xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 256>}) -> (tensor<64xf32> {fsdp.output = "loss"}) {
+    %k = fsdp.cmd.value {place = #fsdp.place<0, 256, 128>} : tensor<32xf32>
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 384, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %x : tensor<64xf32> to %k : tensor<32xf32> {pieces = [#fsdp.piece<bytes = 128, owners = 2>]}
+    // expected-error @+1 {{C17: is among 4 neighbours; only a gather of what as many kept is}}
+    fsdp.cmd.collective all_gather %k : tensor<32xf32> to %x : tensor<64xf32> {count = 32 : i64, dtype = f32, ranks = 4 : i64}
+    return %x : tensor<64xf32>
+  }
+}

@@ -162,6 +162,22 @@ def test_zero2_holds_all_parameters_and_zero3_does_not(
     assert zero2["eval"] == zero3["eval"]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kept", (2, 4))
+def test_a_smaller_shard_is_held_between_forward_and_backward(
+    kept: int, layout: str, imported: dict[str, pathlib.Path]
+) -> None:
+    """A rank has a part of all that backward gathers, which is all but the first layer; so peaks
+    lie between those of ZeRO-3 and ZeRO-2."""
+    of = sizes(8)
+    options = f"mesh=8 shard-layout={layout} schedule=fsdp2 reshard-after-forward="
+    zero3, some, zero2 = (peaks(imported["sgd"], f"{options}{r}") for r in ("true", kept, "false"))
+    assert zero3["step"] < some["step"] <= zero3["step"] + of.M // kept + SLACK
+    assert some["step"] < zero2["step"]
+    # Forward alone keeps nothing for a backward.
+    assert some["eval"] == zero3["eval"]
+
+
 def test_more_ranks_hold_less(imported: dict[str, pathlib.Path]) -> None:
     """Four parts of Adam's training are split: parameters, gradients and two moments."""
     options = "schedule=fsdp2 reshard-after-forward=true mesh="

@@ -133,6 +133,21 @@ Said mixPieces(PlanT &plan, Random &random) {
   return say(site->text(), alike ? " of one size" : "");
 }
 
+/// Another number of neighbours who keep a part.
+Said changeOwners(PlanT &plan, Random &random) {
+  auto site =
+      findCommand(plan, random, [](const ProgramT &, const CommandT &command) {
+        const auto *copy = command.operation.AsCopy();
+        return copy && copy->pieces.front()->source != -1;
+      });
+  if (!site)
+    return {};
+  uint32_t &owners = site->as<CopyT>().pieces.front()->owners;
+  uint32_t before = owners;
+  owners = oneOf({0, 1, 2, 3, 4, 8}, random);
+  return owners == before ? Said{} : say(site->text());
+}
+
 bool any(const CollectiveT &) { return true; }
 bool isReduction(const CollectiveT &c) {
   return c.kind == CollectiveKind::ReduceScatter;
@@ -205,7 +220,14 @@ const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
          c.op = c.op == ReduceOp::Sum ? ReduceOp::Max : ReduceOp::Sum;
        });
      }},
+    {"other neighbours",
+     [](PlanT &p, Random &r) {
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
+         c.ranks = c.ranks ? oneOf({0, 1, 3, 4}, r) : oneOf({1, 2, 4}, r);
+       });
+     }},
     {"copy of other bytes", copyOtherBytes},
+    {"other owners of a copy", changeOwners},
     {"dropped piece of a copy", dropPiece},
     {"mixed pieces of a copy", mixPieces},
     {"wrong state", updateAnother},

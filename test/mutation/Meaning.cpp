@@ -83,8 +83,11 @@ std::vector<Access> accessesOf(const PlanT &plan, const ProgramT &program,
       }
     };
     for (const auto &piece : copy->pieces) {
-      if (piece->source != -1)
-        blocks(*piece, piece->source, piece->source_offset,
+      // Of what neighbours keep, one rank or another reads each part.
+      for (uint32_t owner = 0; piece->source != -1 && owner < piece->owners;
+           ++owner)
+        blocks(*piece, piece->source,
+               piece->source_offset + owner * piece->block_bytes,
                piece->source_stride, false);
       blocks(*piece, piece->destination, piece->destination_offset,
              piece->destination_stride, true);
@@ -118,7 +121,7 @@ Hash nameOf(const CommandT &command) {
     name = mix(mix(name, static_cast<Hash>(c->kind)), c->mesh_dim);
     name = mix(mix(name, static_cast<Hash>(c->dtype)), c->count);
     name = mix(name, std::hash<double>()(c->divisor));
-    name = mix(name, static_cast<Hash>(c->op));
+    name = mix(mix(name, static_cast<Hash>(c->op)), c->ranks);
   }
   return name;
 }
@@ -228,6 +231,7 @@ private:
   }
   void move(const ProgramT &program, const PieceT &copy) {
     const Place &to = *program.values[copy.destination]->place;
+    uint64_t own = copy.owners ? shard % copy.owners * copy.block_bytes : 0;
     for (uint64_t b = 0; b < copy.blocks; ++b)
       for (uint64_t i = 0; i < copy.block_bytes; ++i) {
         Hash &byte = bytes[to.arena()][to.offset() + copy.destination_offset +
@@ -236,7 +240,7 @@ private:
         if (copy.source == -1)
           continue;
         const Place &from = *program.values[copy.source]->place;
-        byte = bytes[from.arena()][from.offset() + copy.source_offset +
+        byte = bytes[from.arena()][from.offset() + copy.source_offset + own +
                                    b * copy.source_stride + i];
       }
   }
@@ -349,7 +353,7 @@ bool isOrdered(const PlanT &plan, const ProgramT &program) {
                   const auto *meeting =
                       program.commands[c]->operation.AsCollective();
                   met = meeting && meeting->mesh_dim == shardDim(plan) &&
-                        past[c][i] && past[j][c];
+                        !meeting->ranks && past[c][i] && past[j][c];
                 }
                 if (!met)
                   return false;

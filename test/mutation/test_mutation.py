@@ -21,6 +21,8 @@ PLANS = (
     ("gpt", "mesh=2 streams=3 shard-layout=flat gather=map"),
     ("gpt", "mesh=3 streams=3 shard-layout=flat units=class:Linear reshard-after-forward=false"),
     ("gpt", "mesh=2 streams=3 offload=all"),
+    ("gpt", "mesh=4 streams=3 reshard-after-forward=2"),
+    ("gpt", "mesh=2x4 streams=3 shard-layout=flat gather=copy reshard-after-forward=2"),
     ("mlp", "mesh=4 streams=1"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat offload=all"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat gather=map reshard-after-forward=false"),
@@ -33,7 +35,7 @@ PLANS = (
     ("mlp", "mesh=2x1 streams=3", "--accumulate 3 --clip-norm 0.5 inf"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
-CLASSES = 40
+CLASSES = 42
 MUTANTS = 600
 
 # Survivors that are right to survive: class, what it did, why the plan is valid.

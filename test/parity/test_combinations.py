@@ -51,6 +51,7 @@ AXES = {
         "none": Choice(),
         "true": Choice(call=(("reshard", True),)),
         "false": Choice(call=(("reshard", False),)),
+        "2": Choice(call=(("reshard", 2),)),
     },
     "precision": {
         "fp32": Choice(),
@@ -83,8 +84,11 @@ AXES = {
 
 
 def allowed(row: Row) -> bool:
-    """Where ranks form no shards, FSDP2 on Gloo divides by a factor twice."""
-    return row.get("mesh") != "2x1" or row.get("divisor") != "3"
+    """Where ranks form no shards, FSDP2 on Gloo divides by a factor twice. Two of two shards are
+    all, as with True."""
+    if row.get("mesh") == "2x1" and row.get("divisor") == "3":
+        return False
+    return row.get("reshard") != "2" or row.get("mesh", "4") == "4"
 
 
 ROWS = covering({axis: list(choices) for axis, choices in AXES.items()}, 3, allowed)

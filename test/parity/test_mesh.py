@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 
 import pytest
+import torch
 
 from support import chain, compare, training
 from support.fsdp2 import Pool
@@ -112,6 +113,68 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 def losses() -> dict[str, list[float]]:
     """Of the first run on each mesh, which the others are compared with."""
     return {}
+
+
+@pytest.mark.parametrize(
+    "options", ("", "shard-layout=flat gather=copy", "schedule=fsdp2 remat=full")
+)
+def test_a_smaller_shard_is_kept(options: str, tmp_path: pathlib.Path, fsdp2: Pool) -> None:
+    """Of four shards two neighbours gather in backward what they kept in forward."""
+    calls = tuple(dataclasses.replace(call, reshard=2) for call in BLOCKS)
+    task = Training(GPT, ODD, calls, (4,))
+    begun = fsdp2.start(task)
+    run = training.run(task, tmp_path, options)
+    trained = begun()
+    compare.check_close(run, trained)
+    assert counts(run) == trained.collectives
+    assert trained.gathering == {"forward": {4}, "backward": {2}}
+    # A rank sends half of what it gathers, not a quarter.
+    assert sent(run)["backward"] == 2 * sent(run)["forward"]
+    whole = tuple(dataclasses.replace(call, reshard=True) for call in BLOCKS)
+    again = dataclasses.replace(task, calls=whole)
+    plain = training.run(again, tmp_path / "plain", options)
+    assert run.losses == plain.losses
+    assert all(torch.equal(run.weights[name], w) for name, w in plain.weights.items())
+
+
+def sent(run: chain.Result) -> dict[str, int]:
+    """Bytes that a rank contributes to the gathers of a step, by region."""
+    gathers = [row for row in run.summary["collectives"] if row["kind"] == "all-gather"]
+    return {row["region"]: row["bytes_per_step"] for row in gathers}
+
+
+@pytest.mark.parametrize("mesh, ranks", (("4", 4), ("2x4", 8)))
+def test_no_number_of_neighbours_changes_a_bit(
+    mesh: str, ranks: int, archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """1 is false, and that of all shards is true."""
+    losses = {}
+    for reshard in ("false", "1", "2", "4", "true"):
+        options = f"mesh={mesh} reshard-after-forward={reshard}"
+        compiled = chain.lower(GPT, archive, tmp_path / reshard, ODD, options)
+        run = chain.run_plan(compiled, ranks, steps=3)
+        losses[reshard] = run.losses
+        gathers = sent(run)
+        assert ("backward" in gathers) == (reshard not in ("false", "1"))
+        # What two neighbours keep has all members of a bucket; else those are
+        # gathered that backward reads.
+        if reshard == "2":
+            assert gathers["backward"] == 2 * gathers["forward"]
+        elif "backward" in gathers:
+            assert gathers["backward"] <= gathers["forward"]
+    assert len({tuple(values) for values in losses.values()}) == 1
+
+
+def test_mapped_parameters_are_not_kept(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """They can be read in forward and backward alike, wherever they lie."""
+    runs = {}
+    for reshard in ("true", "2"):
+        options = f"mesh=4 shard-layout=flat gather=map reshard-after-forward={reshard}"
+        compiled = chain.lower(GPT, archive, tmp_path / reshard, ODD, options)
+        runs[reshard] = chain.run_plan(compiled, 4, steps=3)
+    assert runs["2"].losses == runs["true"].losses
+    assert runs["2"].summary["live_bytes"] == runs["true"].summary["live_bytes"]
+    assert sent(runs["2"]) == sent(runs["true"])
 
 
 @pytest.mark.parametrize("mesh", ((2,), (2, 2)))

@@ -75,6 +75,18 @@ def test_states_leave_the_device(tmp_path: pathlib.Path) -> None:
     assert host["live_bytes"] < device["live_bytes"] - held / 2
 
 
+def test_what_neighbours_keep_is_not_fetched_again(tmp_path: pathlib.Path) -> None:
+    """It is on the device: a step copies every shard in once, as where nothing reshards."""
+    fetched, losses = {}, {}
+    for reshard in (True, 2, False):
+        calls = tuple(dataclasses.replace(call, reshard=reshard) for call in DEVICE.calls)
+        described = offloaded(dataclasses.replace(DEVICE, calls=calls, mesh=(4,)))
+        run = training.run(described, tmp_path / str(reshard), "bucket-cap-mib=none")
+        fetched[reshard], losses[reshard] = run.summary["offload_bytes"], run.losses
+    assert fetched[2] == fetched[False] < fetched[True]
+    assert losses[2] == losses[False] == losses[True]
+
+
 def test_copies_are_counted_apart(tmp_path: pathlib.Path) -> None:
     """A step copies every shard in for forward, again for backward but the root's, and every
     gradient out: none of it is a copy for communication."""

@@ -155,6 +155,7 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     scales: list[float] = []
     counts: dict[tuple[str, str], int] = {}
     gathers: list[tuple[str, str]] = []
+    gathering: dict[str, set[int]] = {}
     torch.manual_seed(step.seed)
     feed = batches(step, rank, training.world)
     for i in range(training.steps):
@@ -169,9 +170,9 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
                 else:
                     model.set_requires_gradient_sync(last)
             # The second step: the first one also sets FSDP2 up.
-            with counting(counts, "forward", i == 1), listing(gathers, "forward", i == 1):
+            with counting(counts, gathering, "forward", i == 1), listing(gathers, "forward", i == 1):
                 loss = step.loss(model, **batch)
-            with counting(counts, "backward", i == 1), listing(gathers, "backward", i == 1):
+            with counting(counts, gathering, "backward", i == 1), listing(gathers, "backward", i == 1):
                 part = share(loss, step)
                 (step.scaler.scale(part) if step.scaler else part).backward()
             total += loss.item()
@@ -190,6 +191,7 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
         "state": state,
         "collectives": counts,
         "gathers": gathers,
+        "gathering": gathering,
         "grad_norms": norms,
         "scales": scales,
     }
@@ -226,13 +228,21 @@ def whole(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def counting(counts: dict[tuple[str, str], int], region: str, active: bool) -> Iterator[None]:
-    """Counts the collectives of what runs inside, as a run's summary does."""
+def counting(
+    counts: dict[tuple[str, str], int],
+    gathering: dict[str, set[int]],
+    region: str,
+    active: bool,
+) -> Iterator[None]:
+    """Counts the collectives of what runs inside, as a run's summary does, and notes how many
+    ranks gather."""
     import torch.distributed as dist
 
     def counted(function: Callable, key: tuple[str, str]) -> Callable:
         def call(*args: Any, **options: Any) -> Any:
             counts[key] = counts.get(key, 0) + 1
+            if key[0] == "all-gather":
+                gathering.setdefault(region, set()).add(options["group"].size())
             return function(*args, **options)
 
         return call

@@ -27,7 +27,7 @@ STEPS = {"gpt": 3, "mlp": 1, "resnet": 3, "tied": 3}
 # all others are compared with. A new value is one more entry.
 PIPELINE = {
     "shard-layout": ("dim0", "flat"),
-    "reshard-after-forward": ("auto", "true", "false"),
+    "reshard-after-forward": ("auto", "true", "false", "NEIGHBOURS"),
     "remat": ("none", "selective", "full"),
     "schedule": ("naive", "fsdp2", "overlap"),
     "prefetch-forward": ("auto", "0", "1", "3"),
@@ -62,7 +62,9 @@ class Combination:
     @property
     def passes(self) -> str:
         given = [f"{key}={value}" for key, value in self.pipeline if value]
-        return " ".join([f"mesh={self.ranks}", *given])
+        # Half of the ranks, or all three.
+        neighbours = str(self.ranks if self.ranks % 2 else self.ranks // 2)
+        return " ".join([f"mesh={self.ranks}", *given]).replace("NEIGHBOURS", neighbours)
 
     @property
     def flags(self) -> list[str]:

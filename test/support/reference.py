@@ -28,6 +28,8 @@ class Trained:
     collectives: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
     # Of the same step: the first parameter and region of each gather, in the order of starts.
     gathers: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    # And how many ranks its gathers are among, by region.
+    gathering: dict[str, set[int]] = dataclasses.field(default_factory=dict)
     # Of each step's gradients before they are clipped, over all ranks' parts.
     grad_norms: list[float] = dataclasses.field(default_factory=list)
     # The loss's, of each step, where the step has a scaler.

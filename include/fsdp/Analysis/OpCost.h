@@ -23,10 +23,11 @@ public:
   const cost::Cluster &getCluster() const { return cluster; }
 
 private:
-  /// Over one axis of the mesh; over that of the shards where none is given.
-  double
-  getCollectiveSeconds(plan::CollectiveKind kind, mlir::Type whole,
-                       std::optional<size_t> meshDim = std::nullopt) const;
+  /// Over one axis of the mesh, that of the shards where none is given; among
+  /// all ranks along it, or so many neighbours.
+  double getCollectiveSeconds(plan::CollectiveKind kind, mlir::Type whole,
+                              std::optional<size_t> meshDim = std::nullopt,
+                              uint64_t ranks = 0) const;
   double getMemorySeconds(double bytes) const;
 
   cost::Cluster cluster;

@@ -118,6 +118,9 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C15: a call and an update use one memory, the device's or the host's; a
       collective uses the device's.
     - C16: what runs on a GPU has a kernel there.
+    - C17: a part that is kept is one of equal parts of a whole value, for so
+      many neighbours over the shard axis as divide it. A gather among
+      neighbours is of what as many kept.
   }];
 }
 

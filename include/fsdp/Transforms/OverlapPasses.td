@@ -54,6 +54,25 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
+def KeepPieces : Pass<"fsdp-keep-pieces", "::mlir::ModuleOp"> {
+  let summary = "Keeps a smaller shard between forward and backward";
+  let description = [{
+    Input IR: buckets; units with `reshard_ranks`.
+
+    Output IR: behind each gather of forward that such a unit's backward repeats
+    stands an `fsdp.keep`. Backward gathers what is kept, a bucket of forward at
+    a time, among so many neighbours.
+
+    What holds: the bucket has the same bytes as in forward, cast to what kernels
+    read. What backward does not read is not kept, nor what is mapped: it is
+    there all the time.
+
+    Why: neighbours may share a node, inside of which links are faster. A rank
+    pays with the memory of its part. ZeRO++ calls it hpZ.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
 def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
   let summary = "Splits collectives into start and wait";
   let description = [{
@@ -138,11 +157,13 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
     - A3: the wait is in the block of its start (and so behind it).
     - A4: collectives stand in a program's first block, so that every rank starts
       the same ones in the same order.
-    - A5: a gather has a piece, a reduction a row, per shard of the mesh.
+    - A5: a gather has a piece, a reduction a row, per shard of the mesh; or the
+      gather is among neighbours, and has a part of each.
     - A6: a collective's unit exists.
     - A7: a reduction divides its sum by its unit's divisor, the number of ranks
       where it has none of its own; where there are replicas, the sum over them
       does, and no other.
+    - A8: what neighbours gather, as many keep of a gather over all shards.
   }];
 }
 

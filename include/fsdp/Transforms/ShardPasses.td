@@ -159,9 +159,14 @@ def InsertUnshard : Pass<"fsdp-insert-unshard", "::mlir::ModuleOp"> {
     Why: as in FSDP2, forward's whole parameters are freed before backward
     gathers them again. `auto` keeps the root's, which backward needs at once.
     What a unit says itself (`reshard`) wins.
+
+    A number of ranks, a divisor of the shards, reshards too; it is written on
+    the units (`reshard_ranks`) for `fsdp-keep-pieces`. As in FSDP2 that of all
+    shards is `true`, and 1 is `false`.
   }];
   let options = [Option<"reshardAfterForward", "reshard-after-forward",
-                        "std::string", "\"auto\"", "auto, true or false">];
+                        "std::string", "\"auto\"",
+                        "auto, true, false or a number of ranks">];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 

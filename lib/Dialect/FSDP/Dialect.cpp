@@ -65,8 +65,8 @@ LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t source, int64_t destination,
                                 int64_t bytes, int64_t blocks,
                                 int64_t sourceOffset, int64_t destinationOffset,
-                                int64_t sourceStride,
-                                int64_t destinationStride) {
+                                int64_t sourceStride, int64_t destinationStride,
+                                int64_t owners) {
   if (source < -1 || destination < 0)
     return emitError() << "a piece has a source or -1, and a destination, not "
                        << source << " and " << destination;
@@ -77,6 +77,8 @@ LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (sourceOffset < 0 || destinationOffset < 0 || sourceStride < 0 ||
       destinationStride < 0)
     return emitError() << "a piece's offsets and strides are not negative";
+  if (owners < 1 || (owners > 1 && source < 0))
+    return emitError() << "a piece is one of at least one owner's, of a source";
   return success();
 }
 

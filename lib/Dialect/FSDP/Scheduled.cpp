@@ -82,6 +82,17 @@ static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
   return success();
 }
 
+LogicalResult KeepOp::verify() {
+  auto in = cast<RankedTensorType>(getInput().getType()),
+       out = cast<RankedTensorType>(getResult().getType());
+  if (in.getRank() != 1 || out.getRank() != 1 ||
+      in.getElementType() != out.getElementType() || !getRanks() ||
+      in.getNumElements() != int64_t(getRanks()) * out.getNumElements())
+    return emitOpError() << "keeps " << out << ", which is not one of "
+                         << getRanks() << " equal parts of " << in;
+  return success();
+}
+
 static LogicalResult verifyReduceScatter(Operation *op, Type input,
                                          Type result) {
   auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);

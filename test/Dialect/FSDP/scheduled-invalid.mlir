@@ -94,3 +94,11 @@ func.func @step(%a: tensor<f64>) {
   %out = fsdp.all_reduce max %a {divisor = 2.0 : f64} : tensor<f64>
   return
 }
+
+// -----
+
+func.func @step(%a: tensor<256xui8>) {
+  // expected-error @below {{keeps 'tensor<64xui8>', which is not one of 2 equal parts of 'tensor<256xui8>'}}
+  %kept = fsdp.keep %a {ranks = 2 : i64} : tensor<256xui8> -> tensor<64xui8>
+  return
+}

@@ -10,6 +10,10 @@ func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %
   %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   // CHECK: fsdp.all_gather %{{.*}} {region = "forward", unit = "u"} : tensor<1600xui8> -> tensor<6400xui8>
   %out = fsdp.all_gather %in {unit = "u", region = "forward"} : tensor<1600xui8> -> tensor<6400xui8>
+  // CHECK: %[[K:.*]] = fsdp.keep %{{.*}} {ranks = 2 : i64} : tensor<6400xui8> -> tensor<3200xui8>
+  %kept = fsdp.keep %out {ranks = 2 : i64} : tensor<6400xui8> -> tensor<3200xui8>
+  // CHECK: fsdp.all_gather %[[K]] {ranks = 2 : i64, region = "backward", unit = "u"} : tensor<3200xui8> -> tensor<6400xui8>
+  %again = fsdp.all_gather %kept {unit = "u", region = "backward", ranks = 2 : i64} : tensor<3200xui8> -> tensor<6400xui8>
   // CHECK: fsdp.unpack %{{.*}} {members = [{{.*}}blocks = 4>]} : (tensor<6400xui8>) -> (tensor<12x128xf32>, tensor<12xf32>)
   %A, %B = fsdp.unpack %out {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 4>, #fsdp.member<offset = 1536, bytes = 12, blocks = 4>]} : (tensor<6400xui8>) -> (tensor<12x128xf32>, tensor<12xf32>)
   // CHECK: %[[F:.*]] = fsdp.all_gather_start

@@ -187,9 +187,11 @@ def test_frozen_parameters_outside_every_unit_are_whole_on_each_rank(
     ]
 
 
-@pytest.mark.parametrize("ranks, given, kept", [(4, 4, True), (4, 1, False), (4, False, False)])
+@pytest.mark.parametrize(
+    "ranks, given, kept", [(4, 4, True), (4, 1, False), (4, False, False), (4, 2, 2)]
+)
 def test_a_number_that_means_true_or_false(
-    ranks: int, given: Any, kept: bool, tmp_path: pathlib.Path
+    ranks: int, given: Any, kept: Any, tmp_path: pathlib.Path
 ) -> None:
     mesh = init_device_mesh((ranks,))
     model = fully_shard(Model(), mesh=mesh, reshard_after_forward=given)

@@ -16,16 +16,11 @@ from fsdp_mlir import (
 )
 
 HSDP = init_device_mesh((2, 2), mesh_dim_names=("replicate", "shard"))
-ALL = "in the model's own unit, unit blocks.0, unit blocks.1"
 
 
 @pytest.mark.parametrize(
     "options, text",
     [
-        (
-            {"reshard_after_forward": 2, "mesh": init_device_mesh((4,))},
-            f"reshard_after_forward=2 {ALL} .give True or False",
-        ),
         ({"mesh": HSDP["shard"]}, r"a mesh that is a part of one of 4 ranks .init_device_mesh"),
         ({"mesh": DeviceMesh("cpu", [1, 0])}, "a mesh whose ranks are not in order"),
     ],

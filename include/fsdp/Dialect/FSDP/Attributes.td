@@ -116,6 +116,9 @@ def FSDP_PieceAttr : FSDP_Attr<"Piece", "piece"> {
     `blocks` blocks of `bytes`, from one of the copy's sources (-1: they become
     zero) to one of its destinations. Offsets and strides are bytes, from the
     first byte of each value's place. What is 0, and one block, is left out.
+
+    With `owners` the source is cut into as many equal parts, one for each of so
+    many neighbours along the shard axis. A rank copies its own.
   }];
   let parameters = (ins
       DefaultValuedParameter<"int64_t", "0">:$source,
@@ -125,7 +128,8 @@ def FSDP_PieceAttr : FSDP_Attr<"Piece", "piece"> {
       DefaultValuedParameter<"int64_t", "0">:$source_offset,
       DefaultValuedParameter<"int64_t", "0">:$destination_offset,
       DefaultValuedParameter<"int64_t", "0">:$source_stride,
-      DefaultValuedParameter<"int64_t", "0">:$destination_stride);
+      DefaultValuedParameter<"int64_t", "0">:$destination_stride,
+      DefaultValuedParameter<"int64_t", "1">:$owners);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

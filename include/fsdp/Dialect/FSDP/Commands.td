@@ -122,7 +122,8 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {
   let description = [{
     `count` elements of `dtype` are what a rank contributes to an all-gather or
     an all-reduce, and what it receives from a reduce-scatter. A sum is divided
-    by `divisor`; `op` says where an all-reduce takes the maximum. A `mapped` all-gather is that of `fsdp.all_gather`.
+    by `divisor`; `op` says where an all-reduce takes the maximum. `mapped` and
+    `ranks` are those of `fsdp.all_gather`.
   }];
   let arguments = (ins FSDP_CollectiveKindAttr:$kind, AnyRankedTensor:$source,
                        AnyRankedTensor:$destination, TypeAttr:$dtype,
@@ -130,7 +131,7 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {
                        OptionalAttr<StrAttr>:$region,
                        FSDP_Divisor:$divisor, UnitAttr:$mapped,
                        DefaultValuedAttr<FSDP_ReduceOpAttr, "::fsdp::ReduceOp::Sum">:$op,
-                       FSDP_CountOr<"0">:$mesh_dim,
+                       FSDP_CountOr<"0">:$mesh_dim, FSDP_CountOr<"0">:$ranks,
                        FSDP_CountOr<"0">:$channel, FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $kind $source `:` type($source) `to` $destination `:` type($destination)

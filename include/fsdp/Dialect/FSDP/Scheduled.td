@@ -37,15 +37,34 @@ def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure]> {
   let hasVerifier = 1;
 }
 
+def FSDP_KeepOp : FSDP_Op<"keep", [Pure]> {
+  let summary = "This rank's part of a gathered bucket, kept for backward";
+  let description = [{
+    One of `ranks` equal parts, of which as many neighbours along the shard axis
+    have one each, in their order. Among these alone backward gathers the bucket
+    again.
+
+    ```mlir
+    %kept = fsdp.keep %whole {ranks = 2 : i64} : tensor<8192xui8> -> tensor<4096xui8>
+    %again = fsdp.all_gather %kept {unit = "blocks.0", region = "backward", ranks = 2 : i64} : tensor<4096xui8> -> tensor<8192xui8>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$input, FSDP_Count:$ranks);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def FSDP_AllGatherOp : FSDP_Op<"all_gather", [Pure]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
-    Over the module's only mesh axis: of a bucket of bytes, or of a flat state's
-    elements. A `mapped` gather of a flat state gives the place where the
-    ranks' pieces can be read; nothing moves where they share memory.
+    Over the shard axis: of a bucket of bytes, or of a flat state's elements.
+    A `mapped` gather of a flat state gives the place where the ranks' pieces
+    can be read; nothing moves where they share memory. With `ranks` it is among
+    so many neighbours, of what each of them kept (`fsdp.keep`).
   }];
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
-                       UnitAttr:$mapped);
+                       UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
@@ -89,7 +108,7 @@ def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Starts an all-gather";
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
-                       UnitAttr:$mapped);
+                       UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
   let hasVerifier = 1;

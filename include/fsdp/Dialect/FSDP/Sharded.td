@@ -15,6 +15,8 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
     for units cut by size. A root has no other unit around it: the model, which
     owns what no other unit does. `reshard` says whether the whole parameters
     are freed after forward; where it is absent, the pipeline's option does.
+    With `reshard_ranks` forward leaves a shard over so many neighbours behind,
+    among whom alone backward gathers.
     `reduce_dtype` is what its gradients are reduced in; where it is absent, the
     pipeline's option says so, or else it is what they are computed in.
     `modules` are the paths of all its modules where it has several.
@@ -37,6 +39,7 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
   }];
   let arguments = (ins StrAttr:$unit_name, UnitAttr:$root,
                        OptionalAttr<BoolAttr>:$reshard,
+                       OptionalAttr<FSDP_Count>:$reshard_ranks,
                        OptionalAttr<TypeAttrOf<AnyFloat>>:$reduce_dtype,
                        OptionalAttr<StrArrayAttr>:$modules, UnitAttr:$offload,
                        OptionalAttr<BoolAttr>:$pin_memory,
