@@ -37,6 +37,7 @@ static Value getAliased(OpResult result) {
         return {};
       })
       .Case<WaitOp>([](WaitOp wait) { return wait.getFuture(); })
+      .Case<UpdateOp>([](UpdateOp update) { return update.getStaged(); })
       .Default(Value());
 }
 

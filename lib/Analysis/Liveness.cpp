@@ -113,6 +113,9 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
       } else if (LoadOp source = getMappedSource(&op)) {
         storage->state = lookup(source, source.getStateAttr());
         storage->arena = kWindowArena;
+      } else if (FlatSymbolRefAttr into = getStoredState(&op)) {
+        storage->state = lookup(&op, into);
+        write(&op, into, time);
       }
     }
     if (auto store = dyn_cast<StoreOp>(op)) {
@@ -121,7 +124,8 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
     } else if (auto sum = dyn_cast<AccumulateOp>(op)) {
       write(sum, sum.getStateAttr(), time);
     } else if (auto update = dyn_cast<UpdateOp>(op)) {
-      write(update, update.getParameterAttr(), time);
+      if (!update.getStaged())
+        write(update, update.getParameterAttr(), time);
       for (Attribute state : update.getStates())
         write(update, cast<FlatSymbolRefAttr>(state), time);
     }

@@ -165,6 +165,8 @@ private:
       update.scale = values.lookup(op.getScale());
     if (op.getSkip())
       update.skip = values.lookup(op.getSkip());
+    if (op.getStaged())
+      update.staged = values.lookup(op.getStaged());
     update.begin = op.getBegin();
     update.end = op.getEnd();
     add(op, op.getStream(), std::move(update));

@@ -2,6 +2,8 @@
 
 #include "ProgramSchedule.h"
 
+#include <deque>
+
 using namespace mlir;
 using namespace fsdp;
 
@@ -42,11 +44,16 @@ public:
         emit(next);
     }
     slot = last;
+    atEnd = true;
     for (Operation *op : schedule.tail)
-      if (!emitted.contains(op)) {
+      if (!emitted.contains(op) && !isOnDemand(op)) {
+        round += isa<UpdateOp>(op);
         emitOperands(op);
-        emit(op);
+        emitWithCopies(op);
       }
+    for (Operation *op : schedule.tail)
+      if (!emitted.contains(op))
+        emit(op);
     emitOperands(schedule.block->getTerminator());
   }
 
@@ -79,6 +86,10 @@ private:
     }
     emitOperands(flight.start);
     emit(flight.start);
+    // What the updates behind it change is copied meanwhile.
+    for (UpdateOp update : flight.updates)
+      if (!updatesLast && !schedule.held.contains(update))
+        emitStaging(update);
     if (!flight.replicas.start)
       emitBehind(flight);
   }
@@ -146,18 +157,80 @@ private:
 
   /// What of the tail has its operands and may run now.
   void emitUpdates() {
-    for (Operation *op : schedule.tail) {
-      if (emitted.contains(op) || schedule.earliest.lookup(op) > slot ||
-          (slot < last && schedule.held.contains(op)) ||
-          (updatesLast && isa<UpdateOp>(op)))
-        continue;
-      bool ready = llvm::all_of(op->getOperands(), [&](Value operand) {
-        Operation *def = operand.getDefiningOp();
-        return !def || emitted.contains(def);
-      });
-      if (ready)
-        emit(op);
+    ++round;
+    for (Operation *op : schedule.tail)
+      if (!isOnDemand(op) && mayRun(op))
+        emitWithCopies(op);
+  }
+
+  bool mayRun(Operation *op) {
+    if (emitted.contains(op) || schedule.earliest.lookup(op) > slot ||
+        (slot < last && schedule.held.contains(op)) ||
+        (updatesLast && !atEnd && isa<UpdateOp>(op)))
+      return false;
+    return llvm::all_of(op->getOperands(), [&](Value operand) {
+      Operation *def = operand.getDefiningOp();
+      return !def || emitted.contains(def) || comesOnDemand(def);
+    });
+  }
+
+  // The tail's copies from and to the host. They are started as early as
+  // possible, but for those of staged parameters, which take memory; and waited
+  // for as late: in front of the first reader, or of the next round's copies.
+
+  /// Whether `op` waits for one of them.
+  bool isTailWait(Operation *op) {
+    return isCopyWait(op) && !owners.contains(op);
+  }
+  /// Whether `op` is emitted with what reads it, as what unpacks a bucket is.
+  bool isOnDemand(Operation *op) {
+    Operation *bucket =
+        isa<UnpackOp>(op) ? op->getOperand(0).getDefiningOp() : nullptr;
+    return isStaging(op) || isTailWait(bucket ? bucket : op);
+  }
+  bool comesOnDemand(Operation *op) {
+    if (!isOnDemand(op) || isStaging(op))
+      return false;
+    if (isa<UnpackOp>(op))
+      op = op->getOperand(0).getDefiningOp();
+    Operation *copy = cast<WaitOp>(op).getFuture().getDefiningOp();
+    return emitted.contains(copy) || isStaging(copy);
+  }
+  void emitOnDemand(Operation *op) {
+    if (emitted.contains(op))
+      return;
+    for (Value operand : op->getOperands())
+      if (Operation *def = operand.getDefiningOp(); def && isOnDemand(def))
+        emitOnDemand(def);
+    emit(op);
+  }
+
+  void emitStaging(UpdateOp update) {
+    if (Operation *copy = getStaging(update); copy && !emitted.contains(copy))
+      emit(copy);
+  }
+
+  /// Emits an op of the tail behind the waits for the copies that it reads.
+  void emitWithCopies(Operation *op) {
+    if (auto update = dyn_cast<UpdateOp>(op)) {
+      emitStaging(update);
+      // One ahead: the copy that the next update changes.
+      for (Operation *next : schedule.tail)
+        if (auto other = dyn_cast<UpdateOp>(next);
+            other && other != op && getStaging(other) && mayRun(other)) {
+          emitStaging(other);
+          break;
+        }
     }
+    emitOnDemand(op);
+    if (!isCopyStart(op))
+      return;
+    while (!underWay.empty() && underWay.front().second < round) {
+      if (Operation *wait = underWay.front().first; !emitted.contains(wait))
+        emit(wait);
+      underWay.pop_front();
+    }
+    underWay.push_back({*op->user_begin(), round});
   }
 
   ProgramSchedule &schedule;
@@ -166,6 +239,9 @@ private:
   llvm::DenseMap<Operation *, Flight *> owners;
   llvm::DenseSet<Operation *> emitted;
   size_t gathered = 0, received = 0, reduced = 0, waited = 0, summed = 0;
+  bool atEnd = false; // nothing is held back any more
+  size_t round = 0;   // of updates
+  std::deque<std::pair<Operation *, size_t>> underWay; // waits for copies
 };
 
 SmallVector<size_t> ProgramSchedule::apply(bool updatesLast) {

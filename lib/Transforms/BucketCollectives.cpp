@@ -162,28 +162,37 @@ Value BucketCollectives::createReduction(
   return sum;
 }
 
-/// Where the means of a bucket all go to the host and nowhere else, the bucket
-/// goes as one, and is unpacked there.
+/// Where the means of a bucket all go to the host, the bucket goes as one, and
+/// is unpacked there; on the device too where something else reads them.
 void BucketCollectives::offloadTogether(
     MutableArrayRef<GradientReduction> reductions, UnpackOp unpacked) {
   SmallVector<OffloadOp> offloads;
+  bool alone = true;
   for (GradientReduction &reduction : reductions) {
     Value mean = reduction.getResult();
-    if (!mean.hasOneUse())
+    auto users =
+        llvm::make_filter_range(mean.getUsers(), llvm::IsaPred<OffloadOp>);
+    if (users.empty())
       return;
-    auto offload = dyn_cast<OffloadOp>(*mean.user_begin());
-    if (!offload)
-      return;
-    offloads.push_back(offload);
+    offloads.push_back(cast<OffloadOp>(*users.begin()));
+    alone &= mean.hasOneUse();
   }
   OpBuilder builder(unpacked);
-  auto bucket = OffloadOp::create(
-      builder, unpacked.getLoc(), unpacked.getBucket().getType(),
-      unpacked.getBucket(), offloads.front().getUnitAttr());
-  unpacked.getBucketMutable().assign(bucket);
-  for (OffloadOp offload : offloads) {
-    offload.replaceAllUsesWith(offload.getInput());
-    offload.erase();
+  Location loc = unpacked.getLoc();
+  auto bucket =
+      OffloadOp::create(builder, loc, unpacked.getBucket().getType(),
+                        unpacked.getBucket(), offloads.front().getUnitAttr());
+  UnpackOp onHost = unpacked;
+  if (alone) {
+    unpacked.getBucketMutable().assign(bucket);
+  } else {
+    builder.setInsertionPointAfter(unpacked);
+    onHost = UnpackOp::create(builder, loc, unpacked.getResultTypes(), bucket,
+                              unpacked.getMembers());
+  }
+  for (auto [offload, part] : llvm::zip_equal(offloads, onHost.getOutputs())) {
+    OffloadOp(offload).getResult().replaceAllUsesWith(part);
+    OffloadOp(offload).erase();
   }
 }
 

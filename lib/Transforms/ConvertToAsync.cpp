@@ -19,7 +19,7 @@ namespace {
 class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
   void runOnOperation() override {
     for (func::FuncOp program : getPrograms(getOperation())) {
-      int64_t count = fetchBuckets(program);
+      int64_t count = fetchBuckets(program) + storeStaged(program);
       program.walk([&](Operation *op) {
         OpBuilder builder(op);
         Value future;
@@ -43,11 +43,11 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
           future = FetchStartOp::create(
               builder, op->getLoc(), getFutureType(fetch.getResult()),
               fetch.getInput(), /*members=*/nullptr, fetch.getUnitAttr(),
-              fetch.getRegionAttr());
+              fetch.getRegionAttr(), /*into=*/nullptr);
         else if (auto offload = dyn_cast<OffloadOp>(op))
           future = OffloadStartOp::create(
               builder, op->getLoc(), getFutureType(offload.getResult()),
-              offload.getInput(), offload.getUnitAttr());
+              offload.getInput(), offload.getUnitAttr(), /*into=*/nullptr);
         else
           return;
         auto wait = WaitOp::create(builder, op->getLoc(),
@@ -81,7 +81,8 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
       OpBuilder builder(pack);
       auto start = FetchStartOp::create(
           builder, pack.getLoc(), getFutureType(pack.getBucket()), sources,
-          pack.getMembersAttr(), fetch.getUnitAttr(), fetch.getRegionAttr());
+          pack.getMembersAttr(), fetch.getUnitAttr(), fetch.getRegionAttr(),
+          /*into=*/nullptr);
       SmallVector<Value> inputs(pack.getInputs());
       pack.replaceAllUsesWith(
           WaitOp::create(builder, pack.getLoc(), pack.getType(), start)
@@ -91,6 +92,35 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
         input.getDefiningOp()->erase();
       ++count;
     });
+    return count;
+  }
+
+  /// What updates of staged parameters give is copied to where these are.
+  static int64_t storeStaged(func::FuncOp program) {
+    int64_t count = 0;
+    for (StoreOp store :
+         llvm::make_early_inc_range(program.getOps<StoreOp>())) {
+      if (!store.getValue().getDefiningOp<UpdateOp>())
+        continue;
+      auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(
+          store, store.getStateAttr());
+      OpBuilder builder(store);
+      Location loc = store.getLoc();
+      FutureType type = getFutureType(store.getValue());
+      Value future;
+      if (state.getOnHost())
+        future =
+            OffloadStartOp::create(builder, loc, type, store.getValue(),
+                                   state.getUnitAttr(), store.getStateAttr());
+      else
+        future = FetchStartOp::create(builder, loc, type, store.getValue(),
+                                      /*members=*/nullptr, state.getUnitAttr(),
+                                      builder.getStringAttr("update"),
+                                      store.getStateAttr());
+      WaitOp::create(builder, loc, type.getType(), future);
+      store.erase();
+      ++count;
+    }
     return count;
   }
 

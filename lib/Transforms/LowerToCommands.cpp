@@ -211,7 +211,10 @@ private:
         update.getParameterAttr(), values.lookup(update.getGradient()),
         update.getStatesAttr(), update.getBeginAttr(), update.getEndAttr(),
         values.lookupOrNull(update.getScale()),
-        values.lookupOrNull(update.getSkip()));
+        values.lookupOrNull(update.getSkip()),
+        values.lookupOrNull(update.getStaged()));
+    if (Value changed = update.getResult()) // in place
+      values.map(changed, values.lookup(update.getStaged()));
     return done(update);
   }
 
@@ -226,7 +229,7 @@ private:
                         FlatSymbolRefAttr::get(rule.getSymNameAttr()),
                         sum.getStateAttr(), values.lookup(sum.getValue()),
                         builder.getArrayAttr({}), /*begin=*/0, /*end=*/0,
-                        /*scale=*/Value(), /*skip=*/Value());
+                        Value(), Value(), /*staged=*/Value());
     return done(sum);
   }
 

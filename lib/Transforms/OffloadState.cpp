@@ -9,6 +9,9 @@
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <optional>
 
 namespace fsdp {
 #define GEN_PASS_DEF_OFFLOADSTATE
@@ -20,32 +23,68 @@ using namespace fsdp;
 
 namespace {
 
+/// What of a parameter is on the host.
+struct OnHost {
+  bool parameter = false, optimizer = false;
+};
+
+/// What an option asks for; nothing where it does not exist.
+std::optional<OnHost> parseOffload(StringRef text) {
+  return llvm::StringSwitch<std::optional<OnHost>>(text)
+      .Case("none", OnHost{false, false})
+      .Case("params", OnHost{true, false})
+      .Case("optimizer", OnHost{false, true})
+      .Case("all", OnHost{true, true})
+      .Default(std::nullopt);
+}
+
 class OffloadState : public fsdp::impl::OffloadStateBase<OffloadState> {
 public:
   using OffloadStateBase::OffloadStateBase;
 
 private:
   void runOnOperation() override;
-  bool isOffloaded(StateOp parameter, const SymbolTable &table);
+  OnHost getOffloaded(StateOp parameter);
+  bool moveStates(const SymbolTable &table);
   void moveToHost(StateOp state);
   void fetch(LoadOp load, StateOp state);
-  void offloadGradients(func::FuncOp program, const SymbolTable &table);
+  void moveUpdates(func::FuncOp program, const SymbolTable &table);
+  UpdateOp stage(UpdateOp update, StateOp parameter, Value &staged);
 
   llvm::StringMap<UnitOp> units;
+  OnHost asked; // by the option
   bool pinned = true;
 };
 
 /// What the parameter's unit says, else the option.
-bool OffloadState::isOffloaded(StateOp parameter, const SymbolTable &table) {
-  if (!parameter || parameter.getReplicated() || parameter.getFlat())
-    return false;
+OnHost OffloadState::getOffloaded(StateOp parameter) {
+  if (parameter.getReplicated() || parameter.getFlat())
+    return {};
   UnitOp unit =
       parameter.getUnit() ? units.lookup(*parameter.getUnit()) : UnitOp();
-  bool asked = unit && unit.getOffload();
-  if (!asked && offload == "none")
-    return false;
-  pinned &= asked ? unit.getPinMemory().value_or(true) : pinMemory;
-  return true;
+  return unit && unit.getOffload() ? OnHost{true, true} : asked;
+}
+
+/// Whether any state is on the host now.
+bool OffloadState::moveStates(const SymbolTable &table) {
+  bool any = false;
+  for (StateOp state : getOperation().getOps<StateOp>()) {
+    bool isOptimizer = state.getRole() == Role::Optimizer;
+    if (!isOptimizer && state.getRole() != Role::Parameter)
+      continue;
+    StateOp parameter =
+        isOptimizer ? table.lookup<StateOp>(*state.getParameter()) : state;
+    OnHost offloaded = parameter ? getOffloaded(parameter) : OnHost();
+    if (!(isOptimizer ? offloaded.optimizer : offloaded.parameter))
+      continue;
+    UnitOp unit =
+        parameter.getUnit() ? units.lookup(*parameter.getUnit()) : UnitOp();
+    pinned &= unit && unit.getOffload() ? unit.getPinMemory().value_or(true)
+                                        : pinMemory.getValue();
+    moveToHost(state);
+    any = true;
+  }
+  return any;
 }
 
 void OffloadState::moveToHost(StateOp state) {
@@ -81,51 +120,98 @@ void OffloadState::fetch(LoadOp load, StateOp state) {
   }
 }
 
-void OffloadState::offloadGradients(func::FuncOp program,
-                                    const SymbolTable &table) {
+/// An update runs where the optimizer states are; without any, where the
+/// parameter is.
+bool isUpdatedOnHost(UpdateOp update, StateOp parameter,
+                     const SymbolTable &table) {
+  StateOp where = parameter;
+  for (auto name : update.getStates().getAsRange<FlatSymbolRefAttr>())
+    where = table.lookup<StateOp>(name.getValue());
+  return where && where.getOnHost();
+}
+
+/// Lets an update change `staged`, the parameter where the optimizer states
+/// are: a copy of it, or what the update before has given.
+UpdateOp OffloadState::stage(UpdateOp update, StateOp parameter,
+                             Value &staged) {
+  OpBuilder builder(update);
+  Location loc = update.getLoc();
+  if (!staged) {
+    Value part = LoadOp::create(builder, loc, parameter.getTensorType(),
+                                update.getParameterAttr());
+    if (parameter.getOnHost())
+      staged = FetchOp::create(builder, loc, part.getType(), part,
+                               parameter.getUnitAttr(),
+                               builder.getStringAttr("update"));
+    else
+      staged = OffloadOp::create(builder, loc, part.getType(), part,
+                                 parameter.getUnitAttr());
+  }
+  auto changing = UpdateOp::create(
+      builder, loc, staged.getType(), update.getRuleAttr(),
+      update.getParameterAttr(), update.getGradient(), update.getStatesAttr(),
+      update.getBeginAttr(), update.getEndAttr(), update.getScale(),
+      update.getSkip(), staged);
+  changing->setDiscardableAttrs(update->getDiscardableAttrDictionary());
+  update.erase();
+  staged = changing.getResult();
+  return changing;
+}
+
+void OffloadState::moveUpdates(func::FuncOp program, const SymbolTable &table) {
   // A flat gradient has several updates, what scales them is one for all.
   llvm::DenseMap<Value, Value> offloaded;
-  for (auto update : program.getOps<UpdateOp>()) {
+  // What the updates of a flat parameter change, and the last of them.
+  llvm::MapVector<StateOp, std::pair<Value, UpdateOp>> stagings;
+  for (UpdateOp update :
+       llvm::make_early_inc_range(program.getOps<UpdateOp>())) {
     auto parameter = table.lookup<StateOp>(update.getParameter());
-    if (!parameter || !parameter.getOnHost())
+    if (!parameter)
       continue;
+    bool onHost = isUpdatedOnHost(update, parameter, table);
     for (OpOperand &operand : update->getOpOperands()) {
+      if (!onHost)
+        break;
       Value value = operand.get();
-      Value &onHost = offloaded[value];
-      if (!onHost) {
+      Value &copy = offloaded[value];
+      if (!copy) {
         OpBuilder builder(update);
         if (Operation *source = value.getDefiningOp())
           builder.setInsertionPointAfter(source);
         Value rowMajor = createRowMajor(builder, value);
-        onHost = OffloadOp::create(builder, value.getLoc(), rowMajor.getType(),
-                                   rowMajor, parameter.getUnitAttr());
+        copy = OffloadOp::create(builder, value.getLoc(), rowMajor.getType(),
+                                 rowMajor, parameter.getUnitAttr());
       }
-      operand.set(onHost);
+      operand.set(copy);
     }
+    if (onHost == parameter.getOnHost())
+      continue;
+    auto &[staged, last] = stagings[parameter];
+    last = stage(update, parameter, staged);
+  }
+  for (auto &[parameter, staging] : stagings) {
+    auto [staged, last] = staging;
+    OpBuilder builder(&getContext());
+    builder.setInsertionPointAfter(last);
+    StoreOp::create(builder, last.getLoc(), staged, last.getParameterAttr());
   }
 }
 
 void OffloadState::runOnOperation() {
   ModuleOp module = getOperation();
-  if (offload != "none" && offload != "all") {
+  std::optional<OnHost> parsed = parseOffload(offload);
+  if (!parsed) {
     module.emitError() << "offload=" << offload
-                       << " does not exist; there are none and all";
+                       << " does not exist; there are none, params, optimizer "
+                          "and all";
     return signalPassFailure();
   }
+  asked = *parsed;
   SymbolTable table(module);
   units = getUnits(module);
-  bool any = false;
-  for (StateOp state : module.getOps<StateOp>()) {
-    StateOp parameter = state.getRole() == Role::Optimizer
-                            ? table.lookup<StateOp>(*state.getParameter())
-                        : state.getRole() == Role::Parameter ? state
-                                                             : StateOp();
-    if (!isOffloaded(parameter, table))
-      continue;
-    moveToHost(state);
-    any = true;
-  }
-  if (any && pinned)
+  if (!moveStates(table))
+    return;
+  if (pinned)
     module->setAttr(kPinMemoryAttrName, UnitAttr::get(&getContext()));
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<LoadOp> loads(program.getOps<LoadOp>());
@@ -133,7 +219,7 @@ void OffloadState::runOnOperation() {
       if (auto state = table.lookup<StateOp>(load.getState());
           state && state.getOnHost())
         fetch(load, state);
-    offloadGradients(program, table);
+    moveUpdates(program, table);
   }
 }
 

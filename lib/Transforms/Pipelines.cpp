@@ -113,8 +113,8 @@ struct ShardOptions : virtual ScheduleOptions {
       llvm::cl::init("auto")};
   Option<std::string> offload{
       *this, "offload",
-      llvm::cl::desc("none, or all: parameters, gradients and optimizer state "
-                     "are on the host"),
+      llvm::cl::desc("what is on the host: none, params, optimizer (its state, "
+                     "with the updates), or all"),
       llvm::cl::init("none")};
   Option<bool> pinMemory{*this, "pin-memory",
                          llvm::cl::desc("whether host memory is pinned"),

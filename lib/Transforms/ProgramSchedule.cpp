@@ -19,11 +19,28 @@ static SmallVector<StringAttr> getWrittenStates(Operation *op) {
   if (auto sum = dyn_cast<AccumulateOp>(op))
     names.push_back(sum.getStateAttr().getAttr());
   if (auto update = dyn_cast<UpdateOp>(op)) {
-    names.push_back(update.getParameterAttr().getAttr());
+    if (!update.getStaged())
+      names.push_back(update.getParameterAttr().getAttr());
     for (Attribute state : update.getStates())
       names.push_back(cast<FlatSymbolRefAttr>(state).getAttr());
   }
+  if (FlatSymbolRefAttr into = getStoredState(op))
+    names.push_back(into.getAttr());
   return names;
+}
+
+Operation *fsdp::getStaging(UpdateOp update) {
+  Value staged = update.getStaged();
+  auto wait = staged ? staged.getDefiningOp<WaitOp>() : WaitOp();
+  return wait ? wait.getFuture().getDefiningOp() : nullptr;
+}
+
+bool fsdp::isStaging(Operation *op) {
+  return isCopyStart(op) &&
+         llvm::any_of(op->user_begin()->getUsers(), [&](Operation *reader) {
+           auto update = dyn_cast<UpdateOp>(reader);
+           return update && getStaging(update) == op;
+         });
 }
 
 /// Calls `visit` with every op that reads the memory of `value`, through views.
@@ -144,7 +161,8 @@ static Flight makeFlight(Operation *start, const OpCost &cost) {
 }
 
 /// Copies from and to the host that no flight of a collective contains: fetches
-/// of what compute reads, and offloads of what depends on no sum.
+/// of what compute reads, and offloads of what depends on no sum. Those of
+/// staged parameters go with their updates.
 static SmallVector<Operation *>
 getLoneCopies(Block &block,
               const llvm::DenseMap<Operation *, Flight *> &owners) {
@@ -157,18 +175,18 @@ getLoneCopies(Block &block,
     Flight *owner = owners.lookup(&op);
     if (ofSum || (owner && !owner->isGather))
       sums.insert(&op);
-    if (!owner &&
-        (isa<FetchStartOp>(op) || (isa<OffloadStartOp>(op) && !ofSum)))
+    if (isCopyStart(&op) && !ofSum && !owner && !isStaging(&op) &&
+        !getStoredState(&op))
       copies.push_back(&op);
   }
   return copies;
 }
 
-/// Of the reductions whose sums `op` depends on, the last to be ready.
-static Flight *
-getLastReduction(Operation *op, const llvm::DenseSet<Operation *> &tail,
-                 const llvm::DenseMap<Operation *, Flight *> &owners) {
-  Flight *lastOne = nullptr;
+/// The reductions whose sums `op` depends on.
+static SmallVector<Flight *>
+findReductions(Operation *op, const llvm::DenseSet<Operation *> &tail,
+               const llvm::DenseMap<Operation *, Flight *> &owners) {
+  llvm::SetVector<Flight *> found;
   llvm::SetVector<Operation *> seen;
   seen.insert(op);
   for (size_t i = 0; i < seen.size(); ++i)
@@ -178,12 +196,11 @@ getLastReduction(Operation *op, const llvm::DenseSet<Operation *> &tail,
       if (!flight) {
         if (def && tail.contains(def))
           seen.insert(def);
-      } else if (!flight->isGather &&
-                 (!lastOne || lastOne->ready < flight->ready)) {
-        lastOne = flight;
+      } else if (!flight->isGather) {
+        found.insert(flight);
       }
     }
-  return lastOne;
+  return found.takeVector();
 }
 
 std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
@@ -254,7 +271,7 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
         return std::nullopt;
       continue;
     }
-    if (dependsOnSum) {
+    if (dependsOnSum || isStaging(&op)) {
       tail.insert(&op);
       schedule.tail.push_back(&op);
       for (StringAttr state : getWrittenStates(&op))
@@ -324,6 +341,8 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
   for (Operation *op : schedule.loads) {
     StringAttr state = cast<LoadOp>(op).getStateAttr().getAttr();
     forEachReader(op->getResult(0), [&](Operation *reader) {
+      if (isStaging(reader))
+        return; // what writes the state depends on it
       Flight *flight = owners.lookup(reader);
       note(lastReads, state,
            flight ? flight->need : std::min(slotOf(reader) + 1, last));
@@ -340,11 +359,22 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       windowRead = std::max(windowRead, lastWindowReads.lookup(state));
       slot = std::max({slot, lastReads.lookup(state), windowRead});
     }
-    if (windowRead)
-      if (Flight *reduction = getLastReduction(op, tail, owners))
-        reduction->ready = std::max(reduction->ready, windowRead);
+    auto update = dyn_cast<UpdateOp>(op);
+    bool stages = update && getStaging(update);
+    SmallVector<Flight *> of;
+    if (windowRead || stages)
+      of = findReductions(op, tail, owners);
+    if (windowRead && !of.empty()) {
+      size_t &ready = (*llvm::max_element(of, [](Flight *a, Flight *b) {
+                        return a->ready < b->ready;
+                      }))->ready;
+      ready = std::max(ready, windowRead);
+    }
+    if (stages && of.size() == 1)
+      of.front()->updates.push_back(update);
     // Of what else has effects the order is kept.
-    if (!isa<UpdateOp, AccumulateOp>(op) && !isMemoryEffectFree(op))
+    if (!isa<UpdateOp, AccumulateOp>(op) && !isCopyStart(op) &&
+        !isCopyWait(op) && !isMemoryEffectFree(op))
       slot = last;
   }
 

@@ -24,6 +24,22 @@ struct ReplicaSum {
   double seconds = 0; // predicted
 };
 
+/// Whether an op starts a copy from or to the host, or waits for one.
+inline bool isCopyStart(mlir::Operation *op) {
+  return llvm::isa<FetchStartOp, OffloadStartOp>(op);
+}
+inline bool isCopyWait(mlir::Operation *op) {
+  auto wait = llvm::dyn_cast<WaitOp>(op);
+  return wait && isCopyStart(wait.getFuture().getDefiningOp());
+}
+
+/// What starts the copy of a parameter that the update changes; null where it
+/// changes the parameter itself, or what another update gives.
+mlir::Operation *getStaging(UpdateOp update);
+
+/// Whether an op starts such a copy.
+bool isStaging(mlir::Operation *op);
+
 /// A collective from its start to its wait, with the copy from or to the host
 /// that leads to it or follows it; or such a copy alone. Slot i is the place in
 /// front of op i of the spine; the last slot is behind them all.
@@ -34,6 +50,7 @@ struct Flight {
   llvm::SmallVector<mlir::Operation *, 1> before; // the pack, or the fetch
   llvm::SmallVector<mlir::Operation *, 2> behind; // the last start: the offload
   llvm::SmallVector<mlir::Operation *, 1> after;  // the unpack
+  llvm::SmallVector<UpdateOp, 1> updates;         // staged, of this sum alone
   /// What compute reads is gathered, or fetched; else reduced, or offloaded.
   bool isGather = false, isMapped = false;
   llvm::StringRef unit, region;

@@ -83,10 +83,16 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       return verifyStart(op, reduction.getFuture(), reduction.getUnit(),
                          reduction.getMeshDim() < numAxes);
     }
-    if (auto fetch = dyn_cast<FetchStartOp>(op))
+    if (auto fetch = dyn_cast<FetchStartOp>(op)) {
+      if (failed(verifyInto(op, fetch.getIntoAttr(), /*onHost=*/false)))
+        return failure();
       return verifyStart(op, fetch.getFuture(), fetch.getUnit(), true);
-    if (auto offload = dyn_cast<OffloadStartOp>(op))
+    }
+    if (auto offload = dyn_cast<OffloadStartOp>(op)) {
+      if (failed(verifyInto(op, offload.getIntoAttr(), /*onHost=*/true)))
+        return failure();
       return verifyStart(op, offload.getFuture(), offload.getUnit(), true);
+    }
     return success();
   }
 
@@ -103,6 +109,21 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
              << "A8: is among " << ranks << " of " << shards
              << " ranks, and not of what as many keep of a gather over all";
     return success();
+  }
+
+  /// What goes into a state is what the state's update has given, and ends in
+  /// the state's memory.
+  LogicalResult verifyInto(Operation *op, FlatSymbolRefAttr into, bool onHost) {
+    if (!into)
+      return success();
+    auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(op, into);
+    auto update = op->getOperand(0).getDefiningOp<UpdateOp>();
+    if (state && state.getOnHost() == onHost && update &&
+        update.getParameterAttr() == into)
+      return success();
+    return op->emitOpError()
+           << "A9: copies into " << into
+           << ", which is elsewhere or not what it has updated";
   }
 
   LogicalResult verifyStart(Operation *op, Value future,

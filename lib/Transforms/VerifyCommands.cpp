@@ -8,6 +8,7 @@
 // of the op.
 
 #include "GradientMean.h"
+#include "StagedUpdates.h"
 #include "VerifyCopies.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -215,7 +216,9 @@ private:
     SmallVector<PlaceAttr> used;
     for (Value operand : update->getOperands())
       used.push_back(getPlace(operand));
-    SmallVector<FlatSymbolRefAttr> names{update.getParameterAttr()};
+    SmallVector<FlatSymbolRefAttr> names;
+    if (!update.getStaged())
+      names.push_back(update.getParameterAttr());
     for (Attribute state : update.getStates())
       names.push_back(cast<FlatSymbolRefAttr>(state));
     for (FlatSymbolRefAttr symbol : names) {
@@ -230,7 +233,11 @@ private:
           failed(memory.write(update, state)))
         return failure();
     }
-    if (failed(checkOneMemory(update, used)))
+    Value staged = update.getStaged();
+    if ((staged && (failed(memory.checkApart(update, getPlace(staged),
+                                             update.getGradient())) ||
+                    failed(memory.write(update, staged)))) ||
+        failed(checkOneMemory(update, used)))
       return failure();
     auto rule = symbols.lookupNearestSymbolFrom<func::FuncOp>(
         update, update.getRuleAttr());
@@ -336,7 +343,8 @@ struct VerifyCommandsPass : fsdp::impl::VerifyCommandsBase<VerifyCommandsPass> {
     if (failed(places.check()))
       return signalPassFailure();
     for (func::FuncOp program : getPrograms(getOperation()))
-      if (failed(Simulation(program, means, places, symbols).run()))
+      if (failed(Simulation(program, means, places, symbols).run()) ||
+          failed(verifyStagedUpdates(program, symbols)))
         return signalPassFailure();
     if (failed(places.checkSizes()))
       return signalPassFailure();

@@ -51,6 +51,8 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
   LogicalResult verifyScales(func::FuncOp program);
   LogicalResult verifyHost(LoadOp load);
   LogicalResult verifyHost(UpdateOp update);
+  LogicalResult verifyStaged(UpdateOp update, bool isOnHost,
+                             bool updatedOnHost);
   LogicalResult verifyGather(shard::AllGatherOp gather);
 
   StateOp getSharded(StringRef name) {
@@ -89,7 +91,7 @@ LogicalResult VerifySharded::verifyLoad(LoadOp load) {
     if (auto fetch = dyn_cast<FetchOp>(reader))
       llvm::append_range(readers, getReadersThroughCasts(fetch.getResult()));
   for (Operation *reader : readers)
-    if (!isa<shard::AllGatherOp, FetchOp>(reader))
+    if (!isa<shard::AllGatherOp, FetchOp, OffloadOp, UpdateOp>(reader))
       return reader->emitOpError()
              << "S4: reads the local part of " << load.getStateAttr()
              << "; only `shard.all_gather` may";
@@ -133,19 +135,58 @@ LogicalResult VerifySharded::verifyHost(LoadOp load) {
 
 LogicalResult VerifySharded::verifyHost(UpdateOp update) {
   auto parameter = table->lookup<StateOp>(update.getParameter());
-  bool onHost = parameter && parameter.getOnHost();
-  for (auto name : update.getStates().getAsRange<FlatSymbolRefAttr>())
-    if (auto state = table->lookup<StateOp>(name.getValue());
-        state && state.getOnHost() != onHost)
+  if (!parameter)
+    return success();
+  StateOp where; // the update runs
+  for (auto name : update.getStates().getAsRange<FlatSymbolRefAttr>()) {
+    auto state = table->lookup<StateOp>(name.getValue());
+    if (where && state && state.getOnHost() != where.getOnHost())
       return update.emitOpError()
-             << "S15: updates " << update.getParameterAttr() << " and " << name
+             << "S15: updates " << where.getSymNameAttr() << " and " << name
              << ", of which one alone is on the host";
-  for (Value operand : update->getOperands())
-    if (bool(operand.getDefiningOp<OffloadOp>()) != onHost)
+    where = state;
+  }
+  bool onHost = where ? where.getOnHost() : parameter.getOnHost();
+  for (Value operand : {Value(update.getGradient()), Value(update.getScale()),
+                        Value(update.getSkip())})
+    if (operand && bool(operand.getDefiningOp<OffloadOp>()) != onHost)
       return update.emitOpError()
              << "S15: the gradient of " << update.getParameterAttr()
              << ", or what it is scaled by, is not in the memory of what it "
                 "updates";
+  return verifyStaged(update, parameter.getOnHost(), onHost);
+}
+
+/// A parameter that is not where it is updated is copied there, changed by its
+/// updates one after the other, and stored.
+LogicalResult VerifySharded::verifyStaged(UpdateOp update, bool isOnHost,
+                                          bool updatedOnHost) {
+  auto complain = [&](const Twine &what) {
+    return update.emitOpError("S16: ") << update.getParameterAttr() << what;
+  };
+  Value staged = update.getStaged();
+  if (bool(staged) != (isOnHost != updatedOnHost))
+    return complain(staged
+                        ? " is staged where it is"
+                        : " is neither where it is updated nor staged there");
+  if (!staged)
+    return success();
+  Operation *source = staged.getDefiningOp();
+  bool fits = staged.hasOneUse();
+  if (auto before = dyn_cast_or_null<UpdateOp>(source)) {
+    fits &= before.getParameterAttr() == update.getParameterAttr();
+  } else {
+    auto load = isa_and_nonnull<FetchOp, OffloadOp>(source)
+                    ? source->getOperand(0).getDefiningOp<LoadOp>()
+                    : LoadOp();
+    fits &= load && load.getStateAttr() == update.getParameterAttr() &&
+            isa<OffloadOp>(source) == updatedOnHost;
+  }
+  if (!fits)
+    return complain(" is updated in what is no copy of it for this alone");
+  Value changed = update.getResult();
+  if (!changed.hasOneUse() || !isa<UpdateOp, StoreOp>(*changed.user_begin()))
+    return complain(" is updated in a copy that is not stored in it");
   return success();
 }
 

@@ -112,7 +112,9 @@ void LoadedProgram::load(const plan::UpdateT &update,
                          const LoadContext &context) {
   const plan::StateT &parameter = *context.plan.states.at(update.parameter);
   plan::RankGroup shards = plan::shardGroupOf(context.plan, context.rank);
-  std::vector<at::Tensor> operands = {context.states.at(update.parameter),
+  std::vector<at::Tensor> operands = {update.staged < 0
+                                          ? context.states.at(update.parameter)
+                                          : tensors.at(update.staged),
                                       tensors.at(update.gradient)};
   for (uint32_t state : update.states)
     operands.push_back(context.states.at(state));

@@ -141,6 +141,10 @@ void checkTables(const PlanT &plan, PlanFacts &facts);
 void checkProgram(const PlanT &plan, const ProgramT &program,
                   const PlanFacts &facts);
 
+/// What updates change in place of parameters that are in other memory; the
+/// program is already checked.
+void checkStaging(const PlanT &plan, const ProgramT &program);
+
 /// What becomes of gradients in a step of several micro-batches; programs are
 /// already checked.
 void checkMicroBatches(const PlanT &plan);

@@ -23,6 +23,7 @@ std::vector<int> fsdp::plan::valuesOf(const CommandT &command) {
     add(update->gradient);
     add(update->scale);
     add(update->skip);
+    add(update->staged);
   } else if (const CopyT *copy = operation.AsCopy()) {
     for (const auto &piece : copy->pieces) {
       add(piece->source);

@@ -74,7 +74,11 @@ private:
   }
 
   void checkPiece(const Checked &here, const PieceT &piece) {
-    memory.requireTarget(here, piece.destination);
+    here.index(piece.destination, program.values.size(), "value");
+    // Staged ones come back by copies; checkStaging says whether they may.
+    bool returns = piece.source != -1 && memory.isParameter(piece.destination);
+    if (!returns)
+      memory.requireTarget(here, piece.destination);
     if (piece.source != -1)
       here.index(piece.source, program.values.size(), "value");
     here.require(stream == computeStream || stream == streamOf(piece),
@@ -104,6 +108,8 @@ private:
       memory.write(here, piece.destination,
                    piece.destination_offset + b * piece.destination_stride,
                    piece.block_bytes);
+    if (returns)
+      memory.update(here, to.state);
   }
 
   /// A rank keeps its part of a whole that so many neighbours have alike: parts

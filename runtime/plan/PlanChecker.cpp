@@ -71,8 +71,10 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
   PlanFacts facts;
   checkTables(plan, facts);
   findWindows(plan, facts);
-  for (const auto &program : plan.programs)
+  for (const auto &program : plan.programs) {
     checkProgram(plan, *program, facts);
+    checkStaging(plan, *program);
+  }
   checkMicroBatches(plan);
   checkArenaSizes(plan);
 }

@@ -234,6 +234,8 @@ private:
       out << ")";
       if (update.skip >= 0)
         out << " unless %" << update.skip;
+      if (update.staged >= 0)
+        out << " in %" << update.staged;
       break;
     }
     case Operation::Copy:

@@ -1,10 +1,9 @@
 // Checks one program: each command by itself, and what it does to the program's
 // memory.
 #include "plan/CopyChecker.h"
-#include "plan/GradientDivisors.h"
 #include "plan/LiveBytes.h"
 #include "plan/ProgramMemory.h"
-#include "plan/SharedNumbers.h"
+#include "plan/ReductionChecker.h"
 
 #include <set>
 
@@ -150,7 +149,10 @@ private:
       memory.requireApart(here, *state.place, update.gradient);
       memory.update(here, s);
     };
-    change(update.parameter, 0);
+    if (update.staged == -1)
+      change(update.parameter, 0);
+    else
+      changeStaged(here, update, used);
     std::set<uint32_t> states;
     for (size_t i = 0; i < update.states.size(); ++i) {
       here.index(update.states[i], plan.states.size(), "state");
@@ -163,6 +165,26 @@ private:
                    "', or given twice");
       change(update.states[i], 2 + i);
     }
+  }
+
+  /// A copy that is like the parameter is changed in its place; that it is one,
+  /// checkStaging says.
+  void changeStaged(const Checked &here, const UpdateT &update,
+                    OneMemory &used) {
+    const StateT &parameter = *plan.states[update.parameter];
+    memory.requireTarget(here, update.staged);
+    const ValueT &staged = *program.values[update.staged];
+    here.require(staged.state == -1 && staged.dtype == parameter.dtype &&
+                     staged.shape == parameter.local_shape &&
+                     staged.strides == parameter.strides,
+                 "changes ", memory.valueName(update.staged),
+                 ", which is no copy of '", parameter.fqn, "'");
+    here.require(plan.rules[update.rule]->dtypes[0] == staged.dtype, "rule '",
+                 plan.rules[update.rule]->name, "' is of other dtypes");
+    used.add(here, *staged.place);
+    memory.requireApart(here, *staged.place, update.gradient);
+    memory.read(here, update.staged);
+    memory.write(here, update.staged);
   }
 
   /// What an update reads beside tensors.
@@ -197,41 +219,6 @@ private:
     updatedElements[update.parameter] += *elements;
   }
 
-  /// What is reduced can be, and is divided as gradients are; or, where it is
-  /// a norm of them, not at all.
-  void checkReduction(const Checked &here, const CollectiveT &collective) {
-    bool gathers = collective.kind == CollectiveKind::AllGather;
-    bool isMax = collective.op == ReduceOp::Max;
-    Norm norm = numbers.normOf(collective.source);
-    bool isComplex = collective.dtype >= DType::Complex64;
-    here.require(collective.op <= ReduceOp::MAX, "its operation is unknown");
-    here.require(!isMax || collective.kind == CollectiveKind::AllReduce,
-                 "takes a maximum, which only an all-reduce does");
-    here.require(isMax == (norm == Norm::Largest), "takes a ",
-                 isMax ? "maximum" : "sum", " of what is ",
-                 norm == Norm::Largest ? "the largest" : "no maximum",
-                 " on each rank");
-    here.require(gathers ||
-                     (collective.dtype != DType::Bool && !(isMax && isComplex)),
-                 "reduces ", dtypeName(collective.dtype));
-    // Gradients are summed over shards, then over replicas; what comes last
-    // makes the mean of all.
-    bool replicated = numRanks(plan) > numShards(plan);
-    bool overReplicas = collective.mesh_dim != shardDim(plan);
-    bool isMean = collective.kind == CollectiveKind::ReduceScatter
-                      ? !replicated
-                      : collective.kind == CollectiveKind::AllReduce &&
-                            norm == Norm::None && overReplicas;
-    double of = gradientDivisor(plan, collective.unit);
-    double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
-    here.require(collective.divisor == divisor, "divides by ",
-                 collective.divisor, ", not ", divisor);
-    bool isFloating = collective.dtype >= DType::Float16 &&
-                      collective.dtype < DType::Complex64;
-    here.require(collective.divisor == 1 || isFloating, "divides ",
-                 dtypeName(collective.dtype));
-  }
-
   void checkCollective(const Checked &outer, const CollectiveT &collective) {
     Checked here = outer.inside("collective");
     here.require(collective.kind <= CollectiveKind::MAX, "its kind is unknown");
@@ -249,7 +236,7 @@ private:
     bool gather = collective.kind == CollectiveKind::AllGather;
     bool scatter = collective.kind == CollectiveKind::ReduceScatter;
     here.index(collective.source, program.values.size(), "value");
-    checkReduction(here, collective);
+    checkReduction(here, plan, collective, numbers.normOf(collective.source));
     memory.requireTarget(here, collective.destination, collective.mapped);
     const ValueT &from = *program.values[collective.source];
     const ValueT &into = *program.values[collective.destination];

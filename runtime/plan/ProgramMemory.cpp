@@ -155,6 +155,12 @@ void ProgramMemory::requireTarget(const Checked &here, int64_t i,
               "in the window");
 }
 
+bool ProgramMemory::isParameter(size_t i) const {
+  const ValueT &value = *program.values[i];
+  return value.view_of == -1 && value.state != -1 &&
+         plan.states[value.state]->role == Role::Parameter;
+}
+
 void ProgramMemory::requireApart(const Checked &here, const Place &a,
                                  int64_t b) const {
   const Place &place = *program.values[b]->place;

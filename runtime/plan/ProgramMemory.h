@@ -33,6 +33,8 @@ public:
   /// buffer or a gradient.
   /// Mapped gathers, and nothing else, write the window.
   void requireTarget(const Checked &here, int64_t i, bool mapped = false) const;
+  /// Whether a value is a parameter's state.
+  bool isParameter(size_t i) const;
   /// A command may not write where it reads.
   void requireApart(const Checked &here, const Place &a, int64_t b) const;
 

@@ -11,6 +11,27 @@ SharedNumbers::SharedNumbers(const PlanT &plan, const ProgramT &program)
   std::iota(origins.begin(), origins.end(), 0);
 }
 
+int SharedNumbers::originOf(int value) const {
+  if (value == -1)
+    return -1;
+  int origin = origins[value];
+  const ValueT &part = *program.values[origin];
+  if (part.part_of == -1 || origins[part.part_of] == part.part_of)
+    return origin;
+  // A part of a copy is a copy of that part.
+  int whole = origins[part.part_of];
+  auto offsetIn = [&](const ValueT &inner) {
+    return inner.place->offset() -
+           program.values[inner.part_of]->place->offset();
+  };
+  for (size_t i = 0; i < program.values.size(); ++i)
+    if (const ValueT &other = *program.values[i];
+        other.part_of == whole && offsetIn(other) == offsetIn(part) &&
+        other.shape == part.shape && other.dtype == part.dtype)
+      return static_cast<int>(i);
+  return origin;
+}
+
 void SharedNumbers::follow(const CommandT &command) {
   if (const AtenT *call = command.operation.AsAten())
     follow(*call);

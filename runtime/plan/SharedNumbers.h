@@ -31,12 +31,13 @@ public:
 private:
   void follow(const AtenT &call);
   void follow(const CopyT &copy);
-  int originOf(int value) const { return value == -1 ? -1 : origins[value]; }
+  /// What a value is a copy of in the end, or itself; -1 of -1.
+  int originOf(int value) const;
 
   const PlanT &plan;
   const ProgramT &program;
   std::vector<Norm> norms;
-  std::vector<int> origins;   // of a whole copy, what it is a copy of
+  std::vector<int> origins;   // of a whole copy, what it is one of
   std::set<int> normed, used; // gradients that norms and updates read
   std::optional<std::pair<int, int>> ofUpdates; // scale, skip
 };

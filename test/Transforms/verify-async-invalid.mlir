@@ -123,5 +123,15 @@ func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A8: is among 2 of 4 ranks, and not of what as many keep of a gather over all}}
   %5 = fsdp.all_gather_start %a {unit = "", region = "backward", ranks = 2 : i64} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %6 = fsdp.wait %5 : !fsdp.future<tensor<128xui8>>
+
+// -----
+
+shard.grid @mesh(shape = 2)
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<16xf32> {trainable, unit = "", on_host}
+func.func @step(%g: tensor<16xf32>) {
+  // expected-error @below {{A9: copies into @w, which is elsewhere or not what it has updated}}
+  %0 = fsdp.offload_start %g {unit = "", into = @w} : !fsdp.future<tensor<16xf32>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
   return
 }

@@ -618,6 +618,24 @@ module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
 
 // -----
 
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<16xf32> {trainable, fsdp.place = #fsdp.place<2, 0, 64>}
+  func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+    return %p : tensor<*xf32>
+  }
+  func.func @step(%g: tensor<16xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    %copy = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %w : tensor<16xf32> to %copy : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
+    // expected-error @+1 {{C18: the copy of @w that is updated is not copied back}}
+    fsdp.cmd.update @rule @w, %g [] staged %copy : tensor<16xf32> : tensor<16xf32>
+    return %g : tensor<16xf32>
+  }
+}
+
+// -----
+
 module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
   shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
   func.func @step(%x: tensor<64xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 256>}) -> (tensor<64xf32> {fsdp.output = "loss"}) {
@@ -627,6 +645,25 @@ module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
     fsdp.cmd.copy from %x : tensor<64xf32> to %k : tensor<32xf32> {pieces = [#fsdp.piece<bytes = 64, owners = 2>]}
     fsdp.cmd.collective all_gather %k : tensor<32xf32> to %x : tensor<64xf32> {count = 32 : i64, dtype = f32, ranks = 2 : i64}
     return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<16xf32> {trainable, fsdp.place = #fsdp.place<2, 0, 64>}
+  func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+    return %p : tensor<*xf32>
+  }
+  func.func @step(%g: tensor<16xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    %copy = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    fsdp.cmd.copy from %w : tensor<16xf32> to %copy : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
+    // expected-error @+1 {{C18: is not one of, in this order, the copy of @w that is updated, its updates and the copy back}}
+    fsdp.cmd.copy from %copy : tensor<16xf32> to %w : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
+    fsdp.cmd.update @rule @w, %g [] staged %copy : tensor<16xf32> : tensor<16xf32>
+    return %g : tensor<16xf32>
   }
 }
 
@@ -655,5 +692,22 @@ module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
     // expected-error @+1 {{C17: is among 4 neighbours; only a gather of what as many kept is}}
     fsdp.cmd.collective all_gather %k : tensor<32xf32> to %x : tensor<64xf32> {count = 32 : i64, dtype = f32, ranks = 4 : i64}
     return %x : tensor<64xf32>
+  }
+}
+
+// -----
+
+module attributes {fsdp.arenas = array<i64: 320, 0, 64>} {
+  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  fsdp.state @w parameter : tensor<16xf32> {trainable, fsdp.place = #fsdp.place<2, 0, 64>}
+  func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+    return %p : tensor<*xf32>
+  }
+  func.func @step(%g: tensor<16xf32> {fsdp.input = "g", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %w = fsdp.cmd.value state @w {place = #fsdp.place<2, 0, 64>} : tensor<16xf32>
+    %copy = fsdp.cmd.value {place = #fsdp.place<0, 128, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C18: writes @w, but not what its updates have changed}}
+    fsdp.cmd.copy from %g : tensor<16xf32> to %w : tensor<16xf32> {pieces = [#fsdp.piece<bytes = 64>]}
+    return %g : tensor<16xf32>
   }
 }

@@ -200,3 +200,48 @@ func.func @accumulate(%g: tensor<1xf32>) {
   fsdp.accumulate %a, @"w/grad" : tensor<1xf32>
   return
 }
+
+// -----
+
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<2xf32> {trainable, unit = "", on_host}
+fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
+  return %p, %m : tensor<*xf32>, tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @below {{S16: @w is neither where it is updated nor staged there}}
+  fsdp.update @rule @w, %g [@"w/m"] : tensor<2xf32>
+  return %g : tensor<2xf32>
+}
+
+// -----
+
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<2xf32> {trainable, unit = "", on_host}
+fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
+  return %p, %m : tensor<*xf32>, tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>, %stale: tensor<2xf32>) -> tensor<2xf32> {
+  // expected-error @below {{S16: @w is updated in what is no copy of it for this alone}}
+  %0 = fsdp.update @rule @w, %g [@"w/m"] staged %stale : tensor<2xf32> : tensor<2xf32> -> tensor<2xf32>
+  fsdp.store %0, @w : tensor<2xf32>
+  return %g : tensor<2xf32>
+}
+
+// -----
+
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<2xf32> {trainable, unit = "", on_host}
+fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
+  return %p, %m : tensor<*xf32>, tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
+  %w = fsdp.load @w : tensor<2xf32>
+  %copy = fsdp.fetch %w {unit = "", region = "update"} : tensor<2xf32>
+  // expected-error @below {{S16: @w is updated in a copy that is not stored in it}}
+  %0 = fsdp.update @rule @w, %g [@"w/m"] staged %copy : tensor<2xf32> : tensor<2xf32> -> tensor<2xf32>
+  return %g : tensor<2xf32>
+}

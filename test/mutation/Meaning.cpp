@@ -43,6 +43,13 @@ std::map<uint32_t, Place> windowsOf(const PlanT &plan) {
   return windows;
 }
 
+/// Where an update changes its parameter: in its state, or in a staged copy.
+Place changedBy(const PlanT &plan, const ProgramT &program,
+                const UpdateT &update) {
+  return update.staged == -1 ? *plan.states[update.parameter]->place
+                             : *program.values[update.staged]->place;
+}
+
 /// What a command touches. A view's call touches nothing.
 std::vector<Access> accessesOf(const PlanT &plan, const ProgramT &program,
                                const CommandT &command) {
@@ -67,11 +74,12 @@ std::vector<Access> accessesOf(const PlanT &plan, const ProgramT &program,
                             int64_t(update->skip)})
       if (operand != -1)
         value(operand, false);
-    auto states = update->states;
-    states.push_back(update->parameter);
-    for (uint32_t s : states)
+    std::vector<Place> changed{changedBy(plan, program, *update)};
+    for (uint32_t s : update->states)
+      changed.push_back(*plan.states[s]->place);
+    for (const Place &place : changed)
       for (bool write : {false, true})
-        touched.push_back(whole(*plan.states[s]->place, write));
+        touched.push_back(whole(place, write));
   } else if (const CopyT *copy = command.operation.AsCopy()) {
     auto blocks = [&](const PieceT &piece, int i, uint64_t offset,
                       uint64_t stride, bool write) {
@@ -243,6 +251,13 @@ private:
         byte = bytes[from.arena()][from.offset() + copy.source_offset + own +
                                    b * copy.source_stride + i];
       }
+    changeWindow(program.values[copy.destination]->state, hashOf("copied"));
+  }
+
+  /// What a window shows has changed without its gather.
+  void changeWindow(int64_t state, Hash made) {
+    if (auto it = windows.find(state); it != windows.end())
+      fill(it->second, mix(made, ~state));
   }
 
   void exchange(const ProgramT &program, const CollectiveT &c, Hash made) {
@@ -262,8 +277,10 @@ private:
 
   /// A rule is pointwise: an element becomes what its operands' were.
   void change(const ProgramT &program, const UpdateT &update, Hash made) {
-    auto states = update.states;
-    states.insert(states.begin(), update.parameter);
+    std::vector<std::pair<uint32_t, Place>> states{
+        {update.parameter, changedBy(plan, program, update)}};
+    for (uint32_t s : update.states)
+      states.push_back({s, *plan.states[s]->place});
     const StateT &parameter = *plan.states[update.parameter];
     uint64_t first = 0, last = *numElements(parameter.local_shape);
     if (update.begin || update.end)
@@ -279,17 +296,13 @@ private:
         *program.values[baseOf(program, update.gradient)]->place;
     for (uint64_t i = first; i < last; ++i) {
       Hash symbol = mix(made, read(element(from, gradient.dtype, i)));
-      for (uint32_t s : states)
-        symbol = mix(symbol, read(element(*plan.states[s]->place,
-                                          plan.states[s]->dtype, i)));
-      for (uint32_t s : states)
-        fill(element(*plan.states[s]->place, plan.states[s]->dtype, i),
-             mix(symbol, s));
+      for (const auto &[s, place] : states)
+        symbol = mix(symbol, read(element(place, plan.states[s]->dtype, i)));
+      for (const auto &[s, place] : states)
+        fill(element(place, plan.states[s]->dtype, i), mix(symbol, s));
     }
-    // What a window shows has changed without its gather.
-    for (uint32_t s : states)
-      if (auto it = windows.find(s); it != windows.end())
-        fill(it->second, mix(made, ~s));
+    if (update.staged == -1)
+      changeWindow(update.parameter, made);
   }
 
   const PlanT &plan;

@@ -1,5 +1,5 @@
 // When a command runs, and where its values lie.
-#include "Sites.h"
+#include "Staging.h"
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
@@ -256,6 +256,9 @@ const std::vector<fsdp::test::Mutation> fsdp::test::placeMutations = {
        auto site = findCommand(p, r, Operation::Update);
        return moveBefore(site, r);
      }},
+    {"update of another copy", updateAnotherCopy},
+    {"stale copy", copyAnother},
+    {"early copy back", copyBackEarly},
     {"early command",
      [](PlanT &p, Random &r) {
        auto site = findCommand(p, r, [](const ProgramT &, const CommandT &c) {

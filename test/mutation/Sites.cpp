@@ -74,7 +74,8 @@ std::vector<int> fsdp::test::writesOf(const CommandT &command) {
 
 std::string fsdp::test::bufferOf(const PlanT &plan, const Site &site) {
   for (int written : writesOf(site.command()))
-    if (int state = site.program->values[written]->state; state != -1)
+    if (int state = site.program->values[written]->state;
+        state != -1 && plan.states[state]->role == Role::Buffer)
       return " of buffer '" + plan.states[state]->fqn + "'";
   return "";
 }

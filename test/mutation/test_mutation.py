@@ -23,6 +23,8 @@ PLANS = (
     ("gpt", "mesh=2 streams=3 offload=all"),
     ("gpt", "mesh=4 streams=3 reshard-after-forward=2"),
     ("gpt", "mesh=2x4 streams=3 shard-layout=flat gather=copy reshard-after-forward=2"),
+    ("gpt", "mesh=2 streams=3 offload=params"),
+    ("gpt", "mesh=2 streams=3 shard-layout=flat gather=map offload=optimizer"),
     ("mlp", "mesh=4 streams=1"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat offload=all"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat gather=map reshard-after-forward=false"),

@@ -77,7 +77,12 @@ AXES = {
         "full": Choice(pipeline="remat=full"),
         "checkpoint": Choice(argv=("--checkpoint",)),
     },
-    "offload": {"no": Choice(), "yes": Choice(call=(("offload", True),))},
+    "offload": {
+        "no": Choice(),
+        "all": Choice(call=(("offload", True),)),
+        "params": Choice(pipeline="offload=params"),
+        "optimizer": Choice(pipeline="offload=optimizer"),
+    },
     "layout": {"dim0": Choice(), "flat": Choice(pipeline="shard-layout=flat")},
     "schedule": {"overlap": Choice(), "fsdp2": Choice(pipeline="schedule=fsdp2")},
 }

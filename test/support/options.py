@@ -37,7 +37,7 @@ PIPELINE = {
     "bucket-cap-mib": ("none", "auto", "0.001", "0.01"),
     "streams": ("1", "3"),
     "algorithm": ("naive", "best"),
-    "offload": ("none", "all"),
+    "offload": ("none", "params", "optimizer", "all"),
 }
 # Options of one layout only.
 OF_LAYOUT = {"dim0": {}, "flat": {"gather": ("copy", "map")}}

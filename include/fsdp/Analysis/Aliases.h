@@ -20,7 +20,8 @@ int64_t getSpanBytes(mlir::RankedTensorType type);
 std::optional<mlir::RankedTensorType> getMemoryType(mlir::Value value);
 
 /// The memory of a block's values. A view is memory of the value it looks
-/// into, a `fsdp.wait` of the collective it ends: their root. A root may be
+/// into, a `fsdp.wait` of the collective it ends, what a `fsdp.update` gives of
+/// the staged parameter that it changes: their root. A root may be
 /// part of a bucket, which makes a copy in or out of the bucket unnecessary:
 ///
 /// - a member of a pack of one block, where the member is all of the bytes of

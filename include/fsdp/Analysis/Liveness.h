@@ -21,7 +21,8 @@ namespace fsdp {
 ///
 /// - a state's: that of a load, unless the program reads the load after it has
 ///   written the state, which makes it a copy; and that of what a store gives
-///   to a state whose old value is not read any more once it is computed;
+///   to a state whose old value is not read any more once it is computed; and
+///   that of what is copied into a state;
 /// - the window's: what a mapped gather gives;
 /// - the program's own.
 ///

@@ -12,7 +12,7 @@ def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
 
     Output IR: `fsdp.stream` on every op of a program that will be a command:
     all-gathers are on stream 1, reduce-scatters on stream 2, sums over replicas
-    on stream 3, fetches from the host on stream 4, offloads to it on stream 5,
+    on stream 3, copies from the host on stream 4, copies to it on stream 5,
     everything else, waits and copies too, on stream 0. What only a gather or an
     offload reads is waited for on its stream. `streams=1` puts all on stream 0.
 
@@ -121,6 +121,9 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C17: a part that is kept is one of equal parts of a whole value, for so
       many neighbours over the shard axis as divide it. A gather among
       neighbours is of what as many kept.
+    - C18: a parameter is written by updates; or, where they change a staged
+      copy, by the copy of that, once, behind the last of them. The staged copy
+      is made of the parameter and used by nothing else.
   }];
 }
 

@@ -164,6 +164,8 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
       where it has none of its own; where there are replicas, the sum over them
       does, and no other.
     - A8: what neighbours gather, as many keep of a gather over all shards.
+    - A9: what is copied into a state is what the state's update has given, and
+      ends in the state's memory.
   }];
 }
 

@@ -358,28 +358,34 @@ def ClipGradients : Pass<"fsdp-clip-gradients", "::mlir::ModuleOp"> {
 }
 
 def OffloadState : Pass<"fsdp-offload-state", "::mlir::ModuleOp"> {
-  let summary = "Keeps parameters, gradients and optimizer state on the host";
+  let summary = "Keeps parameters, optimizer state or both on the host";
   let description = [{
     Input IR: parameters have units, types are those of one rank's part.
 
-    Output IR: the parameters that are offloaded and their optimizer states are
-    `on_host`. Readers of such a parameter, gathers mostly, read an
-    `fsdp.fetch`, one per region; its updates read an `fsdp.offload` of their
-    gradient, and so run on the host. The module has `fsdp.pin_memory` where
-    host memory is to be pinned.
+    Output IR: with `offload=params` parameters are `on_host`, with `optimizer`
+    their optimizer states, with `all` both. Readers of such a parameter,
+    gathers mostly, read an `fsdp.fetch`, one per region. An update runs where
+    the optimizer states are, or, where there are none, where the parameter is:
+    on the host it reads an `fsdp.offload` of the gradient. A parameter that is
+    elsewhere is staged: the update changes a fetch or an offload of it, which
+    an `fsdp.store` takes back. The module has `fsdp.pin_memory` where host
+    memory is to be pinned.
 
-    What holds: what is on the host is read by fetches and written by updates
-    alone. No bit changes. A replicated parameter, and a buffer, stays on the
-    device. What is fetched is gathered by copying, also where `gather=map`
-    shows other states in place.
+    What holds: what is on the host is read by copies and written by updates
+    and by what takes staged parameters back. No bit changes. A replicated
+    parameter, and a buffer, stays on the device. What is fetched is gathered by
+    copying, also where `gather=map` shows other states in place.
 
-    Why: a rank's device then holds what is whole at one time and nothing else.
+    Why: with `all`, a rank's device holds what is whole at one time and nothing
+    else. `optimizer` leaves forward and backward as they are, for two thirds of
+    that; `params` leaves the updates on the device.
 
     `offload=all` is FSDP2's `CPUOffloadPolicy` for all units. What a unit says
     itself (`offload`, `pin_memory`) wins.
   }];
   let options = [
-    Option<"offload", "offload", "std::string", "\"none\"", "none or all">,
+    Option<"offload", "offload", "std::string", "\"none\"",
+           "none, params, optimizer or all">,
     Option<"pinMemory", "pin-memory", "bool", "true",
            "whether host memory is pinned">];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
@@ -422,6 +428,9 @@ def VerifySharded : Pass<"fsdp-verify-sharded", "::mlir::ModuleOp"> {
       program are scaled by one factor.
     - S15: a state on the host is read by `fsdp.fetch` alone, which reads nothing
       else; an update's states and gradient are all on the host, or none is.
+    - S16: a parameter that is not where it is updated, and no other, is staged
+      there: its first update changes a copy of it, the next ones what the one
+      before gives, and what the last one gives is stored in it.
   }];
 }
 

@@ -91,7 +91,10 @@ LogicalResult StoreOp::verifySymbolUses(SymbolTableCollection &tables) {
   StateOp state = lookupState(*this, tables, getStateAttr());
   if (!state)
     return failure();
-  if (state.getRole() != Role::Buffer && state.getRole() != Role::Gradient)
+  auto update = getValue().getDefiningOp<UpdateOp>();
+  bool isUpdated = update && update.getParameterAttr() == getStateAttr();
+  if (state.getRole() != Role::Buffer && state.getRole() != Role::Gradient &&
+      !isUpdated)
     return emitOpError() << "writes " << getStateAttr()
                          << ", which is not a buffer; parameters and "
                             "optimizer state are written by `fsdp.update`";
@@ -122,6 +125,14 @@ LogicalResult StateValueOp::verifySymbolUses(SymbolTableCollection &tables) {
 
 // update
 
+LogicalResult UpdateOp::verify() {
+  if (bool(getStaged()) != bool(getResult()) ||
+      (getStaged() && getStaged().getType() != getResult().getType()))
+    return emitOpError("gives the staged parameter that it changes, and "
+                       "nothing where there is none");
+  return success();
+}
+
 LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
   StateOp parameter = lookupState(*this, tables, getParameterAttr());
   if (!parameter)
@@ -131,6 +142,9 @@ LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
                          << ", which is not a trainable parameter";
   if (!sameShapeAndElements(parameter.getType(), getGradient().getType()))
     return emitOpError() << "has a gradient of " << getGradient().getType()
+                         << " for a parameter of " << parameter.getType();
+  if (getStaged() && getStaged().getType() != parameter.getType())
+    return emitOpError() << "stages " << getStaged().getType()
                          << " for a parameter of " << parameter.getType();
   for (Attribute attr : getStates()) {
     auto name = cast<FlatSymbolRefAttr>(attr);
@@ -167,7 +181,8 @@ void UpdateOp::getEffects(
     effects.emplace_back(MemoryEffects::Write::get(), state,
                          StateResource::get());
   };
-  add(getParameterAttr());
+  if (!getStaged())
+    add(getParameterAttr());
   for (Attribute state : getStates())
     add(cast<FlatSymbolRefAttr>(state));
 }

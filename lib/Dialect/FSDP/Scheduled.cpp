@@ -56,6 +56,8 @@ LogicalResult UnpackOp::verify() {
 
 LogicalResult FetchStartOp::verify() {
   RankedTensorType to = getFuture().getType().getType();
+  if (getMembers() && getInto())
+    return emitOpError("copies a bucket into one state");
   if (getMembers())
     return verifyMembers(*this, to, getInputs().getTypes(), *getMembers());
   if (getInputs().size() != 1 || getInputs().front().getType() != to)
@@ -166,6 +168,25 @@ void ReduceScatterStartOp::getEffects(Effects &effects) {
 void AllReduceStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
-void FetchStartOp::getEffects(Effects &effects) { addCommunication(effects); }
-void OffloadStartOp::getEffects(Effects &effects) { addCommunication(effects); }
+FlatSymbolRefAttr fsdp::getStoredState(Operation *op) {
+  if (auto fetch = dyn_cast<FetchStartOp>(op))
+    return fetch.getIntoAttr();
+  if (auto offload = dyn_cast<OffloadStartOp>(op))
+    return offload.getIntoAttr();
+  return {};
+}
+
+/// What is copied into a state changes it.
+static void addStore(Effects &effects, FlatSymbolRefAttr into) {
+  addCommunication(effects);
+  if (into)
+    effects.emplace_back(MemoryEffects::Write::get(), into,
+                         StateResource::get());
+}
+void FetchStartOp::getEffects(Effects &effects) {
+  addStore(effects, getIntoAttr());
+}
+void OffloadStartOp::getEffects(Effects &effects) {
+  addStore(effects, getIntoAttr());
+}
 void WaitOp::getEffects(Effects &effects) { addCommunication(effects); }

@@ -1,7 +1,7 @@
 // Tests the rules of the host arena: what is there is copied in and out on
 // streams of their own, and used by nothing on the device.
 #include "BrokenPlans.h"
-#include "PlanBuilder.h"
+#include "HostPlans.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 /// One rank; the step reads a parameter that is on the host, and updates it
 /// there.
-class OffloadedStep : public fsdp::test::PlanBuilder {
+class OffloadedStep : public HostPlanBuilder {
 public:
   // The commands of the step, in order.
   enum {
@@ -28,7 +28,7 @@ public:
     Update        // on the host
   };
 
-  OffloadedStep() : fsdp::test::PlanBuilder(1) {
+  OffloadedStep() {
     unsigned rule = addSgdRule(*this);
     w = state("w", Role::Parameter, {elements});
     moveToHost(*plan.states[w]->place);
@@ -55,37 +55,8 @@ public:
     step.events = 3;
   }
 
-  CommandT &at(size_t command) { return *plan.programs[0]->commands[command]; }
-  void drop(size_t command) {
-    auto &commands = plan.programs[0]->commands;
-    commands.erase(commands.begin() + command);
-  }
-
-  static constexpr int64_t elements = 16; // 64 bytes
   unsigned w;
   int onHost, fetched, gradient;
-
-private:
-  /// Moves the newest place.
-  void moveToHost(Place &place) {
-    plan.arenas[deviceArena]->bytes -= place.bytes();
-    place = Place(hostArena, plan.arenas[hostArena]->bytes, place.bytes());
-    plan.arenas[hostArena]->bytes += place.bytes();
-  }
-  void copyOn(uint32_t stream, int from, int to) {
-    copy(from, to, elements * sizeof(float));
-    plan.programs[0]->commands.back()->stream = stream;
-  }
-  template <typename Operation> void mark(uint32_t event, uint32_t stream) {
-    Operation operation;
-    operation.event = event;
-    auto command = std::make_unique<CommandT>();
-    command->operation.Set(std::move(operation));
-    command->stream = stream;
-    plan.programs[0]->commands.push_back(std::move(command));
-  }
-  void record(uint32_t event, uint32_t stream) { mark<RecordT>(event, stream); }
-  void wait(uint32_t event, uint32_t stream) { mark<WaitT>(event, stream); }
 };
 
 struct BrokenOffload : ::testing::TestWithParam<Break<OffloadedStep>> {};

@@ -109,7 +109,8 @@ def FSDP_StoreOp : FSDP_Op<"store", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Writes a buffer, or puts a gradient back to -0.0";
   let description = [{
-    Parameters and optimizer state are written by `fsdp.update` alone.
+    Parameters and optimizer state are written by `fsdp.update` alone; but what
+    an update gives for a staged parameter is stored.
   }];
   let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$state);
   let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
@@ -130,9 +131,16 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
     product has the gradient's dtype and is never in memory as a whole. Where
     `skip`, a scalar, is not zero nothing happens.
 
+    Where the parameter and its states are in different memories, it is `staged`
+    in that of the states: the rule changes this copy in place, in lieu of the
+    parameter, and gives it as result. Updates of one parameter follow each
+    other through it, and a `fsdp.store` takes it back to the parameter.
+
     ```mlir
     fsdp.update @"adamw.0" @"blocks.0.w", %g [@"blocks.0.w/exp_avg", @"blocks.0.w/exp_avg_sq"] : tensor<10x128xf32>
     fsdp.update @"sgd.0" @"blocks.0.w", %g [] scale %factor : tensor<f32> skip %overflow : tensor<f32> : tensor<10x128xf32>
+    %new = fsdp.update @"adamw.0" @"blocks.0.w", %g [@"blocks.0.w/exp_avg", @"blocks.0.w/exp_avg_sq"] staged %w : tensor<3x128xf32> : tensor<3x128xf32> -> tensor<3x128xf32>
+    fsdp.store %new, @"blocks.0.w" : tensor<3x128xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
@@ -140,21 +148,26 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
                        FlatSymbolRefArrayAttr:$states,
                        FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
                        Optional<FSDP_Scalar>:$scale,
-                       Optional<FSDP_Scalar>:$skip);
+                       Optional<FSDP_Scalar>:$skip,
+                       Optional<AnyRankedTensor>:$staged);
+  let results = (outs Optional<AnyRankedTensor>:$result);
   let assemblyFormat = [{
     $rule $parameter `,` $gradient $states (`scale` $scale^ `:` type($scale))?
-    (`skip` $skip^ `:` type($skip))? attr-dict `:` type($gradient)
+    (`skip` $skip^ `:` type($skip))? (`staged` $staged^ `:` type($staged))?
+    attr-dict `:` type($gradient) (`->` type($result)^)?
   }];
   let builders = [
     OpBuilder<(ins "::mlir::FlatSymbolRefAttr":$rule,
                    "::mlir::FlatSymbolRefAttr":$parameter,
                    "::mlir::Value":$gradient, "::mlir::ArrayAttr":$states), [{
       ::mlir::IntegerAttr all = $_builder.getI64IntegerAttr(0);
-      build($_builder, $_state, rule, parameter, gradient, states,
-            /*begin=*/all, /*end=*/all, /*scale=*/::mlir::Value(),
-            /*skip=*/::mlir::Value());
+      build($_builder, $_state, /*result=*/::mlir::Type(), rule, parameter,
+            gradient, states, /*begin=*/all, /*end=*/all,
+            /*scale=*/::mlir::Value(), /*skip=*/::mlir::Value(),
+            /*staged=*/::mlir::Value());
     }]>
   ];
+  let hasVerifier = 1;
 }
 
 def FSDP_LearningRateOp : FSDP_Op<"learning_rate", [Pure]> {

@@ -80,7 +80,8 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
 def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments]> {
   let summary = "Runs a rule on a parameter and its state, in place";
   let description = [{
-    `begin`, `end`, `scale` and `skip` are those of `fsdp.update`.
+    `begin`, `end`, `scale` and `skip` are those of `fsdp.update`. Where there
+    is a `staged` copy of the parameter, that is what is written.
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
                        AnyRankedTensor:$gradient,
@@ -88,10 +89,12 @@ def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments]> {
                        FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
                        Optional<FSDP_Scalar>:$scale,
                        Optional<FSDP_Scalar>:$skip,
+                       Optional<AnyRankedTensor>:$staged,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $rule $parameter `,` $gradient $states (`scale` $scale^ `:` type($scale))?
-    (`skip` $skip^ `:` type($skip))? attr-dict `:` type($gradient)
+    (`skip` $skip^ `:` type($skip))? (`staged` $staged^ `:` type($staged))?
+    attr-dict `:` type($gradient)
   }];
 }
 

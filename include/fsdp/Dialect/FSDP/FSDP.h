@@ -77,4 +77,12 @@ int64_t getTensorBytes(mlir::RankedTensorType type);
 #define GET_OP_CLASSES
 #include "fsdp/Dialect/FSDP/FSDPOps.h.inc"
 
+namespace fsdp {
+
+/// The state that a `fsdp.fetch_start` or `fsdp.offload_start` copies into;
+/// null for those that copy into memory of their own, and for other ops.
+mlir::FlatSymbolRefAttr getStoredState(mlir::Operation *op);
+
+} // namespace fsdp
+
 #endif // FSDP_DIALECT_FSDP_FSDP_H

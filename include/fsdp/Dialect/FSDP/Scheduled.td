@@ -142,7 +142,8 @@ def FSDP_FetchStartOp : FSDP_Op<"fetch_start", [
   let summary = "Starts to copy tensors from the host";
   let description = [{
     One tensor as it is, or several into a bucket whose `members` are those of
-    `fsdp.pack`.
+    `fsdp.pack`. One may go `into` a state of the device: a parameter that was
+    updated on the host.
 
     ```mlir
     %f = fsdp.fetch_start %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, …], unit = "blocks.0", region = "forward"}
@@ -151,7 +152,8 @@ def FSDP_FetchStartOp : FSDP_Op<"fetch_start", [
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
                        OptionalAttr<FSDP_MemberArrayAttr>:$members,
-                       StrAttr:$unit, StrAttr:$region);
+                       StrAttr:$unit, StrAttr:$region,
+                       OptionalAttr<FlatSymbolRefAttr>:$into);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = [{
     $inputs attr-dict `:` functional-type($inputs, $future)
@@ -164,7 +166,17 @@ def FSDP_OffloadStartOp : FSDP_Op<"offload_start", [
     TypesMatchWith<"the future's tensor is the input", "future", "input",
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
   let summary = "Starts to copy a gradient, or a bucket of them, to the host";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
+  let description = [{
+    Or a parameter, for an update that runs there; or one that was updated on
+    the device, `into` its state.
+
+    ```mlir
+    %g = fsdp.offload_start %mean {unit = "blocks.0"} : !fsdp.future<tensor<640xf32>>
+    %w = fsdp.offload_start %new {unit = "blocks.0", into = @"blocks.0.w"} : !fsdp.future<tensor<3x128xf32>>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
+                       OptionalAttr<FlatSymbolRefAttr>:$into);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($future)";
 }

@@ -99,7 +99,8 @@ def FSDP_FetchOp : FSDP_Op<"fetch", [Pure, AllTypesMatch<["input", "result"]>]> 
   let summary = "Copies a state's part from the host for one region's readers";
   let description = [{
     The region is that of `fsdp.unshard`: it keeps the copy that forward reads
-    from living until backward.
+    from living until backward. What is staged for an update has the region
+    "update".
   }];
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
   let results = (outs AnyRankedTensor:$result);
@@ -108,7 +109,7 @@ def FSDP_FetchOp : FSDP_Op<"fetch", [Pure, AllTypesMatch<["input", "result"]>]> 
 }
 
 def FSDP_OffloadOp : FSDP_Op<"offload", [Pure, AllTypesMatch<["input", "result"]>]> {
-  let summary = "Copies a gradient to the host, where it is used";
+  let summary = "Copies a gradient, or a parameter that is staged, to the host, where it is used";
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";

@@ -1,0 +1,38 @@
+#include "plan/ReductionChecker.h"
+
+#include "plan/GradientDivisors.h"
+
+using namespace fsdp::plan;
+
+void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
+                                const CollectiveT &collective, Norm norm) {
+  bool gathers = collective.kind == CollectiveKind::AllGather;
+  bool isMax = collective.op == ReduceOp::Max;
+  bool isComplex = collective.dtype >= DType::Complex64;
+  here.require(collective.op <= ReduceOp::MAX, "its operation is unknown");
+  here.require(!isMax || collective.kind == CollectiveKind::AllReduce,
+               "takes a maximum, which only an all-reduce does");
+  here.require(isMax == (norm == Norm::Largest), "takes a ",
+               isMax ? "maximum" : "sum", " of what is ",
+               norm == Norm::Largest ? "the largest" : "no maximum",
+               " on each rank");
+  here.require(gathers ||
+                   (collective.dtype != DType::Bool && !(isMax && isComplex)),
+               "reduces ", dtypeName(collective.dtype));
+  // Gradients are summed over shards, then over replicas; what comes last
+  // makes the mean of all.
+  bool replicated = numRanks(plan) > numShards(plan);
+  bool overReplicas = collective.mesh_dim != shardDim(plan);
+  bool isMean = collective.kind == CollectiveKind::ReduceScatter
+                    ? !replicated
+                    : collective.kind == CollectiveKind::AllReduce &&
+                          norm == Norm::None && overReplicas;
+  double of = gradientDivisor(plan, collective.unit);
+  double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
+  here.require(collective.divisor == divisor, "divides by ", collective.divisor,
+               ", not ", divisor);
+  bool isFloating =
+      collective.dtype >= DType::Float16 && collective.dtype < DType::Complex64;
+  here.require(collective.divisor == 1 || isFloating, "divides ",
+               dtypeName(collective.dtype));
+}
