@@ -14,6 +14,12 @@ SharedNumbers::SharedNumbers(const PlanT &plan, const ProgramT &program)
 int SharedNumbers::originOf(int value) const {
   if (value == -1)
     return -1;
+  // What looks at all of a value is that value.
+  for (const ValueT *v = program.values[value].get();
+       v->view_of != -1 &&
+       *numElements(v->shape) * dtypeBytes(v->dtype) == v->place->bytes();
+       v = program.values[value].get())
+    value = v->view_of;
   int origin = origins[value];
   const ValueT &part = *program.values[origin];
   if (part.part_of == -1 || origins[part.part_of] == part.part_of)

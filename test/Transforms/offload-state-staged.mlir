@@ -31,8 +31,7 @@
 // OPTIMIZER-NEXT: fsdp.store %[[NEW]], @blocks.1.w
 
 // In commands the update writes the copy, and the copy goes into the state.
-// COMMANDS: %[[COPY:.*]] = fsdp.cmd.value {place = #fsdp.place<0, {{.*}} : tensor<2x5xf32>
-// COMMANDS: fsdp.cmd.copy from %{{.*}} to %[[COPY]] : {{.*}}stream = 4 : i64
-// COMMANDS: fsdp.cmd.update @sgd.0 @blocks.1.w, %{{.*}} [@"blocks.1.w/momentum_buffer"] staged %[[COPY]] : tensor<2x5xf32> : tensor<2x5xf32>
-// COMMANDS: %[[STATE:.*]] = fsdp.cmd.value state @blocks.1.w
+// COMMANDS: fsdp.cmd.copy from %{{[0-9]+}} : tensor<2x5xf32> to %[[COPY:[0-9]+]] : tensor<2x5xf32> {{.*}}stream = 4 : i64
+// COMMANDS: fsdp.cmd.update @sgd.0 @blocks.1.w, %{{[0-9]+}} [@"blocks.1.w/momentum_buffer"] staged %[[COPY]] : tensor<2x5xf32> : tensor<2x5xf32>
+// COMMANDS: %[[STATE:[0-9]+]] = fsdp.cmd.value state @blocks.1.w
 // COMMANDS: fsdp.cmd.copy from %[[COPY]] : tensor<2x5xf32> to %[[STATE]] : tensor<2x5xf32> {{.*}}stream = 5 : i64

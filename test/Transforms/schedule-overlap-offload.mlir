@@ -4,20 +4,20 @@
 
 // What an update changes comes from the host while its gradient is reduced, and goes back beside the next update.
 // STAGED-LABEL: func.func @step
-// STAGED: %[[SUM:.*]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.1"
-// STAGED-NEXT: %[[COPY:.*]] = fsdp.fetch_start %{{.*}} {region = "update", unit = "blocks.1"}
+// STAGED: %[[SUM:[0-9]+]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.1"
+// STAGED-NEXT: %[[COPY:[0-9]+]] = fsdp.fetch_start %{{.*}} {region = "update", unit = "blocks.1"}
 // STAGED: fsdp.wait %[[SUM]]
 // STAGED: fsdp.wait %[[COPY]]
-// STAGED-NEXT: %[[NEW:.*]] = fsdp.update @sgd.0 @blocks.1.w
-// STAGED-NEXT: %[[BACK:.*]] = fsdp.offload_start %[[NEW]] {into = @blocks.1.w, unit = "blocks.1"}
+// STAGED-NEXT: %[[NEW:[0-9]+]] = fsdp.update @sgd.0 @blocks.1.w
+// STAGED-NEXT: %[[BACK:[0-9]+]] = fsdp.offload_start %[[NEW]] {into = @blocks.1.w, unit = "blocks.1"}
 // STAGED: fsdp.update @sgd.0 @blocks.0.w
 // STAGED: fsdp.wait %[[BACK]]
 
 // The norm of all gradients bounds each: they go to the host before it is known, and are scaled there.
 // CLIPPED-LABEL: func.func @step
-// CLIPPED: fsdp.wait {{.*}} : !fsdp.future<tensor<16xf32>>
-// CLIPPED: %[[G:.*]] = fsdp.offload_start {{.*}} {unit = "blocks.1"} : !fsdp.future<tensor<16xf32>>
+// CLIPPED: fsdp.wait {{.*}} : <tensor<16xf32>>
+// CLIPPED: %[[G:[0-9]+]] = fsdp.offload_start {{.*}} {unit = "blocks.1"} : <tensor<16xf32>>
 // CLIPPED: fsdp.wait %[[G]]
 // CLIPPED: fsdp.all_reduce_start sum
-// CLIPPED: %[[F:.*]] = fsdp.wait %{{.*}} : !fsdp.future<tensor<f32>>
+// CLIPPED: %[[F:[0-9]+]] = fsdp.wait %{{.*}} : <tensor<f32>>
 // CLIPPED: fsdp.update @sgd.0 @blocks.0.w, %{{.*}} scale %[[F]] : tensor<f32>

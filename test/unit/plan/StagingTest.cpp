@@ -98,7 +98,10 @@ static const Break<StagedStep> breaks[] = {
     {"NoCopyBack", [](StagedStep &s) { s.drop(s.Return); },
      "'w': is not copied back after its update"},
     {"CopyBackBeforeTheUpdate",
-     [](StagedStep &s) { std::swap(s.at(s.Update), s.at(s.Return)); },
+     [](StagedStep &s) {
+       s.at(s.Return).stream = computeStream;
+       std::swap(s.at(s.Update), s.at(s.Return));
+     },
      "copies a staged parameter again, or not in the order"},
     {"UpdatesWhatNobodyCopied", [](StagedStep &s) { s.drop(s.Stage); },
      "before it is written"},
