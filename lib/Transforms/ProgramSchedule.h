@@ -111,7 +111,7 @@ private:
   llvm::SmallVector<mlir::Operation *> loads, spine, tail;
   llvm::SmallVector<double> slotSeconds;
   size_t backwardSlot = 0;
-  llvm::SmallVector<Flight> gathers, reductions;
+  llvm::SmallVector<Flight, 0> gathers, reductions;
   /// The first slot at which an update no longer changes what is still read.
   llvm::DenseMap<mlir::Operation *, size_t> earliest;
   llvm::DenseSet<mlir::Operation *> held; // updates that wait for the last slot

@@ -123,6 +123,8 @@ func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A8: is among 2 of 4 ranks, and not of what as many keep of a gather over all}}
   %5 = fsdp.all_gather_start %a {unit = "", region = "backward", ranks = 2 : i64} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %6 = fsdp.wait %5 : !fsdp.future<tensor<128xui8>>
+  return
+}
 
 // -----
 
