@@ -72,8 +72,8 @@ public:
         plan::RankGroup{0, 1, static_cast<uint32_t>(size())});
   }
 
-  /// The channel of a transfer that start() gave: its remainder by the number of
-  /// channels, so that a channel's thread need not ask the others.
+  /// The channel of a transfer that start() gave: its remainder by the number
+  /// of channels, so that a channel's thread need not ask the others.
   static unsigned channelOf(uint64_t transfer) {
     return transfer % numChannels;
   }

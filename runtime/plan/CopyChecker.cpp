@@ -99,7 +99,8 @@ private:
         uint64_t offset = piece.source_offset + b * piece.source_stride;
         memory.read(here, piece.source, offset, piece.block_bytes);
         here.require(memory.takeOut(piece.source, offset, piece.block_bytes),
-                     "copies bytes that another copy took");
+                     "copies bytes that another copy took, or other ones than "
+                     "when it was gathered before");
       }
       if (to.state == -1)
         memory.expectReader(piece.destination);
@@ -136,7 +137,7 @@ private:
     memory.read(here, piece.source, 0, from.place->bytes());
     memory.write(here, piece.destination);
     memory.expectReader(piece.destination);
-    memory.keep(piece.destination, piece.owners);
+    memory.keep(piece.destination, piece.source, piece.owners);
   }
 
   static constexpr uint64_t maxBlocks = uint64_t(1) << 24;

@@ -274,6 +274,8 @@ private:
     memory.read(here, collective.source, 0, from.place->bytes());
     memory.write(here, collective.destination);
     memory.expectReader(collective.destination);
+    if (collective.ranks)
+      memory.restore(collective.destination, collective.source);
   }
 
   const PlanT &plan;

@@ -130,7 +130,12 @@ bool ProgramMemory::make(size_t view) {
 }
 
 bool ProgramMemory::takeOut(size_t i, uint64_t offset, uint64_t bytes) {
-  return !awaited[i] || !taken[i].add(offset, offset + bytes, i);
+  if (!awaited[i])
+    return true;
+  auto whole = restored.find(i);
+  return !taken[i].add(offset, offset + bytes, i) &&
+         (whole == restored.end() ||
+          taken[whole->second].inside(offset, offset + bytes) == bytes);
 }
 
 void ProgramMemory::requireReady(const Checked &here, int64_t i) const {

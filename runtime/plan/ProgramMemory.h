@@ -23,7 +23,8 @@ public:
 
   /// A view whose tensor is known from here on; false where it was before.
   bool make(size_t view);
-  /// Each of a value's bytes is copied out of it once.
+  /// Each of a value's bytes is copied out of it once; out of what is restored,
+  /// the same pieces as out of the whole that it was.
   bool takeOut(size_t i, uint64_t offset, uint64_t bytes);
   /// What arrives in a value must be read by somebody.
   void expectReader(size_t i) { awaited[i] = true; }
@@ -43,9 +44,14 @@ public:
   void read(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
   void write(const Checked &here, int64_t i);
   void write(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
-  /// Until it is written again, the value is this rank's part of what so many
-  /// neighbours keep.
-  void keep(size_t i, uint32_t neighbours) { keepers[i] = neighbours; }
+  /// Until it is written again, the value is this rank's part of `whole`, of
+  /// which so many neighbours keep theirs.
+  void keep(size_t i, size_t whole, uint32_t neighbours) {
+    keepers[i] = neighbours;
+    wholes[i] = whole;
+  }
+  /// Neighbours gather in value `i` what they kept, `part` among it.
+  void restore(size_t i, size_t part) { restored[i] = wholes.at(part); }
   /// 0 where it is none.
   uint32_t keepersOf(size_t i) const { return keepers[i]; }
   /// A state changes in place, and with it what its window shows.
@@ -79,6 +85,8 @@ private:
   std::vector<bool> updated;               // per state
   std::vector<uint32_t> keepers;           // per value
   std::map<size_t, DisjointRanges> parts, taken; // per value that has them
+  std::map<size_t, size_t> wholes;   // of values that are kept parts
+  std::map<size_t, size_t> restored; // of values: which whole they are again
 };
 
 } // namespace fsdp::plan

@@ -78,8 +78,7 @@ def test_a_model_is_fsdp2s(name: str, precision: str, tmp_path: pathlib.Path, fs
     # The loss is in float32.
     last = {"": {"output_dtype": torch.float32}}
     calls = tuple(
-        Call((path,), precision={**MIXED[precision], **last.get(path, {})})
-        for path in MODELS[name]
+        Call((path,), precision={**MIXED[precision], **last.get(path, {})}) for path in MODELS[name]
     )
     described = Training(ZOO, ("--model", name), calls, steps=20)
     expected = fsdp2.start(described)

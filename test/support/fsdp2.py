@@ -170,9 +170,13 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
                 else:
                     model.set_requires_gradient_sync(last)
             # The second step: the first one also sets FSDP2 up.
-            with counting(counts, gathering, "forward", i == 1), listing(gathers, "forward", i == 1):
+            with counting(counts, gathering, "forward", i == 1), listing(
+                gathers, "forward", i == 1
+            ):
                 loss = step.loss(model, **batch)
-            with counting(counts, gathering, "backward", i == 1), listing(gathers, "backward", i == 1):
+            with counting(counts, gathering, "backward", i == 1), listing(
+                gathers, "backward", i == 1
+            ):
                 part = share(loss, step)
                 (step.scaler.scale(part) if step.scaler else part).backward()
             total += loss.item()

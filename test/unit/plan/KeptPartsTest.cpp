@@ -59,6 +59,41 @@ TEST(KeptParts, AreOfNeighbours) {
   }
 }
 
+/// Copies the first half out of the whole, and in backward the half that begins
+/// at `offset` out of what is gathered again.
+static std::string checkCopyAgain(uint64_t offset) {
+  fsdp::test::PlanBuilder step(4);
+  unsigned w = step.state("w", Role::Parameter, {64}, /*sharded=*/true);
+  step.program("step");
+  int whole = step.newValue("whole", {64}), kept = step.newValue("kept", {32});
+  int again = step.newValue("again", {64});
+  int first = step.newValue("first", {32}), then = step.newValue("then", {32});
+  int loss = step.newValue("loss", {});
+  constexpr uint64_t half = 32 * sizeof(float);
+  auto lastCopy = [&]() -> PieceT & {
+    auto &commands = step.plan.programs[0]->commands;
+    return *commands.back()->operation.AsCopy()->pieces[0];
+  };
+  step.collective(CollectiveKind::AllGather, step.stateValue(w), whole, 16,
+                  "forward");
+  step.copy(whole, kept, half);
+  lastCopy().owners = 2;
+  step.copy(whole, first, half);
+  step.collective(CollectiveKind::AllGather, kept, again, 32, "backward");
+  step.plan.programs[0]->commands.back()->operation.AsCollective()->ranks = 2;
+  step.copy(again, then, half);
+  lastCopy().source_offset = offset;
+  step.aten("aten::dot", {value(first), value(then)}, {loss});
+  step.output("loss", loss);
+  return check(step.finish());
+}
+
+TEST(KeptParts, AreCopiedOutAsTheWholeWas) {
+  EXPECT_EQ(checkCopyAgain(0), "");
+  EXPECT_NE(checkCopyAgain(32 * sizeof(float)).find("or other ones than when"),
+            std::string::npos);
+}
+
 TEST_P(BrokenKeep, IsRefused) {
   KeptStep step;
   GetParam().apply(step);
