@@ -3,6 +3,7 @@ They measure nothing."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -12,7 +13,9 @@ import pytest
 
 from bench import __main__ as command_line
 from bench import charts, goals, pages, tables
+from bench.bound import least
 from bench.figures import Figures, ratio
+from bench.models import MODELS
 from support.chain import ROOT
 
 MIB = 1 << 20
@@ -99,8 +102,19 @@ def test_the_throttled_schedules(model: Figures) -> None:
     assert lines[1].split() == "schedule=overlap 13.0 ms, 1.300 of compute, 2.0 ms exposed".split()
     assert lines[2].endswith("not available: refused")
     cells = pages.overlap_table({"models": {"tiny": model}}).splitlines()[-1].split(" | ")
-    assert cells == ["| tiny", "2.000", "10.0", *cells[3:]]
-    assert cells[3:5] == ["1.30 (13.0 ms, 2.0 exposed)", "not available: refused"]
+    assert cells == ["| tiny", "2.000", "10.0", f"{least(MODELS['tiny']):.2f}", *cells[4:]]
+    assert cells[4:6] == ["1.30 (13.0 ms, 2.0 exposed)", "not available: refused"]
+
+
+def test_no_order_beats_what_must_wait() -> None:
+    """Tests the bound on a model whose head is all of it: its gathers and its own compute follow
+    each other, and so do its backward and its reductions."""
+    head = dataclasses.replace(
+        MODELS["tiny"], flags=("--layers", "0", "--width", "8", "--length", "0", "--vocab", "100")
+    )
+    # The embedding and the head, gathered and reduced: a quarter of all transfers each.
+    assert least(head) == pytest.approx(2 * 1 / 4 + 1 / 3 + 2 / 3 + 2 * 1 / 4)
+    assert 1.1 < least(MODELS["mid"]) < least(MODELS["small"]) < 1.3
 
 
 def test_tables_are_markdown(stored: Figures) -> None:
