@@ -34,6 +34,7 @@ private:
 };
 
 LogicalResult SelectKernels::readKernels() {
+  kernels.clear();
   SmallVector<StringRef> names;
   StringRef(attention).split(names, ',');
   for (StringRef name : names) {
