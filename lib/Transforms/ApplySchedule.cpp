@@ -19,6 +19,9 @@ public:
         for (Operation *op : flight.after)
           owners[op] = &flight;
       }
+    for (Operation *op : schedule.tail)
+      if (auto update = dyn_cast<UpdateOp>(op); update && getStaging(update))
+        staged.push_back(update);
   }
 
   SmallVector<Operation *> order;
@@ -215,9 +218,8 @@ private:
     if (auto update = dyn_cast<UpdateOp>(op)) {
       emitStaging(update);
       // One ahead: the copy that the next update changes.
-      for (Operation *next : schedule.tail)
-        if (auto other = dyn_cast<UpdateOp>(next);
-            other && other != op && getStaging(other) && mayRun(other)) {
+      for (UpdateOp other : staged)
+        if (other != op && mayRun(other)) {
           emitStaging(other);
           break;
         }
@@ -236,6 +238,7 @@ private:
   ProgramSchedule &schedule;
   bool updatesLast;
   size_t last, slot = 0;
+  SmallVector<UpdateOp> staged; // of the tail
   llvm::DenseMap<Operation *, Flight *> owners;
   llvm::DenseSet<Operation *> emitted;
   size_t gathered = 0, received = 0, reduced = 0, waited = 0, summed = 0;

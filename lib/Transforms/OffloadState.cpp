@@ -23,18 +23,18 @@ using namespace fsdp;
 
 namespace {
 
-/// What of a parameter is on the host.
+/// What of a parameter is on the host, and whether in pinned memory.
 struct OnHost {
-  bool parameter = false, optimizer = false;
+  bool parameter = false, optimizer = false, pinned = true;
 };
 
 /// What an option asks for; nothing where it does not exist.
 std::optional<OnHost> parseOffload(StringRef text) {
   return llvm::StringSwitch<std::optional<OnHost>>(text)
-      .Case("none", OnHost{false, false})
-      .Case("params", OnHost{true, false})
-      .Case("optimizer", OnHost{false, true})
-      .Case("all", OnHost{true, true})
+      .Case("none", OnHost())
+      .Case("params", OnHost{/*parameter=*/true, /*optimizer=*/false})
+      .Case("optimizer", OnHost{/*parameter=*/false, /*optimizer=*/true})
+      .Case("all", OnHost{/*parameter=*/true, /*optimizer=*/true})
       .Default(std::nullopt);
 }
 
@@ -62,7 +62,9 @@ OnHost OffloadState::getOffloaded(StateOp parameter) {
     return {};
   UnitOp unit =
       parameter.getUnit() ? units.lookup(*parameter.getUnit()) : UnitOp();
-  return unit && unit.getOffload() ? OnHost{true, true} : asked;
+  if (unit && unit.getOffload())
+    return {true, true, unit.getPinMemory().value_or(true)};
+  return asked;
 }
 
 /// Whether any state is on the host now.
@@ -77,10 +79,7 @@ bool OffloadState::moveStates(const SymbolTable &table) {
     OnHost offloaded = parameter ? getOffloaded(parameter) : OnHost();
     if (!(isOptimizer ? offloaded.optimizer : offloaded.parameter))
       continue;
-    UnitOp unit =
-        parameter.getUnit() ? units.lookup(*parameter.getUnit()) : UnitOp();
-    pinned &= unit && unit.getOffload() ? unit.getPinMemory().value_or(true)
-                                        : pinMemory.getValue();
+    pinned &= offloaded.pinned;
     moveToHost(state);
     any = true;
   }
@@ -207,6 +206,7 @@ void OffloadState::runOnOperation() {
     return signalPassFailure();
   }
   asked = *parsed;
+  asked.pinned = pinMemory;
   SymbolTable table(module);
   units = getUnits(module);
   if (!moveStates(table))

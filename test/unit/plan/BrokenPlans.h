@@ -6,6 +6,7 @@
 #include "plan/PlanChecker.h"
 
 #include <functional>
+#include <gtest/gtest.h>
 #include <ostream>
 #include <string>
 
@@ -28,6 +29,13 @@ template <typename Plan> struct Break {
   const char *message;
 
   friend void PrintTo(const Break &b, std::ostream *os) { *os << b.name; }
+
+  /// The checker refuses `broken`, and says what it should.
+  void expectRefused(const plan::PlanT &broken) const {
+    std::string said = check(broken);
+    EXPECT_NE(said.find(message), std::string::npos)
+        << "the checker said: " << said;
+  }
 };
 
 } // namespace fsdp::test
