@@ -80,14 +80,34 @@ int countDevices() {
               "; see nvidia-smi and CUDA_VISIBLE_DEVICES");
 }
 
+class CudaGraph final : public DeviceGraph {
+public:
+  /// Makes what was captured ready for the stream.
+  CudaGraph(cudaGraph_t captured, cudaStream_t stream) : stream(stream) {
+    cudaError_t status = cudaGraphInstantiate(&graph, captured, 0);
+    cudaGraphDestroy(captured);
+    check(status, "make a CUDA graph of the step");
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(graph); }
+
+  void launch() override {
+    check(cudaGraphLaunch(graph, stream), "launch a CUDA graph");
+  }
+
+private:
+  cudaGraphExec_t graph = nullptr;
+  cudaStream_t stream;
+};
+
 class CudaDevice final : public Device {
 public:
-  CudaDevice(int index, unsigned count) {
-    check(cudaSetDevice(index), "use the GPU");
+  CudaDevice(int number, unsigned count) : number(number) {
+    check(cudaSetDevice(number), "use the GPU");
     cudaDeviceProp properties;
-    check(cudaGetDeviceProperties(&properties, index), "ask the GPU");
+    check(cudaGetDeviceProperties(&properties, number), "ask the GPU");
     description = std::string(properties.name) + ", driver for CUDA " +
                   versionText(driverVersion());
+    uuid.assign(properties.uuid.bytes, sizeof(properties.uuid.bytes));
     for (unsigned i = 0; i < count; ++i) {
       // They do not wait for the default stream, which nothing uses.
       cudaStream_t &stream = streams.emplace_back();
@@ -105,6 +125,10 @@ public:
   }
 
   std::string describe() const override { return description; }
+
+  std::string identity() const override { return uuid; }
+  int index() const override { return number; }
+  void *stream(unsigned stream) const override { return streams.at(stream); }
 
   uint64_t freeBytes() const override {
     size_t free = 0, total = 0;
@@ -139,15 +163,24 @@ public:
             bytes};
   }
 
-  void copy(unsigned stream, void *to, const void *from,
-            uint64_t bytes) override {
-    check(
-        cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, streams.at(stream)),
-        "copy");
+  void copyRows(unsigned stream, void *to, uint64_t toStride, const void *from,
+                uint64_t fromStride, uint64_t rowBytes,
+                uint64_t rows) override {
+    if (rows == 1)
+      check(cudaMemcpyAsync(to, from, rowBytes, cudaMemcpyDefault,
+                            streams.at(stream)),
+            "copy");
+    else
+      check(cudaMemcpy2DAsync(to, toStride, from, fromStride, rowBytes, rows,
+                              cudaMemcpyDefault, streams.at(stream)),
+            "copy");
   }
 
-  void zero(unsigned stream, void *to, uint64_t bytes) override {
-    check(cudaMemsetAsync(to, 0, bytes, streams.at(stream)), "zero memory");
+  void fillRows(unsigned stream, void *to, uint64_t stride, unsigned char byte,
+                uint64_t rowBytes, uint64_t rows) override {
+    check(
+        cudaMemset2DAsync(to, stride, byte, rowBytes, rows, streams.at(stream)),
+        "fill memory");
   }
 
   void record(unsigned stream, unsigned event) override {
@@ -166,25 +199,51 @@ public:
           "wait for an event");
   }
 
+  bool isOver(unsigned event) override {
+    if (event >= events.size() || !events[event])
+      return true;
+    cudaError_t status = cudaEventQuery(events[event]);
+    if (status == cudaErrorNotReady) {
+      cudaGetLastError();
+      return false;
+    }
+    check(status, "ask for an event");
+    return true;
+  }
+
   void drain() override {
     for (cudaStream_t stream : streams)
       check(cudaStreamSynchronize(stream), "finish what runs on the GPU");
   }
 
+  void beginCapture() override {
+    // Ranks that are threads of one process go on with theirs meanwhile.
+    check(
+        cudaStreamBeginCapture(streams.at(0), cudaStreamCaptureModeThreadLocal),
+        "begin a CUDA graph");
+  }
+
+  std::unique_ptr<DeviceGraph> endCapture() override {
+    cudaGraph_t captured = nullptr;
+    check(cudaStreamEndCapture(streams.at(0), &captured),
+          "make a CUDA graph of the step");
+    return std::make_unique<CudaGraph>(captured, streams.at(0));
+  }
+
 private:
-  std::string description;
+  int number;
+  std::string description, uuid;
   std::vector<cudaStream_t> streams;
   std::vector<cudaEvent_t> events; // by number; null: not yet recorded
 };
 
-Device *open(int localRank, unsigned streams) {
+Device *open(int index, unsigned streams) {
   int count = countDevices();
-  if (localRank >= count)
-    throw Error("rank " + std::to_string(localRank) +
-                " of this host has no GPU, of which there are " +
-                std::to_string(count) + "; start at most " +
-                std::to_string(count) + " ranks on it");
-  return new CudaDevice(localRank, streams);
+  if (index >= count)
+    throw Error("there is no GPU " + std::to_string(index) +
+                ": this process sees " + std::to_string(count) +
+                "; start at most as many ranks on this host");
+  return new CudaDevice(index, streams);
 }
 
 } // namespace
@@ -192,7 +251,7 @@ Device *open(int localRank, unsigned streams) {
 extern "C" {
 extern const CudaLibrary fsdp_cuda_library
     __attribute__((visibility("default")));
-const CudaLibrary fsdp_cuda_library = {open, describeAll};
+const CudaLibrary fsdp_cuda_library = {countDevices, open, describeAll};
 }
 
 } // namespace fsdp

@@ -12,8 +12,10 @@ class Device;
 /// What the library exports, under `cudaLibrarySymbol`. Of the same build as
 /// the program.
 struct CudaLibrary {
+  /// See countCudaDevices.
+  int (*count)();
   /// See openCudaDevice. The caller owns what is returned.
-  Device *(*open)(int localRank, unsigned streams);
+  Device *(*open)(int index, unsigned streams);
   /// See describeCuda.
   std::string (*describe)();
 };

@@ -16,10 +16,19 @@ struct DeviceMemory {
   char *data() const { return block.get(); }
 };
 
+/// Work of a device's streams, launched again as a whole with one call.
+class DeviceGraph {
+public:
+  virtual ~DeviceGraph() = default;
+  /// cudaGraphLaunch, on stream 0.
+  virtual void launch() = 0;
+};
+
 /// What a rank's commands need of a GPU beside its kernels: memory, streams,
 /// events and copies. What is launched on a stream runs in the order of its
 /// launch, and after the call has returned. A rank uses one device, from one
-/// thread. All members throw Error, with CUDA's own words; an error of what was
+/// thread; ranks that are threads may share one GPU, each with a Device of its
+/// own. All members throw Error, with CUDA's own words; an error of what was
 /// launched comes with a later call.
 class Device {
 public:
@@ -27,8 +36,14 @@ public:
 
   /// "NVIDIA H100 80GB HBM3, driver for CUDA 13.0".
   virtual std::string describe() const = 0;
+  /// Another for each GPU of a host, the same in all its processes.
+  virtual std::string identity() const = 0;
+  /// The GPU's number in this process.
+  virtual int index() const = 0;
   /// cudaMemGetInfo: bytes that can be allocated.
   virtual uint64_t freeBytes() const = 0;
+  /// The cudaStream_t of a stream, for those who launch kernels.
+  virtual void *stream(unsigned stream) const = 0;
 
   /// cudaMalloc: zeros, aligned to 256 bytes. Throws Error with the bytes that
   /// are free.
@@ -36,28 +51,56 @@ public:
   /// cudaHostAlloc: pages of the host that copies read and write by themselves.
   virtual DeviceMemory allocatePinned(uint64_t bytes) = 0;
 
-  /// cudaMemcpyAsync: between any two of the device's memory, pinned memory and
-  /// the host's. Only copies of pinned memory run beside the calling thread.
-  virtual void copy(unsigned stream, void *to, const void *from,
-                    uint64_t bytes) = 0;
+  /// cudaMemcpy2DAsync: `rows` rows of `rowBytes`, their beginnings so many
+  /// bytes apart, between any two of the device's memory, pinned memory and the
+  /// host's. Only copies of pinned memory run beside the calling thread.
+  virtual void copyRows(unsigned stream, void *to, uint64_t toStride,
+                        const void *from, uint64_t fromStride,
+                        uint64_t rowBytes, uint64_t rows) = 0;
+  /// cudaMemcpyAsync
+  void copy(unsigned stream, void *to, const void *from, uint64_t bytes) {
+    copyRows(stream, to, bytes, from, bytes, bytes, 1);
+  }
+  /// cudaMemset2DAsync: every byte of the rows becomes `byte`.
+  virtual void fillRows(unsigned stream, void *to, uint64_t stride,
+                        unsigned char byte, uint64_t rowBytes,
+                        uint64_t rows) = 0;
   /// cudaMemsetAsync
-  virtual void zero(unsigned stream, void *to, uint64_t bytes) = 0;
+  void fill(unsigned stream, void *to, unsigned char byte, uint64_t bytes) {
+    fillRows(stream, to, bytes, byte, bytes, 1);
+  }
 
   /// cudaEventRecord: marks what is on the stream so far. An event may be
   /// recorded again when what waited for it has run.
   virtual void record(unsigned stream, unsigned event) = 0;
   /// cudaStreamWaitEvent: what follows on the stream runs behind the mark.
   virtual void wait(unsigned stream, unsigned event) = 0;
+  /// cudaEventQuery: what the event marks is over; so it is of an event that
+  /// was never recorded.
+  virtual bool isOver(unsigned event) = 0;
   /// cudaStreamSynchronize: returns when everything launched is over.
   virtual void drain() = 0;
+
+  /// cudaStreamBeginCapture: what is launched from now on by this thread, on
+  /// stream 0 and on streams that wait for it, does not run but becomes part of
+  /// a graph. Events that stand in the capture belong to it.
+  virtual void beginCapture() = 0;
+  /// cudaStreamEndCapture, cudaGraphInstantiate. The streams have waited for
+  /// each other: stream 0 stands behind all. Throws Error when something was
+  /// launched that cannot be captured.
+  virtual std::unique_ptr<DeviceGraph> endCapture() = 0;
 };
 
-/// The GPU of a rank, by its number among the ranks of this host, with so many
-/// streams. CUDA is loaded here and not before.
+/// GPUs that this process sees, at least one. CUDA is loaded here and not
+/// before.
 ///
-/// Throws Error where this build has no CUDA, the machine no GPU or driver, the
-/// driver is too old for PyTorch's CUDA, or there are fewer GPUs than ranks.
-std::unique_ptr<Device> openCudaDevice(int localRank, unsigned streams);
+/// Throws Error where this build has no CUDA, the machine no GPU or driver, or
+/// the driver is too old for PyTorch's CUDA.
+int countCudaDevices();
+
+/// A GPU by its number in this process, with so many streams. Throws Error as
+/// countCudaDevices does, or when there is no such GPU.
+std::unique_ptr<Device> openCudaDevice(int index, unsigned streams);
 
 /// What of CUDA this build and this machine have: "CUDA 13.0, NCCL 2.28.9,
 /// driver for CUDA 13.0"; "no CUDA" where the build has none. Never throws.

@@ -26,8 +26,10 @@ static const CudaLibrary &loadCuda() {
   return *library;
 }
 
-std::unique_ptr<Device> openCudaDevice(int localRank, unsigned streams) {
-  return std::unique_ptr<Device>(loadCuda().open(localRank, streams));
+int countCudaDevices() { return loadCuda().count(); }
+
+std::unique_ptr<Device> openCudaDevice(int index, unsigned streams) {
+  return std::unique_ptr<Device>(loadCuda().open(index, streams));
 }
 
 std::string describeCuda() {

@@ -60,7 +60,7 @@ void checkDevice(const plan::PlanT &plan) {
   if (plan.device == plan::DeviceKind::Cpu)
     return;
   std::string found =
-      openCudaDevice(/*localRank=*/0, /*streams=*/0)->describe();
+      openCudaDevice(/*index=*/0, /*streams=*/0)->describe();
   throw Error("the plan is for GPUs, and this fsdp-run cannot use " + found +
               " yet; compile it for device=cpu");
 }

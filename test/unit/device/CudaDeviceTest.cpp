@@ -56,7 +56,7 @@ TEST_F(CudaDevice, CopiesThereAndBack) {
   DeviceMemory from = pinnedNumbers(1000), to = device->allocatePinned(1000);
   DeviceMemory memory = device->allocate(1000);
   device->copy(1, memory.data(), from.data(), 1000);
-  device->zero(1, memory.data(), 10);
+  device->fill(1, memory.data(), 0, 10);
   device->copy(1, to.data(), memory.data(), 1000);
   device->drain();
   EXPECT_EQ(std::count(to.data(), to.data() + 10, 0), 10);
@@ -68,7 +68,7 @@ TEST_F(CudaDevice, AStreamWaitsForAnothersEvent) {
   DeviceMemory memory = device->allocate(large);
   // Twice: an event is recorded anew in each step.
   for (int step = 0; step < 2; ++step) {
-    device->zero(2, memory.data(), large);
+    device->fill(2, memory.data(), 0, large);
     device->drain();
     device->copy(1, memory.data(), from.data(), large);
     device->record(1, 7);
@@ -94,12 +94,12 @@ TEST_F(CudaDevice, MemoryThatCannotBeHadIsCounted) {
   EXPECT_EQ(device->allocate(1000).bytes, 1000u);
 }
 
-TEST_F(CudaDevice, ARankWithoutAGpuIsToldHowManyThereAre) {
+TEST_F(CudaDevice, AGpuThatIsNotThereIsRefusedWithTheirNumber) {
   try {
     openCudaDevice(1000, streams);
     FAIL() << "there are a thousand GPUs";
   } catch (const Error &error) {
-    EXPECT_NE(std::string(error.what()).find("of which there are"),
+    EXPECT_NE(std::string(error.what()).find("this process sees"),
               std::string::npos)
         << error.what();
   }

@@ -1,0 +1,50 @@
+#ifndef FSDP_RUNTIME_COMM_DEVICECOMMUNICATOR_H
+#define FSDP_RUNTIME_COMM_DEVICECOMMUNICATOR_H
+
+#include "comm/Communicator.h"
+#include "device/Device.h"
+
+#include <memory>
+#include <string>
+
+namespace fsdp {
+
+/// Collectives of a plan between ranks whose memory is a GPU's: they are
+/// launched on streams and the host does not wait. Beside it stands a
+/// Communicator, for what the hosts say to each other. All ranks prepare and
+/// launch the same transfers in the same order, from the thread that owns the
+/// Device. Throws PeerFailure when a rank is gone, Error for what else fails.
+class DeviceCommunicator {
+public:
+  virtual ~DeviceCommunicator() = default;
+
+  /// What carries the bytes, for people: "NCCL 2.28.9".
+  virtual std::string transport() const = 0;
+
+  /// ncclMemAlloc, ncclCommRegister: the memory that transfers read and write,
+  /// zeros. Collective, with the same size on all ranks.
+  virtual DeviceMemory allocate(uint64_t bytes) = 0;
+
+  /// ncclCommSplit: makes what launching a transfer like this one needs, and
+  /// may wait for the other ranks. Called before the first launch of each.
+  virtual void prepare(const Transfer &transfer) = 0;
+
+  /// Launches a transfer: its source is read and its destination written on
+  /// the stream. Its channel and `mapped` say nothing here: order is that of
+  /// the stream.
+  virtual void launch(const Transfer &transfer, unsigned stream) = 0;
+
+  /// Whether transfers can be part of a DeviceGraph; else why not.
+  virtual std::string whyNotCaptured() const = 0;
+
+  /// ncclCommGetAsyncError: throws what went wrong in what was launched.
+  virtual void check() = 0;
+
+  /// ncclCommAbort: what was launched ends without a result. May be called from
+  /// any thread.
+  virtual void abort() = 0;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_COMM_DEVICECOMMUNICATOR_H
