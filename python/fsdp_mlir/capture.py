@@ -111,8 +111,8 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     casts = precision.applied(step.model, shared=step.metrics is not None)
     checkpoints = forwards_in_checkpoints(step.model)
     with contextlib.ExitStack() as stack:
-        # Casts are of what stands in for the model's parameters.
-        ways = (mode, gradients, stand_ins, checkpoints, casts, shared, kernels, strides)
+        # What stands in for a parameter on meta has the dtype that its unit computes in.
+        ways = (mode, gradients, checkpoints, casts, stand_ins, shared, kernels, strides)
         for context in ways:
             stack.enter_context(context)
         try:

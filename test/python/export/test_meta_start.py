@@ -10,7 +10,7 @@ import torch
 from exporting import Exported, classify, export
 from torch import nn
 
-from fsdp_mlir import ExportError, record_init
+from fsdp_mlir import ExportError, MixedPrecisionPolicy, fully_shard, record_init
 from fsdp_mlir.training_step import load_training_step
 
 Build = Callable[[], nn.Module]
@@ -264,3 +264,16 @@ def test_inputs_have_values(tmp_path: pathlib.Path) -> None:
     inputs = {"x": torch.ones(4, 8, device="meta"), "y": torch.zeros(4, dtype=torch.int64)}
     with pytest.raises(ExportError, match=r"inputs\['x'\] is on the meta device"):
         export_meta(lambda: nn.Linear(8, 3), tmp_path, inputs=inputs)
+
+
+def test_units_compute_in_their_policys_dtype(tmp_path: pathlib.Path) -> None:
+    """The same graph as that of a model with values; a tied weight is one leaf."""
+
+    def build() -> nn.Module:
+        model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3))
+        model[1].weight = model[0].weight
+        return fully_shard(model, mp_policy=MixedPrecisionPolicy(torch.bfloat16))
+
+    exported = export_meta(build, tmp_path)
+    assert exported.metadata["programs"] == export(classify(build()), tmp_path).metadata["programs"]
+    assert {p["dtype"] for p in exported.metadata["parameters"]} == {"float32"}
