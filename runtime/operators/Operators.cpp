@@ -14,6 +14,8 @@ void registerOperators() {
 #undef FSDP_OPERATOR
     library.impl("power_sum",
                  torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(powerSum)));
+    library.impl("power_sum", torch::dispatch(c10::DispatchKey::CUDA,
+                                              TORCH_FN(powerSumOfNorms)));
     return true;
   }();
   static_cast<void>(registered);

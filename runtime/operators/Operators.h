@@ -15,6 +15,12 @@ void registerOperators();
 /// Throws c10::Error for dtypes that are no floating-point numbers.
 at::Tensor powerSum(at::TensorList tensors, double p);
 
+/// The same on any device, by PyTorch's norms: what runs on GPUs. Each tensor's
+/// elements are added up in an order that its size alone decides, the tensors'
+/// sums in the order of the list, so that the same plan has the same bits.
+/// Nothing of it waits for the device.
+at::Tensor powerSumOfNorms(at::TensorList tensors, double p);
+
 } // namespace fsdp
 
 #endif // FSDP_RUNTIME_OPERATORS_OPERATORS_H

@@ -105,4 +105,19 @@ at::Tensor powerSum(at::TensorList tensors, double p) {
   return sum;
 }
 
+at::Tensor powerSumOfNorms(at::TensorList tensors, double p) {
+  bool largest = p == std::numeric_limits<double>::infinity();
+  // The largest of nothing is an error; as a sum it is none the less zero.
+  std::vector<at::Tensor> given;
+  for (const at::Tensor &tensor : tensors)
+    if (tensor.numel() != 0)
+      given.push_back(tensor);
+  if (given.empty())
+    return at::zeros({}, tensors.front().options().dtype(at::kDouble));
+  at::Tensor norms = at::stack(at::_foreach_norm(given, p, at::kDouble));
+  if (largest)
+    return norms.amax();
+  return p == 1 ? norms.sum() : norms.pow(p).sum();
+}
+
 } // namespace fsdp

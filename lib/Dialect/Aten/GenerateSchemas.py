@@ -108,7 +108,8 @@ def result_alias(schema: object, index: int) -> str | None:
 
 
 def runs_on_cuda(name: str) -> bool:
-    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in CUDA_KEYS)
+    # What the runtime adds to PyTorch it has for every device.
+    return name.startswith("fsdp_mlir::") or any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in CUDA_KEYS)
 
 
 def line(schema: object, qualified: str, tags: list[object]) -> str:

@@ -1,5 +1,6 @@
 // Tests that sums of powers are those of PyTorch's norms, whatever the dtype,
-// the layout and the number of threads.
+// the layout and the number of threads; and that what runs on GPUs gives the
+// same, on a CPU.
 #include "operators/Operators.h"
 
 #include <ATen/ATen.h>
@@ -56,4 +57,21 @@ TEST(PowerSum, ThreadsDoNotChangeABit) {
   at::set_num_threads(3);
   EXPECT_EQ(sum({a}, 2), alone);
   at::set_num_threads(before);
+}
+
+TEST(PowerSum, OnGpusIsTheSame) {
+  at::Tensor x = at::sin(at::arange(70'000, at::kDouble));
+  for (at::ScalarType type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    std::vector<at::Tensor> list = {x.to(type), at::empty({0, 3}, type),
+                                    x.to(type).view({700, 100}).t()};
+    for (double p : {1.0, 2.0, 3.0, double(INFINITY)}) {
+      at::Tensor ours = powerSumOfNorms(list, p);
+      EXPECT_EQ(ours.scalar_type(), at::kDouble);
+      EXPECT_NEAR(ours.item<double>(), sum(list, p), 1e-12 * 2 * x.numel());
+    }
+  }
+  at::Tensor none = x.clone();
+  none[7] = NAN;
+  EXPECT_TRUE(std::isnan(powerSumOfNorms({none, x}, INFINITY).item<double>()));
+  EXPECT_EQ(powerSumOfNorms({at::empty({0})}, INFINITY).item<double>(), 0);
 }
