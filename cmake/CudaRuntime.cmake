@@ -1,23 +1,67 @@
-# Defines cuda_runtime: CUDA's runtime library and headers, and NCCL's header,
-# from the wheels that PyTorch installs beside itself. No toolkit is needed, and
-# no GPU.
+# Defines, from what PyTorch's wheel brings or stands on, without a toolkit or a
+# GPU:
+#   cuda_runtime          CUDA's runtime library, headers of CUDA and NCCL
+#   torch_cuda_allocator  cuda_runtime and libc10_cuda
+#   torch_cuda_kernels    those and libtorch_cuda
 get_filename_component(_nvidia ${TORCH_DIR}/../nvidia ABSOLUTE)
-set(_cuda ${_nvidia}/cu13)
-set(_nccl ${_nvidia}/nccl)
-set(_found ON)
-foreach(file IN ITEMS ${_cuda}/include/cuda_runtime_api.h ${_cuda}/lib/libcudart.so.13 ${_nccl}/include/nccl.h)
-  if(NOT EXISTS ${file})
-    set(_found OFF)
+# The wheels of CUDA 13, those of CUDA 12, a toolkit.
+set(_cuda_places ${_nvidia}/cu13 ${_nvidia}/cuda_runtime /usr/local/cuda)
+foreach(part IN ITEMS cublas cusparse cusolver)
+  list(APPEND _cuda_places ${_nvidia}/${part})
+endforeach()
+
+# Each header by the folder that holds it, since the wheels of CUDA 12 have one
+# each.
+set(_cuda_headers)
+set(_missing)
+foreach(header IN ITEMS cuda_runtime_api.h cublas_v2.h cusparse.h cusolverDn.h nccl.h)
+  find_path(FSDP_HAS_${header} ${header} PATHS ${_cuda_places} ${_nvidia}/nccl
+            PATH_SUFFIXES include NO_DEFAULT_PATH)
+  mark_as_advanced(FSDP_HAS_${header})
+  if(FSDP_HAS_${header})
+    list(APPEND _cuda_headers ${FSDP_HAS_${header}})
+  else()
+    list(APPEND _missing ${header})
   endif()
 endforeach()
-option(FSDP_BUILD_CUDA "Build libfsdp_cuda (needs PyTorch's CUDA 13 wheels)" ${_found})
+list(REMOVE_DUPLICATES _cuda_headers)
+find_library(FSDP_CUDART NAMES libcudart.so.13 libcudart.so.12 PATHS ${_cuda_places}
+             PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH)
+find_library(FSDP_NCCL NAMES libnccl.so.2 PATHS ${_nvidia}/nccl PATH_SUFFIXES lib)
+mark_as_advanced(FSDP_CUDART FSDP_NCCL)
+foreach(library IN ITEMS CUDART NCCL)
+  if(NOT FSDP_${library})
+    list(APPEND _missing ${library})
+  endif()
+endforeach()
+if(NOT EXISTS ${TORCH_DIR}/lib/libtorch_cuda.so)
+  list(APPEND _missing libtorch_cuda.so)
+endif()
+
+set(_found ON)
+if(_missing)
+  set(_found OFF)
+endif()
+option(FSDP_BUILD_CUDA "Build libfsdp_cuda and libfsdp_cuda_kernels (needs PyTorch's CUDA build)" ${_found})
 if(FSDP_BUILD_CUDA)
-  if(NOT _found)
-    message(FATAL_ERROR "no CUDA 13 and NCCL in ${_nvidia}; install PyTorch's CUDA build, or set -DFSDP_BUILD_CUDA=OFF")
+  if(_missing)
+    list(JOIN _missing ", " _missing)
+    message(FATAL_ERROR "CUDA is wanted, and neither ${_nvidia} nor /usr/local/cuda has ${_missing}; "
+                        "install PyTorch's CUDA build, or set -DFSDP_BUILD_CUDA=OFF")
   endif()
   add_library(cuda_runtime INTERFACE)
-  target_include_directories(cuda_runtime SYSTEM INTERFACE ${_cuda}/include ${_nccl}/include)
-  target_link_libraries(cuda_runtime INTERFACE ${_cuda}/lib/libcudart.so.13)
+  target_include_directories(cuda_runtime SYSTEM INTERFACE ${_cuda_headers})
+  target_link_libraries(cuda_runtime INTERFACE ${FSDP_CUDART})
   # Where PyTorch's own libraries look for theirs, so that both load one copy.
-  target_link_options(cuda_runtime INTERFACE -Wl,-rpath,${_cuda}/lib -Wl,-rpath,${_nccl}/lib)
+  foreach(library IN ITEMS ${FSDP_CUDART} ${FSDP_NCCL})
+    get_filename_component(_folder ${library} DIRECTORY)
+    target_link_options(cuda_runtime INTERFACE -Wl,-rpath,${_folder})
+  endforeach()
+
+  add_library(torch_cuda_allocator INTERFACE)
+  target_link_libraries(torch_cuda_allocator INTERFACE
+    ${TORCH_DIR}/lib/libc10_cuda.so torch_cpu_only cuda_runtime)
+  add_library(torch_cuda_kernels INTERFACE)
+  target_link_libraries(torch_cuda_kernels INTERFACE
+    ${TORCH_DIR}/lib/libtorch_cuda.so torch_cuda_allocator)
 endif()

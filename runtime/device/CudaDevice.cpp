@@ -1,4 +1,4 @@
-// One GPU. The only file of its library: nothing else includes CUDA.
+// One GPU: the library for CUDA's runtime.
 #include "Error.h"
 #include "device/CudaLibrary.h"
 #include "device/Device.h"

@@ -1,4 +1,5 @@
-// The one border between the programs and the library that links CUDA.
+// The borders between the programs and the libraries that link CUDA, which are
+// loaded at run time. Both sides are of the same build.
 
 #ifndef FSDP_RUNTIME_DEVICE_CUDALIBRARY_H
 #define FSDP_RUNTIME_DEVICE_CUDALIBRARY_H
@@ -8,10 +9,14 @@
 namespace fsdp {
 
 class Device;
+class Kernels;
+struct MemoryHooks;
 
-/// What the library exports, under `cudaLibrarySymbol`. Of the same build as
-/// the program.
+/// What libfsdp_cuda exports: CUDA's runtime.
 struct CudaLibrary {
+  static constexpr const char *file = "libfsdp_cuda.so";
+  static constexpr const char *symbol = "fsdp_cuda_library";
+
   /// See countCudaDevices.
   int (*count)();
   /// See openCudaDevice. The caller owns what is returned.
@@ -20,8 +25,23 @@ struct CudaLibrary {
   std::string (*describe)();
 };
 
-constexpr const char *cudaLibraryFile = "libfsdp_cuda.so";
-constexpr const char *cudaLibrarySymbol = "fsdp_cuda_library";
+/// What libfsdp_cuda_kernels exports: PyTorch's kernels.
+struct CudaKernelsLibrary {
+  static constexpr const char *file = "libfsdp_cuda_kernels.so";
+  static constexpr const char *symbol = "fsdp_cuda_kernels_library";
+
+  /// See openCudaKernels. The caller owns what is returned.
+  Kernels *(*open)(Device &device, const MemoryHooks &hooks);
+};
+
+/// What a library beside the program exports under a symbol. Throws Error where
+/// this build has no such library.
+const void *loadBesideProgram(const char *file, const char *symbol);
+
+template <typename Library> const Library &loadLibrary() {
+  return *static_cast<const Library *>(
+      loadBesideProgram(Library::file, Library::symbol));
+}
 
 } // namespace fsdp
 

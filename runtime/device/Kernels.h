@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 namespace fsdp {
 
@@ -14,10 +15,11 @@ class Device;
 /// What PyTorch's kernels ask for memory, in place of their own allocator. A
 /// table, since those for GPUs are in a library of their own.
 struct MemoryHooks {
-  /// Memory for the calling thread's kernel, or nothing where PyTorch's own
-  /// allocator is to serve it. `bytes` > 0.
+  /// Memory for the calling thread's kernel, its own context, or nothing where
+  /// PyTorch's own allocator is to serve it. `bytes` > 0.
   c10::DataPtr (*allocate)(size_t bytes);
-  /// Takes back by its address what allocate() gave; false: it is PyTorch's.
+  /// Takes back by its address what allocate() gave; false: PyTorch's own
+  /// allocator is to take it.
   bool (*release)(void *pointer);
 };
 
@@ -36,24 +38,51 @@ public:
   /// A generator of random numbers, seeded.
   virtual at::Generator makeGenerator(uint64_t seed) const = 0;
 
-  /// While it lives, what the calling thread launches runs on this stream of
-  /// the device.
-  virtual std::shared_ptr<void> useStream(unsigned stream) = 0;
+  /// What the calling thread launches from now on runs on this stream of the
+  /// device. At first that is stream 0.
+  virtual void useStream(unsigned stream) = 0;
 
   /// While the device captures a graph: a kernel launched with the generator
   /// reads its seed from this device memory, a uint64_t, whenever it runs.
   /// Null: the generator is as before the capture.
   virtual void seedFromMemory(at::Generator &generator, void *seed) = 0;
 
-  /// Gives back memory that the allocator keeps for later.
+  /// While the lock is held, operators that take no generator draw from this
+  /// one, as attention with dropout does. Other ranks of the process wait.
+  virtual std::unique_lock<std::mutex>
+  lendToOperators(const at::Generator &generator) = 0;
+
+  /// Bytes of the device that PyTorch's own allocator holds: workspaces, and
+  /// what operators keep. Of all ranks of the process that share the device.
+  virtual uint64_t keptBytes() const = 0;
+
+  /// Gives back what of them nobody uses; waits for the device.
   virtual void releaseCached() = 0;
 };
 
+/// For as long as this lives, the calling thread launches on a stream that is
+/// not stream 0.
+class UseStream {
+public:
+  UseStream(Kernels &kernels, unsigned stream) : kernels(kernels) {
+    kernels.useStream(stream);
+  }
+  ~UseStream() { kernels.useStream(0); }
+  UseStream(const UseStream &) = delete;
+  UseStream &operator=(const UseStream &) = delete;
+
+private:
+  Kernels &kernels;
+};
+
 /// PyTorch's kernels for the GPU of `device`, which outlives them. PyTorch's
-/// library for GPUs is loaded here and not before. Sets the flags of its
-/// numbers (TF32, reduced reductions) to PyTorch's defaults, and what they keep
-/// (handles and workspaces of cuBLAS) is made for stream 0 before it returns.
-/// Throws Error where this build has no CUDA.
+/// library for GPUs is loaded here and not before. Called by the thread that
+/// runs them: its handles and workspaces of cuBLAS are made for stream 0 before
+/// this returns. The numbers are those of PyTorch's defaults: no TF32 in matrix
+/// products, TF32 in convolutions, reduced-precision sums in those of bf16 and
+/// fp16. The first `hooks` serve the whole process.
+///
+/// Throws Error where this build has no CUDA, or PyTorch cannot use the GPU.
 std::unique_ptr<Kernels> openCudaKernels(Device &device,
                                          const MemoryHooks &hooks);
 

@@ -1,0 +1,128 @@
+// PyTorch's kernels for a GPU. With CudaAllocator, all of a library that links
+// PyTorch's CUDA half.
+#include "Error.h"
+#include "device/CudaAllocator.h"
+#include "device/CudaLibrary.h"
+#include "device/Device.h"
+#include "device/Kernels.h"
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAGuard.h>
+
+namespace fsdp {
+
+namespace {
+
+namespace caching = c10::cuda::CUDACachingAllocator;
+
+/// Puts the hooks before PyTorch's allocator, once; returns PyTorch's.
+caching::CUDAAllocator &placeHooks(const MemoryHooks &hooks) {
+  // Never destroyed: tensors may be freed after main.
+  static caching::CUDAAllocator &own = *caching::get();
+  static auto *placing = new CudaAllocator(own, hooks);
+  caching::allocator.store(placing);
+  c10::SetAllocator(c10::kCUDA, placing, /*priority=*/255);
+  return own;
+}
+
+/// A generator whose state is at hand: PyTorch's own reads its seed from memory
+/// in graphs of PyTorch's only.
+struct Generator final : at::CUDAGeneratorImpl {
+  using State = c10::intrusive_ptr<at::CUDAGeneratorState>;
+  Generator(c10::DeviceIndex device, State state)
+      : at::CUDAGeneratorImpl(device, state), state(std::move(state)) {}
+  State state;
+};
+
+class CudaKernels final : public Kernels {
+public:
+  CudaKernels(Device &gpu, const MemoryHooks &hooks)
+      : gpu(gpu), place(c10::kCUDA, gpu.index()), own(placeHooks(hooks)) {
+    at::globalContext().lazyInitDevice(c10::kCUDA);
+    c10::cuda::set_device(place.index());
+    zero = gpu.allocate(sizeof(int64_t));
+    useStream(0);
+    // What would be made by the first operator that needs it, and be kept.
+    at::cuda::getCurrentCUDABlasHandle();
+    at::cuda::getCUDABlasLtWorkspace();
+    at::cuda::detail::getDefaultCUDAGenerator(place.index());
+  }
+
+  c10::Device device() const override { return place; }
+  c10::Allocator &allocator() const override { return own; }
+
+  at::Generator makeGenerator(uint64_t seed) const override {
+    return at::make_generator<Generator>(
+        place.index(), c10::make_intrusive<at::CUDAGeneratorState>(seed));
+  }
+
+  void useStream(unsigned stream) override {
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(
+        static_cast<cudaStream_t>(gpu.stream(stream)), place.index()));
+  }
+
+  void seedFromMemory(at::Generator &generator, void *seed) override {
+    at::CUDAGeneratorState &state = *generator.get<Generator>()->state;
+    state.capturing_ = seed != nullptr;
+    // The first number of the seed, as after set_current_seed.
+    state.offset_intragraph_ = 0;
+    state.seed_extragraph_ = seed ? number(seed) : at::TensorBase();
+    state.offset_extragraph_ = seed ? number(zero.data()) : at::TensorBase();
+  }
+
+  std::unique_lock<std::mutex>
+  lendToOperators(const at::Generator &generator) override {
+    static std::mutex mutex;
+    std::unique_lock<std::mutex> lock(mutex);
+    at::Generator borrower =
+        at::cuda::detail::getDefaultCUDAGenerator(place.index());
+    borrower.graphsafe_set_state(generator);
+    return lock;
+  }
+
+  uint64_t keptBytes() const override {
+    constexpr auto all =
+        static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return own.getDeviceStats(place.index()).reserved_bytes[all].current;
+  }
+
+  void releaseCached() override { own.emptyCache(); }
+
+private:
+  /// The integer at an address of the device.
+  at::TensorBase number(void *address) const {
+    return at::for_blob(address, {1})
+        .options(at::TensorOptions(place).dtype(at::kLong))
+        .target_device(place)
+        .make_tensor();
+  }
+
+  Device &gpu;
+  c10::Device place;
+  caching::CUDAAllocator &own;
+  DeviceMemory zero; // an int64_t
+};
+
+Kernels *open(Device &device, const MemoryHooks &hooks) {
+  try {
+    return new CudaKernels(device, hooks);
+  } catch (const c10::Error &error) {
+    std::string text = error.what_without_backtrace();
+    throw Error("PyTorch cannot use GPU " + std::to_string(device.index()) +
+                ": " + text.substr(0, text.find('\n')) +
+                "; see nvidia-smi, or compile the plan for device=cpu");
+  }
+}
+
+} // namespace
+
+extern "C" {
+extern const CudaKernelsLibrary fsdp_cuda_kernels_library
+    __attribute__((visibility("default")));
+const CudaKernelsLibrary fsdp_cuda_kernels_library = {open};
+}
+
+} // namespace fsdp
