@@ -1,6 +1,7 @@
 # Defines, from what PyTorch's wheel brings or stands on, without a toolkit or a
 # GPU:
-#   cuda_runtime          CUDA's runtime library, headers of CUDA and NCCL
+#   cuda_headers          headers of CUDA and NCCL
+#   cuda_runtime          those and CUDA's runtime library
 #   torch_cuda_allocator  cuda_runtime and libc10_cuda
 #   torch_cuda_kernels    those and libtorch_cuda
 get_filename_component(_nvidia ${TORCH_DIR}/../nvidia ABSOLUTE)
@@ -49,9 +50,10 @@ if(FSDP_BUILD_CUDA)
     message(FATAL_ERROR "CUDA is wanted, and neither ${_nvidia} nor /usr/local/cuda has ${_missing}; "
                         "install PyTorch's CUDA build, or set -DFSDP_BUILD_CUDA=OFF")
   endif()
+  add_library(cuda_headers INTERFACE)
+  target_include_directories(cuda_headers SYSTEM INTERFACE ${_cuda_headers})
   add_library(cuda_runtime INTERFACE)
-  target_include_directories(cuda_runtime SYSTEM INTERFACE ${_cuda_headers})
-  target_link_libraries(cuda_runtime INTERFACE ${FSDP_CUDART})
+  target_link_libraries(cuda_runtime INTERFACE cuda_headers ${FSDP_CUDART})
   # Where PyTorch's own libraries look for theirs, so that both load one copy.
   foreach(library IN ITEMS ${FSDP_CUDART} ${FSDP_NCCL})
     get_filename_component(_folder ${library} DIRECTORY)

@@ -3,6 +3,7 @@
 #include "device/CudaLibrary.h"
 #include "device/Device.h"
 
+#include <algorithm>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -108,6 +109,7 @@ public:
     description = std::string(properties.name) + ", driver for CUDA " +
                   versionText(driverVersion());
     uuid.assign(properties.uuid.bytes, sizeof(properties.uuid.bytes));
+    longestPitch = properties.memPitch;
     for (unsigned i = 0; i < count; ++i) {
       // They do not wait for the default stream, which nothing uses.
       cudaStream_t &stream = streams.emplace_back();
@@ -119,9 +121,6 @@ public:
   ~CudaDevice() override {
     for (cudaStream_t stream : streams)
       cudaStreamDestroy(stream);
-    for (cudaEvent_t event : events)
-      if (event)
-        cudaEventDestroy(event);
   }
 
   std::string describe() const override { return description; }
@@ -138,6 +137,8 @@ public:
 
   DeviceMemory allocate(uint64_t bytes) override {
     void *block = nullptr;
+    if (bytes == 0)
+      return {};
     if (cudaError_t status = cudaMalloc(&block, bytes)) {
       cudaGetLastError();
       throw Error("cannot allocate " + std::to_string(bytes) +
@@ -149,16 +150,25 @@ public:
     }
     DeviceMemory memory = {
         {static_cast<char *>(block), [](char *p) { cudaFree(p); }}, bytes};
-    check(cudaMemset(block, 0, bytes), "zero device memory");
-    // A memset is over when the host says so; other streams do not wait for it.
-    check(cudaDeviceSynchronize(), "zero device memory");
+    // No stream waits for it, so the host does; not for the whole GPU, which
+    // other ranks may share.
+    check(cudaMemsetAsync(block, 0, bytes, streams.at(0)),
+          "zero device memory");
+    check(cudaStreamSynchronize(streams.at(0)), "zero device memory");
     return memory;
   }
 
   DeviceMemory allocatePinned(uint64_t bytes) override {
     void *block = nullptr;
-    check(cudaHostAlloc(&block, bytes, cudaHostAllocDefault),
-          "pin host memory; use pin-memory=false, or raise `ulimit -l`");
+    if (bytes == 0)
+      return {};
+    if (cudaError_t status =
+            cudaHostAlloc(&block, bytes, cudaHostAllocDefault)) {
+      cudaGetLastError();
+      throw Error("cannot pin " + std::to_string(bytes) +
+                  " bytes of host memory (" + cudaGetErrorName(status) +
+                  "); use pin-memory=false");
+    }
     return {{static_cast<char *>(block), [](char *p) { cudaFreeHost(p); }},
             bytes};
   }
@@ -166,43 +176,69 @@ public:
   void copyRows(unsigned stream, void *to, uint64_t toStride, const void *from,
                 uint64_t fromStride, uint64_t rowBytes,
                 uint64_t rows) override {
-    if (rows == 1)
-      check(cudaMemcpyAsync(to, from, rowBytes, cudaMemcpyDefault,
-                            streams.at(stream)),
+    cudaStream_t on = streams.at(stream);
+    auto *target = static_cast<char *>(to);
+    auto *source = static_cast<const char *>(from);
+    if (toStride == rowBytes && fromStride == rowBytes)
+      check(cudaMemcpyAsync(to, from, rowBytes * rows, cudaMemcpyDefault, on),
             "copy");
-    else
+    else if (std::max(toStride, fromStride) <= longestPitch)
       check(cudaMemcpy2DAsync(to, toStride, from, fromStride, rowBytes, rows,
-                              cudaMemcpyDefault, streams.at(stream)),
+                              cudaMemcpyDefault, on),
             "copy");
+    else // few: each begins gigabytes behind the one before
+      for (uint64_t row = 0; row < rows; ++row)
+        check(cudaMemcpyAsync(target + row * toStride,
+                              source + row * fromStride, rowBytes,
+                              cudaMemcpyDefault, on),
+              "copy");
   }
 
   void fillRows(unsigned stream, void *to, uint64_t stride, unsigned char byte,
                 uint64_t rowBytes, uint64_t rows) override {
-    check(
-        cudaMemset2DAsync(to, stride, byte, rowBytes, rows, streams.at(stream)),
-        "fill memory");
+    cudaStream_t on = streams.at(stream);
+    auto *target = static_cast<char *>(to);
+    if (stride == rowBytes)
+      check(cudaMemsetAsync(to, byte, rowBytes * rows, on), "fill memory");
+    else if (stride <= longestPitch)
+      check(cudaMemset2DAsync(to, stride, byte, rowBytes, rows, on),
+            "fill memory");
+    else
+      for (uint64_t row = 0; row < rows; ++row)
+        check(cudaMemsetAsync(target + row * stride, byte, rowBytes, on),
+              "fill memory");
   }
 
   void record(unsigned stream, unsigned event) override {
     if (event >= events.size())
       events.resize(event + 1);
-    // Without a time, which would make recording dear.
     if (!events[event])
-      check(cudaEventCreateWithFlags(&events[event], cudaEventDisableTiming),
-            "make an event");
-    check(cudaEventRecord(events[event], streams.at(stream)),
-          "record an event");
+      events[event] = newEvent();
+    recordShared(stream, events[event].get());
   }
 
   void wait(unsigned stream, unsigned event) override {
-    check(cudaStreamWaitEvent(streams.at(stream), events.at(event), 0),
+    if (event < events.size() && events[event])
+      waitShared(stream, events[event].get());
+  }
+
+  std::shared_ptr<void> makeEvent() override { return newEvent(); }
+
+  void recordShared(unsigned stream, void *event) override {
+    check(cudaEventRecord(static_cast<cudaEvent_t>(event), streams.at(stream)),
+          "record an event");
+  }
+
+  void waitShared(unsigned stream, void *event) override {
+    check(cudaStreamWaitEvent(streams.at(stream),
+                              static_cast<cudaEvent_t>(event), 0),
           "wait for an event");
   }
 
   bool isOver(unsigned event) override {
     if (event >= events.size() || !events[event])
       return true;
-    cudaError_t status = cudaEventQuery(events[event]);
+    cudaError_t status = cudaEventQuery(events[event].get());
     if (status == cudaErrorNotReady) {
       cudaGetLastError();
       return false;
@@ -231,15 +267,26 @@ public:
   }
 
 private:
+  using Event = std::shared_ptr<CUevent_st>;
+
+  /// Without a time, which would make recording dear.
+  static Event newEvent() {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+          "make an event");
+    return {event, cudaEventDestroy};
+  }
+
   int number;
   std::string description, uuid;
+  uint64_t longestPitch;
   std::vector<cudaStream_t> streams;
-  std::vector<cudaEvent_t> events; // by number; null: not yet recorded
+  std::vector<Event> events; // by number; null: not yet recorded
 };
 
 Device *open(int index, unsigned streams) {
   int count = countDevices();
-  if (index >= count)
+  if (index < 0 || index >= count)
     throw Error("there is no GPU " + std::to_string(index) +
                 ": this process sees " + std::to_string(count) +
                 "; start at most as many ranks on this host");

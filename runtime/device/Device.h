@@ -45,8 +45,8 @@ public:
   /// The cudaStream_t of a stream, for those who launch kernels.
   virtual void *stream(unsigned stream) const = 0;
 
-  /// cudaMalloc: zeros, aligned to 256 bytes. Throws Error with the bytes that
-  /// are free.
+  /// cudaMalloc: zeros, aligned to 256 bytes; the host waits for stream 0. Of
+  /// no bytes: null. Throws Error with the bytes that are free.
   virtual DeviceMemory allocate(uint64_t bytes) = 0;
   /// cudaHostAlloc: pages of the host that copies read and write by themselves.
   virtual DeviceMemory allocatePinned(uint64_t bytes) = 0;
@@ -73,21 +73,34 @@ public:
   /// cudaEventRecord: marks what is on the stream so far. An event may be
   /// recorded again when what waited for it has run.
   virtual void record(unsigned stream, unsigned event) = 0;
-  /// cudaStreamWaitEvent: what follows on the stream runs behind the mark.
+  /// cudaStreamWaitEvent: what follows on the stream runs behind the mark that
+  /// the event has now; behind nothing when it was never recorded.
   virtual void wait(unsigned stream, unsigned event) = 0;
   /// cudaEventQuery: what the event marks is over; so it is of an event that
   /// was never recorded.
   virtual bool isOver(unsigned event) = 0;
+
+  /// cudaEventCreate: an event without a number, which Devices of other threads
+  /// can wait for, and of other GPUs.
+  virtual std::shared_ptr<void> makeEvent() = 0;
+  /// As record() and wait(). Only the Device that made an event records it.
+  virtual void recordShared(unsigned stream, void *event) = 0;
+  virtual void waitShared(unsigned stream, void *event) = 0;
+
   /// cudaStreamSynchronize: returns when everything launched is over.
   virtual void drain() = 0;
 
   /// cudaStreamBeginCapture: what is launched from now on by this thread, on
   /// stream 0 and on streams that wait for it, does not run but becomes part of
-  /// a graph. Events that stand in the capture belong to it.
+  /// a graph. Events that stand in the capture belong to it: until they are
+  /// recorded again nobody else waits for them or asks whether they are over,
+  /// and nothing in it waits for events from before. No memory is allocated or
+  /// freed by the thread meanwhile, and copies are of memory that is the
+  /// device's or pinned.
   virtual void beginCapture() = 0;
   /// cudaStreamEndCapture, cudaGraphInstantiate. The streams have waited for
-  /// each other: stream 0 stands behind all. Throws Error when something was
-  /// launched that cannot be captured.
+  /// each other: stream 0 stands behind all. Throws Error when a stream is not
+  /// joined or something was done that cannot be captured; the capture is over.
   virtual std::unique_ptr<DeviceGraph> endCapture() = 0;
 };
 

@@ -1,0 +1,55 @@
+#include "ImitatedKernels.h"
+
+#include "ImitatedCuda.h"
+#include "device/Device.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace fsdp::imitation {
+
+namespace {
+
+class ImitatedKernels final : public Kernels {
+public:
+  explicit ImitatedKernels(Device &gpu) : gpu(gpu) {}
+
+  c10::Device device() const override { return c10::kCPU; }
+  c10::Allocator &allocator() const override {
+    return *c10::GetDefaultCPUAllocator();
+  }
+  at::Generator makeGenerator(uint64_t seed) const override {
+    return at::detail::createCPUGenerator(seed);
+  }
+
+  void useStream(unsigned stream) override {
+    inCaller.reset(); // the stream before goes on by itself
+    inCaller = std::make_unique<InCaller>(
+        static_cast<cudaStream_t>(gpu.stream(stream)));
+  }
+
+  void seedFromMemory(at::Generator &generator, void *seed) override {
+    if (seed)
+      generator.set_current_seed(*static_cast<uint64_t *>(seed));
+  }
+
+  std::unique_lock<std::mutex> lendToOperators(const at::Generator &) override {
+    static std::mutex mutex;
+    return std::unique_lock<std::mutex>(mutex);
+  }
+
+  uint64_t keptBytes() const override { return 0; }
+  void releaseCached() override {}
+
+private:
+  Device &gpu;
+  std::unique_ptr<InCaller> inCaller;
+};
+
+} // namespace
+
+std::unique_ptr<Kernels> openKernels(Device &device) {
+  return std::make_unique<ImitatedKernels>(device);
+}
+
+} // namespace fsdp::imitation
