@@ -35,29 +35,32 @@ static std::vector<WindowPart> windowParts(const plan::PlanT &plan, int rank) {
   return list;
 }
 
-Arenas::Arenas(const plan::PlanT &plan, Communicator &communicator,
-               uint64_t guard)
-    : plan(plan), host(bytesOf(plan, plan::hostArena), guard) {
+Arenas::Arenas(const plan::PlanT &plan, Backend &backend, uint64_t guard)
+    : plan(plan), device(backend.kernels().device()) {
   ArenaLayout layout;
   layout.arenaBytes = bytesOf(plan, plan::deviceArena);
   layout.windowBytes = bytesOf(plan, plan::windowArena);
-  layout.window = windowParts(plan, communicator.rank());
+  layout.window = windowParts(plan, backend.rank());
   layout.guard = guard;
-  memory = communicator.allocate(layout);
+  memory = backend.allocateArena(layout);
+  uint64_t hostBytes = bytesOf(plan, plan::hostArena);
+  bool pinned = plan::hostArena < plan.arenas.size() &&
+                plan.arenas[plan::hostArena]->pinned;
+  host = backend.allocateHost(hostBytes, guard, pinned);
   lendMemory(memory->arena(), memory->arena() + layout.arenaBytes);
-  lendMemory(host.data(), host.data() + host.size());
+  lendMemory(host->arena(), host->arena() + hostBytes);
 }
 
 Arenas::~Arenas() {
   forgetMemory(memory->arena());
-  forgetMemory(host.data());
+  forgetMemory(host->arena());
 }
 
 char *Arenas::address(const plan::Place &place, const std::string &what) const {
   uint64_t bytes = bytesOf(plan, place.arena());
   if (place.offset() > bytes || place.bytes() > bytes - place.offset())
     throw Error(what + " lies outside its arena; lower the step again");
-  char *const begins[] = {memory->arena(), memory->window(), host.data()};
+  char *const begins[] = {memory->arena(), memory->window(), host->arena()};
   return begins[place.arena()] + place.offset();
 }
 

@@ -52,7 +52,7 @@ c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
                      : (int64_t(1) << 40) + ordinal;
     return random.generator();
   case c10::TypeKind::DeviceObjType:
-    return c10::Device(c10::kCPU);
+    return random.generator().device();
   default:
     break;
   }

@@ -15,7 +15,8 @@ namespace fsdp {
 at::ScalarType toScalarType(plan::DType dtype);
 
 /// An operator of the plan, found by name and its constant arguments converted
-/// once; what changes (tensors, step scalars) is put in at each call.
+/// once; what changes (tensors, step scalars) is put in at each call. New
+/// tensors are made where random numbers are.
 class AtenOp {
 public:
   /// `ordinal` stands in for the site of a generator argument that has none.

@@ -1,6 +1,8 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_COUNTERS_H
 #define FSDP_RUNTIME_EXECUTOR_COUNTERS_H
 
+#include "executor/Streams.h"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -32,10 +34,8 @@ struct Counters {
   uint64_t bytesAllocatedInSteps = 0;
   /// The scratch: what kernels allocate beside their outputs.
   uint64_t scratchBytes = 0;
-  /// Wall time inside collectives, summed over streams.
-  double communicationSeconds = 0;
-  /// Of it, what the compute stream spent: starting them, or waiting.
-  double exposedSeconds = 0;
+  /// What collectives took, where that is measured.
+  std::optional<Streams::Times> communication = Streams::Times();
 };
 
 } // namespace fsdp

@@ -1,9 +1,10 @@
 #include "executor/Executor.h"
 
 #include "Error.h"
-#include "executor/HostStreams.h"
+#include "executor/HostBackend.h"
 #include "executor/LoadedProgram.h"
 #include "executor/ProgramTensors.h"
+#include "executor/ProgramTraffic.h"
 #include "executor/Scalars.h"
 #include "operators/Operators.h"
 
@@ -15,7 +16,7 @@
 namespace fsdp {
 
 struct Executor::Implementation {
-  Implementation(const plan::PlanT &plan, Communicator &communicator,
+  Implementation(const plan::PlanT &plan, Backend &backend,
                  const ExecutorOptions &options);
 
   /// Gradients are part of the plan; the kernels need no autograd around them.
@@ -25,99 +26,145 @@ struct Executor::Implementation {
   };
 
   void placeStates();
+  void prepareTransfers();
   void run(LoadedProgram &program, uint64_t step, uint64_t microBatch);
+  void beginStep(LoadedProgram &program, uint64_t step, uint64_t microBatch);
   void runCommands(LoadedProgram &program);
   void runUpdate(LoadedProgram::Update &update);
   double squaredNormOf(LoadedProgram::Update &update);
   void launchCopy(unsigned stream, const LoadedProgram::Copy &copy);
+  /// The host waits for what its next update reads.
+  void awaitDevice() { streams->await(streams->mark()); }
 
   const plan::PlanT &plan;
-  SiteRandom random;
+  Backend &backend;
   Arenas arenas;
-  Scratch scratch;
+  Processor device;
+  std::optional<Processor> host; // where it is not the device
   std::vector<at::Tensor> states;
-  std::vector<UpdateRule> rules;
   std::vector<LoadedProgram> programs;
-  std::unique_ptr<HostStreams> streams;
+  std::unique_ptr<Streams> streams;
+  std::optional<ProgramTraffic> traffic;
   std::vector<double> scalars;
   bool gradientNorm = false;
   double squaredNorm = 0;
   Counters counters;
 };
 
+/// The streams and events that the plan's programs use at most.
+static std::pair<unsigned, unsigned> countStreams(const plan::PlanT &plan) {
+  unsigned streams = 1, events = 0;
+  for (const auto &program : plan.programs) {
+    events = std::max(events, program->events);
+    for (const auto &command : program->commands)
+      streams = std::max(streams, command->stream + 1);
+  }
+  return {streams, events};
+}
+
 Executor::Implementation::Implementation(const plan::PlanT &plan,
-                                         Communicator &communicator,
+                                         Backend &backend,
                                          const ExecutorOptions &options)
-    : plan(plan),
-      random(options.seed, communicator.rank(), options.sequentialRandom),
-      arenas(plan, communicator, options.poison ? poisonGuardBytes : 0),
-      streams(options.hostStreams == HostStreamKind::Threads
-                  ? makeThreadStreams(communicator)
-                  : makeInlineStreams(communicator)) {
+    : plan(plan), backend(backend),
+      arenas(plan, backend, options.poison ? poisonGuardBytes : 0),
+      device(plan, backend.kernels(),
+             SiteRandom(options.seed, backend.rank(), options.sequentialRandom,
+                        backend.kernels()),
+             [&](uint64_t bytes) { return backend.allocateScratch(bytes); }) {
+  if (options.poison && !backend.isHost())
+    throw Error("--poison writes into a plan's memory from the host; use it "
+                "with a plan for device=cpu");
   registerOperators();
   NoAutograd guard;
-  UseScratch use(scratch);
+  if (!backend.isHost())
+    host.emplace(plan, hostKernels(),
+                 SiteRandom(options.seed, backend.rank(),
+                            options.sequentialRandom, hostKernels()),
+                 allocateHostScratch);
+  UseScratch use(device.scratch);
   placeStates();
-  for (const auto &rule : plan.rules)
-    rules.emplace_back(*rule, random);
   LoadContext context{
-      plan, arenas, states, rules, random, scratch, communicator.rank()};
+      plan, arenas, states, device, host ? *host : device, backend.rank()};
   programs.reserve(plan.programs.size());
   for (const auto &program : plan.programs) {
     programs.emplace_back(*program, context);
     if (options.poison)
       programs.back().poison = std::make_unique<Poison>(plan, *program, arenas);
   }
+  prepareTransfers();
+  auto [numStreams, numEvents] = countStreams(plan);
+  streams = backend.makeStreams(numStreams, numEvents);
+  traffic.emplace(backend, *streams);
 }
 
 void Executor::Implementation::placeStates() {
   for (const auto &state : plan.states) {
     at::Tensor &tensor = states.emplace_back();
     if (state->flat < 0)
-      tensor =
-          at::from_blob(arenas.address(*state->place, state->fqn),
-                        state->local_shape, state->strides,
-                        at::TensorOptions().dtype(toScalarType(state->dtype)));
+      tensor = at::from_blob(arenas.address(*state->place, state->fqn),
+                             state->local_shape, state->strides,
+                             at::TensorOptions(toScalarType(state->dtype))
+                                 .device(arenas.deviceOf(*state->place)));
     // As a step leaves it: adding to -0.0 changes no bit.
     if (state->role == plan::Role::Gradient)
       tensor.fill_(-0.0);
   }
 }
 
-void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
-                                   uint64_t microBatch) {
-  NoAutograd guard;
-  UseScratch use(scratch);
+/// In the order of the programs' commands, which is every rank's.
+void Executor::Implementation::prepareTransfers() {
+  for (const LoadedProgram &program : programs)
+    for (const LoadedProgram::Collective &collective : program.collectives)
+      backend.prepare(collective.transfer);
+}
+
+void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
+                                         uint64_t microBatch) {
   StepContext context{step, learningRates(plan, step), [&](int state) {
                         return states.at(state).item<double>();
                       }};
   scalars = evaluateScalars(program.plan->scalars, context);
-  for (UpdateRule &rule : rules)
-    rule.beginStep(context);
-  random.beginStep(step, microBatch);
+  for (Processor *processor : {&device, host ? &*host : nullptr}) {
+    if (!processor)
+      continue;
+    for (UpdateRule &rule : processor->rules)
+      rule.beginStep(context);
+    processor->random.beginStep(step, microBatch);
+  }
   squaredNorm = 0;
+}
+
+void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
+                                   uint64_t microBatch) {
+  NoAutograd guard;
+  UseScratch use(device.scratch);
+  beginStep(program, step, microBatch);
   bool first = program.runs++ == 0;
   if (first)
     program.countIn(counters);
   counters.programRuns[program.plan->name] = program.runs;
   auto bytesOutside = [&] {
-    return scratch.bytesOutside() + bytesTakenByHelpers();
+    return device.scratch.bytesOutside() + bytesTakenByHelpers();
   };
   uint64_t before = bytesOutside();
   streams->begin(program.plan->events);
   try {
     runCommands(program);
-    streams->drain();
+    streams->end();
+    traffic->fetchOutputs(program);
   } catch (const std::exception &error) {
     streams->abandon(error.what());
     throw;
   }
   if (!first)
     counters.bytesAllocatedInSteps += bytesOutside() - before;
-  scratch.grow();
-  counters.scratchBytes = scratch.bytes();
-  counters.communicationSeconds = streams->transferSeconds;
-  counters.exposedSeconds = streams->exposedSeconds;
+  device.scratch.grow();
+  if (first)
+    backend.kernels().releaseCached(); // what operators took to be learned
+  if (host)
+    host->scratch.grow();
+  counters.scratchBytes = device.scratch.bytes();
+  counters.communication = streams->times();
 }
 
 void Executor::Implementation::runCommands(LoadedProgram &program) {
@@ -162,13 +209,21 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
 }
 
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
+  std::optional<UseScratch> use;
+  at::Tensor scale = update.scale;
+  if (update.onHost) {
+    use.emplace(update.processor->scratch);
+    awaitDevice();
+    if (scale.defined())
+      scale = scale.cpu();
+  }
   if (gradientNorm && update.inNorm)
     squaredNorm += squaredNormOf(update);
   if (update.skip.defined() && update.skip.item<double>() != 0)
     return;
   {
     OperatorMemory::Attention attention(update.memory);
-    update.rule->apply(update.operands, update.scale);
+    update.rule->apply(update.operands, scale);
   }
   std::vector<at::Tensor> none;
   update.memory.endRun(none);
@@ -185,31 +240,16 @@ double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
   return value * value;
 }
 
-static void runCopy(const LoadedProgram::Copy &copy) {
-  for (const LoadedProgram::Piece &piece : copy)
-    for (uint64_t i = 0; i < piece.blocks; ++i) {
-      char *to = piece.to + i * piece.toStride;
-      if (piece.from)
-        std::memcpy(to, piece.from + i * piece.fromStride, piece.blockBytes);
-      else
-        std::memset(to, 0, piece.blockBytes);
-    }
-}
-
 void Executor::Implementation::launchCopy(unsigned stream,
                                           const LoadedProgram::Copy &copy) {
-  streams->copy(stream, [&copy] { runCopy(copy); });
-  for (const LoadedProgram::Piece &piece : copy) {
-    if (piece.ofOffload)
-      counters.offloadBytes += piece.blocks * piece.blockBytes;
-    if (piece.ofBucket)
-      counters.communicationBytesCopied += piece.blocks * piece.blockBytes;
-  }
+  streams->copy(stream, copy.pieces);
+  counters.offloadBytes += copy.offloadBytes;
+  counters.communicationBytesCopied += copy.bucketBytes;
 }
 
-Executor::Executor(const plan::PlanT &plan, Communicator &communicator,
+Executor::Executor(const plan::PlanT &plan, Backend &backend,
                    const ExecutorOptions &options)
-    : impl(std::make_unique<Implementation>(plan, communicator, options)) {}
+    : impl(std::make_unique<Implementation>(plan, backend, options)) {}
 
 Executor::~Executor() = default;
 
@@ -224,31 +264,15 @@ void Executor::run(int program, uint64_t step, uint64_t microBatch) {
   impl->run(impl->programs.at(program), step, microBatch);
 }
 
-void *Executor::stateData(size_t i) {
-  const plan::StateT &state = *impl->plan.states.at(i);
-  return impl->arenas.address(*state.place, state.fqn);
-}
+at::Tensor Executor::state(size_t i) { return impl->states.at(i); }
 
 void Executor::setInput(int program, size_t input, const void *rowMajor) {
-  LoadedProgram &loaded = impl->programs.at(program);
-  at::Tensor &planned = loaded.tensors[loaded.plan->inputs.at(input)->value];
-  if (planned.is_contiguous()) {
-    std::memcpy(planned.data_ptr(), rowMajor, planned.nbytes());
-    return;
-  }
   Implementation::NoAutograd guard;
-  planned.copy_(at::from_blob(const_cast<void *>(rowMajor), planned.sizes(),
-                              planned.options()));
+  impl->traffic->setInput(impl->programs.at(program), input, rowMajor);
 }
 
-double Executor::output(int program, size_t output) const {
-  const LoadedProgram &loaded = impl->programs.at(program);
-  const auto &named = *loaded.plan->outputs.at(output);
-  const at::Tensor &tensor = loaded.tensors[named.value];
-  if (tensor.numel() != 1)
-    throw Error("output " + named.name +
-                " is not a scalar; return its mean or sum");
-  return tensor.item().toDouble();
+std::vector<double> Executor::outputs(unsigned runsAgo) {
+  return impl->traffic->outputs(runsAgo);
 }
 
 void Executor::setGradientNorm(bool enabled) { impl->gradientNorm = enabled; }

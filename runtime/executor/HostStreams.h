@@ -1,51 +1,39 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_HOSTSTREAMS_H
 #define FSDP_RUNTIME_EXECUTOR_HOSTSTREAMS_H
 
-#include "comm/Communicator.h"
+#include "executor/Streams.h"
 
-#include <functional>
 #include <memory>
-#include <string>
 
 namespace fsdp {
 
-/// A program's streams on the host. Stream 0 is the calling thread; collectives
-/// and copies between arenas run on the others. Calls come in the order of the
-/// program's commands, in which a record stands before its waits.
-class HostStreams {
+/// How a program's streams run on the host: all in the calling thread, or a
+/// thread for each that has collectives.
+enum class HostStreamKind { Inline, Threads };
+
+/// Streams on the host, where what is launched on stream 0 is over on return.
+class HostStreams : public Streams {
 public:
-  virtual ~HostStreams() = default;
+  uint64_t mark() override { return 0; }
+  void await(uint64_t) override {}
+  std::optional<Times> times() const override { return spent; }
 
-  /// Begins a program with `events` events, none of them recorded.
-  virtual void begin(size_t events) = 0;
-  /// Launches a collective on a stream. On stream 0 it is over on return.
-  virtual void transfer(unsigned stream, const Transfer &transfer) = 0;
-  /// cudaLaunchHostFunc: launches a copy on a stream. On stream 0 it is over on
-  /// return.
-  virtual void copy(unsigned stream, const std::function<void()> &work) = 0;
-  /// cudaEventRecord, cudaStreamWaitEvent
-  virtual void record(unsigned stream, unsigned event) = 0;
-  virtual void wait(unsigned stream, unsigned event) = 0;
-  /// Returns when everything launched is over.
-  virtual void drain() = 0;
-  /// After an error of this rank: ends what is still running. The rank is lost
-  /// to the others.
-  virtual void abandon(const std::string &reason) = 0;
+protected:
+  /// A copy, carried out at once.
+  static void carryOut(const std::vector<CopyPiece> &pieces);
 
-  /// Seconds since the start that transfers took, summed over streams, and that
-  /// the calling thread spent in them or waiting for them.
-  double transferSeconds = 0, exposedSeconds = 0;
+  Times spent;
 };
 
 /// In one thread. A stream goes on as far as it can without waiting for other
 /// ranks: a transfer is started when its turn comes, and finished when another
 /// stream needs what stands behind it.
-std::unique_ptr<HostStreams> makeInlineStreams(Communicator &communicator);
+std::unique_ptr<Streams> makeInlineStreams(Communicator &communicator);
 
 /// A thread for each stream but 0. Transfers start in the order of their launch
 /// over all streams, one at a time. A thread's error is thrown in the calling
 /// thread's next call.
-std::unique_ptr<HostStreams> makeThreadStreams(Communicator &communicator);
+std::unique_ptr<Streams> makeThreadStreams(Communicator &communicator);
 
 } // namespace fsdp
 

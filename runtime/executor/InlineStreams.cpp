@@ -21,11 +21,11 @@ public:
   }
 
   void transfer(unsigned stream, const Transfer &transfer) override {
-    launch(stream, {Task::Transfer, transfer, {}, {}});
+    launch(stream, {Task::Transfer, transfer, nullptr, {}});
   }
 
-  void copy(unsigned stream, const std::function<void()> &work) override {
-    launch(stream, {Task::Copy, {}, work, {}});
+  void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
+    launch(stream, {Task::Copy, {}, &pieces, {}});
   }
 
   void record(unsigned stream, unsigned event) override {
@@ -35,10 +35,10 @@ public:
   void wait(unsigned stream, unsigned event) override {
     const Point &recorded = events.at(event);
     if (recorded.stream != stream && !isDone(recorded))
-      launch(stream, {Task::Wait, {}, {}, recorded});
+      launch(stream, {Task::Wait, {}, nullptr, recorded});
   }
 
-  void drain() override {
+  void end() override {
     for (size_t s = 0; s < streams.size(); ++s)
       complete({static_cast<unsigned>(s), streams[s].launched});
   }
@@ -54,7 +54,7 @@ private:
   struct Task {
     enum Kind { Transfer, Copy, Wait } kind;
     fsdp::Transfer transfer;
-    std::function<void()> work;
+    const std::vector<CopyPiece> *pieces;
     Point point;
     uint64_t ticket = 0;
     bool started = false;
@@ -121,7 +121,7 @@ private:
       timed([&] { communicator.finish(task.ticket); });
       break;
     case Task::Copy:
-      task.work();
+      carryOut(*task.pieces);
       break;
     case Task::Wait:
       complete(task.point);
@@ -140,8 +140,8 @@ private:
     double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
             .count();
-    transferSeconds += seconds;
-    exposedSeconds += seconds;
+    spent.transfer += seconds;
+    spent.exposed += seconds;
   }
 
   Communicator &communicator;
@@ -151,7 +151,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<HostStreams> makeInlineStreams(Communicator &communicator) {
+std::unique_ptr<Streams> makeInlineStreams(Communicator &communicator) {
   return std::make_unique<InlineStreams>(communicator);
 }
 

@@ -64,11 +64,16 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
     }
     steps.push_back(step);
   }
+  for (const auto &output : program.outputs)
+    if (tensors.at(output->value).numel() != 1)
+      throw Error("output " + output->name +
+                  " is not a scalar; return its mean or sum");
 }
 
 void LoadedProgram::load(const plan::AtenT &aten, size_t command,
                          const LoadContext &context) {
-  AtenOp op(aten, plan->commands[command]->location, command, context.random);
+  AtenOp op(aten, plan->commands[command]->location, command,
+            context.device.random);
   op.bind(tensors);
   if (op.isView()) {
     std::vector<at::Tensor> results;
@@ -105,7 +110,7 @@ void LoadedProgram::load(const plan::AtenT &aten, size_t command,
     });
     outputs.push_back({i, value.name, tensors[v], apart ? place.bytes() : 0});
   }
-  calls.emplace_back(std::move(op), std::move(outputs), context.scratch);
+  calls.emplace_back(std::move(op), std::move(outputs), context.device.scratch);
 }
 
 void LoadedProgram::load(const plan::UpdateT &update,
@@ -133,10 +138,14 @@ void LoadedProgram::load(const plan::UpdateT &update,
   bool counts = parameter.shard_dim < 0 ? context.rank == 0 : shards.first == 0;
   bool inNorm = parameter.role == plan::Role::Parameter && counts;
   auto scalar = [&](int v) { return v < 0 ? at::Tensor() : tensors.at(v); };
-  updates.push_back({&context.rules.at(update.rule), std::move(operands),
-                     scalar(update.scale), scalar(update.skip),
-                     OperatorMemory(context.scratch),
-                     OperatorMemory(context.scratch), inNorm});
+  bool onHost = &context.host != &context.device &&
+                std::all_of(operands.begin(), operands.end(),
+                            [](auto &t) { return t.device().is_cpu(); });
+  Processor &processor = onHost ? context.host : context.device;
+  updates.push_back({onHost, &processor, &processor.rules.at(update.rule),
+                     std::move(operands), scalar(update.scale),
+                     scalar(update.skip), OperatorMemory(processor.scratch),
+                     OperatorMemory(processor.scratch), inNorm});
 }
 
 void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
@@ -147,21 +156,24 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
   auto arena = [&](int v) {
     return placeOf(context.plan, *plan->values.at(v)).arena();
   };
-  Copy &pieces = copies.emplace_back();
+  Copy &loaded = copies.emplace_back();
   for (const auto &piece : copy.pieces) {
     int from = piece->source, to = piece->destination;
-    bool ofOffload = from >= 0 && arena(from) != arena(to);
     uint64_t offset = piece->source_offset;
     if (piece->owners > 1)
       offset += piece->block_bytes * plan::groupOf(context.plan,
                                                    plan::shardDim(context.plan),
                                                    context.rank, piece->owners)
                                          .indexOf(context.rank);
-    pieces.push_back(
-        {address(to) + piece->destination_offset,
-         from < 0 ? nullptr : address(from) + offset, piece->block_bytes,
-         piece->blocks, piece->destination_stride, piece->source_stride,
-         from >= 0 && !ofOffload && (buckets[to] || buckets[from]), ofOffload});
+    loaded.pieces.push_back({address(to) + piece->destination_offset,
+                             from < 0 ? nullptr : address(from) + offset,
+                             piece->block_bytes, piece->blocks,
+                             piece->destination_stride, piece->source_stride});
+    uint64_t bytes = piece->blocks * piece->block_bytes;
+    if (from >= 0 && arena(from) != arena(to))
+      loaded.offloadBytes += bytes;
+    else if (from >= 0 && (buckets[to] || buckets[from]))
+      loaded.bucketBytes += bytes;
   }
 }
 

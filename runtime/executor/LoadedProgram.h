@@ -5,7 +5,8 @@
 #include "executor/Counters.h"
 #include "executor/OperatorCall.h"
 #include "executor/Poison.h"
-#include "executor/UpdateRule.h"
+#include "executor/Processor.h"
+#include "executor/Streams.h"
 
 #include <cstdint>
 #include <memory>
@@ -18,9 +19,7 @@ struct LoadContext {
   const plan::PlanT &plan;
   const Arenas &arenas;
   const std::vector<at::Tensor> &states; // undefined: has no memory of its own
-  std::vector<UpdateRule> &rules;
-  SiteRandom &random;
-  Scratch &scratch;
+  Processor &device, &host; // the same where the host is the device
   int rank;
 };
 
@@ -31,20 +30,19 @@ struct LoadedProgram {
   LoadedProgram(const plan::ProgramT &program, const LoadContext &context);
 
   struct Update {
+    bool onHost; // though the program runs on a device with its own memory
+    Processor *processor;
     UpdateRule *rule;
     std::vector<at::Tensor> operands;
     at::Tensor scale, skip; // undefined: none
     OperatorMemory memory, normMemory;
     bool inNorm; // this rank counts its gradient
   };
-  struct Piece {
-    char *to;
-    const char *from; // null: zeros
-    uint64_t blockBytes, blocks, toStride, fromStride;
-    bool ofBucket;  // into or out of what a collective moves
-    bool ofOffload; // between the device's memory and the host's
+  struct Copy {
+    std::vector<CopyPiece> pieces;
+    uint64_t bucketBytes = 0;  // into or out of what a collective moves
+    uint64_t offloadBytes = 0; // between the device's memory and the host's
   };
-  using Copy = std::vector<Piece>;
   struct Collective {
     Transfer transfer;
     std::string kind, region;

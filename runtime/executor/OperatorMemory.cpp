@@ -6,7 +6,8 @@ namespace fsdp {
 static thread_local OperatorMemory *learner = nullptr;
 
 OperatorMemory::OperatorMemory(Scratch &scratch)
-    : scratch(scratch), lesson(std::make_unique<Lesson>()) {}
+    : AllocationSource(scratch.device), scratch(scratch),
+      lesson(std::make_unique<Lesson>()) {}
 
 OperatorMemory::Attention::Attention(OperatorMemory &memory) : source(memory) {
   learner = memory.lesson ? &memory : nullptr;
@@ -14,18 +15,22 @@ OperatorMemory::Attention::Attention(OperatorMemory &memory) : source(memory) {
 
 OperatorMemory::Attention::~Attention() { learner = nullptr; }
 
+/// Releases a block of the default allocator that an operator learned.
+template <c10::DeviceType Type> static void releaseLearned(void *pointer) {
+  OperatorMemory::noteRelease(pointer);
+  defaultAllocator(Type).raw_deleter()(pointer);
+}
+
 c10::DataPtr OperatorMemory::allocate(size_t bytes) {
   if (lesson) {
-    c10::DataPtr block = defaultAllocator().allocate(bytes);
+    c10::Allocator &allocator = defaultAllocator(device.type());
+    c10::DataPtr block = allocator.allocate(bytes);
     lesson->events.push_back(sequence.size() << 1);
     lesson->blocks.push_back({block.get(), false});
     sequence.push_back({bytes, nullptr});
-    c10::DeleterFnPtr release = [](void *pointer) {
-      noteRelease(pointer);
-      defaultAllocator().raw_deleter()(pointer);
-    };
-    if (!block.compare_exchange_deleter(defaultAllocator().raw_deleter(),
-                                        release))
+    c10::DeleterFnPtr release = device.is_cpu() ? releaseLearned<c10::kCPU>
+                                                : releaseLearned<c10::kCUDA>;
+    if (!block.compare_exchange_deleter(allocator.raw_deleter(), release))
       keepsBlocks = true; // its release cannot be seen
     return block;
   }
@@ -35,7 +40,7 @@ c10::DataPtr OperatorMemory::allocate(size_t bytes) {
   if (position < sequence.size() && sequence[position].bytes == bytes) {
     ++next;
     if (char *planned = sequence[position].planned)
-      return lentPointer(planned);
+      return lentPointer(planned, device);
   } else {
     next = sequence.size(); // another sequence than the first run's
   }

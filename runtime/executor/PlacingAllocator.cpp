@@ -12,16 +12,18 @@
 
 namespace fsdp {
 
-static thread_local AllocationSource *current = nullptr;
+/// The calling thread's sources of the host's memory, and of a GPU's.
+static thread_local AllocationSource *ofHost = nullptr, *ofGpu = nullptr;
 static thread_local bool isHelper = true;
 static std::atomic<uint64_t> helperBytes{0};
 
-UseSource::UseSource(AllocationSource &source) : previous(current) {
-  current = &source;
+UseSource::UseSource(AllocationSource &source)
+    : slot(source.device.is_cpu() ? ofHost : ofGpu), previous(slot) {
+  slot = &source;
   isHelper = false;
 }
 
-UseSource::~UseSource() { current = previous; }
+UseSource::~UseSource() { slot = previous; }
 
 namespace {
 
@@ -48,17 +50,17 @@ void releaseRaw(void *pointer) {
   if (lent().contains(pointer))
     return Scratch::release(pointer);
   OperatorMemory::noteRelease(pointer);
-  defaultAllocator().raw_deleter()(pointer);
+  defaultAllocator(c10::kCPU).raw_deleter()(pointer);
 }
 
 class PlacingAllocator final : public c10::Allocator {
 public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (current && bytes)
-      return current->allocate(bytes);
+    if (ofHost && bytes)
+      return ofHost->allocate(bytes);
     if (isHelper)
       helperBytes.fetch_add(bytes, std::memory_order_relaxed);
-    return defaultAllocator().allocate(bytes);
+    return defaultAllocator(c10::kCPU).allocate(bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &releaseRaw; }
   void copy_data(void *to, const void *from, size_t count) const override {
@@ -89,7 +91,28 @@ uint64_t bytesTakenByHelpers() {
   return helperBytes.load(std::memory_order_relaxed);
 }
 
-c10::Allocator &defaultAllocator() { return registration().previous; }
+static std::atomic<c10::Allocator *> gpuAllocator{nullptr};
+
+void setDefaultGpuAllocator(c10::Allocator &allocator) {
+  gpuAllocator = &allocator;
+}
+
+c10::Allocator &defaultAllocator(c10::DeviceType type) {
+  return type == c10::kCPU ? registration().previous : *gpuAllocator.load();
+}
+
+const MemoryHooks gpuMemoryHooks = {[](size_t bytes) {
+                                      return ofGpu ? ofGpu->allocate(bytes)
+                                                   : c10::DataPtr();
+                                    },
+                                    [](void *pointer) {
+                                      if (!lent().contains(pointer)) {
+                                        OperatorMemory::noteRelease(pointer);
+                                        return false;
+                                      }
+                                      Scratch::release(pointer);
+                                      return true;
+                                    }};
 
 void lendMemory(const char *begin, const char *end) {
   std::unique_lock<std::shared_mutex> lock(lent().mutex);
@@ -104,8 +127,8 @@ void forgetMemory(const char *begin) {
                ranges.end());
 }
 
-c10::DataPtr lentPointer(char *address) {
-  return {address, address, [](void *) {}, c10::Device(c10::kCPU)};
+c10::DataPtr lentPointer(char *address, c10::Device device) {
+  return {address, address, [](void *) {}, device};
 }
 
 } // namespace fsdp

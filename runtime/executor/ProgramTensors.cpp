@@ -33,8 +33,8 @@ bool hasStrides(const at::Tensor &tensor, c10::IntArrayRef strides) {
   return true;
 }
 
-static at::Tensor tensorAt(char *address, const plan::ValueT &value,
-                           uint64_t bytes) {
+static at::Tensor tensorAt(char *address, c10::Device device,
+                           const plan::ValueT &value, uint64_t bytes) {
   for (int64_t stride : value.strides)
     if (stride < 0)
       throw Error("value " + value.name +
@@ -42,9 +42,9 @@ static at::Tensor tensorAt(char *address, const plan::ValueT &value,
   if (value.shape.size() != value.strides.size())
     throw Error("value " + value.name +
                 " has not a stride per dimension; lower the step again");
-  at::Tensor tensor =
-      at::from_blob(address, value.shape, value.strides,
-                    at::TensorOptions().dtype(toScalarType(value.dtype)));
+  at::Tensor tensor = at::from_blob(
+      address, value.shape, value.strides,
+      at::TensorOptions(toScalarType(value.dtype)).device(device));
   if (extent(tensor) > bytes)
     throw Error("value " + value.name + " does not fit in its place of " +
                 std::to_string(bytes) + " bytes; lower the step again");
@@ -62,7 +62,8 @@ std::vector<at::Tensor> placedTensors(const plan::PlanT &plan,
     const plan::Place &place =
         value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
     char *address = arenas.address(place, "value " + value.name);
-    tensors[v] = tensorAt(address, value, place.bytes());
+    tensors[v] =
+        tensorAt(address, arenas.deviceOf(place), value, place.bytes());
   }
   return tensors;
 }

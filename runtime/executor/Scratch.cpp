@@ -32,22 +32,21 @@ UseScratch::UseScratch(Scratch &scratch) : previous(inUse), source(scratch) {
 UseScratch::~UseScratch() { inUse = previous; }
 
 Scratch::~Scratch() {
-  for (const HostMemory &memory : regions)
+  for (const DeviceMemory &memory : regions)
     forgetMemory(memory.data());
 }
 
 c10::DataPtr Scratch::allocate(size_t bytes) {
   uint64_t offset = blocks.push(bytes);
   if (blocks.top() <= size)
-    return {region + offset, region + offset, &Scratch::release,
-            c10::Device(c10::kCPU)};
+    return {region + offset, region + offset, &Scratch::release, device};
   blocks.remove(offset);
   return allocateOutside(bytes);
 }
 
 c10::DataPtr Scratch::allocateOutside(size_t bytes) {
   outside += bytes;
-  return defaultAllocator().allocate(bytes);
+  return defaultAllocator(device.type()).allocate(bytes);
 }
 
 void Scratch::release(void *pointer) {
@@ -57,7 +56,7 @@ void Scratch::release(void *pointer) {
 }
 
 void Scratch::replace(uint64_t bytes) {
-  regions.emplace_back(bytes, /*guard=*/0);
+  regions.push_back(allocateRegion(bytes));
   region = regions.back().data();
   size = bytes;
   blocks = {};

@@ -1,10 +1,11 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_SCRATCH_H
 #define FSDP_RUNTIME_EXECUTOR_SCRATCH_H
 
-#include "device/HostMemory.h"
+#include "device/Device.h"
 #include "executor/PlacingAllocator.h"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace fsdp {
@@ -30,7 +31,9 @@ private:
 /// the first run of each operator asks for. Used by one thread.
 class Scratch : public AllocationSource {
 public:
-  Scratch() = default;
+  /// Its regions come from `allocate`.
+  Scratch(c10::Device device, std::function<DeviceMemory(uint64_t)> allocate)
+      : AllocationSource(device), allocateRegion(std::move(allocate)) {}
   ~Scratch();
   Scratch(const Scratch &) = delete;
   Scratch &operator=(const Scratch &) = delete;
@@ -60,10 +63,11 @@ private:
   friend class UseScratch;
   void replace(uint64_t bytes);
 
+  std::function<DeviceMemory(uint64_t)> allocateRegion;
   char *region = nullptr;
   uint64_t size = 0, wanted = 0, outside = 0;
   BlockStack blocks;
-  std::vector<HostMemory> regions; // the last is in use
+  std::vector<DeviceMemory> regions; // the last is in use
 };
 
 /// Makes a scratch the calling thread's, and its source of memory.

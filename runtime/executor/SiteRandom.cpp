@@ -22,17 +22,22 @@ uint64_t siteSeed(int64_t seed, int rank, uint64_t step, uint64_t microBatch,
   return mix(h ^ static_cast<uint64_t>(site));
 }
 
-SiteRandom::SiteRandom(int64_t seed, int rank, bool sequential)
+SiteRandom::SiteRandom(int64_t seed, int rank, bool sequential,
+                       const Kernels &kernels)
     : seed(seed), rank(rank), sequential(sequential),
-      stream(at::detail::createCPUGenerator(static_cast<uint64_t>(seed))) {}
+      stream(kernels.makeGenerator(static_cast<uint64_t>(seed))) {}
 
 SiteRandom::Position SiteRandom::position() const {
+  if (!stream.device().is_cpu())
+    return {at::mt19937(), {}, {}, stream.get_offset()};
   auto *impl = at::check_generator<at::CPUGeneratorImpl>(stream);
   return {impl->engine(), impl->next_float_normal_sample(),
-          impl->next_double_normal_sample()};
+          impl->next_double_normal_sample(), 0};
 }
 
 void SiteRandom::moveTo(const Position &position) {
+  if (!stream.device().is_cpu())
+    return stream.set_offset(position.offset);
   auto *impl = at::check_generator<at::CPUGeneratorImpl>(stream);
   impl->set_engine(position.engine);
   impl->set_next_float_normal_sample(position.nextFloat);

@@ -1,7 +1,8 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_SITERANDOM_H
 #define FSDP_RUNTIME_EXECUTOR_SITERANDOM_H
 
-#include <ATen/core/Generator.h>
+#include "device/Kernels.h"
+
 #include <ATen/core/MT19937RNGEngine.h>
 #include <cstdint>
 #include <map>
@@ -22,7 +23,7 @@ uint64_t siteSeed(int64_t seed, int rank, uint64_t step, uint64_t microBatch,
 /// and takes none from the stream.
 class SiteRandom {
 public:
-  SiteRandom(int64_t seed, int rank, bool sequential);
+  SiteRandom(int64_t seed, int rank, bool sequential, const Kernels &kernels);
 
   void beginStep(uint64_t step, uint64_t microBatch);
   void enterSite(int64_t site);
@@ -30,11 +31,13 @@ public:
   const at::Generator &generator() const { return stream; }
 
 private:
-  /// Where a stream of numbers is.
+  /// Where a stream of numbers is: on CPUs the engine and what it holds back,
+  /// on GPUs how far it has gone.
   struct Position {
     at::mt19937 engine;
     std::optional<float> nextFloat;
     std::optional<double> nextDouble;
+    uint64_t offset = 0;
   };
   Position position() const;
   void moveTo(const Position &position);

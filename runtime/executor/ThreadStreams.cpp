@@ -35,23 +35,23 @@ public:
     if (stream == plan::computeStream) {
       auto begin = Clock::now();
       std::unique_lock<std::mutex> lock(mutex);
-      carryOut(transfer, turn, lock);
-      exposedSeconds += secondsSince(begin);
+      perform(transfer, turn, lock);
+      spent.exposed += secondsSince(begin);
     } else {
-      launch(stream, {Task::Transfer, transfer, turn, 0, {}});
+      launch(stream, {Task::Transfer, transfer, turn, 0, nullptr});
     }
   }
 
-  void copy(unsigned stream, const std::function<void()> &work) override {
+  void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
     if (stream == plan::computeStream)
-      work();
+      carryOut(pieces);
     else
-      launch(stream, {Task::Copy, {}, 0, 0, work});
+      launch(stream, {Task::Copy, {}, 0, 0, &pieces});
   }
 
   void record(unsigned stream, unsigned event) override {
     if (stream != plan::computeStream)
-      return launch(stream, {Task::Record, {}, 0, event, {}});
+      return launch(stream, {Task::Record, {}, 0, event, nullptr});
     std::lock_guard<std::mutex> lock(mutex);
     recorded.at(event) = true;
     changed.notify_all();
@@ -59,11 +59,11 @@ public:
 
   void wait(unsigned stream, unsigned event) override {
     if (stream != plan::computeStream)
-      return launch(stream, {Task::Wait, {}, 0, event, {}});
+      return launch(stream, {Task::Wait, {}, 0, event, nullptr});
     block([&] { return recorded.at(event); });
   }
 
-  void drain() override {
+  void end() override {
     block([&] { return busy == 0; });
   }
 
@@ -85,7 +85,7 @@ private:
     fsdp::Transfer transfer;
     uint64_t turn;
     unsigned event;
-    std::function<void()> work;
+    const std::vector<CopyPiece> *pieces;
   };
   struct Stream {
     std::deque<Task> tasks;
@@ -108,7 +108,7 @@ private:
     if (!ready()) {
       auto begin = Clock::now();
       changed.wait(lock, [&] { return ready() || failure; });
-      exposedSeconds += secondsSince(begin);
+      spent.exposed += secondsSince(begin);
     }
     if (failure)
       std::rethrow_exception(failure);
@@ -123,8 +123,8 @@ private:
       std::rethrow_exception(failure);
   }
 
-  void carryOut(const fsdp::Transfer &transfer, uint64_t turn,
-                std::unique_lock<std::mutex> &lock) {
+  void perform(const fsdp::Transfer &transfer, uint64_t turn,
+               std::unique_lock<std::mutex> &lock) {
     await(lock, [&] { return started == turn; });
     lock.unlock();
     auto begin = Clock::now();
@@ -135,7 +135,7 @@ private:
     lock.unlock();
     communicator.finish(ticket);
     lock.lock();
-    transferSeconds += secondsSince(begin);
+    spent.transfer += secondsSince(begin);
   }
 
   void serve(Stream &stream) {
@@ -149,11 +149,11 @@ private:
         stream.tasks.pop_front();
         switch (task.kind) {
         case Task::Transfer:
-          carryOut(task.transfer, task.turn, lock);
+          perform(task.transfer, task.turn, lock);
           break;
         case Task::Copy:
           lock.unlock();
-          task.work();
+          carryOut(*task.pieces);
           lock.lock();
           break;
         case Task::Record:
@@ -201,7 +201,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<HostStreams> makeThreadStreams(Communicator &communicator) {
+std::unique_ptr<Streams> makeThreadStreams(Communicator &communicator) {
   return std::make_unique<ThreadStreams>(communicator);
 }
 

@@ -7,12 +7,14 @@
 
 namespace fsdp {
 
-// Temporaries of one chunk stay in the caches. A multiple of every vector
-// width, so that no element moves between a kernel's vector loop and its tail.
-static constexpr int64_t chunkElements = 16 * 1024;
+// On CPUs temporaries of one chunk stay in the caches; it is a multiple of
+// every vector width, so that no element moves between a kernel's vector loop
+// and its tail. On GPUs chunks bound what temporaries take, and are large
+// enough to fill the device.
+static constexpr int64_t hostChunk = 16 * 1024, gpuChunk = 16 * 1024 * 1024;
 
-// A fused kernel rounds otherwise where elements do not fill a vector. It is
-// given whole vectors only, whatever their width.
+// A CPU's fused kernel rounds otherwise where elements do not fill a vector. It
+// is given whole vectors only, whatever their width.
 static constexpr int64_t vectorElements = 16;
 
 /// Whether the rule ends with a fused optimizer, which returns new tensors and
@@ -50,7 +52,8 @@ static bool isAddition(const plan::RuleT &rule) {
 }
 
 UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
-    : rule(rule), fused(isFused(rule)), values(rule.dtypes.size()) {
+    : rule(rule), fused(isFused(rule)),
+      onHost(random.generator().device().is_cpu()), values(rule.dtypes.size()) {
   for (size_t i = 0; i < rule.calls.size(); ++i) {
     plan::AtenT call = *rule.calls[i];
     if (fused && i + 1 == rule.calls.size()) {
@@ -61,7 +64,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
     }
     calls.emplace_back(call, "rule " + rule.name, i, random);
   }
-  for (size_t i = 0; fused && i < rule.operands; ++i)
+  for (size_t i = 0; fused && onHost && i < rule.operands; ++i)
     tail.push_back(
         at::zeros({vectorElements}, toScalarType(rule.dtypes.at(i))));
 }
@@ -100,8 +103,9 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
     lines.push_back(at::as_strided(t, {count}, {1}));
   if (fused)
     return applyFused(lines, scale);
-  for (int64_t begin = 0; begin < count; begin += chunkElements) {
-    int64_t length = std::min(chunkElements, count - begin);
+  const int64_t most = onHost ? hostChunk : gpuChunk;
+  for (int64_t begin = 0; begin < count; begin += most) {
+    int64_t length = std::min(most, count - begin);
     for (size_t i = 0; i < lines.size(); ++i)
       chunk[i] = lines[i].narrow(0, begin, length);
     applyToChunk(chunk, scale);
@@ -110,7 +114,8 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
 
 void UpdateRule::applyFused(const std::vector<at::Tensor> &lines,
                             const at::Tensor &scale) {
-  int64_t count = lines[0].numel(), rest = count % vectorElements;
+  int64_t count = lines[0].numel();
+  int64_t rest = onHost ? count % vectorElements : 0;
   std::vector<at::Tensor> part(lines.size());
   auto take = [&](int64_t begin, int64_t length) {
     for (size_t i = 0; i < lines.size(); ++i)
@@ -118,7 +123,9 @@ void UpdateRule::applyFused(const std::vector<at::Tensor> &lines,
   };
   // The kernel alone has no temporaries.
   bool alone = !scale.defined() && calls.size() == 1;
-  int64_t whole = count - rest, most = alone ? whole : chunkElements;
+  int64_t whole = count - rest, most = alone    ? whole
+                                       : onHost ? hostChunk
+                                                : gpuChunk;
   for (int64_t begin = 0; begin < whole; begin += most) {
     take(begin, std::min(most, whole - begin));
     applyToChunk(part, scale);

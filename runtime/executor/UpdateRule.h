@@ -11,6 +11,7 @@ namespace fsdp {
 /// A rule of the plan, ready to run on any parameter.
 class UpdateRule {
 public:
+  /// Runs where `random` draws its numbers.
   UpdateRule(const plan::RuleT &rule, SiteRandom &random);
 
   /// Evaluates the rule's scalars for a step.
@@ -28,7 +29,8 @@ private:
                   const at::Tensor &scale);
 
   const plan::RuleT &rule;
-  bool fused; // its last call writes into its operands
+  bool fused;  // its last call writes into its operands
+  bool onHost; // in chunks for its caches and vectors
   std::vector<AtenOp> calls;
   std::vector<double> scalars;
   std::vector<at::Tensor> values, scratch, tail;

@@ -1,7 +1,6 @@
 #ifndef FSDP_RUNTIME_TRAIN_LOCALPART_H
 #define FSDP_RUNTIME_TRAIN_LOCALPART_H
 
-#include "executor/AtenOp.h"
 #include "executor/Executor.h"
 #include "plan/PlanTypes.h"
 
@@ -9,26 +8,18 @@
 
 namespace fsdp {
 
-/// A rank's part of state `i`, with the state's strides, in the executor's own
-/// memory.
-inline at::Tensor localPart(const plan::PlanT &plan, size_t i,
-                            Executor &executor) {
-  const plan::StateT &state = *plan.states[i];
-  return at::from_blob(executor.stateData(i), state.local_shape, state.strides,
-                       at::TensorOptions().dtype(toScalarType(state.dtype)));
-}
-
-/// The same as bytes in row-major order: the executor's own memory where its
-/// order that is, else a copy, which store() puts there.
+/// A rank's part of a state as bytes in row-major order: the executor's own
+/// memory where that is the host's and its order that, else a copy, which
+/// store() puts there.
 class RowMajorPart {
 public:
   /// Of a member of a flat state it is the piece of that one.
   RowMajorPart(const plan::PlanT &plan, size_t i, Executor &executor)
-      : part(localPart(plan,
-                       plan.states[i]->flat < 0 ? i : plan.states[i]->flat,
-                       executor)),
-        rows(part.is_contiguous() ? part
-                                  : at::zeros(part.sizes(), part.options())) {}
+      : part(executor.state(plan.states[i]->flat < 0 ? i
+                                                     : plan.states[i]->flat)),
+        rows(part.is_contiguous() && part.device().is_cpu()
+                 ? part
+                 : at::zeros(part.sizes(), part.scalar_type())) {}
 
   char *data() { return static_cast<char *>(rows.data_ptr()); }
   void store() {

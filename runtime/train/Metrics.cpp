@@ -42,7 +42,8 @@ void MetricsFile::write(const StepReport &report) {
     json["tokens_per_s"] = number(*report.tokensPerSecond);
   json["step_ms"] = report.stepMs;
   json["data_wait_ms"] = report.dataWaitMs;
-  json["exposed_comm_ms"] = report.exposedCommMs;
+  if (report.exposedCommMs)
+    json["exposed_comm_ms"] = *report.exposedCommMs;
   if (report.offloadBytes)
     json["offload_bytes"] = *report.offloadBytes;
   json["memory_bytes"] = report.memoryBytes;

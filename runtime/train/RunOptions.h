@@ -21,7 +21,6 @@ struct RunOptions {
   bool shuffle = true;
   bool sequentialRandom = false;
   bool poison = false;
-  HostStreamKind hostStreams = HostStreamKind::Inline;
   bool logGradientNorm = false;
   uint64_t logInterval = 1;
   uint64_t evalInterval = 0; // steps; 0: at each epoch's end

@@ -1,7 +1,6 @@
 #include "train/SaveWeights.h"
 
 #include "data/SafeTensors.h"
-#include "train/LocalPart.h"
 
 #include <ATen/ATen.h>
 
@@ -73,15 +72,14 @@ void saveWeights(
     const plan::StateT &state = *plan.states[i];
     if (state.is_flat && state.role == plan::Role::Parameter) {
       at::Tensor all =
-          gather(localPart(plan, i, executor), plan, state.dtype, communicator);
+          gather(executor.state(i).cpu(), plan, state.dtype, communicator);
       for (const auto &member : plan.states)
         if (member->flat == static_cast<int>(i))
           write(*member,
                 all.flatten().narrow(0, member->flat_offset,
                                      *plan::numElements(member->shape)));
     } else if (saved(state) && state.flat < 0) {
-      write(state,
-            wholeOf(plan, state, localPart(plan, i, executor), communicator));
+      write(state, wholeOf(plan, state, executor.state(i).cpu(), communicator));
     }
   }
   if (writer) {

@@ -20,9 +20,9 @@ struct StepReport {
   std::vector<double> learningRates; // by parameter group
   double samplesPerSecond = 0;
   std::optional<double> tokensPerSecond;
-  double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
-  std::optional<uint64_t>
-      offloadBytes; // of this rank, where there is a host arena
+  double stepMs = 0, dataWaitMs = 0;
+  std::optional<double> exposedCommMs;  // where it is measured
+  std::optional<uint64_t> offloadBytes; // of this rank, with a host arena
   uint64_t memoryBytes = 0, memoryPeakBytes = 0;
 };
 

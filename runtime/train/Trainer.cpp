@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <unistd.h>
@@ -50,7 +51,7 @@ void checkWritable(const std::string &file) {
 class Trainer {
 public:
   Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
-          Communicator &communicator);
+          Communicator &communicator, Backend &backend);
   void run();
   void save(const std::function<void(const std::string &)> &onPartialFile);
 
@@ -61,10 +62,13 @@ private:
   void noteDropped();
   void step(uint64_t step);
   void runMicroBatch(uint64_t step, uint64_t microBatch);
+  void collect(unsigned runsAgo);
+  void collectAll();
+  void finishStep();
   bool logs(uint64_t step) const {
     return step % options.logInterval == 0 || step == length.steps;
   }
-  void log(uint64_t step);
+  void log();
   NamedScalars evaluate(uint64_t step);
   std::vector<double> summed(std::vector<double> values);
   uint64_t epochOf(uint64_t step) const {
@@ -75,6 +79,8 @@ private:
   const plan::PlanT &plan;
   const RunOptions &options;
   Communicator &communicator;
+  /// Runs whose outputs are awaited only when the next ones are launched.
+  const unsigned runsAhead;
   int64_t seed;
   std::unique_ptr<Executor> executor;
   int stepProgram, accumulateProgram, evalProgram;
@@ -89,20 +95,31 @@ private:
   std::vector<uint64_t> startPeaks;              // by rank
   int64_t samplesPerStep = 0, tokensPerStep = 0; // all ranks; 0: unknown
 
-  // Of the step that ended last.
+  /// A step whose runs are launched, but whose outputs are not all there.
+  struct Step {
+    uint64_t number = 0;
+    uint64_t collected = 0; // micro-batches
+    std::vector<double> outputs;
+    double dataWaitMs = 0;
+    std::optional<double> exposedCommMs;
+    uint64_t offloadBytes = 0;
+    double squaredGradientNorm = 0;
+  };
+  std::deque<Step> steps;
+  unsigned launched = 0; // runs whose outputs are not collected
+
   Clock::time_point stepEnd;
-  double stepMs = 0, dataWaitMs = 0, exposedCommMs = 0;
-  uint64_t offloadBytes = 0;
-  std::vector<double> outputs;
+  double stepMs = 0; // of the step that ended last
   // Sums of this rank's losses in the epoch so far.
   double epochLoss = 0;
   uint64_t epochSteps = 0;
 };
 
 Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
-                 Communicator &communicator)
+                 Communicator &communicator, Backend &backend)
     : loaded(loaded), plan(*loaded.plan), options(options),
-      communicator(communicator), seed(options.seed.value_or(plan.seed)) {
+      communicator(communicator), runsAhead(backend.isHost() ? 0 : 1),
+      seed(options.seed.value_or(plan.seed)) {
   auto programNamed = [&](const char *name) {
     for (size_t i = 0; i < plan.programs.size(); ++i)
       if (plan.programs[i]->name == name)
@@ -132,8 +149,7 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   how.seed = seed;
   how.sequentialRandom = options.sequentialRandom;
   how.poison = options.poison;
-  how.hostStreams = options.hostStreams;
-  executor = std::make_unique<Executor>(plan, communicator, how);
+  executor = std::make_unique<Executor>(plan, backend, how);
   Start start =
       loadWeights(plan, {options.weights, options.weightsFromRank0, seed},
                   communicator, *executor);
@@ -231,7 +247,6 @@ std::vector<double> Trainer::summed(std::vector<double> values) {
   return values;
 }
 
-/// Runs one micro-batch and adds its outputs to the step's.
 void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
   bool last = microBatch + 1 == microBatches;
   int program = last ? stepProgram : accumulateProgram;
@@ -242,48 +257,82 @@ void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
     data->set(epochOf(step), ofEpoch * microBatches + microBatch, program,
               *executor);
   }
-  dataWaitMs += milliseconds(Clock::now() - begin);
+  steps.back().dataWaitMs += milliseconds(Clock::now() - begin);
   executor->run(program, step, microBatch);
-  for (size_t i = 0; i < plan.programs[program]->outputs.size(); ++i)
-    outputs[i] += executor->output(program, i);
 }
 
 void Trainer::step(uint64_t step) {
-  dataWaitMs = 0;
-  outputs.assign(plan.programs[stepProgram]->outputs.size(), 0);
-  double before = executor->counters().exposedSeconds;
-  uint64_t offloaded = executor->counters().offloadBytes;
+  steps.emplace_back().number = step;
+  steps.back().outputs.resize(plan.programs[stepProgram]->outputs.size());
+  const Counters &counters = executor->counters();
+  std::optional<Streams::Times> before = counters.communication;
+  uint64_t offloaded = counters.offloadBytes;
   executor->setGradientNorm(options.logGradientNorm && !clipsByNorm &&
                             logs(step));
-  for (uint64_t m = 0; m < microBatches; ++m)
+  for (uint64_t m = 0; m < microBatches; ++m) {
     runMicroBatch(step, m);
+    if (m + 1 == microBatches) {
+      Step &last = steps.back();
+      last.offloadBytes = counters.offloadBytes - offloaded;
+      last.squaredGradientNorm = executor->squaredGradientNorm();
+      if (before && counters.communication)
+        last.exposedCommMs =
+            1e3 * (counters.communication->exposed - before->exposed);
+    }
+    if (++launched > runsAhead)
+      collect(runsAhead);
+  }
+}
+
+/// Adds the outputs of a run, the oldest whose are not collected, to its
+/// step's.
+void Trainer::collect(unsigned runsAgo) {
+  Step &step = steps.front();
+  std::vector<double> values = executor->outputs(runsAgo);
+  for (size_t i = 0; i < values.size(); ++i)
+    step.outputs[i] += values[i];
+  --launched;
+  if (++step.collected == microBatches)
+    finishStep();
+}
+
+void Trainer::collectAll() {
+  while (launched)
+    collect(launched - 1);
+}
+
+void Trainer::finishStep() {
+  Step &step = steps.front();
   // What is of the whole step, such as a norm, the last one has in addition.
   if (microBatches > 1)
     for (size_t i = 0; i < plan.programs[accumulateProgram]->outputs.size();
          ++i)
-      outputs[i] /= microBatches;
-  offloadBytes = executor->counters().offloadBytes - offloaded;
-  exposedCommMs = 1e3 * (executor->counters().exposedSeconds - before);
-
-  if (outputs.empty() || std::isnan(outputs[0]))
-    throw Error("the loss became NaN in step " + std::to_string(step) +
+      step.outputs[i] /= microBatches;
+  if (step.outputs.empty() || std::isnan(step.outputs[0]))
+    throw Error("the loss became NaN in step " + std::to_string(step.number) +
                 " on rank " + std::to_string(communicator.rank()) +
                 "; lower the learning rate, or look for bad data with "
                 "--no-shuffle --log-interval 1");
-  epochLoss += outputs[0];
+  epochLoss += step.outputs[0];
   ++epochSteps;
+  log();
+  steps.pop_front();
 }
 
-void Trainer::log(uint64_t step) {
-  std::vector<double> values = outputs;
-  bool addsNorm = options.logGradientNorm && !clipsByNorm;
+/// Tells of the first step of the list, which is over.
+void Trainer::log() {
+  const Step &ended = steps.front();
+  const uint64_t step = ended.number;
+  bool logged = logs(step), addsNorm = options.logGradientNorm && !clipsByNorm;
+  std::vector<double> values = ended.outputs;
   if (addsNorm)
-    values.push_back(executor->squaredGradientNorm());
-  values = summed(values);
+    values.push_back(ended.squaredGradientNorm);
+  if (logged)
+    values = summed(values);
   auto now = Clock::now();
   stepMs = milliseconds(now - stepEnd);
   stepEnd = now;
-  if (!console)
+  if (!console || !logged)
     return;
   StepReport report;
   report.step = step;
@@ -304,10 +353,10 @@ void Trainer::log(uint64_t step) {
   if (tokensPerStep)
     report.tokensPerSecond = tokensPerStep / (stepMs / 1e3);
   report.stepMs = stepMs;
-  report.dataWaitMs = dataWaitMs;
-  report.exposedCommMs = exposedCommMs;
+  report.dataWaitMs = ended.dataWaitMs;
+  report.exposedCommMs = ended.exposedCommMs;
   if (plan.arenas[plan::hostArena]->bytes)
-    report.offloadBytes = offloadBytes;
+    report.offloadBytes = ended.offloadBytes;
   report.memoryBytes = plannedBytes;
   report.memoryPeakBytes = peakResidentBytes();
   if (metrics)
@@ -322,8 +371,9 @@ NamedScalars Trainer::evaluate(uint64_t step) {
     repeated.set(evalProgram, *executor);
     evalData->set(0, batch, evalProgram, *executor);
     executor->run(evalProgram, step);
+    std::vector<double> values = executor->outputs();
     for (size_t i = 0; i < named.size(); ++i)
-      sums[i] += executor->output(evalProgram, i);
+      sums[i] += values[i];
   }
   sums = summed(sums);
   NamedScalars result;
@@ -337,17 +387,12 @@ void Trainer::run() {
   stepEnd = Clock::now();
   for (uint64_t i = 1; i <= length.steps; ++i) {
     step(i);
-    if (logs(i)) {
-      log(i);
-    } else {
-      auto now = Clock::now();
-      stepMs = milliseconds(now - stepEnd);
-      stepEnd = now;
-    }
     bool epochEnds = i % length.stepsPerEpoch == 0 || i == length.steps;
     bool due = evalData && (options.evalInterval ? i % options.evalInterval == 0
                                                  : epochEnds);
     NamedScalars evaluated;
+    if (due || epochEnds)
+      collectAll();
     if (due) {
       evaluated = evaluate(i);
       EvalReport report{i, epochOf(i) + 1, evaluated};
@@ -385,9 +430,9 @@ void Trainer::save(
 } // namespace
 
 void train(const plan::LoadedPlan &loaded, const RunOptions &options,
-           Communicator &communicator,
+           Communicator &communicator, Backend &backend,
            const std::function<void(const std::string &)> &onPartialFile) {
-  Trainer trainer(loaded, options, communicator);
+  Trainer trainer(loaded, options, communicator, backend);
   trainer.run();
   trainer.save(onPartialFile);
 }

@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_TRAIN_TRAINER_H
 
 #include "comm/Communicator.h"
+#include "executor/Backend.h"
 #include "plan/PlanFile.h"
 #include "train/RunOptions.h"
 
@@ -11,10 +12,12 @@
 namespace fsdp {
 
 /// Trains one rank to the end of the run: loads, steps, evaluates, logs and
-/// saves. `onPartialFile` is told what to remove should the process be killed
+/// saves. The plan runs on `backend`; what hosts say to each other besides goes
+/// over `communicator`. `onPartialFile` is told what to remove should the
+/// process be killed
 /// ("": nothing). Throws Error, and PeerFailure when another rank failed.
 void train(const plan::LoadedPlan &loaded, const RunOptions &options,
-           Communicator &communicator,
+           Communicator &communicator, Backend &backend,
            const std::function<void(const std::string &)> &onPartialFile);
 
 } // namespace fsdp

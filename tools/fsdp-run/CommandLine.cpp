@@ -88,18 +88,6 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->type_name("KIND")
       ->group(training);
 
-  app.add_option_function<std::string>(
-         "--host-streams",
-         [&run](const std::string &kind) {
-           run.hostStreams = kind == "threads" ? HostStreamKind::Threads
-                                               : HostStreamKind::Inline;
-         },
-         "how collectives run beside compute on the host: inline, or threads, "
-         "one per stream (default: inline)")
-      ->check(CLI::IsMember({"inline", "threads"}))
-      ->type_name("KIND")
-      ->group(training);
-
   const char *logging = "Logging";
   app.add_option("--log-interval", run.logInterval,
                  "log every N steps (default: 1)")
@@ -186,6 +174,17 @@ static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
                  "seconds to wait for all ranks (default: 300)")
       ->check(CLI::PositiveNumber)
       ->type_name("S")
+      ->group(ranks);
+  app.add_option_function<std::string>(
+         "--host-streams",
+         [&launch](const std::string &kind) {
+           launch.hostStreams = kind == "threads" ? HostStreamKind::Threads
+                                                  : HostStreamKind::Inline;
+         },
+         "how collectives run beside compute on the host: inline, or threads, "
+         "one per stream (default: inline)")
+      ->check(CLI::IsMember({"inline", "threads"}))
+      ->type_name("KIND")
       ->group(ranks);
   // The supervisor's own, for the ranks it starts.
   app.add_option("--supervisor", launch.supervisor)->group("");

@@ -2,6 +2,7 @@
 #define FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 
 #include "comm/ConnectRanks.h"
+#include "executor/HostBackend.h"
 #include "train/RunOptions.h"
 
 #include <optional>
@@ -19,6 +20,7 @@ struct LaunchOptions {
   std::string rendezvous; // empty: env://
   int timeoutSeconds = 300;
   CommOptions comm;
+  HostStreamKind hostStreams = HostStreamKind::Inline;
   /// Where the supervisor that started this process looks for its error; empty:
   /// none did.
   std::string supervisor;

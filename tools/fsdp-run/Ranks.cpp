@@ -59,8 +59,7 @@ void checkWorldSize(const plan::PlanT &plan, int size) {
 void checkDevice(const plan::PlanT &plan) {
   if (plan.device == plan::DeviceKind::Cpu)
     return;
-  std::string found =
-      openCudaDevice(/*index=*/0, /*streams=*/0)->describe();
+  std::string found = openCudaDevice(/*index=*/0, /*streams=*/0)->describe();
   throw Error("the plan is for GPUs, and this fsdp-run cannot use " + found +
               " yet; compile it for device=cpu");
 }
@@ -121,7 +120,9 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
       connection = connectRanks(*store, rank, size, line.launch.comm,
                                 {"", /*loopback=*/true});
       printRanks(connection, line.run.progress);
-      train(loaded, line.run, *connection.communicator, removeWhenKilled);
+      HostBackend backend(*connection.communicator, line.launch.hostStreams);
+      train(loaded, line.run, *connection.communicator, backend,
+            removeWhenKilled);
     } catch (...) {
       RankError error = describeCurrent();
       {
@@ -178,7 +179,9 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
                       agreementOf(loaded, line), line.launch.comm,
                       std::chrono::seconds(line.launch.timeoutSeconds));
     printRanks(connection, line.run.progress);
-    train(loaded, line.run, *connection.communicator, removeWhenKilled);
+    HostBackend backend(*connection.communicator, line.launch.hostStreams);
+    train(loaded, line.run, *connection.communicator, backend,
+          removeWhenKilled);
     return 0;
   } catch (...) {
     RankError error = describeCurrent();

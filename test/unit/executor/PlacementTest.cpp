@@ -4,6 +4,7 @@
 
 #include "PlanBuilder.h"
 #include "ThreadRanks.h"
+#include "executor/HostBackend.h"
 #include "executor/OperatorMemory.h"
 
 #include <ATen/ATen.h>
@@ -26,9 +27,10 @@ void set(Executor &executor, int input, const at::Tensor &tensor) {
 struct OneRank {
   std::unique_ptr<Executor> load(const plan::PlanT &plan,
                                  ExecutorOptions options = {}) {
-    return std::make_unique<Executor>(plan, *communicator, options);
+    return std::make_unique<Executor>(plan, backend, options);
   }
   std::unique_ptr<Communicator> communicator = ThreadRanks(1).connect(0);
+  HostBackend backend{*communicator};
 };
 
 } // namespace
@@ -80,7 +82,7 @@ TEST_P(Convolution, LandsAndIsBitwisePyTorchs) {
     executor->run(0, run);
     at::Tensor expected = at::convolution(image, weight, {}, {1, 1}, {1, 1},
                                           {1, 1}, false, {0, 0}, 1);
-    EXPECT_EQ(executor->output(0, 0), expected.sum().item<double>());
+    EXPECT_EQ(executor->outputs().at(0), expected.sum().item<double>());
   }
   EXPECT_EQ(executor->counters().outputsCopied, 0u);
 }
@@ -117,7 +119,7 @@ protected:
   }
 
   alignas(64) char place[256];
-  Scratch scratch;
+  Scratch scratch{c10::kCPU, allocateHostScratch};
   OperatorMemory memory{scratch};
   void *address = nullptr;
   bool keep = false;

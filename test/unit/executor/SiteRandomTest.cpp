@@ -2,6 +2,8 @@
 // was drawn in between.
 #include "executor/SiteRandom.h"
 
+#include "executor/HostBackend.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +19,7 @@ static at::Tensor draw(SiteRandom &random, int64_t site) {
 
 TEST(SiteRandom, ARepeatedSiteRepeatsItsNumbers) {
   for (bool sequential : {false, true}) {
-    SiteRandom random(/*seed=*/5, /*rank=*/0, sequential);
+    SiteRandom random(/*seed=*/5, /*rank=*/0, sequential, hostKernels());
     random.beginStep(1, /*microBatch=*/0);
     at::Tensor first = draw(random, 0), second = draw(random, 1);
     EXPECT_FALSE(at::equal(first, second));
@@ -32,7 +34,8 @@ TEST(SiteRandom, ARepeatedSiteRepeatsItsNumbers) {
 }
 
 TEST(SiteRandom, InSequenceARepetitionTakesNothingFromTheStream) {
-  SiteRandom plain(5, 0, true), repeating(5, 0, true);
+  SiteRandom plain(5, 0, true, hostKernels()),
+      repeating(5, 0, true, hostKernels());
   plain.beginStep(1, /*microBatch=*/0);
   repeating.beginStep(1, /*microBatch=*/0);
   for (int64_t site = 0; site < 4; ++site) {

@@ -1,6 +1,7 @@
 // Tests that collectives beside compute give the bits of those in line with it,
 // copied or mapped, however late a rank is with any of them.
 #include "executor/Executor.h"
+#include "executor/HostBackend.h"
 
 #include "PlanBuilder.h"
 #include "ThreadRanks.h"
@@ -198,24 +199,20 @@ std::vector<at::Tensor> train(const plan::PlanT &plan, HostStreamKind kind,
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back([&, r] {
       Delayed communicator(group.connect(r), late);
-      ExecutorOptions options;
-      options.hostStreams = kind;
-      Executor executor(plan, communicator, options);
-      auto weight = [&](int i) {
-        return at::from_blob(executor.stateData(i), {part}, at::kFloat);
-      };
+      HostBackend backend(communicator, kind);
+      Executor executor(plan, backend, {});
       for (int i = 0; i < layers; ++i)
-        weight(i).copy_(numbers({part}, 10 * i + r));
+        executor.state(i).copy_(numbers({part}, 10 * i + r));
       std::vector<at::Tensor> all;
       for (int step = 1; step <= steps; ++step) {
         at::Tensor x = numbers({whole}, 20 * step + r);
         executor.setInput(0, 0, x.const_data_ptr());
         executor.run(0, step);
         for (int i = 0; i < layers; ++i)
-          all.push_back(at::full({1}, executor.output(0, i), at::kDouble));
+          all.push_back(at::full({1}, executor.outputs().at(i), at::kDouble));
       }
       for (int i = 0; i < layers; ++i)
-        all.push_back(weight(i).to(at::kDouble));
+        all.push_back(executor.state(i).to(at::kDouble));
       results[r] = at::cat(all);
     });
   for (std::thread &thread : threads)
@@ -223,12 +220,12 @@ std::vector<at::Tensor> train(const plan::PlanT &plan, HostStreamKind kind,
   return results;
 }
 
-class Streams
+class StreamsOfHost
     : public testing::TestWithParam<std::tuple<HostStreamKind, Late, bool>> {};
 
 } // namespace
 
-TEST_P(Streams, DelaysChangeNoBit) {
+TEST_P(StreamsOfHost, DelaysChangeNoBit) {
   auto [kind, late, mapped] = GetParam();
   auto inLine = prefetching(), beside = prefetching(mapped);
   auto expected = train(inLine->finish(), HostStreamKind::Inline, Late::Nobody);
@@ -240,7 +237,7 @@ TEST_P(Streams, DelaysChangeNoBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Late, Streams,
+    Late, StreamsOfHost,
     testing::Combine(
         testing::Values(HostStreamKind::Inline, HostStreamKind::Threads),
         testing::Values(Late::Nobody, Late::BeforeGather, Late::AfterForward,

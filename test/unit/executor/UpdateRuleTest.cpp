@@ -2,6 +2,8 @@
 // multiplying it before.
 #include "executor/UpdateRule.h"
 
+#include "executor/HostBackend.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +44,7 @@ plan::RuleT addSquare() {
 
 TEST(UpdateRule, SeesTheGradientTimesTheScale) {
   plan::RuleT plan = addSquare();
-  SiteRandom random(0, 0, false);
+  SiteRandom random(0, 0, false, hostKernels());
   UpdateRule rule(plan, random);
   rule.beginStep({});
   // More than a chunk, and no multiple of one.
@@ -57,7 +59,7 @@ TEST(UpdateRule, SeesTheGradientTimesTheScale) {
 
 TEST(UpdateRule, ScalesWhatDoesNotLieAsTheParameter) {
   plan::RuleT plan = addSquare();
-  SiteRandom random(0, 0, false);
+  SiteRandom random(0, 0, false, hostKernels());
   UpdateRule rule(plan, random);
   rule.beginStep({});
   at::Tensor gradient = at::sin(at::arange(12, at::kFloat)).view({3, 4}).t();

@@ -1,0 +1,33 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_PROCESSOR_H
+#define FSDP_RUNTIME_EXECUTOR_PROCESSOR_H
+
+#include "executor/Scratch.h"
+#include "executor/SiteRandom.h"
+#include "executor/UpdateRule.h"
+
+#include <vector>
+
+namespace fsdp {
+
+/// What runs kernels, with what they need beside their operands. Where a
+/// program runs on a GPU, states that are offloaded are updated by another: the
+/// host.
+struct Processor {
+  /// Its scratch comes from `allocate`.
+  Processor(const plan::PlanT &plan, const Kernels &kernels, SiteRandom random,
+            std::function<DeviceMemory(uint64_t)> allocate)
+      : random(std::move(random)),
+        scratch(kernels.device(), std::move(allocate)) {
+    for (const auto &rule : plan.rules)
+      rules.emplace_back(*rule, this->random);
+  }
+  Processor(const Processor &) = delete;
+
+  SiteRandom random;
+  Scratch scratch;
+  std::vector<UpdateRule> rules; // of the plan
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_PROCESSOR_H

@@ -1,0 +1,63 @@
+#ifndef FSDP_RUNTIME_EXECUTOR_PROGRAMTRAFFIC_H
+#define FSDP_RUNTIME_EXECUTOR_PROGRAMTRAFFIC_H
+
+#include "executor/Backend.h"
+#include "executor/LoadedProgram.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+/// What goes between programs and the host: inputs there, scalar outputs back.
+/// Where the device has memory of its own both are copies on stream 0, and the
+/// host waits for none of them before it needs to.
+class ProgramTraffic {
+public:
+  /// Both outlive it.
+  ProgramTraffic(Backend &backend, Streams &streams)
+      : backend(backend), streams(streams) {}
+
+  /// Gives an input its value, from row-major memory, which is read before it
+  /// returns.
+  void setInput(LoadedProgram &program, size_t input, const void *rowMajor);
+
+  /// After a run of the program: its outputs begin their way to the host.
+  void fetchOutputs(const LoadedProgram &program);
+
+  /// The outputs of the last run (0), or of the one before it (1), when they
+  /// are there.
+  std::vector<double> outputs(unsigned runsAgo);
+
+private:
+  /// Memory that the host and copies share.
+  struct Staging {
+    std::unique_ptr<ArenaMemory> memory;
+    uint64_t bytes = 0;
+    std::vector<CopyPiece> pieces;
+    uint64_t mark = 0;
+    bool underWay = false;
+  };
+  /// What was copied is there, and there is room for `bytes`.
+  char *prepare(Staging &staging, uint64_t bytes);
+  void launch(Staging &staging);
+  void finish(Staging &staging);
+
+  struct Outputs {
+    Staging staging;
+    std::vector<at::ScalarType> types;
+  };
+
+  Backend &backend;
+  Streams &streams;
+  std::map<std::pair<const LoadedProgram *, size_t>, Staging> inputs;
+  std::array<Outputs, 2> runs;
+  uint64_t numRuns = 0;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_EXECUTOR_PROGRAMTRAFFIC_H
