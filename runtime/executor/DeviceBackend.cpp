@@ -30,8 +30,9 @@ DeviceBackend::DeviceBackend(int rank, std::unique_ptr<Device> device,
                              std::unique_ptr<DeviceCommunicator> communicator)
     : number(rank), device(std::move(device)),
       kernelsOfDevice(std::move(kernels)),
-      communicator(std::move(communicator)),
-      onStream(kernelsOfDevice->useStream(plan::computeStream)) {}
+      communicator(std::move(communicator)) {
+  kernelsOfDevice->useStream(plan::computeStream);
+}
 
 // What is still running reads and writes memory that is about to go.
 DeviceBackend::~DeviceBackend() {

@@ -6,8 +6,7 @@
 
 namespace fsdp {
 
-/// A rank on a GPU. The thread that makes it launches on the GPU's stream 0
-/// until it is gone.
+/// A rank on a GPU. The thread that makes it launches on the GPU's stream 0.
 class DeviceBackend final : public Backend {
 public:
   DeviceBackend(int rank, std::unique_ptr<Device> device,
@@ -43,7 +42,6 @@ private:
   std::unique_ptr<Device> device;
   std::unique_ptr<Kernels> kernelsOfDevice;
   std::unique_ptr<DeviceCommunicator> communicator;
-  std::shared_ptr<void> onStream;
 };
 
 } // namespace fsdp

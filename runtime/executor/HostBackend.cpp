@@ -18,8 +18,12 @@ public:
   at::Generator makeGenerator(uint64_t seed) const override {
     return at::detail::createCPUGenerator(seed);
   }
-  std::shared_ptr<void> useStream(unsigned) override { return nullptr; }
+  void useStream(unsigned) override {}
   void seedFromMemory(at::Generator &, void *) override {}
+  std::unique_lock<std::mutex> lendToOperators(const at::Generator &) override {
+    return {};
+  }
+  uint64_t keptBytes() const override { return 0; }
   void releaseCached() override {}
 };
 
