@@ -19,9 +19,12 @@ if(_failed)
 endif()
 list(GET _torch 0 TORCH_DIR)
 list(GET _torch 1 TORCH_VERSION)
-set(FSDP_TORCH_VERSION 2.11.0)
+# What it does not promise to keep (which allocation becomes an output, Gloo's
+# and its allocator's interfaces) was checked for one version.
+set(FSDP_TORCH_VERSION 2.11.0 CACHE STRING "PyTorch's version; another one is at your own risk")
 if(NOT TORCH_VERSION VERSION_EQUAL FSDP_TORCH_VERSION)
-  message(FATAL_ERROR "PyTorch ${FSDP_TORCH_VERSION} is needed, ${FSDP_PYTHON} has ${TORCH_VERSION}; run `tools/dev build`")
+  message(FATAL_ERROR "PyTorch ${FSDP_TORCH_VERSION} is needed, ${FSDP_PYTHON} has ${TORCH_VERSION}; "
+                      "run `tools/dev build`, or set -DFSDP_PYTHON, or -DFSDP_TORCH_VERSION=${TORCH_VERSION} to try with it")
 endif()
 
 add_library(torch_cpu_only INTERFACE)

@@ -1,25 +1,15 @@
-// Has an archive been altered?.
+// Has an archive been altered?
 
 #include "ArchiveDigests.h"
 
-#include <openssl/evp.h>
+#include "plan/Sha256.h"
 
 #include <algorithm>
 
 using namespace fsdp;
 
-static std::string sha256(const std::string &data) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  if (!EVP_Digest(data.data(), data.size(), digest, &size, EVP_sha256(),
-                  nullptr))
-    throw ArchiveError("cannot be checked: OpenSSL has no SHA-256");
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    text += "0123456789abcdef"[digest[i] >> 4];
-    text += "0123456789abcdef"[digest[i] & 15];
-  }
-  return text;
+static std::string digest(const std::string &data) {
+  return plan::toHex(plan::sha256(data));
 }
 
 void fsdp::checkDigests(const TorchArchive &archive,
@@ -31,7 +21,7 @@ void fsdp::checkDigests(const TorchArchive &archive,
   if (position == std::string::npos || metadataDigest.size() != 64)
     throw ArchiveError("has an fsdp.json without its own digest; export again");
   text.erase(position + field.size(), metadataDigest.size());
-  if (sha256(text) != metadataDigest)
+  if (digest(text) != metadataDigest)
     throw ArchiveError("is altered: fsdp.json does not have the SHA-256 that "
                        "it states; export again");
 
@@ -43,7 +33,7 @@ void fsdp::checkDigests(const TorchArchive &archive,
     if (it == digests.end())
       throw ArchiveError("is altered: its record " + name +
                          " is not listed in fsdp.json; export again");
-    if (sha256(archive.getRecord(name)) != it->second)
+    if (digest(archive.getRecord(name)) != it->second)
       throw ArchiveError("is altered: its record " + name +
                          " does not have the SHA-256 that fsdp.json states; "
                          "export again");

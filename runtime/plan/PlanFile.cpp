@@ -1,8 +1,8 @@
 #include "plan/PlanFile.h"
 #include "plan/PlanChecker.h"
+#include "plan/Sha256.h"
 
 #include <flatbuffers/minireflect.h>
-#include <openssl/sha.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -23,22 +23,6 @@ constexpr size_t versionAt = 8, lengthAt = 12, digestAt = 20, headerBytes = 64;
 constexpr uint64_t maxBytes = (uint64_t(1) << 31) - 1;
 constexpr size_t maxDepth = 16;
 constexpr size_t maxTables = 50'000'000;
-
-std::string sha256(const char *data, size_t size) {
-  unsigned char digest[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char *>(data), size, digest);
-  return std::string(reinterpret_cast<char *>(digest), sizeof(digest));
-}
-
-std::string toHex(const std::string &bytes) {
-  static const char digits[] = "0123456789abcdef";
-  std::string hex;
-  for (unsigned char byte : bytes) {
-    hex += digits[byte >> 4];
-    hex += digits[byte & 15];
-  }
-  return hex;
-}
 
 void putLittleEndian(std::string &out, size_t at, uint64_t value, size_t size) {
   for (size_t i = 0; i < size; ++i)
@@ -98,7 +82,8 @@ std::string fsdp::plan::serializePlan(const PlanT &plan) {
   out.replace(0, versionAt, magic);
   putLittleEndian(out, versionAt, containerVersion, 4);
   putLittleEndian(out, lengthAt, builder.GetSize(), 8);
-  out.replace(digestAt, SHA256_DIGEST_LENGTH, sha256(data, builder.GetSize()));
+  std::string digest = sha256({data, builder.GetSize()});
+  out.replace(digestAt, digest.size(), digest);
   return out.append(data, builder.GetSize());
 }
 
@@ -124,7 +109,7 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
   if (length > maxBytes)
     fail("is larger than a plan can be (2 GiB)");
   const char *data = bytes.data() + headerBytes;
-  std::string digest = sha256(data, length);
+  std::string digest = sha256({data, length});
   if (bytes.compare(digestAt, digest.size(), digest) != 0)
     fail("is altered: its digest differs from its contents" + mend);
 
