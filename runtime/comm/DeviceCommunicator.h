@@ -26,12 +26,15 @@ public:
   virtual DeviceMemory allocate(uint64_t bytes) = 0;
 
   /// ncclCommSplit: makes what launching a transfer like this one needs, and
-  /// may wait for the other ranks. Called before the first launch of each.
+  /// may wait for the other ranks and for the device. Called before the first
+  /// launch of each; its addresses are not looked at. Throws
+  /// std::invalid_argument as checkReduction() does.
   virtual void prepare(const Transfer &transfer) = 0;
 
   /// Launches a transfer: its source is read and its destination written on
-  /// the stream. Its channel and `mapped` say nothing here: order is that of
-  /// the stream.
+  /// the stream, behind what is on it, and what follows on it may overwrite
+  /// both. In place as Communicator::start() says. Its channel and `mapped` say
+  /// nothing here: order is that of the stream.
   virtual void launch(const Transfer &transfer, unsigned stream) = 0;
 
   /// Whether transfers can be part of a DeviceGraph; else why not.

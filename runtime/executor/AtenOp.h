@@ -1,6 +1,7 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_ATENOP_H
 #define FSDP_RUNTIME_EXECUTOR_ATENOP_H
 
+#include "device/ScalarType.h"
 #include "executor/SiteRandom.h"
 #include "plan/PlanTypes.h"
 
@@ -11,8 +12,6 @@
 #include <vector>
 
 namespace fsdp {
-
-at::ScalarType toScalarType(plan::DType dtype);
 
 /// An operator of the plan, found by name and its constant arguments converted
 /// once; what changes (tensors, step scalars) is put in at each call. New

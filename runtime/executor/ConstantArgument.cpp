@@ -7,15 +7,6 @@
 
 namespace fsdp {
 
-at::ScalarType toScalarType(plan::DType dtype) {
-  static constexpr at::ScalarType types[] = {
-      at::kBool,  at::kByte,   at::kChar,         at::kShort,
-      at::kInt,   at::kLong,   at::kHalf,         at::kBFloat16,
-      at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble,
-  };
-  return types[static_cast<size_t>(dtype)];
-}
-
 namespace {
 
 using Kind = plan::ArgumentKind;

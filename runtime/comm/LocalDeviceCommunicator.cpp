@@ -1,0 +1,245 @@
+#include "comm/LocalDeviceCommunicator.h"
+
+#include "Error.h"
+#include "comm/LocalRanks.h"
+#include "comm/Reduce.h"
+#include "device/Kernels.h"
+#include "device/ScalarType.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/maximum.h>
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+namespace fsdp {
+
+namespace {
+
+using Posts = LocalRanks::Posts;
+
+/// In which a kernel divides numbers of `dtype`, before it rounds.
+at::ScalarType dividesIn(plan::DType dtype) {
+  at::ScalarType type = toScalarType(dtype);
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
+void checkTransfer(const Transfer &transfer) {
+  if (transfer.kind != plan::CollectiveKind::AllGather)
+    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
+}
+
+class LocalDeviceCommunicator final : public DeviceCommunicator {
+public:
+  LocalDeviceCommunicator(std::shared_ptr<LocalRanks> all, int rank,
+                          Device &device, Kernels &kernels)
+      : ranks(std::move(all)), rank(rank), device(device), kernels(kernels),
+        sumIsFree(device.makeEvent()) {
+    LocalRanks::Post post;
+    post.gpu = device.identity();
+    Posts posts = ranks->exchange(everybody(), rank, post);
+    for (const LocalRanks::Post &other : *posts)
+      isNear.push_back(other.gpu == post.gpu);
+  }
+
+  ~LocalDeviceCommunicator() override { ranks->leave(rank); }
+
+  std::string transport() const override { return "copies between threads"; }
+
+  DeviceMemory allocate(uint64_t bytes) override {
+    return device.allocate(bytes);
+  }
+
+  void prepare(const Transfer &transfer) override {
+    checkTransfer(transfer);
+    if (transfer.kind == plan::CollectiveKind::AllGather)
+      return;
+    uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
+    grow(sum, bytes);
+    if (std::count(isNear.begin(), isNear.end(), false))
+      grow(fetched, bytes);
+    if (transfer.divisor != 1)
+      makeDivisor(transfer);
+  }
+
+  void launch(const Transfer &transfer, unsigned stream) override {
+    checkTransfer(transfer);
+    plan::RankGroup group = groupOf(transfer);
+    // Behind what wrote the sources, on all ranks.
+    Posts posts = meet(transfer, stream);
+    for (const LocalRanks::Post &other : *posts)
+      checkSame(transfer, other.transfer);
+    bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
+    if (gathers)
+      gather(transfer, *posts, stream);
+    else
+      addUp(transfer, group, *posts, stream);
+    // Now all have been read, and may be overwritten: by the result first.
+    meet(transfer, stream);
+    if (!gathers)
+      writeResult(transfer, stream);
+  }
+
+  std::string whyNotCaptured() const override {
+    return "ranks that are threads of one process tell each other with every "
+           "launch where their memory is";
+  }
+
+  void check() override { ranks->check(); }
+  void abort() override { ranks->fail(rank); }
+
+private:
+  plan::RankGroup everybody() const {
+    return {0, 1, static_cast<uint32_t>(ranks->size())};
+  }
+  plan::RankGroup groupOf(const Transfer &transfer) const {
+    return transfer.group.value_or(everybody());
+  }
+
+  /// The stream goes on behind what is now on those of all ranks of the group.
+  Posts meet(const Transfer &transfer, unsigned stream) {
+    // An event of its own, since nobody knows when the last one waits for it.
+    LocalRanks::Post post;
+    post.transfer = transfer;
+    post.event = device.makeEvent();
+    device.recordShared(stream, post.event.get());
+    Posts posts = ranks->exchange(groupOf(transfer), rank, post);
+    for (const LocalRanks::Post &other : *posts)
+      if (other.event != post.event)
+        device.waitShared(stream, other.event.get());
+    return posts;
+  }
+
+  static void checkSame(const Transfer &mine, const Transfer &other) {
+    auto what = [](const Transfer &t) {
+      return std::tie(t.kind, t.count, t.dtype, t.divisor, t.op);
+    };
+    if (what(mine) != what(other))
+      throw Error("ranks launch different transfers: " + describe(mine) +
+                  " and " + describe(other) + "; give all ranks the same plan");
+  }
+
+  static std::string describe(const Transfer &transfer) {
+    return std::string(plan::EnumNameCollectiveKind(transfer.kind)) + " of " +
+           std::to_string(transfer.count) + " x " +
+           plan::dtypeName(transfer.dtype);
+  }
+
+  void gather(const Transfer &transfer, const std::vector<LocalRanks::Post> &of,
+              unsigned stream) {
+    uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
+    auto *to = static_cast<char *>(transfer.destination);
+    for (const LocalRanks::Post &post : of) {
+      if (to != post.transfer.source)
+        device.copy(stream, to, post.transfer.source, bytes);
+      to += bytes;
+    }
+  }
+
+  /// Into `sum`: the sources may be somebody's destinations.
+  void addUp(const Transfer &transfer, plan::RankGroup group,
+             const std::vector<LocalRanks::Post> &of, unsigned stream) {
+    uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
+    bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
+    uint64_t offset = scatters ? group.indexOf(rank) * bytes : 0;
+    if (sum.bytes < bytes)
+      throw std::logic_error("a transfer was launched and not prepared");
+    auto source = [&](uint32_t i) {
+      return static_cast<const char *>(of[i].transfer.source) + offset;
+    };
+    // What another stream may still read of the transfer before.
+    device.waitShared(stream, sumIsFree.get());
+    device.copy(stream, sum.data(), source(0), bytes);
+    UseStream use(kernels, stream);
+    at::Tensor result = tensor(sum.data(), transfer);
+    for (uint32_t i = 1; i < group.size; ++i) {
+      const char *operand = source(i);
+      if (!isNear[group[i]]) {
+        device.copy(stream, fetched.data(), operand, bytes);
+        operand = fetched.data();
+      }
+      at::Tensor other = tensor(operand, transfer);
+      if (transfer.op == plan::ReduceOp::Max)
+        at::maximum_out(result, result, other);
+      else
+        at::add_out(result, result, other);
+    }
+  }
+
+  void writeResult(const Transfer &transfer, unsigned stream) {
+    if (transfer.divisor == 1) {
+      device.copy(stream, transfer.destination, sum.data(),
+                  transfer.count * plan::dtypeBytes(transfer.dtype));
+    } else {
+      UseStream use(kernels, stream);
+      at::Tensor to = tensor(transfer.destination, transfer);
+      at::div_out(to, tensor(sum.data(), transfer), divisorOf(transfer));
+    }
+    device.recordShared(stream, sumIsFree.get());
+  }
+
+  at::Tensor tensor(const void *address, const Transfer &transfer) const {
+    return tensor(address, static_cast<int64_t>(transfer.count),
+                  toScalarType(transfer.dtype));
+  }
+  at::Tensor tensor(const void *address, int64_t count,
+                    at::ScalarType type) const {
+    return at::for_blob(const_cast<void *>(address), {count})
+        .options(at::TensorOptions(kernels.device()).dtype(type))
+        .target_device(kernels.device())
+        .make_tensor();
+  }
+
+  void grow(DeviceMemory &memory, uint64_t bytes) {
+    if (memory.bytes >= bytes)
+      return;
+    device.drain();
+    memory = {}; // before there are two of them
+    memory = device.allocate(bytes);
+  }
+
+  /// One number in the device's memory: PyTorch's CUDA kernels multiply by the
+  /// reciprocal of a number of the host's. Of one dimension, so that its dtype
+  /// is the one that is divided in.
+  void makeDivisor(const Transfer &transfer) {
+    at::ScalarType type = dividesIn(transfer.dtype);
+    DeviceMemory &memory = divisors[{transfer.divisor, type}];
+    if (memory.bytes)
+      return;
+    memory = device.allocate(sizeof(double));
+    auto single = static_cast<float>(transfer.divisor);
+    if (type == at::kDouble)
+      device.copy(0, memory.data(), &transfer.divisor, sizeof(double));
+    else
+      device.copy(0, memory.data(), &single, sizeof(float));
+    device.drain();
+  }
+
+  at::Tensor divisorOf(const Transfer &transfer) const {
+    at::ScalarType type = dividesIn(transfer.dtype);
+    return tensor(divisors.at({transfer.divisor, type}).data(), 1, type);
+  }
+
+  std::shared_ptr<LocalRanks> ranks;
+  int rank;
+  Device &device;
+  Kernels &kernels;
+  std::vector<bool> isNear; // by rank: its memory is of this GPU
+  DeviceMemory sum, fetched;
+  std::shared_ptr<void> sumIsFree;
+  std::map<std::pair<double, at::ScalarType>, DeviceMemory> divisors;
+};
+
+} // namespace
+
+std::unique_ptr<DeviceCommunicator>
+createLocalDeviceCommunicator(std::shared_ptr<LocalRanks> ranks, int rank,
+                              Device &device, Kernels &kernels) {
+  return std::make_unique<LocalDeviceCommunicator>(std::move(ranks), rank,
+                                                   device, kernels);
+}
+
+} // namespace fsdp

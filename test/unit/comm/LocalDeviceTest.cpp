@@ -1,0 +1,125 @@
+// Tests what is particular to ranks that are threads of one process: failures,
+// and that the numbers are the hosts' to the bit.
+#include "DeviceConformance.h"
+
+#include "Error.h"
+#include "comm/Reduce.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace fsdp;
+using namespace fsdp::test;
+
+namespace {
+
+using Kind = plan::CollectiveKind;
+
+Transfer sumOf(char *numbers, size_t count) {
+  return {Kind::AllReduce, numbers, numbers, count, plan::DType::Float32};
+}
+
+} // namespace
+
+TEST(LocalDevice, RoundsAsCombineDoes) {
+  // Divisors that bfloat16 has not, and whose reciprocal float has not.
+  for (plan::DType dtype : {plan::DType::BFloat16, plan::DType::Float16,
+                            plan::DType::Float32, plan::DType::Float64})
+    for (double divisor : {1.0, 3.0, 4.0, 257.0, 0.1})
+      for (const std::string &error :
+           onDevices(3, localDevices(3, 1), [&](DeviceRank &rank) {
+             constexpr int64_t count = 1000;
+             DeviceTensors tensors(rank, false);
+             std::vector<at::Tensor> all;
+             std::vector<const void *> sources;
+             for (int r = 0; r < 3; ++r) {
+               all.push_back(contribution(r, count, dtype));
+               sources.push_back(all.back().const_data_ptr());
+             }
+             at::Tensor expected = at::empty_like(all[0]);
+             combine(sources, {expected.data_ptr()}, count, dtype, divisor);
+             Transfer transfer;
+             transfer.kind = Kind::AllReduce;
+             transfer.count = count;
+             transfer.dtype = dtype;
+             transfer.divisor = divisor;
+             char *mine = tensors.put(all[rank.rank], dtype);
+             transfer.source = transfer.destination = mine;
+             launch(rank, transfer, 1);
+             EXPECT_TRUE(at::equal(tensors.get(mine, count, dtype), expected))
+                 << plan::dtypeName(dtype) << " / " << divisor;
+           }))
+        EXPECT_EQ(error, "");
+}
+
+TEST(LocalDevice, NaNIsLargerThanAnyNumber) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const std::string &error :
+       onDevices(3, localDevices(3, 1), [&](DeviceRank &rank) {
+         DeviceTensors tensors(rank, false);
+         at::Tensor mine = at::full({2}, float(rank.rank));
+         if (rank.rank == 1)
+           mine[0] = nan;
+         char *at = tensors.put(mine, plan::DType::Float32);
+         Transfer transfer = sumOf(at, 2);
+         transfer.op = plan::ReduceOp::Max;
+         launch(rank, transfer, 0);
+         at::Tensor seen = tensors.get(at, 2, plan::DType::Float32);
+         EXPECT_TRUE(std::isnan(seen[0].item<float>()));
+         EXPECT_EQ(seen[1].item<float>(), 2);
+       }))
+    EXPECT_EQ(error, "");
+}
+
+TEST(LocalDevice, ARankThatFailsWakesTheOthers) {
+  auto errors = onDevices(3, localDevices(3, 1), [](DeviceRank &rank) {
+    DeviceTensors tensors(rank, false);
+    Transfer transfer = sumOf(tensors.zeros(10, plan::DType::Float32), 10);
+    launch(rank, transfer, 1);
+    if (rank.rank == 1)
+      throw Error("the disk is full");
+    EXPECT_THROW(launch(rank, transfer, 1), PeerFailure);
+    launch(rank, transfer, 1);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{
+                        "rank 1 failed", "the disk is full", "rank 1 failed"}));
+}
+
+TEST(LocalDevice, ARankThatEndsFailsThoseWhoWaitForIt) {
+  auto errors = onDevices(2, localDevices(2, 1), [](DeviceRank &rank) {
+    DeviceTensors tensors(rank, false);
+    Transfer transfer = sumOf(tensors.zeros(10, plan::DType::Float32), 10);
+    launch(rank, transfer, 1);
+    if (rank.rank == 0)
+      launch(rank, transfer, 1);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{"rank 1 ended", ""}));
+}
+
+TEST(LocalDevice, DifferentTransfersAreRefused) {
+  auto errors = onDevices(2, localDevices(2, 1), [](DeviceRank &rank) {
+    DeviceTensors tensors(rank, false);
+    launch(rank, sumOf(tensors.zeros(10, plan::DType::Float32), 5 + rank.rank),
+           1);
+  });
+  for (const std::string &error : errors)
+    EXPECT_TRUE(error.find("ranks launch different transfers: AllReduce of ") ==
+                    0 ||
+                error.find("failed") != std::string::npos)
+        << error;
+}
+
+TEST(LocalDevice, TakesNoMemoryInALaunch) {
+  auto errors = onDevices(2, localDevices(2, 1), [](DeviceRank &rank) {
+    DeviceTensors tensors(rank, false);
+    Transfer transfer = sumOf(tensors.zeros(1000, plan::DType::Float32), 1000);
+    transfer.divisor = 3;
+    rank.communicator->prepare(transfer);
+    launch(rank, transfer, 1); // all ranks have prepared theirs
+    uint64_t before = imitation::bytesInUse();
+    launch(rank, transfer, 1);
+    EXPECT_EQ(imitation::bytesInUse(), before);
+    launch(rank, transfer, 1);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{"", ""}));
+}
