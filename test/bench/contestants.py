@@ -17,7 +17,8 @@ class Contestant:
 
     `coupled`: the two ranks train one model, so that the losses of all steps, not of the first
     alone, are those of the other coupled contestants. `throttled`: over a Wire; its `pipeline` has
-    `{cluster}` for the file that describes it.
+    `{cluster}` for the file that describes it. `copies` of it run side by side; `flags` are
+    fsdp-run's own.
     """
 
     name: str
@@ -27,6 +28,8 @@ class Contestant:
     ranks: int = 2
     coupled: bool = True
     throttled: bool = False
+    copies: int = 1
+    flags: tuple[str, ...] = ()
 
 
 def _own(layout: str, schedule: str, zero: int, gather: str = "auto") -> Contestant:
@@ -69,7 +72,12 @@ CONTESTANTS = {
         Contestant("eager", "unsharded eager, one a core", "eager", coupled=False),
         Contestant("graph", "the graph's operators alone", "graph", coupled=False),
         Contestant(
-            "one-rank", "fsdp-mlir unsharded, one a core", pipeline="mesh=1", ranks=1, coupled=False
+            "one-rank",
+            "fsdp-mlir unsharded, one a core",
+            pipeline="mesh=1",
+            ranks=1,
+            coupled=False,
+            copies=2,
         ),
         *(
             _own(layout, schedule, zero)

@@ -41,14 +41,14 @@ def summarise(model: Model, measured: Sequence[Measured], wires: Sequence[Wire])
     figures: Figures = {
         "goals": {"fsdp2": model.fsdp2, "graph": model.graph, "eager": model.eager},
         "headline": headline,
-        "contestants": {n: _contestant(m) for n, m in by_name.items() if n not in on_wire},
+        "contestants": {n: contestant(m) for n, m in by_name.items() if n not in on_wire},
     }
     if wires:
         figures["overlap"] = _overlap(by_name, wires)
     return figures
 
 
-def _contestant(measured: Measured) -> Figures:
+def contestant(measured: Measured) -> Figures:
     figures: Figures = {"label": measured.contestant.label}
     if not measured.turns:
         return figures | {"failure": measured.failure}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Optional
+from typing import Callable, Optional, Sequence
 
 from bench.figures import Figures, ratio
 
@@ -118,6 +118,6 @@ GOALS = (
 )
 
 
-def rows(model: Figures) -> list[Row]:
+def rows(model: Figures, goals: Sequence[Goal] = GOALS) -> list[Row]:
     """The goals that were measured, in the order of the table."""
-    return [row for row in (goal.row(model) for goal in GOALS) if row]
+    return [row for row in (goal.row(model) for goal in goals) if row]

@@ -1,26 +1,32 @@
 """PyTorch's training loops: each makes everything, and returns a function that takes one step and
-returns its loss."""
+returns its loss, which on a GPU is there a step later."""
 
 from __future__ import annotations
 
 import json
 import zipfile
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Union
 
 import torch
 import torch.distributed as dist
 
 from support.reference import batches, load_step
 
-Advance = Callable[[], float]
+Advance = Callable[[], Union[float, torch.Tensor]]
 BATCHES = 64
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def _load(task: dict[str, Any]) -> tuple[Any, Iterator[dict[str, torch.Tensor]]]:
     """The step, and its batches: made beforehand, so that choosing samples costs no time."""
     torch.set_num_threads(1)
+    if task["device"] == "cuda":
+        torch.cuda.set_device(task["rank"] % torch.cuda.device_count())
     step = load_step(task["step_file"], task["flags"])
-    feed = batches(step, task["rank"], 2)
+    feed = (
+        {name: tensor.to(task["device"]) for name, tensor in batch.items()}
+        for batch in batches(step, task["rank"], task["ranks"])
+    )
     ready = [next(feed) for _ in range(BATCHES)]
 
     def endless() -> Iterator[dict[str, torch.Tensor]]:
@@ -32,18 +38,28 @@ def _load(task: dict[str, Any]) -> tuple[Any, Iterator[dict[str, torch.Tensor]]]
 
 
 def _group(task: dict[str, Any]) -> None:
-    store = dist.FileStore(task["store"], 2)
-    dist.init_process_group("gloo", store=store, rank=task["rank"], world_size=2)
+    store = dist.FileStore(task["store"], task["ranks"])
+    backend = "nccl" if task["device"] == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=task["rank"], world_size=task["ranks"])
 
 
 def _train(step: Any, model: Any, feed: Iterator[dict[str, torch.Tensor]]) -> Advance:
-    def advance() -> float:
+    launched: list[torch.cuda.Event] = []
+
+    def advance() -> Union[float, torch.Tensor]:
         batch = next(feed)
         step.optimizer.zero_grad()
         loss = step.loss(model, **batch)
         loss.backward()
         step.optimizer.step()
-        return loss.item()
+        if not loss.is_cuda:
+            return loss.item()
+        # The host is a step ahead of the GPU, as with a plan, and no further.
+        launched.append(torch.cuda.Event())
+        launched[-1].record()
+        if len(launched) > 1:
+            launched.pop(0).synchronize()
+        return loss.detach()
 
     return advance
 
@@ -64,17 +80,19 @@ def _fsdp2(compiled: bool, reshard: bool) -> Callable[[dict[str, Any]], Advance]
     """Each block is a unit, and compiled as a graph of its own; the root takes the rest."""
 
     def loop(task: dict[str, Any]) -> Advance:
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         _group(task)
         step, feed = _load(task)
         name_of = {id(p): name for name, p in step.model.named_parameters()}
-        keep = {} if reshard else {"reshard_after_forward": False}
+        policy: dict[str, Any] = {} if reshard else {"reshard_after_forward": False}
+        if task["precision"]:
+            policy["mp_policy"] = MixedPrecisionPolicy(DTYPES[task["precision"]], torch.float32)
         for block in getattr(step.model, "blocks", ()):
             if compiled:
                 block.compile(fullgraph=True)
-            fully_shard(block, **keep)
-        fully_shard(step.model, **keep)
+            fully_shard(block, **policy)
+        fully_shard(step.model, **policy)
         # The optimizer was made for the whole parameters; it has no state yet.
         sharded = dict(step.model.named_parameters())
         for group in step.optimizer.param_groups:

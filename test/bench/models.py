@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from typing import Optional
 
 HERE = pathlib.Path(__file__).resolve().parent
 GPT = HERE.parent / "parity" / "models" / "gpt.py"
@@ -16,6 +17,9 @@ class Model:
 
     The goals are ratios of step times: `fsdp2` is FSDP2 eager by ours (at least), `graph` ours by
     the graph's operators alone and `eager` ours by unsharded eager PyTorch (both at most).
+
+    PyTorch trains it on `device`, with `torch_flags` beside the others, and its units in
+    `precision` where that is not fp32.
     """
 
     name: str
@@ -27,6 +31,9 @@ class Model:
     fsdp2: float = 0.0
     graph: float = 0.0
     eager: float = 0.0
+    device: str = "cpu"
+    torch_flags: tuple[str, ...] = ("--fused",)
+    precision: Optional[str] = None
 
 
 def _gpt(layers: int, width: int, heads: int, vocabulary: int, length: int) -> tuple[str, ...]:

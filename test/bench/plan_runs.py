@@ -32,16 +32,17 @@ class PlanRuns:
         cluster: Optional[pathlib.Path] = None,
     ):
         self.contestant = contestant
-        self.flags = list(flags)
+        self.flags = [*contestant.flags, *flags]
         pipeline = contestant.pipeline.format(cluster=cluster)
         self.compiled = files.plan(contestant.name, pipeline)
-        self.folder = self.compiled.plan.parent
+        self.folder = files.folder / contestant.name
+        self.pinned = files.model.device == "cpu"
 
     def take_turn(self, warmup: int, steps: int) -> Turn:
-        """Two ranks of one run, or, for plans of one rank, two runs side by side."""
-        runs = 2 // self.contestant.ranks
+        """All ranks of one run, or, for plans of one rank, a run on each core."""
+        runs = self.contestant.copies
         started = [self._start(run, warmup + steps) for run in range(runs)]
-        if runs == 1:
+        if self.pinned and runs == 1:
             pin_children(started[0].pid)
         rows = [self._finish(run, process) for run, process in enumerate(started)]
         timed = [row for run in rows for row in run[warmup:]]
@@ -68,14 +69,14 @@ class PlanRuns:
             name = self._path(run, "metrics.jsonl" if kind == "metrics" else "summary.json")
             name.unlink(missing_ok=True)
             arguments += [f"--{kind}", str(name)]
-        core = {run} if self.contestant.ranks == 1 else {0, 1}
+        cores = {run} if self.contestant.copies > 1 else {0, 1}
         return subprocess.Popen(
             [*arguments, *self.flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             env=environment(),
-            preexec_fn=lambda: os.sched_setaffinity(0, core),
+            preexec_fn=lambda: os.sched_setaffinity(0, cores) if self.pinned else None,
         )
 
     def _finish(self, run: int, process: subprocess.Popen[str]) -> list[dict[str, Any]]:

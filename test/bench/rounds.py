@@ -92,22 +92,25 @@ class Rounds:
         try:
             for name in self.settings.names:
                 everyone.append(Measured(CONTESTANTS[name], idle_bytes=idle[name]))
-                self._enter(everyone[-1], lambda c: _start(c, self.model, files))
+                self.enter(everyone[-1], lambda c: _start(c, self.model, files))
             if self.settings.wire:
                 everyone += self._enter_wired(files)
             check_losses(self.first)
-            for number in range(self.rounds):
-                begin = time.monotonic()
-                for entry, runs in self.running:
-                    self._take_turn(entry, runs)
-                took = time.monotonic() - begin
-                self.say(f"round {number + 1} of {self.rounds} ({took:.0f} s)")
+            self.take_turns()
         finally:
             for _, runs in self.running:
                 runs.close()
         return everyone
 
-    def _enter(self, entry: Measured, start: Callable[[Contestant], Runs]) -> bool:
+    def take_turns(self) -> None:
+        for number in range(self.rounds):
+            begin = time.monotonic()
+            for entry, runs in self.running:
+                self._take_turn(entry, runs)
+            took = time.monotonic() - begin
+            self.say(f"round {number + 1} of {self.rounds} ({took:.0f} s)")
+
+    def enter(self, entry: Measured, start: Callable[[Contestant], Runs]) -> bool:
         """Takes the first turn, which is not timed; False where `entry` takes no part."""
         contestant = entry.contestant
         self.say(f"starting {contestant.name}")
@@ -133,7 +136,7 @@ class Rounds:
     def _enter_wired(self, files: Files) -> list[Measured]:
         """The schedules for a wire as slow as this model's compute."""
         free = Measured(WIRE_FREE)
-        if not self._enter(free, lambda c: PlanRuns(c, files)):
+        if not self.enter(free, lambda c: PlanRuns(c, files)):
             return [free]
         _, runs = self.running[-1]
         wire = equal_to_compute(runs.take_turn(self.model.warmup, self.steps))
@@ -144,11 +147,13 @@ class Rounds:
         cluster = wire.describe(files.folder / "wire.toml")
         entries = [Measured(contestant) for contestant in WIRED.values()]
         for entry in entries:
-            self._enter(entry, lambda c: PlanRuns(c, files, wire.flags(), cluster))
+            self.enter(entry, lambda c: PlanRuns(c, files, wire.flags(), cluster))
         return [free, *entries]
 
 
-def check_losses(first: Sequence[tuple[Contestant, list[float]]]) -> None:
+def check_losses(
+    first: Sequence[tuple[Contestant, list[float]]], tolerance: float = TOLERANCE
+) -> None:
     """All train the same model on the same data: the first step's loss is one number; the later
     ones too where both ranks train one model."""
     coupled = [pair for pair in first if pair[0].coupled] or first[:1]
@@ -158,10 +163,10 @@ def check_losses(first: Sequence[tuple[Contestant, list[float]]]) -> None:
     for contestant, losses in first:
         compared = len(expected) if contestant.coupled else 1
         # Independent processes of one rank feed both cores rank 0's batches.
-        if contestant.ranks == 1:
+        if contestant.copies > 1:
             continue
         for step, (loss, wanted) in enumerate(zip(losses[:compared], expected), 1):
-            if not math.isclose(loss, wanted, rel_tol=TOLERANCE):
+            if not math.isclose(loss, wanted, rel_tol=tolerance):
                 raise Failed(
                     f"{contestant.name} has the loss {loss!r} in step {step}, {reference.name} "
                     f"{wanted!r}: they do not train the same model, so their times say nothing"

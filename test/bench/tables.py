@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from bench import goals
 from bench.figures import Figures, ratio
@@ -66,8 +66,8 @@ def overlap(model: Figures) -> str:
     return "\n".join(lines)
 
 
-def goal_lines(model: Figures) -> str:
-    rows = goals.rows(model)
+def goal_lines(model: Figures, table: Sequence[goals.Goal] = goals.GOALS) -> str:
+    rows = goals.rows(model, table)
     if not rows:
         return ""
     lines = [f"goals, by {model['contestants'][model['headline']]['label']}:"]

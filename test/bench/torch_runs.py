@@ -1,4 +1,4 @@
-"""A PyTorch contestant: two workers that live until the end and wait between their turns."""
+"""A PyTorch contestant: workers that live until the end and wait between their turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.turn import Failed, Turn, environment
 
 
 class TorchRuns:
-    """Starts both ranks.
+    """Starts all ranks.
 
     Raises:
         Failed: a rank ended with an error.
@@ -30,19 +30,21 @@ class TorchRuns:
         store = self.folder / "store"
         store.unlink(missing_ok=True)
         self.ranks = []
-        for rank in range(2):
+        for rank in range(contestant.ranks):
             task = {
                 "loop": contestant.loop,
                 "rank": rank,
-                "core": rank,
+                "ranks": contestant.ranks,
+                "device": model.device,
+                "precision": model.precision,
                 "store": str(store),
                 "step_file": str(model.step_file),
-                "flags": [*model.flags, "--fused"],
+                "flags": [*model.flags, *model.torch_flags],
                 "archive": str(files.archive),
                 "weights": str(files.archive.with_suffix(".safetensors")),
             }
             self.ranks.append(self._start(task))
-        for rank in range(2):
+        for rank in range(contestant.ranks):
             self._answer(rank)
 
     def _start(self, task: dict[str, Any]) -> subprocess.Popen[str]:
@@ -70,7 +72,7 @@ class TorchRuns:
     def take_turn(self, warmup: int, steps: int) -> Turn:
         for rank in self.ranks:
             print(json.dumps({"steps": warmup + steps}), file=rank.stdin, flush=True)
-        replies = [self._answer(rank) for rank in range(2)]
+        replies = [self._answer(rank) for rank in range(len(self.ranks))]
         return Turn(
             seconds=[second for reply in replies for second in reply["seconds"][warmup:]],
             losses=[statistics.fmean(pair) for pair in zip(*(r["losses"] for r in replies))],

@@ -26,13 +26,14 @@ def answer(advance: Any, count: int) -> dict[str, Any]:
         begin = time.perf_counter()
         losses.append(advance())
         seconds.append(time.perf_counter() - begin)
-    return {"seconds": seconds, "losses": losses, "peak_bytes": peak_bytes()}
+    return {"seconds": seconds, "losses": [*map(float, losses)], "peak_bytes": peak_bytes()}
 
 
 def main() -> None:
     task = json.loads(sys.argv[1])
-    # Before PyTorch is there: its threads inherit the core.
-    os.sched_setaffinity(0, {task["core"]})
+    if task["device"] == "cpu":
+        # Before PyTorch is there: its threads inherit the core.
+        os.sched_setaffinity(0, {task["rank"]})
     # Libraries write to standard output; the answers have a channel of their own.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,0 +1,1 @@
+"""What is run on a machine that has a GPU: README.md."""

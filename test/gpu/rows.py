@@ -1,0 +1,247 @@
+"""What is run, as a table: each row gives checks, and each check a verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import shutil
+import sys
+from typing import Any, Callable, Iterator
+
+import torch
+
+from gpu import tensors
+from gpu.cases import CASES, Case, of_row
+from gpu.lab import Lab, Run, Stopped
+
+PASS, FAIL, SKIP = "PASS", "FAIL", "SKIP"
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    name: str
+    verdict: str
+    detail: str = ""
+
+
+Checks = Iterator[Check]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """`checks` may raise Stopped, which fails it; `anywhere`: a host stands in for a GPU where the
+    script itself is tested."""
+
+    name: str
+    what: str
+    checks: Callable[[Lab], Checks]
+    anywhere: bool = False
+
+
+def _check(name: str, passed: bool, detail: str = "") -> Check:
+    return Check(name, PASS if passed else FAIL, detail)
+
+
+def _each(lab: Lab, row: str, check: Callable[[Lab, Case], Check]) -> Checks:
+    """A check per case, of which one that stops does not stop the others."""
+    for case in of_row(row):
+        try:
+            yield check(lab, case)
+        except Stopped as reason:
+            yield Check(case.name, FAIL, str(reason))
+
+
+TESTS = ("device_tests", "kernels_tests", "cuda_allocator_tests", "comm_tests", "executor_tests")
+# Tests of what is on a GPU have it in their name, and so have those of imitated ones.
+_ON_GPU = re.compile("cuda|nccl|gpu", re.IGNORECASE)
+_IMITATED = re.compile("imitat", re.IGNORECASE)
+
+
+def conformance(lab: Lab) -> Checks:
+    """GoogleTest's programs. One of which no test ran on the GPU is skipped."""
+    for name in TESTS:
+        report = lab.scratch / f"{name}.json"
+        report.unlink(missing_ok=True)
+        ended = lab.command([lab.program(name), f"--gtest_output=json:{report}"], timeout=240)
+        if not report.exists():
+            yield Check(name, FAIL, ended.error)
+            continue
+        suites = json.loads(report.read_text())["testsuites"]
+        tests = [(f"{s['name']}.{t['name']}", t) for s in suites for t in s["testsuite"]]
+        failed = [name for name, test in tests if "failures" in test]
+        skipped = [name for name, test in tests if "SKIPPED" in (test["result"], test["status"])]
+        passed = {name for name, _ in tests} - {*failed, *skipped}
+        on_gpu = [n for n in passed if _ON_GPU.search(n) and not _IMITATED.search(n)]
+        detail = f"{len(passed)} passed, {len(skipped)} skipped"
+        if failed or ended.code:
+            yield Check(name, FAIL, f"{detail}; failed: {', '.join(failed) or ended.error}")
+        elif not on_gpu:
+            yield Check(name, SKIP, f"{detail}; none of them on a GPU")
+        else:
+            yield Check(name, PASS, f"{detail}; {len(on_gpu)} on a GPU")
+
+
+def parity(lab: Lab, case: Case) -> Check:
+    """The plan for GPUs against the plan for CPUs, both run here."""
+    found, expected = lab.run(case, lab.device), lab.run(case, "cpu")
+    return compare(case, found, expected)
+
+
+# What no loss depends on: its gradient is rounding, which Adam scales up to whole steps.
+_NOISE = ("key.bias", "qkv.bias")
+
+
+def compare(case: Case, found: Run, expected: Run) -> Check:
+    if len(found.losses) != case.steps or len(expected.losses) != case.steps:
+        return Check(case.name, FAIL, f"{len(found.losses)} losses in {case.steps} steps")
+    # A NaN is not at most anything.
+    losses = [abs(a - b) / abs(b) for a, b in zip(found.losses, expected.losses)]
+    passed = all(difference <= case.loss for difference in losses)
+    detail = f"losses within {max(losses):.1e} (≤ {case.loss:g}, {case.steps} steps)"
+    if case.weights:
+        ours, theirs = found.weights(), expected.weights()
+        if sorted(ours) != sorted(theirs):
+            return Check(case.name, FAIL, "other tensors are saved")
+        far = {
+            name: tensors.distance(ours[name], value)
+            for name, value in theirs.items()
+            if not name.endswith(_NOISE)
+        }
+        worst = max(far, key=lambda name: far[name] if far[name] == far[name] else float("inf"))
+        passed = passed and all(value <= 10 * case.loss for value in far.values())
+        detail += f", weights within {far[worst]:.1e} (≤ {10 * case.loss:g}, {worst})"
+    return _check(case.name, passed, detail)
+
+
+def of_cases(row: str) -> Callable[[Lab], Checks]:
+    return lambda lab: _each(lab, row, parity)
+
+
+def same_bits(name: str, found: Run, expected: Run) -> Check:
+    ours, theirs = found.weights(), expected.weights()
+    if found.losses != expected.losses:
+        pairs = zip(found.losses, expected.losses)
+        step = next((i for i, (a, b) in enumerate(pairs, 1) if a != b), "number")
+        return Check(name, FAIL, f"losses differ, first in step {step}")
+    different = [
+        tensor
+        for tensor in theirs.keys() | ours.keys()
+        if not (tensor in ours and tensor in theirs)
+        or not torch.equal(tensors.bits(ours[tensor]), tensors.bits(theirs[tensor]))
+    ]
+    if different:
+        return Check(name, FAIL, f"{len(different)} tensors differ: {', '.join(different[:3])}")
+    detail = f"{len(found.losses)} losses and {len(theirs)} tensors are equal bit for bit"
+    return Check(name, PASS, detail)
+
+
+def _same_as_plain(lab: Lab, name: str, *flags: str) -> Check:
+    """A run with these flags has the bits of one without. Where two without differ already, that
+    is said: the flags are then not at fault."""
+    try:
+        plain = lab.run(CASES[name], lab.device)
+        check = same_bits(name, lab.run(CASES[name], lab.device, *flags), plain)
+        if check.verdict == FAIL:
+            again = same_bits(name, lab.run(CASES[name], lab.device, repetition=1), plain)
+            same = "the same bits" if again.verdict == PASS else "other bits as well"
+            return Check(name, FAIL, f"{check.detail}; without {' '.join(flags)} again: {same}")
+        return check
+    except Stopped as reason:
+        return Check(name, FAIL, str(reason))
+
+
+def nccl(lab: Lab) -> Checks:
+    for name in ("gpt", "conv"):
+        yield _same_as_plain(lab, name, "--comm", "nccl")
+
+
+CAPTURED = ("mlp", "conv", "gpt", "gpt-bf16", "gpt.flat", "gpt.accumulate", "gpt.offload-all")
+
+
+def graph(lab: Lab) -> Checks:
+    for name in CAPTURED:
+        yield _same_as_plain(lab, name, "--cuda-graph")
+
+
+def sanitizer(lab: Lab) -> Checks:
+    tool = shutil.which("compute-sanitizer", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+    if not tool:
+        yield Check("memcheck", SKIP, "compute-sanitizer is not installed")
+        return
+    for name in ("mlp", "gpt", "gpt.flat", "gpt.offload-all"):
+        case = CASES[name]
+        words = [tool, "--tool", "memcheck", "--error-exitcode", "66"]
+        words += [*lab.arguments(case, lab.plan(case)), "--nproc", case.ranks, "--threads"]
+        ended = lab.command([*words, "--steps", 2], timeout=240)
+        found = re.search(r"ERROR SUMMARY: (\d+ errors?)", ended.output)
+        clean = ended.code == 0 and found is not None and found[1] == "0 errors"
+        yield _check(name, clean, found[1] if found else ended.error)
+
+
+def errors(lab: Lab) -> Checks:
+    """One clear error each: a line that says `error:` and these words, and no success."""
+    two = CASES["gpt.flat"]
+    attempts: tuple[tuple[str, Callable[[], Any], str], ...] = (
+        (
+            "no GPU is visible",
+            lambda: lab.attempt(CASES["mlp"], CUDA_VISIBLE_DEVICES=""),
+            "GPU",
+        ),
+        (
+            "out of device memory",
+            lambda: lab.attempt(CASES["too-large"]),
+            r"\d+ bytes.*\d+ (are )?free.*(remat|offload)",
+        ),
+        (
+            "two processes on one GPU with NCCL",
+            lambda: lab.attempt(two, "--comm", "nccl", CUDA_VISIBLE_DEVICES="0"),
+            "GPU",
+        ),
+        (
+            "two ranks on a plan for one",
+            lambda: lab.attempt(CASES["mlp"], "--nproc", "2", "--threads"),
+            "rank",
+        ),
+    )
+    for name, attempt, words in attempts:
+        try:
+            ended = attempt()
+        except Stopped as reason:
+            yield Check(name, FAIL, str(reason))
+            continue
+        lines = [line for line in ended.output.splitlines() if "error:" in line]
+        clear = ended.code not in (0, 124) and any(re.search(words, line) for line in lines)
+        yield _check(name, clear, lines[0].strip() if lines else ended.error)
+
+
+def bench(lab: Lab) -> Checks:
+    """That everyone takes part; goals are said, and bind nobody here."""
+    script = pathlib.Path(__file__).with_name("bench.py")
+    words = [sys.executable, script, "--bin", lab.programs, "--plans", lab.files.folder]
+    words += ["--device", lab.device, "--out", lab.scratch.parent]
+    ended = lab.command([*words, *("--models", "124m", "--rounds", "2")], timeout=500)
+    lines = [line.strip() for line in ended.output.splitlines()]
+    goals = [line for line in lines if line.endswith(("met", "nearly"))]
+    absent = [line for line in lines if "takes no part" in line]
+    yield _check("124m", ended.code == 0, "; ".join([*absent, *goals]) or ended.error)
+
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("conformance", "unit tests of the device, communicators and executor", conformance),
+        Row("kernels", "one rank computes what the CPU does, in fp32", of_cases("kernels"), True),
+        Row("ranks", "ranks as threads on one GPU, in every layout", of_cases("ranks"), True),
+        Row("policies", "accumulation, clipping, remat", of_cases("policies"), True),
+        Row("offload", "what lives in the host's memory", of_cases("offload"), True),
+        Row("precision", "bf16 and fp16 over a hundred steps", of_cases("precision"), True),
+        Row("nccl", "NCCL at world size 1", nccl),
+        Row("graph", "a replayed step has the bits of a launched one", graph),
+        Row("errors", "what cannot run says why in one line", errors),
+        Row("sanitizer", "compute-sanitizer finds nothing", sanitizer),
+        Row("bench", "step time and memory beside FSDP2", bench),
+    )
+}
