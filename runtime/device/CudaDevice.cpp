@@ -4,6 +4,7 @@
 #include "device/Device.h"
 
 #include <algorithm>
+#include <cstring>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -169,6 +170,7 @@ public:
                   " bytes of host memory (" + cudaGetErrorName(status) +
                   "); use pin-memory=false");
     }
+    std::memset(block, 0, bytes);
     return {{static_cast<char *>(block), [](char *p) { cudaFreeHost(p); }},
             bytes};
   }

@@ -48,7 +48,8 @@ public:
   /// cudaMalloc: zeros, aligned to 256 bytes; the host waits for stream 0. Of
   /// no bytes: null. Throws Error with the bytes that are free.
   virtual DeviceMemory allocate(uint64_t bytes) = 0;
-  /// cudaHostAlloc: pages of the host that copies read and write by themselves.
+  /// cudaHostAlloc: pages of the host that copies read and write by themselves;
+  /// zeros.
   virtual DeviceMemory allocatePinned(uint64_t bytes) = 0;
 
   /// cudaMemcpy2DAsync: `rows` rows of `rowBytes`, their beginnings so many

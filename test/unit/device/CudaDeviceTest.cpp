@@ -84,6 +84,11 @@ TEST_P(CudaDevice, MemoryIsAlignedAndZero) {
   EXPECT_EQ(contents(memory), std::vector<char>(1000, 0));
 }
 
+TEST_P(CudaDevice, PinnedMemoryIsZero) {
+  DeviceMemory memory = device->allocatePinned(1000);
+  EXPECT_EQ(std::count(memory.data(), memory.data() + 1000, 0), 1000);
+}
+
 TEST_P(CudaDevice, NoMemoryIsNothing) {
   EXPECT_EQ(device->allocate(0).data(), nullptr);
   EXPECT_EQ(device->allocatePinned(0).data(), nullptr);
