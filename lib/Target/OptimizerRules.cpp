@@ -13,6 +13,7 @@
 #include "OptimizerRules.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/FusedOptimizer.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -157,24 +158,6 @@ SmallVector<Value> RuleBuilder::buildAdam(const GroupInfo &options,
 SmallVector<Value> RuleBuilder::buildFusedAdam(const GroupInfo &options,
                                                bool decoupled,
                                                ValueRange operands) {
-  Type f32 = builder.getF32Type();
-  Value steps =
-      aten::CallOp::create(builder, loc, "scalar_tensor", ValueRange(step()),
-                           builder.getNamedAttr("dtype", TypeAttr::get(f32)),
-                           TypeRange(RankedTensorType::get({}, f32)))
-          ->getResult(0);
-  // Lists of one member each: parameter, gradient, three states, step.
-  SmallVector<Value> inputs(operands);
-  SmallVector<int32_t> slots;
-  auto list = [&](size_t members) {
-    slots.push_back(2 + members);
-    slots.append(members, 1);
-  };
-  for (size_t i = 0; i != 5; ++i)
-    list(i < operands.size() ? 1 : 0);
-  list(1);
-  slots.push_back(1);
-  inputs.append({steps, learningRate()});
   auto number = [&](StringRef name, double value) {
     return builder.getNamedAttr(name, builder.getF64FloatAttr(value));
   };
@@ -187,12 +170,10 @@ SmallVector<Value> RuleBuilder::buildFusedAdam(const GroupInfo &options,
                            number("eps", options.eps),
                            flag("amsgrad", options.amsgrad),
                            flag("maximize", options.maximize)};
-  auto call = aten::CallOp::create(
-      builder, loc, decoupled ? "_fused_adamw" : "_fused_adam", inputs, slots,
-      builder.getDictionaryAttr(args), ValueRange(operands).getTypes());
-  SmallVector<Value> results(call->getResults());
-  results.erase(results.begin() + 1); // the gradients
-  return results;
+  Value count = step(), rate = learningRate();
+  return aten::createFusedOptimizer(builder, loc,
+                                    decoupled ? "_fused_adamw" : "_fused_adam",
+                                    operands, count, rate, args);
 }
 
 std::vector<std::string> fsdp::getStateNames(const OptimizerInfo &optimizer,

@@ -217,6 +217,9 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
   pm.addPass(createScaleLoss());
   pm.addPass(createClipGradients());
 
+  // Behind those that write rules: all numbers of a step are there.
+  pm.addPass(createHoldScalars());
+
   // Copies from and to the host are of parts: what is sent, and what is summed.
   pm.addPass(createOffloadState({options.offload, options.pinMemory}));
 }

@@ -2,6 +2,7 @@
 
 #include "AttentionKernels.h"
 #include "DeviceResults.h"
+#include "FusedRules.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
@@ -29,6 +30,7 @@ public:
 private:
   LogicalResult readKernels();
   LogicalResult select(Attention attention, func::FuncOp program);
+  void fuse(func::FuncOp rule);
 
   SmallVector<const AttentionKernel *> kernels; // best first
 };
@@ -75,6 +77,20 @@ LogicalResult SelectKernels::select(Attention attention, func::FuncOp program) {
             "SDPBackend.MATH), which captures matrix products";
 }
 
+void SelectKernels::fuse(func::FuncOp rule) {
+  StringRef chosen = fuseRule(rule);
+  auto options = remark::RemarkOpts::name("optimizer")
+                     .category("fsdp-select-kernels")
+                     .function(rule.getSymName());
+  if (chosen.empty())
+    remark::missed(rule.getLoc(), options)
+        << "stays as it was captured: it is fused already, or not "
+           "torch.optim's "
+           "Adam, AdamW or SGD without dampening";
+  else
+    remark::passed(rule.getLoc(), options) << chosen.str();
+}
+
 void SelectKernels::runOnOperation() {
   ModuleOp module = getOperation();
   if (device != "cpu" && device != "cuda") {
@@ -98,6 +114,9 @@ void SelectKernels::runOnOperation() {
       if (failed(select(attention, program)))
         return signalPassFailure();
   }
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr("fsdp.rule"))
+      fuse(function);
 }
 
 } // namespace

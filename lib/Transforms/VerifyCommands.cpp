@@ -125,6 +125,18 @@ private:
            << callee << "\", of which this PyTorch has no kernel for GPUs";
   }
 
+  /// On GPUs the numbers of a step are in memory: C19.
+  LogicalResult checkNumbers(Operation *op, StringRef callee,
+                             ValueRange operands) {
+    if (!module->hasAttr(kDeviceAttrName) || callee == "scalar_tensor" ||
+        llvm::all_of(operands.getTypes(), llvm::IsaPred<TensorType>))
+      return success();
+    return op->emitOpError("C19: gives \"")
+           << callee
+           << "\" a number that changes between steps; run "
+              "--fsdp-hold-scalars first";
+  }
+
   LogicalResult run(CmdValueOp value) {
     auto type = cast<RankedTensorType>(value.getResult().getType());
     if (failed(places.checkPlace(value, value.getPlace(), type)))
@@ -179,7 +191,8 @@ private:
         if (isa<TensorType>(value.getType()))
           used.push_back(getPlace(value));
     if (failed(checkOneMemory(call, used)) ||
-        failed(checkKernel(call, call.getCallee(), used)))
+        failed(checkKernel(call, call.getCallee(), used)) ||
+        failed(checkNumbers(call, call.getCallee(), call.getInputs())))
       return failure();
     for (Value input : call.getInputs())
       if (isa<TensorType>(input.getType()) && failed(memory.read(call, input)))
@@ -243,7 +256,8 @@ private:
         update, update.getRuleAttr());
     if (rule)
       for (aten::CallOp call : rule.getOps<aten::CallOp>())
-        if (failed(checkKernel(update, call.getCallee(), used)))
+        if (failed(checkKernel(update, call.getCallee(), used)) ||
+            failed(checkNumbers(update, call.getCallee(), call.getInputs())))
           return failure();
     return success();
   }

@@ -106,10 +106,14 @@ void checkTensor(const Checked &at, const std::vector<int64_t> &shape,
 void checkScalars(const Checked &at, const PlanT &plan,
                   const std::vector<std::unique_ptr<ScalarT>> &scalars);
 
+/// A number of the step, of `scalars`, that a call is given.
+void checkScalarArgument(const Checked &at, const PlanT &plan,
+                         const AtenT &call, int scalar, size_t scalars);
+
 /// Arguments of a call; `value(i)` is asked about every value that is read.
 template <typename Fn>
-void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
-                    Fn value) {
+void checkArguments(const Checked &at, const PlanT &plan, const AtenT &call,
+                    size_t scalars, Fn value) {
   at.require(call.name.find("::") != std::string::npos, "operator '", call.name,
              "' has no namespace");
   for (const auto &argument : call.arguments) {
@@ -121,7 +125,7 @@ void checkArguments(const Checked &at, const AtenT &call, size_t scalars,
       for (int member : argument->values)
         member == -1 ? void() : value(member);
     else if (argument->kind == ArgumentKind::Scalar)
-      at.index(argument->value, scalars, "scalar");
+      checkScalarArgument(at, plan, call, argument->value, scalars);
     else if (argument->kind == ArgumentKind::Double)
       at.require(argument->d.has_value(), "a number has no value");
     else if (argument->kind == ArgumentKind::Complex)

@@ -194,7 +194,8 @@ void checkRule(const PlanT &plan, const RuleT &rule) {
     at.require(written[i], "reads value ", i, " before it is written");
   };
   for (const auto &call : rule.calls) {
-    checkArguments(at.inside(call->name), *call, rule.scalars.size(), read);
+    checkArguments(at.inside(call->name), plan, *call, rule.scalars.size(),
+                   read);
     for (int result : call->results) {
       if (result == -1)
         continue;
@@ -269,7 +270,22 @@ void fsdp::plan::checkScalars(
       here.require(given[k] >= 0 && static_cast<size_t>(given[k]) < i,
                    "refers to scalar ", given[k],
                    ", which is not an earlier one");
+    // A GPU's states are known on the host a step late.
+    for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
+      here.require(plan.device != DeviceKind::Cuda ||
+                       scalars[given[k]]->kind != ScalarKind::State,
+                   "refers to scalar ", given[k],
+                   ", which is known on the GPU alone");
   }
+}
+
+void fsdp::plan::checkScalarArgument(const Checked &at, const PlanT &plan,
+                                     const AtenT &call, int scalar,
+                                     size_t scalars) {
+  at.index(scalar, scalars, "scalar");
+  at.require(plan.device != DeviceKind::Cuda ||
+                 call.name == "aten::scalar_tensor",
+             "takes a number of the step, which a GPU has in memory alone");
 }
 
 void fsdp::plan::checkTables(const PlanT &plan, PlanFacts &facts) {

@@ -81,7 +81,7 @@ private:
   void checkAten(const Checked &here, const AtenT &call) {
     std::vector<int> arguments;
     OneMemory used;
-    checkArguments(here, call, program.scalars.size(), [&](int64_t i) {
+    checkArguments(here, plan, call, program.scalars.size(), [&](int64_t i) {
       // A view is made once at load; it reads nothing.
       call.view ? memory.requireReady(here, i) : memory.read(here, i);
       arguments.push_back(i);

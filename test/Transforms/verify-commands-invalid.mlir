@@ -604,6 +604,22 @@ module attributes {fsdp.arenas = array<i64: 320, 0, 128>, fsdp.device = "cuda"} 
 
 // -----
 
+module attributes {fsdp.arenas = array<i64: 192, 0, 0>, fsdp.device = "cuda"} {
+  shard.grid @mesh(shape = 1) {fsdp.dims = ["shard"]}
+  func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 64>}) -> (tensor<16xf32> {fsdp.output = "loss"}) {
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 64, 64>} : tensor<16xf32>
+    %n = fsdp.cmd.value {place = #fsdp.place<0, 128, 4>} : tensor<f32>
+    %lr = fsdp.learning_rate 0
+    // In memory is where it belongs.
+    fsdp.cmd.aten "scalar_tensor"(%lr) to (%n) {slots = array<i32: 1>, args = {dtype = f32}, results = array<i32: 0>} : (f64) -> tensor<f32>
+    // expected-error @+1 {{C19: gives "mul.Scalar" a number that changes between steps; run --fsdp-hold-scalars first}}
+    fsdp.cmd.aten "mul.Scalar"(%x, %lr) to (%a) {slots = array<i32: 1, 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>, f64) -> tensor<16xf32>
+    return %x : tensor<16xf32>
+  }
+}
+
+// -----
+
 module attributes {fsdp.arenas = array<i64: 448, 0, 0>} {
   shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
   func.func @step(%x: tensor<64xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 256>}) -> (tensor<64xf32> {fsdp.output = "loss"}) {

@@ -93,6 +93,25 @@ Said copyOtherBytes(PlanT &plan, Random &random) {
   return say(site->text());
 }
 
+/// A call of a rule for GPUs is given a number that changes between steps, in
+/// place of one that is always the same.
+Said giveNumber(PlanT &plan, Random &random) {
+  std::vector<std::pair<const RuleT *, ArgumentT *>> places;
+  for (const auto &rule : plan.rules)
+    for (const auto &call : rule->calls)
+      for (const auto &argument : call->arguments)
+        if (plan.device == DeviceKind::Cuda && !rule->scalars.empty() &&
+            argument->kind == ArgumentKind::Double)
+          places.push_back({rule.get(), argument.get()});
+  auto at = pick(places.size(), random);
+  if (!at)
+    return {};
+  auto [rule, argument] = places[*at];
+  argument->kind = ArgumentKind::Scalar;
+  argument->value = random() % rule->scalars.size();
+  return say("rule ", rule->name);
+}
+
 CopyT *findPieces(PlanT &plan, Random &random, std::optional<Site> &site) {
   site =
       findCommand(plan, random, [](const ProgramT &, const CommandT &command) {
@@ -236,6 +255,7 @@ const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
      [](PlanT &p, Random &r) { return changeNumber(p, r, &UpdateT::scale); }},
     {"wrong condition of an update",
      [](PlanT &p, Random &r) { return changeNumber(p, r, &UpdateT::skip); }},
+    {"number of a step outside a GPU's memory", giveNumber},
     {"gather of another state",
      [](PlanT &p, Random &r) -> Said {
        auto site = findCollective(p, r, isMapped);

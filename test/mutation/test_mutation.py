@@ -25,6 +25,7 @@ PLANS = (
     ("gpt", "mesh=2x4 streams=3 shard-layout=flat gather=copy reshard-after-forward=2"),
     ("gpt", "mesh=2 streams=3 offload=params"),
     ("gpt", "mesh=2 streams=3 shard-layout=flat gather=map offload=optimizer"),
+    ("gpt", "mesh=2 streams=3 device=cuda"),
     ("mlp", "mesh=4 streams=1"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat offload=all"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat gather=map reshard-after-forward=false"),
@@ -37,7 +38,7 @@ PLANS = (
     ("mlp", "mesh=2x1 streams=3", "--accumulate 3 --clip-norm 0.5 inf"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
-CLASSES = 47
+CLASSES = 48
 MUTANTS = 600
 
 # Survivors that are right to survive: class, what it did, why the plan is valid.

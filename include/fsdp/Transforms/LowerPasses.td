@@ -124,6 +124,8 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
     - C18: a parameter is written by updates; or, where they change a staged
       copy, by the copy of that, once, behind the last of them. The staged copy
       is made of the parameter and used by nothing else.
+    - C19: on GPUs the numbers of a step are in memory: "scalar_tensor" alone
+      takes one.
   }];
 }
 

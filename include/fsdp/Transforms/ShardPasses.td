@@ -19,7 +19,9 @@ def SelectKernels : Pass<"fsdp-select-kernels", "::mlir::ModuleOp"> {
 
     What holds: the value is that of the same expression, and what reads it sees
     the same type. What other operators leave for their backward gets the type
-    that a GPU gives (of normalisations in half precision, f32). Every other
+    that a GPU gives (of normalisations in half precision, f32). A rule that is
+    torch.optim's Adam, AdamW or SGD, op for op, is a call of the fused kernel of
+    that optimizer. Every other
     operator has one name for all devices, and `fsdp-verify-commands` sees to it
     that there is a kernel for it.
 
@@ -353,6 +355,31 @@ def ClipGradients : Pass<"fsdp-clip-gradients", "::mlir::ModuleOp"> {
 
     Why: PyTorch's clip_grad_norm_ with shards. No gradient is written again: the
     update multiplies what it has in the cache, with the bits of doing it before.
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def HoldScalars : Pass<"fsdp-hold-scalars", "::mlir::ModuleOp"> {
+  let summary = "Keeps the numbers of a step in a GPU's memory";
+  let description = [{
+    Input IR: any before commands; `fsdp.device` on the module. Without it
+    nothing changes.
+
+    Output IR: a step scalar (`fsdp.learning_rate`, `fsdp.step_count`, what
+    follows from them) is read by `aten.call "scalar_tensor"` alone, and what
+    took the number takes that tensor: by the overload that has one there
+    (`mul.Scalar` becomes `mul.Tensor`, `_fused_adamw` its `tensor_lr`), or as a
+    factor of an operand (`addcdiv`'s `value`, `add.Tensor`'s `alpha`). Calls in
+    f16 and bf16 that take one are done in f32. What follows from an
+    `fsdp.state_value` is computed by calls on tensors.
+
+    What holds: a call means the same; its last bits may be other ones. Calls
+    that have no such form are refused.
+
+    Why: what is captured as a graph keeps the numbers that its kernels were
+    launched with. In memory they are the step's own, so that a plan has the same
+    bits with and without a graph; and a number that a GPU holds never has to
+    come to the host.
   }];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }

@@ -236,6 +236,23 @@ static const Break<PlanT> breaks[] = {
     {"ValueArgument",
      [](PlanT &p) { find(p, AS(Aten)).arguments[0]->value = -4; },
      "value -4 does not exist"},
+    {"ScalarOfAGpu", [](PlanT &p) { p.device = DeviceKind::Cuda; },
+     "takes a number of the step, which a GPU has in memory alone"},
+    {"ScalarOfAGpusState",
+     [](PlanT &p) {
+       p.device = DeviceKind::Cuda;
+       StateT &skipped = *p.states.emplace_back(new StateT(*p.states[0]));
+       skipped.fqn = "skipped";
+       skipped.role = Role::Buffer;
+       skipped.shape = skipped.local_shape = skipped.strides = {};
+       skipped.shard_dim = skipped.unit = -1;
+       uint64_t &bytes = p.arenas[deviceArena]->bytes;
+       skipped.place = std::make_unique<Place>(deviceArena, bytes, 4);
+       bytes += placeAlignment;
+       p.rules[0]->scalars[0]->kind = ScalarKind::State;
+       p.rules[0]->scalars[0]->state = p.states.size() - 1;
+     },
+     "refers to scalar 0, which is known on the GPU alone"},
     {"ScalarArgument",
      [](PlanT &p) {
        auto &argument = *find(p, AS(Aten)).arguments[1];

@@ -31,6 +31,7 @@ TEST(PlanText, SaysWhichDeviceItIsFor) {
   auto builder = linearRegression(1, 10, 4, 5);
   PlanT &plan = builder->finish();
   plan.device = DeviceKind::Cuda;
+  *plan.rules[0]->calls[0]->arguments[2] = number(-0.1);
   std::ostringstream out;
   printPlan(parsePlan(serializePlan(plan), "p"), out);
   EXPECT_NE(out.str().find(", for GPUs"), std::string::npos) << out.str();
