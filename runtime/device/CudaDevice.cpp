@@ -181,7 +181,7 @@ public:
     cudaStream_t on = streams.at(stream);
     auto *target = static_cast<char *>(to);
     auto *source = static_cast<const char *>(from);
-    if (toStride == rowBytes && fromStride == rowBytes)
+    if (rows <= 1 || (toStride == rowBytes && fromStride == rowBytes))
       check(cudaMemcpyAsync(to, from, rowBytes * rows, cudaMemcpyDefault, on),
             "copy");
     else if (std::max(toStride, fromStride) <= longestPitch)
@@ -200,7 +200,7 @@ public:
                 uint64_t rowBytes, uint64_t rows) override {
     cudaStream_t on = streams.at(stream);
     auto *target = static_cast<char *>(to);
-    if (stride == rowBytes)
+    if (rows <= 1 || stride == rowBytes)
       check(cudaMemsetAsync(to, byte, rowBytes * rows, on), "fill memory");
     else if (stride <= longestPitch)
       check(cudaMemset2DAsync(to, stride, byte, rowBytes, rows, on),

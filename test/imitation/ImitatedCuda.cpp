@@ -91,8 +91,7 @@ struct Rows {
 };
 
 cudaError_t checkPitch(const Rows &rows) {
-  return rows.count > 1 && (rows.bytes > rows.stride ||
-                            rows.stride > settings().get().pitch)
+  return rows.bytes > rows.stride || rows.stride > settings().get().pitch
              ? cudaErrorInvalidPitchValue
              : cudaSuccess;
 }
@@ -100,9 +99,6 @@ cudaError_t checkPitch(const Rows &rows) {
 cudaError_t copyRows(Rows to, Rows from, cudaStream_t stream) {
   if (to.bytes == 0 || to.count == 0)
     return cudaSuccess;
-  for (const Rows &rows : {to, from})
-    if (cudaError_t error = checkPitch(rows))
-      return error;
   if (to.kind() == Kind::Bad || from.kind() == Kind::Bad)
     return cudaErrorInvalidValue;
   bool pageable = to.kind() == Kind::Pageable || from.kind() == Kind::Pageable;
@@ -123,8 +119,6 @@ cudaError_t copyRows(Rows to, Rows from, cudaStream_t stream) {
 cudaError_t fillRows(Rows to, int value, cudaStream_t stream) {
   if (to.bytes == 0 || to.count == 0)
     return cudaSuccess;
-  if (cudaError_t error = checkPitch(to))
-    return error;
   if (to.kind() == Kind::Bad || to.kind() == Kind::Pageable)
     return cudaErrorInvalidValue;
   return launch(stream, [to, value] {
@@ -283,8 +277,12 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
                               size_t fromPitch, size_t width, size_t height,
                               cudaMemcpyKind, cudaStream_t stream) {
   return call(__func__, [&] {
-    return copyRows({to, toPitch, width, height},
-                    {from, fromPitch, width, height}, stream);
+    Rows target = {to, toPitch, width, height};
+    Rows source = {from, fromPitch, width, height};
+    for (const Rows &rows : {target, source})
+      if (cudaError_t error = checkPitch(rows))
+        return error;
+    return copyRows(target, source, stream);
   });
 }
 
@@ -298,7 +296,9 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes,
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width,
                               size_t height, cudaStream_t stream) {
   return call(__func__, [&] {
-    return fillRows({to, pitch, width, height}, value, stream);
+    Rows rows = {to, pitch, width, height};
+    cudaError_t error = checkPitch(rows);
+    return error ? error : fillRows(rows, value, stream);
   });
 }
 

@@ -82,6 +82,8 @@ TEST_P(CudaDevice, MemoryIsAlignedAndZero) {
   DeviceMemory memory = device->allocate(1000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(memory.data()) % 256, 0u);
   EXPECT_EQ(contents(memory), std::vector<char>(1000, 0));
+  memory = device->allocatePinned(1000);
+  EXPECT_EQ(std::count(memory.data(), memory.data() + 1000, 0), 1000);
 }
 
 TEST_P(CudaDevice, PinnedMemoryIsZero) {
@@ -134,6 +136,15 @@ TEST_P(CudaDevice, RowsAreFilledAndWhatIsBetweenThemIsNot) {
   char x = static_cast<char>(0xA5);
   EXPECT_EQ(contents(memory),
             (std::vector<char>{x, x, 0, 0, 0, x, x, 0, 0, 0, x, x}));
+}
+
+TEST_P(CudaDevice, ARowByItselfHasNoDistance) {
+  DeviceMemory from = pinnedNumbers(10), to = device->allocate(10);
+  device->copyRows(1, to.data(), 0, from.data(), 3, 10, 1);
+  device->fillRows(1, to.data(), 0, 7, 2, 1);
+  device->copyRows(1, to.data(), 0, from.data(), 0, 10, 0); // nor has none
+  device->drain();
+  EXPECT_EQ(contents(to), (std::vector<char>{7, 7, 2, 3, 4, 5, 6, 7, 8, 9}));
 }
 
 TEST_P(CudaDevice, RowsThatTouchAreOneCopy) {
