@@ -117,7 +117,7 @@ class Lab:
         words = [self.program("fsdp-run"), plan, "--weights", self.files.weights(case)]
         if data := self.files.data(case):
             words += ["--data", data]
-        return [*words, "--progress", "none"]
+        return words
 
     def attempt(self, case: Case, *flags: str, steps: int = 1, **environment: str) -> Ended:
         """Starts the case's plan for the GPU, and expects nothing of how it ends."""

@@ -163,6 +163,21 @@ def test_tests_that_were_skipped_are_no_conformance(lab: Lab) -> None:
     assert {check.verdict for check in rows.conformance(lab)} == {FAIL}
 
 
+@pytest.mark.parametrize("captured", (True, False))
+def test_what_is_captured_is_what_can_be(
+    captured: bool, lab: Lab, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fsdp-run says of each program that it does not capture why."""
+    made = trained(tmp_path, [2.0], w=torch.ones(1))
+    if not captured:
+        made.output = "note: program 'step' runs without a CUDA graph: it is too long\n"
+    monkeypatch.setattr(Lab, "run", lambda *_, **__: made)
+    found = {check.name: (check.verdict, check.detail) for check in rows.graph(lab)}
+    assert {verdict for verdict, _ in found.values()} == {PASS, FAIL}
+    assert all((v == PASS) == (rows.CAPTURED[name] == captured) for name, (v, _) in found.items())
+    assert found["mlp"][1].endswith("it is too long") != captured
+
+
 def test_a_plan_that_the_compiler_refused_fails(lab: Lab) -> None:
     lab.files.refusals.write_text(json.dumps({"mlp.cuda.plan": "no such kernel"}))
     program(lab.programs, "fsdp-run", "exit 0")
