@@ -71,6 +71,36 @@ TEST(LocalDevice, NaNIsLargerThanAnyNumber) {
     EXPECT_EQ(error, "");
 }
 
+/// They are added in the same memory, the second perhaps while the first one's
+/// result is copied out of it: the thread sanitizer sees it.
+TEST(LocalDevice, SumsOfTwoStreamsAreKeptApart) {
+  auto errors = onDevices(2, localDevices(2, 1), [](DeviceRank &rank) {
+    constexpr int64_t count = 1 << 20; // takes a while to copy
+    constexpr uint64_t bytes = count * sizeof(float);
+    DeviceMemory numbers = rank.device->allocate(2 * bytes);
+    rank.device->fill(0, numbers.data(), 1, bytes);
+    rank.device->fill(0, numbers.data() + bytes, 2, bytes);
+    DeviceMemory sums = rank.device->allocate(2 * bytes);
+    Transfer transfer = sumOf(nullptr, count);
+    rank.communicator->prepare(transfer);
+    rank.device->drain();
+    for (unsigned stream : {1, 2}) {
+      transfer.source = numbers.data() + (stream - 1) * bytes;
+      transfer.destination = sums.data() + (stream - 1) * bytes;
+      rank.communicator->launch(transfer, stream);
+    }
+    std::vector<float> one(2 * count), sum(2 * count);
+    rank.device->drain();
+    rank.device->copy(0, one.data(), numbers.data(), 2 * bytes);
+    rank.device->copy(0, sum.data(), sums.data(), 2 * bytes);
+    rank.device->drain();
+    for (float &x : one)
+      x += x;
+    EXPECT_TRUE(sum == one);
+  });
+  EXPECT_EQ(errors, (std::vector<std::string>{"", ""}));
+}
+
 TEST(LocalDevice, ARankThatFailsWakesTheOthers) {
   auto errors = onDevices(3, localDevices(3, 1), [](DeviceRank &rank) {
     DeviceTensors tensors(rank, false);
