@@ -16,7 +16,7 @@ endforeach()
 set(_cuda_headers)
 set(_missing)
 foreach(header IN ITEMS cuda_runtime_api.h cublas_v2.h cusparse.h cusolverDn.h nccl.h)
-  find_path(FSDP_HAS_${header} ${header} PATHS ${_cuda_places} ${_nvidia}/nccl
+  find_path(FSDP_HAS_${header} ${header} PATHS ${_nvidia}/nccl ${_cuda_places}
             PATH_SUFFIXES include NO_DEFAULT_PATH)
   mark_as_advanced(FSDP_HAS_${header})
   if(FSDP_HAS_${header})
