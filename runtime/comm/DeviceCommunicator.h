@@ -28,13 +28,16 @@ public:
   /// ncclCommSplit: makes what launching a transfer like this one needs, and
   /// may wait for the other ranks and for the device. Called before the first
   /// launch of each; its addresses are not looked at. Throws
-  /// std::invalid_argument as checkReduction() does.
+  /// std::invalid_argument as checkReduction() does, and for what NCCL cannot
+  /// reduce.
   virtual void prepare(const Transfer &transfer) = 0;
 
   /// Launches a transfer: its source is read and its destination written on
   /// the stream, behind what is on it, and what follows on it may overwrite
-  /// both. In place as Communicator::start() says. Its channel and `mapped` say
-  /// nothing here: order is that of the stream.
+  /// both. In place as Communicator::start() says. Its channel says only which
+  /// of NCCL's communicators carries it, `mapped` says nothing: order is that of
+  /// the stream. How NCCL's sums are rounded, and that its maximum wants numbers
+  /// that are not negative, is said in NcclReduction.h.
   virtual void launch(const Transfer &transfer, unsigned stream) = 0;
 
   /// Whether transfers can be part of a DeviceGraph; else why not.

@@ -1,13 +1,12 @@
 // One GPU: the library for CUDA's runtime.
 #include "Error.h"
+#include "comm/NcclLibrary.h"
 #include "device/CudaLibrary.h"
 #include "device/Device.h"
 
 #include <algorithm>
 #include <cstring>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
-#include <nccl.h>
 #include <vector>
 
 namespace fsdp {
@@ -41,20 +40,6 @@ int runtimeVersion() {
   int version = 0;
   cudaRuntimeGetVersion(&version);
   return version;
-}
-
-/// "NCCL 2.28.9" of PyTorch's copy, which is only loaded, and asked.
-std::string describeNccl() {
-  int version = 0;
-  void *file = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-  auto ask = file ? reinterpret_cast<ncclResult_t (*)(int *)>(
-                        dlsym(file, "ncclGetVersion"))
-                  : nullptr;
-  if (!ask || ask(&version) != ncclSuccess)
-    return "no NCCL";
-  return "NCCL " + std::to_string(version / 10000) + "." +
-         std::to_string(version % 10000 / 100) + "." +
-         std::to_string(version % 100);
 }
 
 std::string describeAll() {
@@ -300,7 +285,8 @@ Device *open(int index, unsigned streams) {
 extern "C" {
 extern const CudaLibrary fsdp_cuda_library
     __attribute__((visibility("default")));
-const CudaLibrary fsdp_cuda_library = {countDevices, open, describeAll};
+const CudaLibrary fsdp_cuda_library = {countDevices, open, describeAll,
+                                       openNccl};
 }
 
 } // namespace fsdp

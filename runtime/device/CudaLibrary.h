@@ -8,9 +8,12 @@
 
 namespace fsdp {
 
+class Communicator;
 class Device;
+class DeviceCommunicator;
 class Kernels;
 struct MemoryHooks;
+struct NcclOptions;
 
 /// What libfsdp_cuda exports: CUDA's runtime.
 struct CudaLibrary {
@@ -23,7 +26,14 @@ struct CudaLibrary {
   Device *(*open)(int index, unsigned streams);
   /// See describeCuda.
   std::string (*describe)();
+  /// See connectNccl. The caller owns what is returned.
+  DeviceCommunicator *(*connectNccl)(Device &device, Communicator &control,
+                                     const NcclOptions &options);
 };
+
+/// Of the library: what its table calls connectNccl.
+DeviceCommunicator *openNccl(Device &device, Communicator &control,
+                             const NcclOptions &options);
 
 /// What libfsdp_cuda_kernels exports: PyTorch's kernels.
 struct CudaKernelsLibrary {

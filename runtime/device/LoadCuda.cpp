@@ -1,4 +1,5 @@
 #include "Error.h"
+#include "comm/NcclCommunicator.h"
 #include "device/CudaLibrary.h"
 #include "device/Device.h"
 
@@ -9,6 +10,12 @@ int countCudaDevices() { return loadLibrary<CudaLibrary>().count(); }
 std::unique_ptr<Device> openCudaDevice(int index, unsigned streams) {
   return std::unique_ptr<Device>(
       loadLibrary<CudaLibrary>().open(index, streams));
+}
+
+std::unique_ptr<DeviceCommunicator>
+connectNccl(Device &device, Communicator &control, const NcclOptions &options) {
+  return std::unique_ptr<DeviceCommunicator>(
+      loadLibrary<CudaLibrary>().connectNccl(device, control, options));
 }
 
 std::string describeCuda() {

@@ -1,9 +1,9 @@
-// The project's own CUDA code, CudaDevice.cpp, on the imitated GPUs.
+// The project's own CUDA code, that of libfsdp_cuda, on the imitated GPUs.
 #ifndef FSDP_TEST_IMITATION_IMITATEDDEVICE_H
 #define FSDP_TEST_IMITATION_IMITATEDDEVICE_H
 
+#include "comm/NcclCommunicator.h"
 #include "device/CudaLibrary.h"
-#include "device/Device.h"
 
 namespace fsdp {
 
@@ -14,6 +14,13 @@ namespace imitation {
 /// As openCudaDevice.
 inline std::unique_ptr<Device> openDevice(int index, unsigned streams) {
   return std::unique_ptr<Device>(fsdp_cuda_library.open(index, streams));
+}
+
+/// As fsdp::connectNccl, on the imitated NCCL.
+inline std::unique_ptr<DeviceCommunicator>
+connectNccl(Device &device, Communicator &control, const NcclOptions &options) {
+  return std::unique_ptr<DeviceCommunicator>(
+      fsdp_cuda_library.connectNccl(device, control, options));
 }
 
 } // namespace imitation

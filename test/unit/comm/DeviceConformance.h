@@ -5,9 +5,11 @@
 #define FSDP_TEST_UNIT_COMM_DEVICECONFORMANCE_H
 
 #include "Conformance.h"
+#include "Error.h"
 #include "comm/DeviceCommunicator.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
+#include "comm/NcclCommunicator.h"
 #include "imitation/ImitatedCuda.h"
 #include "imitation/ImitatedDevice.h"
 #include "imitation/ImitatedKernels.h"
@@ -21,6 +23,7 @@ struct DeviceRank {
   int rank;
   std::unique_ptr<Device> device;
   std::unique_ptr<Kernels> kernels;
+  std::unique_ptr<Communicator> control; // of NCCL's ranks
   std::unique_ptr<DeviceCommunicator> communicator;
 };
 
@@ -33,9 +36,18 @@ struct DeviceCase {
   int ranks, gpus;
   /// A new one for each test, shared by its ranks.
   ConnectDevice (*connector)(int ranks, int gpus);
-  /// It adds in rank order.
+  /// Its numbers are a Communicator's to the bit. Else it is NCCL, which adds
+  /// in another order and divides first.
   bool ordered;
+  /// On a real GPU.
+  bool real = false;
 
+  bool reduces(plan::DType dtype, plan::ReduceOp op) const {
+    return ordered ||
+           (dtype != plan::DType::Int16 &&
+            (op == plan::ReduceOp::Sum || (dtype != plan::DType::Float16 &&
+                                           dtype != plan::DType::BFloat16)));
+  }
   std::string name() const {
     return kind + std::to_string(ranks) + "On" + std::to_string(gpus);
   }
@@ -45,10 +57,33 @@ inline ConnectDevice localDevices(int ranks, int gpus) {
   auto all = std::make_shared<LocalRanks>(ranks);
   return [=](int rank) {
     DeviceRank result{rank, imitation::openDevice(rank % gpus, deviceStreams),
-                      nullptr, nullptr};
+                      nullptr, nullptr, nullptr};
     result.kernels = imitation::openKernels(*result.device);
     result.communicator = createLocalDeviceCommunicator(
         all, rank, *result.device, *result.kernels);
+    return result;
+  };
+}
+
+/// Ranks over an imitated NCCL, each with a GPU of its own.
+template <bool single> ConnectDevice ncclDevices(int ranks, int) {
+  Connect control = connector({/*gloo=*/false, /*throttled=*/false, ranks});
+  return [=](int rank) {
+    DeviceRank result{rank, imitation::openDevice(rank, deviceStreams), nullptr,
+                      control(rank), nullptr};
+    result.communicator =
+        imitation::connectNccl(*result.device, *result.control, {single});
+    return result;
+  };
+}
+
+/// A rank over NCCL itself.
+inline ConnectDevice realNccl(int ranks, int) {
+  Connect control = connector({/*gloo=*/false, /*throttled=*/false, ranks});
+  return [=](int rank) {
+    DeviceRank result{rank, openCudaDevice(rank, deviceStreams), nullptr,
+                      control(rank), nullptr};
+    result.communicator = connectNccl(*result.device, *result.control, {});
     return result;
   };
 }
@@ -57,7 +92,13 @@ inline std::vector<DeviceCase> everyDeviceCommunicator() {
   return {{"Local", 1, 1, localDevices, true},
           {"Local", 2, 1, localDevices, true},
           {"Local", 3, 1, localDevices, true},
-          {"Local", 3, 2, localDevices, true}};
+          {"Local", 3, 2, localDevices, true},
+          {"Nccl", 1, 1, ncclDevices<false>, false},
+          {"Nccl", 2, 2, ncclDevices<false>, false},
+          {"Nccl", 3, 3, ncclDevices<false>, false},
+          {"SingleNccl", 2, 2, ncclDevices<true>, false},
+          {"SingleNccl", 3, 3, ncclDevices<true>, false},
+          {"RealNccl", 1, 1, realNccl, false, /*real=*/true}};
 }
 
 inline std::string
@@ -85,6 +126,8 @@ onDevices(int ranks, const ConnectDevice &connect, const DeviceBody &body) {
         errors[r] = error.what();
         if (rank.communicator)
           rank.communicator->abort();
+        if (rank.control)
+          rank.control->abort(error.what());
       }
     });
   for (std::thread &thread : threads)
@@ -137,6 +180,16 @@ private:
 
 class DeviceConformance : public testing::TestWithParam<DeviceCase> {
 protected:
+  void SetUp() override {
+    if (!GetParam().real)
+      return;
+    try {
+      openCudaDevice(0, 1);
+    } catch (const Error &error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
   int ranks() const { return GetParam().ranks; }
 
   void everywhere(const DeviceBody &body) {
@@ -149,11 +202,11 @@ protected:
   }
 
   /// Numbers whose sum depends on the order where that is the ranks', else
-  /// small integers.
+  /// small multiples of three: every dtype has their sums and their thirds.
   at::Tensor numbers(int rank, int64_t count, plan::DType dtype) const {
     return GetParam().ordered
                ? contribution(rank, count, dtype)
-               : at::remainder(at::arange(count) * 31 + rank * 50, 64)
+               : (at::remainder(at::arange(count) * 31 + rank * 50, 21) * 3)
                      .to(scalarType(dtype));
   }
   /// The sum of the group's numbers.

@@ -25,6 +25,7 @@ std::vector<DeviceCase> inTwoRows() {
   for (DeviceCase each : everyDeviceCommunicator())
     if (each.ranks == 2) {
       each.ranks = 4;
+      each.gpus *= 2;
       all.push_back(each);
     }
   return all;

@@ -1,0 +1,71 @@
+#include "Error.h"
+#include "comm/NcclLibrary.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <link.h>
+
+namespace fsdp {
+
+constexpr const char *ncclFile = "libnccl.so.2";
+
+/// The files of NCCL that the process has loaded, whoever loaded them.
+static std::vector<std::string> loadedNccl() {
+  std::vector<std::string> files;
+  dl_iterate_phdr(
+      [](dl_phdr_info *object, size_t, void *files) {
+        std::filesystem::path path = object->dlpi_name;
+        if (path.filename().string().rfind("libnccl.so", 0) == 0)
+          static_cast<std::vector<std::string> *>(files)->push_back(path);
+        return 0;
+      },
+      &files);
+  return files;
+}
+
+/// Null where the library has no such function.
+template <typename Function>
+static void find(void *library, const char *name, Function &function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+}
+
+static NcclFunctions load() {
+  // Two communicators may run at once, and their kernels wait for each other
+  // where ranks start them in different orders. A plan has one order, and NCCL
+  // since 2.26 keeps the order of launches if asked before its first call.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+  // Never closed: NCCL has threads of its own.
+  void *library = dlopen(ncclFile, RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    throw Error("the plan's ranks are GPUs, and there is no NCCL (" +
+                std::string(dlerror()) +
+                "); install the one that PyTorch needs, or run with --threads");
+  checkOneNccl(loadedNccl());
+  NcclFunctions nccl;
+  find(library, "ncclGetVersion", nccl.getVersion);
+  find(library, "ncclGetErrorString", nccl.getErrorString);
+  find(library, "ncclGetLastError", nccl.getLastError);
+  find(library, "ncclGetUniqueId", nccl.getUniqueId);
+  find(library, "ncclCommInitRank", nccl.commInitRank);
+  find(library, "ncclCommSplit", nccl.commSplit);
+  find(library, "ncclCommDestroy", nccl.commDestroy);
+  find(library, "ncclCommAbort", nccl.commAbort);
+  find(library, "ncclCommGetAsyncError", nccl.commGetAsyncError);
+  find(library, "ncclRedOpCreatePreMulSum", nccl.redOpCreatePreMulSum);
+  find(library, "ncclAllGather", nccl.allGather);
+  find(library, "ncclReduceScatter", nccl.reduceScatter);
+  find(library, "ncclAllReduce", nccl.allReduce);
+  find(library, "ncclMemAlloc", nccl.memAlloc);
+  find(library, "ncclMemFree", nccl.memFree);
+  find(library, "ncclCommRegister", nccl.commRegister);
+  find(library, "ncclCommDeregister", nccl.commDeregister);
+  return nccl;
+}
+
+const NcclFunctions &ncclFunctions() {
+  static const NcclFunctions functions = load();
+  return functions;
+}
+
+} // namespace fsdp

@@ -1,0 +1,52 @@
+#ifndef FSDP_RUNTIME_COMM_NCCLLIBRARY_H
+#define FSDP_RUNTIME_COMM_NCCLLIBRARY_H
+
+#include <nccl.h>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+/// NCCL's functions, by their names in nccl.h without "nccl".
+struct NcclFunctions {
+  decltype(&ncclGetVersion) getVersion;
+  decltype(&ncclGetErrorString) getErrorString;
+  decltype(&ncclGetLastError) getLastError;
+  decltype(&ncclGetUniqueId) getUniqueId;
+  decltype(&ncclCommInitRank) commInitRank;
+  decltype(&ncclCommSplit) commSplit;
+  decltype(&ncclCommDestroy) commDestroy;
+  decltype(&ncclCommAbort) commAbort;
+  decltype(&ncclCommGetAsyncError) commGetAsyncError;
+  decltype(&ncclRedOpCreatePreMulSum) redOpCreatePreMulSum;
+  decltype(&ncclAllGather) allGather;
+  decltype(&ncclReduceScatter) reduceScatter;
+  decltype(&ncclAllReduce) allReduce;
+  // Since 2.19: null in what is older.
+  decltype(&ncclMemAlloc) memAlloc;
+  decltype(&ncclMemFree) memFree;
+  decltype(&ncclCommRegister) commRegister;
+  decltype(&ncclCommDeregister) commDeregister;
+};
+
+/// NCCL as this process has it: PyTorch's own copy, loaded here and not before.
+/// Throws Error where there is none, or another one beside it. Tests link an
+/// imitation in its place.
+const NcclFunctions &ncclFunctions();
+
+/// "NCCL 2.28.9", or "no NCCL". Never throws.
+std::string describeNccl();
+
+/// "2.28.9" of 22809.
+std::string ncclVersionText(int version);
+
+/// Throws Error for a version without ncclCommSplit, less than 2.18.
+void checkNcclVersion(int version);
+
+/// Throws Error where `files`, copies of NCCL that the process has loaded, are
+/// more than one.
+void checkOneNccl(const std::vector<std::string> &files);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_COMM_NCCLLIBRARY_H
