@@ -16,9 +16,10 @@ class Store;
 namespace fsdp {
 
 enum class Transport {
-  Auto, // shared memory where all ranks can, else Gloo
+  Auto, // shared memory where all ranks can, else Gloo; NCCL between GPUs
   SharedMemory,
-  Gloo
+  Gloo,
+  Nccl // between GPUs: what hosts say to each other goes as in Auto
 };
 
 /// How ranks talk to each other, as the user says.

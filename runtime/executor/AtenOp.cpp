@@ -8,7 +8,7 @@
 namespace fsdp {
 
 AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
-               int64_t ordinal, SiteRandom &random)
+               int64_t ordinal, SiteRandom &random, StepNumbers::List *numbers)
     : resultValues(aten.results), view(aten.view) {
   what = aten.name + (aten.overload.empty() ? "" : "." + aten.overload);
   std::string where = location.empty() ? "" : " in " + location;
@@ -28,6 +28,23 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
     prepared.push_back(
         convert(i < aten.arguments.size() ? *aten.arguments[i] : byDefault, i,
                 ordinal, random));
+  if (numbers && !stepScalars.empty())
+    holdScalar(aten, *numbers);
+}
+
+/// A copy of what numbers hold, in place of the tensor that would be made of
+/// the scalar.
+void AtenOp::holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers) {
+  if (aten.name != "aten::scalar_tensor" || stepScalars.size() != 1 ||
+      !prepared[1].isInt())
+    throw Error(what + ": takes a number that changes from step to step, which "
+                       "on GPUs only aten::scalar_tensor does; compile the "
+                       "plan again");
+  at::Tensor held =
+      numbers.hold(stepScalars[0].scalar, prepared[1].toScalarType());
+  handle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
+  prepared = {held, c10::IValue()};
+  stepScalars.clear();
 }
 
 void AtenOp::misfit(size_t position, const std::string &why) const {

@@ -3,6 +3,7 @@
 
 #include "device/ScalarType.h"
 #include "executor/SiteRandom.h"
+#include "executor/StepNumbers.h"
 #include "plan/PlanTypes.h"
 
 #include <ATen/core/Tensor.h>
@@ -19,10 +20,12 @@ namespace fsdp {
 class AtenOp {
 public:
   /// `ordinal` stands in for the site of a generator argument that has none.
-  /// Throws Error, naming the operator and `location`, when there is no such
-  /// operator or an argument does not fit its schema.
+  /// With `numbers` step scalars are in the device's memory, where
+  /// aten::scalar_tensor alone takes them. Throws Error, naming the operator
+  /// and `location`, when there is no such operator or an argument does not fit
+  /// its schema.
   AtenOp(const plan::AtenT &aten, const std::string &location, int64_t ordinal,
-         SiteRandom &random);
+         SiteRandom &random, StepNumbers::List *numbers);
 
   /// Makes these the tensors that the next runs take, indexed as the plan's
   /// arguments are.
@@ -56,6 +59,7 @@ private:
     size_t argument, scalar;
   };
 
+  void holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers);
   c10::IValue convert(const plan::ArgumentT &given, size_t position,
                       int64_t ordinal, SiteRandom &random);
   [[noreturn]] void misfit(size_t position, const std::string &why) const;

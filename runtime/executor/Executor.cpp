@@ -32,13 +32,21 @@ struct Executor::Implementation {
   void runCommands(LoadedProgram &program);
   void runUpdate(LoadedProgram::Update &update);
   double squaredNormOf(LoadedProgram::Update &update);
-  void launchCopy(unsigned stream, const LoadedProgram::Copy &copy);
+  void launch(LoadedProgram &program);
+  void decideOnGraph(LoadedProgram &program);
+  std::string whyNotCaptured(const LoadedProgram &program) const;
+  void capture(LoadedProgram &program);
   /// The host waits for what its next update reads.
   void awaitDevice() { streams->await(streams->mark()); }
 
+  /// Runs of a program before it is captured.
+  static constexpr uint64_t warmUps = 2;
+
   const plan::PlanT &plan;
   Backend &backend;
+  const ExecutorOptions options;
   Arenas arenas;
+  std::unique_ptr<StepNumbers> numbers; // where the host is not the device
   Processor device;
   std::optional<Processor> host; // where it is not the device
   std::vector<at::Tensor> states;
@@ -65,12 +73,16 @@ static std::pair<unsigned, unsigned> countStreams(const plan::PlanT &plan) {
 Executor::Implementation::Implementation(const plan::PlanT &plan,
                                          Backend &backend,
                                          const ExecutorOptions &options)
-    : plan(plan), backend(backend),
+    : plan(plan), backend(backend), options(options),
       arenas(plan, backend, options.poison ? poisonGuardBytes : 0),
-      device(plan, backend.kernels(),
-             SiteRandom(options.seed, backend.rank(), options.sequentialRandom,
-                        backend.kernels()),
-             [&](uint64_t bytes) { return backend.allocateScratch(bytes); }) {
+      numbers(backend.isHost() ? nullptr
+                               : std::make_unique<StepNumbers>(plan, backend)),
+      device(
+          plan, backend.kernels(),
+          SiteRandom(options.seed, backend.rank(), options.sequentialRandom,
+                     backend.kernels()),
+          [&](uint64_t bytes) { return backend.allocateScratch(bytes); },
+          numbers.get()) {
   if (options.poison && !backend.isHost())
     throw Error("--poison writes into a plan's memory from the host; use it "
                 "with a plan for device=cpu");
@@ -80,11 +92,12 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
     host.emplace(plan, hostKernels(),
                  SiteRandom(options.seed, backend.rank(),
                             options.sequentialRandom, hostKernels()),
-                 allocateHostScratch);
+                 allocateHostScratch, nullptr);
   UseScratch use(device.scratch);
   placeStates();
   LoadContext context{
-      plan, arenas, states, device, host ? *host : device, backend.rank()};
+      plan,          arenas,        states, device, host ? *host : device,
+      numbers.get(), backend.rank()};
   programs.reserve(plan.programs.size());
   for (const auto &program : plan.programs) {
     programs.emplace_back(*program, context);
@@ -124,6 +137,8 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                         return states.at(state).item<double>();
                       }};
   scalars = evaluateScalars(program.plan->scalars, context);
+  if (program.numbers)
+    program.numbers->set(scalars);
   for (Processor *processor : {&device, host ? &*host : nullptr}) {
     if (!processor)
       continue;
@@ -139,23 +154,19 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
   NoAutograd guard;
   UseScratch use(device.scratch);
   beginStep(program, step, microBatch);
-  bool first = program.runs++ == 0;
-  if (first)
-    program.countIn(counters);
-  counters.programRuns[program.plan->name] = program.runs;
   auto bytesOutside = [&] {
     return device.scratch.bytesOutside() + bytesTakenByHelpers();
   };
   uint64_t before = bytesOutside();
-  streams->begin(program.plan->events);
   try {
-    runCommands(program);
-    streams->end();
+    launch(program);
     traffic->fetchOutputs(program);
   } catch (const std::exception &error) {
     streams->abandon(error.what());
     throw;
   }
+  bool first = program.runs == 0;
+  program.countRun(counters);
   if (!first)
     counters.bytesAllocatedInSteps += bytesOutside() - before;
   device.scratch.grow();
@@ -165,6 +176,56 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
     host->scratch.grow();
   counters.scratchBytes = device.scratch.bytes();
   counters.communication = streams->times();
+}
+
+std::string
+Executor::Implementation::whyNotCaptured(const LoadedProgram &program) const {
+  for (const std::string &reason :
+       {backend.whyNotCaptured(), program.whyNotCaptured()})
+    if (!reason.empty())
+      return reason;
+  return device.random.isSequential() ? "--rng sequential seeds nothing anew"
+                                      : "";
+}
+
+/// In its first runs a program learns what its operators allocate, and gets the
+/// memory for it; then it is captured, or people are told why not.
+void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
+  if (!options.graph || program.decided || program.runs < warmUps ||
+      gradientNorm)
+    return;
+  program.decided = true;
+  std::string reason = whyNotCaptured(program);
+  if (reason.empty())
+    capture(program);
+  else if (options.note)
+    options.note("program '" + program.plan->name +
+                 "' runs without a CUDA graph: " + reason);
+}
+
+void Executor::Implementation::launch(LoadedProgram &program) {
+  decideOnGraph(program);
+  if (numbers) {
+    device.random.setSeeds(*numbers);
+    numbers->send(*streams);
+  }
+  // A norm is read on the host, by runs that are no graph.
+  if (program.graph && !gradientNorm)
+    return program.graph->launch();
+  streams->begin(program.plan->events);
+  runCommands(program);
+  streams->end();
+}
+
+/// Nothing of it runs: what is launched becomes the program's graph.
+void Executor::Implementation::capture(LoadedProgram &program) {
+  device.random.seedFrom(numbers.get());
+  backend.beginCapture();
+  streams->begin(program.plan->events);
+  runCommands(program);
+  streams->end();
+  program.graph = backend.endCapture();
+  device.random.seedFrom(nullptr);
 }
 
 void Executor::Implementation::runCommands(LoadedProgram &program) {
@@ -183,17 +244,11 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
       runUpdate(program.updates[step.index]);
       break;
     case plan::Operation::Copy:
-      launchCopy(step.stream, program.copies[step.index]);
+      streams->copy(step.stream, program.copies[step.index].pieces);
       break;
-    case plan::Operation::Collective: {
-      const LoadedProgram::Collective &collective =
-          program.collectives[step.index];
-      streams->transfer(step.stream, collective.transfer);
-      ++collective.count->calls;
-      collective.count->bytes += collective.transfer.count *
-                                 plan::dtypeBytes(collective.transfer.dtype);
+    case plan::Operation::Collective:
+      streams->transfer(step.stream, program.collectives[step.index].transfer);
       break;
-    }
     case plan::Operation::Record:
       streams->record(step.stream, step.index);
       break;
@@ -238,13 +293,6 @@ double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
   double value = norm[0].item<double>();
   update.normMemory.endRun(norm);
   return value * value;
-}
-
-void Executor::Implementation::launchCopy(unsigned stream,
-                                          const LoadedProgram::Copy &copy) {
-  streams->copy(stream, copy.pieces);
-  counters.offloadBytes += copy.offloadBytes;
-  counters.communicationBytesCopied += copy.bucketBytes;
 }
 
 Executor::Executor(const plan::PlanT &plan, Backend &backend,

@@ -6,6 +6,7 @@
 #include "plan/PlanTypes.h"
 
 #include <ATen/core/Tensor.h>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ struct ExecutorOptions {
   bool sequentialRandom = false;
   /// Fill what is not alive with NaN, and guard the ends of ranges.
   bool poison = false;
+  /// Capture a device's programs as graphs and replay those.
+  bool graph = false;
+  /// Takes what people should know, in a sentence without its full stop.
+  std::function<void(const std::string &)> note = {};
 };
 
 /// One rank: its memory, and the plan's programs ready to run on it. Everything

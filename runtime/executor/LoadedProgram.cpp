@@ -22,6 +22,7 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
                              const LoadContext &context)
     : plan(&program),
       tensors(placedTensors(context.plan, program, context.arenas)),
+      numbers(context.numbers ? &context.numbers->newList() : nullptr),
       buckets(program.values.size()) {
   for (const auto &command : program.commands)
     if (const auto *collective = command->operation.AsCollective())
@@ -73,7 +74,7 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
 void LoadedProgram::load(const plan::AtenT &aten, size_t command,
                          const LoadContext &context) {
   AtenOp op(aten, plan->commands[command]->location, command,
-            context.device.random);
+            context.device.random, numbers);
   op.bind(tensors);
   if (op.isView()) {
     std::vector<at::Tensor> results;
@@ -201,9 +202,36 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
                          collective.region, nullptr});
 }
 
-void LoadedProgram::countIn(Counters &counters) {
-  for (Collective &c : collectives)
-    c.count = &counters.collectives[{plan->name, c.kind, c.region}];
+void LoadedProgram::countRun(Counters &counters) {
+  counters.programRuns[plan->name] = ++runs;
+  for (Collective &collective : collectives) {
+    if (!collective.count)
+      collective.count =
+          &counters
+               .collectives[{plan->name, collective.kind, collective.region}];
+    ++collective.count->calls;
+    collective.count->bytes +=
+        collective.transfer.count * plan::dtypeBytes(collective.transfer.dtype);
+  }
+  for (const Copy &copy : copies) {
+    counters.offloadBytes += copy.offloadBytes;
+    counters.communicationBytesCopied += copy.bucketBytes;
+  }
+}
+
+std::string LoadedProgram::whyNotCaptured() const {
+  for (const OperatorCall &call : calls)
+    if (call.keepsMemory())
+      return call.description() + " keeps memory from run to run";
+  for (const Update &update : updates)
+    if (update.onHost)
+      return "it updates offloaded states on the host";
+    else if (update.skip.defined())
+      return "the host reads whether to skip the update (a gradient scaler)";
+  for (const auto &scalar : plan->scalars)
+    if (scalar->kind == plan::ScalarKind::State)
+      return "the host reads a number of a state before each step";
+  return "";
 }
 
 } // namespace fsdp

@@ -20,6 +20,7 @@ struct LoadContext {
   const Arenas &arenas;
   const std::vector<at::Tensor> &states; // undefined: has no memory of its own
   Processor &device, &host; // the same where the host is the device
+  StepNumbers *numbers;     // null where the host is the device
   int rank;
 };
 
@@ -54,8 +55,11 @@ struct LoadedProgram {
     size_t index = 0; // into what follows; of records and waits: the event
   };
 
-  /// Called before the first run: what never runs is not counted.
-  void countIn(Counters &counters);
+  /// Counts a run; what never runs is not counted.
+  void countRun(Counters &counters);
+  /// What of the program keeps it from being replayed as a graph; empty:
+  /// nothing.
+  std::string whyNotCaptured() const;
 
   const plan::ProgramT *plan;
   std::vector<at::Tensor> tensors; // by value
@@ -64,6 +68,9 @@ struct LoadedProgram {
   std::vector<Update> updates;
   std::vector<Copy> copies;
   std::vector<Collective> collectives;
+  StepNumbers::List *numbers;         // of its scalars; see LoadContext
+  std::unique_ptr<DeviceGraph> graph; // once it is captured
+  bool decided = false;               // whether it can be
   uint64_t runs = 0;
   std::unique_ptr<Poison> poison;
 

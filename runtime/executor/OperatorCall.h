@@ -26,6 +26,10 @@ public:
   OperatorCall(AtenOp op, std::vector<Output> outputs, Scratch &scratch)
       : op(std::move(op)), outputs(std::move(outputs)), memory(scratch) {}
 
+  const std::string &description() const { return op.description(); }
+  /// What it allocates has no place of its own: see OperatorMemory.
+  bool keepsMemory() const { return memory.keeps(); }
+
   /// Runs the operator; its results are then where the plan has them. Throws
   /// Error when the kernel does, or gives what the plan does not expect.
   void run(const std::vector<double> &scalars, Counters &counters);

@@ -33,6 +33,8 @@ public:
   /// Called before it is released.
   void learnOutput(const at::Tensor &result, char *address, uint64_t bytes);
   bool isLearning() const { return bool(lesson); }
+  /// It keeps blocks from run to run, so none of them is scratch or planned.
+  bool keeps() const { return keepsBlocks; }
 
   /// Ends a run: releases `results`, and sees what is not back.
   void endRun(std::vector<at::Tensor> &results);

@@ -13,13 +13,16 @@ namespace fsdp {
 /// program runs on a GPU, states that are offloaded are updated by another: the
 /// host.
 struct Processor {
-  /// Its scratch comes from `allocate`.
+  /// Its scratch comes from `allocate`. With `numbers` scalars of rules are in
+  /// the device's memory.
   Processor(const plan::PlanT &plan, const Kernels &kernels, SiteRandom random,
-            std::function<DeviceMemory(uint64_t)> allocate)
+            std::function<DeviceMemory(uint64_t)> allocate,
+            StepNumbers *numbers)
       : random(std::move(random)),
         scratch(kernels.device(), std::move(allocate)) {
     for (const auto &rule : plan.rules)
-      rules.emplace_back(*rule, this->random);
+      rules.emplace_back(*rule, this->random,
+                         numbers ? &numbers->newList() : nullptr);
   }
   Processor(const Processor &) = delete;
 

@@ -23,8 +23,8 @@ uint64_t siteSeed(int64_t seed, int rank, uint64_t step, uint64_t microBatch,
 }
 
 SiteRandom::SiteRandom(int64_t seed, int rank, bool sequential,
-                       const Kernels &kernels)
-    : seed(seed), rank(rank), sequential(sequential),
+                       Kernels &kernels)
+    : kernels(kernels), seed(seed), rank(rank), sequential(sequential),
       stream(kernels.makeGenerator(static_cast<uint64_t>(seed))) {}
 
 SiteRandom::Position SiteRandom::position() const {
@@ -50,7 +50,21 @@ void SiteRandom::beginStep(uint64_t step, uint64_t microBatch) {
   drawn.clear();
 }
 
+void SiteRandom::seedFrom(StepNumbers *from) {
+  if (!from)
+    kernels.seedFromMemory(stream, nullptr);
+  numbers = from;
+}
+
+void SiteRandom::setSeeds(StepNumbers &numbers) const {
+  numbers.setSeeds([&](int64_t site) {
+    return siteSeed(seed, rank, step, microBatch, site);
+  });
+}
+
 void SiteRandom::enterSite(int64_t site) {
+  if (numbers)
+    return kernels.seedFromMemory(stream, numbers->seedOf(site));
   std::lock_guard<std::mutex> lock(stream.mutex());
   if (!sequential)
     return stream.set_current_seed(

@@ -1,7 +1,7 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_SITERANDOM_H
 #define FSDP_RUNTIME_EXECUTOR_SITERANDOM_H
 
-#include "device/Kernels.h"
+#include "executor/StepNumbers.h"
 
 #include <ATen/core/MT19937RNGEngine.h>
 #include <cstdint>
@@ -23,12 +23,19 @@ uint64_t siteSeed(int64_t seed, int rank, uint64_t step, uint64_t microBatch,
 /// and takes none from the stream.
 class SiteRandom {
 public:
-  SiteRandom(int64_t seed, int rank, bool sequential, const Kernels &kernels);
+  SiteRandom(int64_t seed, int rank, bool sequential, Kernels &kernels);
 
   void beginStep(uint64_t step, uint64_t microBatch);
   void enterSite(int64_t site);
   void leaveSite();
   const at::Generator &generator() const { return stream; }
+  bool isSequential() const { return sequential; }
+
+  /// While a graph is captured: operators read their seeds from `numbers`, each
+  /// site its own. Null: no longer.
+  void seedFrom(StepNumbers *numbers);
+  /// Sets the seeds that operators read there to those of the step.
+  void setSeeds(StepNumbers &numbers) const;
 
 private:
   /// Where a stream of numbers is: on CPUs the engine and what it holds back,
@@ -42,6 +49,8 @@ private:
   Position position() const;
   void moveTo(const Position &position);
 
+  Kernels &kernels;
+  StepNumbers *numbers = nullptr; // while a graph is captured
   int64_t seed;
   int rank;
   bool sequential;

@@ -51,9 +51,11 @@ static bool isAddition(const plan::RuleT &rule) {
          rule.dtypes.at(0) == rule.dtypes.at(rule.results[0]);
 }
 
-UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
+UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
+                       StepNumbers::List *numbers)
     : rule(rule), fused(isFused(rule)),
-      onHost(random.generator().device().is_cpu()), values(rule.dtypes.size()) {
+      onHost(random.generator().device().is_cpu()), numbers(numbers),
+      values(rule.dtypes.size()) {
   for (size_t i = 0; i < rule.calls.size(); ++i) {
     plan::AtenT call = *rule.calls[i];
     if (fused && i + 1 == rule.calls.size()) {
@@ -62,7 +64,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
     } else if (isAddition(rule)) {
       call.name += "_";
     }
-    calls.emplace_back(call, "rule " + rule.name, i, random);
+    calls.emplace_back(call, "rule " + rule.name, i, random, numbers);
   }
   for (size_t i = 0; fused && onHost && i < rule.operands; ++i)
     tail.push_back(
@@ -71,6 +73,8 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random)
 
 void UpdateRule::beginStep(const StepContext &context) {
   scalars = evaluateScalars(rule.scalars, context);
+  if (numbers)
+    numbers->set(scalars);
 }
 
 void UpdateRule::apply(const std::vector<at::Tensor> &operands,

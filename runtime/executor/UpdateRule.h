@@ -12,7 +12,9 @@ namespace fsdp {
 class UpdateRule {
 public:
   /// Runs where `random` draws its numbers.
-  UpdateRule(const plan::RuleT &rule, SiteRandom &random);
+  /// `numbers`: see AtenOp.
+  UpdateRule(const plan::RuleT &rule, SiteRandom &random,
+             StepNumbers::List *numbers = nullptr);
 
   /// Evaluates the rule's scalars for a step.
   void beginStep(const StepContext &context);
@@ -32,6 +34,7 @@ private:
   bool fused;  // its last call writes into its operands
   bool onHost; // in chunks for its caches and vectors
   std::vector<AtenOp> calls;
+  StepNumbers::List *numbers;
   std::vector<double> scalars;
   std::vector<at::Tensor> values, scratch, tail;
 };

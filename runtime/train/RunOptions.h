@@ -21,6 +21,7 @@ struct RunOptions {
   bool shuffle = true;
   bool sequentialRandom = false;
   bool poison = false;
+  bool graph = false; // replay programs as a device's graphs
   bool logGradientNorm = false;
   uint64_t logInterval = 1;
   uint64_t evalInterval = 0; // steps; 0: at each epoch's end

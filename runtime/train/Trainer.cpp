@@ -149,6 +149,11 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
   how.seed = seed;
   how.sequentialRandom = options.sequentialRandom;
   how.poison = options.poison;
+  how.graph = options.graph;
+  how.note = [this](const std::string &text) {
+    if (console)
+      console->note("note: " + text);
+  };
   executor = std::make_unique<Executor>(plan, backend, how);
   Start start =
       loadWeights(plan, {options.weights, options.weightsFromRank0, seed},

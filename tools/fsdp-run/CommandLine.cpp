@@ -88,6 +88,10 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->type_name("KIND")
       ->group(training);
 
+  app.add_flag("--cuda-graph", run.graph,
+               "launch a step as one CUDA graph, once its first runs are over")
+      ->group(training);
+
   const char *logging = "Logging";
   app.add_option("--log-interval", run.logInterval,
                  "log every N steps (default: 1)")
@@ -114,21 +118,29 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->group(logging);
 }
 
-static void addCommFlags(CLI::App &app, CommOptions &comm) {
+static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
+  CommOptions &comm = launch.comm;
   const char *group = "Communication";
   static const std::map<std::string, Transport> transports = {
       {"auto", Transport::Auto},
       {"shm", Transport::SharedMemory},
-      {"gloo", Transport::Gloo}};
+      {"gloo", Transport::Gloo},
+      {"nccl", Transport::Nccl}};
   app.add_option_function<std::string>(
          "--comm",
          [&comm](const std::string &name) {
            comm.transport = transports.at(name);
          },
-         "auto, shm (ranks of one host) or gloo (default: shm where all ranks "
-         "can share memory, else gloo)")
+         "auto, shm (ranks of one host), gloo, or nccl (between GPUs). "
+         "Default: "
+         "shm where all ranks can share memory, else gloo; between GPUs nccl, "
+         "or copies where ranks are threads")
       ->check(CLI::IsMember(transports))
       ->type_name("KIND")
+      ->group(group);
+  app.add_flag("--single-communicator", launch.singleCommunicator,
+               "NCCL: gathers and reductions share one communicator, and never "
+               "run at once")
       ->group(group);
   app.add_option_function<std::string>(
          "--throttle",
@@ -209,7 +221,7 @@ std::optional<int> parseCommandLine(int argc, char **argv,
       ->type_name("PLAN");
   addRunFlags(app, result.run);
   addLaunchFlags(app, result.launch);
-  addCommFlags(app, result.launch.comm);
+  addCommFlags(app, result.launch);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &done) {

@@ -21,6 +21,7 @@ struct LaunchOptions {
   int timeoutSeconds = 300;
   CommOptions comm;
   HostStreamKind hostStreams = HostStreamKind::Inline;
+  bool singleCommunicator = false;
   /// Where the supervisor that started this process looks for its error; empty:
   /// none did.
   std::string supervisor;

@@ -1,8 +1,9 @@
 #include "Ranks.h"
 
 #include "Error.h"
+#include "OpenBackend.h"
 #include "comm/ConnectRanks.h"
-#include "device/Device.h"
+#include "comm/LocalRanks.h"
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
@@ -55,15 +56,6 @@ void checkWorldSize(const plan::PlanT &plan, int size) {
                 ", or compile it for mesh=" + std::to_string(size));
 }
 
-/// Before anything is read: what a GPU would need is said first.
-void checkDevice(const plan::PlanT &plan) {
-  if (plan.device == plan::DeviceKind::Cpu)
-    return;
-  std::string found = openCudaDevice(/*index=*/0, /*streams=*/0)->describe();
-  throw Error("the plan is for GPUs, and this fsdp-run cannot use " + found +
-              " yet; compile it for device=cpu");
-}
-
 std::string describe(const std::optional<cost::Link> &link) {
   return link ? std::to_string(link->bandwidth) + "," +
                     std::to_string(link->latency)
@@ -88,7 +80,9 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
       " rng=" + (run.sequentialRandom ? "sequential" : "site") +
       " comm=" + std::to_string(int(comm.transport)) +
-      " throttle=" + describe(comm.throttle);
+      " throttle=" + describe(comm.throttle) +
+      " single-communicator=" + std::to_string(line.launch.singleCommunicator) +
+      " cuda-graph=" + std::to_string(run.graph);
   return {{"plan", loaded.digest},
           {"PyTorch", FSDP_TORCH},
           {"fsdp-run", FSDP_VERSION},
@@ -96,33 +90,53 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
 }
 
 /// The run's first line.
-void printRanks(const Connection &connection, ProgressKind progress) {
+void printRanks(const Connection &connection, const OpenedBackend &opened,
+                ProgressKind progress) {
   const Communicator &communicator = *connection.communicator;
   if (communicator.rank() != 0 || progress == ProgressKind::None)
     return;
-  if (communicator.size() == 1)
-    std::puts("1 rank");
-  else
+  std::string reason =
+      opened.reason.empty() ? connection.reason : opened.reason;
+  if (communicator.size() > 1)
     std::printf("%d ranks over %s: %s\n", communicator.size(),
-                communicator.transport().c_str(), connection.reason.c_str());
+                opened.transport.c_str(), reason.c_str());
+  else
+    std::printf("1 rank%s%s\n", opened.reason.empty() ? "" : " ",
+                opened.reason.c_str());
   std::fflush(stdout);
+}
+
+/// How hosts reach each other.
+CommOptions betweenHosts(CommOptions options) {
+  if (options.transport == Transport::Nccl)
+    options.transport = Transport::Auto;
+  return options;
+}
+
+/// Trains a rank that is connected to the others.
+void trainRank(const CommandLine &line, const plan::LoadedPlan &loaded,
+               const Connection &connection, const LocalPlace &place) {
+  Communicator &communicator = *connection.communicator;
+  OpenedBackend opened =
+      openBackend(*loaded.plan, communicator, line.launch, place);
+  printRanks(connection, opened, line.run.progress);
+  train(loaded, line.run, communicator, *opened.backend, removeWhenKilled);
 }
 
 int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
                int size) {
   auto store = c10::make_intrusive<c10d::HashStore>();
+  auto local = std::make_shared<LocalRanks>(size);
   std::mutex mutex;
   std::optional<Failure> first;
   auto body = [&](int rank) {
     limitThreads();
     Connection connection;
     try {
-      connection = connectRanks(*store, rank, size, line.launch.comm,
-                                {"", /*loopback=*/true});
-      printRanks(connection, line.run.progress);
-      HostBackend backend(*connection.communicator, line.launch.hostStreams);
-      train(loaded, line.run, *connection.communicator, backend,
-            removeWhenKilled);
+      connection =
+          connectRanks(*store, rank, size, betweenHosts(line.launch.comm),
+                       {"", /*loopback=*/true});
+      trainRank(line, loaded, connection, {rank, local});
     } catch (...) {
       RankError error = describeCurrent();
       {
@@ -176,12 +190,9 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     std::string url =
         line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
     connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line), line.launch.comm,
+                      agreementOf(loaded, line), betweenHosts(line.launch.comm),
                       std::chrono::seconds(line.launch.timeoutSeconds));
-    printRanks(connection, line.run.progress);
-    HostBackend backend(*connection.communicator, line.launch.hostStreams);
-    train(loaded, line.run, *connection.communicator, backend,
-          removeWhenKilled);
+    trainRank(line, loaded, connection, {me.localRank, nullptr});
     return 0;
   } catch (...) {
     RankError error = describeCurrent();
@@ -229,8 +240,8 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       me = findMembership(processVariables());
     checkLaunch(launch, me);
     plan::LoadedPlan loaded = plan::readPlan(line.plan);
-    checkDevice(*loaded.plan);
     bool supervised = !launch.supervisor.empty();
+    checkDevice(*loaded.plan, line, supervised ? 1 : std::max(launch.nproc, 1));
     if (!supervised && (launch.nproc || launch.threads || me.source.empty())) {
       int local = launch.nproc ? launch.nproc : 1;
       checkWorldSize(*loaded.plan, local * launch.nodes);

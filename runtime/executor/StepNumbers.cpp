@@ -1,0 +1,94 @@
+#include "executor/StepNumbers.h"
+
+#include <ATen/ATen.h>
+#include <algorithm>
+#include <cstring>
+
+namespace fsdp {
+
+/// What calls may hold at most: each draws from one site, and takes the scalars
+/// that it names.
+static size_t countNumbers(const plan::PlanT &plan) {
+  auto ofCall = [](const plan::AtenT &call) {
+    return 1 + std::count_if(call.arguments.begin(), call.arguments.end(),
+                             [](const auto &argument) {
+                               return argument->kind ==
+                                      plan::ArgumentKind::Scalar;
+                             });
+  };
+  size_t count = 0;
+  for (const auto &program : plan.programs)
+    for (const auto &command : program->commands)
+      if (const auto *call = command->operation.AsAten())
+        count += ofCall(*call);
+  for (const auto &rule : plan.rules)
+    for (const auto &call : rule->calls)
+      count += ofCall(*call);
+  return count;
+}
+
+StepNumbers::StepNumbers(const plan::PlanT &plan, Backend &backend)
+    : backend(backend), numbers(countNumbers(plan) * slotBytes) {
+  if (numbers.empty())
+    return;
+  memory = backend.allocateScratch(numbers.size());
+  for (Sending &sending : sendings)
+    sending.memory =
+        backend.allocateHost(numbers.size(), /*guard=*/0, /*pinned=*/true);
+}
+
+size_t StepNumbers::takeSlot() {
+  TORCH_INTERNAL_ASSERT((used + 1) * slotBytes <= numbers.size());
+  return used++;
+}
+
+at::Tensor StepNumbers::List::hold(size_t scalar, at::ScalarType dtype) {
+  size_t slot = all.takeSlot();
+  held.push_back({scalar, slot, dtype});
+  return at::from_blob(
+      all.deviceSlot(slot), {},
+      at::TensorOptions(dtype).device(all.backend.kernels().device()));
+}
+
+void StepNumbers::List::set(const std::vector<double> &scalars) {
+  for (const Held &number : held)
+    at::from_blob(all.numbers.data() + number.slot * slotBytes, {},
+                  at::TensorOptions(number.dtype))
+        .fill_(scalars.at(number.scalar));
+}
+
+StepNumbers::List &StepNumbers::newList() {
+  lists.push_back(List(*this));
+  return lists.back();
+}
+
+void *StepNumbers::seedOf(int64_t site) {
+  auto [known, isNew] = seeds.try_emplace(site, 0);
+  if (isNew)
+    known->second = takeSlot();
+  return deviceSlot(known->second);
+}
+
+void StepNumbers::setSeeds(const std::function<uint64_t(int64_t site)> &seed) {
+  for (auto [site, slot] : seeds) {
+    uint64_t value = seed(site);
+    std::memcpy(numbers.data() + slot * slotBytes, &value, sizeof(value));
+  }
+}
+
+void StepNumbers::send(Streams &streams) {
+  if (used == 0)
+    return;
+  Sending &sending = sendings[numSent++ % sendings.size()];
+  if (sending.underWay)
+    streams.await(sending.mark);
+  char *from = sending.memory->arena();
+  uint64_t bytes = used * slotBytes;
+  std::memcpy(from, numbers.data(), bytes);
+  sending.pieces = {{memory.data(), from, bytes, 1, bytes, bytes}};
+  streams.copy(plan::computeStream, sending.pieces);
+  sending.mark = streams.mark();
+  sending.underWay = true;
+}
+
+} // namespace fsdp
