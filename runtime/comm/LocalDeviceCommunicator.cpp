@@ -84,6 +84,8 @@ public:
   }
 
   std::string whyNotCaptured() const override {
+    if (ranks->size() == 1)
+      return "";
     return "ranks that are threads of one process tell each other with every "
            "launch where their memory is";
   }

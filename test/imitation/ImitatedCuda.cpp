@@ -4,6 +4,7 @@
 #include "Memory.h"
 #include "Streams.h"
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -153,8 +154,11 @@ cudaError_t giveBack(void *block, bool isPinned) {
 
 } // namespace
 
+static std::atomic<unsigned> numGraphLaunches{0};
+
 UseHost::UseHost(const Host &host) {
   settings().set(host);
+  numGraphLaunches = 0;
   forgetFailure();
 }
 
@@ -176,6 +180,8 @@ void enqueue(cudaStream_t stream, std::function<void()> function) {
 InCaller::InCaller(cudaStream_t stream)
     : stream(stream), before(setInCaller(stream, true)) {}
 InCaller::~InCaller() { setInCaller(stream, before); }
+
+unsigned graphLaunches() { return numGraphLaunches; }
 
 uint64_t bytesInUse() { return memory().used(); }
 
@@ -368,6 +374,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     // Graphs within graphs are not what this project makes.
     if (cudaError_t error = refuseInCapture(stream))
       return error;
+    ++numGraphLaunches;
     return launch(stream, [nodes = exec->nodes] { replay(*nodes); });
   });
 }

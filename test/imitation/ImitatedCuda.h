@@ -68,6 +68,9 @@ private:
   bool before;
 };
 
+/// Calls of cudaGraphLaunch since the UseHost began.
+unsigned graphLaunches();
+
 /// Device memory that is allocated, of all GPUs, and pinned memory.
 uint64_t bytesInUse();
 

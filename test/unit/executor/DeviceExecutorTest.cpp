@@ -87,6 +87,39 @@ void expectEqual(const std::vector<at::Tensor> &expected,
     EXPECT_TRUE(at::equal(expected[r], actual[r])) << "rank " << r;
 }
 
+/// Copies, twice, an input to an output; which a graph of imitated GPUs can, as
+/// it has no kernels.
+std::unique_ptr<PlanBuilder> copying() {
+  auto builder = std::make_unique<PlanBuilder>(1);
+  PlanBuilder &b = *builder;
+  b.program("step");
+  int x = b.newValue("x", {}), y = b.newValue("y", {}), z = b.newValue("z", {});
+  b.input("x", x, true);
+  b.copy(x, y, sizeof(float));
+  b.copy(y, z, sizeof(float));
+  b.output("z", z);
+  return builder;
+}
+
+/// What a run of `steps` steps says; its outputs must be its inputs.
+std::string runWithGraph(const plan::PlanT &plan, Backend &backend, int steps,
+                         bool sequential = false) {
+  std::string notes;
+  ExecutorOptions options;
+  options.graph = true;
+  options.sequentialRandom = sequential;
+  options.note = [&](const std::string &note) { notes += note + "\n"; };
+  Executor executor(plan, backend, options);
+  for (int step = 1; step <= steps; ++step) {
+    float x = step;
+    executor.setInput(0, 0, &x);
+    executor.run(0, step);
+    EXPECT_EQ(executor.outputs().at(0), x) << "step " << step;
+  }
+  EXPECT_EQ(executor.counters().programRuns.at("step"), uint64_t(steps));
+  return notes;
+}
+
 /// Whether the plan's gathers go to the window, and the number of GPUs.
 class DeviceExecutor : public testing::TestWithParam<std::tuple<bool, int>> {};
 
@@ -129,4 +162,23 @@ TEST(DeviceExecutor, APlanThatDoesNotFitIsRefusedWithTheBytes) {
     EXPECT_NE(text.find("are free"), std::string::npos) << text;
     EXPECT_NE(text.find("offload=all"), std::string::npos) << text;
   }
+}
+
+TEST(DeviceExecutor, AGraphIsReplayedOnNewInputs) {
+  imitation::UseHost use{{}};
+  DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+  auto builder = copying();
+  // Copies can be asked for by a run alone: the third is the first replay.
+  EXPECT_EQ(runWithGraph(builder->finish(), backend, 5), "");
+  EXPECT_EQ(imitation::graphLaunches(), 3u);
+}
+
+TEST(DeviceExecutor, SaysOnceWhyAProgramIsNoGraph) {
+  imitation::UseHost use{{}};
+  DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+  auto builder = copying();
+  EXPECT_EQ(runWithGraph(builder->finish(), backend, 5, /*sequential=*/true),
+            "program 'step' runs without a CUDA graph: --rng sequential seeds "
+            "nothing anew\n");
+  EXPECT_EQ(imitation::graphLaunches(), 0u);
 }
