@@ -32,8 +32,7 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
     holdScalar(aten, *numbers);
 }
 
-/// A copy of what numbers hold, in place of the tensor that would be made of
-/// the scalar.
+/// A copy of what `numbers` hold, in place of a tensor made of the scalar.
 void AtenOp::holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers) {
   if (aten.name != "aten::scalar_tensor" || stepScalars.size() != 1 ||
       !prepared[1].isInt())
@@ -42,8 +41,10 @@ void AtenOp::holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers) {
                        "plan again");
   at::Tensor held =
       numbers.hold(stepScalars[0].scalar, prepared[1].toScalarType());
-  handle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", "");
-  prepared = {held, c10::IValue()};
+  c10::IValue none;
+  prepared = {held, prepared[1], none, none, none, /*non_blocking=*/false,
+              none};
+  handle = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_to_copy", "");
   stepScalars.clear();
 }
 

@@ -11,7 +11,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <cstring>
+#include <cmath>
 
 namespace fsdp {
 
@@ -25,7 +25,6 @@ struct Executor::Implementation {
     at::AutoGradMode grad{false};
   };
 
-  void placeStates();
   void prepareTransfers();
   void run(LoadedProgram &program, uint64_t step, uint64_t microBatch);
   void beginStep(LoadedProgram &program, uint64_t step, uint64_t microBatch);
@@ -46,10 +45,10 @@ struct Executor::Implementation {
   Backend &backend;
   const ExecutorOptions options;
   Arenas arenas;
+  std::vector<at::Tensor> states;
   std::unique_ptr<StepNumbers> numbers; // where the host is not the device
   Processor device;
   std::optional<Processor> host; // where it is not the device
-  std::vector<at::Tensor> states;
   std::vector<LoadedProgram> programs;
   std::unique_ptr<Streams> streams;
   std::optional<ProgramTraffic> traffic;
@@ -58,6 +57,24 @@ struct Executor::Implementation {
   double squaredNorm = 0;
   Counters counters;
 };
+
+/// Tensors at the states' places.
+static std::vector<at::Tensor> placedStates(const plan::PlanT &plan,
+                                            const Arenas &arenas) {
+  std::vector<at::Tensor> states;
+  for (const auto &state : plan.states) {
+    at::Tensor &tensor = states.emplace_back();
+    if (state->flat < 0)
+      tensor = at::from_blob(arenas.address(*state->place, state->fqn),
+                             state->local_shape, state->strides,
+                             at::TensorOptions(toScalarType(state->dtype))
+                                 .device(arenas.deviceOf(*state->place)));
+    // As a step leaves it: adding to -0.0 changes no bit.
+    if (state->role == plan::Role::Gradient)
+      tensor.fill_(-0.0);
+  }
+  return states;
+}
 
 /// The streams and events that the plan's programs use at most.
 static std::pair<unsigned, unsigned> countStreams(const plan::PlanT &plan) {
@@ -75,8 +92,10 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
                                          const ExecutorOptions &options)
     : plan(plan), backend(backend), options(options),
       arenas(plan, backend, options.poison ? poisonGuardBytes : 0),
-      numbers(backend.isHost() ? nullptr
-                               : std::make_unique<StepNumbers>(plan, backend)),
+      states(placedStates(plan, arenas)),
+      numbers(backend.isHost()
+                  ? nullptr
+                  : std::make_unique<StepNumbers>(plan, states, backend)),
       device(
           plan, backend.kernels(),
           SiteRandom(options.seed, backend.rank(), options.sequentialRandom,
@@ -94,7 +113,6 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
                             options.sequentialRandom, hostKernels()),
                  allocateHostScratch, nullptr);
   UseScratch use(device.scratch);
-  placeStates();
   LoadContext context{
       plan,          arenas,        states, device, host ? *host : device,
       numbers.get(), backend.rank()};
@@ -110,20 +128,6 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
   traffic.emplace(backend, *streams);
 }
 
-void Executor::Implementation::placeStates() {
-  for (const auto &state : plan.states) {
-    at::Tensor &tensor = states.emplace_back();
-    if (state->flat < 0)
-      tensor = at::from_blob(arenas.address(*state->place, state->fqn),
-                             state->local_shape, state->strides,
-                             at::TensorOptions(toScalarType(state->dtype))
-                                 .device(arenas.deviceOf(*state->place)));
-    // As a step leaves it: adding to -0.0 changes no bit.
-    if (state->role == plan::Role::Gradient)
-      tensor.fill_(-0.0);
-  }
-}
-
 /// In the order of the programs' commands, which is every rank's.
 void Executor::Implementation::prepareTransfers() {
   for (const LoadedProgram &program : programs)
@@ -133,8 +137,10 @@ void Executor::Implementation::prepareTransfers() {
 
 void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                                          uint64_t microBatch) {
+  // A device's states are known there alone, and its scalars with them.
   StepContext context{step, learningRates(plan, step), [&](int state) {
-                        return states.at(state).item<double>();
+                        return numbers ? std::nan("")
+                                       : states.at(state).item<double>();
                       }};
   scalars = evaluateScalars(program.plan->scalars, context);
   if (program.numbers)

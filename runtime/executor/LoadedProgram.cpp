@@ -22,7 +22,8 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
                              const LoadContext &context)
     : plan(&program),
       tensors(placedTensors(context.plan, program, context.arenas)),
-      numbers(context.numbers ? &context.numbers->newList() : nullptr),
+      numbers(context.numbers ? &context.numbers->newList(program.scalars)
+                              : nullptr),
       buckets(program.values.size()) {
   for (const auto &command : program.commands)
     if (const auto *collective = command->operation.AsCollective())
@@ -228,9 +229,6 @@ std::string LoadedProgram::whyNotCaptured() const {
       return "it updates offloaded states on the host";
     else if (update.skip.defined())
       return "the host reads whether to skip the update (a gradient scaler)";
-  for (const auto &scalar : plan->scalars)
-    if (scalar->kind == plan::ScalarKind::State)
-      return "the host reads a number of a state before each step";
   return "";
 }
 

@@ -22,7 +22,7 @@ struct Processor {
         scratch(kernels.device(), std::move(allocate)) {
     for (const auto &rule : plan.rules)
       rules.emplace_back(*rule, this->random,
-                         numbers ? &numbers->newList() : nullptr);
+                         numbers ? &numbers->newList(rule->scalars) : nullptr);
   }
   Processor(const Processor &) = delete;
 

@@ -27,8 +27,11 @@ static size_t countNumbers(const plan::PlanT &plan) {
   return count;
 }
 
-StepNumbers::StepNumbers(const plan::PlanT &plan, Backend &backend)
-    : backend(backend), numbers(countNumbers(plan) * slotBytes) {
+StepNumbers::StepNumbers(const plan::PlanT &plan,
+                         const std::vector<at::Tensor> &states,
+                         Backend &backend)
+    : states(states), backend(backend),
+      numbers(countNumbers(plan) * slotBytes) {
   if (numbers.empty())
     return;
   memory = backend.allocateScratch(numbers.size());
@@ -43,6 +46,9 @@ size_t StepNumbers::takeSlot() {
 }
 
 at::Tensor StepNumbers::List::hold(size_t scalar, at::ScalarType dtype) {
+  if (const plan::ScalarT &given = *scalars.at(scalar);
+      given.kind == plan::ScalarKind::State)
+    return all.states.at(given.state).view({});
   size_t slot = all.takeSlot();
   held.push_back({scalar, slot, dtype});
   return at::from_blob(
@@ -57,8 +63,8 @@ void StepNumbers::List::set(const std::vector<double> &scalars) {
         .fill_(scalars.at(number.scalar));
 }
 
-StepNumbers::List &StepNumbers::newList() {
-  lists.push_back(List(*this));
+StepNumbers::List &StepNumbers::newList(const ScalarList &scalars) {
+  lists.push_back(List(*this, scalars));
   return lists.back();
 }
 

@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_EXECUTOR_STEPNUMBERS_H
 
 #include "executor/Backend.h"
+#include "executor/Scalars.h"
 #include "plan/PlanTypes.h"
 
 #include <ATen/core/Tensor.h>
@@ -20,28 +21,35 @@ namespace fsdp {
 /// One copy on stream 0 brings all of them before each run.
 class StepNumbers {
 public:
-  /// Room for all that the plan's calls may hold.
-  StepNumbers(const plan::PlanT &plan, Backend &backend);
+  /// Room for all that the plan's calls may hold. The states' tensors are read
+  /// when scalars are held.
+  StepNumbers(const plan::PlanT &plan, const std::vector<at::Tensor> &states,
+              Backend &backend);
 
   /// Scalars of one program or rule.
   class List {
   public:
-    /// A tensor of one element that is scalar `scalar` of the list in each run.
+    /// A tensor of one element that is scalar `scalar` of the list in each run:
+    /// a state's own number, or a number of this dtype.
     at::Tensor hold(size_t scalar, at::ScalarType dtype);
-    /// The scalars' values in the next run.
+    /// The scalars' values in the next run. Those that are a state's number are
+    /// not looked at.
     void set(const std::vector<double> &scalars);
 
   private:
     friend class StepNumbers;
-    explicit List(StepNumbers &all) : all(all) {}
+    List(StepNumbers &all, const ScalarList &scalars)
+        : all(all), scalars(scalars) {}
     struct Held {
       size_t scalar, slot;
       at::ScalarType dtype;
     };
     StepNumbers &all;
+    const ScalarList &scalars;
     std::vector<Held> held;
   };
-  List &newList();
+  /// The scalars must outlive it.
+  List &newList(const ScalarList &scalars);
 
   /// Where the seed of a site lies in the device's memory, a uint64_t.
   void *seedOf(int64_t site);
@@ -58,6 +66,7 @@ private:
     return memory.data() + slot * slotBytes;
   }
 
+  const std::vector<at::Tensor> &states;
   Backend &backend;
   DeviceMemory memory;
   std::vector<char> numbers; // as they shall be on the device
