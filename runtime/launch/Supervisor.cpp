@@ -35,7 +35,7 @@ struct Child {
 
 class Supervisor {
 public:
-  explicit Supervisor(const LocalRanks &ranks)
+  explicit Supervisor(const SupervisedRanks &ranks)
       : ranks(ranks), children(ranks.count) {
     sigemptyset(&signals);
     for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
@@ -60,7 +60,7 @@ private:
   void reap(bool block);
   void report();
 
-  const LocalRanks &ranks;
+  const SupervisedRanks &ranks;
   MemoryFile meeting;
   std::vector<Child> children;
   std::optional<int> firstFailed;
@@ -203,7 +203,7 @@ void removeAndEnd(int number) {
 
 } // namespace
 
-int superviseRanks(const LocalRanks &ranks) { return Supervisor(ranks).run(); }
+int superviseRanks(const SupervisedRanks &ranks) { return Supervisor(ranks).run(); }
 
 void removeWhenKilled(const std::string &path) {
   pathToRemove[0] = 0;

@@ -7,7 +7,7 @@
 namespace fsdp {
 
 /// The ranks of this host, each a process of its own.
-struct LocalRanks {
+struct SupervisedRanks {
   int count = 1;
   int firstRank = 0;
   int worldSize = 1;
@@ -21,7 +21,7 @@ struct LocalRanks {
 /// and the error of the one that failed first is printed, once. SIGINT and
 /// SIGTERM end all ranks. Returns the exit status of the run: 0, 1, or 128 plus
 /// the signal's number. Leaves no process and no file behind.
-int superviseRanks(const LocalRanks &ranks);
+int superviseRanks(const SupervisedRanks &ranks);
 
 /// For a rank's own process: removes `path` when a signal ends it (an
 /// unfinished output); empty: nothing.

@@ -166,7 +166,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
 
 int superviseProcesses(const CommandLine &line, int argc, char **argv) {
   const LaunchOptions &launch = line.launch;
-  LocalRanks ranks;
+  SupervisedRanks ranks;
   ranks.count = launch.nproc;
   ranks.firstRank = launch.nodeRank * launch.nproc;
   ranks.worldSize = launch.nodes * launch.nproc;
