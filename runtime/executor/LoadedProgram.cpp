@@ -140,9 +140,12 @@ void LoadedProgram::load(const plan::UpdateT &update,
   bool counts = parameter.shard_dim < 0 ? context.rank == 0 : shards.first == 0;
   bool inNorm = parameter.role == plan::Role::Parameter && counts;
   auto scalar = [&](int v) { return v < 0 ? at::Tensor() : tensors.at(v); };
-  bool onHost = &context.host != &context.device &&
-                std::all_of(operands.begin(), operands.end(),
-                            [](auto &t) { return t.device().is_cpu(); });
+  const plan::Place &written =
+      update.staged < 0
+          ? *parameter.place
+          : placeOf(context.plan, *plan->values.at(update.staged));
+  bool onHost =
+      &context.host != &context.device && written.arena() == plan::hostArena;
   Processor &processor = onHost ? context.host : context.device;
   updates.push_back({onHost, &processor, &processor.rules.at(update.rule),
                      std::move(operands), scalar(update.scale),
