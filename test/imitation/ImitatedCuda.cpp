@@ -181,6 +181,12 @@ InCaller::InCaller(cudaStream_t stream)
     : stream(stream), before(setInCaller(stream, true)) {}
 InCaller::~InCaller() { setInCaller(stream, before); }
 
+static std::atomic<void (*)(cudaStream_t)> captureObserver{nullptr};
+
+void observeCaptures(void (*observer)(cudaStream_t)) {
+  captureObserver = observer;
+}
+
 unsigned graphLaunches() { return numGraphLaunches; }
 
 uint64_t bytesInUse() { return memory().used(); }
@@ -347,12 +353,19 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  return call(__func__, [&] { return beginCapture(stream); });
+  return call(__func__, [&] {
+    cudaError_t error = beginCapture(stream);
+    if (auto observer = captureObserver.load(); observer && !error)
+      observer(stream);
+    return error;
+  });
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   return call(__func__, [&] {
     *graph = nullptr;
+    if (auto observer = captureObserver.load())
+      observer(nullptr);
     Nodes nodes;
     cudaError_t error = endCapture(stream, nodes);
     if (error == cudaSuccess)

@@ -6,8 +6,8 @@
 // Device, has no thread: what is launched on it runs in the caller, who waits
 // for what the stream waits for. So PyTorch's CPU kernels, which know nothing
 // of streams, stand in order on it (see ImitatedKernels.h for other streams).
-// They run when they are called, also while a graph is captured, and are no
-// part of it: a graph is made of copies, fills and enqueue().
+// They are part of a graph where RecordedKernels.h makes them so; else a graph
+// is made of copies, fills and enqueue().
 //
 // Stricter than CUDA, so that what passes here passes there: a stream that
 // joined a capture must be joined again although nothing was launched on it,
@@ -67,6 +67,10 @@ private:
   cudaStream_t stream;
   bool before;
 };
+
+/// Is called by a thread that begins to capture on a stream, and, with null,
+/// when it ends.
+void observeCaptures(void (*observer)(cudaStream_t));
 
 /// Calls of cudaGraphLaunch since the UseHost began.
 unsigned graphLaunches();

@@ -1,6 +1,7 @@
 #include "ImitatedKernels.h"
 
 #include "ImitatedCuda.h"
+#include "RecordedKernels.h"
 #include "device/Device.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -12,7 +13,7 @@ namespace {
 
 class ImitatedKernels final : public Kernels {
 public:
-  explicit ImitatedKernels(Device &gpu) : gpu(gpu) {}
+  explicit ImitatedKernels(Device &gpu) : gpu(gpu) { recordKernels(); }
 
   c10::Device device() const override { return c10::kCPU; }
   c10::Allocator &allocator() const override {
@@ -28,9 +29,8 @@ public:
         static_cast<cudaStream_t>(gpu.stream(stream)));
   }
 
-  void seedFromMemory(at::Generator &generator, void *seed) override {
-    if (seed)
-      generator.set_current_seed(*static_cast<uint64_t *>(seed));
+  void seedFromMemory(at::Generator &, void *seed) override {
+    recordSeed(static_cast<const uint64_t *>(seed));
   }
 
   std::unique_lock<std::mutex> lendToOperators(const at::Generator &) override {

@@ -3,8 +3,8 @@
 //
 // They run in the calling thread when they are called: on stream 0 in its
 // order, as all that is launched there does; on another stream, while
-// useStream() says so, all that is launched on it runs in the caller too. They
-// are no part of a captured graph: seedFromMemory() reads the seed at once.
+// useStream() says so, all that is launched on it runs in the caller too. While
+// a graph is captured on stream 0 they become part of it: RecordedKernels.h.
 //
 // PyTorch asks its CPU allocator for memory, which has no hooks: those of
 // openCudaKernels are not called, and whoever wants to place tensors does so as

@@ -87,37 +87,46 @@ void expectEqual(const std::vector<at::Tensor> &expected,
     EXPECT_TRUE(at::equal(expected[r], actual[r])) << "rank " << r;
 }
 
-/// Copies, twice, an input to an output; which a graph of imitated GPUs can, as
-/// it has no kernels.
-std::unique_ptr<PlanBuilder> copying() {
-  auto builder = std::make_unique<PlanBuilder>(1);
+/// A step of linear regression on one rank, whose rule takes its rate from
+/// memory. It also gives the sum of random numbers.
+std::unique_ptr<PlanBuilder> regression() {
+  auto builder = linearRegression(1, 3, 5, 4);
   PlanBuilder &b = *builder;
-  b.program("step");
-  int x = b.newValue("x", {}), y = b.newValue("y", {}), z = b.newValue("z", {});
-  b.input("x", x, true);
-  b.copy(x, y, sizeof(float));
-  b.copy(y, z, sizeof(float));
-  b.output("z", z);
+  std::swap(b.plan.programs[0], b.plan.programs[1]); // now the step is newest
+  int half = b.newValue("half", {64}), drawn = b.newValue("drawn", {64});
+  int sum = b.newValue("drawn_sum", {});
+  b.aten("aten::full", {integers({64}), number(0.5)}, {half});
+  b.aten("aten::bernoulli", {value(half), site(7)}, {drawn});
+  b.aten("aten::sum", {value(drawn)}, {sum});
+  b.output("drawn_sum", sum);
+  std::swap(b.plan.programs[0], b.plan.programs[1]);
+  holdRate(b.finish());
   return builder;
 }
 
-/// What a run of `steps` steps says; its outputs must be its inputs.
-std::string runWithGraph(const plan::PlanT &plan, Backend &backend, int steps,
-                         bool sequential = false) {
-  std::string notes;
+/// The losses and the weights of a run that may replay graphs. Notes are
+/// appended to `notes`.
+at::Tensor train(const plan::PlanT &plan, Backend &backend, bool graph,
+                 bool sequential = false, std::string *notes = nullptr) {
   ExecutorOptions options;
-  options.graph = true;
+  options.graph = graph;
   options.sequentialRandom = sequential;
-  options.note = [&](const std::string &note) { notes += note + "\n"; };
+  options.note = [&](const std::string &note) {
+    if (notes)
+      *notes += note + "\n";
+  };
   Executor executor(plan, backend, options);
-  for (int step = 1; step <= steps; ++step) {
-    float x = step;
-    executor.setInput(0, 0, &x);
+  executor.state(0).copy_(numbers({3, 5}, 1));
+  std::vector<at::Tensor> all;
+  for (int step = 1; step <= 6; ++step) {
+    executor.setInput(0, 0, numbers({4, 5}, 10 * step).const_data_ptr());
+    executor.setInput(0, 1, numbers({4, 3}, 20 * step).const_data_ptr());
     executor.run(0, step);
-    EXPECT_EQ(executor.outputs().at(0), x) << "step " << step;
+    all.push_back(at::tensor(executor.outputs(), at::kDouble));
   }
-  EXPECT_EQ(executor.counters().programRuns.at("step"), uint64_t(steps));
-  return notes;
+  all.push_back(executor.state(0).flatten().to(at::kDouble));
+  EXPECT_EQ(executor.counters().programRuns.at("step"), 6u);
+  return at::cat(all);
 }
 
 /// Whether the plan's gathers go to the window, and the number of GPUs.
@@ -164,21 +173,28 @@ TEST(DeviceExecutor, APlanThatDoesNotFitIsRefusedWithTheBytes) {
   }
 }
 
-TEST(DeviceExecutor, AGraphIsReplayedOnNewInputs) {
-  imitation::UseHost use{{}};
-  DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
-  auto builder = copying();
-  // Copies can be asked for by a run alone: the third is the first replay.
-  EXPECT_EQ(runWithGraph(builder->finish(), backend, 5), "");
-  EXPECT_EQ(imitation::graphLaunches(), 3u);
+TEST(DeviceExecutor, AGraphHasTheBitsOfTheStreams) {
+  auto builder = regression();
+  at::Tensor results[2];
+  for (bool graph : {false, true}) {
+    imitation::UseHost use{{}};
+    DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+    results[graph] = train(builder->plan, backend, graph);
+    // Two runs learn what operators allocate.
+    EXPECT_EQ(imitation::graphLaunches(), graph ? 4u : 0u);
+  }
+  EXPECT_TRUE(at::equal(results[0], results[1])) << results[0] << results[1];
+  EXPECT_NE(results[1][1].item<double>(), results[1][9].item<double>())
+      << "steps draw the same numbers";
 }
 
 TEST(DeviceExecutor, SaysOnceWhyAProgramIsNoGraph) {
   imitation::UseHost use{{}};
   DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
-  auto builder = copying();
-  EXPECT_EQ(runWithGraph(builder->finish(), backend, 5, /*sequential=*/true),
-            "program 'step' runs without a CUDA graph: --rng sequential seeds "
-            "nothing anew\n");
+  auto builder = regression();
+  std::string notes;
+  train(builder->plan, backend, /*graph=*/true, /*sequential=*/true, &notes);
+  EXPECT_EQ(notes, "program 'step' runs without a CUDA graph: --rng sequential "
+                   "seeds nothing anew\n");
   EXPECT_EQ(imitation::graphLaunches(), 0u);
 }
