@@ -10,7 +10,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAFunctions.h>
 
 namespace fsdp {
 
@@ -37,6 +37,27 @@ struct Generator final : at::CUDAGeneratorImpl {
   State state;
 };
 
+thread_local uint64_t waitsOfThread = 0;
+
+/// PyTorch warns of an operator that waits for the device, where it is asked
+/// to.
+struct WaitCounter final : c10::WarningHandler {
+  void process(const c10::Warning &warning) override {
+    if (warning.msg() == "called a synchronizing CUDA operation")
+      ++waitsOfThread;
+    else
+      c10::WarningHandler::process(warning);
+  }
+};
+
+/// Counts from now on what the calling thread waits.
+void countWaits() {
+  static auto *counter = new WaitCounter;
+  c10::WarningUtils::set_warning_handler(counter); // the calling thread's
+  c10::cuda::warning_state().set_sync_debug_mode(
+      c10::cuda::SyncDebugMode::L_WARN);
+}
+
 class CudaKernels final : public Kernels {
 public:
   CudaKernels(Device &gpu, const MemoryHooks &hooks)
@@ -48,7 +69,7 @@ public:
     // What would be made by the first operator that needs it, and be kept.
     at::cuda::getCurrentCUDABlasHandle();
     at::cuda::getCUDABlasLtWorkspace();
-    at::cuda::detail::getDefaultCUDAGenerator(place.index());
+    countWaits();
   }
 
   c10::Device device() const override { return place; }
@@ -73,15 +94,7 @@ public:
     state.offset_extragraph_ = seed ? number(zero.data()) : at::TensorBase();
   }
 
-  std::unique_lock<std::mutex>
-  lendToOperators(const at::Generator &generator) override {
-    static std::mutex mutex;
-    std::unique_lock<std::mutex> lock(mutex);
-    at::Generator borrower =
-        at::cuda::detail::getDefaultCUDAGenerator(place.index());
-    borrower.graphsafe_set_state(generator);
-    return lock;
-  }
+  uint64_t waits() const override { return waitsOfThread; }
 
   uint64_t keptBytes() const override {
     constexpr auto all =

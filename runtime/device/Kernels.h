@@ -6,7 +6,6 @@
 #include <c10/core/Device.h>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 namespace fsdp {
 
@@ -47,10 +46,10 @@ public:
   /// Null: the generator is as before the capture.
   virtual void seedFromMemory(at::Generator &generator, void *seed) = 0;
 
-  /// While the lock is held, operators that take no generator draw from this
-  /// one, as attention with dropout does. Other ranks of the process wait.
-  virtual std::unique_lock<std::mutex>
-  lendToOperators(const at::Generator &generator) = 0;
+  /// How often operators that the calling thread launched have waited for the
+  /// device so far. One that does holds up the step, and cannot be part of a
+  /// graph.
+  virtual uint64_t waits() const = 0;
 
   /// Bytes of the device that PyTorch's own allocator holds: workspaces, and
   /// what operators keep. Of all ranks of the process that share the device.

@@ -33,11 +33,7 @@ public:
     recordSeed(static_cast<const uint64_t *>(seed));
   }
 
-  std::unique_lock<std::mutex> lendToOperators(const at::Generator &) override {
-    static std::mutex mutex;
-    return std::unique_lock<std::mutex>(mutex);
-  }
-
+  uint64_t waits() const override { return 0; }
   uint64_t keptBytes() const override { return 0; }
   void releaseCached() override {}
 

@@ -35,6 +35,9 @@ public:
                 uint64_t) override {}
   void record(unsigned, unsigned) override {}
   void wait(unsigned, unsigned) override {}
+  std::shared_ptr<void> makeEvent() override { return nullptr; }
+  void recordShared(unsigned, void *) override {}
+  void waitShared(unsigned, void *) override {}
   bool isOver(unsigned) override { return true; }
   void drain() override {}
   void beginCapture() override {}
@@ -144,13 +147,14 @@ TEST_F(CudaKernels, AGraphDrawsFromTheSeedThatMemoryHoldsWhenItRuns) {
   EXPECT_TRUE(at::equal(four, draw(generator)));
 }
 
-TEST_F(CudaKernels, OperatorsWithoutAGeneratorDrawFromTheOneLent) {
-  at::Generator generator = kernels->makeGenerator(3);
-  at::Tensor drawn = draw(generator);
-  generator.set_current_seed(3);
-  auto lock = kernels->lendToOperators(generator);
-  EXPECT_TRUE(
-      at::equal(drawn, at::rand({1000}, at::TensorOptions(kernels->device()))));
+TEST_F(CudaKernels, OperatorsThatWaitForTheDeviceAreCounted) {
+  at::Tensor x = draw(kernels->makeGenerator(3));
+  uint64_t before = kernels->waits();
+  at::Tensor mask = x.gt(0.5);
+  at::where(mask, x, 0);
+  EXPECT_EQ(kernels->waits(), before);
+  x.index_put_({mask}, at::zeros({}, x.options())); // counts the mask's ones
+  EXPECT_GT(kernels->waits(), before);
 }
 
 TEST_F(CudaKernels, MatrixProductsKeepNoMemory) {
