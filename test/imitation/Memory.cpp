@@ -58,6 +58,15 @@ Kind Memory::kindOf(const void *address, uint64_t bytes) const {
   return reachesNext || !address ? Kind::Bad : Kind::Pageable;
 }
 
+Memory::Contents Memory::contents(int gpu) const {
+  std::lock_guard<std::mutex> lock(mutex);
+  Contents contents;
+  for (auto &[begin, block] : blocks)
+    if (block.gpu == gpu && !block.freed)
+      contents[const_cast<char *>(begin)].assign(begin, begin + block.bytes);
+  return contents;
+}
+
 uint64_t Memory::used(int gpu) const {
   std::lock_guard<std::mutex> lock(mutex);
   uint64_t sum = 0;

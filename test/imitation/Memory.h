@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace fsdp::imitation {
 
@@ -21,6 +22,9 @@ public:
   bool release(void *block, bool isPinned);
   /// Bad: not wholly inside one block, or freed.
   Kind kindOf(const void *address, uint64_t bytes) const;
+  /// What a GPU's blocks hold, by their beginning.
+  using Contents = std::map<char *, std::vector<char>>;
+  Contents contents(int gpu) const;
   uint64_t used(int gpu) const;
   uint64_t used() const;
 

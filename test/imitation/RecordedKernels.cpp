@@ -1,6 +1,8 @@
 #include "RecordedKernels.h"
 
 #include "ImitatedCuda.h"
+#include "Memory.h"
+#include "Streams.h"
 
 #include <ATen/ATen.h>
 #include <future>
@@ -13,6 +15,7 @@ namespace {
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local cudaStream_t capturing = nullptr;
+thread_local Memory::Contents before; // of the device, when it began
 thread_local const uint64_t *seedSource = nullptr;
 
 /// A tensor on the same memory, which it does not keep: what it lies in is
@@ -70,57 +73,34 @@ void callAgain(const c10::OperatorHandle &op,
       at::Tensor(results[i]).copy_(again[i]);
 }
 
-bool writesInto(const c10::Argument &argument) {
-  return argument.alias_info() && argument.alias_info()->isWrite();
-}
-
-/// The arguments that an operator has written into are its results.
-std::vector<c10::IValue> written(const c10::FunctionSchema &schema,
-                                 const std::vector<c10::IValue> &arguments) {
-  std::vector<c10::IValue> results;
-  for (const c10::Argument &result : schema.returns())
-    for (size_t i = 0; i < arguments.size(); ++i)
-      if (result.alias_info() && schema.arguments()[i].alias_info() &&
-          result.alias_info()->beforeSets() ==
-              schema.arguments()[i].alias_info()->beforeSets()) {
-        results.push_back(arguments[i]);
-        break;
-      }
-  return results;
-}
-
 void recordOperator(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   c10::impl::ExcludeDispatchKeyGuard within(key);
   const c10::FunctionSchema &schema = op.schema();
   size_t count = schema.arguments().size();
-  std::vector<c10::IValue> arguments(stack->end() - count, stack->end());
-  std::vector<c10::IValue> kept;
-  for (const c10::IValue &argument : arguments)
-    kept.push_back(borrowed(argument));
+  std::vector<c10::IValue> arguments;
+  for (size_t i = 0; i < count; ++i)
+    arguments.push_back(borrowed(torch::jit::peek(stack, i, count)));
+  size_t below = stack->size() - count;
+  op.callBoxed(stack);
+  // Those that are an argument, or lie in one, need no copy.
+  bool areNew = std::none_of(
+      schema.returns().begin(), schema.returns().end(),
+      [](const c10::Argument &result) { return result.alias_info(); });
+  // Nobody computed what these hold.
+  bool isBlank = schema.name().rfind("aten::empty", 0) == 0;
+  bool isView = !areNew && !schema.is_mutable();
+  if (isView || isBlank)
+    return;
   std::vector<at::Tensor> results;
-  bool writes = std::any_of(schema.arguments().begin(),
-                            schema.arguments().end(), writesInto);
-  if (writes) {
-    stack->resize(stack->size() - count);
-    for (c10::IValue &result : written(schema, arguments))
-      stack->push_back(std::move(result));
-  } else {
-    size_t below = stack->size() - count;
-    op.callBoxed(stack);
-    std::vector<c10::IValue> given(stack->begin() + below, stack->end());
-    for (const at::Tensor &result : tensorsOf(given))
+  if (areNew)
+    for (const at::Tensor &result :
+         tensorsOf({stack->begin() + below, stack->end()}))
       results.push_back(borrowed(result));
-    // Nothing computes what they hold, or it lies in an argument.
-    bool isView = std::any_of(
-        schema.returns().begin(), schema.returns().end(),
-        [](const c10::Argument &result) { return result.alias_info(); });
-    if (isView || schema.name().rfind("aten::empty", 0) == 0)
-      return;
-  }
   // In a thread of its own, so that what it allocates is not taken from where
   // the executor puts the memory of its operators.
-  enqueue(capturing, [op, kept, results, seed = seedSource] {
-    std::async(std::launch::async, callAgain, op, kept, results, seed).get();
+  enqueue(capturing, [op, arguments, results, seed = seedSource] {
+    std::async(std::launch::async, callAgain, op, arguments, results, seed)
+        .get();
   });
 }
 
@@ -133,6 +113,11 @@ TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
 
 void recordKernels() {
   observeCaptures([](cudaStream_t stream) {
+    if (stream)
+      before = memory().contents(stream->gpu);
+    else
+      for (auto &[begin, bytes] : before)
+        std::copy(bytes.begin(), bytes.end(), begin);
     capturing = stream;
     seedSource = nullptr;
     c10::impl::tls_set_dispatch_key_included(key, stream != nullptr);

@@ -2,9 +2,9 @@
 //
 // While a thread captures, every operator that it calls becomes a node, which
 // calls it again on the same memory. So a replay sees what is there then: the
-// inputs, numbers and seeds of its own step. An operator that writes into its
-// arguments does not run while it is captured; others do, once, since their
-// results' memory and shape are needed.
+// inputs, numbers and seeds of its own step. The operators also run while they
+// are captured, since their results' memory and shape are needed; when the
+// capture ends the device's memory is as it was when it began.
 #ifndef FSDP_TEST_IMITATION_RECORDEDKERNELS_H
 #define FSDP_TEST_IMITATION_RECORDEDKERNELS_H
 

@@ -1,6 +1,7 @@
 #include "Streams.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 namespace fsdp::imitation {
@@ -58,7 +59,8 @@ void run(const Work &work) {
     work();
   } catch (cudaError_t thrown) {
     error = thrown;
-  } catch (...) {
+  } catch (const std::exception &thrown) {
+    std::fprintf(stderr, "imitated GPU: %s\n", thrown.what());
     error = cudaErrorLaunchFailure;
   }
   std::lock_guard<std::mutex> lock(state().mutex);
