@@ -109,7 +109,7 @@ struct ShardOptions : virtual ScheduleOptions {
   Option<std::string> gather{
       *this, "gather",
       llvm::cl::desc("copy, map (ranks read each other's flat pieces in place) "
-                     "or auto: map for cluster=local"),
+                     "or auto: map for device=cpu and cluster=local"),
       llvm::cl::init("auto")};
   Option<std::string> offload{
       *this, "offload",
@@ -227,14 +227,17 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
 LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
                          function_ref<void(OpPassManager &)> schedule,
                          ErrorHandler fail) {
-  bool flat = options.shardLayout == "flat";
+  bool flat = options.shardLayout == "flat", onHost = options.device == "cpu";
   std::string gather = options.gather;
   if (gather == "auto")
-    gather = flat && options.cluster == "local" ? "map" : "copy";
+    gather = flat && onHost && options.cluster == "local" ? "map" : "copy";
   if (gather != "copy" && gather != "map")
     return fail("gather=" + gather +
                 " does not exist; there are auto, copy "
                 "and map");
+  if (gather == "map" && !onHost)
+    return fail("gather=map is for device=cpu: GPUs do not show each other's "
+                "memory in one place, and would hold all parameters whole");
   if (gather == "map" && !flat)
     return fail("gather=map needs shard-layout=flat: only flat pieces can be "
                 "read in place");

@@ -8,6 +8,7 @@
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 reshard-after-forward=never" 2>&1 | FileCheck %s --check-prefix=RESHARD
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 gather=map" 2>&1 | FileCheck %s --check-prefix=MAP
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 device=cuda shard-layout=flat gather=map" 2>&1 | FileCheck %s --check-prefix=MAPGPU
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 
@@ -18,6 +19,7 @@
 // DEVICE: error: device=tpu does not exist; there are cpu and cuda
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
 // MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place
+// MAPGPU: error: gather=map is for device=cpu: GPUs do not show each other's memory in one place, and would hold all parameters whole
 // GATHER: error: gather=zero does not exist; there are auto, copy and map
 // ACCUMULATE: error: accumulate-reduce=first does not exist; there are last and each
 // RESHARD: error: reshard-after-forward=never does not exist; there are auto, true, false and a number of ranks

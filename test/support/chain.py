@@ -195,9 +195,11 @@ def lower(
     )
 
 
-def run_arguments(compiled: Compiled, steps: int | None = None) -> list[str]:
+def run_arguments(
+    compiled: Compiled, steps: int | None = None, program: str = "fsdp-run"
+) -> list[str]:
     """The part of fsdp-run's command line that says what to run."""
-    arguments = [binary("fsdp-run"), compiled.plan]
+    arguments = [binary(program), compiled.plan]
     if compiled.weights is not None:
         arguments += ["--weights", compiled.weights]
     if compiled.data is not None:
@@ -215,6 +217,7 @@ def run_plan(
     extra: Sequence[Any] = (),
     poison: bool = True,
     timeout: float = TIMEOUT_S,
+    program: str = "fsdp-run",
 ) -> Result:
     """Trains with `nproc` ranks, threads of one process or processes, and
     reads back what the run wrote."""
@@ -225,7 +228,7 @@ def run_plan(
     )
     for path in (metrics, summary, saved):
         path.unlink(missing_ok=True)
-    arguments = run_arguments(compiled, steps)
+    arguments = run_arguments(compiled, steps, program)
     arguments += ["--nproc", nproc, "--metrics", metrics]
     arguments += ["--summary", summary, "--save", saved]
     if threads:

@@ -1,0 +1,94 @@
+"""Tests that plans for GPUs have the same bits with every option, and the CPU's numbers: on
+imitated GPUs, where copies and collectives run on streams and kernels are PyTorch's for
+CPUs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable
+
+import pytest
+import torch
+
+from support import chain, options
+
+# fsdp-run, linked to an imitation of CUDA and NCCL.
+PROGRAM = "imitated/fsdp-run"
+# Attention has no kernel there.
+MODELS = ("mlp", "resnet")
+
+Run = Callable[[str, int, str, tuple[str, ...]], chain.Result]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    if not (chain.binary("fsdp-run").parent / PROGRAM).exists():
+        pytest.skip("this build has no CUDA, and so no imitation of it")
+    folder = tmp_path_factory.mktemp("gpu")
+    archives = options.Archives(folder)
+
+    @functools.lru_cache(maxsize=None)
+    def run(model: str, ranks: int, pipeline: str, flags: tuple[str, ...] = ()) -> chain.Result:
+        on_gpus = "device=cuda" in pipeline
+        return chain.run_plan(
+            archives.lower(model, f"mesh={ranks} {pipeline}", folder / "run"),
+            ranks,
+            steps=4,
+            extra=flags,
+            poison=False,
+            program=PROGRAM if on_gpus else "fsdp-run",
+        )
+
+    return run
+
+
+def same_bits(a: chain.Result, b: chain.Result) -> bool:
+    return a.losses == b.losses and all(
+        torch.equal(a.weights[name], b.weights[name]) for name in a.weights
+    )
+
+
+PLAIN = "device=cuda schedule=naive shard-layout=dim0"
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "ranks, pipeline",
+    [
+        (1, "schedule=overlap"),
+        (2, "schedule=overlap"),
+        (3, "schedule=fsdp2 shard-layout=dim0"),
+        (2, "schedule=overlap reshard-after-forward=false remat=full"),
+        (4, "schedule=overlap reshard-after-forward=2 units=auto"),
+        (2, "schedule=overlap offload=params"),
+        (3, "schedule=fsdp2 offload=optimizer shard-layout=dim0"),
+        (2, "schedule=naive offload=all"),
+        (2, "schedule=overlap streams=1 memory-budget-mib=1"),
+    ],
+)
+def test_options_change_no_bit(run: Run, model: str, ranks: int, pipeline: str) -> None:
+    assert same_bits(run(model, ranks, f"device=cuda {pipeline}"), run(model, ranks, PLAIN))
+
+
+# The host updates mlp's offloaded parameters: no optimizer state keeps them from it.
+@pytest.mark.parametrize(
+    "model, pipeline",
+    [
+        ("mlp", "schedule=overlap"),
+        ("resnet", "schedule=overlap"),
+        ("resnet", "schedule=overlap offload=params"),
+    ],
+)
+def test_a_graph_has_the_bits_of_the_streams(run: Run, model: str, pipeline: str) -> None:
+    found = run(model, 1, f"device=cuda {pipeline}", ("--cuda-graph",))
+    assert "without a CUDA graph" not in found.output
+    assert same_bits(found, run(model, 1, PLAIN))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_the_numbers_are_the_cpus(run: Run, model: str, ranks: int) -> None:
+    gpu, cpu = run(model, ranks, PLAIN), run(model, ranks, "schedule=naive")
+    assert gpu.losses == pytest.approx(cpu.losses, rel=1e-5)
+    for name, expected in cpu.weights.items():
+        torch.testing.assert_close(gpu.weights[name], expected, rtol=1e-5, atol=1e-6)
