@@ -15,6 +15,15 @@ public:
       : device(device), communicator(communicator), streams(streams),
         firstJoin(events), numEvents(events + streams) {}
 
+  // What still runs reads and writes memory that is about to go.
+  ~DeviceStreams() override {
+    try {
+      device.drain();
+    } catch (const std::exception &) {
+      // It has been reported where it happened.
+    }
+  }
+
   // What the streams did before is behind stream 0: they wait for it, which
   // also makes them part of a capture.
   void begin(size_t) override {

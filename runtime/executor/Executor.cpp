@@ -34,7 +34,7 @@ struct Executor::Implementation {
   void launch(LoadedProgram &program);
   void decideOnGraph(LoadedProgram &program);
   std::string whyNotCaptured(const LoadedProgram &program) const;
-  void capture(LoadedProgram &program);
+  std::string capture(LoadedProgram &program);
   /// The host waits for what its next update reads.
   void awaitDevice() { streams->await(streams->mark()); }
 
@@ -190,8 +190,12 @@ Executor::Implementation::whyNotCaptured(const LoadedProgram &program) const {
        {backend.whyNotCaptured(), program.whyNotCaptured()})
     if (!reason.empty())
       return reason;
-  return device.random.isSequential() ? "--rng sequential seeds nothing anew"
-                                      : "";
+  if (device.random.isSequential())
+    return "--rng sequential seeds nothing anew";
+  for (const LoadedProgram::Copy &copy : program.copies)
+    if (copy.offloadBytes && !plan.arenas.at(plan::hostArena)->pinned)
+      return "it copies host memory that is not pinned (pin-memory=false)";
+  return "";
 }
 
 /// In its first runs a program learns what its operators allocate, and gets the
@@ -203,8 +207,8 @@ void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
   program.decided = true;
   std::string reason = whyNotCaptured(program);
   if (reason.empty())
-    capture(program);
-  else if (options.note)
+    reason = capture(program);
+  if (!reason.empty() && options.note)
     options.note("program '" + program.plan->name +
                  "' runs without a CUDA graph: " + reason);
 }
@@ -223,15 +227,40 @@ void Executor::Implementation::launch(LoadedProgram &program) {
   streams->end();
 }
 
-/// Nothing of it runs: what is launched becomes the program's graph.
-void Executor::Implementation::capture(LoadedProgram &program) {
+/// Nothing of it runs: what is launched becomes the program's graph. Returns
+/// what kept it from that; empty: nothing.
+std::string Executor::Implementation::capture(LoadedProgram &program) {
+  uint64_t outside = device.scratch.bytesOutside();
+  std::string reason;
+  auto attempt = [&](const auto &body) {
+    try {
+      body();
+    } catch (const PeerFailure &) {
+      throw;
+    } catch (const std::exception &error) {
+      std::string text = error.what();
+      if (reason.empty()) // else it follows from that
+        reason = text.substr(0, text.find('\n'));
+    }
+  };
   device.random.seedFrom(numbers.get());
   backend.beginCapture();
-  streams->begin(program.plan->events);
-  runCommands(program);
-  streams->end();
-  program.graph = backend.endCapture();
+  attempt([&] {
+    streams->begin(program.plan->events);
+    runCommands(program);
+    streams->end();
+  });
+  std::unique_ptr<DeviceGraph> graph;
+  attempt([&] { graph = backend.endCapture(); });
   device.random.seedFrom(nullptr);
+  // What lies there then is somebody else's when the graph runs.
+  if (reason.empty() && device.scratch.bytesOutside() != outside)
+    reason = "its operators allocate otherwise than in their first runs";
+  if (reason.empty()) {
+    program.graph = std::move(graph);
+    device.scratch.keepRegion();
+  }
+  return reason;
 }
 
 void Executor::Implementation::runCommands(LoadedProgram &program) {

@@ -232,6 +232,8 @@ std::string LoadedProgram::whyNotCaptured() const {
       return "it updates offloaded states on the host";
     else if (update.skip.defined())
       return "the host reads whether to skip the update (a gradient scaler)";
+    else if (update.memory.keeps())
+      return "an update keeps memory from run to run";
   return "";
 }
 

@@ -60,13 +60,14 @@ void Scratch::replace(uint64_t bytes) {
   region = regions.back().data();
   size = bytes;
   blocks = {};
+  kept = false;
   lendMemory(region, region + size);
 }
 
 void Scratch::grow() {
   if (wanted <= size)
     return;
-  if (blocks.empty() && !regions.empty()) {
+  if (blocks.empty() && !regions.empty() && !kept) {
     forgetMemory(region);
     regions.pop_back();
   }

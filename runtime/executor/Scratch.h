@@ -52,6 +52,10 @@ public:
   /// left to them, and a new one takes its place.
   bool reclaim();
 
+  /// The region stays where it is, whatever is required later: a graph has its
+  /// addresses.
+  void keepRegion() { kept = true; }
+
   uint64_t bytes() const { return size; }
   uint64_t bytesOutside() const { return outside; }
 
@@ -68,6 +72,7 @@ private:
   uint64_t size = 0, wanted = 0, outside = 0;
   BlockStack blocks;
   std::vector<DeviceMemory> regions; // the last is in use
+  bool kept = false;                 // the last, when another takes its place
 };
 
 /// Makes a scratch the calling thread's, and its source of memory.

@@ -198,3 +198,35 @@ TEST(DeviceExecutor, SaysOnceWhyAProgramIsNoGraph) {
                    "seeds nothing anew\n");
   EXPECT_EQ(imitation::graphLaunches(), 0u);
 }
+
+TEST(DeviceExecutor, AGraphKeepsTheScratchOfItsRuns) {
+  auto builder = linearRegression(1, 3, 5, 4);
+  PlanBuilder &b = *builder;
+  // The evaluation, which comes after the step's graph, needs more.
+  int half = b.newValue("half", {5000}), sorted = b.newValue("sorted", {5000});
+  b.aten("aten::full", {integers({5000}), number(0.5)}, {half});
+  b.aten("aten::sort", {value(half)}, {sorted, -1});
+  holdRate(b.finish());
+  at::Tensor results[2];
+  for (bool graph : {false, true}) {
+    imitation::UseHost use{{}};
+    DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+    ExecutorOptions options;
+    options.graph = graph;
+    Executor executor(b.plan, backend, options);
+    executor.state(0).copy_(numbers({3, 5}, 1));
+    int eval = executor.program("eval");
+    for (int step = 1; step <= 6; ++step) {
+      bool evaluates = step == 4;
+      for (int program : evaluates ? std::vector{eval, 0} : std::vector{0}) {
+        executor.setInput(program, 0, numbers({4, 5}, step).const_data_ptr());
+        executor.setInput(program, 1, numbers({4, 3}, step).const_data_ptr());
+        executor.run(program, step);
+      }
+    }
+    executor.outputs();
+    results[graph] = executor.state(0).clone();
+    EXPECT_EQ(imitation::graphLaunches(), graph ? 4u : 0u);
+  }
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+}
