@@ -32,7 +32,7 @@ class Ended:
         """The line that says why it failed, or how it ended."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         found = [line for line in lines if "error" in line.lower()] or lines[-1:]
-        return found[0] if found else f"ended with {self.code} and no message"
+        return found[0][:300] if found else f"ended with {self.code} and no message"
 
 
 @dataclasses.dataclass
@@ -119,10 +119,17 @@ class Lab:
             words += ["--data", data]
         return words
 
-    def attempt(self, case: Case, *flags: str, steps: int = 1, **environment: str) -> Ended:
-        """Starts the case's plan for the GPU, and expects nothing of how it ends."""
-        words = [*self.arguments(case, self.plan(case)), "--nproc", case.ranks, *flags]
-        return self.command([*words, "--steps", steps], **environment)
+    def attempt(
+        self,
+        case: Case,
+        *flags: str,
+        device: Optional[str] = None,
+        ranks: Optional[int] = None,
+        **environment: str,
+    ) -> Ended:
+        """Starts a plan of the case for a step, and expects nothing of how it ends."""
+        words = [*self.arguments(case, self.plan(case, device)), "--steps", 1, *flags]
+        return self.command([*words, "--nproc", ranks or case.ranks], **environment)
 
     @functools.lru_cache(maxsize=None)
     def run(self, case: Case, device: str, *flags: str, repetition: int = 0) -> Run:

@@ -223,8 +223,13 @@ def errors(lab: Lab) -> Checks:
         ),
         (
             "two ranks on a plan for one",
-            lambda: lab.attempt(CASES["mlp"], "--nproc", "2", "--threads"),
+            lambda: lab.attempt(CASES["mlp"], "--threads", ranks=2),
             "rank",
+        ),
+        (
+            "a plan for CPUs over NCCL",
+            lambda: lab.attempt(CASES["mlp"], "--comm", "nccl", device="cpu"),
+            "device=cuda",
         ),
     )
     for name, attempt, words in attempts:

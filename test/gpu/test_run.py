@@ -25,22 +25,45 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "describe", lambda: dict(GPU))
 
 
-def test_what_is_prepared_runs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans, out = tmp_path / "plans", tmp_path / "out"
+@pytest.fixture(scope="module")
+def mlp(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The plans of one case."""
+    plans = tmp_path_factory.mktemp("plans")
     assert prepare.main(["--out", str(plans), "--cases", "mlp"]) == 0
     names = ["mlp.cpu.plan", "mlp.cuda.plan", "mlp.data.safetensors", "mlp.safetensors"]
     assert sorted(path.name for path in plans.iterdir()) == [*names, "refused.json"]
-    monkeypatch.setattr(cases, "CASES", {"mlp": CASES["mlp"]})
-    words = ["--device", "cpu", "--bin", str(chain.binary("fsdp-run").parent)]
-    words += ["--plans", str(plans), "--out", str(out), "--only", "kernels", "nccl"]
-    assert run.main(words) == 0
+    return plans
+
+
+def verdicts(
+    mlp: pathlib.Path, out: pathlib.Path, programs: pathlib.Path, *words: str
+) -> dict[str, str]:
+    """Of a run of some rows with this case alone; nothing fails."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cases, "CASES", {"mlp": CASES["mlp"]})
+        patch.setattr(rows, "CAPTURED", {"mlp": True})
+        folders = ["--bin", str(programs), "--plans", str(mlp), "--out", str(out)]
+        assert run.main([*folders, *words]) == 0
     (path,) = out.glob("*.json")
     found = json.loads(path.read_text())["rows"]
-    assert [(name, row["verdict"]) for name, row in found.items()] == [
-        ("kernels", PASS),
-        ("nccl", SKIP if not machine.describe()["gpu"] else FAIL),
-    ]
     assert "fsdp-run" in (out / "raw.log").read_text()
+    return {name: row["verdict"] for name, row in found.items()}
+
+
+def test_what_is_prepared_runs(mlp: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    if machine.describe()["gpu"]:
+        pytest.skip("a GPU runs the rows themselves")
+    words = ("--device", "cpu", "--only", "kernels", "nccl")
+    found = verdicts(mlp, tmp_path, chain.binary("fsdp-run").parent, *words)
+    assert found == {"kernels": PASS, "nccl": SKIP}
+
+
+def test_an_imitated_gpu_passes(mlp: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None) -> None:
+    imitated = chain.binary("fsdp-run").parent / "imitated"
+    if not imitated.exists():
+        pytest.skip("this build has no CUDA, and so no imitation of it")
+    found = verdicts(mlp, tmp_path, imitated, "--only", "kernels", "graph")
+    assert found == {"kernels": PASS, "graph": PASS}
 
 
 def test_the_tables_agree() -> None:
@@ -135,11 +158,12 @@ def test_tensors_are_read_as_safetensors_reads_them(tmp_path: pathlib.Path) -> N
 
 def test_errors_must_be_clear(lab: Lab) -> None:
     """A program that says what some of them need."""
-    program(lab.programs, "fsdp-run", 'echo "error: there is no GPU for rank 1"; exit 1')
+    said = 'echo "error: there is no GPU for rank 1; drop device=cuda"'
+    program(lab.programs, "fsdp-run", f"{said}; exit 1")
     found = {check.name: check.verdict for check in rows.errors(lab)}
     assert found.pop("out of device memory") == FAIL
     assert set(found.values()) == {PASS}
-    program(lab.programs, "fsdp-run", 'echo "error: there is no GPU for rank 1"')
+    program(lab.programs, "fsdp-run", said)
     assert {check.verdict for check in rows.errors(lab)} == {FAIL}
 
 
