@@ -1,5 +1,7 @@
 #include "executor/DeviceStreams.h"
 
+#include "Error.h"
+
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -27,6 +29,7 @@ public:
   // What the streams did before is behind stream 0: they wait for it, which
   // also makes them part of a capture.
   void begin(size_t) override {
+    flights.clear();
     device.record(plan::computeStream, firstJoin);
     for (unsigned s = 1; s < streams; ++s)
       device.wait(s, firstJoin);
@@ -39,8 +42,10 @@ public:
     }
   }
 
-  void transfer(unsigned stream, const Transfer &transfer) override {
+  void transfer(unsigned stream, const Transfer &transfer,
+                const std::string &name) override {
     communicator.launch(transfer, stream);
+    flights.push_back({stream, &name, std::nullopt});
   }
 
   void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
@@ -55,6 +60,12 @@ public:
 
   void record(unsigned stream, unsigned event) override {
     device.record(stream, event);
+    for (auto flight = flights.rbegin(); flight != flights.rend(); ++flight)
+      if (flight->stream == stream) {
+        if (!flight->over)
+          flight->over = event;
+        break;
+      }
   }
   void wait(unsigned stream, unsigned event) override {
     device.wait(stream, event);
@@ -79,7 +90,7 @@ public:
   void await(uint64_t mark) override {
     auto event = static_cast<unsigned>(mark);
     for (unsigned asked = 0; !device.isOver(event); ++asked) {
-      communicator.check();
+      checkTransfers();
       if (asked < spins)
         std::this_thread::yield();
       else
@@ -91,6 +102,35 @@ public:
   std::optional<Times> times() const override { return std::nullopt; }
 
 private:
+  /// A transfer of the newest run, and the event that its stream recorded next.
+  struct Flight {
+    unsigned stream;
+    const std::string *name;
+    std::optional<unsigned> over;
+  };
+
+  /// Throws what went wrong, and names the transfer that is not over.
+  void checkTransfers() {
+    try {
+      communicator.check();
+    } catch (const PeerFailure &failure) {
+      throw PeerFailure(failure.what() + oldestUnderWay());
+    } catch (const std::exception &failure) {
+      throw Error(failure.what() + oldestUnderWay());
+    }
+  }
+
+  std::string oldestUnderWay() {
+    try {
+      for (const Flight &flight : flights)
+        if (!flight.over || !device.isOver(*flight.over))
+          return "; under way: " + *flight.name;
+    } catch (const Error &) {
+      // The device says no more; what went wrong first is known.
+    }
+    return "";
+  }
+
   /// Before the host sleeps between its questions.
   static constexpr unsigned spins = 1000;
 
@@ -100,6 +140,7 @@ private:
   // Events: the program's, one for each stream to be joined by, marks.
   unsigned firstJoin, numEvents;
   std::vector<unsigned> free; // marks that nobody awaits
+  std::vector<Flight> flights;
 };
 
 } // namespace

@@ -282,7 +282,8 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
       streams->copy(step.stream, program.copies[step.index].pieces);
       break;
     case plan::Operation::Collective:
-      streams->transfer(step.stream, program.collectives[step.index].transfer);
+      streams->transfer(step.stream, program.collectives[step.index].transfer,
+                        program.collectives[step.index].name);
       break;
     case plan::Operation::Record:
       streams->record(step.stream, step.index);

@@ -20,7 +20,8 @@ public:
     streams.clear();
   }
 
-  void transfer(unsigned stream, const Transfer &transfer) override {
+  void transfer(unsigned stream, const Transfer &transfer,
+                const std::string &) override {
     launch(stream, {Task::Transfer, transfer, nullptr, {}});
   }
 

@@ -53,7 +53,7 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
       break;
     case plan::Operation::Collective:
       step.index = collectives.size();
-      load(*operation.AsCollective(), context);
+      load(*operation.AsCollective(), command.location, context);
       break;
     case plan::Operation::Record:
       step.index = operation.AsRecord()->event;
@@ -183,7 +183,7 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
 }
 
 void LoadedProgram::load(const plan::CollectiveT &collective,
-                         const LoadContext &context) {
+                         const std::string &where, const LoadContext &context) {
   static constexpr const char *kinds[] = {"all-gather", "reduce-scatter",
                                           "all-reduce"};
   auto address = [&](uint32_t v) {
@@ -202,8 +202,17 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
                                  context.rank, collective.ranks);
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
-  collectives.push_back({transfer, kinds[static_cast<size_t>(collective.kind)],
-                         collective.region, nullptr});
+  std::string kind = kinds[static_cast<size_t>(collective.kind)];
+  std::string unit = collective.unit < 0
+                         ? where
+                         : context.plan.units.at(collective.unit)->name;
+  if (unit.empty())
+    unit = "the whole model";
+  collectives.push_back(
+      {transfer, kind, collective.region,
+       kind + " of " + unit + " (" +
+           (collective.region.empty() ? plan->name : collective.region) + ")",
+       nullptr});
 }
 
 void LoadedProgram::countRun(Counters &counters) {

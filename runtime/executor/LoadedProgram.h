@@ -47,6 +47,7 @@ struct LoadedProgram {
   struct Collective {
     Transfer transfer;
     std::string kind, region;
+    std::string name;            // "all-gather of blocks.0 (forward)"
     Counters::Collective *count; // null before the first run
   };
   struct Step {
@@ -80,7 +81,8 @@ private:
   void load(const plan::AtenT &aten, size_t command, const LoadContext &);
   void load(const plan::UpdateT &update, const LoadContext &);
   void load(const plan::CopyT &copy, const LoadContext &);
-  void load(const plan::CollectiveT &collective, const LoadContext &);
+  void load(const plan::CollectiveT &collective, const std::string &where,
+            const LoadContext &);
 };
 
 } // namespace fsdp

@@ -29,8 +29,10 @@ public:
   /// Begins a program with `events` events, none of them recorded. What ran
   /// before is over for all that follows.
   virtual void begin(size_t events) = 0;
-  /// Launches a collective on a stream.
-  virtual void transfer(unsigned stream, const Transfer &transfer) = 0;
+  /// Launches a collective on a stream. `name` is for errors, and outlives the
+  /// run.
+  virtual void transfer(unsigned stream, const Transfer &transfer,
+                        const std::string &name) = 0;
   /// Launches a copy on a stream; the list lives until it is over.
   virtual void copy(unsigned stream, const std::vector<CopyPiece> &pieces) = 0;
   /// cudaEventRecord, cudaStreamWaitEvent

@@ -30,7 +30,8 @@ public:
     recorded.assign(events, false); // nothing runs
   }
 
-  void transfer(unsigned stream, const Transfer &transfer) override {
+  void transfer(unsigned stream, const Transfer &transfer,
+                const std::string &) override {
     uint64_t turn = launched++;
     if (stream == plan::computeStream) {
       auto begin = Clock::now();
