@@ -65,6 +65,23 @@ inline ConnectDevice localDevices(int ranks, int gpus) {
   };
 }
 
+/// Ranks on this host's GPUs, with PyTorch's CUDA kernels.
+inline ConnectDevice realLocal(int ranks, int) {
+  auto all = std::make_shared<LocalRanks>(ranks);
+  return [=](int rank) {
+    DeviceRank result{rank,
+                      openCudaDevice(rank % countCudaDevices(), deviceStreams),
+                      nullptr, nullptr, nullptr};
+    // PyTorch's own allocator serves all.
+    static const MemoryHooks none = {[](size_t) { return c10::DataPtr(); },
+                                     [](void *) { return false; }};
+    result.kernels = openCudaKernels(*result.device, none);
+    result.communicator = createLocalDeviceCommunicator(
+        all, rank, *result.device, *result.kernels);
+    return result;
+  };
+}
+
 /// Ranks over an imitated NCCL, each with a GPU of its own.
 template <bool single> ConnectDevice ncclDevices(int ranks, int) {
   Connect control = connector({/*gloo=*/false, /*throttled=*/false, ranks});
@@ -98,6 +115,7 @@ inline std::vector<DeviceCase> everyDeviceCommunicator() {
           {"Nccl", 3, 3, ncclDevices<false>, false},
           {"SingleNccl", 2, 2, ncclDevices<true>, false},
           {"SingleNccl", 3, 3, ncclDevices<true>, false},
+          {"RealLocal", 2, 1, realLocal, true, /*real=*/true},
           {"RealNccl", 1, 1, realNccl, false, /*real=*/true}};
 }
 
