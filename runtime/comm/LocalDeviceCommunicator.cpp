@@ -68,6 +68,8 @@ public:
   void launch(const Transfer &transfer, unsigned stream) override {
     checkTransfer(transfer);
     plan::RankGroup group = groupOf(transfer);
+    if (group.size == 1)
+      return writeResult(transfer, transfer.source, stream);
     // Behind what wrote the sources, on all ranks.
     Posts posts = meet(transfer, stream);
     for (const LocalRanks::Post &other : *posts)
@@ -79,8 +81,10 @@ public:
       addUp(transfer, group, *posts, stream);
     // Now all have been read, and may be overwritten: by the result first.
     meet(transfer, stream);
-    if (!gathers)
-      writeResult(transfer, stream);
+    if (gathers)
+      return;
+    writeResult(transfer, sum.data(), stream);
+    device.recordShared(stream, sumIsFree.get());
   }
 
   std::string whyNotCaptured() const override {
@@ -171,16 +175,16 @@ private:
     }
   }
 
-  void writeResult(const Transfer &transfer, unsigned stream) {
-    if (transfer.divisor == 1) {
-      device.copy(stream, transfer.destination, sum.data(),
-                  transfer.count * plan::dtypeBytes(transfer.dtype));
-    } else {
+  void writeResult(const Transfer &transfer, const void *undivided,
+                   unsigned stream) {
+    if (transfer.divisor != 1) {
       UseStream use(kernels, stream);
       at::Tensor to = tensor(transfer.destination, transfer);
-      at::div_out(to, tensor(sum.data(), transfer), divisorOf(transfer));
+      at::div_out(to, tensor(undivided, transfer), divisorOf(transfer));
+    } else if (transfer.destination != undivided) {
+      device.copy(stream, transfer.destination, undivided,
+                  transfer.count * plan::dtypeBytes(transfer.dtype));
     }
-    device.recordShared(stream, sumIsFree.get());
   }
 
   at::Tensor tensor(const void *address, const Transfer &transfer) const {

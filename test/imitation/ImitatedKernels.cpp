@@ -24,9 +24,10 @@ public:
   }
 
   void useStream(unsigned stream) override {
+    auto next = static_cast<cudaStream_t>(gpu.stream(stream));
     inCaller.reset(); // the stream before goes on by itself
-    inCaller = std::make_unique<InCaller>(
-        static_cast<cudaStream_t>(gpu.stream(stream)));
+    inCaller = std::make_unique<InCaller>(next);
+    recordOn(next);
   }
 
   void seedFromMemory(at::Generator &, void *seed) override {

@@ -14,8 +14,8 @@ namespace {
 
 constexpr auto key = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-thread_local cudaStream_t capturing = nullptr;
-thread_local Memory::Contents before; // of the device, when it began
+thread_local cudaStream_t inUse = nullptr; // null: nothing is captured
+thread_local Memory::Contents before;      // of the device, when it began
 thread_local const uint64_t *seedSource = nullptr;
 
 /// A tensor on the same memory, which it does not keep: what it lies in is
@@ -98,7 +98,7 @@ void recordOperator(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
       results.push_back(borrowed(result));
   // In a thread of its own, so that what it allocates is not taken from where
   // the executor puts the memory of its operators.
-  enqueue(capturing, [op, arguments, results, seed = seedSource] {
+  enqueue(inUse, [op, arguments, results, seed = seedSource] {
     std::async(std::launch::async, callAgain, op, arguments, results, seed)
         .get();
   });
@@ -118,10 +118,15 @@ void recordKernels() {
     else
       for (auto &[begin, bytes] : before)
         std::copy(bytes.begin(), bytes.end(), begin);
-    capturing = stream;
+    inUse = stream;
     seedSource = nullptr;
     c10::impl::tls_set_dispatch_key_included(key, stream != nullptr);
   });
+}
+
+void recordOn(cudaStream_t stream) {
+  if (inUse)
+    inUse = stream;
 }
 
 void recordSeed(const uint64_t *seed) { seedSource = seed; }

@@ -9,11 +9,16 @@
 #define FSDP_TEST_IMITATION_RECORDEDKERNELS_H
 
 #include <cstdint>
+#include <cuda_runtime_api.h>
 
 namespace fsdp::imitation {
 
 /// From now on, captures record kernels. Does nothing when called again.
 void recordKernels();
+
+/// What the calling thread records next is on this stream; at first on that of
+/// the capture.
+void recordOn(cudaStream_t stream);
 
 /// What the calling thread records next draws its seed from there, when it
 /// runs. Null: from no memory.

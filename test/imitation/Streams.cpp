@@ -92,8 +92,11 @@ cudaError_t destroyStream(cudaStream_t stream) {
     std::lock_guard<std::mutex> lock(state().mutex);
     if (!state().streams.erase(stream))
       return cudaErrorInvalidResourceHandle;
-    if (stream->capture)
-      invalidate(stream->capture, cudaSuccess);
+    if (auto capture = stream->capture) {
+      invalidate(capture, cudaSuccess);
+      if (capture->streams.front() == stream) // which nobody ends now
+        state().captures.erase(capture);
+    }
     stream->ending = true;
     state().changed.notify_all();
   }

@@ -126,6 +126,30 @@ TEST(LocalDevice, ARankThatEndsFailsThoseWhoWaitForIt) {
   EXPECT_EQ(errors, (std::vector<std::string>{"rank 1 ended", ""}));
 }
 
+TEST(LocalDevice, OneRankAloneIsCaptured) {
+  auto errors = onDevices(1, localDevices(1, 1), [](DeviceRank &rank) {
+    EXPECT_EQ(rank.communicator->whyNotCaptured(), "");
+    DeviceTensors tensors(rank, false);
+    char *from = tensors.zeros(2, plan::DType::Float32);
+    char *to = tensors.zeros(2, plan::DType::Float32);
+    Transfer transfer{Kind::AllReduce, from, to, 2, plan::DType::Float32, 2};
+    rank.communicator->prepare(transfer);
+    rank.device->beginCapture();
+    rank.device->record(0, 0);
+    rank.device->wait(1, 0);
+    rank.communicator->launch(transfer, 1); // divides, by a kernel
+    rank.device->record(1, 1);
+    rank.device->wait(0, 1);
+    auto graph = rank.device->endCapture();
+    at::Tensor values = at::full({2}, 6.f);
+    rank.device->copy(0, from, values.const_data_ptr(), values.nbytes());
+    graph->launch();
+    EXPECT_TRUE(at::equal(tensors.get(to, 2, plan::DType::Float32),
+                          at::full({2}, 3.f)));
+  });
+  EXPECT_EQ(errors, std::vector<std::string>{""});
+}
+
 TEST(LocalDevice, DifferentTransfersAreRefused) {
   auto errors = onDevices(2, localDevices(2, 1), [](DeviceRank &rank) {
     DeviceTensors tensors(rank, false);

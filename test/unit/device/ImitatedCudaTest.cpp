@@ -318,3 +318,10 @@ TEST(ImitatedGraphs, LeaveOtherThreadsAlone) {
   }).join();
   EXPECT_NE(device->endCapture(), nullptr);
 }
+
+TEST(ImitatedGraphs, EndWithTheirDevice) {
+  auto device = openDevice(0, 2);
+  device->beginCapture();
+  device.reset();
+  EXPECT_EQ(openDevice(0, 2)->allocate(10).bytes, 10u);
+}
