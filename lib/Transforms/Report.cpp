@@ -1,5 +1,7 @@
 // fsdp-report.
 
+#include "HostReads.h"
+
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Analysis/Timeline.h"
@@ -49,6 +51,7 @@ struct ProgramFigures {
   int64_t recomputedOps = 0; // by backward
   double recomputedSeconds = 0;
   std::map<int64_t, int64_t> liveBytes; // by arena, where places are known
+  SmallVector<std::string> hostReads;   // what keeps it out of a CUDA graph
 };
 
 struct Figures {
@@ -139,6 +142,8 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
       of.units.try_emplace(unit.getUnitName());
     program.walk([&](Operation *op) {
       count(op, of.units);
+      if (std::string read = describeHostRead(op); !read.empty())
+        of.hostReads.push_back(std::move(read));
       if (op->hasAttr(kRecomputeAttrName)) {
         ++of.recomputedOps;
         of.recomputedSeconds += cost.getSeconds(op);
@@ -195,6 +200,8 @@ void printPretty(Figures &figures, raw_ostream &os) {
       os << "  most bytes in use"
          << (arena == kDeviceArena ? "" : " on the host") << ": " << bytes
          << "\n";
+    for (const std::string &read : of.hostReads)
+      os << "  not in a CUDA graph: " << read << "\n";
   }
   for (auto [arena, bytes] : figures.arenas)
     os << "arena " << arena << " (" << getArenaName(arena) << "): " << bytes
@@ -253,6 +260,10 @@ void printJson(Figures &figures, raw_ostream &os) {
             json.attribute(arena == kDeviceArena ? "live_bytes"
                                                  : "host_live_bytes",
                            bytes);
+          json.attributeArray("host_reads", [&] {
+            for (const std::string &read : of.hostReads)
+              json.value(read);
+          });
         });
       }
     });

@@ -31,7 +31,9 @@ def Report : Pass<"fsdp-report", "::mlir::ModuleOp"> {
     predicted to take on `cluster`, the sum of its collectives and what of it
     no compute hides; the ops that backward recomputes, and their time. Where
     places are known: the most bytes in use at one time,
-    and the bytes of the arenas.
+    and the bytes of the arenas. For GPUs: the calls that read something on the
+    host, by runtime/operators/HostReads.cpp, so that a CUDA graph cannot hold
+    them.
   }];
   let options = [
     Option<"format", "format", "std::string", "\"pretty\"",
