@@ -4,6 +4,8 @@
 #include "AttentionForms.h"
 #include "KernelCalls.h"
 
+#include "mlir/IR/TypeUtilities.h"
+
 using namespace mlir;
 using namespace fsdp;
 
@@ -40,6 +42,10 @@ static std::string efficientMisfit(const Attention &attention) {
   Type type = attention.getQueryType().getElementType();
   if (!isHalf(type) && !type.isF32())
     return "computes in f16, bf16 or f32, not " + describe(type);
+  // Its backward looks for what was drawn on the host, or in a graph on the
+  // GPU.
+  if (attention.dropout != 0)
+    return "drops nothing";
   return "";
 }
 
@@ -49,13 +55,17 @@ static std::string cudnnMisfit(const Attention &attention) {
     return "computes in f16 or bf16, not " + describe(type);
   if (attention.getKeyType().getDimSize(2) == 1)
     return "takes more than one key";
+  if (attention.dropout != 0)
+    return "drops nothing";
+  if (attention.maskGradient)
+    return "gives a mask no gradient";
   return headSizeMisfit(attention, 128);
 }
 
 // What it is called with
 //
-// Nothing is dropped, so that the state of a kernel's generator means nothing:
-// attention with dropout is captured as matrix products.
+// PyTorch's kernels draw from the device's generator; one that drops is called
+// by an operator that takes the plan's.
 
 /// Arguments that forward and backward of all kernels share.
 static SmallVector<NamedAttribute> getShared(KernelCalls &calls,
@@ -89,8 +99,37 @@ static void replace(aten::CallOp old, aten::CallOp call, unsigned results) {
   old->erase();
 }
 
+static void replaceByDroppingFlash(Attention &attention) {
+  KernelCalls calls(attention.forward);
+  Type logsumexp =
+      RankedTensorType::get(attention.getQueryType().getShape().drop_back(),
+                            calls.builder.getF32Type());
+  Type state = RankedTensorType::get({2}, calls.builder.getI64Type());
+  SmallVector<NamedAttribute> args = getShared(calls, attention);
+  args.push_back(calls.named("dropout_p",
+                             calls.builder.getF64FloatAttr(attention.dropout)));
+  SmallVector<NamedAttribute> drawn(args);
+  drawn.push_back(calls.named("generator", attention.generator));
+  aten::CallOp forward = calls.create(
+      "fsdp_mlir::flash_attention",
+      {attention.query, attention.key, attention.value}, drawn,
+      {attention.forward->getResult(0).getType(), logsumexp, state});
+  for (aten::CallOp old : attention.backward)
+    replace(old,
+            KernelCalls(old).create(
+                "fsdp_mlir::flash_attention_backward",
+                {getTensor(old, "grad_out"), attention.query, attention.key,
+                 attention.value, forward->getResult(0), forward->getResult(1),
+                 forward->getResult(2)},
+                args, old->getResultTypes()),
+            3);
+  replace(attention.forward, forward, 1);
+}
+
 static void replaceByFlash(Attention &attention) {
   padHeads(attention, 8);
+  if (attention.dropout != 0)
+    return replaceByDroppingFlash(attention);
   KernelCalls calls(attention.forward);
   Type none = NoneType::get(calls.builder.getContext());
   Type logsumexp =
@@ -182,19 +221,27 @@ static void replaceByEfficient(Attention &attention) {
   for (aten::CallOp old : attention.backward) {
     KernelCalls calls(old);
     SmallVector<NamedAttribute> args = getBackward(calls, attention);
-    args.push_back(calls.named(
-        "grad_input_mask",
-        calls.builder.getDenseBoolArrayAttr({true, true, true, false})));
+    args.push_back(
+        calls.named("grad_input_mask",
+                    calls.builder.getDenseBoolArrayAttr(
+                        {true, true, true, bool(attention.maskGradient)})));
     SmallVector<Type> types(old->getResultTypes());
-    types.push_back(NoneType::get(calls.builder.getContext()));
-    replace(old,
-            calls.create("_scaled_dot_product_efficient_attention_backward",
-                         {getTensor(old, "grad_out"), attention.query,
-                          attention.key, attention.value, mask,
-                          forward->getResult(0), forward->getResult(1),
-                          forward->getResult(2), forward->getResult(3)},
-                         args, types),
-            3);
+    types.push_back(
+        attention.maskGradient
+            ? Type(RankedTensorType::get(
+                  llvm::cast<RankedTensorType>(mask.getType()).getShape(),
+                  type.getElementType()))
+            : NoneType::get(calls.builder.getContext()));
+    aten::CallOp now = calls.create(
+        "_scaled_dot_product_efficient_attention_backward",
+        {getTensor(old, "grad_out"), attention.query, attention.key,
+         attention.value, mask, forward->getResult(0), forward->getResult(1),
+         forward->getResult(2), forward->getResult(3)},
+        args, types);
+    if (attention.maskGradient)
+      attention.maskGradient.replaceAllUsesWith(calls.cast(
+          now->getResult(3), getElementTypeOrSelf(attention.maskGradient)));
+    replace(old, now, 3);
   }
   replace(attention.forward, forward, 1);
 }

@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-/// An attention as it is captured: calls of the CPU's kernel.
+/// An attention as calls of the CPU's kernel, which is how it is captured.
 struct Attention {
   /// Reads a call (AttentionForms.cpp); nothing where it is not the CPU's
   /// kernel. Its backward is the calls that read its logsumexp.
@@ -28,6 +28,11 @@ struct Attention {
   mlir::Value mask;              // added to the scores; null: none
   bool isCausal = false;
   mlir::Attribute scale; // of the scores; null: 1 / sqrt(head size)
+
+  // Of one that was captured as matrix products (MathAttention.h).
+  double dropout = 0;        // the share of weights that is dropped
+  mlir::Attribute generator; // that says which
+  mlir::Value maskGradient;  // of the scores, to be replaced; null: none
 };
 
 /// One way to compute attention on a GPU.

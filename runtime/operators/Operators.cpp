@@ -16,6 +16,11 @@ void registerOperators() {
                  torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(powerSum)));
     library.impl("power_sum", torch::dispatch(c10::DispatchKey::CUDA,
                                               TORCH_FN(powerSumOfNorms)));
+    library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
+                                                    TORCH_FN(flashAttention)));
+    library.impl("flash_attention_backward",
+                 torch::dispatch(c10::DispatchKey::CUDA,
+                                 TORCH_FN(flashAttentionBackward)));
     return true;
   }();
   static_cast<void>(registered);

@@ -1,8 +1,11 @@
 #ifndef FSDP_RUNTIME_OPERATORS_OPERATORS_H
 #define FSDP_RUNTIME_OPERATORS_OPERATORS_H
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <optional>
+#include <tuple>
 
 namespace fsdp {
 
@@ -20,6 +23,21 @@ at::Tensor powerSum(at::TensorList tensors, double p);
 /// sums in the order of the list, so that the same plan has the same bits.
 /// Nothing of it waits for the device.
 at::Tensor powerSumOfNorms(at::TensorList tensors, double p);
+
+/// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
+/// heads, length], state int64 [2]. While it launches, the device's default
+/// generator is the one given: ranks that are threads wait for each other.
+std::tuple<at::Tensor, at::Tensor, at::Tensor>
+flashAttention(const at::Tensor &query, const at::Tensor &key,
+               const at::Tensor &value, double dropout, bool isCausal,
+               std::optional<double> scale,
+               std::optional<at::Generator> generator);
+std::tuple<at::Tensor, at::Tensor, at::Tensor>
+flashAttentionBackward(const at::Tensor &gradient, const at::Tensor &query,
+                       const at::Tensor &key, const at::Tensor &value,
+                       const at::Tensor &output, const at::Tensor &logsumexp,
+                       const at::Tensor &state, double dropout, bool isCausal,
+                       std::optional<double> scale);
 
 } // namespace fsdp
 

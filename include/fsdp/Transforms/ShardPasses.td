@@ -15,7 +15,9 @@ def SelectKernels : Pass<"fsdp-select-kernels", "::mlir::ModuleOp"> {
     GPUs: of `attention`, the first that computes it, by type, mask and head
     size. What such a kernel asks for is put around it: heads are padded to a
     size that it takes, keys are repeated for each query head, the mask is cast
-    to the type of the scores, its rows aligned, and expanded.
+    to the type of the scores, its rows aligned, and expanded. Where a CPU has
+    captured attention as matrix products (with dropout, or a mask that has a
+    gradient), they become a kernel if one computes it, and stay otherwise.
 
     What holds: the value is that of the same expression, and what reads it sees
     the same type. What other operators leave for their backward gets the type

@@ -151,7 +151,8 @@ def main() -> None:
     library = torch.library.Library("fsdp_mlir", "DEF")
     with open(sys.argv[2]) as operators:
         for schema in re.findall(r'^FSDP_OPERATOR\("(.*)"\)$', operators.read(), re.MULTILINE):
-            library.define(schema)
+            drawn = (torch.Tag.nondeterministic_seeded,) if "Generator" in schema else ()
+            library.define(schema, tags=drawn)
     registered = set(torch._C._dispatch_get_all_op_names())
     lines = []
     for schema in torch._C._jit_get_all_schemas():

@@ -103,10 +103,12 @@ constexpr Family kFamilies[] = {
     {"_scaled_dot_product_flash_attention", attentionForward},
     {"_scaled_dot_product_efficient_attention", attentionForward},
     {"_scaled_dot_product_cudnn_attention", attentionForward},
+    {"fsdp_mlir::flash_attention", attentionForward},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", attentionBackward},
     {"_scaled_dot_product_flash_attention_backward", attentionBackward},
     {"_scaled_dot_product_efficient_attention_backward", attentionBackward},
     {"_scaled_dot_product_cudnn_attention_backward", attentionBackward},
+    {"fsdp_mlir::flash_attention_backward", attentionBackward},
 };
 
 } // namespace
