@@ -44,6 +44,8 @@ void MetricsFile::write(const StepReport &report) {
   json["data_wait_ms"] = report.dataWaitMs;
   if (report.exposedCommMs)
     json["exposed_comm_ms"] = *report.exposedCommMs;
+  if (report.launchMs)
+    json["launch_ms"] = *report.launchMs;
   if (report.offloadBytes)
     json["offload_bytes"] = *report.offloadBytes;
   json["memory_bytes"] = report.memoryBytes;

@@ -21,7 +21,8 @@ struct StepReport {
   double samplesPerSecond = 0;
   std::optional<double> tokensPerSecond;
   double stepMs = 0, dataWaitMs = 0;
-  std::optional<double> exposedCommMs;  // where it is measured
+  // One of them: what the host waits for, or what it leaves to a device.
+  std::optional<double> exposedCommMs, launchMs;
   std::optional<uint64_t> offloadBytes; // of this rank, with a host arena
   uint64_t memoryBytes = 0, memoryPeakBytes = 0;
 };

@@ -100,7 +100,7 @@ private:
     uint64_t number = 0;
     uint64_t collected = 0; // micro-batches
     std::vector<double> outputs;
-    double dataWaitMs = 0;
+    double dataWaitMs = 0, launchMs = 0;
     std::optional<double> exposedCommMs;
     uint64_t offloadBytes = 0;
     double squaredGradientNorm = 0;
@@ -262,8 +262,10 @@ void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
     data->set(epochOf(step), ofEpoch * microBatches + microBatch, program,
               *executor);
   }
-  steps.back().dataWaitMs += milliseconds(Clock::now() - begin);
+  auto ready = Clock::now();
+  steps.back().dataWaitMs += milliseconds(ready - begin);
   executor->run(program, step, microBatch);
+  steps.back().launchMs += milliseconds(Clock::now() - ready);
 }
 
 void Trainer::step(uint64_t step) {
@@ -360,6 +362,8 @@ void Trainer::log() {
   report.stepMs = stepMs;
   report.dataWaitMs = ended.dataWaitMs;
   report.exposedCommMs = ended.exposedCommMs;
+  if (!report.exposedCommMs)
+    report.launchMs = ended.launchMs;
   if (plan.arenas[plan::hostArena]->bytes)
     report.offloadBytes = ended.offloadBytes;
   report.memoryBytes = plannedBytes;

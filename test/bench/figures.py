@@ -73,10 +73,12 @@ def _own(measured: Measured) -> Figures:
     # A window shows other ranks' arenas: it has no bytes of its own.
     planned = summary["arenas"]["device"]
     allocated = summary["step_allocated_bytes"] / max(1, steps - 1)
+    times = {
+        key: [ms for detail in details for ms in detail[key]]
+        for key in ("exposed_comm_ms", "launch_ms")
+    }
     return {
-        "exposed_comm_ms": statistics.median(
-            ms for detail in details for ms in detail["exposed_comm_ms"]
-        ),
+        **{key: statistics.median(values) for key, values in times.items() if values},
         "copied_bytes": summary["communication_copied_bytes"] / steps,
         "allocated_bytes": allocated,
         "planned_bytes": planned,

@@ -50,8 +50,12 @@ class PlanRuns:
             seconds=[row["step_ms"] / 1e3 for row in timed],
             losses=[row["loss"] for row in rows[0]],
             peak_bytes=rows[0][-1]["memory_peak_bytes"],
+            # On GPUs the host does not see what communication costs.
             details={
-                "exposed_comm_ms": [row["exposed_comm_ms"] for row in timed],
+                **{
+                    key: [row[key] for row in timed if key in row]
+                    for key in ("exposed_comm_ms", "launch_ms")
+                },
                 "summary": json.loads(self._path(0, "summary.json").read_text()),
             },
         )

@@ -196,6 +196,10 @@ def _idle(model: dict, own: dict) -> Optional[float]:
     return 100 * own["idle_share"] if "idle_share" in own else None
 
 
+def _launch(model: dict, own: dict) -> Optional[float]:
+    return 1e3 * own["launch_ms"] if "launch_ms" in own else None
+
+
 GOALS = (
     goals.Goal(
         "step time, ours ÷ FSDP2 eager",
@@ -203,6 +207,7 @@ GOALS = (
         "fsdp2",
     ),
     goals.Goal("peak of the GPU's memory, ours ÷ FSDP2 eager", _memory, 0.9),
+    goals.Goal("host time to launch a step, µs", _launch, 100, digits=0),
     goals.Goal("% of a step in which the GPU runs nothing", _idle, 2.0),
 )
 

@@ -7,6 +7,7 @@
 #include "TemporaryFolder.h"
 #include "ThreadRanks.h"
 #include "data/SafeTensors.h"
+#include "executor/HostBackend.h"
 
 #include <ATen/ATen.h>
 #include <cstring>
@@ -66,7 +67,9 @@ public:
       threads.emplace_back([&, r] {
         auto communicator = group.connect(r);
         try {
-          fsdp::train(loaded, options, *communicator, [](const auto &) {});
+          HostBackend backend(*communicator);
+          fsdp::train(loaded, options, *communicator, backend,
+                      [](const auto &) {});
         } catch (const PeerFailure &) {
         } catch (const std::exception &error) {
           errors[r] = error.what();
