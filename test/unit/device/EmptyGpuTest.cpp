@@ -5,9 +5,11 @@
 
 #include "device/Device.h"
 #include "device/Kernels.h"
+#include "operators/Operators.h"
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/PhiloxCudaState.h>
+#include <cmath>
 #include <gtest/gtest.h>
 
 using namespace fsdp;
@@ -129,4 +131,33 @@ TEST_F(EmptyGpu, OperatorsThatWaitAreCounted) {
   EXPECT_EQ(kernels->waits(), before);
   numbers.sum().item();
   EXPECT_EQ(kernels->waits(), before + 1);
+}
+
+TEST_F(EmptyGpu, AttentionWithDropoutDrawsFromTheGeneratorItIsGiven) {
+  at::Generator generator = kernels->makeGenerator(3);
+  at::Tensor x = at::empty({2, 4, 16, 8}, numbers.options().dtype(at::kHalf));
+  auto [output, sums, state] =
+      flashAttention(x, x, x, 0.1, true, std::nullopt, generator);
+  EXPECT_EQ(output.sizes(), x.sizes());
+  EXPECT_EQ(sums.sizes(), at::IntArrayRef({2, 4, 16}));
+  EXPECT_EQ(state.scalar_type(), at::kLong);
+  EXPECT_EQ(state.numel(), 2);
+  EXPECT_TRUE(state.is_cuda());
+  at::PhiloxCudaState next = draw(generator);
+  EXPECT_EQ(next.seed_.val, 3u);
+  EXPECT_GT(next.offset_.val, 0u);
+  imitation::onLaunch(nullptr);
+
+  auto [query, key, value] = flashAttentionBackward(
+      x, x, x, x, output, sums, state, 0.1, true, std::nullopt);
+  for (const at::Tensor &gradient : {query, key, value})
+    EXPECT_EQ(gradient.sizes(), x.sizes());
+}
+
+TEST_F(EmptyGpu, NormsOfGradientsDoNotWait) {
+  uint64_t before = kernels->waits();
+  for (double p : {1.0, 2.0, 3.0, double(INFINITY)})
+    EXPECT_EQ(powerSumOfNorms({numbers, numbers}, p).scalar_type(),
+              at::kDouble);
+  EXPECT_EQ(kernels->waits(), before);
 }
