@@ -294,3 +294,29 @@ def test_an_exported_step_becomes_a_plan_for_gpus(
     assert ", for GPUs" in text
     called = re.findall(r"(\w+::\w*_attention\w*)\(", text)
     assert called == ([kernel, f"{kernel}_backward"] if kernel else [])
+
+
+def test_attention_that_is_recomputed_drops_the_same(tmp_path: pathlib.Path) -> None:
+    class Block(Attention):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + super().forward(x).transpose(1, 2).reshape(x.shape)
+
+    def step(argv: list[str]) -> Any:
+        from fsdp_mlir import TrainingStep
+
+        blocks = (Block(masked=False, dropout=0.1, others=4) for _ in range(2))
+        model = torch.nn.Sequential(*blocks).bfloat16()
+        return TrainingStep(
+            model,
+            lambda model, x: model(x).float().square().mean(),
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            inputs={"x": torch.randn(2, 13, 32, dtype=torch.bfloat16)},
+            steps=1,
+        )
+
+    compiled = chain.compile_step(
+        step, tmp_path, pipeline="mesh=2 device=cuda remat=full units=class:Block"
+    )
+    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
+    sites = re.findall(r"flash_attention\(.*generator (\d+)\)  // (\d)", text)
+    assert sites == [("0", "0"), ("1", "1"), ("1", "1"), ("0", "0")]
