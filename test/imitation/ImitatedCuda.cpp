@@ -1,13 +1,11 @@
 // CUDA's functions, those that this project calls.
 #include "ImitatedCuda.h"
 
+#include "Knobs.h"
 #include "Memory.h"
 #include "Streams.h"
 
-#include <atomic>
 #include <cstring>
-#include <mutex>
-#include <string>
 #include <utility>
 
 using namespace fsdp::imitation;
@@ -15,43 +13,6 @@ using namespace fsdp::imitation;
 namespace fsdp::imitation {
 
 namespace {
-
-struct Injection {
-  std::string function;
-  unsigned nth;
-  cudaError_t error;
-};
-
-struct Settings {
-  std::mutex mutex;
-  Host host;
-  std::vector<Injection> injections;
-
-  Host get() {
-    std::lock_guard<std::mutex> lock(mutex);
-    return host;
-  }
-  void set(const Host &now) {
-    std::lock_guard<std::mutex> lock(mutex);
-    host = now;
-    injections.clear();
-  }
-  cudaError_t injected(const std::string &function) {
-    std::lock_guard<std::mutex> lock(mutex);
-    for (auto i = injections.begin(); i != injections.end(); ++i)
-      if (i->function == function && --i->nth == 0) {
-        cudaError_t error = i->error;
-        injections.erase(i);
-        return error;
-      }
-    return cudaSuccess;
-  }
-};
-
-Settings &settings() {
-  static auto *instance = new Settings();
-  return *instance;
-}
 
 thread_local cudaError_t lastError = cudaSuccess;
 thread_local int current = 0;
@@ -65,7 +26,7 @@ cudaError_t told(cudaError_t error) {
 
 /// What every function does before and behind its own.
 template <typename Body> cudaError_t call(const char *function, Body body) {
-  if (cudaError_t error = settings().injected(function))
+  if (cudaError_t error = injected(function))
     return told(error);
   if (cudaError_t error = failure())
     return told(error);
@@ -92,7 +53,7 @@ struct Rows {
 };
 
 cudaError_t checkPitch(const Rows &rows) {
-  return rows.bytes > rows.stride || rows.stride > settings().get().pitch
+  return rows.bytes > rows.stride || rows.stride > host().pitch
              ? cudaErrorInvalidPitchValue
              : cudaSuccess;
 }
@@ -154,25 +115,6 @@ cudaError_t giveBack(void *block, bool isPinned) {
 
 } // namespace
 
-static std::atomic<unsigned> numGraphLaunches{0};
-
-UseHost::UseHost(const Host &host) {
-  settings().set(host);
-  numGraphLaunches = 0;
-  forgetFailure();
-}
-
-UseHost::~UseHost() {
-  settings().set(Host());
-  forgetFailure();
-  lastError = cudaSuccess;
-}
-
-void failCall(const char *function, unsigned nth, cudaError_t error) {
-  std::lock_guard<std::mutex> lock(settings().mutex);
-  settings().injections.push_back({function, nth, error});
-}
-
 void enqueue(cudaStream_t stream, std::function<void()> function) {
   told(launch(stream, std::move(function)));
 }
@@ -180,14 +122,6 @@ void enqueue(cudaStream_t stream, std::function<void()> function) {
 InCaller::InCaller(cudaStream_t stream)
     : stream(stream), before(setInCaller(stream, true)) {}
 InCaller::~InCaller() { setInCaller(stream, before); }
-
-static std::atomic<void (*)(cudaStream_t)> captureObserver{nullptr};
-
-void observeCaptures(void (*observer)(cudaStream_t)) {
-  captureObserver = observer;
-}
-
-unsigned graphLaunches() { return numGraphLaunches; }
 
 uint64_t bytesInUse() { return memory().used(); }
 
@@ -204,7 +138,7 @@ struct CUgraphExec_st {
 cudaError_t cudaGetLastError() { return std::exchange(lastError, cudaSuccess); }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-  *version = settings().get().driver;
+  *version = host().driver;
   return cudaSuccess;
 }
 
@@ -215,19 +149,19 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 
 cudaError_t cudaGetDeviceCount(int *count) {
   return call(__func__, [&] {
-    Host host = settings().get();
+    Host here = host();
     *count = 0;
     // Minor versions of a driver and a runtime fit each other.
-    if (host.driver / 1000 < CUDART_VERSION / 1000)
+    if (here.driver / 1000 < CUDART_VERSION / 1000)
       return cudaErrorInsufficientDriver;
-    *count = host.gpus;
-    return host.gpus ? cudaSuccess : cudaErrorNoDevice;
+    *count = here.gpus;
+    return here.gpus ? cudaSuccess : cudaErrorNoDevice;
   });
 }
 
 cudaError_t cudaSetDevice(int device) {
   return call(__func__, [&] {
-    if (device < 0 || device >= settings().get().gpus)
+    if (device < 0 || device >= host().gpus)
       return cudaErrorInvalidDevice;
     current = device;
     firstStream = true;
@@ -237,14 +171,14 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
   return call(__func__, [&] {
-    Host host = settings().get();
-    if (device < 0 || device >= host.gpus)
+    Host here = host();
+    if (device < 0 || device >= here.gpus)
       return cudaErrorInvalidDevice;
     *properties = {};
     std::strcpy(properties->name, "imitated GPU");
     properties->uuid.bytes[0] = static_cast<char>(1 + device);
-    properties->totalGlobalMem = host.bytes;
-    properties->memPitch = host.pitch;
+    properties->totalGlobalMem = here.bytes;
+    properties->memPitch = here.pitch;
     properties->major = 9;
     properties->multiProcessorCount = 1;
     return cudaSuccess;
@@ -253,16 +187,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
   return call(__func__, [&] {
-    *total = settings().get().bytes;
+    *total = host().bytes;
     *free = *total - memory().used(current);
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaMalloc(void **block, size_t bytes) {
-  return call(__func__, [&] {
-    return allocate(block, bytes, current, settings().get().bytes);
-  });
+  return call(__func__,
+              [&] { return allocate(block, bytes, current, host().bytes); });
 }
 
 cudaError_t cudaHostAlloc(void **block, size_t bytes, unsigned) {
@@ -355,8 +288,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return call(__func__, [&] {
     cudaError_t error = beginCapture(stream);
-    if (auto observer = captureObserver.load(); observer && !error)
-      observer(stream);
+    if (!error)
+      tellObserver(stream);
     return error;
   });
 }
@@ -364,8 +297,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   return call(__func__, [&] {
     *graph = nullptr;
-    if (auto observer = captureObserver.load())
-      observer(nullptr);
+    tellObserver(nullptr);
     Nodes nodes;
     cudaError_t error = endCapture(stream, nodes);
     if (error == cudaSuccess)
@@ -387,7 +319,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     // Graphs within graphs are not what this project makes.
     if (cudaError_t error = refuseInCapture(stream))
       return error;
-    ++numGraphLaunches;
+    countGraphLaunch();
     return launch(stream, [nodes = exec->nodes] { replay(*nodes); });
   });
 }
