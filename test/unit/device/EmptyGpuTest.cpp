@@ -154,10 +154,41 @@ TEST_F(EmptyGpu, AttentionWithDropoutDrawsFromTheGeneratorItIsGiven) {
     EXPECT_EQ(gradient.sizes(), x.sizes());
 }
 
+TEST_F(EmptyGpu, AttentionWithDropoutDrawsFromItInGraphs) {
+  at::Generator generator = kernels->makeGenerator(3);
+  at::Tensor x = at::empty({2, 4, 16, 8}, numbers.options().dtype(at::kHalf));
+  DeviceMemory seed = device->allocate(sizeof(uint64_t));
+  device->beginCapture();
+  kernels->seedFromMemory(generator, seed.data());
+  flashAttention(x, x, x, 0.1, true, std::nullopt, generator);
+  at::PhiloxCudaState next = draw(generator);
+  kernels->seedFromMemory(generator, nullptr);
+  device->endCapture();
+  EXPECT_TRUE(next.captured_);
+  EXPECT_EQ(static_cast<void *>(next.seed_.ptr), seed.data());
+  EXPECT_GT(next.offset_intragraph_, 0u);
+}
+
 TEST_F(EmptyGpu, NormsOfGradientsDoNotWait) {
   uint64_t before = kernels->waits();
   for (double p : {1.0, 2.0, 3.0, double(INFINITY)})
     EXPECT_EQ(powerSumOfNorms({numbers, numbers}, p).scalar_type(),
               at::kDouble);
+  EXPECT_EQ(kernels->waits(), before);
+}
+
+TEST_F(EmptyGpu, FusedOptimizersReadTheStepsNumbersInMemory) {
+  at::Tensor rate = at::empty({}, numbers.options()), step = rate.clone();
+  std::vector<at::Tensor> lists[4];
+  for (auto &list : lists)
+    list = {at::empty({1000}, numbers.options().dtype(at::kBFloat16))};
+  uint64_t before = kernels->waits();
+  at::_fused_adamw_(lists[0], lists[1], lists[2], lists[3], {}, {step}, rate,
+                    0.9, 0.999, 0.01, 1e-8, /*amsgrad=*/false,
+                    /*maximize=*/false);
+  at::_fused_sgd_(lists[0], lists[1], lists[2], 0.01, 0.9, rate,
+                  /*dampening=*/0, /*nesterov=*/true, /*maximize=*/false,
+                  /*is_first_step=*/false);
+  at::_fused_sgd_(lists[0], lists[1], {}, 0, 0, rate, 0, false, false, false);
   EXPECT_EQ(kernels->waits(), before);
 }
