@@ -35,8 +35,6 @@ template <typename CallT> static std::string describe(CallT call) {
       Type type = call.getInputs()[i].getType();
       kernel.hasMask |=
           given.kind == aten::CallArgument::Kind::ValueList && isMask(type);
-      if (auto tensor = dyn_cast<RankedTensorType>(type))
-        kernel.fillsOne = tensor.getNumElements() == 1;
     }
   const char *read = findHostRead(kernel);
   if (!read)

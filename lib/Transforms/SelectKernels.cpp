@@ -3,6 +3,7 @@
 #include "AttentionKernels.h"
 #include "DeviceResults.h"
 #include "FusedRules.h"
+#include "MaskedFill.h"
 #include "MathAttention.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
@@ -164,6 +165,7 @@ void SelectKernels::runOnOperation() {
     for (const Attention &attention : attentions)
       if (failed(select(attention, program)))
         return signalPassFailure();
+    program.walk(fillWithoutWaiting);
   }
   for (auto function : module.getOps<func::FuncOp>())
     if (function->hasAttr("fsdp.rule"))

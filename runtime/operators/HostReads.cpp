@@ -6,8 +6,7 @@ namespace {
 
 enum class When {
   Always,
-  Masked,    // among its indices is a mask
-  MaskedList // and it does not write one element only, which fills by the mask
+  Masked // among its indices is a mask
 };
 
 struct HostRead {
@@ -20,7 +19,8 @@ constexpr const char *size = "how many elements its result has";
 constexpr const char *check = "whether its operands are valid";
 constexpr const char *value = "a value";
 
-// As the CUDA kernels of PyTorch 2.11 are written.
+// As the CUDA kernels of PyTorch 2.11 are written, and as its operator samples
+// wait on a GPU whose kernels do nothing.
 constexpr HostRead reads[] = {
     {"aten::_local_scalar_dense", When::Always, value},
     {"aten::item", When::Always, value},
@@ -28,14 +28,26 @@ constexpr HostRead reads[] = {
     {"aten::is_nonzero", When::Always, value},
     {"aten::nonzero", When::Always, size},
     {"aten::nonzero_numpy", When::Always, size},
+    {"aten::masked_fill.Tensor", When::Always, value},
+    {"aten::masked_fill_.Tensor", When::Always, value},
+    {"aten::index_fill.int_Tensor", When::Always, value},
+    {"aten::index_fill_.int_Tensor", When::Always, value},
+    {"aten::linspace.Scalar_Tensor", When::Always, value},
+    {"aten::linspace.Tensor_Scalar", When::Always, value},
+    {"aten::linspace.Tensor_Tensor", When::Always, value},
+    {"aten::logspace.Scalar_Tensor", When::Always, value},
+    {"aten::logspace.Tensor_Scalar", When::Always, value},
+    {"aten::logspace.Tensor_Tensor", When::Always, value},
+    {"aten::histc", When::Always, "the smallest and the largest element"},
+    {"aten::linalg_matrix_exp", When::Always, "the norms of its operand"},
     {"aten::masked_select", When::Always, size},
     {"aten::masked_scatter_backward", When::Always, size},
     {"aten::index", When::Masked, size},
     {"aten::_unsafe_index", When::Masked, size},
-    {"aten::index_put", When::MaskedList, size},
-    {"aten::index_put_", When::MaskedList, size},
-    {"aten::_index_put_impl_", When::MaskedList, size},
-    {"aten::_unsafe_index_put", When::MaskedList, size},
+    {"aten::index_put", When::Masked, size},
+    {"aten::index_put_", When::Masked, size},
+    {"aten::_index_put_impl_", When::Masked, size},
+    {"aten::_unsafe_index_put", When::Masked, size},
     {"aten::_unique", When::Always, size},
     {"aten::_unique2", When::Always, size},
     {"aten::unique_dim", When::Always, size},
@@ -43,14 +55,13 @@ constexpr HostRead reads[] = {
     {"aten::unique_dim_consecutive", When::Always, size},
     {"aten::bincount", When::Always, size},
     {"aten::repeat_interleave.Tensor", When::Always, size},
-    {"aten::multinomial", When::Always, check},
     {"aten::normal.float_Tensor", When::Always, check},
     {"aten::normal.Tensor_Tensor", When::Always, check},
     {"aten::_linalg_check_errors", When::Always, check},
     {"aten::linalg_eig", When::Always, "its operand: it computes on the host"},
     {"aten::linalg_lstsq", When::Always, check},
-    {"aten::_ctc_loss.Tensor", When::Always, "the lengths"},
-    {"aten::_ctc_loss_backward.Tensor", When::Always, "the lengths"},
+    {"aten::_ctc_loss", When::Always, "the lengths"},
+    {"aten::_ctc_loss_backward", When::Always, "the lengths"},
     {"torchvision::nms", When::Always, size},
 };
 
@@ -67,8 +78,7 @@ bool names(std::string_view entry, const KernelCall &call) {
 const char *findHostRead(const KernelCall &call) {
   for (const HostRead &read : reads)
     if (names(read.operatorName, call) &&
-        (read.when == When::Always || call.hasMask) &&
-        (read.when != When::MaskedList || !call.fillsOne))
+        (read.when == When::Always || call.hasMask))
       return read.what;
   return nullptr;
 }

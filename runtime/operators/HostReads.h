@@ -10,7 +10,6 @@ struct KernelCall {
   std::string_view name;     // with its namespace: "aten::index"
   std::string_view overload; // "Tensor", or empty
   bool hasMask = false;      // a member of a list of tensors is bool or uint8
-  bool fillsOne = false;     // its last tensor has one element
 };
 
 /// What the kernel for GPUs of an operator reads on the host, so that it waits
