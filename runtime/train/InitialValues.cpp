@@ -4,9 +4,13 @@
 #include "train/Philox.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/native/Math.h>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <thread>
+#include <vector>
 
 namespace fsdp {
 
@@ -101,17 +105,29 @@ void apply(const plan::InitStepT &step, int64_t seed, int64_t begin,
 void computeInitialValues(const plan::StateT &state, int64_t seed,
                           int64_t begin, int64_t count, void *out) {
   constexpr int64_t blockSize = 4096;
-  double block[blockSize];
   char *to = static_cast<char *>(out);
   auto type = at::TensorOptions().dtype(toScalarType(state.dtype));
-  for (int64_t done = 0; done < count; done += blockSize) {
-    int64_t size = std::min(blockSize, count - done);
-    std::fill_n(block, size, 0.0);
-    for (const auto &step : state.init)
-      apply(*step, seed, begin + done, size, block);
-    at::from_blob(to + done * plan::dtypeBytes(state.dtype), {size}, type)
-        .copy_(at::from_blob(block, {size}, at::kDouble));
-  }
+  int64_t blocks = (count + blockSize - 1) / blockSize;
+  std::atomic<int64_t> next{0};
+  // An element's value depends on its position alone.
+  auto work = [&] {
+    double block[blockSize];
+    for (int64_t b; (b = next++) < blocks;) {
+      int64_t done = b * blockSize, size = std::min(blockSize, count - done);
+      std::fill_n(block, size, 0.0);
+      for (const auto &step : state.init)
+        apply(*step, seed, begin + done, size, block);
+      at::from_blob(to + done * plan::dtypeBytes(state.dtype), {size}, type)
+          .copy_(at::from_blob(block, {size}, at::kDouble));
+    }
+  };
+  std::vector<std::thread> helpers;
+  while (static_cast<int64_t>(helpers.size()) + 1 <
+         std::min<int64_t>(at::get_num_threads(), blocks))
+    helpers.emplace_back(work);
+  work();
+  for (std::thread &helper : helpers)
+    helper.join();
 }
 
 } // namespace fsdp

@@ -73,13 +73,15 @@ class PlanRuns:
             name = self._path(run, "metrics.jsonl" if kind == "metrics" else "summary.json")
             name.unlink(missing_ok=True)
             arguments += [f"--{kind}", str(name)]
+        # Of a model that is not pinned to cores, all of them draw the first values.
+        threads = 1 if self.pinned else os.cpu_count()
         cores = {run} if self.contestant.copies > 1 else {0, 1}
         return subprocess.Popen(
             [*arguments, *self.flags],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=environment(),
+            env=environment(OMP_NUM_THREADS=str(threads)),
             preexec_fn=lambda: os.sched_setaffinity(0, cores) if self.pinned else None,
         )
 

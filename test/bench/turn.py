@@ -28,7 +28,7 @@ class Turn:
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def environment() -> dict[str, str]:
+def environment(**changes: str) -> dict[str, str]:
     """One compute thread, no launcher's variables, the tests' packages on the path."""
     path = f"{chain.PYTHON}{os.pathsep}{TESTS}"
-    return chain.environment(PYTHONPATH=path, GLOO_SOCKET_IFNAME="lo")
+    return chain.environment(PYTHONPATH=path, GLOO_SOCKET_IFNAME="lo", **changes)

@@ -31,15 +31,19 @@ from support.chain import Compiled
 # They start from other numbers of the same distributions.
 SAME_LOSS = 0.02
 
+
+def _alone(name: str, label: str, **more: Any) -> Contestant:
+    """On one rank. The first loss alone is compared: others follow from the draws."""
+    return Contestant(name, label, ranks=1, coupled=False, **more)
+
+
 CONTESTANTS = {
     contestant.name: contestant
     for contestant in (
-        Contestant("fsdp2", "FSDP2 eager", "fsdp2", ranks=1),
-        Contestant("fsdp2-compile", "FSDP2 torch.compile", "fsdp2-compile", ranks=1),
-        Contestant("streams", "fsdp-mlir, streams", pipeline="", ranks=1),
-        Contestant(
-            "cuda-graph", "fsdp-mlir, CUDA graph", pipeline="", ranks=1, flags=("--cuda-graph",)
-        ),
+        _alone("fsdp2", "FSDP2 eager", loop="fsdp2"),
+        _alone("fsdp2-compile", "FSDP2 torch.compile", loop="fsdp2-compile"),
+        _alone("streams", "fsdp-mlir, streams", pipeline=""),
+        _alone("cuda-graph", "fsdp-mlir, CUDA graph", pipeline="", flags=("--cuda-graph",)),
         # One update of both ranks' samples; FSDP2 has no such run: NCCL wants a GPU for each.
         Contestant(
             "two-ranks",

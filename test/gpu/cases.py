@@ -50,7 +50,9 @@ def _gpt2(*flags: str, size: str = "tiny") -> Step:
 
 def _timed(size: str, batch: int) -> Step:
     return _gpt2(
-        *("--start", "meta", "--precision", "bf16", "--fused", "--batch", str(batch)), size=size
+        *("--lr", "1e-4", "--start", "meta", "--precision", "bf16", "--fused"),
+        *("--batch", str(batch)),
+        size=size,
     )
 
 

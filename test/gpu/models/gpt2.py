@@ -90,6 +90,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--start", default="cpu", metavar="DEVICE", help="what it is built on")
     parser.add_argument("--precision", choices=PRECISIONS, help="of units; sums are fp32")
     parser.add_argument("--samples", type=int, help="more than one batch")
+    parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--sgd", action="store_true", help="with momentum, not AdamW")
     parser.add_argument("--fused", action="store_true", help="the optimizer's implementation")
     parser.add_argument("--accumulate", type=int, default=1, help="micro-batches in a step")
@@ -109,7 +110,7 @@ def training_step(argv: list[str]) -> TrainingStep:
         for block in model.blocks:
             fully_shard(block, mp_policy=policy)
         fully_shard(model, mp_policy=policy)
-    options = {"lr": 1e-3, "fused": flags.fused or None}
+    options = {"lr": flags.lr, "fused": flags.fused or None}
     if flags.sgd:
         optimizer: torch.optim.Optimizer = torch.optim.SGD(
             model.parameters(), momentum=0.9, **options

@@ -3,6 +3,7 @@
 #include "train/InitialValues.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -131,6 +132,16 @@ TEST(InitialValues, AnyCutHasTheSameBits) {
     EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + begin));
     begin += count;
   }
+}
+
+TEST(InitialValues, ThreadsChangeNoBit) {
+  auto recipe = Recipe().step(InitKind::Normal, 0, 1);
+  int threads = at::get_num_threads();
+  at::set_num_threads(3);
+  auto three = recipe.values();
+  at::set_num_threads(1);
+  EXPECT_EQ(recipe.values(), three);
+  at::set_num_threads(threads);
 }
 
 TEST(InitialValues, ARegionIsAView) {
