@@ -24,9 +24,18 @@ static std::vector<std::string> loadedNccl() {
   return files;
 }
 
-/// Null where the library has no such function.
+/// Throws Error where the library has no such function.
 template <typename Function>
 static void find(void *library, const char *name, Function &function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (!function)
+    throw Error(std::string(ncclFile) + " has no " + name +
+                "; use the one that PyTorch installs");
+}
+
+/// Null where it has none.
+template <typename Function>
+static void findNewer(void *library, const char *name, Function &function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
 }
 
@@ -44,6 +53,9 @@ static NcclFunctions load() {
   checkOneNccl(loadedNccl());
   NcclFunctions nccl;
   find(library, "ncclGetVersion", nccl.getVersion);
+  int version = 0;
+  nccl.getVersion(&version);
+  checkNcclVersion(version);
   find(library, "ncclGetErrorString", nccl.getErrorString);
   find(library, "ncclGetLastError", nccl.getLastError);
   find(library, "ncclGetUniqueId", nccl.getUniqueId);
@@ -56,10 +68,10 @@ static NcclFunctions load() {
   find(library, "ncclAllGather", nccl.allGather);
   find(library, "ncclReduceScatter", nccl.reduceScatter);
   find(library, "ncclAllReduce", nccl.allReduce);
-  find(library, "ncclMemAlloc", nccl.memAlloc);
-  find(library, "ncclMemFree", nccl.memFree);
-  find(library, "ncclCommRegister", nccl.commRegister);
-  find(library, "ncclCommDeregister", nccl.commDeregister);
+  findNewer(library, "ncclMemAlloc", nccl.memAlloc);
+  findNewer(library, "ncclMemFree", nccl.memFree);
+  findNewer(library, "ncclCommRegister", nccl.commRegister);
+  findNewer(library, "ncclCommDeregister", nccl.commDeregister);
   return nccl;
 }
 

@@ -30,8 +30,8 @@ struct NcclFunctions {
 };
 
 /// NCCL as this process has it: PyTorch's own copy, loaded here and not before.
-/// Throws Error where there is none, or another one beside it. Tests link an
-/// imitation in its place.
+/// Throws Error where there is none, where it is older than 2.18, or where
+/// there is another one beside it. Tests link an imitation in its place.
 const NcclFunctions &ncclFunctions();
 
 /// "NCCL 2.28.9", or "no NCCL". Never throws.
