@@ -2,6 +2,8 @@
 
 #include "PassOptions.h"
 
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -41,6 +43,8 @@ LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
 
 LogicalResult fsdp::readCluster(ModuleOp module, StringRef name,
                                 cost::Cluster &cluster) {
+  if (name == "auto")
+    name = module->hasAttr(kDeviceAttrName) ? "h100x8" : "local";
   try {
     cluster = cost::findCluster(name.str());
     return success();

@@ -21,7 +21,8 @@ mlir::LogicalResult readMebibytes(mlir::ModuleOp module, llvm::StringRef name,
 mlir::LogicalResult readFloatType(mlir::ModuleOp module, llvm::StringRef name,
                                   llvm::StringRef text, mlir::Type &type);
 
-/// The cluster of that name or file. Fails with an error that names the presets
+/// The cluster of that name or file; "auto": local for CPUs, eight H100s of one
+/// host for GPUs. Fails with an error that names the presets
 /// or the file's wrong key.
 mlir::LogicalResult readCluster(mlir::ModuleOp module, llvm::StringRef name,
                                 cost::Cluster &cluster);

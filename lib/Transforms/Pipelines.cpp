@@ -39,8 +39,9 @@ struct ScheduleOptions : virtual NamedOptions {
                                llvm::cl::init("overlap")};
   Option<std::string> cluster{
       *this, "cluster",
-      llvm::cl::desc("a preset or a TOML file: what a plan is made for"),
-      llvm::cl::init("local")};
+      llvm::cl::desc("what a plan is made for: a preset, a TOML file, or auto: "
+                     "local for CPUs, h100x8 for GPUs"),
+      llvm::cl::init("auto")};
   Option<std::string> memoryBudgetMib{
       *this, "memory-budget-mib",
       llvm::cl::desc("MiB that a rank may use; nothing: all"),
@@ -230,7 +231,10 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   bool flat = options.shardLayout == "flat", onHost = options.device == "cpu";
   std::string gather = options.gather;
   if (gather == "auto")
-    gather = flat && onHost && options.cluster == "local" ? "map" : "copy";
+    gather = flat && onHost &&
+                     (options.cluster == "auto" || options.cluster == "local")
+                 ? "map"
+                 : "copy";
   if (gather != "copy" && gather != "map")
     return fail("gather=" + gather +
                 " does not exist; there are auto, copy "

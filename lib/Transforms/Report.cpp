@@ -1,6 +1,7 @@
 // fsdp-report.
 
 #include "HostReads.h"
+#include "PassOptions.h"
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
@@ -292,12 +293,8 @@ public:
       return signalPassFailure();
     }
     cost::Cluster hardware;
-    try {
-      hardware = cost::findCluster(cluster);
-    } catch (const cost::ClusterError &error) {
-      getOperation().emitError() << error.what();
+    if (failed(readCluster(getOperation(), cluster, hardware)))
       return signalPassFailure();
-    }
     std::string why;
     std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &why);
     if (!file) {

@@ -34,6 +34,8 @@ struct Counters {
   uint64_t bytesAllocatedInSteps = 0;
   /// The scratch: what kernels allocate beside their outputs.
   uint64_t scratchBytes = 0;
+  /// What PyTorch's kernels keep of a device's memory besides: workspaces.
+  uint64_t keptBytes = 0;
   /// What collectives took, where that is measured.
   std::optional<Streams::Times> communication = Streams::Times();
 };

@@ -176,8 +176,10 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
   if (!first)
     counters.bytesAllocatedInSteps += bytesOutside() - before;
   device.scratch.grow();
-  if (first)
+  if (first) {
     backend.kernels().releaseCached(); // what operators took to be learned
+    counters.keptBytes = backend.kernels().keptBytes();
+  }
   if (host)
     host->scratch.grow();
   counters.scratchBytes = device.scratch.bytes();

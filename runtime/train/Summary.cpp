@@ -59,6 +59,8 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
   json["offload_bytes"] = counters.offloadBytes;
   json["step_allocated_bytes"] = counters.bytesAllocatedInSteps;
   json["scratch_bytes"] = counters.scratchBytes;
+  if (plan.device == plan::DeviceKind::Cuda)
+    json["kept_bytes"] = counters.keptBytes;
   uint64_t planned = 0, live = 0, hostLive = 0;
   for (const auto &program : plan.programs) {
     live = std::max(live, program->live_bytes);

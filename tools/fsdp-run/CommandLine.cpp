@@ -213,7 +213,7 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   app.get_formatter()->column_width(28);
   app.set_version_flag("--version", [] {
     return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " + FSDP_TORCH +
-           ", " + describeCuda();
+           " with its Gloo, " + describeCuda();
   });
   app.add_option("plan", result.plan,
                  "what fsdp-translate --fsdp-to-plan wrote")

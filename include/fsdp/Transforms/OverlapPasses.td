@@ -49,8 +49,8 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
   let options = [
     Option<"bucketCapMib", "bucket-cap-mib", "std::string", "\"none\"",
            "none, auto, or MiB of whole tensors in one bucket">,
-    Option<"cluster", "cluster", "std::string", "\"local\"",
-           "a preset or a TOML file: what auto prices">];
+    Option<"cluster", "cluster", "std::string", "\"auto\"",
+           "a preset, a TOML file or auto (by device): what auto prices">];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
@@ -142,8 +142,8 @@ def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
            "units that backward gathers ahead, or auto">,
     Option<"memoryBudgetMib", "memory-budget-mib", "std::string", "\"\"",
            "MiB that a rank may use; nothing: all">,
-    Option<"cluster", "cluster", "std::string", "\"local\"",
-           "a preset or a TOML file: what the cost model prices">];
+    Option<"cluster", "cluster", "std::string", "\"auto\"",
+           "a preset, a TOML file or auto (by device): what the cost model prices">];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 

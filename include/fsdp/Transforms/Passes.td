@@ -40,8 +40,8 @@ def Report : Pass<"fsdp-report", "::mlir::ModuleOp"> {
            "pretty, csv or json">,
     Option<"output", "output", "std::string", "\"-\"",
            "file to write; - is standard output">,
-    Option<"cluster", "cluster", "std::string", "\"local\"",
-           "a preset or a TOML file: what the prediction is for">];
+    Option<"cluster", "cluster", "std::string", "\"auto\"",
+           "a preset, a TOML file or auto (by device): what the prediction is for">];
 }
 
 #endif // FSDP_PASSES_TD

@@ -105,8 +105,8 @@ def RematActivations : Pass<"fsdp-remat-activations", "::mlir::ModuleOp"> {
                         "none, selective, full or auto">,
                  Option<"memoryBudgetMib", "memory-budget-mib", "std::string",
                         "\"\"", "MiB that a rank may use; nothing: all">,
-                 Option<"cluster", "cluster", "std::string", "\"local\"",
-                        "a preset or a TOML file: what auto prices">,
+                 Option<"cluster", "cluster", "std::string", "\"auto\"",
+                        "a preset, a TOML file or auto (by device): what auto prices">,
                  Option<"trial", "trial", "std::string", "\"\"",
                         "the passes that follow, by which auto measures">];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
@@ -251,8 +251,8 @@ def FlattenState : Pass<"fsdp-flatten-state", "::mlir::ModuleOp"> {
            "copy, or map: read the ranks' pieces in place">,
     Option<"bucketCapMib", "bucket-cap-mib", "std::string", "\"none\"",
            "none, auto, or MiB of whole tensors in one flat parameter">,
-    Option<"cluster", "cluster", "std::string", "\"local\"",
-           "a preset or a TOML file: what auto prices">];
+    Option<"cluster", "cluster", "std::string", "\"auto\"",
+           "a preset, a TOML file or auto (by device): what auto prices">];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
