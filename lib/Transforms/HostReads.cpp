@@ -5,7 +5,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
-#include "operators/HostReads.h"
+#include "plan/HostReads.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/TypeUtilities.h"

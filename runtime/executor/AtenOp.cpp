@@ -2,8 +2,10 @@
 
 #include "Error.h"
 #include "executor/ConstantArgument.h"
+#include "plan/HostReads.h"
 
 #include <ATen/ATen.h>
+#include <algorithm>
 
 namespace fsdp {
 
@@ -184,6 +186,21 @@ int AtenOp::aliasedValue(size_t i) const {
       return given.values[0];
   }
   return -1;
+}
+
+const char *AtenOp::hostRead() const {
+  const c10::OperatorName &name = handle->operator_name();
+  KernelCall call{name.name, name.overload_name};
+  auto isMask = [](const std::optional<at::Tensor> &member) {
+    return member && (member->scalar_type() == at::kBool ||
+                      member->scalar_type() == at::kByte);
+  };
+  for (const TensorArgument &given : tensors)
+    if (given.slot == Slot::OptionalTensorList) {
+      auto members = prepared[given.argument].toOptionalTensorVector();
+      call.hasMask |= std::any_of(members.begin(), members.end(), isMask);
+    }
+  return findHostRead(call);
 }
 
 std::vector<int> AtenOp::operands() const {

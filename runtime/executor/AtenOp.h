@@ -45,6 +45,9 @@ public:
   std::vector<int> operands() const;
   const std::vector<int> &results() const { return resultValues; }
   bool isView() const { return view; }
+  /// What its kernel for GPUs reads on the host (see findHostRead), of the
+  /// tensors that are bound; null where it reads nothing.
+  const char *hostRead() const;
   /// "aten::mm in blocks.0", for messages.
   const std::string &description() const { return what; }
 

@@ -34,6 +34,7 @@ struct Executor::Implementation {
   void launch(LoadedProgram &program);
   void decideOnGraph(LoadedProgram &program);
   std::string whyNotCaptured(const LoadedProgram &program) const;
+  void noteWait(const LoadedProgram &program, const std::string &call);
   std::string capture(LoadedProgram &program);
   /// The host waits for what its next update reads.
   void awaitDevice() { streams->await(streams->mark()); }
@@ -53,6 +54,7 @@ struct Executor::Implementation {
   std::unique_ptr<Streams> streams;
   std::optional<ProgramTraffic> traffic;
   std::vector<double> scalars;
+  uint64_t waits = 0; // of kernels, so far
   bool gradientNorm = false;
   double squaredNorm = 0;
   Counters counters;
@@ -200,6 +202,15 @@ Executor::Implementation::whyNotCaptured(const LoadedProgram &program) const {
   return "";
 }
 
+/// Tells of a call, in the program's second run, that has waited for the
+/// device: it does in every step.
+void Executor::Implementation::noteWait(const LoadedProgram &program,
+                                        const std::string &call) {
+  uint64_t now = backend.kernels().waits();
+  if (std::exchange(waits, now) != now && program.runs == 1 && options.note)
+    options.note(call + " makes the host wait for the GPU in each step");
+}
+
 /// In its first runs a program learns what its operators allocate, and gets the
 /// memory for it; then it is captured, or people are told why not.
 void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
@@ -276,6 +287,7 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
     switch (step.kind) {
     case plan::Operation::Aten:
       program.calls[step.index].run(scalars, counters);
+      noteWait(program, program.calls[step.index].description());
       break;
     case plan::Operation::Update:
       runUpdate(program.updates[step.index]);

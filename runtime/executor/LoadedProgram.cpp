@@ -234,7 +234,9 @@ void LoadedProgram::countRun(Counters &counters) {
 
 std::string LoadedProgram::whyNotCaptured() const {
   for (const OperatorCall &call : calls)
-    if (call.keepsMemory())
+    if (const char *read = call.hostRead())
+      return call.description() + " reads " + read + " on the host";
+    else if (call.keepsMemory())
       return call.description() + " keeps memory from run to run";
   for (const Update &update : updates)
     if (update.onHost)

@@ -27,6 +27,7 @@ public:
       : op(std::move(op)), outputs(std::move(outputs)), memory(scratch) {}
 
   const std::string &description() const { return op.description(); }
+  const char *hostRead() const { return op.hostRead(); }
   /// What it allocates has no place of its own: see OperatorMemory.
   bool keepsMemory() const { return memory.keeps(); }
 

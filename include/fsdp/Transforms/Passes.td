@@ -32,7 +32,7 @@ def Report : Pass<"fsdp-report", "::mlir::ModuleOp"> {
     no compute hides; the ops that backward recomputes, and their time. Where
     places are known: the most bytes in use at one time,
     and the bytes of the arenas. For GPUs: the calls that read something on the
-    host, by runtime/operators/HostReads.cpp, so that a CUDA graph cannot hold
+    host, by runtime/plan/HostReads.cpp, so that a CUDA graph cannot hold
     them.
   }];
   let options = [

@@ -230,3 +230,20 @@ TEST(DeviceExecutor, AGraphKeepsTheScratchOfItsRuns) {
   }
   EXPECT_TRUE(at::equal(results[0], results[1]));
 }
+
+TEST(DeviceExecutor, ACallThatReadsOnTheHostIsNoPartOfAGraph) {
+  imitation::UseHost use{{}};
+  DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
+  auto builder = regression();
+  std::swap(builder->plan.programs[0], builder->plan.programs[1]);
+  int bins = builder->newValue("bins", {4});
+  builder->aten("aten::histc", {value(0), integer(4)}, {bins});
+  std::swap(builder->plan.programs[0], builder->plan.programs[1]);
+  std::string notes;
+  train(builder->finish(), backend, /*graph=*/true, false, &notes);
+  EXPECT_NE(
+      notes.find("aten::histc in model reads the smallest and the largest "
+                 "element on the host"),
+      std::string::npos)
+      << notes;
+}

@@ -1,4 +1,4 @@
-#include "operators/HostReads.h"
+#include "plan/HostReads.h"
 
 namespace fsdp {
 

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_OPERATORS_HOSTREADS_H
-#define FSDP_RUNTIME_OPERATORS_HOSTREADS_H
+#ifndef FSDP_RUNTIME_PLAN_HOSTREADS_H
+#define FSDP_RUNTIME_PLAN_HOSTREADS_H
 
 #include <string_view>
 
@@ -19,4 +19,4 @@ const char *findHostRead(const KernelCall &call);
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_OPERATORS_HOSTREADS_H
+#endif // FSDP_RUNTIME_PLAN_HOSTREADS_H
