@@ -48,7 +48,8 @@ size_t StepNumbers::takeSlot() {
 at::Tensor StepNumbers::List::hold(size_t scalar, at::ScalarType dtype) {
   if (const plan::ScalarT &given = *scalars.at(scalar);
       given.kind == plan::ScalarKind::State)
-    return all.states.at(given.state).view({});
+    // Not `{}`, which is a dtype as well.
+    return all.states.at(given.state).view(at::IntArrayRef());
   size_t slot = all.takeSlot();
   held.push_back({scalar, slot, dtype});
   return at::from_blob(

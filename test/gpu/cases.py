@@ -61,6 +61,7 @@ TIMED = {"124m": 8, "350m": 8, "774m": 4, "1.5b": 4, "3b": 2}
 
 STEPS = {
     "mlp": Step(SMALL, ("--model", "mlp")),
+    "mlp-scaler": Step(SMALL, ("--model", "mlp", "--scaler")),
     "conv": Step(SMALL, ("--model", "resnet")),
     "dropout": Step(SMALL, ("--model", "gpt")),
     "transformer": Step(TRANSFORMER, ("--plain",)),
@@ -104,6 +105,7 @@ _CASES = (
     Case("gpt.offload-all", "offload", "gpt", "mesh=2 offload=all", 2),
     Case("gpt.offload-alone", "offload", "gpt", "mesh=1 offload=params"),
     Case("gpt.offload-pageable", "offload", "gpt", "mesh=1 offload=all pin-memory=false"),
+    Case("mlp-scaler", "precision", "mlp-scaler"),
     _reduced("gpt-bf16", "mesh=1", 1),
     _reduced("gpt-bf16.flat", "mesh=2 shard-layout=flat", 2),
     _reduced("gpt-fp16", "mesh=1", 1),

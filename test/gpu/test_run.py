@@ -25,24 +25,28 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "describe", lambda: dict(GPU))
 
 
+PREPARED = ("mlp", "mlp-scaler")
+
+
 @pytest.fixture(scope="module")
-def mlp(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The plans of one case."""
-    plans = tmp_path_factory.mktemp("plans")
-    assert prepare.main(["--out", str(plans), "--cases", "mlp"]) == 0
-    names = ["mlp.cpu.plan", "mlp.cuda.plan", "mlp.data.safetensors", "mlp.safetensors"]
-    assert sorted(path.name for path in plans.iterdir()) == [*names, "refused.json"]
-    return plans
+def plans(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The plans of two cases."""
+    folder = tmp_path_factory.mktemp("plans")
+    assert prepare.main(["--out", str(folder), "--cases", *PREPARED]) == 0
+    kinds = ("cpu.plan", "cuda.plan", "data.safetensors", "safetensors")
+    names = {f"{name}.{kind}" for name in PREPARED for kind in kinds}
+    assert {path.name for path in folder.iterdir()} == names | {"refused.json"}
+    return folder
 
 
 def verdicts(
-    mlp: pathlib.Path, out: pathlib.Path, programs: pathlib.Path, *words: str
+    plans: pathlib.Path, out: pathlib.Path, programs: pathlib.Path, *words: str
 ) -> dict[str, str]:
-    """Of a run of some rows with this case alone; nothing fails."""
+    """Of a run of some rows with these cases alone; nothing fails."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cases, "CASES", {"mlp": CASES["mlp"]})
+        patch.setattr(cases, "CASES", {name: CASES[name] for name in PREPARED})
         patch.setattr(rows, "CAPTURED", {"mlp": True})
-        folders = ["--bin", str(programs), "--plans", str(mlp), "--out", str(out)]
+        folders = ["--bin", str(programs), "--plans", str(plans), "--out", str(out)]
         assert run.main([*folders, *words]) == 0
     (path,) = out.glob("*.json")
     found = json.loads(path.read_text())["rows"]
@@ -50,20 +54,22 @@ def verdicts(
     return {name: row["verdict"] for name, row in found.items()}
 
 
-def test_what_is_prepared_runs(mlp: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_what_is_prepared_runs(plans: pathlib.Path, tmp_path: pathlib.Path) -> None:
     if machine.describe()["gpu"]:
         pytest.skip("a GPU runs the rows themselves")
     words = ("--device", "cpu", "--only", "kernels", "nccl")
-    found = verdicts(mlp, tmp_path, chain.binary("fsdp-run").parent, *words)
+    found = verdicts(plans, tmp_path, chain.binary("fsdp-run").parent, *words)
     assert found == {"kernels": PASS, "nccl": SKIP}
 
 
-def test_an_imitated_gpu_passes(mlp: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None) -> None:
+def test_an_imitated_gpu_passes(
+    plans: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None
+) -> None:
     imitated = chain.binary("fsdp-run").parent / "imitated"
     if not imitated.exists():
         pytest.skip("this build has no CUDA, and so no imitation of it")
-    found = verdicts(mlp, tmp_path, imitated, "--only", "kernels", "graph")
-    assert found == {"kernels": PASS, "graph": PASS}
+    found = verdicts(plans, tmp_path, imitated, "--only", "kernels", "precision", "graph")
+    assert found == {"kernels": PASS, "precision": PASS, "graph": PASS}
 
 
 def test_the_tables_agree() -> None:
