@@ -54,10 +54,9 @@ def _each(lab: Lab, row: str, check: Callable[[Lab, Case], Check]) -> Checks:
             yield Check(case.name, FAIL, str(reason))
 
 
-TESTS = ("device_tests", "kernels_tests", "cuda_allocator_tests", "comm_tests", "executor_tests")
-# Tests of what is on a GPU have it in their name, and so have those of imitated ones.
-_ON_GPU = re.compile("cuda|nccl|gpu", re.IGNORECASE)
-_IMITATED = re.compile("imitat", re.IGNORECASE)
+TESTS = ("device_tests", "kernels_tests", "device_comm_tests")
+# As those of real GPUs are called; most others are of imitated ones.
+_ON_GPU = re.compile(r"\bReal|^CudaKernels\.")
 
 
 def conformance(lab: Lab) -> Checks:
@@ -74,7 +73,7 @@ def conformance(lab: Lab) -> Checks:
         failed = [name for name, test in tests if "failures" in test]
         skipped = [name for name, test in tests if "SKIPPED" in (test["result"], test["status"])]
         passed = {name for name, _ in tests} - {*failed, *skipped}
-        on_gpu = [n for n in passed if _ON_GPU.search(n) and not _IMITATED.search(n)]
+        on_gpu = [name for name in passed if _ON_GPU.search(name)]
         detail = f"{len(passed)} passed, {len(skipped)} skipped"
         if failed or ended.code:
             yield Check(name, FAIL, f"{detail}; failed: {', '.join(failed) or ended.error}")
@@ -258,7 +257,7 @@ def bench(lab: Lab) -> Checks:
 ROWS = {
     row.name: row
     for row in (
-        Row("conformance", "unit tests of the device, communicators and executor", conformance),
+        Row("conformance", "unit tests of devices, kernels and communicators", conformance),
         Row("kernels", "one rank computes what the CPU does, in fp32", of_cases("kernels"), True),
         Row("ranks", "ranks as threads on one GPU, in every layout", of_cases("ranks"), True),
         Row("policies", "accumulation, clipping, remat", of_cases("policies"), True),
