@@ -108,6 +108,16 @@ c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
   }
 }
 
+bool AtenOp::setOptional(const std::string &argument,
+                         const at::Tensor &tensor) {
+  std::optional<int> position =
+      handle->schema().argumentIndexWithName(argument);
+  if (!position)
+    return false;
+  prepared[*position] = tensor.defined() ? c10::IValue(tensor) : c10::IValue();
+  return true;
+}
+
 void AtenOp::bind(const std::vector<at::Tensor> &values) {
   auto tensor = [&](int i) {
     return i < 0 ? at::Tensor() : values.at(static_cast<size_t>(i));

@@ -27,6 +27,10 @@ public:
   AtenOp(const plan::AtenT &aten, const std::string &location, int64_t ordinal,
          SiteRandom &random, StepNumbers::List *numbers);
 
+  /// Whether it has an argument of that name that may be a tensor; gives it to
+  /// the runs that follow.
+  bool setOptional(const std::string &argument, const at::Tensor &tensor);
+
   /// Makes these the tensors that the next runs take, indexed as the plan's
   /// arguments are.
   void bind(const std::vector<at::Tensor> &values);

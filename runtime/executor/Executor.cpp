@@ -324,11 +324,15 @@ void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   }
   if (gradientNorm && update.inNorm)
     squaredNorm += squaredNormOf(update);
-  if (update.skip.defined() && update.skip.item<double>() != 0)
-    return;
+  at::Tensor skip = update.skip;
+  if (skip.defined() && !update.rule->readsSkip()) {
+    if (skip.item<double>() != 0)
+      return;
+    skip = at::Tensor();
+  }
   {
     OperatorMemory::Attention attention(update.memory);
-    update.rule->apply(update.operands, scale);
+    update.rule->apply(update.operands, scale, skip);
   }
   std::vector<at::Tensor> none;
   update.memory.endRun(none);

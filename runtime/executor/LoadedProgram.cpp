@@ -241,7 +241,7 @@ std::string LoadedProgram::whyNotCaptured() const {
   for (const Update &update : updates)
     if (update.onHost)
       return "it updates offloaded states on the host";
-    else if (update.skip.defined())
+    else if (update.skip.defined() && !update.rule->readsSkip())
       return "the host reads whether to skip the update (a gradient scaler)";
     else if (update.memory.keeps())
       return "an update keeps memory from run to run";

@@ -67,6 +67,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
     }
     calls.emplace_back(call, "rule " + rule.name, i, random, numbers);
   }
+  skips = numbers && fused && calls.back().setOptional("found_inf", {});
   for (size_t i = 0; fused && onHost && i < rule.operands; ++i)
     tail.push_back(
         at::zeros({vectorElements}, toScalarType(rule.dtypes.at(i))));
@@ -79,7 +80,9 @@ void UpdateRule::beginStep(const StepContext &context) {
 }
 
 void UpdateRule::apply(const std::vector<at::Tensor> &operands,
-                       const at::Tensor &scale) {
+                       const at::Tensor &scale, const at::Tensor &skip) {
+  if (readsSkip())
+    calls.back().setOptional("found_inf", skip);
   if (operands.size() != rule.operands ||
       rule.results.size() + 1 != rule.operands)
     throw Error("rule " + rule.name + " takes " +

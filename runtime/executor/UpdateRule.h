@@ -22,8 +22,14 @@ public:
   /// Replaces `operands[0]` (the parameter) and `operands[2...]` (its states)
   /// by the rule's results; `operands[1]` is the gradient. All have one shape.
   /// Where `scale`, a scalar, is defined the rule sees the gradient times it.
+  /// Where `skip`, a float32 scalar, is 1 nothing happens; for a rule that
+  /// readsSkip() only.
   void apply(const std::vector<at::Tensor> &operands,
-             const at::Tensor &scale = {});
+             const at::Tensor &scale = {}, const at::Tensor &skip = {});
+
+  /// Its kernel, on a device with memory of its own, looks at `skip` itself;
+  /// for others the host must.
+  bool readsSkip() const { return skips; }
 
 private:
   void applyToChunk(std::vector<at::Tensor> operands, const at::Tensor &scale);
@@ -35,6 +41,7 @@ private:
   bool onHost; // in chunks for its caches and vectors
   std::vector<AtenOp> calls;
   StepNumbers::List *numbers;
+  bool skips = false;
   std::vector<double> scalars;
   std::vector<at::Tensor> values, scratch, tail;
 };

@@ -16,7 +16,7 @@ from support import chain, options
 PROGRAM = "imitated/fsdp-run"
 MODELS = ("gpt", "mlp", "resnet")
 
-Run = Callable[[str, int, str, tuple[str, ...]], chain.Result]
+Run = Callable[..., chain.Result]
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     archives = options.Archives(folder)
 
     @functools.lru_cache(maxsize=None)
-    def run(model: str, ranks: int, pipeline: str, flags: tuple[str, ...] = ()) -> chain.Result:
+    def run(
+        model: str, ranks: int, pipeline: str, flags: tuple[str, ...] = (), step: str = ""
+    ) -> chain.Result:
         on_gpus = "device=cuda" in pipeline
         return chain.run_plan(
-            archives.lower(model, f"mesh={ranks} {pipeline}", folder / "run"),
+            archives.lower(model, f"mesh={ranks} {pipeline}", folder / "run", step),
             ranks,
             steps=4,
             extra=flags,
@@ -83,6 +85,13 @@ def test_a_graph_has_the_bits_of_the_streams(run: Run, model: str, pipeline: str
     found = run(model, 1, f"device=cuda {pipeline}", ("--cuda-graph",))
     assert "without a CUDA graph" not in found.output
     assert same_bits(found, run(model, 1, PLAIN))
+
+
+def test_a_scaled_step_is_a_graph(run: Run) -> None:
+    pipeline = "device=cuda schedule=overlap"
+    graph = run("gpt", 1, pipeline, ("--cuda-graph",), "--scaler")
+    assert "without a CUDA graph" not in graph.output
+    assert same_bits(graph, run("gpt", 1, pipeline, (), "--scaler"))
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -21,30 +21,35 @@ using namespace fsdp::test;
 
 namespace {
 
-/// The plan's rule takes its learning rate from memory, as on GPUs.
-void holdRate(plan::PlanT &plan) {
-  plan::RuleT &rule = *plan.rules[0];
-  plan::AtenT &add = *rule.calls[0];
-  auto call = [&](const char *name, const char *overload, Arguments arguments,
-                  int result) {
-    auto made = std::make_unique<plan::AtenT>();
-    made->name = name;
-    made->overload = overload;
-    for (plan::ArgumentT &argument : arguments)
-      made->arguments.push_back(
-          std::make_unique<plan::ArgumentT>(std::move(argument)));
-    made->results = {result};
-    return made;
-  };
+std::unique_ptr<plan::AtenT> call(const char *name, const char *overload,
+                                  Arguments arguments,
+                                  std::vector<int> results) {
+  auto made = std::make_unique<plan::AtenT>();
+  made->name = name;
+  made->overload = overload;
+  for (plan::ArgumentT &argument : arguments)
+    made->arguments.push_back(
+        std::make_unique<plan::ArgumentT>(std::move(argument)));
+  made->results = std::move(results);
+  return made;
+}
+
+plan::ArgumentT float32() {
   plan::ArgumentT dtype;
   dtype.kind = plan::ArgumentKind::DType;
   dtype.i = static_cast<int64_t>(plan::DType::Float32);
-  auto held = call("aten::scalar_tensor", "", {scalar(1), dtype}, 3);
-  auto product = call("aten::mul", "Tensor", {value(1), value(3)}, 4);
-  add = std::move(*call("aten::add", "Tensor", {value(0), value(4)}, 2));
+  return dtype;
+}
+
+/// The plan's rule takes its learning rate from memory, as on GPUs.
+void holdRate(plan::PlanT &plan) {
+  plan::RuleT &rule = *plan.rules[0];
   rule.dtypes.resize(5, plan::DType::Float32);
-  rule.calls.insert(rule.calls.begin(), std::move(product));
-  rule.calls.insert(rule.calls.begin(), std::move(held));
+  rule.calls.clear();
+  rule.calls.push_back(
+      call("aten::scalar_tensor", "", {scalar(1), float32()}, {3}));
+  rule.calls.push_back(call("aten::mul", "Tensor", {value(1), value(3)}, {4}));
+  rule.calls.push_back(call("aten::add", "Tensor", {value(0), value(4)}, {2}));
 }
 
 std::vector<at::Tensor> trainOnHost(const plan::PlanT &plan) {
@@ -104,6 +109,38 @@ std::unique_ptr<PlanBuilder> regression() {
   return builder;
 }
 
+/// The same with a rule that is one kernel, and an input that says whether to
+/// skip the update.
+std::unique_ptr<PlanBuilder> skippingRegression() {
+  auto builder = linearRegression(1, 3, 5, 4);
+  PlanBuilder &b = *builder;
+  std::swap(b.plan.programs[0], b.plan.programs[1]);
+  int skip = b.newValue("skip", {});
+  b.input("skip", skip, true);
+  for (auto &command : b.plan.programs[1]->commands)
+    if (auto *update = command->operation.AsUpdate())
+      update->skip = skip;
+  std::swap(b.plan.programs[0], b.plan.programs[1]);
+  plan::RuleT &rule = *b.plan.rules[0];
+  auto flag = [](bool is) {
+    plan::ArgumentT argument;
+    argument.kind = plan::ArgumentKind::Bool;
+    argument.i = is;
+    return argument;
+  };
+  rule.calls.clear();
+  rule.calls.push_back(
+      call("aten::scalar_tensor", "", {scalar(0), float32()}, {3}));
+  rule.calls.push_back(
+      call("aten::_fused_sgd", "tensor_lr",
+           {values({0}), values({1}), values({}), number(0), number(0),
+            value(3), number(0), flag(false), flag(false), flag(true)},
+           {2, -1}));
+  rule.dtypes.resize(4, plan::DType::Float32);
+  b.finish();
+  return builder;
+}
+
 /// The losses and the weights of a run that may replay graphs. Notes are
 /// appended to `notes`.
 at::Tensor train(const plan::PlanT &plan, Backend &backend, bool graph,
@@ -121,6 +158,10 @@ at::Tensor train(const plan::PlanT &plan, Backend &backend, bool graph,
   for (int step = 1; step <= 6; ++step) {
     executor.setInput(0, 0, numbers({4, 5}, 10 * step).const_data_ptr());
     executor.setInput(0, 1, numbers({4, 3}, 20 * step).const_data_ptr());
+    if (plan.programs[0]->inputs.size() > 2) {
+      float skip = step % 3 == 0;
+      executor.setInput(0, 2, &skip);
+    }
     executor.run(0, step);
     all.push_back(at::tensor(executor.outputs(), at::kDouble));
   }
@@ -173,19 +214,35 @@ TEST(DeviceExecutor, APlanThatDoesNotFitIsRefusedWithTheBytes) {
   }
 }
 
-TEST(DeviceExecutor, AGraphHasTheBitsOfTheStreams) {
-  auto builder = regression();
+/// What a plan's run gives without a graph and with one, which must be the
+/// same.
+at::Tensor trainBothWays(const plan::PlanT &plan) {
   at::Tensor results[2];
   for (bool graph : {false, true}) {
     imitation::UseHost use{{}};
     DeviceBackend backend = openBackend(0, 0, std::make_shared<LocalRanks>(1));
-    results[graph] = train(builder->plan, backend, graph);
+    results[graph] = train(plan, backend, graph);
     // Two runs learn what operators allocate.
     EXPECT_EQ(imitation::graphLaunches(), graph ? 4u : 0u);
   }
   EXPECT_TRUE(at::equal(results[0], results[1])) << results[0] << results[1];
-  EXPECT_NE(results[1][1].item<double>(), results[1][9].item<double>())
+  return results[1];
+}
+
+TEST(DeviceExecutor, AGraphHasTheBitsOfTheStreams) {
+  at::Tensor results = trainBothWays(regression()->plan);
+  EXPECT_NE(results[1].item<double>(), results[9].item<double>())
       << "steps draw the same numbers";
+}
+
+TEST(DeviceExecutor, AFusedRuleSkipsWhatTheDeviceSays) {
+  auto builder = skippingRegression();
+  at::Tensor skipping = trainBothWays(builder->plan);
+  // The host reads it, and calls no kernel.
+  ThreadRanks group(1);
+  auto communicator = group.connect(0);
+  HostBackend host(*communicator);
+  EXPECT_TRUE(at::equal(train(builder->plan, host, /*graph=*/false), skipping));
 }
 
 TEST(DeviceExecutor, SaysOnceWhyAProgramIsNoGraph) {
