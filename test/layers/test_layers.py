@@ -50,3 +50,16 @@ def test_only_the_libraries_loaded_for_gpus_include_cuda() -> None:
     found = reaching(includes("runtime", "tools", "lib"), ("cuda", "nccl", "ATen/cuda", "c10/cuda"))
     assert found
     assert [f for f in found if not re.match(r"runtime/(device/Cuda|comm/Nccl)", f)] == []
+
+
+def test_phases_of_the_compiler_share_only_what_lies_above_them() -> None:
+    folder = ROOT / "lib/Transforms"
+    phases = {path.name for path in folder.iterdir() if path.is_dir()}
+    crossing = [
+        (file, name)
+        for file, names in includes("lib/Transforms").items()
+        for name in names
+        if name.partition("/")[0] in phases - {pathlib.Path(file).parent.name}
+    ]
+    assert phases >= {"Captured", "Shard", "Overlap", "Lower"}
+    assert crossing == []

@@ -1,0 +1,147 @@
+// fsdp-remat-activations.
+
+#include "Captured/Recomputation.h"
+#include "Captured/RematSearch.h"
+#include "PassOptions.h"
+
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_REMATACTIVATIONS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+StringRef nameOf(Remat remat) {
+  return remat == Remat::None        ? "none"
+         : remat == Remat::Selective ? "selective"
+                                     : "full";
+}
+
+class RematActivations
+    : public fsdp::impl::RematActivationsBase<RematActivations> {
+public:
+  using RematActivationsBase::RematActivationsBase;
+
+  void runOnOperation() override;
+
+private:
+  using Choices = SmallVector<Remat>; // by region
+
+  LogicalResult readOptions();
+  LogicalResult run(func::FuncOp program);
+  FailureOr<Choices> search(func::FuncOp program, const RematRegions &regions);
+  remark::RemarkOpts about(StringRef name, func::FuncOp program) {
+    return remark::RemarkOpts::name(name)
+        .category("fsdp-remat-activations")
+        .function(program.getSymName());
+  }
+
+  std::optional<Remat> everywhere; // nothing: auto
+  std::optional<int64_t> budget;   // bytes
+  cost::Cluster hardware;
+};
+
+LogicalResult RematActivations::readOptions() {
+  ModuleOp module = getOperation();
+  everywhere = llvm::StringSwitch<std::optional<Remat>>(remat)
+                   .Case("none", Remat::None)
+                   .Case("selective", Remat::Selective)
+                   .Case("full", Remat::Full)
+                   .Default(std::nullopt);
+  if (!everywhere && remat != "auto")
+    return module.emitError() << "remat=" << remat
+                              << " does not exist; there are none, selective, "
+                                 "full and auto";
+  if (failed(readMebibytes(module, "memory-budget-mib", memoryBudgetMib,
+                           budget)) ||
+      failed(readCluster(module, cluster, hardware)))
+    return failure();
+  if (!everywhere && !budget)
+    return module.emitError(
+        "remat=auto needs memory-budget-mib, the MiB that a "
+        "rank may use; or say remat=none, selective or "
+        "full");
+  return success();
+}
+
+FailureOr<RematActivations::Choices>
+RematActivations::search(func::FuncOp program, const RematRegions &regions) {
+  OpCost cost(getOperation(), hardware);
+  RematSearch search(program, regions, cost, trial, *budget);
+  FailureOr<RematSearch::Result> found = search.run();
+  if (failed(found))
+    return failure();
+  for (auto [i, region] : llvm::enumerate(regions.getRegions())) {
+    if (region.isCheckpoint)
+      continue;
+    Remat choice = found->choices[i];
+    RematSearch::Effect effect =
+        search.getEffect(i, choice == Remat::None ? Remat::Full : choice);
+    std::string figures =
+        llvm::formatv("frees {0} bytes until backward for {1:F1} us",
+                      effect.freedBytes, effect.seconds * 1e6);
+    if (choice == Remat::None)
+      remark::missed(program.getLoc(), about("choose", program))
+          << "\"" + region.name + "\": none; full " + figures;
+    else
+      remark::passed(program.getLoc(), about("choose", program))
+          << "\"" + region.name + "\": " + nameOf(choice).str() + " " + figures;
+  }
+  auto describe = [](const RematSearch::Measure &measure) {
+    return llvm::formatv("peak {0} bytes, step {1:F1} us", measure.peakBytes,
+                         measure.stepSeconds * 1e6)
+        .str();
+  };
+  remark::passed(program.getLoc(), about("auto", program))
+      << "memory-budget-mib=" + memoryBudgetMib.getValue() + ": " +
+             describe(found->after) +
+             "; recomputing nothing: " + describe(found->before) + "; " +
+             std::to_string(found->measured) + " choices measured";
+  return found->choices;
+}
+
+LogicalResult RematActivations::run(func::FuncOp program) {
+  RematRegions regions = RematRegions::compute(program, getOperation());
+  Choices choices;
+  for (const RematRegions::Region &region : regions.getRegions())
+    choices.push_back(region.isCheckpoint ? Remat::Full
+                                          : everywhere.value_or(Remat::None));
+  if (!everywhere && llvm::any_of(program.getOps(), [](Operation &op) {
+        return isBackward(&op);
+      })) {
+    FailureOr<Choices> found = search(program, regions);
+    if (failed(found))
+      return failure();
+    choices = *found;
+  }
+  Recomputation recomputation(regions, choices);
+  recomputation.run(program);
+  for (auto [region, repeated] :
+       llvm::zip(regions.getRegions(), recomputation.getRepeated()))
+    if (repeated)
+      remark::passed(program.getLoc(), about("recompute", program))
+          << "\"" + region.name + "\": backward repeats " +
+                 std::to_string(repeated) + " of " +
+                 std::to_string(region.ops.size()) + " ops";
+  return success();
+}
+
+void RematActivations::runOnOperation() {
+  if (failed(readOptions()))
+    return signalPassFailure();
+  for (func::FuncOp program : getPrograms(getOperation()))
+    if (failed(run(program)))
+      return signalPassFailure();
+}
+
+} // namespace

@@ -1,0 +1,175 @@
+// fsdp-select-kernels.
+
+#include "Device/AttentionKernels.h"
+#include "Device/DeviceResults.h"
+#include "Device/FusedRules.h"
+#include "Device/MaskedFill.h"
+#include "Device/MathAttention.h"
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_SELECTKERNELS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+class SelectKernels : public fsdp::impl::SelectKernelsBase<SelectKernels> {
+public:
+  using SelectKernelsBase::SelectKernelsBase;
+
+  void runOnOperation() override;
+
+private:
+  LogicalResult readKernels();
+  /// The first kernel that computes an attention, or null; and why others do
+  /// not.
+  const AttentionKernel *choose(const Attention &attention, std::string &why);
+  LogicalResult select(Attention attention, func::FuncOp program);
+  void raise(aten::CallOp softmax, func::FuncOp program);
+  void fuse(func::FuncOp rule);
+
+  SmallVector<const AttentionKernel *> kernels; // best first
+};
+
+LogicalResult SelectKernels::readKernels() {
+  kernels.clear();
+  SmallVector<StringRef> names;
+  StringRef(attention).split(names, ',');
+  for (StringRef name : names) {
+    auto known = llvm::find_if(
+        getAttentionKernels(),
+        [&](const AttentionKernel &kernel) { return kernel.name == name; });
+    if (known == getAttentionKernels().end())
+      return getOperation().emitError()
+             << "attention=" << attention << " does not exist; it is a list of "
+             << "flash, efficient and cudnn, best first";
+    kernels.push_back(known);
+  }
+  return success();
+}
+
+const AttentionKernel *SelectKernels::choose(const Attention &attention,
+                                             std::string &why) {
+  SmallVector<std::string> misfits;
+  const AttentionKernel *chosen = nullptr;
+  for (const AttentionKernel *kernel : kernels) {
+    std::string misfit = kernel->misfit(attention);
+    if (misfit.empty()) {
+      chosen = kernel;
+      break;
+    }
+    misfits.push_back((kernel->name + " " + misfit).str());
+  }
+  why = llvm::join(misfits, "; ");
+  return chosen;
+}
+
+static remark::RemarkOpts describe(func::FuncOp program) {
+  return remark::RemarkOpts::name("attention")
+      .category("fsdp-select-kernels")
+      .function(program.getSymName());
+}
+
+LogicalResult SelectKernels::select(Attention attention, func::FuncOp program) {
+  std::string why;
+  Location where = attention.forward.getLoc();
+  const AttentionKernel *kernel = choose(attention, why);
+  if (!kernel)
+    return attention.forward.emitOpError("has no kernel on GPUs: ")
+           << why
+           << "; run the model under torch.nn.attention.sdpa_kernel("
+              "SDPBackend.MATH), which captures matrix products";
+  kernel->replace(attention);
+  remark::passed(where, describe(program))
+      << (why.empty() ? kernel->name.str() : kernel->name.str() + "; " + why);
+  return success();
+}
+
+/// Matrix products run on every device, so that they may stay.
+void SelectKernels::raise(aten::CallOp softmax, func::FuncOp program) {
+  std::string why = "they are not those of scaled_dot_product_attention";
+  std::optional<MathAttention> math = MathAttention::match(softmax);
+  const AttentionKernel *kernel =
+      math ? choose(math->getAttention(), why) : nullptr;
+  if (!kernel) {
+    remark::missed(softmax.getLoc(), describe(program))
+        << "stays matrix products: " + why;
+    return;
+  }
+  Location where = softmax.getLoc();
+  Attention attention = math->raise();
+  kernel->replace(attention);
+  remark::passed(where, describe(program))
+      << kernel->name.str() + " in place of matrix products";
+}
+
+/// What was drawn for products that are no more is not drawn.
+static void eraseUndrawn(func::FuncOp program) {
+  eraseDeadOps(program);
+  for (auto call : llvm::make_early_inc_range(
+           program.getBody().front().getOps<aten::CallOp>()))
+    if (call.getCallee() == "bernoulli.p" && call->use_empty())
+      call.erase();
+  eraseDeadOps(program);
+}
+
+void SelectKernels::fuse(func::FuncOp rule) {
+  StringRef chosen = fuseRule(rule);
+  auto options = remark::RemarkOpts::name("optimizer")
+                     .category("fsdp-select-kernels")
+                     .function(rule.getSymName());
+  if (chosen.empty())
+    remark::missed(rule.getLoc(), options)
+        << "stays as it was captured: it is fused, or it is not Adam, AdamW or "
+           "SGD without dampening as torch.optim has them";
+  else
+    remark::passed(rule.getLoc(), options) << chosen.str();
+}
+
+void SelectKernels::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (device != "cpu" && device != "cuda") {
+    module.emitError() << "device=" << device
+                       << " does not exist; there are cpu and cuda";
+    return signalPassFailure();
+  }
+  if (failed(readKernels()))
+    return signalPassFailure();
+  if (device == "cpu")
+    return; // as it was captured
+  module->setAttr(kDeviceAttrName, Builder(module).getStringAttr(device));
+  for (func::FuncOp program : getPrograms(module)) {
+    SmallVector<Attention> attentions;
+    SmallVector<aten::CallOp> products;
+    program.walk([&](aten::CallOp call) {
+      retypeForGpu(call);
+      if (call.getCallee() == "_safe_softmax")
+        products.push_back(call);
+      if (std::optional<Attention> attention = Attention::match(call))
+        attentions.push_back(*attention);
+    });
+    for (aten::CallOp softmax : products)
+      raise(softmax, program);
+    if (!products.empty())
+      eraseUndrawn(program);
+    for (const Attention &attention : attentions)
+      if (failed(select(attention, program)))
+        return signalPassFailure();
+    program.walk(fillWithoutWaiting);
+  }
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr("fsdp.rule"))
+      fuse(function);
+}
+
+} // namespace

@@ -1,0 +1,52 @@
+// The copies between a bucket and its members.
+
+#include "Lower/MemberCopies.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+CopyPieces fsdp::getPacking(ValueRange inputs, ArrayAttr members, Value whole,
+                            const ProgramValues &values,
+                            const Aliases &aliases) {
+  Value bucket = values.lookup(whole);
+  CopyPieces pieces;
+  int64_t bytes = getPlace(whole).getBytes(), end = 0;
+  int64_t blocks = 1;
+  if (!members.empty())
+    blocks = cast<MemberAttr>(members[0]).getBlocks();
+  int64_t piece = bytes / blocks;
+  // A collective reads the gaps too; they must not be what lay there before.
+  auto zero = [&](int64_t begin, int64_t past) {
+    pieces.add(Value(), bucket, past - begin, blocks, /*fromOffset=*/0, begin,
+               /*fromStride=*/0, piece);
+  };
+  for (auto [input, member] :
+       llvm::zip_equal(inputs, members.getAsRange<MemberAttr>())) {
+    zero(end, member.getOffset());
+    end = member.getOffset() + member.getBytes();
+    auto part = aliases.getPart(aliases.getRoot(input));
+    bool inPlace = part && part->whole == whole;
+    if (!inPlace)
+      pieces.add(values.getBytes(input), bucket, member.getBytes(), blocks,
+                 /*fromOffset=*/0, member.getOffset(), member.getBytes(),
+                 piece);
+  }
+  zero(end, piece);
+  return pieces;
+}
+
+CopyPieces fsdp::getUnpacking(UnpackOp unpack, const ProgramValues &values,
+                              const Aliases &aliases) {
+  Value bucket = values.lookup(unpack.getBucket());
+  int64_t bytes = getPlace(unpack.getBucket()).getBytes();
+  CopyPieces pieces;
+  for (auto [output, member] : llvm::zip_equal(
+           unpack.getOutputs(), unpack.getMembers().getAsRange<MemberAttr>())) {
+    int64_t blocks = member.getBlocks();
+    if (!aliases.getPart(output))
+      pieces.add(bucket, values.lookup(output), member.getBytes(), blocks,
+                 member.getOffset(), /*toOffset=*/0, bytes / blocks,
+                 member.getBytes());
+  }
+  return pieces;
+}

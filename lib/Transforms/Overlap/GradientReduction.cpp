@@ -1,0 +1,79 @@
+// The ops that make a gradient the mean over all ranks.
+
+#include "Overlap/GradientReduction.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+/// The one reader of a sum, where it is such an op.
+template <typename Op> static Op getOnlyReader(Operation *sum) {
+  return sum->hasOneUse() ? dyn_cast<Op>(*sum->getUsers().begin()) : Op();
+}
+
+/// The sum of earlier micro-batches' part of a gradient and of this one's.
+static bool isAddition(Operation *op) {
+  auto call = dyn_cast_or_null<aten::CallOp>(op);
+  return call && call.getCallee() == "add.Tensor" &&
+         call->getOperand(0).getDefiningOp<LoadOp>();
+}
+
+std::optional<GradientReduction>
+GradientReduction::startingWith(Operation *op, const GradientMeans &means) {
+  GradientReduction found;
+  if ((found.overShards = dyn_cast<shard::ReduceScatterOp>(op))) {
+    Operation *sum = op;
+    if (auto call = getOnlyReader<aten::CallOp>(op); isAddition(call))
+      sum = call;
+    for (Operation *reader : sum->getUsers())
+      if (auto overReplicas = dyn_cast<shard::AllReduceOp>(reader))
+        found.overReplicas = overReplicas;
+    if (found.overReplicas && sum != op)
+      found.addition = cast<aten::CallOp>(sum);
+  } else {
+    found.overReplicas = dyn_cast<shard::AllReduceOp>(op);
+    if (!found.overReplicas)
+      return std::nullopt;
+    Operation *source = op->getOperand(0).getDefiningOp();
+    if (isAddition(source))
+      source = source->getOperand(1).getDefiningOp();
+    if (isa_and_nonnull<shard::ReduceScatterOp>(source))
+      return std::nullopt;
+  }
+  auto division = getOnlyReader<aten::CallOp>(found.getSum());
+  double divisor =
+      means.get(found.getUnit(), found.getSum()->getResult(0).getType()).after;
+  if (division && divisor != 1 && getDividend(division->getResult(0), divisor))
+    found.division = division;
+  return found;
+}
+
+Operation *GradientReduction::getFirst() {
+  return overShards ? overShards.getOperation() : overReplicas.getOperation();
+}
+
+Operation *GradientReduction::getSum() {
+  return overReplicas ? overReplicas.getOperation() : overShards.getOperation();
+}
+
+StringAttr GradientReduction::getUnit() {
+  return getFirst()->getAttrOfType<StringAttr>("fsdp.unit");
+}
+
+Value GradientReduction::getResult() {
+  return (division ? division.getOperation() : getSum())->getResult(0);
+}
+
+Value GradientReduction::addTo(Value sum) {
+  addition->setOperand(1, sum);
+  return addition->getResult(0);
+}
+
+void GradientReduction::replaceWith(Value value) {
+  getResult().replaceAllUsesWith(value);
+  if (division)
+    division->erase();
+  if (overReplicas)
+    overReplicas->erase();
+  if (overShards)
+    overShards->erase();
+}

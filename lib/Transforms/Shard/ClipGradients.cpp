@@ -1,0 +1,134 @@
+// fsdp-clip-gradients.
+
+#include "Shard/GradientNorms.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Passes.h"
+
+#include "mlir/IR/Remarks.h"
+
+#include <cmath>
+
+namespace fsdp {
+#define GEN_PASS_DEF_CLIPGRADIENTS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// PyTorch's clip_grad_norm_ adds it to the norm.
+constexpr double kEpsilon = 1e-6;
+
+class ClipGradients : public fsdp::impl::ClipGradientsBase<ClipGradients> {
+  void runOnOperation() override;
+  LogicalResult clipByNorm(func::FuncOp program, ArrayRef<UpdateOp> updates,
+                           double most, double p);
+  void clipByValue(func::FuncOp rule, double most);
+  remark::RemarkOpts remarkOn(StringRef name) {
+    return remark::RemarkOpts::name(name).category("fsdp-clip-gradients");
+  }
+};
+
+LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
+                                        ArrayRef<UpdateOp> updates, double most,
+                                        double p) {
+  FailureOr<Gradients> gradients = Gradients::collect(updates);
+  if (failed(gradients))
+    return failure();
+  Operation *end = program.getBody().front().getTerminator();
+  OpBuilder builder(end);
+  Location loc = NameLoc::get(builder.getStringAttr("clip_grad_norm"));
+  ScalarCalls scalars(builder, loc);
+  Value norm = gradients->sumPowers(builder, loc, p);
+  if (p == 2)
+    norm = scalars.call("sqrt", norm);
+  else if (p != 1 && !std::isinf(p))
+    norm = scalars.call("pow.Tensor_Scalar", norm, "exponent", 1 / p);
+  // From here on with the precision of the gradients, as PyTorch.
+  if (!gradients->areDouble())
+    norm = scalars.cast(norm, builder.getF32Type());
+  // They may be to be scaled already, by a power of the loss's scale.
+  UpdateOp first = updates.front();
+  Value before = first.getScale();
+  if (before)
+    norm = scalars.call("mul.Tensor", {norm, before});
+  // An infinite bound asks for the norm alone.
+  if (!std::isinf(most)) {
+    // min(most / (norm + 1e-6), 1): PyTorch divides by its reciprocal.
+    Value factor = scalars.call("add.Scalar", norm, "other", kEpsilon);
+    factor = scalars.call("reciprocal", factor);
+    factor = scalars.call("mul.Scalar", factor, "other", most);
+    factor = scalars.call("clamp", factor, "max", 1.0);
+    if (before)
+      factor = scalars.call("mul.Tensor", {factor, before});
+    for (UpdateOp update : updates) {
+      update->moveBefore(end);
+      update.getScaleMutable().assign(factor);
+    }
+  }
+
+  auto name =
+      builder.getNamedAttr("fsdp.output", builder.getStringAttr("grad_norm"));
+  if (failed(program.insertResult(program.getNumResults(), norm.getType(),
+                                  builder.getDictionaryAttr(name))))
+    return failure();
+  cast<func::ReturnOp>(end).getOperandsMutable().append(norm);
+  remark::passed(program.getLoc(),
+                 remarkOn("norm").function(program.getSymName()))
+      << std::to_string(updates.size()) + " updates follow the " +
+             std::to_string(p) + "-norm of their gradients";
+  return success();
+}
+
+/// Pointwise, so a part of the rule.
+void ClipGradients::clipByValue(func::FuncOp rule, double most) {
+  OpBuilder builder = OpBuilder::atBlockBegin(&rule.getBody().front());
+  Value gradient = rule.getArgument(1);
+  NamedAttribute args[] = {
+      builder.getNamedAttr("min", builder.getF64FloatAttr(-most)),
+      builder.getNamedAttr("max", builder.getF64FloatAttr(most))};
+  auto clamp = aten::CallOp::create(builder, rule.getLoc(), "clamp", gradient,
+                                    args, TypeRange(gradient.getType()));
+  gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
+  remark::passed(rule.getLoc(), remarkOn("value"))
+      << "rule \"" + rule.getSymName().str() + "\" clamps its gradient";
+}
+
+void ClipGradients::runOnOperation() {
+  ModuleOp module = getOperation();
+  auto norm = module->getAttrOfType<DenseF64ArrayAttr>(kClipNormAttrName);
+  auto value = module->getAttrOfType<FloatAttr>(kClipValueAttrName);
+  auto fail = [&](const Twine &message) {
+    module.emitError(message);
+    signalPassFailure();
+  };
+  if (!norm && !value)
+    return;
+  if (norm && (norm.size() != 2 || !(norm[0] > 0) || !(norm[1] >= 1)))
+    return fail(Twine(kClipNormAttrName) +
+                " is not a norm above 0 and its type of at least 1");
+  if (value && !(value.getValueAsDouble() > 0))
+    return fail(Twine(kClipValueAttrName) + " is not a number above 0");
+  if (norm && value)
+    return fail("gradients are clipped by norm and by value; choose one");
+  bool clipped = false;
+  for (func::FuncOp program : getPrograms(module)) {
+    SmallVector<UpdateOp> updates = getUpdates(program);
+    clipped |= !updates.empty();
+    if (norm && !updates.empty() &&
+        failed(clipByNorm(program, updates, norm[0], norm[1])))
+      return signalPassFailure();
+  }
+  if (!clipped)
+    return fail("gradients are to be clipped, but no program updates a "
+                "parameter");
+  if (value)
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function->hasAttr("fsdp.rule"))
+        clipByValue(function, value.getValueAsDouble());
+}
+
+} // namespace

@@ -1,0 +1,369 @@
+// fsdp-flatten-state.
+
+#include "Shard/FlatMembers.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Transforms/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_FLATTENSTATE
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// A flat parameter with its flat optimizer states.
+struct Flat {
+  SmallVector<Member> members;
+  bool mapped = false;
+  int64_t elements = 0; // of the whole, padding included
+  int64_t padding = 0;
+  StateOp parameter;
+  SmallVector<StateOp> optimizer; // as each member's
+};
+
+/// "exp_avg" of "blocks.0.w/exp_avg".
+StringRef getStateName(StateOp state) {
+  StringRef name = state.getSymName();
+  name.consume_front(*state.getParameter());
+  name.consume_front("/");
+  return name;
+}
+
+class FlattenState : public fsdp::impl::FlattenStateBase<FlattenState> {
+public:
+  using FlattenStateBase::FlattenStateBase;
+
+  void runOnOperation() override;
+
+private:
+  Attribute getKey(const Member &member);
+  Attribute getRule(const Member &member);
+  void layOut(Flat &flat);
+  void createStates(Flat &flat, SymbolTable &table, StringRef name);
+  StateOp createState(StateOp like, RankedTensorType type, SymbolTable &table,
+                      const Twine &name);
+  void remarkOn(Flat &flat, StringRef name);
+  LogicalResult rewriteReads(func::FuncOp program);
+  LogicalResult rewriteUpdates(Flat &flat);
+
+  int64_t shards = 1;
+  /// The flat parameter of a member's symbol.
+  llvm::DenseMap<StringRef, std::pair<StateOp, int64_t>> places;
+};
+
+/// Members with one key share a flat state: what one gather, one reduction and
+/// one loop over elements can serve.
+Attribute FlattenState::getKey(const Member &member) {
+  Builder builder(&getContext());
+  StateOp state = member.state;
+  SmallVector<Attribute> key = {
+      state.getUnitAttr(),
+      TypeAttr::get(state.getTensorType().getElementType()),
+      builder.getBoolAttr(bool(member.update)),
+      member.gathered ? Attribute(TypeAttr::get(member.gathered))
+                      : builder.getUnitAttr(),
+      builder.getI64IntegerAttr(member.bucket)};
+  for (StateOp optimizer : member.optimizer) {
+    key.push_back(builder.getStringAttr(getStateName(optimizer)));
+    key.push_back(TypeAttr::get(optimizer.getTensorType().getElementType()));
+  }
+  return builder.getArrayAttr(key);
+}
+
+/// The rule that updates a member, with its states in the order of operands.
+Attribute FlattenState::getRule(const Member &member) {
+  if (!member.update)
+    return {};
+  Builder builder(&getContext());
+  UpdateOp update = member.update;
+  SmallVector<Attribute> rule = {update.getRuleAttr()};
+  for (Attribute name : update.getStates())
+    for (auto [index, state] : llvm::enumerate(member.optimizer))
+      if (StateOp(state).getSymNameAttr() ==
+          cast<FlatSymbolRefAttr>(name).getAttr())
+        rule.push_back(builder.getI64IntegerAttr(index));
+  return builder.getArrayAttr(rule);
+}
+
+/// The elements that are a multiple of 64 bytes in the flat parameter, in its
+/// states, in its cast and in its gradient.
+static int64_t getAlignment(const Member &member) {
+  auto elementType = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getElementType();
+  };
+  SmallVector<Type> types = {
+      StateOp(member.state).getTensorType().getElementType()};
+  for (StateOp state : member.optimizer)
+    types.push_back(state.getTensorType().getElementType());
+  if (member.gathered)
+    types.push_back(member.gathered);
+  if (member.update)
+    types.push_back(elementType(getReduction(member.update)));
+  int64_t alignment = 1;
+  for (Type type : types)
+    alignment = std::max(alignment, kAlignment / getElementBytes(type));
+  return alignment;
+}
+
+void FlattenState::layOut(Flat &flat) {
+  // One range of elements per rule.
+  llvm::MapVector<Attribute, SmallVector<Member>> byRule;
+  for (Member &member : flat.members)
+    byRule[getRule(member)].push_back(std::move(member));
+  flat.members.clear();
+  Member &first = byRule.front().second.front();
+  int64_t bytes = getElementBytes(first.state.getTensorType().getElementType());
+  int64_t alignment = getAlignment(first);
+  // A cast of a state cannot be read in place.
+  // Of one shard nothing is gathered.
+  flat.mapped = gather == "map" && shards > 1 && !first.gathered;
+  int64_t end = 0, used = 0;
+  for (auto &[rule, members] : byRule)
+    for (Member &member : members) {
+      int64_t size = member.state.getTensorType().getNumElements();
+      member.offset = llvm::alignTo(end, alignment);
+      end = member.offset + size;
+      used += size;
+      flat.members.push_back(std::move(member));
+    }
+  int64_t unit = flat.mapped ? kPageBytes / bytes : alignment;
+  // Members without elements still make a piece.
+  int64_t piece = std::max<int64_t>(
+      llvm::alignTo(llvm::divideCeil(end, shards), unit), unit);
+  flat.elements = shards * piece;
+  flat.padding = flat.elements - used;
+}
+
+StateOp FlattenState::createState(StateOp like, RankedTensorType type,
+                                  SymbolTable &table, const Twine &name) {
+  auto flat = cast<StateOp>(like->clone());
+  flat.setSymName(name.str());
+  flat.setType(RankedTensorType::get({type.getDimSize(0)},
+                                     like.getTensorType().getElementType()));
+  flat.removeAliasesAttr();
+  flat.removeInitAttr();
+  flat.removeGroupAttr();
+  flat.setIsFlat(true);
+  table.insert(flat, Block::iterator(like));
+  return flat;
+}
+
+void FlattenState::createStates(Flat &flat, SymbolTable &table,
+                                StringRef name) {
+  Member &first = flat.members.front();
+  auto type = RankedTensorType::get(
+      {flat.elements}, first.state.getTensorType().getElementType());
+  flat.parameter = createState(first.state, type, table, name);
+  flat.parameter.setTrainable(bool(first.update));
+  flat.parameter.setMapped(flat.mapped);
+  StringAttr symbol = flat.parameter.getSymNameAttr();
+  for (StateOp like : first.optimizer) {
+    StateOp state = createState(like, type, table,
+                                symbol.strref() + "/" + getStateName(like));
+    state.setParameterAttr(FlatSymbolRefAttr::get(symbol));
+    flat.optimizer.push_back(state);
+  }
+  auto place = [&](StateOp state, StateOp into, int64_t offset) {
+    state.setFlatAttr(FlatSymbolRefAttr::get(into.getSymNameAttr()));
+    state.setFlatOffset(offset);
+    state.removeShardingAttr();
+  };
+  for (Member &member : flat.members) {
+    place(member.state, flat.parameter, member.offset);
+    for (auto [state, into] : llvm::zip_equal(member.optimizer, flat.optimizer))
+      place(state, into, member.offset);
+    places[member.state.getSymName()] = {flat.parameter, member.offset};
+  }
+}
+
+/// A gather of a member becomes one of its flat parameter, and a view.
+LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
+  SmallVector<LoadOp> members;
+  program.walk([&](LoadOp load) {
+    if (places.contains(load.getState()))
+      members.push_back(load);
+  });
+  llvm::DenseMap<StateOp, LoadOp> loads; // by flat parameter
+  for (LoadOp load : members) {
+    auto [flat, offset] = places[load.getState()];
+    OpBuilder builder(load);
+    LoadOp &whole = loads[flat];
+    if (!whole)
+      whole = LoadOp::create(builder, load.getLoc(), flat.getTensorType(),
+                             FlatSymbolRefAttr::get(flat.getSymNameAttr()));
+    for (Operation *reader : getReadersThroughCasts(load.getResult())) {
+      auto unshard = dyn_cast<UnshardOp>(reader);
+      if (!unshard)
+        return reader->emitOpError("reads sharded @")
+               << load.getState()
+               << " without an fsdp.unshard; run --fsdp-insert-unshard first";
+      builder.setInsertionPoint(unshard);
+      auto type = cast<RankedTensorType>(unshard.getType());
+      bool backward = unshard.getRegion() == "backward";
+      Value source = whole;
+      if (unshard.getInput() != load.getResult())
+        source = aten::createPrecisionCast(builder, unshard.getLoc(), whole,
+                                           type.getElementType(), backward);
+      auto gathered =
+          UnshardOp::create(builder, unshard.getLoc(), source.getType(), source,
+                            unshard.getUnitAttr(), unshard.getRegionAttr());
+      NamedAttribute args[] = {
+          builder.getNamedAttr("size",
+                               builder.getDenseI64ArrayAttr(type.getShape())),
+          builder.getNamedAttr(
+              "stride", builder.getDenseI64ArrayAttr(aten::getStrides(type))),
+          builder.getNamedAttr("storage_offset",
+                               builder.getI64IntegerAttr(offset))};
+      auto view = aten::CallOp::create(builder, unshard.getLoc(), "as_strided",
+                                       gathered.getResult(), args, type);
+      if (backward)
+        view->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+      unshard.replaceAllUsesWith(view->getResult(0));
+      unshard.erase();
+    }
+    for (Operation *reader : llvm::make_early_inc_range(load->getUsers()))
+      reader->erase(); // casts that nothing gathers any more
+    load.erase();
+  }
+  return success();
+}
+
+/// The members' gradients become one, with one reduction and an update per
+/// rule.
+LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
+  UpdateOp lastUpdate = flat.members.front().update;
+  if (!lastUpdate)
+    return success();
+  ReduceGradOp lastReduction = getReduction(lastUpdate);
+  SmallVector<Value> gradients;
+  SmallVector<Attribute> entries;
+  RankedTensorType own = flat.parameter.getTensorType();
+  auto type = RankedTensorType::get(
+      own.getShape(), cast<RankedTensorType>(lastReduction.getType())
+                          .getElementType()); // on the wire
+  int64_t elementBytes = getElementBytes(type.getElementType());
+  for (Member &member : flat.members) {
+    ReduceGradOp reduction = getReduction(member.update);
+    if (reduction->getBlock() != lastReduction->getBlock() ||
+        member.update->getBlock() != lastUpdate->getBlock())
+      return member.update.emitOpError("is not in the same block as those of "
+                                       "the other parameters of its unit");
+    if (lastReduction->isBeforeInBlock(reduction))
+      lastReduction = reduction;
+    if (lastUpdate->isBeforeInBlock(member.update))
+      lastUpdate = member.update;
+    gradients.push_back(reduction.getInput());
+    entries.push_back(MemberAttr::get(
+        &getContext(), member.offset * elementBytes,
+        getTensorBytes(cast<RankedTensorType>(reduction.getType())),
+        /*blocks=*/1));
+  }
+
+  OpBuilder builder(&getContext());
+  builder.setInsertionPointAfter(lastReduction);
+  Location loc = lastReduction.getLoc();
+  auto packed = PackOp::create(builder, loc, type, gradients,
+                               builder.getArrayAttr(entries));
+  Value reduced = ReduceGradOp::create(builder, loc, type, packed,
+                                       flat.parameter.getUnitAttr());
+  if (own != type)
+    reduced =
+        aten::createPrecisionCast(builder, loc, reduced, own.getElementType(),
+                                  /*backward=*/true);
+
+  builder.setInsertionPointAfter(lastUpdate);
+  ArrayRef<Member> left = flat.members;
+  while (!left.empty()) {
+    Attribute rule = getRule(left.front());
+    auto same = left.take_while(
+        [&](const Member &member) { return getRule(member) == rule; });
+    left = left.drop_front(same.size());
+    SmallVector<Attribute> states;
+    for (auto index : cast<ArrayAttr>(rule).getValue().drop_front())
+      states.push_back(FlatSymbolRefAttr::get(
+          flat.optimizer[cast<IntegerAttr>(index).getInt()].getSymNameAttr()));
+    UpdateOp first = same.front().update;
+    auto update = UpdateOp::create(
+        builder, first.getLoc(), first.getRuleAttr(),
+        FlatSymbolRefAttr::get(flat.parameter.getSymNameAttr()), reduced,
+        builder.getArrayAttr(states));
+    if (same.size() == flat.members.size())
+      continue; // one rule for all elements
+    update.setBegin(same.front().offset);
+    update.setEnd(left.empty() ? flat.elements : left.front().offset);
+  }
+  for (Member &member : flat.members) {
+    ReduceGradOp reduction = getReduction(member.update);
+    Operation *gradient = member.update.getGradient().getDefiningOp();
+    member.update.erase();
+    if (gradient != reduction)
+      gradient->erase();
+    reduction.erase();
+  }
+  return success();
+}
+
+void FlattenState::remarkOn(Flat &flat, StringRef name) {
+  int64_t piece = flat.elements / shards;
+  remark::passed(
+      flat.parameter.getLoc(),
+      remark::RemarkOpts::name("flatten").category("fsdp-flatten-state"))
+      << "\"" + name.str() + "\": " + std::to_string(flat.members.size()) +
+             " parameters and " + std::to_string(flat.optimizer.size()) +
+             " optimizer states each in " + std::to_string(flat.elements) +
+             " elements, " + std::to_string(piece) + " per rank, " +
+             std::to_string(flat.padding) + " of padding";
+}
+
+void FlattenState::runOnOperation() {
+  ModuleOp module = getOperation();
+  if (gather != "copy" && gather != "map") {
+    module.emitError() << "gather=" << gather
+                       << " does not exist; there are copy and map";
+    return signalPassFailure();
+  }
+  shards = getNumShards(module);
+  SymbolTable table(module);
+  FailureOr<BucketSizes> sizes =
+      BucketSizes::get(module, bucketCapMib, cluster, "fsdp-flatten-state");
+  FlatMembers members;
+  if (failed(sizes) || failed(collectMembers(module, table, members)))
+    return signalPassFailure();
+  assignBuckets(module, members, *sizes, gather == "map");
+  if (members.empty()) {
+    remark::missed(
+        module.getLoc(),
+        remark::RemarkOpts::name("nothing").category("fsdp-flatten-state"))
+        << "nothing is sharded, so nothing is flat";
+    return;
+  }
+
+  llvm::MapVector<Attribute, Flat> flats;
+  for (auto &[state, member] : members)
+    flats[getKey(member)].members.push_back(std::move(member));
+  llvm::DenseMap<StringRef, int64_t> counts; // by unit
+  for (auto &[key, flat] : flats) {
+    StringRef unit = *flat.members.front().state.getUnit();
+    layOut(flat);
+    createStates(flat, table, (unit + "/flat." + Twine(counts[unit]++)).str());
+    remarkOn(flat, flat.parameter.getSymName());
+  }
+  for (auto &[key, flat] : flats)
+    if (failed(rewriteUpdates(flat)))
+      return signalPassFailure();
+  for (func::FuncOp program : getPrograms(module))
+    if (failed(rewriteReads(program)))
+      return signalPassFailure();
+}
+
+} // namespace

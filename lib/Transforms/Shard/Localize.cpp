@@ -1,0 +1,269 @@
+// fsdp-localize.
+
+#include "GradientMean.h"
+#include "Shard/ShardRows.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Transforms/Passes.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Remarks.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_LOCALIZE
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+/// The type with another size of one dimension.
+RankedTensorType withSize(RankedTensorType type, int64_t dim, int64_t size) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] = size;
+  return RankedTensorType::get(shape, type.getElementType());
+}
+
+class Localize : public fsdp::impl::LocalizeBase<Localize> {
+  void runOnOperation() override;
+
+  RankedTensorType getLocalType(RankedTensorType type, int64_t dim) const {
+    return withSize(type, dim, getLocalRows(type.getDimSize(dim), shards));
+  }
+  /// The ranks' parts one after the other in dimension 0.
+  RankedTensorType getRowsType(RankedTensorType type, int64_t dim) const {
+    RankedTensorType local = getLocalType(type, dim);
+    return withSize(local, 0, shards * local.getDimSize(0));
+  }
+  /// The dimension on which the parameter is split that an unshard reads, or
+  /// whose update reads what is reduced.
+  int64_t getShardDim(UnshardOp op) const;
+  int64_t getShardDim(ReduceGradOp op) const;
+  int64_t getShardDim(StringRef state) const {
+    return fsdp::getShardDim(table->lookup<StateOp>(state));
+  }
+
+  LogicalResult check(func::FuncOp program, const SymbolTable &table);
+  void gather(UnshardOp op);
+  void reduce(ReduceGradOp op);
+  Value sumOverShards(OpBuilder &builder, ReduceGradOp op, Value gradient);
+
+  int64_t ranks = 1, shards = 1;
+  int16_t shardAxis = 0;
+  StringRef grid;
+  const SymbolTable *table = nullptr;
+  const GradientMeans *means = nullptr;
+};
+
+int64_t Localize::getShardDim(UnshardOp op) const {
+  // A cast may stand in between.
+  Operation *source = op.getInput().getDefiningOp();
+  while (source && !isa<LoadOp>(source) && source->getNumOperands())
+    source = source->getOperand(0).getDefiningOp();
+  auto load = dyn_cast_or_null<LoadOp>(source);
+  return load ? getShardDim(load.getState()) : 0;
+}
+
+int64_t Localize::getShardDim(ReduceGradOp op) const {
+  auto readers = llvm::to_vector(op->getUsers());
+  for (size_t i = 0; i < readers.size(); ++i) {
+    if (auto update = dyn_cast<UpdateOp>(readers[i]))
+      return getShardDim(update.getParameter());
+    llvm::append_range(readers, readers[i]->getUsers());
+  }
+  return 0;
+}
+
+/// Readers of a sharded parameter would go on with a part of it, and its update
+/// with a gradient that no other rank has added to.
+LogicalResult Localize::check(func::FuncOp program, const SymbolTable &table) {
+  auto isSharded = [&](StringRef name) {
+    auto state = table.lookup<StateOp>(name);
+    return state && state.getSharding() && !state.getGlobal();
+  };
+  WalkResult result = program.walk([&](Operation *op) {
+    if (auto load = dyn_cast<LoadOp>(op); load && isSharded(load.getState())) {
+      for (Operation *reader : getReadersThroughCasts(load.getResult()))
+        if (!isa<UnshardOp>(reader)) {
+          reader->emitOpError("reads sharded @")
+              << load.getState()
+              << " without an fsdp.unshard; run --fsdp-insert-unshard first";
+          return WalkResult::interrupt();
+        }
+    } else if (auto update = dyn_cast<UpdateOp>(op);
+               update && isSharded(update.getParameter()) &&
+               !getReduction(update)) {
+      update.emitOpError("of sharded @")
+          << update.getParameter()
+          << " has a gradient that is not reduced; run "
+             "--fsdp-insert-grad-reduction first";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+void Localize::gather(UnshardOp op) {
+  if (shards == 1) { // only replicas: each rank has the whole
+    op.replaceAllUsesWith(op.getInput());
+    op.erase();
+    return;
+  }
+  auto type = cast<RankedTensorType>(op.getType());
+  int64_t dim = getShardDim(op);
+  RankedTensorType padded = getRowsType(type, dim);
+  OpBuilder builder(op);
+  StringAttr phase;
+  if (op.getRegion() == "backward")
+    phase = op.getRegionAttr();
+  auto gather = shard::AllGatherOp::create(
+      builder, op.getLoc(), padded, FlatSymbolRefAttr::get(&getContext(), grid),
+      builder.getDenseI16ArrayAttr({shardAxis}), op.getInput(),
+      builder.getIndexAttr(0));
+  gather->setAttr("fsdp.unit", op.getUnitAttr());
+  gather->setAttr("fsdp.region", op.getRegionAttr());
+  Value whole = gather.getResult();
+  if (dim) {
+    whole = rowsToWhole(builder, whole, type, dim, shards, phase);
+  } else if (padded != type) {
+    NamedAttribute args[] = {builder.getNamedAttr(
+        "end", builder.getI64IntegerAttr(type.getDimSize(0)))};
+    auto slice = aten::CallOp::create(builder, op.getLoc(), "slice.Tensor",
+                                      whole, args, type);
+    if (phase)
+      slice->setAttr("fsdp.phase", phase);
+    whole = slice->getResult(0);
+  }
+  op.replaceAllUsesWith(whole);
+  op.erase();
+}
+
+/// Divides what is reduced; of a bucket each member, where it is computed.
+Value divideBefore(OpBuilder &builder, Value gradient, double divisor) {
+  auto pack = gradient.getDefiningOp<PackOp>();
+  if (!pack)
+    return createDivision(builder, gradient.getLoc(), gradient, divisor);
+  OpBuilder::InsertionGuard guard(builder);
+  for (OpOperand &member : pack->getOpOperands()) {
+    builder.setInsertionPointAfterValue(member.get());
+    member.set(
+        createDivision(builder, member.get().getLoc(), member.get(), divisor));
+  }
+  return gradient;
+}
+
+/// This rank's part of the sum over its shard group.
+Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
+                              Value gradient) {
+  if (shards == 1)
+    return gradient;
+  auto type = cast<RankedTensorType>(op.getType());
+  int64_t dim = getShardDim(op);
+  RankedTensorType padded = getRowsType(type, dim),
+                   local = getLocalType(type, dim);
+  StringAttr backward = builder.getStringAttr("backward");
+  if (dim) {
+    gradient = partsToRows(builder, gradient, dim, shards, backward);
+  } else if (padded != type) {
+    // Pairs of (before, after), the last dimension first.
+    SmallVector<int64_t> pad(2 * type.getRank(), 0);
+    pad.back() = padded.getDimSize(0) - type.getDimSize(0);
+    NamedAttribute args[] = {
+        builder.getNamedAttr("pad", builder.getDenseI64ArrayAttr(pad))};
+    auto call = aten::CallOp::create(builder, op.getLoc(), "constant_pad_nd",
+                                     gradient, args, padded);
+    call->setAttr("fsdp.phase", backward);
+    gradient = call->getResult(0);
+  }
+  auto sum = shard::ReduceScatterOp::create(
+      builder, op.getLoc(), local, FlatSymbolRefAttr::get(&getContext(), grid),
+      builder.getDenseI16ArrayAttr({shardAxis}), gradient,
+      shard::ReductionKindAttr::get(&getContext(), shard::ReductionKind::Sum),
+      builder.getIndexAttr(0));
+  sum->setAttr("fsdp.unit", op.getUnitAttr());
+  return sum.getResult();
+}
+
+void Localize::reduce(ReduceGradOp op) {
+  OpBuilder builder(op);
+  auto [before, after] = means->get(op.getUnitAttr(), op.getType());
+  Value gradient = divideBefore(builder, op.getInput(), before);
+  Value sum = sumOverShards(builder, op, gradient);
+  if (ranks > shards) {
+    auto replicaAxes = llvm::to_vector(llvm::seq<int16_t>(0, shardAxis));
+    auto all = shard::AllReduceOp::create(
+        builder, op.getLoc(), sum.getType(),
+        FlatSymbolRefAttr::get(&getContext(), grid),
+        builder.getDenseI16ArrayAttr(replicaAxes), sum,
+        shard::ReductionKindAttr::get(&getContext(),
+                                      shard::ReductionKind::Sum));
+    all->setAttr("fsdp.unit", op.getUnitAttr());
+    sum = all.getResult();
+  }
+  op.replaceAllUsesWith(createDivision(builder, op.getLoc(), sum, after));
+  op.erase();
+}
+
+void Localize::runOnOperation() {
+  ModuleOp module = getOperation();
+  SymbolTable table(module);
+  this->table = &table;
+  GradientMeans means(module);
+  this->means = &means;
+  ranks = getNumRanks(module);
+  shards = getNumShards(module);
+  shardAxis = getShardAxis(module);
+  if (shard::GridOp mesh = getMesh(module))
+    grid = mesh.getSymName();
+
+  for (func::FuncOp program : getPrograms(module))
+    if (failed(check(program, table)))
+      return signalPassFailure();
+  for (StateOp state : module.getOps<StateOp>())
+    if (state.getSharding() && state.getTensorType().getRank() == 0) {
+      state.emitOpError("is a scalar, which has no rows to split; run "
+                        "--fsdp-flatten-state first");
+      return signalPassFailure();
+    }
+  for (StateOp state : module.getOps<StateOp>()) {
+    if (!state.getSharding() || state.getGlobal())
+      continue;
+    RankedTensorType type = state.getTensorType();
+    state.setGlobalAttr(TypeAttr::get(type));
+    state.setType(getLocalType(type, fsdp::getShardDim(state)));
+    remark::passed(
+        state.getLoc(),
+        remark::RemarkOpts::name("localize").category("fsdp-localize"))
+        << "\"" + state.getSymName().str() +
+               "\": " + std::to_string(getTensorBytes(type)) + " bytes, " +
+               std::to_string(getTensorBytes(state.getTensorType())) +
+               " per rank";
+  }
+  for (func::FuncOp program : getPrograms(module)) {
+    program.walk([&](Operation *op) {
+      if (auto unshard = dyn_cast<UnshardOp>(op))
+        gather(unshard);
+      else if (auto reduction = dyn_cast<ReduceGradOp>(op))
+        reduce(reduction);
+    });
+    program.walk([&](LoadOp load) {
+      if (auto state = table.lookup<StateOp>(load.getState()))
+        load.getResult().setType(state.getTensorType());
+    });
+    // Those of parts are parts now.
+    program.walk([&](aten::CallOp call) {
+      if (aten::isPrecisionCast(call))
+        call.getResult(0).setType(
+            cast<RankedTensorType>(call.getResult(0).getType())
+                .clone(cast<RankedTensorType>(call->getOperand(0).getType())
+                           .getShape()));
+    });
+  }
+}
+
+} // namespace

@@ -1,0 +1,25 @@
+// Tensors that are split on another dimension than the first, as rows that
+// ranks exchange.
+
+#ifndef FSDP_LIB_TRANSFORMS_SHARD_SHARDROWS_H
+#define FSDP_LIB_TRANSFORMS_SHARD_SHARDROWS_H
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+#include "mlir/IR/Builders.h"
+
+namespace fsdp {
+
+/// The ranks' parts of `whole`, split on dimension `dim`, one after the other
+/// in dimension 0: [a, b, …] becomes [shards * a, b / shards, …] for dim 1.
+/// `phase` is `fsdp.phase` of the ops that it takes, null in forward.
+mlir::Value partsToRows(mlir::OpBuilder &builder, mlir::Value whole,
+                        int64_t dim, int64_t shards, mlir::StringAttr phase);
+
+/// The inverse: the tensor of type `whole` that has these parts.
+mlir::Value rowsToWhole(mlir::OpBuilder &builder, mlir::Value rows,
+                        mlir::RankedTensorType whole, int64_t dim,
+                        int64_t shards, mlir::StringAttr phase);
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_SHARD_SHARDROWS_H
