@@ -5,10 +5,10 @@
 #include "comm/Reduce.h"
 #include "device/Kernels.h"
 #include "device/ScalarType.h"
+#include "device/TensorAt.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/maximum.h>
 #include <algorithm>
 #include <map>
@@ -188,15 +188,8 @@ private:
   }
 
   at::Tensor tensor(const void *address, const Transfer &transfer) const {
-    return tensor(address, static_cast<int64_t>(transfer.count),
-                  toScalarType(transfer.dtype));
-  }
-  at::Tensor tensor(const void *address, int64_t count,
-                    at::ScalarType type) const {
-    return at::for_blob(const_cast<void *>(address), {count})
-        .options(at::TensorOptions(kernels.device()).dtype(type))
-        .target_device(kernels.device())
-        .make_tensor();
+    return tensorAt(address, static_cast<int64_t>(transfer.count),
+                    toScalarType(transfer.dtype), kernels.device());
   }
 
   void grow(DeviceMemory &memory, uint64_t bytes) {
@@ -226,7 +219,8 @@ private:
 
   at::Tensor divisorOf(const Transfer &transfer) const {
     at::ScalarType type = dividesIn(transfer.dtype);
-    return tensor(divisors.at({transfer.divisor, type}).data(), 1, type);
+    return tensorAt(divisors.at({transfer.divisor, type}).data(), 1, type,
+                    kernels.device());
   }
 
   std::shared_ptr<LocalRanks> ranks;

@@ -5,11 +5,11 @@
 #include "device/CudaLibrary.h"
 #include "device/Device.h"
 #include "device/Kernels.h"
+#include "device/TensorAt.h"
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGeneratorImpl.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAFunctions.h>
 
 namespace fsdp {
@@ -107,10 +107,7 @@ public:
 private:
   /// The integer at an address of the device.
   at::TensorBase number(void *address) const {
-    return at::for_blob(address, {1})
-        .options(at::TensorOptions(place).dtype(at::kLong))
-        .target_device(place)
-        .make_tensor();
+    return tensorAt(address, 1, at::kLong, place);
   }
 
   Device &gpu;

@@ -1,6 +1,7 @@
 #include "executor/Executor.h"
 
 #include "Error.h"
+#include "device/TensorAt.h"
 #include "executor/HostBackend.h"
 #include "executor/LoadedProgram.h"
 #include "executor/ProgramTensors.h"
@@ -67,10 +68,10 @@ static std::vector<at::Tensor> placedStates(const plan::PlanT &plan,
   for (const auto &state : plan.states) {
     at::Tensor &tensor = states.emplace_back();
     if (state->flat < 0)
-      tensor = at::from_blob(arenas.address(*state->place, state->fqn),
-                             state->local_shape, state->strides,
-                             at::TensorOptions(toScalarType(state->dtype))
-                                 .device(arenas.deviceOf(*state->place)));
+      tensor =
+          tensorAt(arenas.address(*state->place, state->fqn),
+                   state->local_shape, state->strides,
+                   toScalarType(state->dtype), arenas.deviceOf(*state->place));
     // As a step leaves it: adding to -0.0 changes no bit.
     if (state->role == plan::Role::Gradient)
       tensor.fill_(-0.0);

@@ -1,6 +1,7 @@
 #include "executor/ProgramTensors.h"
 
 #include "Error.h"
+#include "device/TensorAt.h"
 
 #include <ATen/ATen.h>
 #include <sstream>
@@ -33,8 +34,8 @@ bool hasStrides(const at::Tensor &tensor, c10::IntArrayRef strides) {
   return true;
 }
 
-static at::Tensor tensorAt(char *address, c10::Device device,
-                           const plan::ValueT &value, uint64_t bytes) {
+static at::Tensor placedTensor(char *address, c10::Device device,
+                               const plan::ValueT &value, uint64_t bytes) {
   for (int64_t stride : value.strides)
     if (stride < 0)
       throw Error("value " + value.name +
@@ -42,9 +43,8 @@ static at::Tensor tensorAt(char *address, c10::Device device,
   if (value.shape.size() != value.strides.size())
     throw Error("value " + value.name +
                 " has not a stride per dimension; lower the step again");
-  at::Tensor tensor = at::from_blob(
-      address, value.shape, value.strides,
-      at::TensorOptions(toScalarType(value.dtype)).device(device));
+  at::Tensor tensor = tensorAt(address, value.shape, value.strides,
+                               toScalarType(value.dtype), device);
   if (extent(tensor) > bytes)
     throw Error("value " + value.name + " does not fit in its place of " +
                 std::to_string(bytes) + " bytes; lower the step again");
@@ -63,7 +63,7 @@ std::vector<at::Tensor> placedTensors(const plan::PlanT &plan,
         value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
     char *address = arenas.address(place, "value " + value.name);
     tensors[v] =
-        tensorAt(address, arenas.deviceOf(place), value, place.bytes());
+        placedTensor(address, arenas.deviceOf(place), value, place.bytes());
   }
   return tensors;
 }

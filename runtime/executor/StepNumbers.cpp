@@ -1,5 +1,7 @@
 #include "executor/StepNumbers.h"
 
+#include "device/TensorAt.h"
+
 #include <ATen/ATen.h>
 #include <algorithm>
 #include <cstring>
@@ -52,15 +54,13 @@ at::Tensor StepNumbers::List::hold(size_t scalar, at::ScalarType dtype) {
     return all.states.at(given.state).view(at::IntArrayRef());
   size_t slot = all.takeSlot();
   held.push_back({scalar, slot, dtype});
-  return at::from_blob(
-      all.deviceSlot(slot), {},
-      at::TensorOptions(dtype).device(all.backend.kernels().device()));
+  return numberAt(all.deviceSlot(slot), dtype, all.backend.kernels().device());
 }
 
 void StepNumbers::List::set(const std::vector<double> &scalars) {
   for (const Held &number : held)
-    at::from_blob(all.numbers.data() + number.slot * slotBytes, {},
-                  at::TensorOptions(number.dtype))
+    numberAt(all.numbers.data() + number.slot * slotBytes, number.dtype,
+             c10::kCPU)
         .fill_(scalars.at(number.scalar));
 }
 
