@@ -1,16 +1,20 @@
 #include "EmptyGpu.h"
 
+#include "HiddenMemory.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <cublas_v2.h>
 #include <cuda.h>
+
+using namespace fsdp::imitation;
 
 namespace {
 
 struct State {
   std::function<void(cudaStream_t, void **)> see;
   bool capturing = false;
-  size_t workspace = 0;
+  size_t workspace = 0, graphLaunches = 0;
 };
 
 State &state() {
@@ -26,11 +30,8 @@ template <typename Handle> cudaError_t make(Handle *handle) {
   return cudaSuccess;
 }
 
-cudaError_t allocate(void **memory, size_t bytes) {
-  constexpr size_t alignment = 512;
-  *memory = std::aligned_alloc(alignment,
-                               (bytes + alignment - 1) / alignment * alignment);
-  return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+cudaError_t gave(void *memory) {
+  return memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 template <typename T> cudaError_t answer(T *place, T value) {
@@ -45,6 +46,8 @@ void fsdp::imitation::onLaunch(std::function<void(cudaStream_t, void **)> see) {
 }
 
 size_t fsdp::imitation::cublasWorkspaceBytes() { return state().workspace; }
+
+size_t fsdp::imitation::graphLaunches() { return state().graphLaunches; }
 
 // What only has to succeed is in CMakeLists.txt.
 extern "C" {
@@ -78,25 +81,39 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
-  return allocate(memory, bytes);
-}
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
-  return allocate(memory, bytes);
+  return gave(*memory = allocateHidden(bytes));
 }
 cudaError_t cudaFree(void *memory) {
+  return freeHidden(memory) ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
+  return gave(*memory = std::malloc(bytes));
+}
+cudaError_t cudaFreeHost(void *memory) {
   std::free(memory);
   return cudaSuccess;
 }
-cudaError_t cudaFreeHost(void *memory) { return cudaFree(memory); }
+cudaError_t cudaMemset2DAsync(void *memory, size_t pitch, int byte,
+                              size_t bytes, size_t rows, cudaStream_t) {
+  for (size_t row = 0; row < rows && !state().capturing; ++row)
+    std::memset(shown(memory) + row * pitch, byte, bytes);
+  return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes,
-                            cudaStream_t) {
-  std::memset(memory, byte, bytes);
+                            cudaStream_t stream) {
+  return cudaMemset2DAsync(memory, bytes, byte, bytes, 1, stream);
+}
+cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from,
+                              size_t fromPitch, size_t bytes, size_t rows,
+                              cudaMemcpyKind, cudaStream_t) {
+  for (size_t row = 0; row < rows && !state().capturing; ++row)
+    std::memmove(shown(to) + row * toPitch, shown(from) + row * fromPitch,
+                 bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
-                            cudaMemcpyKind, cudaStream_t) {
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+                            cudaMemcpyKind kind, cudaStream_t stream) {
+  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
@@ -104,6 +121,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
   return answer(least, *greatest = 0);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return state().capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
   return make(event);
@@ -120,6 +140,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t,
                                   cudaStreamCaptureStatus *status) {
   return answer(status, state().capturing ? cudaStreamCaptureStatusActive
                                           : cudaStreamCaptureStatusNone);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
+  ++state().graphLaunches;
+  return cudaSuccess;
 }
 
 // What the compiler makes of <<<...>>>.

@@ -1,7 +1,8 @@
-// A GPU whose memory is the host's and whose kernels do nothing, under the
-// names of CUDA's driver, runtime and cuBLAS: enough for what PyTorch's CUDA
-// half does on the host before it launches a kernel. A program that links it
-// needs no GPU and uses none.
+// A GPU that copies and does nothing else: its kernels and graphs are empty,
+// and its memory (HiddenMemory.h) is closed to the host. Under the names of
+// CUDA's driver, runtime and cuBLAS: enough for what PyTorch's CUDA half does
+// on the host before it launches a kernel. A program that links it needs no GPU
+// and uses none.
 
 #ifndef FSDP_TEST_IMITATION_EMPTYGPU_H
 #define FSDP_TEST_IMITATION_EMPTYGPU_H
@@ -17,6 +18,9 @@ void onLaunch(std::function<void(cudaStream_t, void **arguments)> see);
 
 /// The workspace that cuBLAS was given last, in bytes.
 size_t cublasWorkspaceBytes();
+
+/// Graphs launched so far.
+size_t graphLaunches();
 
 } // namespace fsdp::imitation
 

@@ -113,7 +113,9 @@ TEST_F(EmptyGpu, ASeedIsGivenByAddressInGraphs) {
   for (const at::PhiloxCudaState &state : {first, second, anew}) {
     EXPECT_TRUE(state.captured_);
     EXPECT_EQ(static_cast<void *>(state.seed_.ptr), seed.data());
-    EXPECT_EQ(*state.offset_.ptr, 0);
+    int64_t offset = 1;
+    device->copy(0, &offset, state.offset_.ptr, sizeof(offset));
+    EXPECT_EQ(offset, 0);
   }
   // The same numbers as outside, the first one after the seed anew.
   EXPECT_EQ(first.offset_intragraph_, 0u);

@@ -1,0 +1,154 @@
+// Tests that the host keeps out of a GPU's memory while programs run on it, and
+// neither waits nor allocates: with PyTorch's own CUDA half, and a GPU whose
+// kernels do nothing.
+#include "executor/DeviceBackend.h"
+#include "executor/Executor.h"
+#include "executor/PlacingAllocator.h"
+
+#include "Regression.h"
+#include "comm/LocalDeviceCommunicator.h"
+#include "comm/LocalRanks.h"
+#include "imitation/EmptyGpu.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+using namespace fsdp::test;
+
+namespace {
+
+DeviceBackend openBackend() {
+  auto device = openCudaDevice(0, std::size(plan::streamNames));
+  auto kernels = openCudaKernels(*device, gpuMemoryHooks);
+  setDefaultGpuAllocator(kernels->allocator());
+  auto alone = createLocalDeviceCommunicator(std::make_shared<LocalRanks>(1), 0,
+                                             *device, *kernels);
+  return {0, std::move(device), std::move(kernels), std::move(alone)};
+}
+
+/// Gives the step its inputs and runs it.
+void runStep(Executor &executor, const plan::PlanT &plan, uint64_t step) {
+  const plan::ProgramT &program = *plan.programs[0];
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    std::vector<float> values(c10::multiply_integers(
+        program.values[program.inputs[i]->value]->shape));
+    executor.setInput(0, i, values.data());
+  }
+  executor.run(0, step);
+}
+
+/// Runs a plan's step; from the second run on the host neither waits nor
+/// allocates, and all results land at once.
+void expectSteadyRuns(const plan::PlanT &plan, bool graph) {
+  DeviceBackend backend = openBackend();
+  std::string notes;
+  ExecutorOptions options;
+  options.graph = graph;
+  options.note = [&](const std::string &note) { notes += note + "\n"; };
+  Executor executor(plan, backend, options);
+  size_t graphs = imitation::graphLaunches();
+  runStep(executor, plan, 1);
+  uint64_t waits = backend.kernels().waits();
+  uint64_t kept = backend.kernels().keptBytes();
+  for (int step = 2; step <= 5; ++step) {
+    runStep(executor, plan, step);
+    EXPECT_EQ(executor.outputs().size(), plan.programs[0]->outputs.size());
+  }
+  EXPECT_EQ(backend.kernels().waits(), waits);
+  EXPECT_EQ(backend.kernels().keptBytes(), kept);
+  EXPECT_EQ(executor.counters().bytesAllocatedInSteps, 0u);
+  EXPECT_EQ(executor.counters().outputsCopied, 0u);
+  EXPECT_EQ(executor.counters().programRuns.at("step"), 5u);
+  EXPECT_EQ(imitation::graphLaunches() - graphs, graph ? 3u : 0u);
+  EXPECT_EQ(notes, "");
+}
+
+void moveToHost(plan::PlanT &plan, plan::Place &place) {
+  uint64_t &end = plan.arenas[plan::hostArena]->bytes;
+  place = plan::Place(plan::hostArena, end, place.bytes());
+  end += (place.bytes() + plan::placeAlignment - 1) / plan::placeAlignment *
+         plan::placeAlignment;
+}
+
+/// A step whose one weight lies in the host's memory, where it is updated with
+/// its gradient times a number of the GPU's.
+std::unique_ptr<PlanBuilder> offloaded(bool pinned) {
+  auto builder = std::make_unique<PlanBuilder>(1);
+  PlanBuilder &b = *builder;
+  b.plan.arenas[plan::hostArena]->pinned = pinned;
+  constexpr int64_t count = 100;
+  unsigned weight = b.state("w", plan::Role::Parameter, {count});
+  moveToHost(b.plan, *b.plan.states[weight]->place);
+  unsigned rule = addSgdRule(b);
+  b.program("step");
+  int here = b.newValue("here", {count}), scale = b.newValue("scale", {});
+  int gradient = b.newValue("gradient", {count});
+  int sent = b.newValue("sent", {count});
+  moveToHost(b.plan, *b.plan.programs[0]->values[sent]->place);
+  b.copy(b.stateValue(weight), here, count * sizeof(float));
+  b.aten("aten::mul.Scalar", {value(here), number(2)}, {gradient});
+  b.aten("aten::sum", {value(gradient)}, {scale});
+  b.copy(gradient, sent, count * sizeof(float));
+  b.update(rule, weight, sent);
+  b.plan.programs[0]->commands.back()->operation.AsUpdate()->scale = scale;
+  b.output("scale", scale);
+  holdRate(b.finish());
+  return builder;
+}
+
+/// Whether runs are replayed as graphs.
+class EmptyGpuSteps : public testing::TestWithParam<bool> {};
+
+} // namespace
+
+TEST_P(EmptyGpuSteps, ARuleOfSeveralKernelsNeitherWaitsNorAllocates) {
+  expectSteadyRuns(regression()->plan, /*graph=*/GetParam());
+}
+
+TEST_P(EmptyGpuSteps, ARuleOfOneKernelNeitherWaitsNorAllocates) {
+  expectSteadyRuns(skippingRegression()->plan, /*graph=*/GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Graph, EmptyGpuSteps, testing::Bool());
+
+TEST(EmptyGpuExecutor, StatesAreCopiedThereAndBack) {
+  DeviceBackend backend = openBackend();
+  auto builder = regression();
+  Executor executor(builder->plan, backend, {});
+  at::Tensor weight = at::rand({3, 5});
+  executor.state(0).copy_(weight);
+  EXPECT_TRUE(executor.state(0).is_cuda());
+  EXPECT_TRUE(at::equal(executor.state(0).cpu(), weight));
+  executor.state(0).fill_(0);
+}
+
+TEST(EmptyGpuExecutor, TheNormOfGradientsIsReadOnTheHost) {
+  DeviceBackend backend = openBackend();
+  auto builder = regression();
+  Executor executor(builder->plan, backend, {});
+  executor.setGradientNorm(true);
+  for (int step = 1; step <= 3; ++step)
+    runStep(executor, builder->plan, step);
+  EXPECT_EQ(executor.squaredGradientNorm(), 0);
+  EXPECT_EQ(executor.counters().bytesAllocatedInSteps, 0u);
+}
+
+/// Whether the host's memory is pinned.
+class EmptyGpuOffload : public testing::TestWithParam<bool> {};
+
+TEST_P(EmptyGpuOffload, UpdatesRunOnTheHost) {
+  DeviceBackend backend = openBackend();
+  auto builder = offloaded(/*pinned=*/GetParam());
+  Executor executor(builder->plan, backend, {});
+  EXPECT_TRUE(executor.state(0).is_cpu());
+  executor.state(0).fill_(3);
+  for (int step = 1; step <= 3; ++step)
+    runStep(executor, builder->plan, step);
+  // The kernels of the GPU do nothing: its gradients are zeros.
+  EXPECT_TRUE(at::equal(executor.state(0), at::full({100}, 3.0f)));
+  EXPECT_EQ(executor.counters().offloadBytes, 3u * 2 * 100 * sizeof(float));
+  EXPECT_EQ(executor.counters().bytesAllocatedInSteps, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pinned, EmptyGpuOffload, testing::Bool());
