@@ -104,6 +104,29 @@ def test_plan_for_gpus(
     run_refused(compiled, tmp_path, message, plan=other.plan)
 
 
+FLAGS_OF_ONE_DEVICE = {
+    "cpu": (("--comm", "nccl"), ("--single-communicator",), ("--cuda-graph",)),
+    "cuda": (
+        ("--comm", "shm"),
+        ("--comm", "gloo"),
+        ("--throttle", "1"),
+        ("--host-streams", "threads"),
+        ("--poison",),
+    ),
+}
+
+
+@pytest.mark.parametrize("device", FLAGS_OF_ONE_DEVICE)
+def test_flags_for_another_device(
+    device: str, archive: pathlib.Path, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / device
+    plan = chain.lower(CLASSIFIER, archive, folder, SMALL, f"mesh=2 device={device}").plan
+    for flags in FLAGS_OF_ONE_DEVICE[device]:
+        message = rf"{flags[0]}.* is for .PUs, and the plan is for .*; .*device="
+        run_refused(compiled, tmp_path, message, plan=plan, extra=["--threads", *flags])
+
+
 def test_archive_given_as_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     run_refused(compiled, tmp_path, r"step\.pt", plan=compiled.archive)
 

@@ -14,28 +14,42 @@ static bool isForGpus(const plan::PlanT &plan) {
   return plan.device == plan::DeviceKind::Cuda;
 }
 
-void checkDevice(const plan::PlanT &plan, const CommandLine &line,
-                 int localRanks) {
+/// Flags that mean something for one kind of device alone must not be passed
+/// over in silence.
+static void checkFlags(bool onGpus, const CommandLine &line) {
   const LaunchOptions &launch = line.launch;
   Transport transport = launch.comm.transport;
-  if (!isForGpus(plan)) {
-    if (transport == Transport::Nccl)
-      throw Error("--comm nccl is for GPUs, and the plan is for CPUs; drop it, "
-                  "or compile the plan for device=cuda");
-    if (line.run.graph)
-      throw Error(
-          "--cuda-graph is for GPUs, and the plan is for CPUs; drop it, "
-          "or compile the plan for device=cuda");
+  const struct {
+    const char *flag;
+    bool given, isForGpus;
+  } flags[] = {
+      {"--comm shm", transport == Transport::SharedMemory, false},
+      {"--comm gloo", transport == Transport::Gloo, false},
+      {"--comm nccl", transport == Transport::Nccl, true},
+      {"--single-communicator", launch.singleCommunicator, true},
+      {"--throttle", launch.comm.throttle.has_value(), false},
+      {"--host-streams threads", launch.hostStreams == HostStreamKind::Threads,
+       false},
+      {"--cuda-graph", line.run.graph, true},
+      {"--poison", line.run.poison, false},
+  };
+  for (const auto &[flag, given, isForGpus] : flags)
+    if (given && isForGpus != onGpus)
+      throw Error(std::string(flag) + " is for " +
+                  (isForGpus ? "GPUs" : "CPUs") + ", and the plan is for " +
+                  (onGpus ? "GPUs" : "CPUs") +
+                  "; drop it, or compile the plan for device=" +
+                  (isForGpus ? "cuda" : "cpu"));
+}
+
+void checkDevice(const plan::PlanT &plan, const CommandLine &line,
+                 int localRanks) {
+  bool onGpus = isForGpus(plan);
+  checkFlags(onGpus, line);
+  if (!onGpus)
     return;
-  }
-  if (transport != Transport::Auto && transport != Transport::Nccl)
-    throw Error("the plan is for GPUs, whose memory --comm shm and gloo do not "
-                "reach; drop --comm, or compile the plan for device=cpu");
-  if (launch.comm.throttle)
-    throw Error("--throttle imitates a network between CPUs, and the plan is "
-                "for GPUs; drop it, or compile the plan for device=cpu");
   int gpus = countCudaDevices();
-  if (!launch.threads && localRanks > gpus)
+  if (!line.launch.threads && localRanks > gpus)
     throw Error(std::to_string(localRanks) +
                 " ranks are to run on this host, "
                 "which shows " +
