@@ -87,11 +87,11 @@ def test_a_graph_has_the_bits_of_the_streams(run: Run, model: str, pipeline: str
     assert same_bits(found, run(model, 1, PLAIN))
 
 
-def test_a_scaled_step_is_a_graph(run: Run) -> None:
-    pipeline = "device=cuda schedule=overlap"
-    graph = run("gpt", 1, pipeline, ("--cuda-graph",), "--scaler")
+@pytest.mark.parametrize("step", ("--scaler", "--accumulate 3", "--clip-norm 0.5 2"))
+def test_what_else_a_step_does_is_in_its_graph(run: Run, step: str) -> None:
+    graph = run("gpt", 1, "device=cuda schedule=overlap", ("--cuda-graph",), step)
     assert "without a CUDA graph" not in graph.output
-    assert same_bits(graph, run("gpt", 1, pipeline, (), "--scaler"))
+    assert same_bits(graph, run("gpt", 1, PLAIN, (), step))
 
 
 @pytest.mark.parametrize("model", MODELS)
