@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "comm/NcclLibrary.h"
+#include "device/CudaLibrary.h"
 
 #include <algorithm>
 #include <map>
@@ -20,15 +21,10 @@ template <size_t size> std::string take(const char (&field)[size]) {
   return std::string(field, std::find(field, field + size, '\0'));
 }
 
-std::string cudaVersion(int version) {
-  return std::to_string(version / 1000) + "." +
-         std::to_string(version % 1000 / 10);
-}
-
 std::string versions(const NcclRank &rank) {
   return "NCCL " + ncclVersionText(rank.nccl) + ", CUDA " +
-         cudaVersion(rank.runtime) + " and a driver for CUDA " +
-         cudaVersion(rank.driver);
+         cudaVersionText(rank.runtime) + " and a driver for CUDA " +
+         cudaVersionText(rank.driver);
 }
 
 std::string name(size_t number, const NcclRank &rank) {

@@ -15,7 +15,7 @@ struct NcclRank {
 
   NcclRank() = default;
   /// Asks the library, and this host for its name.
-  NcclRank(const std::string &identity);
+  explicit NcclRank(const std::string &identity);
 };
 
 /// Throws Error where two ranks have different versions of NCCL, of CUDA or of

@@ -11,6 +11,11 @@
 
 namespace fsdp {
 
+std::string cudaVersionText(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
 namespace {
 
 /// Throws what went wrong while `what` was done.
@@ -21,12 +26,6 @@ void check(cudaError_t status, const char *what) {
   throw Error(std::string("cannot ") + what + ": " +
               cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
               ")");
-}
-
-/// "13.0" of 13000.
-std::string versionText(int version) {
-  return std::to_string(version / 1000) + "." +
-         std::to_string(version % 1000 / 10);
 }
 
 /// 0 where there is no driver.
@@ -44,8 +43,9 @@ int runtimeVersion() {
 
 std::string describeAll() {
   int driver = driverVersion();
-  return "CUDA " + versionText(runtimeVersion()) + ", " + describeNccl() +
-         (driver ? ", driver for CUDA " + versionText(driver) : ", no driver");
+  return "CUDA " + cudaVersionText(runtimeVersion()) + ", " + describeNccl() +
+         (driver ? ", driver for CUDA " + cudaVersionText(driver)
+                 : ", no driver");
 }
 
 /// The number of GPUs, at least one.
@@ -59,8 +59,8 @@ int countDevices() {
     throw Error("the plan is for GPUs, and this machine has no NVIDIA driver; "
                 "compile it for device=cpu, or run it where there is one");
   if (status == cudaErrorInsufficientDriver)
-    throw Error("the NVIDIA driver is for CUDA " + versionText(driver) +
-                ", PyTorch needs " + versionText(runtimeVersion()) +
+    throw Error("the NVIDIA driver is for CUDA " + cudaVersionText(driver) +
+                ", PyTorch needs " + cudaVersionText(runtimeVersion()) +
                 "; update the driver");
   throw Error("the plan is for GPUs, and this machine shows none: " +
               std::string(cudaGetErrorString(status)) +
@@ -93,7 +93,7 @@ public:
     cudaDeviceProp properties;
     check(cudaGetDeviceProperties(&properties, number), "ask the GPU");
     description = std::string(properties.name) + ", driver for CUDA " +
-                  versionText(driverVersion());
+                  cudaVersionText(driverVersion());
     uuid.assign(properties.uuid.bytes, sizeof(properties.uuid.bytes));
     longestPitch = properties.memPitch;
     for (unsigned i = 0; i < count; ++i) {

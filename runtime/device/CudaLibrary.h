@@ -31,6 +31,9 @@ struct CudaLibrary {
                                      const NcclOptions &options);
 };
 
+/// Of the library: "13.0" of 13000.
+std::string cudaVersionText(int version);
+
 /// Of the library: what its table calls connectNccl.
 DeviceCommunicator *openNccl(Device &device, Communicator &control,
                              const NcclOptions &options);

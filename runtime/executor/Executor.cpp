@@ -105,9 +105,6 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
                      backend.kernels()),
           [&](uint64_t bytes) { return backend.allocateScratch(bytes); },
           numbers.get()) {
-  if (options.poison && !backend.isHost())
-    throw Error("--poison writes into a plan's memory from the host; use it "
-                "with a plan for device=cpu");
   registerOperators();
   NoAutograd guard;
   if (!backend.isHost())
@@ -207,8 +204,7 @@ Executor::Implementation::whyNotCaptured(const LoadedProgram &program) const {
 /// device: it does in every step.
 void Executor::Implementation::noteWait(const LoadedProgram &program,
                                         const std::string &call) {
-  uint64_t now = backend.kernels().waits();
-  if (std::exchange(waits, now) != now && program.runs == 1 && options.note)
+  if (backend.kernels().waits() != waits && program.runs == 1 && options.note)
     options.note(call + " makes the host wait for the GPU in each step");
 }
 
@@ -287,6 +283,7 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
       poison->before(c);
     switch (step.kind) {
     case plan::Operation::Aten:
+      waits = backend.kernels().waits(); // not those of updates before it
       program.calls[step.index].run(scalars, counters);
       noteWait(program, program.calls[step.index].description());
       break;
@@ -316,12 +313,9 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
 
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   std::optional<UseScratch> use;
-  at::Tensor scale = update.scale;
   if (update.onHost) {
     use.emplace(update.processor->scratch);
     awaitDevice();
-    if (scale.defined())
-      scale = scale.cpu();
   }
   if (gradientNorm && update.inNorm)
     squaredNorm += squaredNormOf(update);
@@ -333,7 +327,7 @@ void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   }
   {
     OperatorMemory::Attention attention(update.memory);
-    update.rule->apply(update.operands, scale, skip);
+    update.rule->apply(update.operands, update.scale, skip);
   }
   std::vector<at::Tensor> none;
   update.memory.endRun(none);
@@ -355,13 +349,6 @@ Executor::Executor(const plan::PlanT &plan, Backend &backend,
     : impl(std::make_unique<Implementation>(plan, backend, options)) {}
 
 Executor::~Executor() = default;
-
-int Executor::program(const std::string &name) const {
-  for (size_t i = 0; i < impl->programs.size(); ++i)
-    if (impl->programs[i].plan->name == name)
-      return static_cast<int>(i);
-  return -1;
-}
 
 void Executor::run(int program, uint64_t step, uint64_t microBatch) {
   impl->run(impl->programs.at(program), step, microBatch);

@@ -17,7 +17,8 @@ struct ExecutorOptions {
   int64_t seed = 0;
   /// One random stream in program order, as eager PyTorch has.
   bool sequentialRandom = false;
-  /// Fill what is not alive with NaN, and guard the ends of ranges.
+  /// Fill what is not alive with NaN, and guard the ends of ranges. On a host
+  /// backend alone.
   bool poison = false;
   /// Capture a device's programs as graphs and replay those.
   bool graph = false;
@@ -33,9 +34,6 @@ public:
   Executor(const plan::PlanT &plan, Backend &backend,
            const ExecutorOptions &options);
   ~Executor();
-
-  /// The index of a program, or -1.
-  int program(const std::string &name) const;
 
   /// Runs a program, or launches it where the device is not the host; `step` is
   /// 1 in the first, `microBatch` 0 in the first of each step. Throws Error

@@ -85,7 +85,8 @@ void OperatorCall::land(const at::Tensor &result, const at::Tensor &planned,
     ++counters.outputsCopied;
     counters.outputBytesCopied += result.nbytes();
   }
-  if (planned.is_cpu() && isPlain(result) &&
+  // A device's own copy follows its stream.
+  if (planned.is_cpu() && result.is_cpu() && isPlain(result) &&
       result.strides() == planned.strides() &&
       result.is_non_overlapping_and_dense())
     std::memcpy(planned.data_ptr(), result.const_data_ptr(), result.nbytes());

@@ -8,28 +8,6 @@ namespace fsdp {
 // Room for the largest number.
 static constexpr uint64_t scalarBytes = 16;
 
-char *ProgramTraffic::prepare(Staging &staging, uint64_t bytes) {
-  finish(staging);
-  if (bytes > staging.bytes) {
-    staging.memory = backend.allocateHost(bytes, /*guard=*/0, /*pinned=*/true);
-    staging.bytes = bytes;
-  }
-  staging.pieces.clear();
-  return staging.memory->arena();
-}
-
-void ProgramTraffic::launch(Staging &staging) {
-  streams.copy(plan::computeStream, staging.pieces);
-  staging.mark = streams.mark();
-  staging.underWay = true;
-}
-
-void ProgramTraffic::finish(Staging &staging) {
-  if (staging.underWay)
-    streams.await(staging.mark);
-  staging.underWay = false;
-}
-
 void ProgramTraffic::setInput(LoadedProgram &program, size_t input,
                               const void *rowMajor) {
   const at::Tensor &planned =
@@ -42,7 +20,7 @@ void ProgramTraffic::setInput(LoadedProgram &program, size_t input,
   Staging *staging = nullptr;
   if (!backend.isHost()) {
     staging = &inputs[{&program, input}];
-    host = prepare(*staging, bytes);
+    host = staging->prepare(backend, streams, bytes);
   }
   if (planned.is_contiguous()) {
     std::memcpy(host, rowMajor, bytes);
@@ -55,14 +33,14 @@ void ProgramTraffic::setInput(LoadedProgram &program, size_t input,
   if (!staging)
     return;
   staging->pieces.push_back({to, host, bytes, 1, bytes, bytes});
-  launch(*staging);
+  staging->launch(streams);
 }
 
 void ProgramTraffic::fetchOutputs(const LoadedProgram &program) {
   Outputs &run = runs[numRuns++ % runs.size()];
   const auto &named = program.plan->outputs;
-  char *to =
-      prepare(run.staging, std::max<size_t>(named.size(), 1) * scalarBytes);
+  char *to = run.staging.prepare(
+      backend, streams, std::max<size_t>(named.size(), 1) * scalarBytes);
   run.types.clear();
   for (const auto &output : named) {
     const at::Tensor &tensor = program.tensors[output->value];
@@ -72,14 +50,14 @@ void ProgramTraffic::fetchOutputs(const LoadedProgram &program) {
          tensor.nbytes(), 1, scalarBytes, scalarBytes});
     to += scalarBytes;
   }
-  launch(run.staging);
+  run.staging.launch(streams);
 }
 
 std::vector<double> ProgramTraffic::outputs(unsigned runsAgo) {
   Outputs &run = runs[(numRuns - 1 - runsAgo) % runs.size()];
-  finish(run.staging);
+  run.staging.finish(streams);
   std::vector<double> values;
-  char *from = run.staging.memory->arena();
+  char *from = run.staging.data();
   for (at::ScalarType type : run.types) {
     values.push_back(
         at::from_blob(from, {}, at::TensorOptions(type)).item().toDouble());

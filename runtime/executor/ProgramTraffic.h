@@ -1,12 +1,11 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_PROGRAMTRAFFIC_H
 #define FSDP_RUNTIME_EXECUTOR_PROGRAMTRAFFIC_H
 
-#include "executor/Backend.h"
 #include "executor/LoadedProgram.h"
+#include "executor/Staging.h"
 
 #include <array>
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -33,19 +32,6 @@ public:
   std::vector<double> outputs(unsigned runsAgo);
 
 private:
-  /// Memory that the host and copies share.
-  struct Staging {
-    std::unique_ptr<ArenaMemory> memory;
-    uint64_t bytes = 0;
-    std::vector<CopyPiece> pieces;
-    uint64_t mark = 0;
-    bool underWay = false;
-  };
-  /// What was copied is there, and there is room for `bytes`.
-  char *prepare(Staging &staging, uint64_t bytes);
-  void launch(Staging &staging);
-  void finish(Staging &staging);
-
   struct Outputs {
     Staging staging;
     std::vector<at::ScalarType> types;

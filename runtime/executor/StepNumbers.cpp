@@ -34,12 +34,8 @@ StepNumbers::StepNumbers(const plan::PlanT &plan,
                          Backend &backend)
     : states(states), backend(backend),
       numbers(countNumbers(plan) * slotBytes) {
-  if (numbers.empty())
-    return;
-  memory = backend.allocateScratch(numbers.size());
-  for (Sending &sending : sendings)
-    sending.memory =
-        backend.allocateHost(numbers.size(), /*guard=*/0, /*pinned=*/true);
+  if (!numbers.empty())
+    memory = backend.allocateScratch(numbers.size());
 }
 
 size_t StepNumbers::takeSlot() {
@@ -86,16 +82,12 @@ void StepNumbers::setSeeds(const std::function<uint64_t(int64_t site)> &seed) {
 void StepNumbers::send(Streams &streams) {
   if (used == 0)
     return;
-  Sending &sending = sendings[numSent++ % sendings.size()];
-  if (sending.underWay)
-    streams.await(sending.mark);
-  char *from = sending.memory->arena();
+  Staging &sending = sendings[numSent++ % sendings.size()];
   uint64_t bytes = used * slotBytes;
+  char *from = sending.prepare(backend, streams, bytes);
   std::memcpy(from, numbers.data(), bytes);
-  sending.pieces = {{memory.data(), from, bytes, 1, bytes, bytes}};
-  streams.copy(plan::computeStream, sending.pieces);
-  sending.mark = streams.mark();
-  sending.underWay = true;
+  sending.pieces.push_back({memory.data(), from, bytes, 1, bytes, bytes});
+  sending.launch(streams);
 }
 
 } // namespace fsdp

@@ -1,8 +1,8 @@
 #ifndef FSDP_RUNTIME_EXECUTOR_STEPNUMBERS_H
 #define FSDP_RUNTIME_EXECUTOR_STEPNUMBERS_H
 
-#include "executor/Backend.h"
 #include "executor/Scalars.h"
+#include "executor/Staging.h"
 #include "plan/PlanTypes.h"
 
 #include <ATen/core/Tensor.h>
@@ -74,14 +74,8 @@ private:
   std::deque<List> lists;
   std::map<int64_t, size_t> seeds; // slots, by site
 
-  /// A run's numbers on their way. The one before may still be.
-  struct Sending {
-    std::unique_ptr<ArenaMemory> memory;
-    std::vector<CopyPiece> pieces;
-    uint64_t mark = 0;
-    bool underWay = false;
-  };
-  std::array<Sending, 2> sendings;
+  // A run's numbers on their way. The ones before may still be.
+  std::array<Staging, 2> sendings;
   size_t numSent = 0;
 };
 

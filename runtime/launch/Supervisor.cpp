@@ -203,7 +203,9 @@ void removeAndEnd(int number) {
 
 } // namespace
 
-int superviseRanks(const SupervisedRanks &ranks) { return Supervisor(ranks).run(); }
+int superviseRanks(const SupervisedRanks &ranks) {
+  return Supervisor(ranks).run();
+}
 
 void removeWhenKilled(const std::string &path) {
   pathToRemove[0] = 0;

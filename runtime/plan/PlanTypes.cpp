@@ -81,6 +81,13 @@ bool fsdp::plan::samePlace(const Place &a, const Place &b) {
          a.bytes() == b.bytes();
 }
 
+int fsdp::plan::findProgram(const PlanT &plan, const std::string &name) {
+  for (size_t i = 0; i < plan.programs.size(); ++i)
+    if (plan.programs[i]->name == name)
+      return static_cast<int>(i);
+  return -1;
+}
+
 uint64_t fsdp::plan::numRanks(const PlanT &plan) {
   uint64_t ranks = 1;
   for (const auto &dim : plan.mesh)

@@ -78,6 +78,9 @@ bool samePlace(const Place &a, const Place &b);
 /// Number of ranks: the product of the mesh's sizes.
 uint64_t numRanks(const PlanT &plan);
 
+/// The index of a program, or -1.
+int findProgram(const PlanT &plan, const std::string &name);
+
 /// Ranks that take part in one collective: `size` of them, `stride` apart.
 struct RankGroup {
   uint32_t first = 0, stride = 1, size = 1;

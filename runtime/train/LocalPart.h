@@ -17,9 +17,8 @@ public:
   RowMajorPart(const plan::PlanT &plan, size_t i, Executor &executor)
       : part(executor.state(plan.states[i]->flat < 0 ? i
                                                      : plan.states[i]->flat)),
-        rows(part.is_contiguous() && part.device().is_cpu()
-                 ? part
-                 : at::zeros(part.sizes(), part.scalar_type())) {}
+        // With what is there: other members of a flat state may be.
+        rows(part.contiguous().cpu()) {}
 
   char *data() { return static_cast<char *>(rows.data_ptr()); }
   void store() {

@@ -3,13 +3,13 @@
 #include "Error.h"
 #include "executor/Executor.h"
 #include "executor/Scalars.h"
-#include "train/Batches.h"
 #include "train/Console.h"
 #include "train/LoadWeights.h"
 #include "train/Metrics.h"
 #include "train/RunLength.h"
 #include "train/SaveWeights.h"
 #include "train/Summary.h"
+#include "train/TrainingData.h"
 
 #include <cerrno>
 #include <chrono>
@@ -56,10 +56,7 @@ public:
   void save(const std::function<void(const std::string &)> &onPartialFile);
 
 private:
-  void openData();
-  void findTokens();
   void noteStart();
-  void noteDropped();
   void step(uint64_t step);
   void runMicroBatch(uint64_t step, uint64_t microBatch);
   void collect(unsigned runsAgo);
@@ -86,14 +83,12 @@ private:
   int stepProgram, accumulateProgram, evalProgram;
   bool clipsByNorm = false; // and gives the norm
   RepeatedInputs repeated;
-  std::optional<Batches> data, evalData;
+  std::unique_ptr<TrainingData> data;
   RunLength length;
   std::optional<MetricsFile> metrics;
   std::optional<Console> console;
-  uint64_t microBatches; // per step
   uint64_t plannedBytes = 0;
-  std::vector<uint64_t> startPeaks;              // by rank
-  int64_t samplesPerStep = 0, tokensPerStep = 0; // all ranks; 0: unknown
+  std::vector<uint64_t> startPeaks; // by rank
 
   /// A step whose runs are launched, but whose outputs are not all there.
   struct Step {
@@ -120,25 +115,17 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
     : loaded(loaded), plan(*loaded.plan), options(options),
       communicator(communicator), runsAhead(backend.isHost() ? 0 : 1),
       seed(options.seed.value_or(plan.seed)) {
-  auto programNamed = [&](const char *name) {
-    for (size_t i = 0; i < plan.programs.size(); ++i)
-      if (plan.programs[i]->name == name)
-        return static_cast<int>(i);
-    return -1;
-  };
-  stepProgram = programNamed("step");
-  accumulateProgram = programNamed("accumulate");
-  evalProgram = programNamed("eval");
-  microBatches = plan.micro_batches;
+  stepProgram = plan::findProgram(plan, "step");
+  accumulateProgram = plan::findProgram(plan, "accumulate");
+  evalProgram = plan::findProgram(plan, "eval");
   if (stepProgram < 0)
     throw Error(
         "the plan has no program 'step'; lower the training step again");
   for (const auto &output : plan.programs[stepProgram]->outputs)
     clipsByNorm |= output->name == gradientNormName;
   // What costs little is refused first.
-  openData();
-  length = findLength(plan, options, data ? &*data : nullptr);
-  findTokens();
+  data = std::make_unique<TrainingData>(plan, options, communicator, seed);
+  length = findLength(plan, options, data->train());
   bool first = communicator.rank() == 0;
   if (first)
     for (const std::string &file : {options.save, options.summary})
@@ -169,7 +156,13 @@ Trainer::Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
     console->note("note: " + std::to_string(start.initialised) +
                   " tensors start by the model's own recipes, with seed " +
                   std::to_string(seed));
-  noteDropped();
+  for (const std::string &dropped : data->notes())
+    console->note("note: " + dropped);
+  if (options.graph && options.logGradientNorm && !clipsByNorm &&
+      options.logInterval == 1)
+    console->note("note: nothing runs as a CUDA graph: --log-grad-norm reads "
+                  "gradients on the host in every logged step; log fewer with "
+                  "--log-interval N");
 }
 
 /// What each rank has taken to have its first values.
@@ -181,69 +174,6 @@ void Trainer::noteStart() {
                            plan::DType::UInt8);
 }
 
-/// Says what no epoch and no evaluation gets to see.
-void Trainer::noteDropped() {
-  if (data) {
-    uint64_t batches = data->perEpoch() % microBatches;
-    uint64_t samples = data->dropped() + batches * data->globalBatch();
-    std::string of = std::to_string(data->globalBatch());
-    std::string unit = microBatches == 1
-                           ? "batch of " + of
-                           : "step of " + std::to_string(microBatches) +
-                                 " micro-batches of " + of;
-    if (samples)
-      console->note("note: " + std::to_string(samples) +
-                    " samples of each epoch are left out: they fill no " +
-                    unit);
-  }
-  if (evalData && evalData->dropped())
-    console->note("note: " + std::to_string(evalData->dropped()) +
-                  " evaluation samples are left out: they fill no batch of " +
-                  std::to_string(evalData->globalBatch()));
-}
-
-void Trainer::openData() {
-  const plan::ProgramT &step = *plan.programs[stepProgram];
-  int ranks = communicator.size(), rank = communicator.rank();
-  if (readsData(step)) {
-    if (options.data.empty())
-      throw Error("the plan reads its inputs from data; pass --data FILE");
-    data.emplace(step, options.data, ranks, rank, options.shuffle, seed);
-  } else if (!options.data.empty()) {
-    throw Error("the plan reads no data, its inputs repeat; drop --data, or "
-                "export the step with data");
-  }
-  if (options.evalData.empty()) {
-    if (options.evalInterval)
-      throw Error("--eval-interval needs --eval-data FILE");
-    return;
-  }
-  if (evalProgram < 0)
-    throw Error("the plan has no program 'eval'; export the step with "
-                "eval_data, or drop --eval-data");
-  if (!readsData(*plan.programs[evalProgram]))
-    throw Error("the plan's evaluation reads no data; drop --eval-data");
-  evalData.emplace(*plan.programs[evalProgram], options.evalData, ranks, rank,
-                   /*shuffle=*/false, seed);
-}
-
-/// A token is an element of the largest integer input with a sequence in it.
-void Trainer::findTokens() {
-  if (!data)
-    return;
-  samplesPerStep = data->globalBatch() * microBatches;
-  const plan::ProgramT &step = *plan.programs[stepProgram];
-  for (const auto &input : step.inputs) {
-    const plan::ValueT &value = *step.values[input->value];
-    if (input->from_data && value.shape.size() == 2 &&
-        (value.dtype == plan::DType::Int64 ||
-         value.dtype == plan::DType::Int32))
-      tokensPerStep = std::max(tokensPerStep, *plan::numElements(value.shape) *
-                                                  communicator.size());
-  }
-  tokensPerStep *= microBatches;
-}
-
 /// One small all-reduce, apart from the plan's own collectives.
 std::vector<double> Trainer::summed(std::vector<double> values) {
   if (communicator.size() > 1)
@@ -253,14 +183,14 @@ std::vector<double> Trainer::summed(std::vector<double> values) {
 }
 
 void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
-  bool last = microBatch + 1 == microBatches;
+  bool last = microBatch + 1 == plan.micro_batches;
   int program = last ? stepProgram : accumulateProgram;
   auto begin = Clock::now();
   repeated.set(program, *executor);
-  if (data) {
+  if (Batches *train = data->train()) {
     uint64_t ofEpoch = (step - 1) % length.stepsPerEpoch;
-    data->set(epochOf(step), ofEpoch * microBatches + microBatch, program,
-              *executor);
+    train->set(epochOf(step), ofEpoch * plan.micro_batches + microBatch,
+               program, *executor);
   }
   auto ready = Clock::now();
   steps.back().dataWaitMs += milliseconds(ready - begin);
@@ -276,9 +206,9 @@ void Trainer::step(uint64_t step) {
   uint64_t offloaded = counters.offloadBytes;
   executor->setGradientNorm(options.logGradientNorm && !clipsByNorm &&
                             logs(step));
-  for (uint64_t m = 0; m < microBatches; ++m) {
+  for (uint64_t m = 0; m < plan.micro_batches; ++m) {
     runMicroBatch(step, m);
-    if (m + 1 == microBatches) {
+    if (m + 1 == plan.micro_batches) {
       Step &last = steps.back();
       last.offloadBytes = counters.offloadBytes - offloaded;
       last.squaredGradientNorm = executor->squaredGradientNorm();
@@ -299,7 +229,7 @@ void Trainer::collect(unsigned runsAgo) {
   for (size_t i = 0; i < values.size(); ++i)
     step.outputs[i] += values[i];
   --launched;
-  if (++step.collected == microBatches)
+  if (++step.collected == plan.micro_batches)
     finishStep();
 }
 
@@ -311,10 +241,10 @@ void Trainer::collectAll() {
 void Trainer::finishStep() {
   Step &step = steps.front();
   // What is of the whole step, such as a norm, the last one has in addition.
-  if (microBatches > 1)
+  if (plan.micro_batches > 1)
     for (size_t i = 0; i < plan.programs[accumulateProgram]->outputs.size();
          ++i)
-      step.outputs[i] /= microBatches;
+      step.outputs[i] /= plan.micro_batches;
   if (step.outputs.empty() || std::isnan(step.outputs[0]))
     throw Error("the loss became NaN in step " + std::to_string(step.number) +
                 " on rank " + std::to_string(communicator.rank()) +
@@ -355,10 +285,10 @@ void Trainer::log() {
   if (addsNorm)
     report.gradientNorm = std::sqrt(values.back());
   report.learningRates = learningRates(plan, step);
-  if (samplesPerStep)
-    report.samplesPerSecond = samplesPerStep / (stepMs / 1e3);
-  if (tokensPerStep)
-    report.tokensPerSecond = tokensPerStep / (stepMs / 1e3);
+  if (data->samplesPerStep)
+    report.samplesPerSecond = data->samplesPerStep / (stepMs / 1e3);
+  if (data->tokensPerStep)
+    report.tokensPerSecond = data->tokensPerStep / (stepMs / 1e3);
   report.stepMs = stepMs;
   report.dataWaitMs = ended.dataWaitMs;
   report.exposedCommMs = ended.exposedCommMs;
@@ -375,10 +305,11 @@ void Trainer::log() {
 
 NamedScalars Trainer::evaluate(uint64_t step) {
   const auto &named = plan.programs[evalProgram]->outputs;
+  Batches &batches = *data->eval();
   std::vector<double> sums(named.size());
-  for (int64_t batch = 0; batch < evalData->perEpoch(); ++batch) {
+  for (int64_t batch = 0; batch < batches.perEpoch(); ++batch) {
     repeated.set(evalProgram, *executor);
-    evalData->set(0, batch, evalProgram, *executor);
+    batches.set(0, batch, evalProgram, *executor);
     executor->run(evalProgram, step);
     std::vector<double> values = executor->outputs();
     for (size_t i = 0; i < named.size(); ++i)
@@ -388,7 +319,7 @@ NamedScalars Trainer::evaluate(uint64_t step) {
   NamedScalars result;
   for (size_t i = 0; i < named.size(); ++i)
     result.emplace_back("eval_" + named[i]->name,
-                        sums[i] / (evalData->perEpoch() * communicator.size()));
+                        sums[i] / (batches.perEpoch() * communicator.size()));
   return result;
 }
 
@@ -397,8 +328,9 @@ void Trainer::run() {
   for (uint64_t i = 1; i <= length.steps; ++i) {
     step(i);
     bool epochEnds = i % length.stepsPerEpoch == 0 || i == length.steps;
-    bool due = evalData && (options.evalInterval ? i % options.evalInterval == 0
-                                                 : epochEnds);
+    bool due =
+        data->eval() &&
+        (options.evalInterval ? i % options.evalInterval == 0 : epochEnds);
     NamedScalars evaluated;
     if (due || epochEnds)
       collectAll();

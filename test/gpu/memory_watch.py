@@ -26,6 +26,7 @@ class MemoryWatch:
         self._library = ctypes.CDLL("libnvidia-ml.so.1")
         self._device = ctypes.c_void_p()
         self.peak = 0
+        self._error: OSError | None = None
 
     def __enter__(self) -> MemoryWatch:
         calls = (
@@ -44,6 +45,8 @@ class MemoryWatch:
         self._over.set()
         self._thread.join()
         self._library.nvmlShutdown()
+        if self._error:
+            raise self._error
 
     def _used(self) -> int:
         memory = _Memory()
@@ -52,5 +55,8 @@ class MemoryWatch:
         return memory.used
 
     def _watch(self) -> None:
-        while not self._over.wait(PERIOD_S):
-            self.peak = max(self.peak, self._used() - self._base)
+        try:
+            while not self._over.wait(PERIOD_S):
+                self.peak = max(self.peak, self._used() - self._base)
+        except OSError as error:  # nobody sees a thread's
+            self._error = error

@@ -162,6 +162,7 @@ def nccl(lab: Lab) -> Checks:
 # together, and updates on the host are none of the GPU's work.
 CAPTURED = {
     "mlp": True,
+    "mlp-scaler": True,
     "conv": True,
     "gpt": True,
     "gpt-bf16": True,
@@ -208,7 +209,7 @@ def errors(lab: Lab) -> Checks:
         (
             "no GPU is visible",
             lambda: lab.attempt(CASES["mlp"], CUDA_VISIBLE_DEVICES=""),
-            "GPU",
+            r"this machine shows none",
         ),
         (
             "out of device memory",
@@ -216,19 +217,19 @@ def errors(lab: Lab) -> Checks:
             r"\d+ bytes.*\d+ (are )?free.*(remat|offload)",
         ),
         (
-            "two processes on one GPU with NCCL",
+            "two processes where one GPU is visible",
             lambda: lab.attempt(two, "--comm", "nccl", CUDA_VISIBLE_DEVICES="0"),
-            "GPU",
+            r"2 ranks are to run on this host, which shows 1 GPU",
         ),
         (
             "two ranks on a plan for one",
             lambda: lab.attempt(CASES["mlp"], "--threads", ranks=2),
-            "rank",
+            r"the plan's mesh has 1 rank, this run 2",
         ),
         (
             "a plan for CPUs over NCCL",
             lambda: lab.attempt(CASES["mlp"], "--comm", "nccl", device="cpu"),
-            "device=cuda",
+            r"--comm nccl is for GPUs, and the plan is for CPUs",
         ),
     )
     for name, attempt, words in attempts:

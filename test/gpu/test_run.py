@@ -45,7 +45,7 @@ def verdicts(
     """Of a run of some rows with these cases alone; nothing fails."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cases, "CASES", {name: CASES[name] for name in PREPARED})
-        patch.setattr(rows, "CAPTURED", {"mlp": True})
+        patch.setattr(rows, "CAPTURED", {"mlp": True, "mlp-scaler": True})
         folders = ["--bin", str(programs), "--plans", str(plans), "--out", str(out)]
         assert run.main([*folders, *words]) == 0
     (path,) = out.glob("*.json")
@@ -65,10 +65,9 @@ def test_what_is_prepared_runs(plans: pathlib.Path, tmp_path: pathlib.Path) -> N
 def test_an_imitated_gpu_passes(
     plans: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None
 ) -> None:
-    imitated = chain.binary("fsdp-run").parent / "imitated"
-    if not imitated.exists():
-        pytest.skip("this build has no CUDA, and so no imitation of it")
-    found = verdicts(plans, tmp_path, imitated, "--only", "kernels", "precision", "graph")
+    found = verdicts(
+        plans, tmp_path, chain.imitated_gpus(), "--only", "kernels", "precision", "graph"
+    )
     assert found == {"kernels": PASS, "precision": PASS, "graph": PASS}
 
 
@@ -164,11 +163,11 @@ def test_tensors_are_read_as_safetensors_reads_them(tmp_path: pathlib.Path) -> N
 
 def test_errors_must_be_clear(lab: Lab) -> None:
     """A program that says what some of them need."""
-    said = 'echo "error: there is no GPU for rank 1; drop device=cuda"'
+    said = 'echo "error: the plan is for GPUs, and this machine shows none; drop device=cuda"'
     program(lab.programs, "fsdp-run", f"{said}; exit 1")
     found = {check.name: check.verdict for check in rows.errors(lab)}
-    assert found.pop("out of device memory") == FAIL
-    assert set(found.values()) == {PASS}
+    assert found.pop("no GPU is visible") == PASS
+    assert set(found.values()) == {FAIL}
     program(lab.programs, "fsdp-run", said)
     assert {check.verdict for check in rows.errors(lab)} == {FAIL}
 

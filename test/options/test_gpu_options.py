@@ -21,8 +21,7 @@ Run = Callable[..., chain.Result]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    if not (chain.binary("fsdp-run").parent / PROGRAM).exists():
-        pytest.skip("this build has no CUDA, and so no imitation of it")
+    chain.imitated_gpus()
     folder = tmp_path_factory.mktemp("gpu")
     archives = options.Archives(folder)
 

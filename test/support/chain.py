@@ -71,6 +71,17 @@ def binary(name: str) -> pathlib.Path:
     return path
 
 
+def imitated_gpus() -> pathlib.Path:
+    """The folder of the programs on imitated GPUs; skips where the build has no CUDA."""
+    import pytest
+
+    programs = binary("fsdp-run").parent
+    if not (programs / "libfsdp_cuda.so").exists():
+        pytest.skip("this build has no CUDA, and so no imitation of it")
+    assert (programs / "imitated" / "fsdp-run").exists(), "build fsdp-run-imitated"
+    return programs / "imitated"
+
+
 def environment(**changes: str) -> dict[str, str]:
     """The environment of a run: one thread, no launcher's variables."""
     env = {

@@ -49,12 +49,15 @@ void checkDevice(const plan::PlanT &plan, const CommandLine &line,
   if (!onGpus)
     return;
   int gpus = countCudaDevices();
-  if (!line.launch.threads && localRanks > gpus)
+  bool share =
+      line.launch.threads && line.launch.comm.transport == Transport::Auto;
+  if (!share && localRanks > gpus)
     throw Error(std::to_string(localRanks) +
                 " ranks are to run on this host, "
                 "which shows " +
                 std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
-                "; start as many, or let ranks share them with --threads");
+                "; start as many, or let ranks share them with --threads and "
+                "without --comm nccl");
 }
 
 /// A rank's GPU. A launcher may show each of its processes one alone.

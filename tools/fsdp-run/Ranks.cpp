@@ -144,6 +144,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
         if (!first || (first->error.consequence && !error.consequence))
           first = Failure{rank, error};
       }
+      local->fail(rank); // wakes those who wait for its device
       if (connection.communicator)
         connection.communicator->abort(error.message);
     }

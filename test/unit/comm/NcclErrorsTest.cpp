@@ -199,13 +199,13 @@ TEST(NcclAbort, EndsATransferThatAnotherRankNeverLaunches) {
     if (rank.rank == 1)
       throw Error("this rank has failed");
     rank.communicator->launch(sumOf(memory), 1);
-    std::thread watch([&] {
+    auto watch = std::async(std::launch::async, [&] {
       // As whoever watches the others does.
       EXPECT_THROW(rank.control->barrier(), PeerFailure);
       rank.communicator->abort();
     });
     rank.device->drain();
-    watch.join();
+    watch.get();
     EXPECT_THROW(rank.communicator->check(), PeerFailure);
     EXPECT_THROW(rank.communicator->launch(sumOf(memory), 1), PeerFailure);
   });

@@ -193,7 +193,7 @@ TEST(DeviceExecutor, AGraphKeepsTheScratchOfItsRuns) {
     options.graph = graph;
     Executor executor(b.plan, backend, options);
     executor.state(0).copy_(numbers({3, 5}, 1));
-    int eval = executor.program("eval");
+    int eval = plan::findProgram(b.plan, "eval");
     for (int step = 1; step <= 6; ++step) {
       bool evaluates = step == 4;
       for (int program : evaluates ? std::vector{eval, 0} : std::vector{0}) {

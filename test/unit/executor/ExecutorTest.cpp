@@ -75,7 +75,7 @@ std::pair<at::Tensor, std::vector<double>> executed(int ranks, bool poison) {
       HostBackend backend(*communicator);
       Executor executor(plan, backend, options);
       executor.state(0).copy_(start.narrow(0, r * part, part));
-      int program = executor.program("step");
+      int program = plan::findProgram(plan, "step");
       for (int step = 1; step <= steps; ++step) {
         set(executor, program, 0, numbers({batch, in}, step * 10 + r));
         set(executor, program, 1, numbers({batch, out}, step * 20 + r));

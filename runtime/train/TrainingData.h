@@ -1,0 +1,42 @@
+#ifndef FSDP_RUNTIME_TRAIN_TRAININGDATA_H
+#define FSDP_RUNTIME_TRAIN_TRAININGDATA_H
+
+#include "comm/Communicator.h"
+#include "train/Batches.h"
+#include "train/RunOptions.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+
+/// What a run reads: the batches of its steps and of its evaluations.
+class TrainingData {
+public:
+  /// Throws Error where the files do not fit what the plan reads.
+  TrainingData(const plan::PlanT &plan, const RunOptions &options,
+               const Communicator &communicator, int64_t seed);
+
+  /// Null: every step has the same inputs.
+  Batches *train() { return ofSteps ? &*ofSteps : nullptr; }
+  /// Null: nothing is evaluated.
+  Batches *eval() { return ofEval ? &*ofEval : nullptr; }
+
+  /// Sentences about samples that no epoch and no evaluation gets to see.
+  std::vector<std::string> notes() const;
+
+  /// Of all ranks and micro-batches; 0: unknown. A token is an element of the
+  /// largest integer input with a sequence in it.
+  int64_t samplesPerStep = 0, tokensPerStep = 0;
+
+private:
+  int64_t countTokens(int ranks) const;
+
+  const plan::PlanT &plan;
+  std::optional<Batches> ofSteps, ofEval;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_TRAININGDATA_H
