@@ -114,6 +114,10 @@ public:
   /// calls throw PeerFailure.
   virtual void abort(const std::string &reason) = 0;
 
+  /// Throws PeerFailure when it is known already that a rank is gone. Waits for
+  /// nobody.
+  virtual void check() {}
+
   /// Transfers that are waited for at once, on channel 0.
   void allGather(const void *send, void *receive, size_t count,
                  plan::DType dtype,

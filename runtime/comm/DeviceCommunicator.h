@@ -43,6 +43,10 @@ public:
   /// Whether transfers can be part of a DeviceGraph; else why not.
   virtual std::string whyNotCaptured() const = 0;
 
+  /// Whether all ranks say yes: a transfer is part of a graph on all ranks or
+  /// on none. Collective where transfers can be captured; the hosts talk.
+  virtual bool agree(bool yes) { return yes; }
+
   /// ncclCommGetAsyncError: throws what went wrong in what was launched.
   virtual void check() = 0;
 

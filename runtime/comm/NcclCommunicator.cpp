@@ -11,6 +11,7 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -22,8 +23,8 @@ class NcclCommunicator final : public DeviceCommunicator {
 public:
   NcclCommunicator(Device &device, Communicator &control,
                    const NcclOptions &options)
-      : device(device), options(options), rank(control.rank()),
-        size(control.size()) {
+      : device(device), control(control), options(options),
+        rank(control.rank()), size(control.size()) {
     NcclRank mine(device.identity());
     version = mine.nccl;
     std::vector<NcclRank> ranks(size);
@@ -42,9 +43,10 @@ public:
     // To destroy is to wait for the others, who may be gone where one failed.
     if (failed || std::uncaught_exceptions())
       abort();
-    if (!aborted)
-      for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle)
-        nccl.commDestroy(*handle);
+    if (aborted)
+      return awaitAbort();
+    for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle)
+      nccl.commDestroy(*handle);
   }
 
   std::string transport() const override {
@@ -111,9 +113,16 @@ public:
 
   std::string whyNotCaptured() const override { return ""; }
 
+  bool agree(bool yes) override {
+    int32_t against = !yes;
+    control.allReduce(&against, &against, 1, plan::DType::Int32);
+    return against == 0;
+  }
+
   void check() override {
     std::lock_guard lock(calls);
     refuseAborted();
+    control.check();
     for (ncclComm_t handle : handles) {
       ncclResult_t state = ncclSuccess;
       ncclResult_t result = nccl.commGetAsyncError(handle, &state);
@@ -130,11 +139,24 @@ public:
     // nothing but this wakes it.
     std::unique_lock call(calls, std::chrono::seconds(1));
     std::lock_guard lock(handlesLock);
+    // Each waits for what is queued behind the others' transfers, and for the
+    // graphs that it is in: all are told before anybody waits.
     for (ncclComm_t handle : handles)
-      nccl.commAbort(handle);
+      aborting.emplace_back([this, handle] { nccl.commAbort(handle); });
   }
 
 private:
+  /// No graph with transfers may be left.
+  void awaitAbort() {
+    std::vector<std::thread> threads;
+    {
+      std::lock_guard lock(handlesLock);
+      threads.swap(aborting);
+    }
+    for (std::thread &thread : threads)
+      thread.join();
+  }
+
   /// A communicator, and its operations that divide by a number of a type.
   struct Member {
     ncclComm_t handle = nullptr;
@@ -203,6 +225,8 @@ private:
     // What failed still has a use for the memory, until it is gone.
     if (failed)
       abort();
+    if (aborted)
+      awaitAbort();
     std::lock_guard lock(calls);
     auto region = std::find_if(regions.begin(), regions.end(), [&](Region &r) {
       return r.memory.data() == block;
@@ -238,6 +262,7 @@ private:
 
   const NcclFunctions &nccl = ncclFunctions();
   Device &device;
+  Communicator &control;
   const NcclOptions options;
   const int rank;
   const uint32_t size;
@@ -252,6 +277,7 @@ private:
   /// All communicators, in the order of their making.
   std::mutex handlesLock;
   std::vector<ncclComm_t> handles;
+  std::vector<std::thread> aborting;
 };
 
 } // namespace

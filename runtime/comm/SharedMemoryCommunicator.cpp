@@ -92,6 +92,10 @@ public:
   startedByAll(uint64_t transfer) const override;
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override;
   void abort(const std::string &reason) override { group.fail(reason); }
+  void check() override {
+    group.checkFailures();
+    group.checkPeers();
+  }
 
 private:
   class Registered;

@@ -37,6 +37,7 @@ public:
     return inner->allocate(layout);
   }
   void abort(const std::string &reason) override { inner->abort(reason); }
+  void check() override { inner->check(); }
 
   uint64_t start(const Transfer &transfer) override {
     Clock::time_point now = clock->now();

@@ -39,6 +39,8 @@ public:
   /// Why a run cannot be replayed as a graph; empty: it can, by beginning and
   /// ending a capture around it.
   virtual std::string whyNotCaptured() const = 0;
+  /// See DeviceCommunicator::agree.
+  virtual bool agree(bool yes) { return yes; }
   virtual void beginCapture() = 0;
   virtual std::unique_ptr<DeviceGraph> endCapture() = 0;
 };

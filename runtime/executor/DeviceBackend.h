@@ -32,6 +32,7 @@ public:
   std::string whyNotCaptured() const override {
     return communicator->whyNotCaptured();
   }
+  bool agree(bool yes) override { return communicator->agree(yes); }
   void beginCapture() override { device->beginCapture(); }
   std::unique_ptr<DeviceGraph> endCapture() override {
     return device->endCapture();

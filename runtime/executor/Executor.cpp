@@ -13,12 +13,19 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <cmath>
+#include <exception>
 
 namespace fsdp {
 
 struct Executor::Implementation {
   Implementation(const plan::PlanT &plan, Backend &backend,
                  const ExecutorOptions &options);
+  /// After an error what is launched may wait for a rank that is gone, and
+  /// whatever is freed here would wait for that.
+  ~Implementation() {
+    if (streams && !backend.isHost() && std::uncaught_exceptions())
+      streams->abandon("");
+  }
 
   /// Gradients are part of the plan; the kernels need no autograd around them.
   struct NoAutograd {
@@ -216,9 +223,17 @@ void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
     return;
   program.decided = true;
   std::string reason = whyNotCaptured(program);
-  if (reason.empty())
+  bool all = backend.agree(reason.empty());
+  if (all) {
     reason = capture(program);
-  if (!reason.empty() && options.note)
+    all = backend.agree(reason.empty());
+  }
+  if (all)
+    return;
+  program.graph.reset();
+  if (reason.empty())
+    reason = "another rank cannot capture it";
+  if (options.note)
     options.note("program '" + program.plan->name +
                  "' runs without a CUDA graph: " + reason);
 }
@@ -242,11 +257,12 @@ void Executor::Implementation::launch(LoadedProgram &program) {
 std::string Executor::Implementation::capture(LoadedProgram &program) {
   uint64_t outside = device.scratch.bytesOutside();
   std::string reason;
+  std::exception_ptr gone; // a rank; told when the capture is over
   auto attempt = [&](const auto &body) {
     try {
       body();
     } catch (const PeerFailure &) {
-      throw;
+      gone = std::current_exception();
     } catch (const std::exception &error) {
       std::string text = error.what();
       if (reason.empty()) // else it follows from that
@@ -263,6 +279,10 @@ std::string Executor::Implementation::capture(LoadedProgram &program) {
   std::unique_ptr<DeviceGraph> graph;
   attempt([&] { graph = backend.endCapture(); });
   device.random.seedFrom(nullptr);
+  if (gone) {
+    graph.reset();
+    std::rethrow_exception(gone);
+  }
   // What lies there then is somebody else's when the graph runs.
   if (reason.empty() && device.scratch.bytesOutside() != outside)
     reason = "its operators allocate otherwise than in their first runs";
@@ -313,10 +333,13 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
 
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   std::optional<UseScratch> use;
-  if (update.onHost) {
+  if (update.onHost)
     use.emplace(update.processor->scratch);
+  bool isRead = (gradientNorm && update.inNorm) ||
+                (update.skip.defined() && !update.rule->readsSkip());
+  // Where a rank is gone this throws: to read a number would wait for ever.
+  if (update.onHost || (numbers && isRead))
     awaitDevice();
-  }
   if (gradientNorm && update.inNorm)
     squaredNorm += squaredNormOf(update);
   at::Tensor skip = update.skip;
@@ -325,11 +348,14 @@ void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
       return;
     skip = at::Tensor();
   }
-  {
+  std::vector<at::Tensor> none;
+  try {
     OperatorMemory::Attention attention(update.memory);
     update.rule->apply(update.operands, update.scale, skip);
+  } catch (...) {
+    update.memory.abandonRun(none);
+    throw;
   }
-  std::vector<at::Tensor> none;
   update.memory.endRun(none);
 }
 

@@ -21,6 +21,18 @@ static bool isAt(const at::Tensor &result, const at::Tensor &planned) {
 }
 
 void OperatorCall::run(const std::vector<double> &scalars, Counters &counters) {
+  try {
+    runOnce(scalars, counters);
+  } catch (...) {
+    // A capture that fails is followed by runs.
+    memory.abandonRun(results);
+    throw;
+  }
+  memory.endRun(results);
+}
+
+void OperatorCall::runOnce(const std::vector<double> &scalars,
+                           Counters &counters) {
   {
     OperatorMemory::Attention attention(memory);
     op.run(scalars, results);
@@ -40,7 +52,6 @@ void OperatorCall::run(const std::vector<double> &scalars, Counters &counters) {
   }
   if (astray)
     bringHome(counters);
-  memory.endRun(results);
 }
 
 void OperatorCall::bringHome(Counters &counters) {

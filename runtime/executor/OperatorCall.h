@@ -36,6 +36,7 @@ public:
   void run(const std::vector<double> &scalars, Counters &counters);
 
 private:
+  void runOnce(const std::vector<double> &scalars, Counters &counters);
   /// Copies what did not land at its planned address.
   void bringHome(Counters &counters);
   void land(const at::Tensor &result, const at::Tensor &planned,

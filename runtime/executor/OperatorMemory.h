@@ -38,6 +38,11 @@ public:
 
   /// Ends a run: releases `results`, and sees what is not back.
   void endRun(std::vector<at::Tensor> &results);
+  /// After an error: the next run begins anew. Allocates nothing.
+  void abandonRun(std::vector<at::Tensor> &results) {
+    results.clear();
+    next = 0;
+  }
 
   c10::DataPtr allocate(size_t bytes) override;
 
