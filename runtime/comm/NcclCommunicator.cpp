@@ -43,8 +43,10 @@ public:
     // To destroy is to wait for the others, who may be gone where one failed.
     if (failed || std::uncaught_exceptions())
       abort();
-    if (aborted)
-      return awaitAbort();
+    if (aborted) {
+      awaitAbort();
+      return;
+    }
     for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle)
       nccl.commDestroy(*handle);
   }
