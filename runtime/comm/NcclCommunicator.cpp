@@ -43,12 +43,10 @@ public:
     // To destroy is to wait for the others, who may be gone where one failed.
     if (failed || std::uncaught_exceptions())
       abort();
-    if (aborted) {
-      awaitAbort();
-      return;
-    }
-    for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle)
-      nccl.commDestroy(*handle);
+    awaitAbort();
+    if (!aborted)
+      for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle)
+        nccl.commDestroy(*handle);
   }
 
   std::string transport() const override {
@@ -148,7 +146,7 @@ public:
   }
 
 private:
-  /// No graph with transfers may be left.
+  /// Where it was aborted: no graph with transfers may be left.
   void awaitAbort() {
     std::vector<std::thread> threads;
     {
@@ -227,8 +225,7 @@ private:
     // What failed still has a use for the memory, until it is gone.
     if (failed)
       abort();
-    if (aborted)
-      awaitAbort();
+    awaitAbort();
     std::lock_guard lock(calls);
     auto region = std::find_if(regions.begin(), regions.end(), [&](Region &r) {
       return r.memory.data() == block;
