@@ -49,8 +49,8 @@ func.func @step(%q: tensor<2x4x16x8xbf16, #aten.strides<[512, 8, 32, 1]>>, %k: t
 // CHECK-NEXT: %[[S:.*]] = aten.call "slice.Tensor"(%[[P]]) {dim = 1 : i64, end = 5 : i64, start = 0 : i64} : (tensor<6x8xf32>) -> tensor<6x5xf32, #aten.strides<[8, 1]>>
 // CHECK-NEXT: %[[E:.*]] = aten.call "expand"(%[[S]]) {size = array<i64: 2, 4, 6, 5>} : {{.*}} -> tensor<2x4x6x5xf32, #aten.strides<[0, 0, 8, 1]>>
 // CHECK-NEXT: %[[F:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention"(%[[Q]], %[[KR]], %[[VR]], %[[E]]) {compute_log_sumexp = true, fsdp.keep, scale = 5.000000e-01 : f64}
-// CHECK-SAME: -> (tensor<2x4x6x8xf32>, tensor<2x4x32xf32>, tensor<i64>, tensor<i64>)
-// CHECK-NEXT: %[[B:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention_backward"(%[[G]], %[[Q]], %[[KR]], %[[VR]], %[[E]], %[[F]]#0, %[[F]]#1, %[[F]]#2, %[[F]]#3)
+// CHECK-SAME: -> (tensor<2x4x6x8xf32>, tensor<2x4x32xf32>, none, none)
+// CHECK-NEXT: %[[B:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention_backward"(%[[G]], %[[Q]], %[[KR]], %[[VR]], %[[E]], %[[F]]#0, %[[F]]#1, none, none)
 // CHECK-SAME: grad_input_mask = array<i1: true, true, true, false>
 // CHECK-SAME: -> (tensor<2x4x6x8xf32, #aten.strides<[192, 8, 32, 1]>>, tensor<2x4x5x8xf32, #aten.strides<[160, 8, 32, 1]>>, tensor<2x4x5x8xf32, #aten.strides<[160, 8, 32, 1]>>, none)
 // CHECK-NEXT: %[[H:.*]] = aten.call "view"(%[[B]]#1) {fsdp.phase = "backward", size = array<i64: 2, 2, 2, 5, 8>} : {{.*}} -> tensor<2x2x2x5x8xf32, #aten.strides<[160, 16, 8, 32, 1]>>
@@ -85,7 +85,7 @@ func.func @padded(%q: tensor<1x2x8x12xf16>, %g: tensor<1x2x8x12xf16>) -> (tensor
 // CHECK-SAME: %[[Q:.*]]: tensor<1x2x8x16xf16>, %[[M:.*]]: tensor<1x1x1x8xf16>
 // CHECK-NEXT: %[[E:.*]] = aten.call "expand"(%[[M]]) {size = array<i64: 1, 2, 8, 8>} : {{.*}} -> tensor<1x2x8x8xf16, #aten.strides<[8, 0, 0, 1]>>
 // CHECK-NEXT: aten.call "_scaled_dot_product_efficient_attention"(%[[Q]], %[[Q]], %[[Q]], %[[E]]) {compute_log_sumexp = false}
-// CHECK-SAME: -> (tensor<1x2x8x16xf16>, tensor<1x2x0xf32>, tensor<i64>, tensor<i64>)
+// CHECK-SAME: -> (tensor<1x2x8x16xf16>, tensor<1x2x0xf32>, none, none)
 func.func @eval(%q: tensor<1x2x8x16xf16>, %m: tensor<1x1x1x8xf16>) -> tensor<1x2x8x16xf16> {
   %a:2 = aten.call "_scaled_dot_product_flash_attention_for_cpu"(%q, %q, %q, %m) : (tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<1x1x1x8xf16>) -> (tensor<1x2x8x16xf16>, tensor<1x2x8xf32, #aten.strides<[16, 1, 2]>>)
   return %a#0 : tensor<1x2x8x16xf16>

@@ -195,7 +195,8 @@ static void replaceByCudnn(Attention &attention) {
 }
 
 /// It has as many heads of keys as of queries, a mask for each, and keeps the
-/// sums of 32 queries together.
+/// sums of 32 queries together. What it says of its random numbers, of which it
+/// takes none, lies on the host: nobody reads it.
 static void replaceByEfficient(Attention &attention) {
   RankedTensorType type = attention.getQueryType();
   padHeads(attention, isHalf(type.getElementType()) ? 8 : 4);
@@ -211,13 +212,13 @@ static void replaceByEfficient(Attention &attention) {
   Type logsumexp = RankedTensorType::get(
       {shape[0], shape[1], isTraining ? (shape[2] + 31) / 32 * 32 : 0},
       calls.builder.getF32Type());
-  Type seed = RankedTensorType::get({}, calls.builder.getI64Type());
+  Type none = NoneType::get(calls.builder.getContext());
   SmallVector<NamedAttribute> args = getShared(calls, attention);
   args.push_back(calls.boolean("compute_log_sumexp", isTraining));
   aten::CallOp forward = calls.create(
       "_scaled_dot_product_efficient_attention",
       {attention.query, attention.key, attention.value, mask}, args,
-      {attention.forward->getResult(0).getType(), logsumexp, seed, seed});
+      {attention.forward->getResult(0).getType(), logsumexp, none, none});
   for (aten::CallOp old : attention.backward) {
     KernelCalls calls(old);
     SmallVector<NamedAttribute> args = getBackward(calls, attention);
@@ -231,12 +232,13 @@ static void replaceByEfficient(Attention &attention) {
             ? Type(RankedTensorType::get(
                   llvm::cast<RankedTensorType>(mask.getType()).getShape(),
                   type.getElementType()))
-            : NoneType::get(calls.builder.getContext()));
+            : none);
+    Value absent;
     aten::CallOp now = calls.create(
         "_scaled_dot_product_efficient_attention_backward",
         {getTensor(old, "grad_out"), attention.query, attention.key,
          attention.value, mask, forward->getResult(0), forward->getResult(1),
-         forward->getResult(2), forward->getResult(3)},
+         absent, absent},
         args, types);
     if (attention.maskGradient)
       attention.maskGradient.replaceAllUsesWith(calls.cast(
