@@ -4,12 +4,15 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <cublasLt.h>
 #include <cublas_v2.h>
 #include <cuda.h>
 
 using namespace fsdp::imitation;
 
 namespace {
+
+constexpr int sharedBytes = 227 * 1024;
 
 struct State {
   std::function<void(cudaStream_t, void **)> see;
@@ -69,12 +72,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   properties->multiProcessorCount = 132;
   properties->maxThreadsPerMultiProcessor = 2048;
   properties->maxThreadsPerBlock = 1024;
+  for (int i = 0; i < 3; ++i) {
+    properties->maxGridSize[i] = i == 0 ? 0x7fffffff : 0xffff;
+    properties->maxThreadsDim[i] = i == 2 ? 64 : 1024;
+  }
+  properties->sharedMemPerBlock = 48 * 1024;
+  properties->sharedMemPerBlockOptin = sharedBytes;
   properties->warpSize = 32;
   return cudaSuccess;
 }
 /// All that is asked for is the shared memory of a block.
 cudaError_t cudaDeviceGetAttribute(int *bytes, cudaDeviceAttr, int) {
-  return answer(bytes, 227 * 1024);
+  return answer(bytes, sharedBytes);
 }
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
   return answer(free, *total = size_t(1) << 34);
@@ -162,6 +171,13 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks,
                                                                    unsigned) {
   return answer(blocks, 1);
 }
+/// Code for this GPU.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes,
+                                  const void *) {
+  *attributes = {};
+  attributes->binaryVersion = 90;
+  return cudaSuccess;
+}
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned *flags, int *active) {
   *flags = 0;
@@ -179,6 +195,15 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
 }
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void *, size_t bytes) {
   state().workspace = bytes;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+    cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+    cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t *found,
+    int *count) {
+  *found = {};
+  *count = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 }

@@ -71,27 +71,36 @@ void moveToHost(plan::PlanT &plan, plan::Place &place) {
          plan::placeAlignment;
 }
 
+/// Elements of the weight of `offloaded`, and what its step moves.
+constexpr int64_t offloadedElements = 100;
+constexpr uint64_t offloadedBytes = (2 * offloadedElements + 1) * sizeof(float);
+
 /// A step whose one weight lies in the host's memory, where it is updated with
-/// its gradient times a number of the GPU's.
+/// its gradient times a number.
 std::unique_ptr<PlanBuilder> offloaded(bool pinned) {
   auto builder = std::make_unique<PlanBuilder>(1);
   PlanBuilder &b = *builder;
   b.plan.arenas[plan::hostArena]->pinned = pinned;
-  constexpr int64_t count = 100;
-  unsigned weight = b.state("w", plan::Role::Parameter, {count});
+  const Shape shape = {offloadedElements};
+  unsigned weight = b.state("w", plan::Role::Parameter, shape);
   moveToHost(b.plan, *b.plan.states[weight]->place);
   unsigned rule = addSgdRule(b);
   b.program("step");
-  int here = b.newValue("here", {count}), scale = b.newValue("scale", {});
-  int gradient = b.newValue("gradient", {count});
-  int sent = b.newValue("sent", {count});
-  moveToHost(b.plan, *b.plan.programs[0]->values[sent]->place);
-  b.copy(b.stateValue(weight), here, count * sizeof(float));
-  b.aten("aten::mul.Scalar", {value(here), number(2)}, {gradient});
+  auto hostValue = [&](const char *name, const Shape &shape) {
+    int v = b.newValue(name, shape);
+    moveToHost(b.plan, *b.plan.programs[0]->values[v]->place);
+    return v;
+  };
+  int fetched = b.newValue("fetched", shape);
+  int gradient = b.newValue("gradient", shape), scale = b.newValue("scale", {});
+  int sent = hostValue("sent", shape), sentScale = hostValue("sent_scale", {});
+  b.copy(b.stateValue(weight), fetched, offloadedElements * sizeof(float));
+  b.aten("aten::mul.Scalar", {value(fetched), number(2)}, {gradient});
   b.aten("aten::sum", {value(gradient)}, {scale});
-  b.copy(gradient, sent, count * sizeof(float));
+  b.copy(gradient, sent, offloadedElements * sizeof(float));
+  b.copy(scale, sentScale, sizeof(float));
   b.update(rule, weight, sent);
-  b.plan.programs[0]->commands.back()->operation.AsUpdate()->scale = scale;
+  b.plan.programs[0]->commands.back()->operation.AsUpdate()->scale = sentScale;
   b.output("scale", scale);
   holdRate(b.finish());
   return builder;
@@ -146,8 +155,9 @@ TEST_P(EmptyGpuOffload, UpdatesRunOnTheHost) {
   for (int step = 1; step <= 3; ++step)
     runStep(executor, builder->plan, step);
   // The kernels of the GPU do nothing: its gradients are zeros.
-  EXPECT_TRUE(at::equal(executor.state(0), at::full({100}, 3.0f)));
-  EXPECT_EQ(executor.counters().offloadBytes, 3u * 2 * 100 * sizeof(float));
+  EXPECT_TRUE(
+      at::equal(executor.state(0), at::full({offloadedElements}, 3.0f)));
+  EXPECT_EQ(executor.counters().offloadBytes, 3 * offloadedBytes);
   EXPECT_EQ(executor.counters().bytesAllocatedInSteps, 0u);
 }
 
