@@ -351,7 +351,10 @@ void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   std::vector<at::Tensor> none;
   try {
     OperatorMemory::Attention attention(update.memory);
-    update.rule->apply(update.operands, update.scale, skip);
+    // A number may still be the device's.
+    bool fetches = update.onHost && update.scale.defined();
+    update.rule->apply(update.operands,
+                       fetches ? update.scale.cpu() : update.scale, skip);
   } catch (...) {
     update.memory.abandonRun(none);
     throw;
