@@ -69,6 +69,7 @@ public:
     // What would be made by the first operator that needs it, and be kept.
     at::cuda::getCurrentCUDABlasHandle();
     at::cuda::getCUDABlasLtWorkspace();
+    at::cuda::detail::getDefaultCUDAGenerator(place.index());
     countWaits();
   }
 
