@@ -41,6 +41,11 @@ struct Transfer {
   /// Those who take part, this rank among them; nothing: all. They start and
   /// finish it alike, and rank order is theirs.
   std::optional<plan::RankGroup> group = std::nullopt;
+
+  /// The same, of so many ranks in all.
+  plan::RankGroup groupOf(uint32_t ranks) const {
+    return group.value_or(plan::RankGroup{0, 1, ranks});
+  }
 };
 
 /// Channels that a communicator has.
@@ -68,8 +73,7 @@ public:
 
   /// Those who take part in a transfer.
   plan::RankGroup groupOf(const Transfer &transfer) const {
-    return transfer.group.value_or(
-        plan::RankGroup{0, 1, static_cast<uint32_t>(size())});
+    return transfer.groupOf(static_cast<uint32_t>(size()));
   }
 
   /// The channel of a transfer that start() gave: its remainder by the number

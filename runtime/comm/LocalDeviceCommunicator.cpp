@@ -40,7 +40,7 @@ public:
         sumIsFree(device.makeEvent()) {
     LocalRanks::Post post;
     post.gpu = device.identity();
-    Posts posts = ranks->exchange(everybody(), rank, post);
+    Posts posts = ranks->exchange(groupOf(post.transfer), rank, post);
     for (const LocalRanks::Post &other : *posts)
       isNear.push_back(other.gpu == post.gpu);
   }
@@ -98,11 +98,8 @@ public:
   void abort() override { ranks->fail(rank); }
 
 private:
-  plan::RankGroup everybody() const {
-    return {0, 1, static_cast<uint32_t>(ranks->size())};
-  }
   plan::RankGroup groupOf(const Transfer &transfer) const {
-    return transfer.group.value_or(everybody());
+    return transfer.groupOf(static_cast<uint32_t>(ranks->size()));
   }
 
   /// The stream goes on behind what is now on those of all ranks of the group.

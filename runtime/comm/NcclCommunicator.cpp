@@ -71,7 +71,7 @@ public:
     refuseAborted();
     Member &member = members[keyOf(transfer)];
     if (!member.handle)
-      member.handle = connect(groupOf(transfer));
+      member.handle = connect(transfer.groupOf(size));
     if (transfer.kind == plan::CollectiveKind::AllGather)
       return;
     NcclReduction how =
@@ -171,11 +171,8 @@ private:
 
   using Key = std::pair<unsigned, plan::RankGroup>;
 
-  plan::RankGroup groupOf(const Transfer &transfer) const {
-    return transfer.group.value_or(plan::RankGroup{0, 1, size});
-  }
   Key keyOf(const Transfer &transfer) const {
-    return {options.single ? 0 : transfer.channel, groupOf(transfer)};
+    return {options.single ? 0 : transfer.channel, transfer.groupOf(size)};
   }
 
   /// A communicator of the group. The first of all ranks is there already.

@@ -44,6 +44,9 @@ public:
   /// Throws Error when the memory cannot be had.
   explicit PlainArenaMemory(const ArenaLayout &layout)
       : own(layout.arenaBytes, layout.guard), gathered(layout.windowBytes, 0) {}
+  /// Without a window.
+  PlainArenaMemory(uint64_t bytes, uint64_t guard)
+      : own(bytes, guard), gathered(0, 0) {}
 
   char *arena() const override { return own.data(); }
   char *window() const override { return gathered.data(); }

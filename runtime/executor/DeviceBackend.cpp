@@ -34,15 +34,6 @@ DeviceBackend::DeviceBackend(int rank, std::unique_ptr<Device> device,
   kernelsOfDevice->useStream(plan::computeStream);
 }
 
-// What is still running reads and writes memory that is about to go.
-DeviceBackend::~DeviceBackend() {
-  try {
-    device->drain();
-  } catch (const std::exception &) {
-    // It has been reported where it happened.
-  }
-}
-
 std::unique_ptr<ArenaMemory>
 DeviceBackend::allocateArena(const ArenaLayout &layout) {
   uint64_t bytes = layout.arenaBytes + layout.windowBytes;
@@ -58,12 +49,8 @@ DeviceBackend::allocateArena(const ArenaLayout &layout) {
 
 std::unique_ptr<ArenaMemory>
 DeviceBackend::allocateHost(uint64_t bytes, uint64_t guard, bool pinned) {
-  if (!pinned) {
-    ArenaLayout layout;
-    layout.arenaBytes = bytes;
-    layout.guard = guard;
-    return std::make_unique<PlainArenaMemory>(layout);
-  }
+  if (!pinned)
+    return std::make_unique<PlainArenaMemory>(bytes, guard);
   return std::make_unique<DeviceArenaMemory>(device->allocatePinned(bytes),
                                              bytes);
 }

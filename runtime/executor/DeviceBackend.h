@@ -12,7 +12,6 @@ public:
   DeviceBackend(int rank, std::unique_ptr<Device> device,
                 std::unique_ptr<Kernels> kernels,
                 std::unique_ptr<DeviceCommunicator> communicator);
-  ~DeviceBackend() override;
 
   int rank() const override { return number; }
   Kernels &kernels() override { return *kernelsOfDevice; }

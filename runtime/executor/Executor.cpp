@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "device/TensorAt.h"
+#include "executor/GraphCapture.h"
 #include "executor/HostBackend.h"
 #include "executor/LoadedProgram.h"
 #include "executor/ProgramTensors.h"
@@ -41,9 +42,7 @@ struct Executor::Implementation {
   double squaredNormOf(LoadedProgram::Update &update);
   void launch(LoadedProgram &program);
   void decideOnGraph(LoadedProgram &program);
-  std::string whyNotCaptured(const LoadedProgram &program) const;
-  void noteWait(const LoadedProgram &program, const std::string &call);
-  std::string capture(LoadedProgram &program);
+  void runCall(const LoadedProgram &program, OperatorCall &call);
   /// The host waits for what its next update reads.
   void awaitDevice() { streams->await(streams->mark()); }
 
@@ -62,7 +61,6 @@ struct Executor::Implementation {
   std::unique_ptr<Streams> streams;
   std::optional<ProgramTraffic> traffic;
   std::vector<double> scalars;
-  uint64_t waits = 0; // of kernels, so far
   bool gradientNorm = false;
   double squaredNorm = 0;
   Counters counters;
@@ -152,13 +150,9 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
   scalars = evaluateScalars(program.plan->scalars, context);
   if (program.numbers)
     program.numbers->set(scalars);
-  for (Processor *processor : {&device, host ? &*host : nullptr}) {
-    if (!processor)
-      continue;
-    for (UpdateRule &rule : processor->rules)
-      rule.beginStep(context);
-    processor->random.beginStep(step, microBatch);
-  }
+  device.beginStep(context, microBatch);
+  if (host)
+    host->beginStep(context, microBatch);
   squaredNorm = 0;
 }
 
@@ -193,28 +187,6 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
   counters.communication = streams->times();
 }
 
-std::string
-Executor::Implementation::whyNotCaptured(const LoadedProgram &program) const {
-  for (const std::string &reason :
-       {backend.whyNotCaptured(), program.whyNotCaptured()})
-    if (!reason.empty())
-      return reason;
-  if (device.random.isSequential())
-    return "--rng sequential seeds nothing anew";
-  for (const LoadedProgram::Copy &copy : program.copies)
-    if (copy.offloadBytes && !plan.arenas.at(plan::hostArena)->pinned)
-      return "it copies host memory that is not pinned (pin-memory=false)";
-  return "";
-}
-
-/// Tells of a call, in the program's second run, that has waited for the
-/// device: it does in every step.
-void Executor::Implementation::noteWait(const LoadedProgram &program,
-                                        const std::string &call) {
-  if (backend.kernels().waits() != waits && program.runs == 1 && options.note)
-    options.note(call + " makes the host wait for the GPU in each step");
-}
-
 /// In its first runs a program learns what its operators allocate, and gets the
 /// memory for it; then it is captured, or people are told why not.
 void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
@@ -222,18 +194,9 @@ void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
       gradientNorm)
     return;
   program.decided = true;
-  std::string reason = whyNotCaptured(program);
-  bool all = backend.agree(reason.empty());
-  if (all) {
-    reason = capture(program);
-    all = backend.agree(reason.empty());
-  }
-  if (all)
-    return;
-  program.graph.reset();
-  if (reason.empty())
-    reason = "another rank cannot capture it";
-  if (options.note)
+  GraphCapture graphs(plan, backend, device, numbers.get());
+  std::string reason = graphs.capture(program, [&] { runCommands(program); });
+  if (!reason.empty() && options.note)
     options.note("program '" + program.plan->name +
                  "' runs without a CUDA graph: " + reason);
 }
@@ -247,54 +210,24 @@ void Executor::Implementation::launch(LoadedProgram &program) {
   // A norm is read on the host, by runs that are no graph.
   if (program.graph && !gradientNorm)
     return program.graph->launch();
-  streams->begin(program.plan->events);
   runCommands(program);
-  streams->end();
 }
 
-/// Nothing of it runs: what is launched becomes the program's graph. Returns
-/// what kept it from that; empty: nothing.
-std::string Executor::Implementation::capture(LoadedProgram &program) {
-  uint64_t outside = device.scratch.bytesOutside();
-  std::string reason;
-  std::exception_ptr gone; // a rank; told when the capture is over
-  auto attempt = [&](const auto &body) {
-    try {
-      body();
-    } catch (const PeerFailure &) {
-      gone = std::current_exception();
-    } catch (const std::exception &error) {
-      std::string text = error.what();
-      if (reason.empty()) // else it follows from that
-        reason = text.substr(0, text.find('\n'));
-    }
-  };
-  device.random.seedFrom(numbers.get());
-  backend.beginCapture();
-  attempt([&] {
-    streams->begin(program.plan->events);
-    runCommands(program);
-    streams->end();
-  });
-  std::unique_ptr<DeviceGraph> graph;
-  attempt([&] { graph = backend.endCapture(); });
-  device.random.seedFrom(nullptr);
-  if (gone) {
-    graph.reset();
-    std::rethrow_exception(gone);
-  }
-  // What lies there then is somebody else's when the graph runs.
-  if (reason.empty() && device.scratch.bytesOutside() != outside)
-    reason = "its operators allocate otherwise than in their first runs";
-  if (reason.empty()) {
-    program.graph = std::move(graph);
-    device.scratch.keepRegion();
-  }
-  return reason;
+/// Tells of a call, in the program's second run, that has waited for the
+/// device: it does in every step.
+void Executor::Implementation::runCall(const LoadedProgram &program,
+                                       OperatorCall &call) {
+  bool watches = program.runs == 1 && options.note;
+  uint64_t waits = watches ? backend.kernels().waits() : 0;
+  call.run(scalars, counters);
+  if (watches && backend.kernels().waits() != waits)
+    options.note(call.description() +
+                 " makes the host wait for the GPU in each step");
 }
 
 void Executor::Implementation::runCommands(LoadedProgram &program) {
   Poison *poison = program.poison.get();
+  streams->begin(program.plan->events);
   if (poison)
     poison->beginRun();
   for (size_t c = 0; c < program.steps.size(); ++c) {
@@ -303,9 +236,7 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
       poison->before(c);
     switch (step.kind) {
     case plan::Operation::Aten:
-      waits = backend.kernels().waits(); // not those of updates before it
-      program.calls[step.index].run(scalars, counters);
-      noteWait(program, program.calls[step.index].description());
+      runCall(program, program.calls[step.index]);
       break;
     case plan::Operation::Update:
       runUpdate(program.updates[step.index]);
@@ -329,6 +260,7 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
     if (poison)
       poison->after(c);
   }
+  streams->end();
 }
 
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {

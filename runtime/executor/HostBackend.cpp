@@ -40,10 +40,7 @@ DeviceMemory allocateHostScratch(uint64_t bytes) {
 
 std::unique_ptr<ArenaMemory> HostBackend::allocateHost(uint64_t bytes,
                                                        uint64_t guard, bool) {
-  ArenaLayout layout;
-  layout.arenaBytes = bytes;
-  layout.guard = guard;
-  return std::make_unique<PlainArenaMemory>(layout);
+  return std::make_unique<PlainArenaMemory>(bytes, guard);
 }
 
 std::unique_ptr<Streams> HostBackend::makeStreams(unsigned, unsigned) {

@@ -26,6 +26,13 @@ struct Processor {
   }
   Processor(const Processor &) = delete;
 
+  /// Begins a step, or one of its micro-batches.
+  void beginStep(const StepContext &context, uint64_t microBatch) {
+    for (UpdateRule &rule : rules)
+      rule.beginStep(context);
+    random.beginStep(context.step, microBatch);
+  }
+
   SiteRandom random;
   Scratch scratch;
   std::vector<UpdateRule> rules; // of the plan

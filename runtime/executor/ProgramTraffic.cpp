@@ -1,5 +1,7 @@
 #include "executor/ProgramTraffic.h"
 
+#include "device/TensorAt.h"
+
 #include <ATen/ATen.h>
 #include <cstring>
 
@@ -59,8 +61,7 @@ std::vector<double> ProgramTraffic::outputs(unsigned runsAgo) {
   std::vector<double> values;
   char *from = run.staging.data();
   for (at::ScalarType type : run.types) {
-    values.push_back(
-        at::from_blob(from, {}, at::TensorOptions(type)).item().toDouble());
+    values.push_back(numberAt(from, type, c10::kCPU).item().toDouble());
     from += scalarBytes;
   }
   return values;

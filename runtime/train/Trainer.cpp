@@ -98,13 +98,12 @@ private:
     double dataWaitMs = 0, launchMs = 0;
     std::optional<double> exposedCommMs;
     uint64_t offloadBytes = 0;
-    double squaredGradientNorm = 0;
+    double squaredGradientNorm = 0; // of the last micro-batch's run
   };
   std::deque<Step> steps;
   unsigned launched = 0; // runs whose outputs are not collected
 
-  Clock::time_point stepEnd;
-  double stepMs = 0; // of the step that ended last
+  Clock::time_point stepEnd; // of the step that ended last
   // Sums of this rank's losses in the epoch so far.
   double epochLoss = 0;
   uint64_t epochSteps = 0;
@@ -192,30 +191,29 @@ void Trainer::runMicroBatch(uint64_t step, uint64_t microBatch) {
     train->set(epochOf(step), ofEpoch * plan.micro_batches + microBatch,
                program, *executor);
   }
+  Step &current = steps.back();
+  const Counters &counters = executor->counters();
+  std::optional<Streams::Times> before = counters.communication;
+  uint64_t offloaded = counters.offloadBytes;
   auto ready = Clock::now();
-  steps.back().dataWaitMs += milliseconds(ready - begin);
+  current.dataWaitMs += milliseconds(ready - begin);
   executor->run(program, step, microBatch);
-  steps.back().launchMs += milliseconds(Clock::now() - ready);
+  current.launchMs += milliseconds(Clock::now() - ready);
+  current.offloadBytes += counters.offloadBytes - offloaded;
+  current.squaredGradientNorm = executor->squaredGradientNorm();
+  if (before && counters.communication)
+    current.exposedCommMs =
+        current.exposedCommMs.value_or(0) +
+        1e3 * (counters.communication->exposed - before->exposed);
 }
 
 void Trainer::step(uint64_t step) {
   steps.emplace_back().number = step;
   steps.back().outputs.resize(plan.programs[stepProgram]->outputs.size());
-  const Counters &counters = executor->counters();
-  std::optional<Streams::Times> before = counters.communication;
-  uint64_t offloaded = counters.offloadBytes;
   executor->setGradientNorm(options.logGradientNorm && !clipsByNorm &&
                             logs(step));
   for (uint64_t m = 0; m < plan.micro_batches; ++m) {
     runMicroBatch(step, m);
-    if (m + 1 == plan.micro_batches) {
-      Step &last = steps.back();
-      last.offloadBytes = counters.offloadBytes - offloaded;
-      last.squaredGradientNorm = executor->squaredGradientNorm();
-      if (before && counters.communication)
-        last.exposedCommMs =
-            1e3 * (counters.communication->exposed - before->exposed);
-    }
     if (++launched > runsAhead)
       collect(runsAhead);
   }
@@ -267,7 +265,7 @@ void Trainer::log() {
   if (logged)
     values = summed(values);
   auto now = Clock::now();
-  stepMs = milliseconds(now - stepEnd);
+  double stepMs = milliseconds(now - stepEnd);
   stepEnd = now;
   if (!console || !logged)
     return;

@@ -190,45 +190,50 @@ TEST(NcclErrors, RanksThatLaunchDifferentTransfersAreFoundOut) {
         << error;
 }
 
-/// A rank ends without launching what the other one waits for.
+/// A sum that both ranks have prepared. Then rank 1 fails, and launches nothing
+/// that the other one waits for.
+static Transfer prepareAndLoseOne(DeviceRank &rank,
+                                  const DeviceMemory &memory) {
+  rank.communicator->prepare(sumOf(memory));
+  rank.control->barrier();
+  if (rank.rank == 1)
+    throw Error("this rank has failed");
+  return sumOf(memory);
+}
+
+/// As whoever watches the others does. Ends with its scope.
+static std::future<void> abortWhenAlone(DeviceRank &rank) {
+  return std::async(std::launch::async, [&] {
+    EXPECT_THROW(rank.control->barrier(), PeerFailure);
+    rank.communicator->abort();
+    rank.communicator->abort();
+  });
+}
+
 TEST(NcclAbort, EndsATransferThatAnotherRankNeverLaunches) {
   auto errors = onGpus(2, [](DeviceRank &rank) {
     DeviceMemory memory = rank.communicator->allocate(count * 4);
-    rank.communicator->prepare(sumOf(memory));
-    rank.control->barrier();
-    if (rank.rank == 1)
-      throw Error("this rank has failed");
-    rank.communicator->launch(sumOf(memory), 1);
-    auto watch = std::async(std::launch::async, [&] {
-      // As whoever watches the others does.
-      EXPECT_THROW(rank.control->barrier(), PeerFailure);
-      rank.communicator->abort();
-    });
+    Transfer sum = prepareAndLoseOne(rank, memory);
+    rank.communicator->launch(sum, 1);
+    auto watch = abortWhenAlone(rank);
     rank.device->drain();
     watch.get();
     EXPECT_THROW(rank.communicator->check(), PeerFailure);
-    EXPECT_THROW(rank.communicator->launch(sumOf(memory), 1), PeerFailure);
+    EXPECT_THROW(rank.communicator->launch(sum, 1), PeerFailure);
   });
   EXPECT_EQ(errors[0], "rank 0 has ended its transfers over NCCL");
   EXPECT_EQ(errors[1], "this rank has failed");
   EXPECT_EQ(imitation::ncclInUse().communicators, 0);
 }
 
-/// The host waits in a launch, since its stream is the caller's.
+/// The host waits in a launch, since its stream is the caller's; or throws,
+/// where it comes behind the abort.
 TEST(NcclAbort, EndsACallThatWaits) {
   auto errors = onGpus(2, [](DeviceRank &rank) {
     DeviceMemory memory = rank.communicator->allocate(count * 4);
-    rank.communicator->prepare(sumOf(memory));
-    rank.control->barrier();
-    if (rank.rank == 1)
-      throw Error("this rank has failed");
-    // Ends with its scope: the launch throws where it comes behind the abort.
-    auto watch = std::async(std::launch::async, [&] {
-      EXPECT_THROW(rank.control->barrier(), PeerFailure);
-      rank.communicator->abort();
-      rank.communicator->abort();
-    });
-    rank.communicator->launch(sumOf(memory), 0);
+    Transfer sum = prepareAndLoseOne(rank, memory);
+    auto watch = abortWhenAlone(rank);
+    rank.communicator->launch(sum, 0);
   });
   EXPECT_EQ(errors[0], "rank 0 has ended its transfers over NCCL");
 }
