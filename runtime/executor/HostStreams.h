@@ -26,8 +26,9 @@ protected:
 };
 
 /// In one thread. A stream goes on as far as it can without waiting for other
-/// ranks: a transfer is started when its turn comes, and finished when another
-/// stream needs what stands behind it.
+/// ranks. A transfer is started when its turn comes. It is finished when
+/// another stream needs what stands behind it, or a later transfer of its
+/// stream uses the same memory.
 std::unique_ptr<Streams> makeInlineStreams(Communicator &communicator);
 
 /// A thread for each stream but 0. Transfers start in the order of their launch

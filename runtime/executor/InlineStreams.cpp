@@ -2,11 +2,44 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <vector>
 
 namespace fsdp {
 
 namespace {
+
+/// Bytes that a transfer reads or writes.
+struct Bytes {
+  const char *begin;
+  size_t size;
+
+  bool overlaps(const Bytes &other) const {
+    return std::less<>()(begin, other.begin + other.size) &&
+           std::less<>()(other.begin, begin + size);
+  }
+};
+
+/// The memory of a transfer among `ranks` ranks. A gather's destination and a
+/// reduce-scatter's source have a part for each rank of the group.
+struct TransferMemory {
+  TransferMemory(const Transfer &transfer, size_t ranks) {
+    size_t one = transfer.count * plan::dtypeBytes(transfer.dtype);
+    bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
+    bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
+    read = {static_cast<const char *>(transfer.source),
+            scatters ? one * ranks : one};
+    written = {static_cast<const char *>(transfer.destination),
+               gathers ? one * ranks : one};
+  }
+  /// Whether the later of two must wait until the earlier is over.
+  bool dependsOn(const TransferMemory &earlier) const {
+    return read.overlaps(earlier.written) ||
+           written.overlaps(earlier.written) || written.overlaps(earlier.read);
+  }
+
+  Bytes read, written;
+};
 
 /// What a stream does next depends on the program alone, never on time, so all
 /// ranks start their transfers in the same order.
@@ -91,9 +124,11 @@ private:
       Task &task = stream.tasks[stream.started];
       bool isFirst = stream.started == 0;
       bool isFree = task.kind == Task::Wait ? isDone(task.point) : isFirst;
-      if (task.kind == Task::Transfer)
+      if (task.kind == Task::Transfer) {
+        if (finishEarlier(s))
+          continue;
         start(task);
-      else if (!isFree)
+      } else if (!isFree)
         return;
       else if (isFirst) {
         finishFirst(s);
@@ -102,6 +137,26 @@ private:
       task.started = true;
       ++stream.started;
     }
+  }
+
+  /// A stream promises that a command finds what those before it on the stream
+  /// have left. So where the transfer that starts next uses memory of one that
+  /// is under way, this finishes the tasks up to that one; false where there
+  /// is none. That follows from the program alone, and is alike on all ranks.
+  bool finishEarlier(unsigned s) {
+    Stream &stream = at(s);
+    TransferMemory next = memoryOf(stream.tasks[stream.started].transfer);
+    size_t count = 0;
+    for (size_t i = 0; i < stream.started; ++i)
+      if (stream.tasks[i].kind == Task::Transfer &&
+          next.dependsOn(memoryOf(stream.tasks[i].transfer)))
+        count = i + 1;
+    for (size_t i = 0; i < count; ++i)
+      finishFirst(s);
+    return count != 0;
+  }
+  TransferMemory memoryOf(const Transfer &transfer) const {
+    return {transfer, communicator.groupOf(transfer).size};
   }
 
   void complete(Point point) {

@@ -1,6 +1,7 @@
 // Tests that collectives beside compute give the bits of those in line with it,
 // copied or mapped, however late a rank is with any of them.
 #include "executor/HostBackend.h"
+#include "executor/HostStreams.h"
 
 #include "Layers.h"
 #include "ThreadRanks.h"
@@ -103,3 +104,58 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values(Late::Nobody, Late::BeforeGather, Late::AfterForward,
                         Late::BeforeReduce, Late::BeforeUpdate, Late::Always),
         testing::Bool()));
+
+namespace {
+
+/// One of two ranks, which only notes what it is told.
+class Notebook : public Communicator {
+public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  std::string transport() const override { return "nothing"; }
+  uint64_t start(const Transfer &transfer) override {
+    notes.push_back("start " + std::to_string(started));
+    return started++ * numChannels + transfer.channel;
+  }
+  void finish(uint64_t transfer) override {
+    notes.push_back("finish " + std::to_string(transfer / numChannels));
+  }
+  void abort(const std::string &) override {}
+
+  std::vector<std::string> notes;
+
+private:
+  uint64_t started = 0;
+};
+
+/// What inline streams do with two reductions, one behind the other on a
+/// stream, where the second reads `source` of ten numbers.
+std::vector<std::string> notesOf(float *numbers, const float *source) {
+  Notebook notebook;
+  auto streams = makeInlineStreams(notebook);
+  Transfer scatter{plan::CollectiveKind::ReduceScatter, numbers, numbers + 4, 2,
+                   plan::DType::Float32};
+  Transfer sum{plan::CollectiveKind::AllReduce, source, numbers + 8, 2,
+               plan::DType::Float32};
+  streams->begin(0);
+  streams->transfer(2, scatter, "");
+  streams->transfer(2, sum, "");
+  streams->end();
+  return notebook.notes;
+}
+
+} // namespace
+
+TEST(InlineStreams, ATransferStartsWhenWhatItReadsOnItsStreamIsThere) {
+  float numbers[10] = {};
+  std::vector<std::string> inOrder = {"start 0", "finish 0", "start 1",
+                                      "finish 1"};
+  EXPECT_EQ(notesOf(numbers, numbers + 4), inOrder);
+}
+
+TEST(InlineStreams, TransfersOfDifferentMemoryAreUnderWayTogether) {
+  float numbers[10] = {};
+  std::vector<std::string> together = {"start 0", "start 1", "finish 0",
+                                       "finish 1"};
+  EXPECT_EQ(notesOf(numbers, numbers + 6), together);
+}
