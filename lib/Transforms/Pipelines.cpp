@@ -3,12 +3,12 @@
 // From a captured step to the commands of a rank, in three chapters. Each ends
 // with a verifier, so that a later chapter may trust what it is given.
 
+#include "PipelineOptions.h"
+
 #include "fsdp/Transforms/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassOptions.h"
 #include "mlir/Pass/PassRegistry.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -17,135 +17,6 @@ using namespace fsdp;
 namespace {
 
 using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
-
-// Options
-
-/// Pipeline options, with the names that the parser knows. Inheritance is
-/// virtual so that `fsdp-pipeline` has the options of all its parts.
-struct NamedOptions : virtual detail::PassOptions {
-  std::vector<std::string> getNames() const {
-    std::vector<std::string> names;
-    for (const auto &entry : OptionsMap)
-      names.push_back(entry.first.str());
-    llvm::sort(names);
-    return names;
-  }
-};
-
-/// What a plan is made for: of more than one chapter.
-struct ScheduleOptions : virtual NamedOptions {
-  Option<std::string> schedule{*this, "schedule",
-                               llvm::cl::desc("overlap, fsdp2 or naive"),
-                               llvm::cl::init("overlap")};
-  Option<std::string> cluster{
-      *this, "cluster",
-      llvm::cl::desc("what a plan is made for: a preset, a TOML file, or auto: "
-                     "local for CPUs, h100x8 for GPUs"),
-      llvm::cl::init("auto")};
-  Option<std::string> memoryBudgetMib{
-      *this, "memory-budget-mib",
-      llvm::cl::desc("MiB that a rank may use; nothing: all"),
-      llvm::cl::init("")};
-  Option<std::string> bucketCapMib{
-      *this, "bucket-cap-mib",
-      llvm::cl::desc("MiB of a unit that one collective may move, none, or "
-                     "auto: none but for schedule=overlap"),
-      llvm::cl::init("auto")};
-
-  /// The schedules to compare with have one collective per unit.
-  std::string getBucketCap() const {
-    bool perUnit = bucketCapMib == "auto" && schedule != "overlap";
-    return perUnit ? "none" : bucketCapMib.getValue();
-  }
-};
-
-struct ShardOptions : virtual ScheduleOptions {
-  Option<std::string> device{*this, "device", llvm::cl::desc("cpu or cuda"),
-                             llvm::cl::init("cpu")};
-  Option<std::string> attention{
-      *this, "attention",
-      llvm::cl::desc(
-          "its kernels on GPUs, best first: flash, efficient, cudnn"),
-      llvm::cl::init("flash,efficient")};
-  Option<std::string> mesh{*this, "mesh",
-                           llvm::cl::desc("number of ranks, as in 8, or "
-                                          "replicas times shards, as in 2x4"),
-                           llvm::cl::init("")};
-  Option<std::string> meshDims{
-      *this, "mesh-dims",
-      llvm::cl::desc("names of the mesh's dimensions, as replicate,shard"),
-      llvm::cl::init("shard")};
-  Option<std::string> units{
-      *this, "units",
-      llvm::cl::desc("auto, class:NAME, a number of bytes, or a regex over "
-                     "module paths"),
-      llvm::cl::init("auto")};
-  Option<std::string> remat{
-      *this, "remat",
-      llvm::cl::desc(
-          "what backward recomputes: none, selective (all but matrix "
-          "products, convolutions and attention), full, or auto: what "
-          "memory-budget-mib needs"),
-      llvm::cl::init("none")};
-  Option<std::string> reshardAfterForward{
-      *this, "reshard-after-forward",
-      llvm::cl::desc("auto, true, false, or the number of neighbours over whom "
-                     "a shard is kept"),
-      llvm::cl::init("auto")};
-  Option<std::string> reduceDtype{
-      *this, "reduce-dtype",
-      llvm::cl::desc("what gradients are reduced in: float16, bfloat16, "
-                     "float32, float64; nothing: what they are computed in"),
-      llvm::cl::init("")};
-  Option<std::string> shardLayout{
-      *this, "shard-layout",
-      llvm::cl::desc("how parameters are cut: dim0, rows of each apart, or "
-                     "flat, equal pieces of a unit's elements"),
-      llvm::cl::init("dim0")};
-  Option<std::string> accumulateReduce{
-      *this, "accumulate-reduce",
-      llvm::cl::desc("which micro-batches reduce gradients: last, which sums "
-                     "whole ones before, or each, which sums its parts"),
-      llvm::cl::init("last")};
-  Option<std::string> gather{
-      *this, "gather",
-      llvm::cl::desc("copy, map (ranks read each other's flat pieces in place) "
-                     "or auto: map for device=cpu and cluster=local"),
-      llvm::cl::init("auto")};
-  Option<std::string> offload{
-      *this, "offload",
-      llvm::cl::desc("what is on the host: none, params, optimizer (its state, "
-                     "with the updates), or all"),
-      llvm::cl::init("none")};
-  Option<bool> pinMemory{*this, "pin-memory",
-                         llvm::cl::desc("whether host memory is pinned"),
-                         llvm::cl::init(true)};
-};
-
-struct OverlapOptions : virtual ScheduleOptions {
-  Option<std::string> prefetchForward{
-      *this, "prefetch-forward",
-      llvm::cl::desc("units that forward gathers ahead, or auto"),
-      llvm::cl::init("auto")};
-  Option<std::string> prefetchBackward{
-      *this, "prefetch-backward",
-      llvm::cl::desc("units that backward gathers ahead, or auto"),
-      llvm::cl::init("auto")};
-};
-
-struct LowerOptions : virtual NamedOptions {
-  Option<std::string> algorithm{
-      *this, "algorithm",
-      llvm::cl::desc("how values are placed: best, or naive, which gives each "
-                     "bytes of its own"),
-      llvm::cl::init("best")};
-  Option<int64_t> streams{*this, "streams",
-                          llvm::cl::desc("1: all commands in order; 3: gathers "
-                                         "and reductions beside compute"),
-                          llvm::cl::init(3)};
-};
-
-struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {};
 
 // The chapters
 
@@ -183,7 +54,7 @@ std::string getPasses(OpPassManager &pm) {
 
 /// From parameters in units to what one rank holds of them.
 void buildSharding(OpPassManager &pm, const ShardOptions &options,
-                   StringRef gather) {
+                   GatherBy gather) {
   // The sharding is said once, on the states, while all types are still whole.
   pm.addPass(
       createShardState({options.mesh, options.meshDims, options.shardLayout}));
@@ -198,19 +69,19 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
 
   // A unit's parameters become one while there is still one gather per reader
   // and one reduction per gradient to rewrite.
-  if (options.shardLayout == "flat")
-    pm.addPass(createFlattenState(
-        {gather.str(), options.getBucketCap(), options.cluster}));
+  if (options.shardLayout == ShardLayout::Flat)
+    pm.addPass(
+        createFlattenState({gather, options.getBucketCap(), options.cluster}));
 
   // What stands in front of a reduction is whole, what stands behind it a part.
   // Behind the packs of flat gradients in either case, so that each whole one
   // is summed by itself and then lands in its pack.
-  if (options.accumulateReduce == "last")
+  if (options.accumulateReduce == AccumulateReduce::Last)
     pm.addPass(createAccumulateGradients());
 
   // Only now do types change, all at once.
   pm.addPass(createLocalize());
-  if (options.accumulateReduce == "each")
+  if (options.accumulateReduce == AccumulateReduce::Each)
     pm.addPass(createAccumulateGradients());
 
   // What is asked of all gradients is asked of what the updates read: each
@@ -228,27 +99,18 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
 LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
                          function_ref<void(OpPassManager &)> schedule,
                          ErrorHandler fail) {
-  bool flat = options.shardLayout == "flat", onHost = options.device == "cpu";
-  std::string gather = options.gather;
-  if (gather == "auto")
-    gather = flat && onHost &&
-                     (options.cluster == "auto" || options.cluster == "local")
-                 ? "map"
-                 : "copy";
-  if (gather != "copy" && gather != "map")
-    return fail("gather=" + gather +
-                " does not exist; there are auto, copy "
-                "and map");
-  if (gather == "map" && !onHost)
+  bool flat = options.shardLayout == ShardLayout::Flat;
+  bool onHost = options.device == TargetDevice::Cpu;
+  bool sameHost = options.cluster == "auto" || options.cluster == "local";
+  GatherBy gather = options.gather;
+  if (gather == GatherBy::Auto)
+    gather = flat && onHost && sameHost ? GatherBy::Map : GatherBy::Copy;
+  if (gather == GatherBy::Map && !onHost)
     return fail("gather=map is for device=cpu: GPUs do not show each other's "
                 "memory in one place, and would hold all parameters whole");
-  if (gather == "map" && !flat)
+  if (gather == GatherBy::Map && !flat)
     return fail("gather=map needs shard-layout=flat: only flat pieces can be "
                 "read in place");
-
-  if (options.accumulateReduce != "last" && options.accumulateReduce != "each")
-    return fail("accumulate-reduce=" + options.accumulateReduce +
-                " does not exist; there are last and each");
 
   // What is priced, recomputed and placed is what will run.
   pm.addPass(createSelectKernels({options.device, options.attention}));
@@ -259,7 +121,7 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   // What is computed twice has its second readers of parameters before any
   // reader gets a gather.
   OpPassManager trial(ModuleOp::getOperationName());
-  if (options.remat == "auto") {
+  if (options.remat == RematPolicy::Auto) {
     buildSharding(trial, options, gather);
     schedule(trial);
   }
@@ -285,45 +147,6 @@ void buildLower(OpPassManager &pm, const LowerOptions &options) {
 
 // Registration
 
-/// Parses `text`; an unknown option is an error that names the nearest one.
-template <typename Options>
-LogicalResult parse(Options &options, StringRef pipeline, StringRef text,
-                    ErrorHandler fail) {
-  std::string why;
-  llvm::raw_string_ostream stream(why);
-  if (succeeded(options.parseFromString(text, stream)))
-    return success();
-  StringRef unknown = why;
-  if (!unknown.consume_front("<Pass-Options-Parser>: no such option "))
-    return fail(pipeline + ": " + StringRef(why).trim());
-  unknown = unknown.trim();
-  std::vector<std::string> names = options.getNames();
-  if (names.empty())
-    return fail(pipeline + " has no option \"" + unknown + "\"; it takes none");
-  std::string &nearest = *std::min_element(
-      names.begin(), names.end(), [&](StringRef a, StringRef b) {
-        return unknown.edit_distance(a) < unknown.edit_distance(b);
-      });
-  return fail(pipeline + " has no option \"" + unknown +
-              "\"; the nearest is \"" + nearest + "\", all are " +
-              llvm::join(names, ", "));
-}
-
-/// The text that gives this pipeline with these options on a command line;
-/// options without a value are left out.
-std::string getText(StringRef pipeline, const NamedOptions &options) {
-  std::string all;
-  llvm::raw_string_ostream stream(all);
-  options.print(stream);
-  SmallVector<StringRef> given;
-  StringRef(all).trim("{}").split(given, ' ');
-  llvm::erase_if(given, [](StringRef option) {
-    return option.empty() || option.ends_with("=");
-  });
-  std::string text = pipeline.str();
-  return given.empty() ? text : text + "{" + llvm::join(given, " ") + "}";
-}
-
 template <typename Options>
 void registerPipeline(
     StringRef name, StringRef description,
@@ -333,12 +156,14 @@ void registerPipeline(
       name, description,
       [=](OpPassManager &pm, StringRef text, ErrorHandler fail) {
         Options options;
-        if (failed(parse(options, name, text, fail)))
+        if (failed(options.parse(name, text, fail)))
           return failure();
         if (failed(build(pm, options, fail)))
           return failure();
         // Last, so that a module that carries the text has been through it.
-        pm.addPass(createRecordPipeline({getText(name, options)}));
+        std::string given = options.getText();
+        pm.addPass(createRecordPipeline(
+            {given.empty() ? name.str() : (name + "{" + given + "}").str()}));
         return success();
       },
       [](function_ref<void(const detail::PassOptions &)> handler) {

@@ -286,12 +286,6 @@ public:
 
   void runOnOperation() override {
     markAllAnalysesPreserved();
-    if (format != "pretty" && format != "csv" && format != "json") {
-      getOperation().emitError() << "format=" << format
-                                 << " does not exist; there are pretty, csv "
-                                    "and json";
-      return signalPassFailure();
-    }
     cost::Cluster hardware;
     if (failed(readCluster(getOperation(), cluster, hardware)))
       return signalPassFailure();
@@ -302,12 +296,17 @@ public:
       return signalPassFailure();
     }
     Figures figures = collect(getOperation(), hardware);
-    if (format == "pretty")
+    switch (format) {
+    case ReportFormat::Pretty:
       printPretty(figures, file->os());
-    else if (format == "csv")
+      break;
+    case ReportFormat::Csv:
       printCsv(figures, file->os());
-    else
+      break;
+    case ReportFormat::Json:
       printJson(figures, file->os());
+      break;
+    }
     file->keep();
   }
 };

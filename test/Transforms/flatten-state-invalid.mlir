@@ -6,7 +6,7 @@
 // RUN: not %{to} --fsdp-insert-grad-reduction --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=READ
 // RUN: not %{to} --fsdp-insert-unshard --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=UPDATE
 
-// GATHER: error: gather=x does not exist; there are copy and map
+// GATHER: error: gather=x does not exist; there are auto, copy and map
 // LOCAL: error: {{.*}} has the type of one rank's part already; run fsdp-flatten-state before fsdp-localize
 // READ: error: {{.*}} reads sharded @{{.*}} without an fsdp.unshard; run --fsdp-insert-unshard first
 // UPDATE: error: {{.*}} has a gradient that is not reduced; run --fsdp-insert-grad-reduction first

@@ -3,9 +3,9 @@
 #ifndef FSDP_LOWER_PASSES_TD
 #define FSDP_LOWER_PASSES_TD
 
-include "mlir/Pass/PassBase.td"
+include "fsdp/Transforms/PassOptions.td"
 
-def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
+def AssignStreams : ModulePass<"fsdp-assign-streams"> {
   let summary = "Says on which stream each op runs";
   let description = [{
     Input IR: scheduled.
@@ -20,12 +20,38 @@ def AssignStreams : Pass<"fsdp-assign-streams", "::mlir::ModuleOp"> {
 
     Why: a collective runs beside compute, and a gather beside a reduction. Which
     op is where is said once, here. One stream is what to compare with.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-assign-streams
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
+      %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %w = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
+      %n = aten.call "neg"(%w) : (tensor<128xui8>) -> tensor<128xui8>
+      return %n : tensor<128xui8>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
+      %0 = fsdp.all_gather_start %arg0 {fsdp.stream = 1 : i64, region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %1 = fsdp.wait %0 {fsdp.stream = 0 : i64} : <tensor<128xui8>>
+      %2 = aten.call "neg"(%1) {fsdp.stream = 0 : i64} : (tensor<128xui8>) -> tensor<128xui8>
+      return %2 : tensor<128xui8>
+    }
+    ```
   }];
-  let options = [Option<"streams", "streams", "int64_t", "3",
-                        "1: all in order; 3: gathers and reductions beside compute">];
+  let options = [StreamsOption];
 }
 
-def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
+def PlanMemory : ModulePass<"fsdp-plan-memory"> {
   let summary = "Gives every value and state its bytes";
   let description = [{
     Input IR: ops have streams.
@@ -55,13 +81,39 @@ def PlanMemory : Pass<"fsdp-plan-memory", "::mlir::ModuleOp"> {
     Why: nothing is allocated in a step, and the peak is a number.
     `algorithm=naive` gives each value bytes of its own: the baseline to compare
     `best` with.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-plan-memory
+    fsdp.state @w parameter : tensor<4xf32>
+    func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+      %w = fsdp.load @w : tensor<4xf32>
+      %y = aten.call "add.Tensor"(%x, %w) {fsdp.stream = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %z = aten.call "neg"(%y) {fsdp.stream = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.arenas = array<i64: 192, 0, 0>} {
+      fsdp.state @w parameter : tensor<4xf32> {fsdp.place = #fsdp.place<0, 0, 16>}
+      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) attributes {fsdp.live_bytes = 192 : i64} {
+        %0 = fsdp.load @w {fsdp.places = [#fsdp.place<0, 0, 16>]} : tensor<4xf32>
+        %1 = aten.call "add.Tensor"(%arg0, %0) {fsdp.places = [#fsdp.place<0, 128, 16>], fsdp.stream = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        %2 = aten.call "neg"(%1) {fsdp.places = [#fsdp.place<0, 64, 16>], fsdp.stream = 0 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+        return %2 : tensor<4xf32>
+      }
+    }
+    ```
   }];
-  let options = [Option<"algorithm", "algorithm", "std::string", "\"best\"",
-                        "best, or naive: bytes of its own for every value">];
+  let options = [AlgorithmOption];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
-def LowerToCommands : Pass<"fsdp-lower-to-commands", "::mlir::ModuleOp"> {
+def LowerToCommands : ModulePass<"fsdp-lower-to-commands"> {
   let summary = "Rewrites programs into the closed set of commands";
   let description = [{
     Input IR: values and states have places.
@@ -80,11 +132,39 @@ def LowerToCommands : Pass<"fsdp-lower-to-commands", "::mlir::ModuleOp"> {
     Why: what remains is what a rank executes, so it can be checked as such. An
     op that writes an operand in place is an error here: the IR's values do not
     change.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-lower-to-commands
+    module attributes {fsdp.arenas = array<i64: 256, 0, 0>} {
+      fsdp.state @w parameter : tensor<4xf32> {fsdp.place = #fsdp.place<0, 0, 16>}
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %w = fsdp.load @w {fsdp.places = [#fsdp.place<0, 0, 16>]} : tensor<4xf32>
+        %y = aten.call "add.Tensor"(%x, %w) {fsdp.places = [#fsdp.place<0, 128, 16>], fsdp.stream = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        return %y : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.arenas = array<i64: 256, 0, 0>} {
+      fsdp.state @w parameter : tensor<4xf32> {fsdp.place = #fsdp.place<0, 0, 16>}
+      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %0 = fsdp.cmd.value state @w {place = #fsdp.place<0, 0, 16>} : tensor<4xf32>
+        %1 = fsdp.cmd.value {place = #fsdp.place<0, 128, 16>} : tensor<4xf32>
+        fsdp.cmd.aten "add.Tensor"(%arg0, %0) to(%1) {args = {}, results = array<i32: 0>, slots = array<i32: 1, 1>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        return %1 : tensor<4xf32>
+      }
+    }
+    ```
   }];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
-def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
+def VerifyCommands : ModulePass<"fsdp-verify-commands"> {
   let summary = "Closes the commands phase";
   let description = [{
     Input and output IR: commands. Each constraint is an error with its number:
@@ -126,6 +206,31 @@ def VerifyCommands : Pass<"fsdp-verify-commands", "::mlir::ModuleOp"> {
       is made of the parameter and used by nothing else.
     - C19: on GPUs the numbers of a step are in memory: "scalar_tensor" alone
       takes one.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-verify-commands
+    module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %y = fsdp.cmd.value {place = #fsdp.place<0, 64, 16>} : tensor<4xf32>
+        fsdp.cmd.aten "neg"(%x) to (%y) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<4xf32>) -> tensor<4xf32>
+        return %y : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
+      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %0 = fsdp.cmd.value {place = #fsdp.place<0, 64, 16>} : tensor<4xf32>
+        fsdp.cmd.aten "neg"(%arg0) to(%0) {args = {}, results = array<i32: 0>, slots = array<i32: 1>} : (tensor<4xf32>) -> tensor<4xf32>
+        return %0 : tensor<4xf32>
+      }
+    }
+    ```
   }];
 }
 

@@ -3,9 +3,9 @@
 #ifndef FSDP_OVERLAP_PASSES_TD
 #define FSDP_OVERLAP_PASSES_TD
 
-include "mlir/Pass/PassBase.td"
+include "fsdp/Transforms/PassOptions.td"
 
-def DedupUnshard : Pass<"fsdp-dedup-unshard", "::mlir::ModuleOp"> {
+def DedupUnshard : ModulePass<"fsdp-dedup-unshard"> {
   let summary = "Leaves one gather of a parameter per region";
   let description = [{
     Input IR: sharded; a gather per reader.
@@ -17,11 +17,41 @@ def DedupUnshard : Pass<"fsdp-dedup-unshard", "::mlir::ModuleOp"> {
     A mapped one takes none, and shows the same bytes until the update.
 
     Why: a module used twice, or a weight with two readers, is gathered once.
+
+    It cannot fail: a gather that has no equal stays.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-dedup-unshard
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step() -> (tensor<4xf32>, tensor<4xf32>) {
+      %w = fsdp.load @w : tensor<2xf32>
+      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %b = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      return %a, %b : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step() -> (tensor<4xf32>, tensor<4xf32>) {
+      %0 = fsdp.load @w : tensor<2xf32>
+      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      return %all_gather, %all_gather : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
   }];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
-def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
+def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
   let summary = "Makes the collectives of one unit one";
   let description = [{
     Input IR: a gather per parameter and region, a reduce-scatter per gradient.
@@ -45,16 +75,46 @@ def BucketCollectives : Pass<"fsdp-bucket-collectives", "::mlir::ModuleOp"> {
 
     Why: a collective has a fixed cost, and one large transfer runs at the
     speed of the wire.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-bucket-collectives
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @a parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    fsdp.state @b parameter : tensor<3xf32> {global = tensor<6xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step() -> (tensor<4xf32>, tensor<6xf32>) {
+      %a = fsdp.load @a : tensor<2xf32>
+      %b = fsdp.load @b : tensor<3xf32>
+      %wa = shard.all_gather %a on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %wb = shard.all_gather %b on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<3xf32> -> tensor<6xf32>
+      return %wa, %wb : tensor<4xf32>, tensor<6xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @a parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    fsdp.state @b parameter : tensor<3xf32> {global = tensor<6xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step() -> (tensor<4xf32>, tensor<6xf32>) {
+      %0 = fsdp.load @a : tensor<2xf32>
+      %1 = fsdp.load @b : tensor<3xf32>
+      %2 = fsdp.pack %0, %1 {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 1>, #fsdp.member<offset = 64, bytes = 12, blocks = 1>]} : (tensor<2xf32>, tensor<3xf32>) -> tensor<128xui8>
+      %3 = fsdp.all_gather %2 {region = "forward", unit = ""} : tensor<128xui8> -> tensor<256xui8>
+      %4:2 = fsdp.unpack %3 {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 2>, #fsdp.member<offset = 64, bytes = 12, blocks = 2>]} : (tensor<256xui8>) -> (tensor<4xf32>, tensor<6xf32>)
+      return %4#0, %4#1 : tensor<4xf32>, tensor<6xf32>
+    }
+    ```
   }];
-  let options = [
-    Option<"bucketCapMib", "bucket-cap-mib", "std::string", "\"none\"",
-           "none, auto, or MiB of whole tensors in one bucket">,
-    Option<"cluster", "cluster", "std::string", "\"auto\"",
-           "a preset, a TOML file or auto (by device): what auto prices">];
+  let options = [BucketCapOption, ClusterOption];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
-def KeepPieces : Pass<"fsdp-keep-pieces", "::mlir::ModuleOp"> {
+def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
   let summary = "Keeps a smaller shard between forward and backward";
   let description = [{
     Input IR: buckets; units with `reshard_ranks`.
@@ -69,11 +129,44 @@ def KeepPieces : Pass<"fsdp-keep-pieces", "::mlir::ModuleOp"> {
 
     Why: neighbours may share a node, inside of which links are faster. A rank
     pays with the memory of its part. ZeRO++ calls it hpZ.
+
+    It cannot fail: a unit without `reshard_ranks`, and a gather that backward
+    does not repeat, stay as they are.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-keep-pieces
+    shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root {reshard = true, reshard_ranks = 2 : i64}
+    fsdp.state @w parameter : tensor<64xui8> {global = tensor<256xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step() -> (tensor<256xui8>, tensor<256xui8>) {
+      %w = fsdp.load @w : tensor<64xui8>
+      %a = fsdp.all_gather %w {region = "forward", unit = ""} : tensor<64xui8> -> tensor<256xui8>
+      %b = fsdp.all_gather %w {region = "backward", unit = ""} : tensor<64xui8> -> tensor<256xui8>
+      return %a, %b : tensor<256xui8>, tensor<256xui8>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root {reshard = true, reshard_ranks = 2 : i64}
+    fsdp.state @w parameter : tensor<64xui8> {global = tensor<256xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step() -> (tensor<256xui8>, tensor<256xui8>) {
+      %0 = fsdp.load @w : tensor<64xui8>
+      %1 = fsdp.all_gather %0 {region = "forward", unit = ""} : tensor<64xui8> -> tensor<256xui8>
+      %2 = fsdp.keep %1 {ranks = 2 : i64} : tensor<256xui8> -> tensor<128xui8>
+      %3 = fsdp.all_gather %2 {ranks = 2 : i64, region = "backward", unit = ""} : tensor<128xui8> -> tensor<256xui8>
+      return %1, %3 : tensor<256xui8>, tensor<256xui8>
+    }
+    ```
   }];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
-def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
+def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
   let summary = "Splits collectives into start and wait";
   let description = [{
     Input IR: `fsdp.all_gather`, `fsdp.reduce_scatter`, `fsdp.all_reduce`.
@@ -84,11 +177,33 @@ def ConvertToAsync : Pass<"fsdp-convert-to-async", "::mlir::ModuleOp"> {
 
     Why: from here on the order of the ops is the schedule; moving a start up
     or a wait down is overlap.
+
+    It cannot fail: every collective has an asynchronous form.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-convert-to-async
+    func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
+      %w = fsdp.all_gather %a {region = "forward", unit = ""} : tensor<64xui8> -> tensor<128xui8>
+      return %w : tensor<128xui8>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
+      %0 = fsdp.all_gather_start %arg0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %1 = fsdp.wait %0 : <tensor<128xui8>>
+      return %1 : tensor<128xui8>
+    }
+    ```
   }];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
-def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
+def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
   let summary = "Decides when collectives start and are waited for";
   let description = [{
     Input IR: each start is followed by its wait; gathers stand in front of
@@ -132,22 +247,46 @@ def ScheduleOverlap : Pass<"fsdp-schedule-overlap", "::mlir::ModuleOp"> {
     Only the order changes, so all schedules give the same bits.
 
     Why: a collective beside compute costs nothing, but its buffers are memory.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-schedule-overlap
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<64xui8> {global = tensor<128xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step(%x: tensor<64x64xf32> {fsdp.input = "x"}) -> (tensor<64x64xf32> {fsdp.output = "loss"}, tensor<128xui8>) {
+      %w = fsdp.load @w : tensor<64xui8>
+      %y = aten.call "mm"(%x, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      %f = fsdp.all_gather_start %w {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %a = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
+      %b = aten.call "neg"(%a) : (tensor<128xui8>) -> tensor<128xui8>
+      return %y, %b : tensor<64x64xf32>, tensor<128xui8>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<64xui8> {global = tensor<128xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func @step(%arg0: tensor<64x64xf32> {fsdp.input = "x"}) -> (tensor<64x64xf32> {fsdp.output = "loss"}, tensor<128xui8>) attributes {fsdp.schedule = "overlap"} {
+      %0 = fsdp.load @w : tensor<64xui8>
+      %1 = fsdp.all_gather_start %0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %2 = aten.call "mm"(%arg0, %arg0) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+      %3 = fsdp.wait %1 : <tensor<128xui8>>
+      %4 = aten.call "neg"(%3) : (tensor<128xui8>) -> tensor<128xui8>
+      return %2, %4 : tensor<64x64xf32>, tensor<128xui8>
+    }
+    ```
   }];
-  let options = [
-    Option<"schedule", "schedule", "std::string", "\"overlap\"",
-           "overlap, fsdp2 or naive">,
-    Option<"prefetchForward", "prefetch-forward", "std::string", "\"auto\"",
-           "units that forward gathers ahead, or auto">,
-    Option<"prefetchBackward", "prefetch-backward", "std::string", "\"auto\"",
-           "units that backward gathers ahead, or auto">,
-    Option<"memoryBudgetMib", "memory-budget-mib", "std::string", "\"\"",
-           "MiB that a rank may use; nothing: all">,
-    Option<"cluster", "cluster", "std::string", "\"auto\"",
-           "a preset, a TOML file or auto (by device): what the cost model prices">];
+  let options = [ScheduleOption, PrefetchForwardOption, PrefetchBackwardOption,
+                 MemoryBudgetOption, ClusterOption];
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
-def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
+def VerifyAsync : ModulePass<"fsdp-verify-async"> {
   let summary = "Closes the scheduled phase";
   let description = [{
     Input and output IR: scheduled. Each constraint is an error with its number:
@@ -166,6 +305,31 @@ def VerifyAsync : Pass<"fsdp-verify-async", "::mlir::ModuleOp"> {
     - A8: what neighbours gather, as many keep of a gather over all shards.
     - A9: what is copied into a state is what the state's update has given, and
       ends in the state's memory.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-verify-async
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
+      %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %w = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
+      return %w : tensor<128xui8>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
+      %0 = fsdp.all_gather_start %arg0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %1 = fsdp.wait %0 : <tensor<128xui8>>
+      return %1 : tensor<128xui8>
+    }
+    ```
   }];
 }
 

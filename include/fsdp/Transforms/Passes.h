@@ -3,10 +3,26 @@
 #ifndef FSDP_TRANSFORMS_PASSES_H
 #define FSDP_TRANSFORMS_PASSES_H
 
+#include "fsdp/Transforms/OptionValues.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 
 namespace fsdp {
+
+/// The base of all passes: a pass over a module, whose options have errors that
+/// say how to go on.
+class ModulePass : public mlir::OperationPass<mlir::ModuleOp> {
+public:
+  mlir::LogicalResult
+  initializeOptions(llvm::StringRef options,
+                    llvm::function_ref<mlir::LogicalResult(const llvm::Twine &)>
+                        fail) override;
+
+protected:
+  explicit ModulePass(mlir::TypeID id) : OperationPass(id) {}
+  ModulePass(const ModulePass &other) = default;
+};
 
 #define GEN_PASS_DECL
 #include "fsdp/Transforms/Passes.h.inc"
@@ -17,6 +33,9 @@ namespace fsdp {
 /// Registers the pipelines `fsdp-shard`, `fsdp-overlap`, `fsdp-lower` and
 /// `fsdp-pipeline`, which is the three in a row.
 void registerPipelines();
+
+/// Prints the pipelines' options as Markdown, a section each.
+void printPipelineOptions(llvm::raw_ostream &os);
 
 } // namespace fsdp
 

@@ -27,6 +27,21 @@ StringRef nameOf(Remat remat) {
                                      : "full";
 }
 
+/// What is kept everywhere; nothing where it is chosen for each region.
+std::optional<Remat> getRemat(RematPolicy policy) {
+  switch (policy) {
+  case RematPolicy::None:
+    return Remat::None;
+  case RematPolicy::Selective:
+    return Remat::Selective;
+  case RematPolicy::Full:
+    return Remat::Full;
+  case RematPolicy::Auto:
+    return std::nullopt;
+  }
+  llvm_unreachable("covered switch");
+}
+
 class RematActivations
     : public fsdp::impl::RematActivationsBase<RematActivations> {
 public:
@@ -53,15 +68,7 @@ private:
 
 LogicalResult RematActivations::readOptions() {
   ModuleOp module = getOperation();
-  everywhere = llvm::StringSwitch<std::optional<Remat>>(remat)
-                   .Case("none", Remat::None)
-                   .Case("selective", Remat::Selective)
-                   .Case("full", Remat::Full)
-                   .Default(std::nullopt);
-  if (!everywhere && remat != "auto")
-    return module.emitError() << "remat=" << remat
-                              << " does not exist; there are none, selective, "
-                                 "full and auto";
+  everywhere = getRemat(remat);
   if (failed(readMebibytes(module, "memory-budget-mib", memoryBudgetMib,
                            budget)) ||
       failed(readCluster(module, cluster, hardware)))

@@ -138,16 +138,12 @@ void SelectKernels::fuse(func::FuncOp rule) {
 
 void SelectKernels::runOnOperation() {
   ModuleOp module = getOperation();
-  if (device != "cpu" && device != "cuda") {
-    module.emitError() << "device=" << device
-                       << " does not exist; there are cpu and cuda";
-    return signalPassFailure();
-  }
   if (failed(readKernels()))
     return signalPassFailure();
-  if (device == "cpu")
+  if (device == TargetDevice::Cpu)
     return; // as it was captured
-  module->setAttr(kDeviceAttrName, Builder(module).getStringAttr(device));
+  module->setAttr(kDeviceAttrName,
+                  Builder(module).getStringAttr(device.getValue().getName()));
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<Attention> attentions;
     SmallVector<aten::CallOp> products;

@@ -29,19 +29,14 @@ struct AssignStreamsPass : fsdp::impl::AssignStreamsBase<AssignStreamsPass> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (streams != 1 && streams != 3) {
-      module.emitError() << "streams=" << streams.getValue()
-                         << " does not exist; there are 1 and 3";
-      return signalPassFailure();
-    }
     Builder builder(&getContext());
     for (func::FuncOp program : getPrograms(module))
       for (Operation &op : program.getOps())
         if (isCommand(&op))
-          op.setAttr(kStreamAttrName,
-                     builder.getI64IntegerAttr(
-                         streams == 1 ? unsigned(plan::computeStream)
-                                      : OpCost::getStream(&op)));
+          op.setAttr(kStreamAttrName, builder.getI64IntegerAttr(
+                                          streams == StreamCount::One
+                                              ? unsigned(plan::computeStream)
+                                              : OpCost::getStream(&op)));
   }
 };
 } // namespace

@@ -222,12 +222,8 @@ struct PlanMemoryPass : fsdp::impl::PlanMemoryBase<PlanMemoryPass> {
   using PlanMemoryBase::PlanMemoryBase;
 
   void runOnOperation() override {
-    if (algorithm != "best" && algorithm != "naive") {
-      getOperation().emitError() << "algorithm=" << algorithm
-                                 << " does not exist; there are best and naive";
-      return signalPassFailure();
-    }
-    if (failed(MemoryPlanner(getOperation(), algorithm == "best").run()))
+    if (failed(
+            MemoryPlanner(getOperation(), algorithm == Placement::Best).run()))
       signalPassFailure();
   }
 };

@@ -64,9 +64,6 @@ LogicalResult ScheduleOverlap::readOptions() {
   auto fail = [&](const Twine &message) {
     return getOperation().emitError(message);
   };
-  if (schedule != "overlap" && schedule != "fsdp2" && schedule != "naive")
-    return fail("schedule=" + schedule.getValue() +
-                " does not exist; there are overlap, fsdp2 and naive");
   auto readDepth = [&](StringRef name, StringRef text,
                        std::optional<size_t> &depth) {
     size_t units;
@@ -206,7 +203,7 @@ LogicalResult ScheduleOverlap::choose(func::FuncOp program,
                                       ProgramSchedule &schedule,
                                       const OpCost &cost) {
   SmallVector<Choice> choices;
-  if (this->schedule == "fsdp2") {
+  if (this->schedule == SchedulePolicy::Fsdp2) {
     choices.push_back({true, forward, backward, 1, false, lists});
   } else {
     for (double margin : {1.5, 1.0, 2.0, 3.0})
@@ -314,7 +311,7 @@ void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
       << llvm::formatv(
              "schedule={0}: step {1}, communication {2}, of it exposed {3}, "
              "peak {4} bytes; naive: step {5}, exposed {6}, peak {7} bytes",
-             this->schedule.getValue(), micros(after.stepSeconds),
+             this->schedule.getValue().getName(), micros(after.stepSeconds),
              micros(after.communicationSeconds), micros(after.exposedSeconds),
              after.peakBytes, micros(before.stepSeconds),
              micros(before.exposedSeconds), before.peakBytes)
@@ -328,7 +325,8 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
       ProgramSchedule::compute(program, cost);
   program->setAttr(
       kScheduleAttrName,
-      StringAttr::get(&getContext(), taken ? schedule.getValue() : "naive"));
+      StringAttr::get(&getContext(),
+                      taken ? schedule.getValue().getName() : "naive"));
   if (!taken) {
     remark::missed(program.getLoc(), remark::RemarkOpts::name("schedule")
                                          .category("fsdp-schedule-overlap")
@@ -337,7 +335,7 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
            "state is read behind its update";
     return success();
   }
-  if (schedule == "naive" ||
+  if (schedule == SchedulePolicy::Naive ||
       (taken->getGathers().empty() && taken->getReductions().empty()))
     return success();
   lists = getPrefetchLists(getOperation(), *taken);

@@ -126,7 +126,7 @@ void FlattenState::layOut(Flat &flat) {
   int64_t alignment = getAlignment(first);
   // A cast of a state cannot be read in place.
   // Of one shard nothing is gathered.
-  flat.mapped = gather == "map" && shards > 1 && !first.gathered;
+  flat.mapped = gather == GatherBy::Map && shards > 1 && !first.gathered;
   int64_t end = 0, used = 0;
   for (auto &[rule, members] : byRule)
     for (Member &member : members) {
@@ -327,11 +327,6 @@ void FlattenState::remarkOn(Flat &flat, StringRef name) {
 
 void FlattenState::runOnOperation() {
   ModuleOp module = getOperation();
-  if (gather != "copy" && gather != "map") {
-    module.emitError() << "gather=" << gather
-                       << " does not exist; there are copy and map";
-    return signalPassFailure();
-  }
   shards = getNumShards(module);
   SymbolTable table(module);
   FailureOr<BucketSizes> sizes =
@@ -339,7 +334,7 @@ void FlattenState::runOnOperation() {
   FlatMembers members;
   if (failed(sizes) || failed(collectMembers(module, table, members)))
     return signalPassFailure();
-  assignBuckets(module, members, *sizes, gather == "map");
+  assignBuckets(module, members, *sizes, gather == GatherBy::Map);
   if (members.empty()) {
     remark::missed(
         module.getLoc(),

@@ -28,16 +28,6 @@ struct OnHost {
   bool parameter = false, optimizer = false, pinned = true;
 };
 
-/// What an option asks for; nothing where it does not exist.
-std::optional<OnHost> parseOffload(StringRef text) {
-  return llvm::StringSwitch<std::optional<OnHost>>(text)
-      .Case("none", OnHost())
-      .Case("params", OnHost{/*parameter=*/true, /*optimizer=*/false})
-      .Case("optimizer", OnHost{/*parameter=*/false, /*optimizer=*/true})
-      .Case("all", OnHost{/*parameter=*/true, /*optimizer=*/true})
-      .Default(std::nullopt);
-}
-
 class OffloadState : public fsdp::impl::OffloadStateBase<OffloadState> {
 public:
   using OffloadStateBase::OffloadStateBase;
@@ -198,15 +188,9 @@ void OffloadState::moveUpdates(func::FuncOp program, const SymbolTable &table) {
 
 void OffloadState::runOnOperation() {
   ModuleOp module = getOperation();
-  std::optional<OnHost> parsed = parseOffload(offload);
-  if (!parsed) {
-    module.emitError() << "offload=" << offload
-                       << " does not exist; there are none, params, optimizer "
-                          "and all";
-    return signalPassFailure();
-  }
-  asked = *parsed;
-  asked.pinned = pinMemory;
+  bool all = offload == Offload::All;
+  asked = {/*parameter=*/all || offload == Offload::Params,
+           /*optimizer=*/all || offload == Offload::Optimizer, pinMemory};
   SymbolTable table(module);
   units = getUnits(module);
   if (!moveStates(table))

@@ -36,9 +36,6 @@ private:
 };
 
 FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
-  if (shardLayout != "dim0" && shardLayout != "flat")
-    return module.emitError() << "shard-layout=" << shardLayout
-                              << " does not exist; there are dim0 and flat";
   auto described = module->getAttrOfType<DenseI64ArrayAttr>("fsdp.mesh");
   if (described) {
     std::string own = llvm::join(
@@ -161,7 +158,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
     return success();
   }
 
-  bool flat = shardLayout == "flat";
+  bool flat = shardLayout == ShardLayout::Flat;
   int64_t shards = getNumShards(module);
   auto axis = static_cast<int16_t>(getShardAxis(module));
   auto getSharding = [&](int64_t dim) {

@@ -1,0 +1,139 @@
+// The passes over captured steps: what a unit is, and what is recomputed.
+
+#ifndef FSDP_CAPTURED_PASSES_TD
+#define FSDP_CAPTURED_PASSES_TD
+
+include "fsdp/Transforms/PassOptions.td"
+
+def AssignUnits : ModulePass<"fsdp-assign-units"> {
+  let summary = "Decides which parameters are gathered and reduced together";
+  let description = [{
+    Input IR: captured. Where the model names its units, `fsdp.unit` ops and
+    `unit` on every parameter that is not replicated: they are kept.
+
+    Output IR: `fsdp.unit` ops in the order of their first use in @step, and
+    `unit` on every parameter. Nothing else changes.
+
+    What holds: units own parameters by name, never ops. Every parameter that is
+    not replicated has one unit; the root owns what no other unit does, and what is reached from
+    two units under different names (a tied weight).
+
+    Why: a unit is one all-gather and one reduce-scatter, so units set how much
+    is whole at once and how often ranks talk.
+
+    `units` is one of
+    - `auto`: each child with parameters of an outermost ModuleList or
+      Sequential in which one class repeats;
+    - `class:NAME`: each module of that class; the innermost owns;
+    - a number: units of at least that many bytes of parameters, in the order
+      of their use;
+    - anything else: an extended regular expression that a module's whole path
+      matches.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-assign-units="units=class:Linear"
+    fsdp.module "" class "Net"
+    fsdp.module "out" class "Linear"
+    fsdp.state @out.w parameter : tensor<4xf32> {trainable}
+    fsdp.state @scale parameter : tensor<4xf32> {trainable}
+    func.func @step() -> tensor<4xf32> {
+      %w = fsdp.load @out.w : tensor<4xf32>
+      %s = fsdp.load @scale : tensor<4xf32>
+      %y = aten.call "mul.Tensor"(%w, %s) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    fsdp.module "" class "Net"
+    fsdp.module "out" class "Linear"
+    fsdp.unit "out"
+    fsdp.unit "" root
+    fsdp.state @out.w parameter : tensor<4xf32> {trainable, unit = "out"}
+    fsdp.state @scale parameter : tensor<4xf32> {trainable, unit = ""}
+    func.func @step() -> tensor<4xf32> {
+      %0 = fsdp.load @out.w : tensor<4xf32>
+      %1 = fsdp.load @scale : tensor<4xf32>
+      %2 = aten.call "mul.Tensor"(%0, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      return %2 : tensor<4xf32>
+    }
+    ```
+  }];
+  let options = [UnitsOption];
+  let dependentDialects = ["::fsdp::FSDPDialect"];
+}
+
+def RematActivations : ModulePass<"fsdp-remat-activations"> {
+  let summary = "Recomputes in backward what forward need not keep";
+  let description = [{
+    Input IR: captured; units are assigned.
+
+    Output IR: what backward reads of a region of forward, and forward does not
+    keep, is computed again in front of its first reader in backward, by ops
+    that carry `fsdp.phase = "backward"` and `fsdp.recompute`, the region's
+    name. A region is the ops of a unit's modules, less those of units inside
+    and of the root, or a checkpoint of the model's own (`fsdp.checkpoint`).
+
+    What is kept by `remat` is, next to what enters a region and what leaves it,
+
+    - `full`: nothing;
+    - `selective`: results of matrix products, convolutions and attention;
+    - `none`: everything;
+    - `auto`: chosen for each region, so that `memory-budget-mib` holds at the
+      least time that is predicted on `cluster`. A choice is measured by running
+      `trial`, the passes that follow, on a copy. Where no choice fits, an error
+      names the smallest budget that one does.
+
+    A checkpoint is recomputed whatever the option says, but for results that
+    its policy keeps (`fsdp.keep`).
+
+    What holds: the same ops on the same values, so the same bits. A random op
+    keeps its site, and so repeats its numbers; what forward stores is not
+    stored again. Recomputed ops are not those of forward to `--cse`.
+
+    Why: what lies between a unit's forward and its backward is then not in
+    memory while other units run, for the time that it takes to compute it
+    again. In front of shard-state, as readers in backward get gathers of their
+    own, recomputed ones too.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-remat-activations="remat=full"
+    fsdp.module "block" class "Block"
+    fsdp.unit "block"
+    func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<4xf32>) {
+      %a = aten.call "exp"(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":3:0))
+      %b = aten.call "tanh"(%a) : (tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":4:0))
+      %loss = aten.call "sum"(%b) : (tensor<4xf32>) -> tensor<f32> loc("")
+      %g = aten.call "mul.Tensor"(%a, %x) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":3:0))
+      return %loss, %g : tensor<f32>, tensor<4xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    fsdp.module "block" class "Block"
+    fsdp.unit "block"
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<4xf32>) {
+      %0 = aten.call "exp"(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = aten.call "tanh"(%0) : (tensor<4xf32>) -> tensor<4xf32>
+      %2 = aten.call "sum"(%1) : (tensor<4xf32>) -> tensor<f32>
+      %3 = aten.call "exp"(%arg0) {fsdp.phase = "backward", fsdp.recompute = "block"} : (tensor<4xf32>) -> tensor<4xf32>
+      %4 = aten.call "mul.Tensor"(%3, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      return %2, %4 : tensor<f32>, tensor<4xf32>
+    }
+    ```
+  }];
+  let options = [RematOption, MemoryBudgetOption, ClusterOption,
+                 Option<"trial", "trial", "std::string", "\"\"",
+                        "the passes that follow, by which auto measures">];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+#endif // FSDP_CAPTURED_PASSES_TD

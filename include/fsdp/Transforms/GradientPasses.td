@@ -1,0 +1,301 @@
+// The passes of fsdp-shard that change gradients, in the order of the pipeline.
+
+#ifndef FSDP_GRADIENT_PASSES_TD
+#define FSDP_GRADIENT_PASSES_TD
+
+include "fsdp/Transforms/PassOptions.td"
+
+def InsertGradReduction
+    : ModulePass<"fsdp-insert-grad-reduction"> {
+  let summary = "Averages the gradients of sharded parameters over the ranks";
+  let description = [{
+    Input IR: states have shardings; units may have a `reduce_dtype`.
+
+    Output IR: each `fsdp.update` of a sharded parameter reads an
+    `fsdp.reduce_grad`, which stands right after the gradient it averages. A
+    gradient that is not row-major is cloned first.
+
+    It is reduced in the unit's `reduce_dtype`, or else in `reduce-dtype`, or
+    else in what backward computes it in: a precision cast goes before the
+    reduction, and one to the parameter's dtype behind it, where they differ. A
+    mesh of one rank reduces nothing, and has the casts, so that it rounds as
+    several would, and a division by the unit's own `gradient_divisor`.
+
+    What holds: a parameter without an update has no reduction.
+
+    Why: each rank has the gradient of its own batch; the mean is that of the
+    global one. A unit's `gradient_divisor` makes something else of their sum.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-insert-grad-reduction
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
+    func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %n : tensor<*xf32>
+    }
+    func.func @step(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
+      %g = aten.call "neg"(%x) {fsdp.phase = "backward"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      fsdp.update @sgd @w, %g [] : tensor<4x4xf32>
+      return
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4x4xf32> {fsdp.input = "x"}) {
+      %0 = aten.call "neg"(%arg0) {fsdp.phase = "backward"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %1 = fsdp.reduce_grad %0 {unit = ""} : tensor<4x4xf32>
+      fsdp.update @sgd @w, %1 [] : tensor<4x4xf32>
+      return
+    }
+    ```
+  }];
+  let options = [ReduceDtypeOption];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def AccumulateGradients
+    : ModulePass<"fsdp-accumulate-gradients"> {
+  let summary = "Splits a step of several micro-batches into two programs";
+  let description = [{
+    Input IR: `fsdp.accumulate = K : i64` on the module, micro-batches per step.
+    Without it, or with 1, nothing changes.
+
+    Output IR: a state `@"w/grad"` of the role `gradient` for each gradient that
+    an update reads, as backward gives it: whole, each rank's own. The program
+    `@accumulate`, for every micro-batch but the last, is `@step` with an
+    `fsdp.accumulate` in place of reductions and updates. `@step`, for the last
+    one, reduces the state plus its own gradient, and puts the state back to
+    -0.0. Backward starts with 1/K in both.
+
+    Behind `fsdp-localize` states are parts, as the update reads them, and
+    `@accumulate` has reductions: less memory for more communication. Where there
+    are replicas they are parts of sums that are not divided yet: `@accumulate`
+    sums over the shards alone; `@step` adds the state to its own such sum, and
+    then sums over the replicas and divides, once.
+
+    What holds: in front of `fsdp-localize`, no gradient is communicated but in
+    `@step`. The sum is taken in
+    the order of the micro-batches, beginning with the first: adding to -0.0
+    gives the other number in every bit.
+
+    Why: as `(loss / K).backward()` in FSDP2 under
+    `set_requires_gradient_sync(False)`: a larger batch for the memory of a
+    smaller one, and its communication.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-accumulate-gradients
+    module attributes {fsdp.accumulate = 2 : i64} {
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %one = aten.call "full"() {size = array<i64: 4>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<4xf32>
+        %g = aten.call "mul.Tensor"(%one, %x) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        fsdp.update @sgd @w, %g [] : tensor<4xf32>
+        return %x : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.accumulate = 2 : i64} {
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      fsdp.state @"w/grad" gradient : tensor<4xf32> {parameter = @w}
+      func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %0 : tensor<*xf32>
+      }
+      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
+        %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        %2 = fsdp.load @"w/grad" : tensor<4xf32>
+        %3 = aten.call "add.Tensor"(%2, %1) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        %4 = aten.call "full_like"(%3) {fill_value = -0.000000e+00 : f64, fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+        fsdp.store %4, @"w/grad" : tensor<4xf32>
+        fsdp.update @sgd @w, %3 [] : tensor<4xf32>
+        return %arg0 : tensor<4xf32>
+      }
+      func.func @accumulate(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
+        %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        fsdp.accumulate %1, @"w/grad" : tensor<4xf32>
+        return %arg0 : tensor<4xf32>
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
+  let summary = "Scales the loss dynamically, so that small gradients survive";
+  let description = [{
+    Input IR: local types; `fsdp.scaler` on the module, with the states
+    `@fsdp.scaler.scale`, `@fsdp.scaler.growth_tracker` and
+    `@fsdp.scaler.skipped_steps`; an op marked `fsdp.cotangent`. Without
+    `fsdp.scaler` nothing changes.
+
+    Output IR: backward starts with the scale. Behind each unit's gradients the
+    largest magnitude, and an `fsdp.all_reduce max` of it for each axis of the mesh
+    that gradients are cut over. Updates have the `scale` 1 / scale, and `skip`
+    where the largest is not finite; `_amp_update_scale` gives the next scale,
+    which is stored, as is the number of skipped steps: rules do not count those.
+    The scale is the program's output `loss_scale`.
+
+    What holds: all ranks skip the same steps, and a skipped step changes no
+    parameter and no optimizer state.
+
+    Why: torch.amp.GradScaler with shards. Gradients are not unscaled in memory:
+    the update multiplies what it has in the cache.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-scale-loss
+    module attributes {fsdp.scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}} {
+      fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
+      fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
+      fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<f32>
+        %g = aten.call "mul.Tensor"(%x, %one) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        fsdp.update @sgd @w, %g [] : tensor<4xf32>
+        return %x : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.scaler = {backoff_factor = 5.000000e-01 : f64, growth_factor = 2.000000e+00 : f64, growth_interval = 2000 : i64}} {
+      fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
+      fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
+      fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %0 : tensor<*xf32>
+      }
+      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "loss_scale"}) {
+        %0 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
+        %1 = fsdp.load @fsdp.scaler.scale : tensor<f32>
+        %2 = aten.call "mul.Tensor"(%1, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+        %3 = aten.call "mul.Tensor"(%arg0, %2) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %4 = aten.call "fsdp_mlir::power_sum"([%3]) {fsdp.phase = "backward", p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
+        %5 = aten.call "isfinite"(%4) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<i1>
+        %6 = aten.call "logical_not"(%5) {fsdp.phase = "backward"} : (tensor<i1>) -> tensor<i1>
+        %7 = aten.call "_to_copy"(%6) {dtype = f32, fsdp.phase = "backward"} : (tensor<i1>) -> tensor<f32>
+        %8 = fsdp.load @fsdp.scaler.scale : tensor<f32>
+        %9 = aten.call "_to_copy"(%8) {dtype = f64, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f64>
+        %10 = aten.call "reciprocal"(%9) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
+        %11 = aten.call "_to_copy"(%10) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
+        fsdp.update @sgd @w, %3 [] scale %11 : tensor<f32> skip %7 : tensor<f32> : tensor<4xf32>
+        %12 = fsdp.load @fsdp.scaler.growth_tracker : tensor<i32>
+        %13:2 = aten.call "_amp_update_scale"(%8, %12, %7) {fsdp.phase = "backward", growth_interval = 2000 : i64, scale_backoff_factor = 5.000000e-01 : f64, scale_growth_factor = 2.000000e+00 : f64} : (tensor<f32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>)
+        %14 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
+        %15 = aten.call "add.Tensor"(%14, %7) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
+        fsdp.store %13#0, @fsdp.scaler.scale : tensor<f32>
+        fsdp.store %13#1, @fsdp.scaler.growth_tracker : tensor<i32>
+        fsdp.store %15, @fsdp.scaler.skipped_steps : tensor<f64>
+        return %arg0, %8 : tensor<4xf32>, tensor<f32>
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
+  let summary = "Bounds gradients by their norm or by value";
+  let description = [{
+    Input IR: local types; `fsdp.clip_grad_norm` (the largest norm, and its
+    type: 1, 2, any p >= 1, infinity) or `fsdp.clip_grad_value` on the module.
+    Without either nothing changes.
+
+    Output IR, by norm: behind each unit's gradients
+    `aten.call "fsdp_mlir::power_sum"`, in float64; their sum, an
+    `fsdp.all_reduce` of that one number for each axis of the mesh that
+    gradients are cut over, the norm, and the factor
+    min(largest / (norm + 1e-6), 1), which is the `scale` of every update. The
+    norm is the program's output `grad_norm`. An infinite bound asks for the norm
+    alone. By value: each rule clamps its gradient first.
+
+    What holds: a gradient of several updates counts once, one that each rank
+    has whole counts once and not once per rank, padding is zero. The updates
+    stand at the end of the program.
+
+    Why: PyTorch's clip_grad_norm_ with shards. No gradient is written again: the
+    update multiplies what it has in the cache, with the bits of doing it before.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-clip-gradients
+    module attributes {fsdp.clip_grad_norm = array<f64: 1.0, 2.0>} {
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+        %g = aten.call "neg"(%x) {fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+        fsdp.update @sgd @w, %g [] : tensor<4xf32>
+        return %x : tensor<4xf32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.clip_grad_norm = array<f64: 1.000000e+00, 2.000000e+00>} {
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %0 : tensor<*xf32>
+      }
+      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "grad_norm"}) {
+        %0 = aten.call "neg"(%arg0) {fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+        %1 = aten.call "fsdp_mlir::power_sum"([%0]) {fsdp.phase = "backward", p = 2.000000e+00 : f64} : (tensor<4xf32>) -> tensor<f64>
+        %2 = aten.call "sqrt"(%1) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
+        %3 = aten.call "_to_copy"(%2) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
+        %4 = aten.call "add.Scalar"(%3) {fsdp.phase = "backward", other = 9.9999999999999995E-7 : f64} : (tensor<f32>) -> tensor<f32>
+        %5 = aten.call "reciprocal"(%4) {fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f32>
+        %6 = aten.call "mul.Scalar"(%5) {fsdp.phase = "backward", other = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+        %7 = aten.call "clamp"(%6) {fsdp.phase = "backward", max = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+        fsdp.update @sgd @w, %0 [] scale %7 : tensor<f32> : tensor<4xf32>
+        return %arg0, %3 : tensor<4xf32>, tensor<f32>
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+#endif // FSDP_GRADIENT_PASSES_TD

@@ -1,0 +1,125 @@
+// Errors and documentation of options.
+
+#include "PipelineOptions.h"
+
+#include "fsdp/Transforms/Passes.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
+
+void fsdp::reportNoSuchValue(StringRef option, StringRef value,
+                             ArrayRef<ValueMeaning> values) {
+  llvm::raw_ostream &os = llvm::WithColor::error(llvm::errs());
+  os << option << "=" << value << " does not exist; there are ";
+  llvm::interleaveComma(values.drop_back(), os,
+                        [&](const ValueMeaning &known) { os << known.name; });
+  os << " and " << values.back().name << "\n";
+}
+
+/// The option that a failed parse did not know, or nothing.
+static StringRef getUnknown(StringRef why) {
+  return why.consume_front("<Pass-Options-Parser>: no such option ")
+             ? why.trim()
+             : StringRef();
+}
+
+LogicalResult ModulePass::initializeOptions(StringRef options,
+                                            ErrorHandler fail) {
+  return Pass::initializeOptions(options, [&](const Twine &message) {
+    std::string why = message.str();
+    if (why.empty())
+      return failure(); // a parser has said it
+    StringRef unknown = getUnknown(why);
+    if (unknown.empty())
+      return fail(getArgument() + ": " + StringRef(why).trim());
+    return fail(getArgument() + " has no option \"" + unknown +
+                "\"; fsdp-opt --help lists those that it has");
+  });
+}
+
+std::vector<std::string> NamedOptions::getNames() const {
+  std::vector<std::string> names;
+  for (const auto &entry : OptionsMap)
+    names.push_back(entry.first.str());
+  llvm::sort(names);
+  return names;
+}
+
+LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
+                                  ErrorHandler fail) {
+  std::string why;
+  llvm::raw_string_ostream stream(why);
+  if (succeeded(parseFromString(text, stream)))
+    return success();
+  if (why.empty())
+    return failure(); // a parser has said it
+  StringRef unknown = getUnknown(why);
+  if (unknown.empty())
+    return fail(pipeline + ": " + StringRef(why).trim());
+  std::vector<std::string> names = getNames();
+  if (names.empty())
+    return fail(pipeline + " has no option \"" + unknown + "\"; it takes none");
+  std::string &nearest = *std::min_element(
+      names.begin(), names.end(), [&](StringRef a, StringRef b) {
+        return unknown.edit_distance(a) < unknown.edit_distance(b);
+      });
+  return fail(pipeline + " has no option \"" + unknown +
+              "\"; the nearest is \"" + nearest + "\", all are " +
+              llvm::join(names, ", "));
+}
+
+std::string NamedOptions::getText() const {
+  std::string all;
+  llvm::raw_string_ostream stream(all);
+  print(stream);
+  SmallVector<StringRef> given;
+  StringRef(all).trim("{}").split(given, ' ');
+  llvm::erase_if(given, [](StringRef option) {
+    return option.empty() || option.ends_with("=");
+  });
+  return llvm::join(given, " ");
+}
+
+void fsdp::printPipelineOptions(llvm::raw_ostream &os) {
+  AllOptions all;
+  ShardOptions shard;
+  OverlapOptions overlap;
+  LowerOptions lower;
+  llvm::StringMap<std::string> defaults;
+  std::string text = all.getText();
+  SmallVector<StringRef> given;
+  StringRef(text).split(given, ' ');
+  for (StringRef option : given)
+    defaults[option.split('=').first] = option.split('=').second.str();
+
+  for (const OptionMeaning *meaning : meaning::all) {
+    os << "### `" << meaning->argument << "`\n\n";
+    StringRef first = meaning->text;
+    os << llvm::toUpper(first.front()) << first.drop_front() << ".";
+    std::string byDefault = defaults.lookup(meaning->argument);
+    if (meaning->values.empty())
+      os << " Default: "
+         << (byDefault.empty() ? "nothing" : "`" + byDefault + "`") << ".";
+    SmallVector<StringRef> pipelines;
+    for (auto [name, options] :
+         {std::pair<StringRef, const NamedOptions *>{"`fsdp-shard`", &shard},
+          {"`fsdp-overlap`", &overlap},
+          {"`fsdp-lower`", &lower}})
+      if (options->has(meaning->argument))
+        pipelines.push_back(name);
+    os << " Read by " << llvm::join(pipelines, " and ") << ".\n\n";
+    if (meaning->values.empty())
+      continue;
+    os << "| value | meaning |\n|---|---|\n";
+    for (const ValueMeaning &value : meaning->values)
+      os << "| `" << value.name << "`"
+         << (value.name == byDefault ? " (default)" : "") << " | "
+         << value.meaning << " |\n";
+    os << "\n";
+  }
+}

@@ -1,0 +1,87 @@
+// The options of the pipelines. OptionValues.h says what each is for.
+
+#ifndef FSDP_LIB_TRANSFORMS_PIPELINEOPTIONS_H
+#define FSDP_LIB_TRANSFORMS_PIPELINEOPTIONS_H
+
+#include "fsdp/Transforms/OptionValues.h"
+
+namespace fsdp {
+
+/// Pipeline options, with the names that the parser knows. Inheritance is
+/// virtual so that `fsdp-pipeline` has the options of all its parts.
+struct NamedOptions : virtual mlir::detail::PassOptions {
+  /// An option, by what it is for.
+  template <typename Type> struct Named : Option<Type> {
+    template <typename... Args>
+    Named(NamedOptions *parent, const OptionMeaning &meaning, Args &&...args)
+        : Option<Type>(*parent, meaning.argument, meaning,
+                       std::forward<Args>(args)...) {}
+    using Option<Type>::operator=;
+  };
+  template <typename Enum> using Choice = Named<OneOf<Enum>>;
+
+  struct Text : Named<std::string> {
+    Text(NamedOptions *parent, const OptionMeaning &meaning,
+         const std::string &byDefault)
+        : Named(parent, meaning, llvm::cl::init(byDefault)) {}
+  };
+
+  bool has(llvm::StringRef name) const { return OptionsMap.count(name); }
+  std::vector<std::string> getNames() const;
+
+  /// Parses `text`, with an error that names the nearest option where there is
+  /// no such one.
+  mlir::LogicalResult
+  parse(llvm::StringRef pipeline, llvm::StringRef text,
+        llvm::function_ref<mlir::LogicalResult(const llvm::Twine &)> fail);
+
+  /// NAME=VALUE of each option that has a value.
+  std::string getText() const;
+};
+
+/// What a plan is made for: of more than one chapter.
+struct ScheduleOptions : virtual NamedOptions {
+  Choice<SchedulePolicy> schedule{this, meaning::schedule};
+  Text cluster{this, meaning::cluster, "auto"};
+  Text memoryBudgetMib{this, meaning::memoryBudgetMib, ""};
+  Text bucketCapMib{this, meaning::bucketCapMib, "auto"};
+
+  /// The schedules to compare with have one collective per unit.
+  std::string getBucketCap() const {
+    bool perUnit =
+        bucketCapMib == "auto" && schedule != SchedulePolicy::Overlap;
+    return perUnit ? "none" : bucketCapMib.getValue();
+  }
+};
+
+struct ShardOptions : virtual ScheduleOptions {
+  Choice<TargetDevice> device{this, meaning::device};
+  Text attention{this, meaning::attention, "flash,efficient"};
+  Text mesh{this, meaning::mesh, ""};
+  Text meshDims{this, meaning::meshDims, "shard"};
+  Text units{this, meaning::units, "auto"};
+  Choice<RematPolicy> remat{this, meaning::remat};
+  Text reshardAfterForward{this, meaning::reshardAfterForward, "auto"};
+  Text reduceDtype{this, meaning::reduceDtype, ""};
+  Choice<ShardLayout> shardLayout{this, meaning::shardLayout};
+  Choice<AccumulateReduce> accumulateReduce{this, meaning::accumulateReduce};
+  Choice<GatherBy> gather{this, meaning::gather};
+  Choice<Offload> offload{this, meaning::offload};
+  Named<bool> pinMemory{this, meaning::pinMemory, llvm::cl::init(true)};
+};
+
+struct OverlapOptions : virtual ScheduleOptions {
+  Text prefetchForward{this, meaning::prefetchForward, "auto"};
+  Text prefetchBackward{this, meaning::prefetchBackward, "auto"};
+};
+
+struct LowerOptions : virtual NamedOptions {
+  Choice<Placement> algorithm{this, meaning::algorithm};
+  Choice<StreamCount> streams{this, meaning::streams};
+};
+
+struct AllOptions : ShardOptions, OverlapOptions, LowerOptions {};
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_PIPELINEOPTIONS_H
