@@ -1,0 +1,1 @@
+"""The reference pages, made of the sources that they describe."""

@@ -1,0 +1,80 @@
+"""The pages of docs/ that are generated: passes, dialects and options.
+
+What is generated stands between `<!-- generated NAME -->` and `<!-- end -->`; the rest of
+a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+from typing import Callable
+
+from support import chain
+
+_BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_PAGES = ("passes.md", "dialects.md", "options.md")
+
+
+def all_pages() -> dict[pathlib.Path, str]:
+    """The text that each page should have.
+
+    Raises:
+        KeyError: a page marks a block that does not exist.
+    """
+    docs = chain.ROOT / "docs"
+    return {
+        docs
+        / name: _BLOCK.sub(
+            lambda m: f"{m[1]}{_GENERATORS[m[2]]()}\n{m[3]}", (docs / name).read_text()
+        )
+        for name in _PAGES
+    }
+
+
+def _tablegen(source: str, *options: str) -> str:
+    """What mlir-tblgen writes, without the line that says so."""
+    cache = (chain.binary("fsdp-opt").parents[1] / "CMakeCache.txt").read_text()
+    installed = re.search(r"^MLIR_DIR:\w+=(.*)/lib/cmake/mlir$", cache, re.MULTILINE)
+    if not installed:
+        raise FileNotFoundError("the build does not say where MLIR is; run tools/dev build")
+    includes = [f"-I{chain.ROOT / 'include'}", f"-I{installed[1]}/include"]
+    program = f"{installed[1]}/bin/mlir-tblgen"
+    text = subprocess.run(
+        [program, *options, *includes, chain.ROOT / "include" / "fsdp" / source],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    return text.partition("\n")[2].strip() + "\n"
+
+
+def _dialect(source: str, name: str) -> str:
+    text = _tablegen(source, "-gen-dialect-doc", f"-dialect={name}")
+    # The page has a table of contents of its own, on GitHub.
+    return re.sub(r"\[TOC\]\n+", "", text)
+
+
+def _passes() -> str:
+    return _tablegen("Transforms/Passes.td", "-gen-pass-doc")
+
+
+def _options() -> str:
+    return (
+        subprocess.run(
+            [chain.binary("fsdp-opt"), "--fsdp-options"],
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        ).stdout.rstrip()
+        + "\n"
+    )
+
+
+_GENERATORS: dict[str, Callable[[], str]] = {
+    "passes": _passes,
+    "options": _options,
+    "fsdp": lambda: _dialect("Dialect/FSDP/FSDPOps.td", "fsdp"),
+    "aten": lambda: _dialect("Dialect/Aten/Aten.td", "aten"),
+}

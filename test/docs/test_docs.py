@@ -1,0 +1,35 @@
+"""Tests that the reference says what the sources say, and that the examples in the
+descriptions of passes are what the passes do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs import examples, pages
+from support import chain
+
+EXAMPLES = examples.all_examples()
+
+
+def test_the_pages_are_what_the_sources_say() -> None:
+    old = [page.name for page, text in pages.all_pages().items() if page.read_text() != text]
+    assert not old, f"{old} are not what the sources say; run tools/dev docs"
+
+
+@pytest.mark.parametrize("name", examples.passes())
+def test_the_example_is_what_the_pass_does(name: str) -> None:
+    assert name in EXAMPLES, "the description does not end with an Input and an Output block"
+    example = EXAMPLES[name]
+    assert example.run() == example.normalised(), "run tools/dev docs, and read what it changes"
+
+
+@pytest.mark.parametrize("name", examples.passes())
+def test_each_pass_has_a_test_of_its_errors(name: str) -> None:
+    short = name.removeprefix("fsdp-")
+    tested = list((chain.ROOT / "test").rglob(f"{short}-invalid.mlir"))
+    cannot = re.search(r"\bcannot\s+fail\b", examples.descriptions()[name])
+    assert bool(tested) != bool(
+        cannot
+    ), f"write {short}-invalid.mlir, or say in the description why the pass cannot fail"
