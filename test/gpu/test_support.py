@@ -1,4 +1,4 @@
-"""Tests that pages say of GPUs what is so: the README what test/gpu/results shows, and no more;
+"""Tests that pages say of GPUs what is so: docs/gpu.md what test/gpu/results shows, and no more;
 docs/troubleshooting.md what programs say."""
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def disagreements(page: str, results: pathlib.Path) -> list[str]:
     return wrong
 
 
-def test_the_readme_claims_what_was_run() -> None:
-    page = (ROOT / "README.md").read_text()
+def test_the_page_claims_what_was_run() -> None:
+    page = (ROOT / "docs/gpu.md").read_text()
     assert list(claims(page)) == list(rows.ROWS)
     assert disagreements(page, RESULTS) == []
 
