@@ -1,4 +1,5 @@
-"""The pages of docs/ that are generated: passes, dialects and options.
+"""The pages of docs/ that are generated: passes, dialects and options, and the running example
+of docs/ir.
 
 What is generated stands between `<!-- generated NAME -->` and `<!-- end -->`; the rest of
 a page is written by hand.
@@ -6,15 +7,26 @@ a page is written by hand.
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import re
 import subprocess
+import tempfile
 from typing import Callable
 
 from support import chain
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_PAGES = ("passes.md", "dialects.md", "options.md")
+_PAGES = (
+    "passes.md",
+    "dialects.md",
+    "options.md",
+    "ir/captured.md",
+    "ir/sharded.md",
+    "ir/scheduled.md",
+    "ir/commands.md",
+)
+_STEP = pathlib.Path(__file__).with_name("step.py")
 
 
 def all_pages() -> dict[pathlib.Path, str]:
@@ -72,9 +84,45 @@ def _options() -> str:
     )
 
 
+@functools.lru_cache(maxsize=1)
+def _captured() -> str:
+    """The running example as import gives it."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = pathlib.Path(folder) / "step.pt"
+        chain.export(_STEP, archive, ())
+        return subprocess.run(
+            [chain.binary("fsdp-translate"), "--import-torchscript", archive],
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        ).stdout
+
+
+def _step() -> str:
+    return f"```python\n{_STEP.read_text().partition(chr(10) * 2)[2].strip()}\n```"
+
+
+def _phase(*pipelines: str) -> str:
+    """The running example behind some pipelines, without what they record."""
+    text = subprocess.run(
+        [chain.binary("fsdp-opt"), "--mlir-print-debuginfo=false", *pipelines],
+        input=_captured(),
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout
+    return "```mlir\n" + re.sub(r'fsdp\.pipeline = "[^"]*", ', "", text).strip() + "\n```"
+
+
+_PHASES = ("--fsdp-shard=mesh=2", "--fsdp-overlap", "--fsdp-lower")
 _GENERATORS: dict[str, Callable[[], str]] = {
     "passes": _passes,
     "options": _options,
     "fsdp": lambda: _dialect("Dialect/FSDP/FSDPOps.td", "fsdp"),
+    "step": _step,
+    "captured": _phase,
+    "sharded": lambda: _phase(*_PHASES[:1]),
+    "scheduled": lambda: _phase(*_PHASES[:2]),
+    "commands": lambda: _phase(*_PHASES),
     "aten": lambda: _dialect("Dialect/Aten/Aten.td", "aten"),
 }
