@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .capture_context import capture_settings, eval_mode, shared_forward
+from .capture_context import SharedForward, capture_settings, eval_mode
 from .checkpoints import forwards_in_checkpoints
 from .eager_kernels import eager_interpolation, eager_strides
 from .errors import ExportError
@@ -68,18 +68,21 @@ class _Loss(torch.nn.Module):
         loss: Callable[..., Any],
         metrics: Optional[Callable[..., Any]],
         names: tuple[str, ...],
+        shared: SharedForward,
     ) -> None:
         super().__init__()
         self.model = model
         self.loss_function = loss
         self.metrics_function = metrics
         self.names = names
+        self.shared = shared
 
     def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
         inputs = dict(zip(self.names, batch))
         loss = self.loss_function(self.model, **inputs)
         if self.metrics_function is None:
             return loss, {}
+        self.shared.in_metrics = True
         # Metrics see the forward's values but give no gradient. The copy keeps a metric that is
         # a view of another result from being returned as an alias of it.
         values = self.metrics_function(self.model, **inputs)
@@ -97,7 +100,8 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     """
     training = name == "step"
     inputs = _separate(step.inputs)
-    wrapper = _Loss(step.model, step.loss, step.metrics, tuple(inputs))
+    shared = SharedForward()
+    wrapper = _Loss(step.model, step.loss, step.metrics, tuple(inputs), shared)
     # In training, the mode the user left the model in: single layers may be in eval() on purpose.
     mode = contextlib.nullcontext() if training else eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
@@ -105,14 +109,14 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     fake_mode = names.fake_mode or stand_in_mode or contextlib.nullcontext()
     if stand_in_mode is not None:
         inputs = {name: stand_in_mode.from_tensor(tensor) for name, tensor in inputs.items()}
-    shared = shared_forward(step.model) if step.metrics else contextlib.nullcontext()
+    sharing = shared.of(step.model) if step.metrics else contextlib.nullcontext()
     kernels, strides = eager_interpolation(), eager_strides()
     stand_ins = names.captured_on(stand_in_mode)
-    casts = precision.applied(step.model, shared=step.metrics is not None)
+    casts = precision.applied(step.model, shared if step.metrics else None)
     checkpoints = forwards_in_checkpoints(step.model)
     with contextlib.ExitStack() as stack:
         # What stands in for a parameter on meta has the dtype that its unit computes in.
-        ways = (mode, gradients, checkpoints, casts, stand_ins, shared, kernels, strides)
+        ways = (mode, gradients, checkpoints, casts, stand_ins, sharing, kernels, strides)
         for context in ways:
             stack.enter_context(context)
         try:
@@ -175,8 +179,8 @@ def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphM
     return forward
 
 
-# Of shared_forward, and of the casts at a unit's border.
-_OUR_STATE = r"\.forward\.__closure__|\._border_(waiting|known)"
+# Of SharedForward, and of the casts at a unit's border.
+_OUR_STATE = r"\.forward\.__closure__|\._border_(waiting|known|sharing)"
 
 
 def _warn_state(message: str) -> None:

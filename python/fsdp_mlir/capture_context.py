@@ -23,33 +23,45 @@ def eval_mode(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-@contextlib.contextmanager
-def shared_forward(model: torch.nn.Module) -> Iterator[None]:
-    """Lets metrics have the loss's own forward: a call repeated with the same tensors is one call.
+class SharedForward:
+    """Lets metrics have the loss's own forwards: a call that metrics repeat with the same tensors
+    is the loss's call.
 
-    A second forward would cost time, draw other dropout masks and update buffers twice.
+    A second forward would cost time, draw other dropout masks and update buffers twice. That is
+    what a loss means that calls its model twice, so that nothing is shared within the loss.
+
+    Attributes:
+        in_metrics: whether the loss is computed, and metrics are next.
     """
-    original = model.forward
-    overridden = "forward" in vars(model)
-    calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
 
-    @functools.wraps(original)
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        for known_args, known_kwargs, known_result in calls:
-            if _same(args, known_args) and _same_named(kwargs, known_kwargs):
-                return known_result
-        result = original(*args, **kwargs)
-        calls.append((args, kwargs, result))
-        return result
+    def __init__(self) -> None:
+        self.in_metrics = False
+        self._calls: list[tuple[tuple[Any, ...], dict[str, Any], Any]] = []
 
-    model.forward = forward
-    try:
-        yield
-    finally:
-        if overridden:
-            model.forward = original
-        else:
-            del model.forward
+    @contextlib.contextmanager
+    def of(self, model: torch.nn.Module) -> Iterator[None]:
+        """Within it, `model.forward` is shared; it is as it was when the block ends."""
+        original = model.forward
+        overridden = "forward" in vars(model)
+
+        @functools.wraps(original)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if self.in_metrics:
+                for known_args, known_kwargs, known_result in self._calls:
+                    if _same(args, known_args) and _same_named(kwargs, known_kwargs):
+                        return known_result
+            result = original(*args, **kwargs)
+            self._calls.append((args, kwargs, result))
+            return result
+
+        model.forward = forward
+        try:
+            yield
+        finally:
+            if overridden:
+                model.forward = original
+            else:
+                del model.forward
 
 
 def _same(ours: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:

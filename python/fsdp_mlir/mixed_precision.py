@@ -11,11 +11,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections import OrderedDict
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
 import torch
 from torch import nn
 
+from .capture_context import SharedForward
 from .fsdp_module import Unit
 from .names import StateNames
 
@@ -48,13 +49,13 @@ class MixedPrecision:
             names.add_leaf(fqn, leaf)
 
     @contextlib.contextmanager
-    def applied(self, model: nn.Module, shared: bool) -> Iterator[None]:
+    def applied(self, model: nn.Module, shared: Optional[SharedForward]) -> Iterator[None]:
         """Parameters are leaves in their unit's dtype, and units cast what they take and give.
 
         Args:
             model: the model of the units; all is as it was when the block ends.
-            shared: whether a second call of the model with the same tensors is the first one, as
-                `shared_forward` makes it: the casts of these tensors are then the first ones too.
+            shared: where metrics repeat the loss's calls of the model with the same tensors: the
+                casts of these tensors are then the loss's too. None: there are no metrics.
         """
         with contextlib.ExitStack() as stack:
             for module in model.modules():
@@ -64,7 +65,7 @@ class MixedPrecision:
                         module._parameters[name] = self._leaves[id(own)]
             for unit in self._units:
                 if unit.mp_policy.casts:
-                    _Border(unit, shared and model in unit.modules).hook(stack)
+                    _Border(unit, shared if model in unit.modules else None).hook(stack)
             yield
 
 
@@ -72,9 +73,9 @@ class _Border:
     """Casts what a unit's forward takes and gives. Of a list of modules these are the inputs of
     the one that runs first, and the outputs of the one that runs last."""
 
-    def __init__(self, unit: Unit, shared: bool) -> None:
+    def __init__(self, unit: Unit, shared: Optional[SharedForward]) -> None:
         self._unit = unit
-        self._shared = shared
+        self._border_sharing = shared
         # Nothing may change inside a checkpoint, so that only a list counts.
         self._counts = len(unit.modules) > 1
         self._border_waiting: set[int] = set()
@@ -117,11 +118,12 @@ class _Border:
         return _map_tensors(self._cast_input, args), _map_tensors(self._cast_input, kwargs)
 
     def _cast_input(self, tensor: torch.Tensor) -> torch.Tensor:
-        if not self._shared:
+        if self._border_sharing is None:
             return _to(tensor, self._unit.mp_policy.param_dtype)
-        for original, cast in self._border_known:
-            if original is tensor:
-                return cast
+        if self._border_sharing.in_metrics:
+            for original, cast in self._border_known:
+                if original is tensor:
+                    return cast
         cast = _to(tensor, self._unit.mp_policy.param_dtype)
         self._border_known.append((tensor, cast))
         return cast

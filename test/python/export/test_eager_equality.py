@@ -264,6 +264,22 @@ def test_metrics_share_the_forward_and_give_no_gradient(tmp_path: pathlib.Path) 
     assert "forward" not in vars(model)
 
 
+def test_a_loss_that_calls_its_model_twice(tmp_path: pathlib.Path) -> None:
+    """Metrics share the first forward; the loss's own stay two, each with a mask of its own."""
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        first, second = model(x), model(x)
+        return F.cross_entropy(first, y) + F.mse_loss(first, second)
+
+    step = classify(
+        nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)),
+        loss=loss,
+        metrics=lambda model, x, y: {"accuracy": (model(x).argmax(-1) == y).float().mean()},
+    )
+    exported = assert_same_as_eager(step, tmp_path)
+    assert exported.ops().count("aten::bernoulli") == 2
+
+
 def test_eval_is_the_forward_in_eval_mode(tmp_path: pathlib.Path) -> None:
     model = nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
     x, y = torch.randn(9, 8), torch.randint(3, (9,))
