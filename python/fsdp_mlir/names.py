@@ -9,6 +9,7 @@ from typing import Any, Iterator, Optional
 import torch
 
 from .errors import ExportError
+from .memory import Memory, is_same
 from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
 
@@ -43,13 +44,12 @@ class StateNames:
         self.persistent: dict[str, bool] = {}
         self._known: dict[int, tuple[str, str]] = {}
         self._leaves: dict[str, torch.Tensor] = {}
+        self._memory = Memory()
         _check_whole(step.model)
         self._add("parameter", self.parameters, step.model.named_parameters(remove_duplicate=False))
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
         for fqn in self.buffers:
-            path, _, last = fqn.rpartition(".")
-            owner = step.model.get_submodule(path)
-            self.persistent[fqn] = last not in owner._non_persistent_buffers_set
+            self.persistent[fqn] = self._is_persistent(fqn)
         self.fake_mode = _common_fake_mode(step, self)
         self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
         self.first_values = FirstValues(step.recorder, step.seed)
@@ -73,9 +73,42 @@ class StateNames:
                     f"{role} {fqn} has the name of a program or of an optimizer's rule, which "
                     "share one table with it in the IR; rename the attribute"
                 )
+            if (owner := self._tied(role, fqn, tensor)) is not None:
+                self._known[id(tensor)] = owner
+                if role == "parameter" or self._is_persistent(fqn):
+                    self.aliases[owner[1]].append(fqn)
+                continue
             self._known[id(tensor)] = (role, fqn)
+            self._memory.add(fqn, tensor)
             self.aliases[fqn] = []
             table[fqn] = tensor
+
+    def _is_persistent(self, fqn: str) -> bool:
+        path, _, last = fqn.rpartition(".")
+        return last not in self.step.model.get_submodule(path)._non_persistent_buffers_set
+
+    def _tied(self, role: str, fqn: str, tensor: torch.Tensor) -> Optional[tuple[str, str]]:
+        """Role and name of the state whose memory `tensor` is, or None: it has memory of its own.
+
+        Raises:
+            ExportError: it is a part of that memory, or both are trained.
+        """
+        found = self._memory.overlapping(tensor)
+        if found is None:
+            return None
+        first, other = found
+        if not is_same(tensor, other):
+            raise ExportError(
+                f"{first} and {fqn} share memory without being one tensor: a change of one changes "
+                f"the other. Register one of them, and compute the other from it in the forward"
+            )
+        if tensor.requires_grad:
+            raise ExportError(
+                f"{first} and {fqn} are two parameters over the same memory, which PyTorch's "
+                "optimizer updates twice; make them one, by assigning the parameter itself instead "
+                "of its data"
+            )
+        return self._known[id(other)]
 
     def add_leaf(self, fqn: str, leaf: torch.Tensor) -> None:
         """Makes `leaf` what programs read of the parameter `fqn`: its cast to another dtype."""
@@ -102,9 +135,12 @@ class StateNames:
                     "gradients and is not in the model; make it a parameter of the model"
                 )
             fqn = f"fsdp.constant.{len(self.constants)}"
-            self.first_values.check({fqn: tensor})
-            self._known[id(tensor)] = ("constant", fqn)
-            self.constants[fqn] = tensor
+            shown = f"a tensor of shape {list(tensor.shape)} that the step reads"
+            owner = self._tied("constant", shown, tensor)
+            self._known[id(tensor)] = owner or ("constant", fqn)
+            if owner is None:
+                self.first_values.check({fqn: tensor})
+                self.constants[fqn] = tensor
         role, fqn = self._known[id(tensor)]
         if self._leaves.get(fqn, tensor) is not tensor:
             raise ExportError(
@@ -112,6 +148,11 @@ class StateNames:
                 "param_dtype does not reach it; read it as an attribute of the module"
             )
         return role, fqn
+
+    def forget_constants(self, kept: int) -> None:
+        """Forgets all but the first `kept` constants: those of a capture that failed."""
+        for fqn in list(self.constants)[kept:]:
+            del self._known[id(self.constants.pop(fqn))]
 
     @contextlib.contextmanager
     def captured_on(self, fake_mode: Optional[Any]) -> Iterator[None]:
