@@ -1,29 +1,35 @@
 """Captures a training step as one graph of ATen ops, forward and backward.
 
-Two tools of PyTorch do the work: `dynamo_graph_capture_for_export` follows the Python code and
-gives the forward graph, `aot_export_joint_with_descriptors` differentiates it. Between the two,
-every tensor the graph reads is named: a parameter, a buffer, an input, or else a constant.
+Two tools of PyTorch do the work: Dynamo follows the Python code and gives the forward graph,
+`aot_export_joint_with_descriptors` differentiates it. Where Dynamo cannot follow, the code itself
+runs in the graph's place. Every tensor the graph reads is named: a parameter, a buffer, an input,
+or else a constant.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._guards import tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from .capture_context import SharedForward, capture_settings, eval_mode
+from .capture_context import SharedForward, eval_mode
 from .checkpoints import forwards_in_checkpoints
-from .eager_kernels import eager_interpolation, eager_strides
-from .errors import ExportError
-from .explain import explain_capture_error, user_location
+from .dynamo_capture import follow
+from .eager_kernels import eager_interpolation, eager_strides, portable_lstm
+from .eager_only import no_backward
+from .errors import ExportError, note
+from .explain import explain_capture_error, located, raised_by_step, user_location
+from .library_defaults import note_unchecked, static_experts, unchecked_distributions
 from .mixed_precision import MixedPrecision
 from .names import StateNames
+from .python_state import PythonState
+from .run_capture import RunStep, run_and_differentiate, stand_in_mode
 from .training_step import TrainingStep
 
 
@@ -105,31 +111,25 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     # In training, the mode the user left the model in: single layers may be in eval() on purpose.
     mode = contextlib.nullcontext() if training else eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
-    stand_in_mode = FakeTensorMode(allow_non_fake_inputs=True) if names.on_meta else None
-    fake_mode = names.fake_mode or stand_in_mode or contextlib.nullcontext()
-    if stand_in_mode is not None:
-        inputs = {name: stand_in_mode.from_tensor(tensor) for name, tensor in inputs.items()}
+    meta_mode = FakeTensorMode(allow_non_fake_inputs=True) if names.on_meta else None
+    fake_mode = names.fake_mode or meta_mode or contextlib.nullcontext()
+    if meta_mode is not None:
+        inputs = {name: meta_mode.from_tensor(tensor) for name, tensor in inputs.items()}
     sharing = shared.of(step.model) if step.metrics else contextlib.nullcontext()
-    kernels, strides = eager_interpolation(), eager_strides()
-    stand_ins = names.captured_on(stand_in_mode)
+    stand_ins = names.captured_on(meta_mode)
     casts = precision.applied(step.model, shared if step.metrics else None)
     checkpoints = forwards_in_checkpoints(step.model)
     with contextlib.ExitStack() as stack:
         # What stands in for a parameter on meta has the dtype that its unit computes in.
-        ways = (mode, gradients, checkpoints, casts, stand_ins, sharing, kernels, strides)
-        for context in ways:
+        ways = (mode, gradients, checkpoints, casts, stand_ins, sharing)
+        kernels = (eager_interpolation(), eager_strides(), portable_lstm())
+        libraries = (unchecked_distributions(), static_experts(step.model))
+        for context in (*ways, *kernels, *libraries, no_backward()):
             stack.enter_context(context)
-        try:
-            forward = _follow_python(wrapper, tuple(inputs.values()))
-            module, states, outputs = _name_states(forward, inputs, names)
-            _check_outputs(outputs, step)
-            joint = _differentiate(stack, module, tuple(inputs.values()), fake_mode)
-        except ExportError:
-            raise
-        except Exception as error:
-            raise explain_capture_error(error, wrapper, inputs) from error
-    metric_names = list(outputs[1])
-    program = _describe(joint, name, list(inputs), states, metric_names, names)
+        traced = _trace(wrapper, inputs, names, fake_mode)
+    if training:
+        note_unchecked(traced.joint.graph)
+    program = _describe(traced, name, list(inputs), names)
     if training and not any(result.role == "gradient" for result in program.results):
         raise ExportError(
             "the loss reaches no trainable parameter; check that the loss uses the model's output "
@@ -162,144 +162,95 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return copy.copy_(tensor.detach())
 
 
-def _follow_python(wrapper: _Loss, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
-    from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+@dataclass
+class _Traced:
+    """A joint graph, role and name of each of its module's states, and the metrics' names."""
 
-    torch._dynamo.reset()
-    with warnings.catch_warnings(record=True) as caught, capture_settings():
-        warnings.simplefilter("always")
-        forward = dynamo_graph_capture_for_export(wrapper)(*batch)
-    for warning in caught:
-        if "side effects happened" in str(warning.message):
-            _warn_state(str(warning.message))
-        elif issubclass(warning.category, UserWarning):
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-    return forward
+    joint: fx.GraphModule
+    states: Mapping[str, tuple[str, str]]
+    metrics: list[str]
 
 
-# Of SharedForward, and of the casts at a unit's border.
-_OUR_STATE = r"\.forward\.__closure__|\._border_(waiting|known|sharing)"
+def _trace(
+    loss: _Loss, inputs: Mapping[str, torch.Tensor], names: StateNames, fake_mode: Any
+) -> _Traced:
+    """The joint graph of a step: as Dynamo follows it, or else as it runs."""
+    constants = len(names.constants)
+    try:
+        return _by_dynamo(loss, inputs, names, fake_mode)
+    except ExportError:
+        raise
+    except Exception as error:
+        followed = error
+    state = PythonState(loss)
+    try:
+        own = raised_by_step(loss, inputs)
+        refusal = explain_capture_error(followed, own)
+        if own is not None:
+            raise refusal from followed
+        state.restore()
+        names.forget_constants(constants)
+        try:
+            traced = _by_running(loss, inputs, names, fake_mode, state)
+        except ExportError as error:
+            raise located(error) from error
+        except Exception as error:
+            raise explain_capture_error(error, None) from error
+    finally:
+        state.restore()
+    note(
+        f"{refusal.where}Dynamo cannot follow the step ({refusal.reason}), which was captured by "
+        "running it: what its Python code decides stays as it is now"
+    )
+    return traced
 
 
-def _warn_state(message: str) -> None:
-    """Names the modules whose Python state the forward changes, from PyTorch's own warning.
-
-    Its sources read L['self']._modules['model']._modules['0'].calls; others are not the model's.
-    """
-    changed = []
-    for source in re.findall(r'"([^"]+)"', message):
-        path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
-        if path.startswith("L['self'].model") and not re.search(_OUR_STATE, path):
-            changed.append("model" + path.removeprefix("L['self'].model"))
-    if changed:
-        warnings.warn(
-            f"the forward changes Python state of {', '.join(changed)}, and the exported step keeps "
-            "the value of now; what must change from step to step is a buffer changed in place"
-        )
-
-
-def _name_states(
-    forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
-) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[fx.Node, dict[str, fx.Node]]]:
-    """Rebuilds `forward` as a module of the batch alone, all else under names of its own.
-
-    Returns the module, the role and name of each of its attributes, and its outputs: loss and
-    metrics.
-    """
+def _by_dynamo(
+    loss: _Loss, inputs: Mapping[str, torch.Tensor], names: StateNames, fake_mode: Any
+) -> _Traced:
+    module, states, (value, metrics) = follow(loss, inputs, names)
+    _check_outputs(value, metrics)
     batch = tuple(inputs.values())
-    # Dynamo lifts everything the code reads into placeholders; this gives their tensors.
-    values = forward._dynamo_bytecode_flatten(*batch)
-    positions = {id(tensor): name for name, tensor in inputs.items()}
-    root = torch.nn.Module()
-    graph = fx.Graph()
-    places = {name: graph.placeholder(f"input_{name}") for name in inputs}
-    states: dict[str, tuple[str, str]] = {}
-    copies: dict[fx.Node, fx.Node] = {}
-    lifted = [node for node in forward.graph.nodes if node.op == "placeholder"]
-    for node, value in zip(lifted, values):
-        if id(value) in positions:
-            copies[node] = places[positions[id(value)]]
-            continue
-        if not isinstance(value, torch.Tensor):
-            raise ExportError(
-                f"the step reads {node.name}, a {type(value).__name__}, as if it changed between "
-                "steps; make it a tensor among the inputs, or a constant"
-            )
-        role, fqn = names.of(value)
-        target = f"{role}_{len(states)}"
-        if role == "parameter":
-            root.register_parameter(target, value)
-        else:
-            root.register_buffer(target, value)
-        states[target] = (role, fqn)
-        copies[node] = graph.get_attr(target)
-        copies[node].meta = dict(node.meta)
-    for node in forward.graph.nodes:
-        if node.op == "placeholder":
-            continue
-        if node.op == "output":
-            flat = node.args[0]
-            break
-        copies[node] = graph.node_copy(node, lambda n: copies[n])
-        if node.op == "get_attr":
-            _copy_attribute(forward, root, node)
-    outputs = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
-    loss, metrics = outputs
-    metrics = metrics if isinstance(metrics, dict) else {}
-    if isinstance(loss, fx.Node):
-        example = loss.meta.get("example_value")
-        copy = copies[loss]
-        if loss.op == "placeholder" or (example is not None and example._is_view()):
-            # A result that is a view of another value would be returned as both.
-            copy = graph.call_function(torch.clone, (copy,))
-            copy.meta = {k: v for k, v in loss.meta.items() if k != "example_value"}
-        results = [copy] + [copies[m] for m in metrics.values() if isinstance(m, fx.Node)]
-        graph.output(tuple(results))
-    else:
-        graph.output(())
-    module = fx.GraphModule(root, graph)
-    module.meta = {k: v for k, v in forward.meta.items() if k in ("fake_mode", "tracing_context")}
-    return module, states, outputs
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tracing(module.meta.get("tracing_context")))
+        stack.enter_context(fake_mode)
+        # An input that the loss does not use has not been seen yet: its sizes are static too.
+        joint = _differentiate(stack, module, batch, module.meta["fake_mode"])
+    return _Traced(joint, states, list(metrics))
 
 
-def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.Node) -> None:
-    value = source
-    for part in node.target.split("."):
-        value = getattr(value, part)
-    if isinstance(value, torch.nn.Module):
-        if all(
-            user.target is torch.ops.higher_order.tag_activation_checkpoint for user in node.users
-        ):
-            # The body of a checkpoint: differentiating follows it, and leaves its mark on each op.
-            setattr(target, node.target, value)
-            return
-        trace = next((u.meta["stack_trace"] for u in node.users if "stack_trace" in u.meta), "")
-        where = user_location(trace)
-        raise ExportError(
-            f"{where + ': ' if where else ''}the step uses a higher-order op (torch.cond, a "
-            "scan or the like), which cannot be exported; write it as plain tensor code"
-        )
-    if node.target not in dict(target.named_buffers()):
-        target.register_buffer(node.target, value)
+def _by_running(
+    loss: _Loss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    state: PythonState,
+) -> _Traced:
+    step = RunStep(loss, names)
+
+    def trace(step: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
+        with contextlib.ExitStack() as stack:
+            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else stand_in_mode()
+            stack.enter_context(mode)
+            joint = _differentiate(stack, step, batch, mode)
+        _check_outputs(*step.outputs)
+        return joint
+
+    joint = run_and_differentiate(step, tuple(inputs.values()), state, trace)
+    return _Traced(joint, step.states, list(step.outputs[1]))
 
 
-def _check_outputs(outputs: tuple[Any, Any], step: TrainingStep) -> None:
-    loss, metrics = outputs
-    if not isinstance(loss, fx.Node):
+def _check_outputs(loss: Any, metrics: Mapping[str, Any]) -> None:
+    if not isinstance(loss, torch.Tensor):
         what = type(loss).__name__
         raise ExportError(
             f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
             "loss tensor itself"
         )
     named = {"loss": loss, **{f"metric {name}": value for name, value in metrics.items()}}
-    for name, node in named.items():
-        if not isinstance(node, fx.Node):
+    for name, value in named.items():
+        if not isinstance(value, torch.Tensor):
             raise ExportError(f"{name} does not depend on the step; leave it out")
-        value = node.meta.get("example_value")
-        if value is None:
-            continue
         if value.dim() != 0:
             raise ExportError(
                 f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()"
@@ -311,18 +262,10 @@ def _check_outputs(outputs: tuple[Any, Any], step: TrainingStep) -> None:
 
 def _differentiate(
     stack: contextlib.ExitStack,
-    module: fx.GraphModule,
+    module: torch.nn.Module,
     batch: tuple[torch.Tensor, ...],
-    fake_mode: Any,
+    mode: FakeTensorMode,
 ) -> fx.GraphModule:
-    from torch._subclasses.fake_tensor import FakeTensor
-    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-    from torch._guards import tracing
-
-    stack.enter_context(tracing(module.meta.get("tracing_context")))
-    stack.enter_context(fake_mode)
-    # An input that the loss does not use has not been seen yet: its sizes are static too.
-    mode = module.meta["fake_mode"]
     batch = tuple(
         tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor, static_shapes=True)
         for tensor in batch
@@ -330,24 +273,23 @@ def _differentiate(
     return aot_export_joint_with_descriptors(stack, module, batch).graph_module
 
 
-def _describe(
-    joint: fx.GraphModule,
-    name: str,
-    inputs: list[str],
-    states: Mapping[str, tuple[str, str]],
-    metrics: list[str],
-    names: StateNames,
-) -> Program:
+def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) -> Program:
     """Reads the descriptors of the joint graph's arguments and results."""
     from torch._functorch._aot_autograd import descriptors as d
 
+    joint, metrics = traced.joint, traced.metrics
     program = Program(name, joint)
 
     def meaning(descriptor: Any) -> tuple[str, str]:
         if isinstance(descriptor, (d.ParamAOTInput, d.BufferAOTInput)):
-            return states[descriptor.target]
+            return traced.states[descriptor.target]
         if isinstance(descriptor, d.PlainAOTInput):
             return "input", inputs[descriptor.idx]
+        if isinstance(descriptor, d.ViewBaseAOTInput):
+            raise ExportError(
+                f"the step changes in place the memory of {meaning(descriptor.base_of)[1]}, which "
+                "is another tensor's too; make them one tensor"
+            )
         raise ExportError(f"the graph takes {descriptor}, which cannot be exported")
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
@@ -359,7 +301,20 @@ def _describe(
             else:
                 program.arguments.append(Argument(node, *meaning(descriptor)))
         elif node.op == "get_attr":
-            role, fqn = names.of(getattr(joint, node.target))
+            value = getattr(joint, node.target)
+            if not isinstance(value, torch.Tensor):
+                op = next(iter(node.users))
+                where = user_location(op.meta.get("stack_trace") or "")
+                raise ExportError(
+                    f"{where + ': ' if where else ''}the step uses a higher-order op ({op.target}), "
+                    "which cannot be exported; write it as plain tensor code"
+                )
+            role, fqn = names.of(value)
+            if role in ("parameter", "buffer"):
+                raise ExportError(
+                    f"the step reads {fqn} from somewhere else than its module; read it as an "
+                    "attribute of the module"
+                )
             program.arguments.append(Argument(node, role, fqn))
     roles = ["loss"] + ["output"] * len(metrics)
     for node, descriptor in zip(output.args[0], output.meta["desc"]):

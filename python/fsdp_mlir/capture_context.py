@@ -7,6 +7,7 @@ import functools
 import logging
 import warnings
 from typing import Any, Iterator
+from unittest import mock
 
 import torch
 
@@ -74,6 +75,15 @@ def _same_named(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     )
 
 
+def _refuse_hook(effects: Any, tensor: Any, *args: Any) -> None:
+    torch._dynamo.exc.unimplemented(
+        gb_type="hook on a tensor",
+        context=str(tensor),
+        explanation="Dynamo does not follow hooks on gradients.",
+        hints=[],
+    )
+
+
 @contextlib.contextmanager
 def capture_settings() -> Iterator[None]:
     """Logging calls in the user's code are dropped from the graph, and PyTorch's own silenced."""
@@ -81,8 +91,10 @@ def capture_settings() -> Iterator[None]:
     log = logging.getLogger("torch._dynamo.metrics_context")
     level = log.level
     log.setLevel(logging.CRITICAL + 1)
+    # Dynamo takes a hook on a parameter for something to do behind the forward, which is not done.
+    hooks = mock.patch.object(torch._dynamo.side_effects.SideEffects, "register_hook", _refuse_hook)
     try:
-        with torch._dynamo.config.patch(
+        with hooks, torch._dynamo.config.patch(
             ignore_logging_functions=methods | {print, warnings.warn},
             # Every size and number is what it is in this batch, also after another capture.
             assume_static_by_default=True,
@@ -91,6 +103,8 @@ def capture_settings() -> Iterator[None]:
             specialize_float=True,
             capture_scalar_outputs=False,
             capture_dynamic_output_shape_ops=False,
+            # As matrix products: `eager_kernels` says which.
+            allow_rnn=True,
             # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
             enable_dynamo_decompositions=False,
         ):

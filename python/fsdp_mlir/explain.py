@@ -22,62 +22,87 @@ _HERE = os.path.dirname(__file__)
 _ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
+_BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
+_NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
+_SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
+# By what Dynamo says that it met.
 _REMEDIES = (
-    (
-        ("data-dependent branching", "data-dependent control flow", "dynamic control flow"),
-        "the step branches on the value of a tensor; use torch.where, or decide before the step",
-    ),
-    (
-        (".item()", "tensor.item", "_local_scalar_dense", "scalar_outputs", "tensor.tolist"),
-        "the step reads a tensor's value as a Python number; keep it a tensor",
-    ),
-    (
-        (
-            "higher-order",
-            "higher order",
-            "torch.cond",
-        ),
-        "the step uses a higher-order op, which cannot be exported; write it as plain tensor code",
-    ),
-    (
-        ("dynamic shape", "nonzero", "unbacked", "dynamic_output_shape", "data-dependent"),
-        "the step has a shape that depends on values; shapes are static, use a mask or torch.where",
-    ),
+    ("data-dependent branching", _BRANCH),
+    ("data-dependent assertion", _BRANCH),
+    ("tensor.item", _NUMBER),
+    ("tensor.tolist", _NUMBER),
+    ("data dependent operator", _NUMBER),
+    ("dynamic shape operator", _SHAPE),
+    ("dynamic slicing", _SHAPE),
 )
+
+
+class Refusal(ExportError):
+    """What a capture stumbled over.
+
+    Attributes:
+        where: the user's line with a colon behind it, or "".
+        reason: what is there.
+    """
+
+    def __init__(self, where: str, reason: str, message: str) -> None:
+        super().__init__(f"{where}{message}")
+        self.where = where
+        self.reason = reason
+
+
+def is_users(path: str) -> bool:
+    """Whether the source file `path` is neither PyTorch's nor ours."""
+    return not path.startswith((_PYTORCH, _HERE, "<")) and not path.endswith("_dynamo/__init__.py")
 
 
 def user_location(trace: str) -> str:
     """`file.py:31` of the innermost frame in `trace` that is not PyTorch's or ours, or ""."""
     for path, line in reversed(_FRAME.findall(trace)):
-        if path.startswith((_PYTORCH, _HERE, "<")) or path.endswith("_dynamo/__init__.py"):
-            continue
-        return f"{os.path.basename(path)}:{line}"
+        if is_users(path):
+            return f"{os.path.basename(path)}:{line}"
     return ""
 
 
-def explain_capture_error(
-    error: Exception, module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
-) -> ExportError:
-    """The error to show for an exception that the capture of `module(*inputs)` raised."""
-    own = _raised_by_step(module, inputs)
+def located(error: ExportError) -> ExportError:
+    """`error` with the user's line that led to it in front."""
+    where = user_location(_trace(error))
+    return type(error)(f"{where}: {error}") if where and type(error) is ExportError else error
+
+
+def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal:
+    """What to say of an exception that a capture raised.
+
+    Args:
+        error: the exception.
+        own: what the step itself raises when it runs (`raised_by_step`), or None.
+    """
     text = str(error)
-    traces = [_trace(own), text, _trace(error)]
-    where = next(filter(None, map(user_location, traces)), "")
+    where = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
     place = f"{where}: " if where else ""
+    if isinstance(own, ExportError):
+        return Refusal(place, str(own), str(own))
     if own is not None and not isinstance(own, _ON_VALUES):
-        return ExportError(f"{place}the step raises {type(own).__name__}: {_one_line(str(own))}")
-    lowered = text.lower() + str(own).lower()
-    for signs, remedy in _REMEDIES:
-        if any(sign in lowered for sign in signs):
-            return ExportError(place + remedy)
+        reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
+        return Refusal(place, reason, reason)
+    met = getattr(error, "gb_type", "").lower()
+    for sign, remedy in _REMEDIES:
+        if sign in met:
+            return Refusal(place, remedy, remedy)
+    if isinstance(own or error, DynamicOutputShapeException):
+        return Refusal(place, _SHAPE, _SHAPE)
+    if isinstance(own or error, DataDependentOutputException):
+        return Refusal(place, _NUMBER, _NUMBER)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
-        return ExportError(
-            f"{place}the step computes nothing that can be captured; check that the loss depends "
-            "on its inputs and on the model"
+        nothing = (
+            "the step computes nothing that can be captured; check that the loss depends on its "
+            "inputs and on the model"
         )
+        return Refusal(place, nothing, nothing)
     reason = next((l.partition(": ")[2] for l in lines if l.startswith("Explanation: ")), lines[0])
-    return ExportError(f"{place}the step cannot be captured: {reason} (--traceback shows all)")
+    reason = reason.rstrip(".")
+    return Refusal(place, reason, f"the step cannot be captured: {reason} (--traceback shows all)")
 
 
 def _trace(error: Optional[Exception]) -> str:
@@ -88,7 +113,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _raised_by_step(
+def raised_by_step(
     module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
 ) -> Optional[Exception]:
     """What the step itself raises when it runs, or None; it is run on tensors without values.

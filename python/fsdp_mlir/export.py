@@ -16,7 +16,8 @@ from .archive import build_archive
 from .capture import Program, capture
 from .clipping import describe_clipping
 from .dtypes import dtype_name
-from .errors import ExportError
+from .eager_only import check_eager_only
+from .errors import ExportError, ExportNote
 from .explain import user_location
 from .fsdp_module import original_class
 from .names import StateNames, plain_path
@@ -50,6 +51,7 @@ def export_step(
         raise ExportError(
             "the step is built under fake tensors, which hold no weights; export with --no-weights"
         )
+    check_eager_only(step)
     optimizer = describe_optimizer(step, names)
     sharding = describe_units(step, names)
     if step.scaler is None:
@@ -245,7 +247,8 @@ def _show_warning(
     message: Any, category: type, filename: str, lineno: int, file: Any = None, line: Any = None
 ) -> None:
     text = " ".join(str(message).split())
-    print(f"warning: {text}", file=sys.stderr)
+    label = "note" if issubclass(category, ExportNote) else "warning"
+    print(f"{label}: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from fsdp_mlir import TrainingStep
+from fsdp_mlir.errors import ExportNote
 from fsdp_mlir.export import export_step
 
 Tensors = dict[str, torch.Tensor]
@@ -25,6 +26,7 @@ class Exported:
     module: Any  # the archive as torch.jit.load reads it
     weights: Tensors
     warnings: list[str]
+    notes: list[str]
 
     def program(self, name: str = "step") -> dict[str, Any]:
         return self.metadata["programs"][name]
@@ -78,11 +80,12 @@ def export(step: TrainingStep, folder: pathlib.Path) -> Exported:
         warnings.simplefilter("always")
         export_step(step, path, "a_step.py")
     messages = [str(w.message) for w in caught if w.category is UserWarning]
+    notes = [str(w.message) for w in caught if w.category is ExportNote]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = torch.jit.load(path)
     weights = safetensors.torch.load_file(path.with_suffix(".safetensors"))
-    return Exported(read(path), module, weights, messages)
+    return Exported(read(path), module, weights, messages, notes)
 
 
 def assert_same_as_eager(step: TrainingStep, folder: pathlib.Path) -> Exported:
@@ -114,6 +117,13 @@ def sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
 
 def cross_entropy(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(model(x).flatten(0, -2), y.flatten())
+
+
+def asserting_cross_entropy(
+    model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    assert (y >= 0).all(), "a class below 0"  # here, since pytest rewrites asserts of tests
+    return F.cross_entropy(model(x), y)
 
 
 def classify(model: torch.nn.Module, width: int = 8, **options: Any) -> TrainingStep:

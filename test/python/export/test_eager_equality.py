@@ -2,11 +2,12 @@
 
 import logging
 import pathlib
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import assert_same_as_eager, classify, export, sgd
+from exporting import asserting_cross_entropy, assert_same_as_eager, classify, export, sgd
 from torch import nn
 
 from fsdp_mlir import TrainingStep
@@ -101,6 +102,69 @@ def test_random_ops_without_a_generator(tmp_path: pathlib.Path) -> None:
     for node in exported.program()["nodes"]:
         if node["op"].removeprefix("aten::") in random:
             assert "generator" in node["overload"]
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.RNNBase]) -> None:
+    """An LSTM as the matrix products of every device, not oneDNN's one kernel for it."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = layer(8, 6, 2, batch_first=True, bidirectional=True)
+            self.head = nn.Linear(12, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.layers(x)[0][:, -1])
+
+    inputs = {"x": torch.randn(4, 5, 8), "y": torch.randint(3, (4,))}
+    with torch.backends.mkldnn.flags(enabled=False):
+        exported = assert_same_as_eager(classify(Recurrent(), inputs=inputs), tmp_path)
+    assert not [op for op in exported.ops() if "mkldnn" in op]
+    assert exported.warnings == [] and exported.notes == []
+
+
+class Straight(torch.autograd.Function):
+    """Rounds, and lets gradients pass, doubled."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * 2
+
+
+def test_an_autograd_function(tmp_path: pathlib.Path) -> None:
+    loss = lambda model, x, y: F.cross_entropy(Straight.apply(model(x)), y)
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+    assert exported.notes == []
+
+
+def test_distributions_do_not_look_at_values(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        normal = torch.distributions.Normal(model(x), x[:, :3].exp())
+        categorical = torch.distributions.Categorical(logits=normal.rsample())
+        return -categorical.log_prob(y).mean() - categorical.entropy().mean()
+
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+    (said,) = exported.notes
+    assert said.startswith("test_eager_equality.py:") and "are not checked" in said
+
+
+def test_asserts_on_values_are_left_out(tmp_path: pathlib.Path) -> None:
+    step = classify(nn.Linear(8, 3), loss=asserting_cross_entropy)
+    (said,) = assert_same_as_eager(step, tmp_path).notes
+    assert said.startswith("exporting.py:") and "asserts on values are left out" in said
+
+
+def test_numbers_beside_tensors_without_dimensions(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = F.cross_entropy(model(x), y) / (x.std() + 1e-8)
+        return loss + 0.5 - (1 - x.mean()) - 1e-8 + torch.add(x.mean(), 2.5, alpha=3)
+
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
 def test_batch_norm_updates_its_buffers(tmp_path: pathlib.Path) -> None:

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import assert_same_as_eager, classify
+from exporting import assert_same_as_eager, classify, export
 
 transformers = pytest.importorskip("transformers")
 torchvision = pytest.importorskip("torchvision")
@@ -61,3 +61,24 @@ def test_resnet(tmp_path: pathlib.Path) -> None:
     )
     exported = assert_same_as_eager(step, tmp_path)
     assert len(exported.results("buffer_update")) == 60
+
+
+def test_experts(tmp_path: pathlib.Path) -> None:
+    """As the model comes: its own implementation has shapes that depend on values."""
+    config = transformers.MixtralConfig(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        num_local_experts=4,
+    )
+    step = language_model(transformers.MixtralForCausalLM(config))
+    exported = export(step, tmp_path)
+    (said,) = exported.notes
+    assert "experts_implementation=batched_mm, where the model has grouped_mm" in said
+    assert step.model.config._experts_implementation == "grouped_mm"
+    assert all(op.startswith("aten::") for op in exported.ops())
+    step.model.set_experts_implementation("batched_mm")
+    assert_same_as_eager(step, tmp_path)

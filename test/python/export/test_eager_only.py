@@ -1,0 +1,135 @@
+"""Tests that what a script does beside its loss is refused or told: it would be lost in a plan."""
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify, export, sgd
+from torch import nn
+
+from fsdp_mlir import ExportError
+
+
+def two_layers() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+
+
+def test_two_parameters_over_the_same_memory(tmp_path: pathlib.Path) -> None:
+    """PyTorch's optimizer would update it twice."""
+    model = two_layers()
+    model[2].weight.data = model[0].weight.data
+    with pytest.raises(ExportError, match="0.weight and 2.weight are two parameters over the same"):
+        export(classify(model), tmp_path)
+
+
+@pytest.mark.parametrize("frozen", ["parameter", "buffer", "attribute"])
+def test_a_tensor_over_a_parameters_memory_is_that_parameter(
+    tmp_path: pathlib.Path, frozen: str
+) -> None:
+    class Model(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(8, 8)
+            if frozen == "parameter":
+                self.same = nn.Parameter(self.weight.data, requires_grad=False)
+            elif frozen == "buffer":
+                self.register_buffer("same", self.weight.data)
+            else:
+                self.same = self.weight.data
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) @ self.same
+
+    model = Model()
+    trained = torch.optim.SGD([model.weight, model.bias], lr=0.1)
+    exported = assert_same_as_eager(classify(model, optimizer=trained), tmp_path)
+    arguments = exported.program()["arguments"]
+    assert [a.get("fqn") for a in arguments if a["role"] == "parameter"].count("weight") == 2
+    assert exported.metadata["buffers"] == [] and exported.metadata["constants"] == []
+    aliases = {p["fqn"]: p["aliases"] for p in exported.metadata["parameters"]}
+    assert aliases["weight"] == ([] if frozen == "attribute" else ["same"])
+
+
+def test_a_part_of_a_parameters_memory(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.register_buffer("row", model.weight.data[1])
+    with pytest.raises(ExportError, match="weight and row share memory without being one tensor"):
+        export(classify(model), tmp_path)
+
+
+def test_parts_of_one_memory_that_do_not_meet(tmp_path: pathlib.Path) -> None:
+    model = two_layers()
+    whole = torch.randn(8, 16)
+    model[0].weight.data, model[2].weight.data = whole[:, :8], whole[:, 8:]
+    assert_same_as_eager(classify(model), tmp_path)
+
+
+def test_a_buffer_that_changes_with_another(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 3), nn.BatchNorm1d(3), nn.BatchNorm1d(3))
+    model[2].running_mean = model[1].running_mean[:]
+    with pytest.raises(
+        ExportError, match="changes in place the memory of 1.running_mean, which is an"
+    ):
+        export(classify(model), tmp_path)
+
+
+def test_a_replaced_step_of_the_optimizer(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = sgd(model)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)  # wraps it, and changes nothing
+    export(classify(model, optimizer=optimizer, lr_schedule=schedule, steps=2), tmp_path)
+    original = optimizer.step
+    optimizer.step = lambda: original()
+    with pytest.raises(ExportError, match="the optimizer's step is replaced"):
+        export(classify(model, optimizer=optimizer), tmp_path)
+
+
+def test_a_model_in_eval_mode_is_a_warning(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3).eval()), tmp_path)
+    assert any("the whole model is in eval()" in text for text in exported.warnings)
+
+
+def calls_backward(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    loss = F.cross_entropy(model(x), y)
+    loss.backward(retain_graph=True)
+    return loss
+
+
+def hooks_a_parameter(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    model.weight.register_hook(lambda gradient: gradient * 2)
+    return F.cross_entropy(model(x), y)
+
+
+@pytest.mark.parametrize(
+    "loss, text",
+    [
+        (calls_backward, r"^test_eager_only.py:\d+: the loss calls backward\(\)"),
+        (hooks_a_parameter, r"^test_eager_only.py:\d+: the loss gives a parameter a hook"),
+    ],
+)
+def test_gradients_of_the_losss_own(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def test_a_hook_on_what_the_model_computes(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        logits = model(x)
+        logits.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+        return F.cross_entropy(logits, y)
+
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+HISTORY: list[Any] = []
+
+
+def test_python_state_beside_the_model_is_a_warning(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        HISTORY.append(1)
+        return F.cross_entropy(model(x), y)
+
+    exported = export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+    assert any("changes Python state of HISTORY" in text for text in exported.warnings)
+    assert HISTORY == []

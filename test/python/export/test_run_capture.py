@@ -1,0 +1,152 @@
+"""Tests that Python which Dynamo cannot follow is captured by running it: eager's bits, and what
+the code decides must be the same each time."""
+
+import copy
+import pathlib
+import random
+import threading
+from typing import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify, export
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from fsdp_mlir import ExportError
+
+LOCK = threading.Lock()
+
+
+class Classifier(nn.Module):
+    """Two blocks, of which `around` runs each."""
+
+    def __init__(self, around: Callable = lambda block, x: block(x)) -> None:
+        super().__init__()
+        layers = (nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.2)) for _ in "12")
+        self.blocks = nn.ModuleList(layers)
+        self.head = nn.Linear(8, 3)
+        self.register_buffer("scale", torch.full((8,), 0.5))
+        self.around = around
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with LOCK:  # Dynamo gives up here
+            for block in self.blocks:
+                x = self.around(block, x * self.scale + torch.tensor([0.25]))
+            return self.head(x)
+
+
+def test_states_places_and_metrics_are_as_with_dynamo(tmp_path: pathlib.Path) -> None:
+    metrics = lambda model, x, y: {"accuracy": (model(x).argmax(-1) == y).float().mean()}
+    exported = assert_same_as_eager(classify(Classifier(), metrics=metrics), tmp_path)
+    (said,) = exported.notes
+    assert "Dynamo cannot follow the step" in said and said.startswith("test_run_capture.py:")
+    assert exported.ops().count("aten::bernoulli") == 2
+    modules = {(node["module"], node["phase"]) for node in exported.program()["nodes"]}
+    for path in ("blocks.0.0", "blocks.1.1", "head"):
+        assert {(path, "forward"), (path, "backward")} <= modules
+    sources = {node["source"].split(":")[0] for node in exported.program()["nodes"]}
+    assert "test_run_capture.py" in sources and sources <= {
+        "test_run_capture.py",
+        "exporting.py",
+        "",
+    }
+
+
+def test_eval(tmp_path: pathlib.Path) -> None:
+    step = classify(Classifier(), eval_data={"x": torch.randn(9, 8), "y": torch.randint(3, (9,))})
+    exported = export(step, tmp_path)
+    step.model.eval()
+    with torch.no_grad():
+        assert torch.equal(exported.run("eval")["loss", ""], step.loss(step.model, **step.inputs))
+
+
+def test_checkpoints_keep_their_mark(tmp_path: pathlib.Path) -> None:
+    around = lambda block, x: checkpoint(block, x, use_reentrant=False)
+    exported = export(classify(Classifier(around)), tmp_path)
+    plain = export(classify(Classifier()), tmp_path)
+    numbers = {path: set() for path in ("blocks.0", "blocks.1", "head")}
+    for node in exported.program()["nodes"]:
+        if node["phase"] == "forward" and node["module"][:8] in numbers:
+            numbers[node["module"][:8]].add(node["checkpoint"])
+    assert numbers == {"blocks.0": {0}, "blocks.1": {1}, "head": {None}}
+    assert exported.ops() == plain.ops()
+
+
+def penalises_gradients(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(x).tanh().sum(), x, create_graph=True)
+    return F.cross_entropy(model(x), y) + gradient.square().mean()
+
+
+def copies(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(model(x), y) * copy.deepcopy({"scale": [2.0]})["scale"][0]
+
+
+def hooks_a_module(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    handle = model.register_full_backward_hook(lambda _, taken, given: (taken[0] * 2,))
+    logits = model(x.clone().requires_grad_())
+    handle.remove()
+    return F.cross_entropy(logits, y)
+
+
+@pytest.mark.parametrize("loss", [penalises_gradients, copies, hooks_a_module])
+def test_losses(tmp_path: pathlib.Path, loss: Callable) -> None:
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+    assert len(exported.notes) == 1
+
+
+@pytest.mark.parametrize("period", (2, 3))
+def test_python_state_that_decides(tmp_path: pathlib.Path, period: int) -> None:
+    class Alternates(nn.Linear):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with LOCK:
+                self.calls += 1
+                y = super().forward(x)
+                return y if self.calls % period else y.relu()
+
+    model = Alternates(8, 3)
+    model.calls = period - 1
+    with pytest.raises(ExportError, match="another one the second time that it runs"):
+        export(classify(model), tmp_path)
+    assert model.calls == period - 1
+
+
+def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with LOCK:
+            return F.cross_entropy(model(x) * random.random(), y)
+
+    with pytest.raises(ExportError, match="random numbers from Python or NumPy"):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def test_a_buffer_that_is_replaced(tmp_path: pathlib.Path) -> None:
+    class Replaces(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(8, 3)
+            self.register_buffer("mean", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with LOCK:
+                y = super().forward(x)
+                self.mean = y.detach().mean(0)
+                return y - self.mean
+
+    with pytest.raises(ExportError, match="puts another tensor in the place of mean"):
+        export(classify(Replaces()), tmp_path)
+
+
+def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    weight = model.weight
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with LOCK:
+            return F.cross_entropy(model(x), y) + weight.square().sum()
+
+    with pytest.raises(ExportError, match="reads weight from somewhere else than its module"):
+        export(classify(model, loss=loss), tmp_path)
