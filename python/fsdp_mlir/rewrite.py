@@ -216,6 +216,7 @@ def _move_numbers(node: fx.Node) -> None:
         return
     # No such overload: a tensor without dimensions takes part in type promotion nearly as a
     # number does; where it does not, the result's type tells.
+    given = node.args, node.kwargs
     with node.graph.inserting_before(node):
         for name in numbers:
             value = values[name]
@@ -226,12 +227,17 @@ def _move_numbers(node: fx.Node) -> None:
             )
             _set_argument(node, name, constant)
         same = _keeps_types(node)
-    if not same:
+    if same:
+        return
+    # As in `loss + 0.5`: `add.Scalar` differs in taking `alpha` by position, too.
+    target = _number_overload(schema, numbers, by_keyword=False)
+    if target is None:
         raise _refusal(
             node,
             f"{node.target} takes a number where an archive needs a "
             "tensor; write the number as a tensor of the wanted dtype",
         )
+    node.target, (node.args, node.kwargs) = target, given
 
 
 def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
@@ -271,8 +277,9 @@ def _types(value: Any) -> list[Any]:
     return [(v.dtype, v.shape) if isinstance(v, torch.Tensor) else v for v in values]
 
 
-def _number_overload(schema: Any, numbers: list[str]) -> Optional[Any]:
-    """The overload of the same op whose arguments differ in taking numbers for `numbers`."""
+def _number_overload(schema: Any, numbers: list[str], by_keyword: bool = True) -> Optional[Any]:
+    """The overload of the same op whose arguments differ in taking numbers for `numbers`, and,
+    unless `by_keyword`, in taking others by position that `schema` takes by keyword alone."""
     packet = getattr(getattr(torch.ops, schema.name.split("::")[0]), schema.name.split("::")[1])
     for overload in packet.overloads():
         other = getattr(packet, overload)
@@ -280,7 +287,7 @@ def _number_overload(schema: Any, numbers: list[str]) -> Optional[Any]:
         if len(arguments) != len(schema.arguments):
             continue
         if all(
-            theirs.kwarg_only == ours.kwarg_only
+            (theirs.kwarg_only == ours.kwarg_only or not by_keyword)
             and (
                 str(theirs.type) in ("number", "Optional[number]")
                 if ours.name in numbers
