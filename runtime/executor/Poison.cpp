@@ -9,12 +9,28 @@
 
 namespace fsdp {
 
+/// "aten::mm", "all-gather", ..., for messages.
+static std::string nameOf(const plan::CommandT &command) {
+  const plan::OperationUnion &operation = command.operation;
+  if (const auto *aten = operation.AsAten())
+    return aten->name + (aten->overload.empty() ? "" : "." + aten->overload);
+  if (const auto *collective = operation.AsCollective())
+    return collective->kind == plan::CollectiveKind::AllGather ? "all-gather"
+           : collective->kind == plan::CollectiveKind::ReduceScatter
+               ? "reduce-scatter"
+               : "all-reduce";
+  return operation.AsUpdate()   ? "update"
+         : operation.AsCopy()   ? "copy"
+         : operation.AsRecord() ? "record"
+                                : "wait";
+}
+
 Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
                const Arenas &arenas)
     : program(program), arenas(arenas), born(program.commands.size()),
       dies(program.commands.size()) {
   auto add = [&](const std::string &name, const plan::Place &place,
-                 plan::DType dtype, LiveRange live) {
+                 plan::DType dtype, plan::LiveRange live) {
     char *begin = arenas.address(place, name);
     uint64_t gap =
         (plan::placeAlignment - place.bytes() % plan::placeAlignment) %
@@ -32,7 +48,7 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
     std::memset(ranges.back().begin + ranges.back().bytes, poisonByte,
                 ranges.back().gap);
   }
-  std::vector<LiveRange> lives = liveRanges(program);
+  std::vector<plan::LiveRange> lives = plan::liveRanges(program);
   for (size_t v = 0; v < lives.size(); ++v) {
     const plan::ValueT &value = *program.values[v];
     // The window may be other ranks' memory.
@@ -97,7 +113,7 @@ void Poison::after(int command) {
                 ": wrote outside its arena; the plan or the kernel is wrong, "
                 "please report it");
   for (int v : plan::valuesOf(*program.commands[command])) {
-    const plan::ValueT &value = *program.values[rootOf(program, v)];
+    const plan::ValueT &value = *program.values[plan::rootOf(program, v)];
     for (const Range &range : ranges)
       if (range.live.first <= command && range.live.last >= command &&
           range.name == value.name)

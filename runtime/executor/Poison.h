@@ -2,7 +2,7 @@
 #define FSDP_RUNTIME_EXECUTOR_POISON_H
 
 #include "executor/Arenas.h"
-#include "executor/ValueUses.h"
+#include "plan/LiveRanges.h"
 
 #include <string>
 #include <utility>
@@ -34,7 +34,7 @@ private:
     char *begin;
     uint64_t bytes, gap;
     bool floating;
-    LiveRange live;
+    plan::LiveRange live;
   };
   void fill(const Range &range) const;
   void checkGap(const Range &range, int command) const;

@@ -1,7 +1,7 @@
 // Checks one program: each command by itself, and what it does to the program's
 // memory.
 #include "plan/CopyChecker.h"
-#include "plan/LiveBytes.h"
+#include "plan/LiveRanges.h"
 #include "plan/ProgramMemory.h"
 #include "plan/ReductionChecker.h"
 
@@ -30,7 +30,7 @@ public:
     memory.finish(at);
     numbers.finish(at);
     checkLiveBytes(deviceArena, program.live_bytes);
-    checkLiveBytes(hostArena, program.host_live_bytes);
+    checkLiveRanges.hostArena, program.host_live_bytes);
     for (const auto &[flat, elements] : updatedElements) {
       auto all = facts.members.find(flat);
       at.require(all == facts.members.end() ||

@@ -1,5 +1,5 @@
 #include "PlanBuilder.h"
-#include "plan/LiveBytes.h"
+#include "plan/LiveRanges.h"
 
 namespace fsdp::test {
 

@@ -1,7 +1,7 @@
 // Tests that the bytes in use at one time are those between the first and last
 // command that touches them.
-#include "plan/LiveBytes.h"
 #include "PlanBuilder.h"
+#include "plan/LiveRanges.h"
 
 #include <gtest/gtest.h>
 #include <random>

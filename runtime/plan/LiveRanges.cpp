@@ -1,0 +1,121 @@
+#include "plan/LiveRanges.h"
+#include "plan/CommandValues.h"
+
+#include <algorithm>
+#include <map>
+
+using namespace fsdp::plan;
+
+namespace {
+
+uint64_t alignUp(uint64_t bytes) {
+  return (bytes + placeAlignment - 1) / placeAlignment * placeAlignment;
+}
+
+/// Follows the commands of a program, in the order of the list.
+class Lifetimes {
+public:
+  explicit Lifetimes(const ProgramT &program)
+      : program(program), ranges(program.values.size(), {0, -2}) {}
+
+  void touch(int value, int now) {
+    LiveRange &range = ranges[rootOf(program, value)];
+    if (range.last < range.first)
+      range.first = now;
+    range.last = now;
+  }
+
+  void run(const CommandT &command, int now) {
+    const OperationUnion &operation = command.operation;
+    bool flies = command.stream != computeStream &&
+                 (operation.AsCollective() || operation.AsCopy());
+    for (int value : valuesOf(command)) {
+      touch(value, now);
+      if (flies)
+        flying[command.stream].push_back(value);
+    }
+    if (const RecordT *record = operation.AsRecord()) {
+      recorded[record->event] = {std::move(flying[command.stream]), false};
+      flying[command.stream].clear();
+    } else if (const WaitT *wait = operation.AsWait()) {
+      // A side stream that waits still has to be waited for.
+      auto &[values, isAwaited] = recorded[wait->event];
+      isAwaited = true;
+      for (int value : values) {
+        touch(value, now);
+        if (command.stream != computeStream)
+          flying[command.stream].push_back(value);
+      }
+    }
+  }
+
+  /// Nobody has waited for what is still under way.
+  void land(int end) {
+    for (auto &[event, behind] : recorded)
+      if (!behind.isAwaited)
+        flying[computeStream].insert(flying[computeStream].end(),
+                                     behind.values.begin(),
+                                     behind.values.end());
+    for (auto &[stream, values] : flying)
+      for (int value : values)
+        touch(value, end);
+  }
+
+  const ProgramT &program;
+  std::vector<LiveRange> ranges;
+
+private:
+  struct Recorded {
+    std::vector<int> values;
+    bool isAwaited = false;
+  };
+  // Values that are under way, per stream, then per event that is recorded
+  // behind them.
+  std::map<uint32_t, std::vector<int>> flying;
+  std::map<uint32_t, Recorded> recorded;
+};
+
+} // namespace
+
+int fsdp::plan::rootOf(const ProgramT &program, int value) {
+  for (const ValueT *v = program.values[value].get();
+       v->view_of != -1 || v->part_of != -1; v = program.values[value].get())
+    value = v->view_of != -1 ? v->view_of : v->part_of;
+  return value;
+}
+
+std::vector<LiveRange> fsdp::plan::liveRanges(const ProgramT &program) {
+  Lifetimes lifetimes(program);
+  int end = static_cast<int>(program.commands.size());
+  for (const auto &input : program.inputs)
+    lifetimes.touch(input->value, -1);
+  for (int now = 0; now < end; ++now)
+    lifetimes.run(*program.commands[now], now);
+  lifetimes.land(end);
+  for (const auto &output : program.outputs)
+    lifetimes.touch(output->value, end);
+  return std::move(lifetimes.ranges);
+}
+
+uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program,
+                               uint32_t arena) {
+  uint64_t states = 0;
+  for (const auto &state : plan.states)
+    if (state->place->arena() == arena)
+      states = std::max(states, state->place->offset() + state->place->bytes());
+
+  std::vector<LiveRange> ranges = liveRanges(program);
+  std::vector<int64_t> changes(program.commands.size() + 3); // from -1 on
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const ValueT &value = *program.values[i];
+    auto [first, last] = ranges[i];
+    if (last < first || value.state != -1 || value.place->arena() != arena)
+      continue;
+    changes[first + 1] += alignUp(value.place->bytes());
+    changes[last + 2] -= alignUp(value.place->bytes());
+  }
+  int64_t live = 0, most = 0;
+  for (int64_t change : changes)
+    most = std::max(most, live += change);
+  return alignUp(states) + most;
+}
