@@ -2,45 +2,68 @@
 #ifndef FSDP_PLAN_CHECKERSUPPORT_H
 #define FSDP_PLAN_CHECKERSUPPORT_H
 
-#include "plan/PlanTypes.h"
+#include "plan/PlanChecker.h"
 
 #include <map>
 #include <sstream>
 
 namespace fsdp::plan {
 
-/// What is being checked, for messages: "program 'step': command 3 (blocks.0)".
-/// Each check is a line: what must hold, and what is said when it does not.
+/// The entry that is being checked. Each check is a line: the constraint, what
+/// must hold, and what is said when it does not.
 class Checked {
 public:
-  template <typename... Parts>
-  explicit Checked(const Parts &...parts) : what(text(parts...)) {}
+  explicit Checked(const PlanT &plan) : plan(plan) {}
 
+  /// An entry of the plan; of the rule or program that this one is, or is in.
+  Checked at(PlanEntry::Kind kind, size_t index) const {
+    bool owns =
+        entry.kind == PlanEntry::Rule || entry.kind == PlanEntry::Program;
+    return Checked(plan, {kind, index, owns ? entry.index : entry.owner}, "");
+  }
+  /// Something in this entry, for messages.
   template <typename... Parts> Checked inside(const Parts &...parts) const {
-    return Checked(what, what.empty() ? "" : ": ", parts...);
+    return Checked(plan, entry,
+                   text(detail, detail.empty() ? "" : ": ", parts...));
   }
   template <typename... Parts>
-  [[noreturn]] void fail(const Parts &...why) const {
-    throw PlanError(text(what, what.empty() ? "" : ": ", why...));
+  [[noreturn]] void fail(Constraint constraint, const Parts &...why) const {
+    raise(constraint, std::nullopt, text(why...));
+  }
+  /// The command should have waited for `other`, one of the same program; or
+  /// for the program before.
+  template <typename... Parts>
+  [[noreturn]] void failToAwait(Constraint constraint,
+                                std::optional<uint32_t> other,
+                                const Parts &...why) const {
+    raise(constraint, other, text(why...));
   }
   template <typename... Parts>
-  void require(bool holds, const Parts &...why) const {
+  void require(Constraint constraint, bool holds, const Parts &...why) const {
     if (!holds)
-      fail(why...);
+      fail(constraint, why...);
   }
   /// An index into `size` things called `thing`.
   void index(int64_t i, size_t size, const char *thing) const {
-    require(i >= 0 && static_cast<uint64_t>(i) < size, thing, " ", i,
+    require(C1, i >= 0 && static_cast<uint64_t>(i) < size, thing, " ", i,
             " does not exist, there are ", size);
   }
 
 private:
+  Checked(const PlanT &plan, PlanEntry entry, std::string detail)
+      : plan(plan), entry(entry), detail(std::move(detail)) {}
+
   template <typename... Parts> static std::string text(const Parts &...parts) {
     std::ostringstream out;
     static_cast<void>((out << ... << parts));
     return out.str();
   }
-  std::string what;
+  [[noreturn]] void raise(Constraint constraint, std::optional<uint32_t> other,
+                          const std::string &why) const;
+
+  const PlanT &plan;
+  PlanEntry entry;
+  std::string detail;
 };
 
 /// Ranges that may not overlap, each with the number of what it belongs to.
@@ -77,7 +100,7 @@ class OneMemory {
 public:
   void add(const Checked &here, const Place &place) {
     bool isHost = place.arena() == hostArena;
-    here.require(onHost.value_or(isHost) == isHost,
+    here.require(C15, onHost.value_or(isHost) == isHost,
                  "uses memory of the device and of the host");
     onHost = isHost;
   }
@@ -114,10 +137,10 @@ void checkScalarArgument(const Checked &at, const PlanT &plan,
 template <typename Fn>
 void checkArguments(const Checked &at, const PlanT &plan, const AtenT &call,
                     size_t scalars, Fn value) {
-  at.require(call.name.find("::") != std::string::npos, "operator '", call.name,
-             "' has no namespace");
+  at.require(C1, call.name.find("::") != std::string::npos, "operator '",
+             call.name, "' has no namespace");
   for (const auto &argument : call.arguments) {
-    at.require(argument->kind <= ArgumentKind::MAX, "argument kind ",
+    at.require(C1, argument->kind <= ArgumentKind::MAX, "argument kind ",
                static_cast<int>(argument->kind), " is unknown");
     if (argument->kind == ArgumentKind::Value)
       value(argument->value);
@@ -127,12 +150,13 @@ void checkArguments(const Checked &at, const PlanT &plan, const AtenT &call,
     else if (argument->kind == ArgumentKind::Scalar)
       checkScalarArgument(at, plan, call, argument->value, scalars);
     else if (argument->kind == ArgumentKind::Double)
-      at.require(argument->d.has_value(), "a number has no value");
+      at.require(C1, argument->d.has_value(), "a number has no value");
     else if (argument->kind == ArgumentKind::Complex)
-      at.require(argument->doubles.size() == 2,
+      at.require(C1, argument->doubles.size() == 2,
                  "a complex argument needs two numbers");
     else if (argument->kind == ArgumentKind::DType)
-      at.require(argument->i >= 0 &&
+      at.require(C1,
+                 argument->i >= 0 &&
                      argument->i <= static_cast<int64_t>(DType::MAX),
                  "dtype ", argument->i, " is unknown");
   }
@@ -142,12 +166,13 @@ void checkArguments(const Checked &at, const PlanT &plan, const AtenT &call,
 void checkTables(const PlanT &plan, PlanFacts &facts);
 
 /// Everything of one program; the rest of the plan is already checked.
-void checkProgram(const PlanT &plan, const ProgramT &program,
+void checkProgram(const Checked &at, const PlanT &plan, const ProgramT &program,
                   const PlanFacts &facts);
 
 /// What updates change in place of parameters that are in other memory; the
 /// program is already checked.
-void checkStaging(const PlanT &plan, const ProgramT &program);
+void checkStaging(const Checked &at, const PlanT &plan,
+                  const ProgramT &program);
 
 /// What becomes of gradients in a step of several micro-batches; programs are
 /// already checked.

@@ -14,14 +14,17 @@ public:
       : plan(plan), program(program), stream(stream), memory(memory) {}
 
   void run(const Checked &here, const CopyT &copy) {
-    here.require(!copy.pieces.empty(), "copies nothing");
+    here.require(C6, !copy.pieces.empty(), "copies nothing");
     std::set<int> sources, destinations;
     uint64_t blocks = 0;
     std::map<int, unsigned __int128> taken; // of parameters' bytes
     for (const auto &piece : copy.pieces) {
-      here.require(piece != nullptr && piece->blocks >= 1 &&
+      here.require(C6,
+                   piece != nullptr && piece->blocks >= 1 &&
                        piece->blocks <= maxBlocks - blocks,
                    "has no blocks, or more than 2^24");
+      here.require(C17, piece->owners == 1 || copy.pieces.size() == 1,
+                   "keeps a part beside other pieces");
       blocks += piece->blocks;
       checkPiece(here, *piece);
       sources.insert(piece->source);
@@ -31,7 +34,7 @@ public:
             static_cast<unsigned __int128>(piece->blocks) * piece->block_bytes;
     }
     for (auto [source, bytes] : taken)
-      here.require(bytes == program.values[source]->place->bytes(),
+      here.require(C28, bytes == program.values[source]->place->bytes(),
                    "copies some bytes of ", memory.valueName(source),
                    " and leaves others, or some twice");
     for (int source : sources)
@@ -55,9 +58,10 @@ private:
                    uint64_t stride, const PieceT &piece) {
     unsigned __int128 end = piece.block_bytes;
     end += static_cast<unsigned __int128>(stride) * (piece.blocks - 1) + offset;
-    here.require(end <= place.bytes(), "reaches past the end of a place of ",
-                 place.bytes(), " bytes");
-    here.require(piece.blocks == 1 || stride >= piece.block_bytes,
+    here.require(C6, end <= place.bytes(),
+                 "reaches past the end of a place of ", place.bytes(),
+                 " bytes");
+    here.require(C6, piece.blocks == 1 || stride >= piece.block_bytes,
                  "its blocks lie over each other");
   }
 
@@ -81,7 +85,7 @@ private:
       memory.requireTarget(here, piece.destination);
     if (piece.source != -1)
       here.index(piece.source, program.values.size(), "value");
-    here.require(stream == computeStream || stream == streamOf(piece),
+    here.require(C8, stream == computeStream || stream == streamOf(piece),
                  "runs on stream ", stream,
                  ", which is not for copies of its direction");
     if (piece.owners != 1)
@@ -91,14 +95,15 @@ private:
                 piece.destination_stride, piece);
     if (piece.source != -1) {
       const ValueT &from = *program.values[piece.source];
-      here.require(from.view_of == -1,
+      here.require(C6, from.view_of == -1,
                    "copies bytes of a view; copy those of what it looks into");
       checkBlocks(here, *from.place, piece.source_offset, piece.source_stride,
                   piece);
       for (uint64_t b = 0; b < piece.blocks; ++b) {
         uint64_t offset = piece.source_offset + b * piece.source_stride;
         memory.read(here, piece.source, offset, piece.block_bytes);
-        here.require(memory.takeOut(piece.source, offset, piece.block_bytes),
+        here.require(C28,
+                     memory.takeOut(piece.source, offset, piece.block_bytes),
                      "copies bytes that another copy took, or other ones than "
                      "when it was gathered before");
       }
@@ -117,22 +122,23 @@ private:
   /// are equal, cover the whole and fill what they are kept in. Whichever part
   /// it is, the rank reads no more than the whole.
   void checkKept(const Checked &here, const PieceT &piece) {
-    here.require(piece.owners > 1 && numShards(plan) % piece.owners == 0,
+    here.require(C17, piece.owners > 1 && numShards(plan) % piece.owners == 0,
                  "has ", piece.owners, " owners, which do not divide the ",
                  numShards(plan), " shards");
-    here.require(piece.source != -1, "keeps a part of nothing");
+    here.require(C17, piece.source != -1, "keeps a part of nothing");
     const ValueT &from = *program.values[piece.source],
                  &to = *program.values[piece.destination];
     unsigned __int128 all = piece.block_bytes;
     all *= piece.owners;
-    here.require(piece.blocks == 1 && piece.source_offset == 0 &&
+    here.require(C17,
+                 piece.blocks == 1 && piece.source_offset == 0 &&
                      piece.destination_offset == 0 && piece.block_bytes > 0 &&
                      all == from.place->bytes() &&
                      piece.block_bytes == to.place->bytes(),
                  "keeps ", piece.block_bytes, " bytes in a place of ",
                  to.place->bytes(), ", which is not one of ", piece.owners,
                  " equal parts of ", from.place->bytes());
-    here.require(from.view_of == -1 && to.state == -1 && to.part_of == -1,
+    here.require(C17, from.view_of == -1 && to.state == -1 && to.part_of == -1,
                  "keeps a part of a view, or in no place of its own");
     memory.read(here, piece.source, 0, from.place->bytes());
     memory.write(here, piece.destination);

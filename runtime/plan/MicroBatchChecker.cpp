@@ -29,22 +29,24 @@ public:
 
   void run() {
     const ProgramT *step = find("step"), *accumulate = find("accumulate");
-    Checked at("micro-batches");
-    at.require(plan.micro_batches >= 1, "a step has none");
-    at.require((plan.micro_batches > 1) == (accumulate != nullptr),
+    Checked at = Checked(plan).inside("micro-batches");
+    at.require(C27, plan.micro_batches >= 1, "a step has none");
+    at.require(C27, (plan.micro_batches > 1) == (accumulate != nullptr),
                "a step has ", plan.micro_batches, ", the plan ",
                accumulate ? "a" : "no", " program 'accumulate'");
     if (accumulate)
       checkAlike(*step, *accumulate);
-    for (const auto &program : plan.programs) {
+    for (size_t p = 0; p < plan.programs.size(); ++p) {
+      const ProgramT *program = plan.programs[p].get();
       count(*program);
       for (size_t s = 0; s < plan.states.size(); ++s)
         if (plan.states[s]->role == Role::Gradient)
-          check(Checked("program '", program->name, "': gradient '",
-                        plan.states[s]->fqn, "'"),
-                program.get() == step         ? Uses{0, 1, 1}
-                : program.get() == accumulate ? Uses{1, 0, 0}
-                                              : Uses{},
+          check(Checked(plan)
+                    .at(PlanEntry::Program, p)
+                    .inside("gradient '", plan.states[s]->fqn, "'"),
+                program == step         ? Uses{0, 1, 1}
+                : program == accumulate ? Uses{1, 0, 0}
+                                        : Uses{},
                 uses[s]);
     }
   }
@@ -59,7 +61,8 @@ private:
 
   /// Micro-batches differ in nothing but what becomes of their gradients.
   void checkAlike(const ProgramT &step, const ProgramT &accumulate) const {
-    Checked at("program 'accumulate'");
+    Checked at =
+        Checked(plan).at(PlanEntry::Program, findProgram(plan, "accumulate"));
     // What is of the sums, such as a norm, the last one has in addition.
     bool same = step.inputs.size() == accumulate.inputs.size() &&
                 step.outputs.size() >= accumulate.outputs.size();
@@ -71,16 +74,19 @@ private:
     }
     for (size_t i = 0; same && i < accumulate.outputs.size(); ++i)
       same = step.outputs[i]->name == accumulate.outputs[i]->name;
-    at.require(same, "has other inputs or outputs than 'step'");
-    for (const auto &command : accumulate.commands) {
-      if (const UpdateT *update = command->operation.AsUpdate())
-        at.require(plan.states[update->parameter]->role == Role::Gradient,
-                   "updates '", plan.states[update->parameter]->fqn,
-                   "', which only the last micro-batch may");
+    at.require(C27, same, "has other inputs or outputs than 'step'");
+    for (size_t i = 0; i < accumulate.commands.size(); ++i) {
+      const CommandT &command = *accumulate.commands[i];
+      Checked here = at.at(PlanEntry::Command, i);
+      if (const UpdateT *update = command.operation.AsUpdate())
+        here.require(C27,
+                     plan.states[update->parameter]->role == Role::Gradient,
+                     "updates '", plan.states[update->parameter]->fqn,
+                     "', which only the last micro-batch may");
       // It would count what it sums over replicas as often as there are.
-      if (const CollectiveT *collective = command->operation.AsCollective())
-        at.require(collective->kind != CollectiveKind::AllReduce,
-                   "has an all-reduce, which only the last micro-batch may");
+      if (const CollectiveT *collective = command.operation.AsCollective())
+        here.require(C27, collective->kind != CollectiveKind::AllReduce,
+                     "has an all-reduce, which only the last micro-batch may");
     }
   }
 
@@ -133,14 +139,15 @@ private:
 
   static void check(const Checked &at, const Uses &expected,
                     const Uses &found) {
-    at.require(found.additions == expected.additions, "is added to ",
+    at.require(C27, found.additions == expected.additions, "is added to ",
                found.additions, " times, not ", expected.additions);
-    at.require(!found.otherWrites && found.resets == expected.resets,
+    at.require(C27, !found.otherWrites && found.resets == expected.resets,
                "is put back to -0.0 ", found.resets, " times, not ",
                expected.resets, ", or written otherwise");
-    at.require((found.reads > 0) == (expected.reads > 0),
+    at.require(C27, (found.reads > 0) == (expected.reads > 0),
                expected.reads ? "is not read" : "is read");
-    at.require(!found.readAfterReset, "is read after it was put back to -0.0");
+    at.require(C27, !found.readAfterReset,
+               "is read after it was put back to -0.0");
   }
 
   const PlanT &plan;

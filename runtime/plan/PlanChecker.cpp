@@ -11,34 +11,40 @@ namespace {
 /// same in all programs, apart from the others'.
 void findWindows(const PlanT &plan, PlanFacts &facts) {
   DisjointRanges ranges;
-  for (const auto &program : plan.programs)
-    for (const auto &command : program->commands) {
-      const CollectiveT *gather = command->operation.AsCollective();
+  for (size_t p = 0; p < plan.programs.size(); ++p)
+    for (size_t i = 0; i < plan.programs[p]->commands.size(); ++i) {
+      const auto &program = plan.programs[p];
+      const CollectiveT *gather =
+          program->commands[i]->operation.AsCollective();
       if (!gather || !gather->mapped)
         continue;
-      Checked at("program '", program->name, "': mapped gather (",
-                 command->location, ")");
+      Checked at = Checked(plan)
+                       .at(PlanEntry::Program, p)
+                       .at(PlanEntry::Command, i)
+                       .inside("mapped gather");
       at.index(gather->source, program->values.size(), "value");
       at.index(gather->destination, program->values.size(), "value");
       int s = program->values[gather->source]->state;
+      at.require(C12, s != -1, "does not gather a flat state into the window");
       at.index(s, plan.states.size(), "state");
       const StateT &state = *plan.states[s];
       const Place *place = program->values[gather->destination]->place.get();
       checkPlace(at, plan, place);
-      at.require(gather->kind == CollectiveKind::AllGather && state.is_flat &&
+      at.require(C12,
+                 gather->kind == CollectiveKind::AllGather && state.is_flat &&
                      place->arena() == windowArena &&
                      gather->mesh_dim == shardDim(plan),
                  "does not gather a flat state into the window");
-      at.require(state.place->arena() == deviceArena, "shows '", state.fqn,
+      at.require(C12, state.place->arena() == deviceArena, "shows '", state.fqn,
                  "', which is on the host");
       auto [it, isNew] = facts.windows.emplace(s, *place);
-      at.require(samePlace(it->second, *place), "shows '", state.fqn,
+      at.require(C12, samePlace(it->second, *place), "shows '", state.fqn,
                  "' in another range of the window than before");
       if (isNew)
         if (auto other = ranges.add(place->offset(),
                                     place->offset() + place->bytes(), s))
-          at.fail("shows '", state.fqn, "' where '", plan.states[*other]->fqn,
-                  "' is shown");
+          at.fail(C12, "shows '", state.fqn, "' where '",
+                  plan.states[*other]->fqn, "' is shown");
     }
 }
 
@@ -57,23 +63,88 @@ void checkArenaSizes(const PlanT &plan) {
     for (const auto &value : program->values)
       reach(*value->place);
   for (size_t i = 0; i < ends.size(); ++i)
-    Checked("arena '", plan.arenas[i]->name, "'")
-        .require(ends[i] == plan.arenas[i]->bytes, "has ",
+    Checked(plan)
+        .at(PlanEntry::Arena, i)
+        .require(C13, ends[i] == plan.arenas[i]->bytes, "has ",
                  plan.arenas[i]->bytes, " bytes, its places take ", ends[i]);
 }
 
 } // namespace
 
+std::string fsdp::plan::describe(const PlanT &plan, const PlanEntry &entry) {
+  size_t i = entry.index;
+  auto quote = [](const char *thing, const std::string &name) {
+    return std::string(thing) + " '" + name + "'";
+  };
+  auto number = [&](const char *thing, const std::string &name) {
+    return ": " + std::string(thing) + " " + std::to_string(i) +
+           (name.empty() ? "" : " (" + name + ")");
+  };
+  if (entry.kind == PlanEntry::Call) {
+    const RuleT &rule = *plan.rules[entry.owner];
+    return quote("rule", rule.name) + ": " + rule.calls[i]->name;
+  }
+  if (entry.kind >= PlanEntry::Value) {
+    const ProgramT &program = *plan.programs[entry.owner];
+    std::string in = quote("program", program.name);
+    switch (entry.kind) {
+    case PlanEntry::Input:
+      return in + ": " + quote("input", program.inputs[i]->name);
+    case PlanEntry::Output:
+      return in + ": " + quote("output", program.outputs[i]->name);
+    case PlanEntry::Command:
+      return in + number("command", program.commands[i]->location);
+    default:
+      return in + number("value", program.values[i]->name);
+    }
+  }
+  switch (entry.kind) {
+  case PlanEntry::MeshDim:
+    return quote("mesh dimension", plan.mesh[i]->name);
+  case PlanEntry::Arena:
+    return quote("arena", plan.arenas[i]->name);
+  case PlanEntry::Unit:
+    return quote("unit", plan.units[i]->name);
+  case PlanEntry::State:
+    return quote("state", plan.states[i]->fqn);
+  case PlanEntry::Rule:
+    return quote("rule", plan.rules[i]->name);
+  case PlanEntry::Program:
+    return quote("program", plan.programs[i]->name);
+  default:
+    return "";
+  }
+}
+
+static std::string numbered(Constraint constraint, const std::string &text) {
+  return "C" + std::to_string(constraint) + ": " + text;
+}
+
+Finding::Finding(Constraint constraint, PlanEntry entry,
+                 const std::string &where, const std::string &reason,
+                 std::optional<uint32_t> other)
+    : PlanError(
+          numbered(constraint, where + (where.empty() ? "" : ": ") + reason)),
+      constraint(constraint), entry(entry),
+      reason(numbered(constraint, reason)), other(other) {}
+
+void Checked::raise(Constraint constraint, std::optional<uint32_t> other,
+                    const std::string &why) const {
+  throw Finding(constraint, entry, describe(plan, entry),
+                detail.empty() ? why : detail + ": " + why, other);
+}
+
 void fsdp::plan::checkPlan(const PlanT &plan) {
-  Checked at;
-  at.require(plan.version == planVersion, "it has version ", plan.version,
+  Checked at(plan);
+  at.require(C20, plan.version == planVersion, "it has version ", plan.version,
              ", this program reads ", planVersion);
   PlanFacts facts;
   checkTables(plan, facts);
   findWindows(plan, facts);
-  for (const auto &program : plan.programs) {
-    checkProgram(plan, *program, facts);
-    checkStaging(plan, *program);
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    Checked here = at.at(PlanEntry::Program, p);
+    checkProgram(here, plan, *plan.programs[p], facts);
+    checkStaging(here, plan, *plan.programs[p]);
   }
   checkMicroBatches(plan);
   checkArenaSizes(plan);

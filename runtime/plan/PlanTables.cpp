@@ -21,37 +21,39 @@ static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
 void checkMesh(const PlanT &plan) {
   uint64_t ranks = 1;
   std::set<std::string> names;
-  for (const auto &dim : plan.mesh) {
-    Checked at("mesh dimension '", dim->name, "'");
-    at.require(!dim->name.empty() && names.insert(dim->name).second,
+  for (size_t d = 0; d < plan.mesh.size(); ++d) {
+    const auto &dim = plan.mesh[d];
+    Checked at = Checked(plan).at(PlanEntry::MeshDim, d);
+    at.require(C20, !dim->name.empty() && names.insert(dim->name).second,
                "its name is empty or used twice");
-    at.require(dim->size >= 1 && dim->size <= maxRanks,
+    at.require(C20, dim->size >= 1 && dim->size <= maxRanks,
                "has no ranks, or more than 2^20");
     ranks *= dim->size;
-    at.require(ranks <= maxRanks, "the mesh has more than 2^20 ranks");
+    at.require(C20, ranks <= maxRanks, "the mesh has more than 2^20 ranks");
   }
 }
 
 void checkArenas(const PlanT &plan) {
-  Checked at("arenas");
-  at.require(plan.arenas.size() == std::size(arenaNames), "a plan has ",
+  Checked at = Checked(plan).inside("arenas");
+  at.require(C20, plan.arenas.size() == std::size(arenaNames), "a plan has ",
              std::size(arenaNames), ", this one has ", plan.arenas.size());
   for (size_t i = 0; i < plan.arenas.size(); ++i) {
     const ArenaT &arena = *plan.arenas[i];
-    at.require(arena.name == arenaNames[i], "arena ", i, " is '", arena.name,
-               "', not '", arenaNames[i], "'");
-    at.require(arena.bytes <= maxArenaBytes, "arena '", arena.name,
+    at.require(C20, arena.name == arenaNames[i], "arena ", i, " is '",
+               arena.name, "', not '", arenaNames[i], "'");
+    at.require(C20, arena.bytes <= maxArenaBytes, "arena '", arena.name,
                "' is larger than 2^50 bytes");
-    at.require(i == hostArena || !arena.pinned, "arena '", arena.name,
+    at.require(C20, i == hostArena || !arena.pinned, "arena '", arena.name,
                "' is pinned, which only host memory can be");
   }
 }
 
 void checkShardedShape(const Checked &at, const PlanT &plan,
                        const StateT &state) {
-  at.require(numElements(state.shape).has_value(), "shape ",
+  at.require(C22, numElements(state.shape).has_value(), "shape ",
              formatShape(state.shape), " is not a shape");
-  at.require(state.shard_dim >= -1 &&
+  at.require(C22,
+             state.shard_dim >= -1 &&
                  state.shard_dim < static_cast<int64_t>(state.shape.size()),
              "shard dimension ", state.shard_dim, " does not exist in ",
              formatShape(state.shape));
@@ -64,7 +66,7 @@ void checkShardedShape(const Checked &at, const PlanT &plan,
       fits =
           local >= 0 && static_cast<__int128>(local) * numShards(plan) >= whole;
   }
-  at.require(fits, "local shape ", formatShape(state.local_shape),
+  at.require(C22, fits, "local shape ", formatShape(state.local_shape),
              " does not cover ", formatShape(state.shape));
 }
 
@@ -74,7 +76,8 @@ void checkMember(const Checked &at, const PlanT &plan, size_t s,
   const StateT &state = *plan.states[s];
   at.index(state.flat, plan.states.size(), "state");
   const StateT &flat = *plan.states[state.flat];
-  at.require(flat.is_flat && flat.flat == -1 && flat.shape.size() == 1 &&
+  at.require(C22,
+             flat.is_flat && flat.flat == -1 && flat.shape.size() == 1 &&
                  flat.shape[0] >= 0 && flat.dtype == state.dtype &&
                  flat.role == state.role && flat.place &&
                  samePlace(*flat.place, *state.place),
@@ -82,17 +85,18 @@ void checkMember(const Checked &at, const PlanT &plan, size_t s,
              "' is no flat state with its role, dtype and place");
   uint64_t begin = state.flat_offset, size = flat.shape[0],
            count = *numElements(state.shape);
-  at.require(begin % (placeAlignment / dtypeBytes(state.dtype)) == 0 &&
+  at.require(C22,
+             begin % (placeAlignment / dtypeBytes(state.dtype)) == 0 &&
                  begin <= size && count <= size - begin,
              "does not lie in '", flat.fqn, "' at element ", begin);
   if (auto other = members.add(begin, begin + count, s))
-    at.fail("shares elements with state '", plan.states[*other]->fqn, "'");
+    at.fail(C22, "shares elements with state '", plan.states[*other]->fqn, "'");
 }
 
 /// Sorted by stride, each one is larger than all that lies inside it, so that
 /// an element's place in the region follows from its position by divisions.
 void checkRegion(const Checked &at, const RegionT &region, int64_t count) {
-  at.require(region.sizes.size() == region.strides.size(),
+  at.require(C23, region.sizes.size() == region.strides.size(),
              "does not have as many sizes as strides");
   std::vector<std::pair<int64_t, int64_t>> dims;
   bool fits = region.offset < static_cast<uint64_t>(count);
@@ -108,29 +112,30 @@ void checkRegion(const Checked &at, const RegionT &region, int64_t count) {
     fits = fits && stride > extent;
     extent += static_cast<__int128>(stride) * (size - 1);
   }
-  at.require(fits && region.offset + extent < count,
+  at.require(C23, fits && region.offset + extent < count,
              "is for elements that the tensor does not have, or for one twice");
 }
 
 void checkInit(const Checked &state, const StateT &of) {
-  state.require(of.init.empty() ||
+  state.require(C23,
+                of.init.empty() ||
                     ((of.role == Role::Parameter || of.role == Role::Buffer) &&
                      !of.is_flat),
                 "has a recipe, which only parameters and buffers have");
   for (size_t i = 0; i < of.init.size(); ++i) {
     const InitStepT &step = *of.init[i];
     Checked at = state.inside("step ", i, " of its recipe");
-    at.require(step.kind <= InitKind::MAX, "its kind is unknown");
-    at.require(std::isfinite(step.a) && std::isfinite(step.b),
+    at.require(C1, step.kind <= InitKind::MAX, "its kind is unknown");
+    at.require(C23, std::isfinite(step.a) && std::isfinite(step.b),
                "has a number that is not finite");
     bool writes = step.kind <= InitKind::Normal;
-    at.require(i > 0 || (writes && !step.region),
+    at.require(C23, i > 0 || (writes && !step.region),
                "is the first and gives no value to every element");
-    at.require(step.kind == InitKind::Fill || isFloating(of.dtype),
+    at.require(C23, step.kind == InitKind::Fill || isFloating(of.dtype),
                "is for floating-point tensors, not for ", dtypeName(of.dtype));
-    at.require(step.kind != InitKind::Uniform || step.a <= step.b,
+    at.require(C23, step.kind != InitKind::Uniform || step.a <= step.b,
                "draws from an empty range");
-    at.require(step.kind != InitKind::Normal || step.b >= 0,
+    at.require(C23, step.kind != InitKind::Normal || step.b >= 0,
                "has a negative deviation");
     if (step.region)
       checkRegion(at, *step.region, *numElements(of.shape));
@@ -142,97 +147,101 @@ void checkStates(const PlanT &plan, PlanFacts &facts) {
   DisjointRanges bytes[std::size(arenaNames)];
   for (size_t s = 0; s < plan.states.size(); ++s) {
     const StateT &state = *plan.states[s];
-    Checked at("state '", state.fqn, "'");
-    at.require(!state.fqn.empty() && names.insert(state.fqn).second,
+    Checked at = Checked(plan).at(PlanEntry::State, s);
+    at.require(C21, !state.fqn.empty() && names.insert(state.fqn).second,
                "its name is empty or used twice");
     for (const std::string &alias : state.aliases)
-      at.require(!alias.empty() && names.insert(alias).second, "its alias '",
-                 alias, "' is empty or used twice");
-    at.require(state.role <= Role::MAX, "its role is unknown");
-    at.require(state.dtype <= DType::MAX, "its dtype is unknown");
+      at.require(C21, !alias.empty() && names.insert(alias).second,
+                 "its alias '", alias, "' is empty or used twice");
+    at.require(C1, state.role <= Role::MAX, "its role is unknown");
+    at.require(C1, state.dtype <= DType::MAX, "its dtype is unknown");
     checkShardedShape(at, plan, state);
     checkPlace(at, plan, state.place.get());
     const Place &place = *state.place;
-    at.require(place.arena() != windowArena, "lies in the window arena");
+    at.require(C2, place.arena() != windowArena, "lies in the window arena");
     if (state.flat != -1) {
       checkMember(at, plan, s, facts.members[state.flat]);
     } else {
       checkTensor(at, state.local_shape, state.strides, state.dtype, place);
       if (auto other = bytes[place.arena()].add(
               place.offset(), place.offset() + place.bytes(), s))
-        at.fail("shares bytes with state '", plan.states[*other]->fqn, "'");
+        at.fail(C2, "shares bytes with state '", plan.states[*other]->fqn, "'");
     }
     if (state.unit != -1)
       at.index(state.unit, plan.units.size(), "unit");
     bool belongs =
         state.role == Role::Optimizer || state.role == Role::Gradient;
-    at.require(belongs == (state.parameter != -1),
+    at.require(C22, belongs == (state.parameter != -1),
                "optimizer state and gradients, and nothing else, belong to a "
                "parameter");
     checkInit(at, state);
     if (belongs) {
       at.index(state.parameter, plan.states.size(), "state");
       const StateT &parameter = *plan.states[state.parameter];
-      at.require(parameter.role == Role::Parameter, "belongs to '",
+      at.require(C22, parameter.role == Role::Parameter, "belongs to '",
                  parameter.fqn, "', which is no parameter");
     }
   }
 }
 
-void checkRule(const PlanT &plan, const RuleT &rule) {
-  Checked at("rule '", rule.name, "'");
-  at.require(rule.operands >= 2 && rule.operands <= rule.dtypes.size(),
+void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {
+  at.require(C24, rule.operands >= 2 && rule.operands <= rule.dtypes.size(),
              "needs a parameter and a gradient, and a dtype for each operand");
   for (DType dtype : rule.dtypes)
-    at.require(dtype <= DType::MAX, "has a value of an unknown dtype");
+    at.require(C1, dtype <= DType::MAX, "has a value of an unknown dtype");
   checkScalars(at, plan, rule.scalars);
 
   std::vector<bool> written(rule.dtypes.size());
   std::fill_n(written.begin(), rule.operands, true);
   auto read = [&](int64_t i) {
     at.index(i, written.size(), "value");
-    at.require(written[i], "reads value ", i, " before it is written");
+    at.require(C24, written[i], "reads value ", i, " before it is written");
   };
-  for (const auto &call : rule.calls) {
-    checkArguments(at.inside(call->name), plan, *call, rule.scalars.size(),
+  for (size_t c = 0; c < rule.calls.size(); ++c) {
+    const AtenT &call = *rule.calls[c];
+    checkArguments(at.at(PlanEntry::Call, c), plan, call, rule.scalars.size(),
                    read);
-    for (int result : call->results) {
+    for (int result : call.results) {
       if (result == -1)
         continue;
       at.index(result, written.size(), "value");
-      at.require(!written[result], "writes value ", result, " twice");
+      at.require(C24, !written[result], "writes value ", result, " twice");
       written[result] = true;
     }
   }
-  at.require(rule.results.size() == rule.operands - 1,
+  at.require(C24, rule.results.size() == rule.operands - 1,
              "must give a result for the parameter and for each state");
   for (size_t i = 0; i < rule.results.size(); ++i) {
     read(rule.results[i]);
-    at.require(rule.dtypes[rule.results[i]] == rule.dtypes[i == 0 ? 0 : i + 1],
+    at.require(C24,
+               rule.dtypes[rule.results[i]] == rule.dtypes[i == 0 ? 0 : i + 1],
                "result ", i, " changes its dtype");
   }
 }
 
 void checkSchedule(const PlanT &plan) {
   size_t groups = plan.group_learning_rates.size();
-  Checked("learning rates")
-      .require(plan.learning_rate_table.empty() ||
+  Checked at(plan);
+  at.inside("learning rates")
+      .require(C20,
+               plan.learning_rate_table.empty() ||
                    (groups && plan.learning_rate_table.size() % groups == 0),
                "the table is not rows of ", groups, " parameter groups");
-  Checked("length").require(!plan.epochs || !plan.steps,
-                            "epochs and steps are both given");
+  at.inside("length").require(C20, !plan.epochs || !plan.steps,
+                              "epochs and steps are both given");
 }
 
 } // namespace
 
 void fsdp::plan::checkPlace(const Checked &at, const PlanT &plan,
                             const Place *place) {
-  at.require(place, "has no place");
+  at.require(C2, place, "has no place");
   at.index(place->arena(), plan.arenas.size(), "arena");
   const ArenaT &arena = *plan.arenas[place->arena()];
-  at.require(place->offset() % placeAlignment == 0, "its place at ",
+  at.require(C2, place->offset() % placeAlignment == 0, "its place at ",
              place->offset(), " is not a multiple of 64");
-  at.require(place->offset() <= arena.bytes &&
+  at.require(C2,
+             place->offset() <= arena.bytes &&
                  place->bytes() <= arena.bytes - place->offset(),
              "its place reaches past the end of the ", arena.name, " arena");
 }
@@ -242,9 +251,10 @@ void fsdp::plan::checkTensor(const Checked &at,
                              const std::vector<int64_t> &strides, DType dtype,
                              const Place &place, bool view) {
   std::optional<uint64_t> bytes = spanBytes(shape, strides, dtype);
-  at.require(bytes.has_value(), "shape ", formatShape(shape), " and strides ",
-             formatShape(strides), " do not describe a tensor");
-  at.require(*bytes == place.bytes() || (view && *bytes <= place.bytes()),
+  at.require(C2, bytes.has_value(), "shape ", formatShape(shape),
+             " and strides ", formatShape(strides),
+             " do not describe a tensor");
+  at.require(C2, *bytes == place.bytes() || (view && *bytes <= place.bytes()),
              "needs ", *bytes, " bytes, its place has ", place.bytes());
 }
 
@@ -254,25 +264,26 @@ void fsdp::plan::checkScalars(
   for (size_t i = 0; i < scalars.size(); ++i) {
     const ScalarT &scalar = *scalars[i];
     Checked here = at.inside("scalar ", i);
-    here.require(scalar.kind <= ScalarKind::MAX, "its kind is unknown");
+    here.require(C1, scalar.kind <= ScalarKind::MAX, "its kind is unknown");
     if (scalar.kind == ScalarKind::LearningRate)
       here.index(scalar.group, plan.group_learning_rates.size(),
                  "parameter group");
     if (scalar.kind == ScalarKind::State) {
       here.index(scalar.state, plan.states.size(), "state");
       const StateT &state = *plan.states[scalar.state];
-      here.require(state.shape.empty() && state.shard_dim == -1 &&
-                       state.flat == -1,
-                   "'", state.fqn, "' is not one number that every rank has");
+      here.require(
+          C24, state.shape.empty() && state.shard_dim == -1 && state.flat == -1,
+          "'", state.fqn, "' is not one number that every rank has");
     }
     const int given[] = {scalar.a, scalar.b, scalar.c, scalar.d};
     for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
-      here.require(given[k] >= 0 && static_cast<size_t>(given[k]) < i,
+      here.require(C24, given[k] >= 0 && static_cast<size_t>(given[k]) < i,
                    "refers to scalar ", given[k],
                    ", which is not an earlier one");
     // A GPU's states are known on the host a step late.
     for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
-      here.require(plan.device != DeviceKind::Cuda ||
+      here.require(C19,
+                   plan.device != DeviceKind::Cuda ||
                        scalars[given[k]]->kind != ScalarKind::State,
                    "refers to scalar ", given[k],
                    ", which is known on the GPU alone");
@@ -283,38 +294,43 @@ void fsdp::plan::checkScalarArgument(const Checked &at, const PlanT &plan,
                                      const AtenT &call, int scalar,
                                      size_t scalars) {
   at.index(scalar, scalars, "scalar");
-  at.require(plan.device != DeviceKind::Cuda ||
+  at.require(C19,
+             plan.device != DeviceKind::Cuda ||
                  call.name == "aten::scalar_tensor",
-             "takes a number of the step, which a GPU has in memory alone");
+             "takes a number of the step, which a GPU has in memory alone; run "
+             "--fsdp-hold-scalars first");
 }
 
 void fsdp::plan::checkTables(const PlanT &plan, PlanFacts &facts) {
   checkMesh(plan);
   checkArenas(plan);
-  Checked at;
-  at.require(plan.device <= DeviceKind::MAX, "its device is unknown");
+  Checked at(plan);
+  at.require(C1, plan.device <= DeviceKind::MAX, "its device is unknown");
   std::set<std::string> names;
-  auto unique = [&](const char *thing, const std::string &name) {
-    at.require(names.insert(thing + name).second, thing, " '", name,
-               "' exists twice");
+  auto unique = [&](const Checked &here, const char *thing,
+                    const std::string &name) {
+    here.require(C21, names.insert(thing + name).second, "exists twice");
   };
   auto checkDivisor = [](const Checked &at, double divisor) {
-    at.require(std::isfinite(divisor) && divisor > 0, "divides gradients by ",
-               divisor);
+    at.require(C14, std::isfinite(divisor) && divisor > 0,
+               "divides gradients by ", divisor);
   };
   checkDivisor(at, plan.gradient_divisor);
-  for (const auto &unit : plan.units) {
-    unique("unit", unit->name);
-    if (unit->gradient_divisor)
-      checkDivisor(Checked("unit '", unit->name, "'"), *unit->gradient_divisor);
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const UnitT &unit = *plan.units[u];
+    Checked here = at.at(PlanEntry::Unit, u);
+    unique(here, "unit", unit.name);
+    if (unit.gradient_divisor)
+      checkDivisor(here, *unit.gradient_divisor);
   }
   checkStates(plan, facts);
   checkSchedule(plan);
-  for (const auto &rule : plan.rules) {
-    unique("rule", rule->name);
-    checkRule(plan, *rule);
+  for (size_t r = 0; r < plan.rules.size(); ++r) {
+    Checked here = at.at(PlanEntry::Rule, r);
+    unique(here, "rule", plan.rules[r]->name);
+    checkRule(here, plan, *plan.rules[r]);
   }
-  for (const auto &program : plan.programs)
-    unique("program", program->name);
-  at.require(names.count("programstep"), "it has no program 'step'");
+  for (size_t p = 0; p < plan.programs.size(); ++p)
+    unique(at.at(PlanEntry::Program, p), "program", plan.programs[p]->name);
+  at.require(C21, names.count("programstep"), "it has no program 'step'");
 }

@@ -13,27 +13,26 @@ namespace {
 
 class ProgramChecker {
 public:
-  ProgramChecker(const PlanT &plan, const ProgramT &program,
+  ProgramChecker(const Checked &at, const PlanT &plan, const ProgramT &program,
                  const PlanFacts &facts)
-      : plan(plan), program(program), facts(facts),
-        at("program '", program.name, "'"), memory(plan, program, facts, at),
-        numbers(plan, program) {}
+      : plan(plan), program(program), facts(facts), at(at),
+        memory(plan, program, facts, at), numbers(plan, program) {}
 
   void run() {
     checkScalars(at, plan, program.scalars);
     for (size_t i = 0; i < program.commands.size(); ++i) {
       const CommandT &command = *program.commands[i];
-      checkCommand(at.inside("command ", i, " (", command.location, ")"), i,
-                   command);
+      checkCommand(at.at(PlanEntry::Command, i), i, command);
       numbers.follow(command);
     }
     memory.finish(at);
     numbers.finish(at);
     checkLiveBytes(deviceArena, program.live_bytes);
-    checkLiveRanges.hostArena, program.host_live_bytes);
+    checkLiveBytes(hostArena, program.host_live_bytes);
     for (const auto &[flat, elements] : updatedElements) {
       auto all = facts.members.find(flat);
-      at.require(all == facts.members.end() ||
+      at.require(C25,
+                 all == facts.members.end() ||
                      elements == all->second.inside(0, ~uint64_t(0)),
                  "updates some of the members of '", plan.states[flat]->fqn,
                  "' only");
@@ -43,39 +42,40 @@ public:
 private:
   void checkLiveBytes(uint32_t arena, uint64_t said) {
     uint64_t live = liveBytes(plan, program, arena);
-    at.require(said == live, "says that ", said, " bytes of the ",
+    at.require(C29, said == live, "says that ", said, " bytes of the ",
                arenaNames[arena],
                " arena are in use at one time, but they are ", live);
   }
 
   void checkCommand(const Checked &here, size_t i, const CommandT &command) {
-    here.require(command.stream < maxStreams, "runs on stream ", command.stream,
-                 ", there are at most ", maxStreams);
+    here.require(C8, command.stream < std::size(streamNames), "runs on stream ",
+                 command.stream, ", there are ", std::size(streamNames));
     memory.now = memory.order.launch(command.stream, i);
     const OperationUnion &operation = command.operation;
-    here.require(operation.value, "has no operation");
+    here.require(C1, operation.value, "has no operation");
     if (const CollectiveT *collective = operation.AsCollective())
       return checkCollective(here, *collective);
     if (const RecordT *record = operation.AsRecord()) {
       here.index(record->event, program.events, "event");
-      return here.require(memory.order.record(record->event, command.stream),
+      return here.require(C8,
+                          memory.order.record(record->event, command.stream),
                           "records an event for the second time");
     }
     if (const WaitT *wait = operation.AsWait()) {
       here.index(wait->event, program.events, "event");
-      return here.require(memory.order.wait(wait->event, command.stream),
+      return here.require(C8, memory.order.wait(wait->event, command.stream),
                           "waits for an event that was not recorded before");
     }
     if (const CopyT *copy = operation.AsCopy())
       return checkCopy(here.inside("copy"), plan, program, *copy,
                        command.stream, memory);
-    here.require(command.stream == computeStream, "computes on stream ",
+    here.require(C8, command.stream == computeStream, "computes on stream ",
                  command.stream, ", which is for collectives");
     if (const AtenT *call = operation.AsAten())
       return checkAten(here.inside(call->name), *call);
     if (const UpdateT *update = operation.AsUpdate())
       return checkUpdate(here, *update);
-    here.fail("its operation is unknown");
+    here.fail(C1, "its operation is unknown");
   }
 
   void checkAten(const Checked &here, const AtenT &call) {
@@ -92,7 +92,7 @@ private:
       if (result == -1)
         continue;
       here.index(result, program.values.size(), "value");
-      here.require(results.insert(result).second, "gives value ", result,
+      here.require(C4, results.insert(result).second, "gives value ", result,
                    " twice");
       used.add(here, *program.values[result]->place);
       if (!call.view) {
@@ -105,9 +105,9 @@ private:
       bool ofArgument = false;
       for (int argument : arguments)
         ofArgument |= memory.baseOf(argument) == memory.baseOf(result);
-      here.require(memory.make(result), "value ", result,
+      here.require(C3, memory.make(result), "value ", result,
                    " is not a view, or made twice");
-      here.require(ofArgument, "value ", result,
+      here.require(C3, ofArgument, "value ", result,
                    " is not a view of an argument");
     }
   }
@@ -118,16 +118,18 @@ private:
     const RuleT &rule = *plan.rules[update.rule];
     const StateT &parameter = *plan.states[update.parameter];
     bool isGradient = parameter.role == Role::Gradient && update.states.empty();
-    here.require((parameter.role == Role::Parameter || isGradient) &&
+    here.require(C25,
+                 (parameter.role == Role::Parameter || isGradient) &&
                      parameter.flat == -1,
                  "updates '", parameter.fqn,
                  "', which is neither a parameter nor a gradient");
     checkRange(here, update, parameter);
     memory.read(here, update.gradient);
     const ValueT &gradient = *program.values[update.gradient];
-    here.require(gradient.shape == parameter.local_shape, "the gradient of '",
-                 parameter.fqn, "' has shape ", formatShape(gradient.shape),
-                 ", not ", formatShape(parameter.local_shape));
+    here.require(C25, gradient.shape == parameter.local_shape,
+                 "the gradient of '", parameter.fqn, "' has shape ",
+                 formatShape(gradient.shape), ", not ",
+                 formatShape(parameter.local_shape));
     OneMemory used;
     used.add(here, *gradient.place);
     for (int scalar : {update.scale, update.skip})
@@ -136,16 +138,16 @@ private:
         used.add(here, *program.values[scalar]->place);
       }
     numbers.checkUpdate(here, update);
-    here.require(rule.operands == 2 + update.states.size(), "rule '", rule.name,
-                 "' takes ", rule.operands, " operands, given are ",
+    here.require(C25, rule.operands == 2 + update.states.size(), "rule '",
+                 rule.name, "' takes ", rule.operands, " operands, given are ",
                  2 + update.states.size());
-    here.require(rule.dtypes[1] == gradient.dtype, "rule '", rule.name,
+    here.require(C25, rule.dtypes[1] == gradient.dtype, "rule '", rule.name,
                  "' is of other dtypes");
     auto change = [&](size_t s, size_t operand) {
       const StateT &state = *plan.states[s];
       used.add(here, *state.place);
-      here.require(rule.dtypes[operand] == state.dtype, "rule '", rule.name,
-                   "' is of other dtypes");
+      here.require(C25, rule.dtypes[operand] == state.dtype, "rule '",
+                   rule.name, "' is of other dtypes");
       memory.requireApart(here, *state.place, update.gradient);
       memory.update(here, s);
     };
@@ -157,7 +159,8 @@ private:
     for (size_t i = 0; i < update.states.size(); ++i) {
       here.index(update.states[i], plan.states.size(), "state");
       const StateT &state = *plan.states[update.states[i]];
-      here.require(state.parameter == static_cast<int64_t>(update.parameter) &&
+      here.require(C25,
+                   state.parameter == static_cast<int64_t>(update.parameter) &&
                        state.flat == -1 &&
                        state.local_shape == parameter.local_shape &&
                        states.insert(update.states[i]).second,
@@ -174,13 +177,15 @@ private:
     const StateT &parameter = *plan.states[update.parameter];
     memory.requireTarget(here, update.staged);
     const ValueT &staged = *program.values[update.staged];
-    here.require(staged.state == -1 && staged.dtype == parameter.dtype &&
+    here.require(C18,
+                 staged.state == -1 && staged.dtype == parameter.dtype &&
                      staged.shape == parameter.local_shape &&
                      staged.strides == parameter.strides,
                  "changes ", memory.valueName(update.staged),
                  ", which is no copy of '", parameter.fqn, "'");
-    here.require(plan.rules[update.rule]->dtypes[0] == staged.dtype, "rule '",
-                 plan.rules[update.rule]->name, "' is of other dtypes");
+    here.require(C25, plan.rules[update.rule]->dtypes[0] == staged.dtype,
+                 "rule '", plan.rules[update.rule]->name,
+                 "' is of other dtypes");
     used.add(here, *staged.place);
     memory.requireApart(here, *staged.place, update.gradient);
     memory.read(here, update.staged);
@@ -191,7 +196,8 @@ private:
   void checkScalar(const Checked &here, int i) {
     memory.read(here, i);
     const ValueT &value = *program.values[i];
-    here.require(value.shape.empty() && value.dtype >= DType::Float16 &&
+    here.require(C25,
+                 value.shape.empty() && value.dtype >= DType::Float16 &&
                      value.dtype <= DType::Float64,
                  "takes ", memory.valueName(i),
                  " as a scalar, which is no floating-point number");
@@ -203,17 +209,19 @@ private:
                   const StateT &parameter) {
     uint64_t begin = update.begin, end = update.end,
              size = *numElements(parameter.shape);
-    here.require(parameter.is_flat || !(begin || end), "updates a range of '",
-                 parameter.fqn, "', which is not flat");
+    here.require(C25, parameter.is_flat || !(begin || end),
+                 "updates a range of '", parameter.fqn, "', which is not flat");
     if (!begin && !end)
       end = size;
     auto members = facts.members.find(update.parameter);
     std::optional<uint64_t> elements = members == facts.members.end()
                                            ? size
                                            : members->second.inside(begin, end);
-    here.require(begin <= end && end <= size && elements, "updates [", begin,
-                 ", ", end, "), which cuts a member of '", parameter.fqn, "'");
-    here.require(!updates[update.parameter].add(begin, end, 0) &&
+    here.require(C25, begin <= end && end <= size && elements, "updates [",
+                 begin, ", ", end, "), which cuts a member of '", parameter.fqn,
+                 "'");
+    here.require(C25,
+                 !updates[update.parameter].add(begin, end, 0) &&
                      (size || onlyOnce.insert(update.parameter).second),
                  "updates '", parameter.fqn, "' for the second time");
     updatedElements[update.parameter] += *elements;
@@ -221,14 +229,15 @@ private:
 
   void checkCollective(const Checked &outer, const CollectiveT &collective) {
     Checked here = outer.inside("collective");
-    here.require(collective.kind <= CollectiveKind::MAX, "its kind is unknown");
-    here.require(collective.dtype <= DType::MAX, "its dtype is unknown");
+    here.require(C1, collective.kind <= CollectiveKind::MAX,
+                 "its kind is unknown");
+    here.require(C1, collective.dtype <= DType::MAX, "its dtype is unknown");
     here.index(collective.mesh_dim, plan.mesh.size(), "mesh dimension");
     uint32_t stream = memory.now.stream, channel = collective.channel;
-    here.require(channel == channelOf(stream), "uses channel ", channel,
+    here.require(C8, channel == channelOf(stream), "uses channel ", channel,
                  ", which is not stream ", stream, "'s");
     auto used = channels.emplace(channel, stream).first;
-    here.require(used->second == stream, "channel ", channel,
+    here.require(C8, used->second == stream, "channel ", channel,
                  " is used by streams ", used->second, " and ", stream,
                  ", so ranks could disagree on the order");
     if (collective.unit != -1)
@@ -240,17 +249,18 @@ private:
     memory.requireTarget(here, collective.destination, collective.mapped);
     const ValueT &from = *program.values[collective.source];
     const ValueT &into = *program.values[collective.destination];
-    here.require(from.view_of == -1, "sends a view");
-    here.require(from.dtype == collective.dtype &&
-                     into.dtype == collective.dtype,
-                 "moves ", dtypeName(collective.dtype), ", its values are ",
-                 dtypeName(from.dtype), " and ", dtypeName(into.dtype));
+    here.require(C7, from.view_of == -1, "sends a view");
+    here.require(
+        C7, from.dtype == collective.dtype && into.dtype == collective.dtype,
+        "moves ", dtypeName(collective.dtype), ", its values are ",
+        dtypeName(from.dtype), " and ", dtypeName(into.dtype));
     unsigned __int128 one = collective.count;
     one *= dtypeBytes(collective.dtype);
     uint32_t ranks = plan.mesh[collective.mesh_dim]->size;
     if (collective.ranks) {
       // These kept the same whole, in the order in which they are gathered.
-      here.require(gather && !collective.mapped &&
+      here.require(C17,
+                   gather && !collective.mapped &&
                        collective.mesh_dim == shardDim(plan) &&
                        memory.keepersOf(collective.source) == collective.ranks,
                    "is among ", collective.ranks,
@@ -258,13 +268,14 @@ private:
       ranks = collective.ranks;
     }
     unsigned __int128 all = one * ranks;
-    here.require(from.place->bytes() == (scatter ? all : one),
+    here.require(C7, from.place->bytes() == (scatter ? all : one),
                  "its source has ", from.place->bytes(),
                  " bytes, which is not what it sends");
-    here.require(into.place->bytes() == (gather ? all : one),
+    here.require(C7, into.place->bytes() == (gather ? all : one),
                  "its destination has ", into.place->bytes(),
                  " bytes, which is not what it receives");
-    here.require(from.place->arena() != hostArena &&
+    here.require(C15,
+                 from.place->arena() != hostArena &&
                      into.place->arena() != hostArena,
                  "exchanges memory of the host");
     memory.requireApart(here, *from.place, collective.destination);
@@ -281,7 +292,7 @@ private:
   const PlanT &plan;
   const ProgramT &program;
   const PlanFacts &facts;
-  Checked at;
+  const Checked &at;
   ProgramMemory memory;
   SharedNumbers numbers;
   std::map<uint32_t, uint32_t> channels; // and their streams
@@ -292,7 +303,7 @@ private:
 
 } // namespace
 
-void fsdp::plan::checkProgram(const PlanT &plan, const ProgramT &program,
-                              const PlanFacts &facts) {
-  ProgramChecker(plan, program, facts).run();
+void fsdp::plan::checkProgram(const Checked &at, const PlanT &plan,
+                              const ProgramT &program, const PlanFacts &facts) {
+  ProgramChecker(at, plan, program, facts).run();
 }

@@ -12,7 +12,7 @@ ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
       awaited(program.values.size()), updated(plan.states.size()),
       keepers(program.values.size()) {
   for (size_t i = 0; i < program.values.size(); ++i)
-    checkValue(at.inside(valueName(i)), i);
+    checkValue(at.at(PlanEntry::Value, i), i);
 
   const Moment beginning{0, 1};
   auto own = [&](const Place &place, int64_t owner) {
@@ -27,18 +27,19 @@ ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
     memory[windowArena].read(place.offset(), place.offset() + place.bytes(),
                              beginning);
   std::set<std::string> names;
-  for (const auto &input : program.inputs) {
-    Checked here = at.inside("input '", input->name, "'");
-    here.require(!input->name.empty() && names.insert(input->name).second,
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const auto &input = program.inputs[i];
+    Checked here = at.at(PlanEntry::Input, i);
+    here.require(C21, !input->name.empty() && names.insert(input->name).second,
                  "its name is empty or used twice");
     requireTarget(here, input->value);
     const ValueT &value = *program.values[input->value];
-    here.require(value.state == -1, "is a state");
+    here.require(C21, value.state == -1, "is a state");
     const Place &place = *value.place;
     memory[place.arena()].visit(place.offset(), place.offset() + place.bytes(),
                                 [&](const ByteHistory::Entry &entry) {
                                   if (entry.owner != ByteHistory::nobody)
-                                    here.fail("shares bytes with ",
+                                    here.fail(C2, "shares bytes with ",
                                               ownerName(entry.owner));
                                 });
     own(place, ownerOf(input->value));
@@ -48,34 +49,38 @@ ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
 void ProgramMemory::checkValue(const Checked &here, size_t i) {
   const ValueT &value = *program.values[i];
   bool view = value.view_of != -1, part = value.part_of != -1;
-  here.require(value.dtype <= DType::MAX, "its dtype is unknown");
+  here.require(C1, value.dtype <= DType::MAX, "its dtype is unknown");
   checkPlace(here, plan, value.place.get());
   const Place &place = *value.place;
   checkTensor(here, value.shape, value.strides, value.dtype, place, view);
-  here.require(view + part + (value.state != -1) <= 1,
+  here.require(C3, view + part + (value.state != -1) <= 1,
                "is two of a view, a part and a state");
   bases[i] = i;
   if (view || part) {
     // Earlier ones only, so that chains of views end.
     const char *what = view ? "view" : "part";
     int of = view ? value.view_of : value.part_of;
-    here.require(of >= 0 && static_cast<size_t>(of) < i, "is a ", what,
-                 " of value ", of, ", which is not an earlier one");
+    here.require(view ? C3 : C11, of >= 0 && static_cast<size_t>(of) < i,
+                 "is a ", what, " of value ", of,
+                 ", which is not an earlier one");
     const ValueT &whole = *program.values[of];
-    here.require(place.arena() == whole.place->arena() &&
-                     place.offset() >= whole.place->offset() &&
-                     place.offset() + place.bytes() <=
-                         whole.place->offset() + whole.place->bytes(),
-                 "reaches out of the value that it is a ", what, " of");
     if (view) {
+      here.require(C3, samePlace(place, *whole.place),
+                   "has another place than the value that it is a view of");
       bases[i] = bases[of];
     } else {
-      here.require(whole.view_of == -1 && whole.part_of == -1 &&
-                       whole.state == -1,
-                   "is a part of a view, of a part or of a state");
+      here.require(C11,
+                   place.arena() == whole.place->arena() &&
+                       place.offset() >= whole.place->offset() &&
+                       place.offset() + place.bytes() <=
+                           whole.place->offset() + whole.place->bytes(),
+                   "reaches out of the value that it is a part of");
+      here.require(
+          C11, whole.view_of == -1 && whole.part_of == -1 && whole.state == -1,
+          "is a part of a view, of a part or of a state");
       if (auto other =
               parts[of].add(place.offset(), place.offset() + place.bytes(), i))
-        here.fail("shares bytes with ", valueName(*other),
+        here.fail(C11, "shares bytes with ", valueName(*other),
                   ", another part of value ", of);
     }
   }
@@ -83,7 +88,8 @@ void ProgramMemory::checkValue(const Checked &here, size_t i) {
   if (value.state != -1) {
     here.index(value.state, plan.states.size(), "state");
     const StateT &state = *plan.states[value.state];
-    here.require(state.flat == -1 && value.dtype == state.dtype &&
+    here.require(C2,
+                 state.flat == -1 && value.dtype == state.dtype &&
                      value.shape == state.local_shape &&
                      value.strides == state.strides &&
                      samePlace(place, *state.place),
@@ -92,8 +98,12 @@ void ProgramMemory::checkValue(const Checked &here, size_t i) {
 }
 
 std::string ProgramMemory::valueName(size_t i) const {
-  const std::string &name = program.values[i]->name;
-  return "value " + std::to_string(i) + (name.empty() ? "" : " (" + name + ")");
+  const ValueT &value = *program.values[i];
+  return "value " + std::to_string(i) + " (" +
+         (value.name.empty() ? std::string(dtypeName(value.dtype)) + " " +
+                                   formatShape(value.shape)
+                             : value.name) +
+         ")";
 }
 
 /// The owner of what is written through a value: its state, or what it is a
@@ -115,12 +125,17 @@ int64_t ProgramMemory::wholeOf(int64_t owner) const {
   return whole == -1 ? ByteHistory::nobody : ownerOf(whole);
 }
 
+std::optional<uint32_t> ProgramMemory::commandOf(Moment moment) const {
+  return moment.index <= 1 ? std::nullopt
+                           : std::optional(order.command(moment));
+}
 std::string ProgramMemory::commandName(Moment moment) const {
-  if (moment.index <= 1)
+  std::optional<uint32_t> i = commandOf(moment);
+  if (!i)
     return "the program before";
-  uint32_t i = order.command(moment);
-  return "command " + std::to_string(i) + " (" + program.commands[i]->location +
-         ", stream " + std::to_string(moment.stream) + ")";
+  return "command " + std::to_string(*i) + " (" +
+         program.commands[*i]->location + ", stream " +
+         std::to_string(moment.stream) + ")";
 }
 
 bool ProgramMemory::make(size_t view) {
@@ -141,7 +156,7 @@ bool ProgramMemory::takeOut(size_t i, uint64_t offset, uint64_t bytes) {
 void ProgramMemory::requireReady(const Checked &here, int64_t i) const {
   here.index(i, program.values.size(), "value");
   if (!ready[i])
-    here.fail("reads ", valueName(i), ", a view that is not made yet");
+    here.fail(C3, "reads ", valueName(i), ", a view that is not made yet");
 }
 
 void ProgramMemory::requireTarget(const Checked &here, int64_t i,
@@ -149,14 +164,14 @@ void ProgramMemory::requireTarget(const Checked &here, int64_t i,
   here.index(i, program.values.size(), "value");
   const ValueT &value = *program.values[i];
   if (value.view_of != -1)
-    here.fail("writes ", valueName(i), ", which is a view");
+    here.fail(C3, "writes ", valueName(i), ", which is a view");
   if (value.state != -1) {
     Role role = plan.states[value.state]->role;
     if (role != Role::Buffer && role != Role::Gradient)
-      here.fail("writes ", valueName(i), ", which only updates may write");
+      here.fail(C18, "writes ", valueName(i), ", which only updates may write");
   }
   if ((value.place->arena() == windowArena) != mapped)
-    here.fail("writes ", valueName(i), ", which is ", mapped ? "not " : "",
+    here.fail(C12, "writes ", valueName(i), ", which is ", mapped ? "not " : "",
               "in the window");
 }
 
@@ -172,7 +187,8 @@ void ProgramMemory::requireApart(const Checked &here, const Place &a,
   if (a.arena() == place.arena() && a.bytes() && place.bytes() &&
       a.offset() < place.offset() + place.bytes() &&
       place.offset() < a.offset() + a.bytes())
-    here.fail(valueName(b), " shares bytes with what the command also uses");
+    here.fail(C4, valueName(b),
+              " shares bytes with what the command also uses");
 }
 
 void ProgramMemory::read(const Checked &here, int64_t i) {
@@ -185,7 +201,7 @@ void ProgramMemory::read(const Checked &here, int64_t i, uint64_t offset,
   const ValueT &value = *program.values[i];
   // A value of a parameter means what that is before its update.
   if (value.state != -1 && updated[value.state])
-    here.fail("reads ", valueName(i), " after its update");
+    here.fail(C5, "reads ", valueName(i), " after its update");
   readBytes(here, *value.place, offset, bytes, ownerOf(i));
   wasRead[i] = true;
   if (offset == 0 && bytes == value.place->bytes())
@@ -217,15 +233,19 @@ void ProgramMemory::finish(const Checked &at) {
   order.drain();
   now = order.launch(computeStream, program.commands.size());
   std::set<std::string> names;
-  for (const auto &output : program.outputs) {
-    Checked here = at.inside("output '", output->name, "'");
-    here.require(!output->name.empty() && names.insert(output->name).second,
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const auto &output = program.outputs[i];
+    Checked here = at.at(PlanEntry::Output, i);
+    here.require(C21,
+                 !output->name.empty() && names.insert(output->name).second,
                  "its name is empty or used twice");
     read(here, output->value);
   }
-  at.require(!program.outputs.empty() && program.outputs[0]->name == "loss",
+  at.require(C21,
+             !program.outputs.empty() && program.outputs[0]->name == "loss",
              "its first output is not 'loss'");
-  at.require(numElements(program.values[program.outputs[0]->value]->shape) == 1,
+  at.require(C21,
+             numElements(program.values[program.outputs[0]->value]->shape) == 1,
              "its loss is not one number");
   for (size_t s = 0; s < plan.states.size(); ++s)
     if (plan.states[s]->flat == -1)
@@ -236,7 +256,7 @@ void ProgramMemory::finish(const Checked &at) {
     int whole = program.values[i]->part_of;
     bool ofAwaited = whole != -1 && awaited[whole] && !wasReadWhole[whole];
     if (!wasRead[i] && (awaited[i] || ofAwaited))
-      at.fail("nobody reads what arrives in ", valueName(i));
+      at.at(PlanEntry::Value, i).fail(C28, "nobody reads what arrives here");
   }
 }
 
@@ -249,14 +269,15 @@ void ProgramMemory::readBytes(const Checked &here, const Place &place,
   ByteHistory &history = memory[place.arena()];
   history.visit(begin, end, [&](const ByteHistory::Entry &entry) {
     if (entry.owner == ByteHistory::nobody)
-      here.fail(does, " ", ownerName(owner), " before it is written");
+      here.fail(C5, does, " ", ownerName(owner), " before it is written");
     if (entry.owner != owner && wholeOf(entry.owner) != owner &&
         wholeOf(owner) != entry.owner)
-      here.fail(does, " ", ownerName(owner), " after ", ownerName(entry.owner),
-                " was written over it");
+      here.fail(C5, does, " ", ownerName(owner), " after ",
+                ownerName(entry.owner), " was written over it");
     if (!order[now.stream].here.covers(entry.written))
-      here.fail(does, " ", ownerName(owner), ", which ",
-                commandName(entry.written), " writes, without waiting for it");
+      here.failToAwait(C9, commandOf(entry.written), does, " ",
+                       ownerName(owner), ", which ", commandName(entry.written),
+                       " writes, without waiting for it");
   });
   history.read(begin, end, now);
 }
@@ -272,16 +293,19 @@ void ProgramMemory::writeBytes(const Checked &here, const Place &place,
   history.visit(begin, end, [&](const ByteHistory::Entry &entry) {
     if (entry.owner != owner && wholeOf(entry.owner) == owner &&
         owner != ByteHistory::nobody)
-      here.fail("writes ", ownerName(owner), " over ", ownerName(entry.owner),
-                ", which is a part of it");
+      here.fail(C11, "writes ", ownerName(owner), " over ",
+                ownerName(entry.owner), ", which is a part of it");
     if (!known.here.covers(entry.written))
-      here.fail("writes ", ownerName(owner), " where ",
-                commandName(entry.written), " writes, without waiting for it");
+      here.failToAwait(C10, commandOf(entry.written), "writes ",
+                       ownerName(owner), " where ", commandName(entry.written),
+                       " writes, without waiting for it");
     for (uint32_t s = 0; s < maxStreams; ++s)
       if (Moment last{s, entry.read[s]}; !readers.covers(last))
-        here.fail("writes ", ownerName(owner), " where ", commandName(last),
-                  everywhere ? " reads, with no collective in between that "
-                               "tells it of all ranks"
+        here.failToAwait(everywhere ? C12 : C10, commandOf(last), "writes ",
+                         ownerName(owner), " where ", commandName(last),
+                         everywhere
+                             ? " reads, with no collective in between that "
+                               "tells it of all ranks; use gather=copy"
                              : " reads, without waiting for it");
   });
   history.write(begin, end, owner, now);

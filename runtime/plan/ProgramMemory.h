@@ -68,6 +68,8 @@ private:
   int64_t ownerOf(size_t i) const;
   std::string ownerName(int64_t owner) const;
   int64_t wholeOf(int64_t owner) const;
+  /// Nothing where it is the start of the program.
+  std::optional<uint32_t> commandOf(Moment moment) const;
   std::string commandName(Moment moment) const;
   void readBytes(const Checked &here, const Place &place, uint64_t offset,
                  uint64_t bytes, int64_t owner, const char *does = "reads");

@@ -9,14 +9,15 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
   bool gathers = collective.kind == CollectiveKind::AllGather;
   bool isMax = collective.op == ReduceOp::Max;
   bool isComplex = collective.dtype >= DType::Complex64;
-  here.require(collective.op <= ReduceOp::MAX, "its operation is unknown");
-  here.require(!isMax || collective.kind == CollectiveKind::AllReduce,
+  here.require(C1, collective.op <= ReduceOp::MAX, "its operation is unknown");
+  here.require(C14, !isMax || collective.kind == CollectiveKind::AllReduce,
                "takes a maximum, which only an all-reduce does");
-  here.require(isMax == (norm == Norm::Largest), "takes a ",
+  here.require(C26, isMax == (norm == Norm::Largest), "takes a ",
                isMax ? "maximum" : "sum", " of what is ",
                norm == Norm::Largest ? "the largest" : "no maximum",
                " on each rank");
-  here.require(gathers ||
+  here.require(C14,
+               gathers ||
                    (collective.dtype != DType::Bool && !(isMax && isComplex)),
                "reduces ", dtypeName(collective.dtype));
   // Gradients are summed over shards, then over replicas; what comes last
@@ -29,10 +30,10 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
                           norm == Norm::None && overReplicas;
   double of = gradientDivisor(plan, collective.unit);
   double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
-  here.require(collective.divisor == divisor, "divides by ", collective.divisor,
-               ", not ", divisor);
+  here.require(C14, collective.divisor == divisor, "divides by ",
+               collective.divisor, ", not ", divisor);
   bool isFloating =
       collective.dtype >= DType::Float16 && collective.dtype < DType::Complex64;
-  here.require(collective.divisor == 1 || isFloating, "divides ",
+  here.require(C14, collective.divisor == 1 || isFloating, "divides ",
                dtypeName(collective.dtype));
 }

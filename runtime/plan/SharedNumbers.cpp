@@ -97,12 +97,12 @@ void SharedNumbers::checkUpdate(const Checked &here, const UpdateT &update) {
   if (!ofUpdates)
     ofUpdates = numbers;
   used.insert(originOf(update.gradient));
-  here.require(numbers == *ofUpdates, "updates '", parameter.fqn,
+  here.require(C26, numbers == *ofUpdates, "updates '", parameter.fqn,
                "' by another scale, or on another condition, than others "
                "before it");
 }
 
 void SharedNumbers::finish(const Checked &at) const {
-  at.require(normed.empty() || normed == used,
+  at.require(C26, normed.empty() || normed == used,
              "its norm is not of the gradients that update parameters");
 }

@@ -9,15 +9,14 @@ namespace {
 
 class StagingChecker {
 public:
-  StagingChecker(const PlanT &plan, const ProgramT &program)
-      : plan(plan), program(program) {}
+  StagingChecker(const Checked &at, const PlanT &plan, const ProgramT &program)
+      : at(at), plan(plan), program(program) {}
 
   void run() {
     findStaged();
     for (size_t i = 0; i < program.commands.size(); ++i) {
       const CommandT &command = *program.commands[i];
-      Checked here("program '", program.name, "': command ", i, " (",
-                   command.location, ")");
+      Checked here = at.at(PlanEntry::Command, i);
       if (const CopyT *copy = command.operation.AsCopy()) {
         for (const auto &piece : copy->pieces)
           check(here, *piece);
@@ -28,13 +27,14 @@ public:
       int uses = changed == -1 ? 0 : -1;
       for (int value : valuesOf(command))
         uses += staged.count(value);
-      here.require(uses == 0, "uses a staged parameter for something else than "
-                              "its update");
+      here.require(C18, uses == 0,
+                   "uses a staged parameter for something else than "
+                   "its update");
       if (changed != -1)
         change(here, changed);
     }
     for (const auto &[value, staging] : staged)
-      at(staging).require(staging.state == Returned || isEmpty(value),
+      in(staging).require(C18, staging.state == Returned || isEmpty(value),
                           "is not copied back after its update");
   }
 
@@ -43,12 +43,13 @@ private:
   enum State { Nothing, Copied, Updated, Returned };
   struct Staging {
     uint32_t parameter;
+    size_t update; // the first of its updates, a command
     State state = Nothing;
   };
 
-  Checked at(const Staging &staging) const {
-    return Checked("program '", program.name, "': '",
-                   plan.states[staging.parameter]->fqn, "'");
+  Checked in(const Staging &staging) const {
+    return at.at(PlanEntry::Command, staging.update)
+        .inside("'", plan.states[staging.parameter]->fqn, "'");
   }
   bool isEmpty(int value) const {
     return program.values[value]->place->bytes() == 0;
@@ -58,20 +59,21 @@ private:
   /// which only these updates name.
   void findStaged() {
     std::map<uint32_t, int> copies;
-    for (const auto &command : program.commands) {
-      const UpdateT *update = command->operation.AsUpdate();
+    for (size_t i = 0; i < program.commands.size(); ++i) {
+      const UpdateT *update = program.commands[i]->operation.AsUpdate();
       if (!update)
         continue;
-      Staging staging{update->parameter};
+      Staging staging{update->parameter, i};
       auto first = copies.emplace(update->parameter, update->staged).first;
-      at(staging).require(first->second == update->staged,
+      in(staging).require(C18, first->second == update->staged,
                           "is updated in two places");
       if (update->staged == -1)
         continue;
       auto known = staged.emplace(update->staged, staging).first;
-      at(staging).require(known->second.parameter == update->parameter,
+      in(staging).require(C18, known->second.parameter == update->parameter,
                           "is staged where another parameter is");
-      at(staging).require(program.values[update->staged]->place->arena() !=
+      in(staging).require(C18,
+                          program.values[update->staged]->place->arena() !=
                               plan.states[update->parameter]->place->arena(),
                           "is staged in the memory that it lies in");
     }
@@ -79,13 +81,13 @@ private:
       for (int of : {program.values[i]->view_of, program.values[i]->part_of,
                      program.values[i]->part_of == -1 ? -1 : int(i)})
         if (auto it = staged.find(of); it != staged.end())
-          at(it->second).fail("is staged in what is a part, or has views");
+          in(it->second).fail(C18, "is staged in what is a part, or has views");
     for (const auto &input : program.inputs)
       if (auto it = staged.find(input->value); it != staged.end())
-        at(it->second).fail("is staged in an input");
+        in(it->second).fail(C18, "is staged in an input");
     for (const auto &output : program.outputs)
       if (auto it = staged.find(output->value); it != staged.end())
-        at(it->second).fail("is staged in an output");
+        in(it->second).fail(C18, "is staged in an output");
   }
 
   /// The parameter that a value is; -1: none.
@@ -102,7 +104,7 @@ private:
       advance(here, from->second, Updated, Returned);
       requireWhole(here, piece, from->second, written);
     } else {
-      here.require(written == -1,
+      here.require(C18, written == -1,
                    "writes a parameter, which only updates may write, and "
                    "copies of what they have changed");
     }
@@ -114,7 +116,8 @@ private:
 
   void change(const Checked &here, int value) {
     Staging &staging = staged.at(value);
-    here.require(staging.state == Copied || staging.state == Updated ||
+    here.require(C18,
+                 staging.state == Copied || staging.state == Updated ||
                      isEmpty(value),
                  "updates a staged parameter before it is copied there, or "
                  "after it was copied back");
@@ -123,7 +126,7 @@ private:
 
   static void advance(const Checked &here, Staging &staging, State from,
                       State to) {
-    here.require(staging.state == from,
+    here.require(C18, staging.state == from,
                  "copies a staged parameter again, or not in the order: there, "
                  "its updates, back");
     staging.state = to;
@@ -133,12 +136,13 @@ private:
   void requireWhole(const Checked &here, const PieceT &piece,
                     const Staging &staging, int parameter) const {
     uint64_t bytes = plan.states[staging.parameter]->place->bytes();
-    here.require(parameter == static_cast<int>(staging.parameter),
+    here.require(C18, parameter == static_cast<int>(staging.parameter),
                  "copies between a staged parameter and something else");
-    here.require(piece.blocks == 1 && piece.block_bytes == bytes,
+    here.require(C18, piece.blocks == 1 && piece.block_bytes == bytes,
                  "copies a part of a staged parameter");
   }
 
+  const Checked &at;
   const PlanT &plan;
   const ProgramT &program;
   std::map<int, Staging> staged; // by value
@@ -146,6 +150,7 @@ private:
 
 } // namespace
 
-void fsdp::plan::checkStaging(const PlanT &plan, const ProgramT &program) {
-  StagingChecker(plan, program).run();
+void fsdp::plan::checkStaging(const Checked &at, const PlanT &plan,
+                              const ProgramT &program) {
+  StagingChecker(at, plan, program).run();
 }

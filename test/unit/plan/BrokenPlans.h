@@ -22,9 +22,11 @@ inline std::string check(const plan::PlanT &plan) {
   }
 }
 
-/// A way to break a `Plan`, and a part of what the checker says of it.
+/// A way to break a `Plan`, the constraint that it breaks, and a part of what
+/// the checker says of it.
 template <typename Plan> struct Break {
   const char *name;
+  plan::Constraint constraint;
   std::function<void(Plan &)> apply;
   const char *message;
 
@@ -33,6 +35,8 @@ template <typename Plan> struct Break {
   /// The checker refuses `broken`, and says what it should.
   void expectRefused(const plan::PlanT &broken) const {
     std::string said = check(broken);
+    EXPECT_EQ(said.find("C" + std::to_string(constraint) + ": "), 0u)
+        << "the checker said: " << said;
     EXPECT_NE(said.find(message), std::string::npos)
         << "the checker said: " << said;
   }

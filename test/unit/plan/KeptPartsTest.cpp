@@ -101,31 +101,31 @@ TEST_P(BrokenKeep, IsRefused) {
 }
 
 static const Break<KeptStep> breaks[] = {
-    {"OwnersDoNotDivide", [](KeptStep &s) { s.piece().owners = 3; },
+    {"OwnersDoNotDivide", C17, [](KeptStep &s) { s.piece().owners = 3; },
      "has 3 owners, which do not divide the 4 shards"},
-    {"NoOwners", [](KeptStep &s) { s.piece().owners = 0; },
+    {"NoOwners", C17, [](KeptStep &s) { s.piece().owners = 0; },
      "has 0 owners, which do not divide the 4 shards"},
-    {"MoreOwnersThanParts", [](KeptStep &s) { s.piece().owners = 4; },
+    {"MoreOwnersThanParts", C17, [](KeptStep &s) { s.piece().owners = 4; },
      "which is not one of 4 equal parts of 256"},
-    {"AnotherPart", [](KeptStep &s) { s.piece().source_offset = 128; },
+    {"AnotherPart", C17, [](KeptStep &s) { s.piece().source_offset = 128; },
      "which is not one of 2 equal parts of 256"},
-    {"PartOfAPart",
+    {"PartOfAPart", C17,
      [](KeptStep &s) {
        s.piece().block_bytes = 64;
        s.piece().blocks = 2;
        s.piece().source_stride = s.piece().destination_stride = 64;
      },
      "which is not one of 2 equal parts of 256"},
-    {"OfNothing", [](KeptStep &s) { s.piece().source = -1; },
+    {"OfNothing", C17, [](KeptStep &s) { s.piece().source = -1; },
      "keeps a part of nothing"},
-    {"OtherNeighbours", [](KeptStep &s) { s.gatherAgain().ranks = 4; },
+    {"OtherNeighbours", C17, [](KeptStep &s) { s.gatherAgain().ranks = 4; },
      "is among 4 neighbours; only a gather of what as many kept is"},
-    {"GatheredByAll", [](KeptStep &s) { s.gatherAgain().ranks = 0; },
+    {"GatheredByAll", C7, [](KeptStep &s) { s.gatherAgain().ranks = 0; },
      "its destination has 256 bytes, which is not what it receives"},
-    {"NotKept",
+    {"NotKept", C17,
      [](KeptStep &s) { s.at(s.Gather).operation.AsCollective()->ranks = 4; },
      "is among 4 neighbours; only a gather of what as many kept is"},
-    {"WrittenOver",
+    {"WrittenOver", C17,
      [](KeptStep &s) {
        ArgumentT argument = value(s.whole);
        AtenT call;
@@ -138,7 +138,7 @@ static const Break<KeptStep> breaks[] = {
        commands.insert(commands.begin() + s.GatherAgain, std::move(command));
      },
      "is among 2 neighbours; only a gather of what as many kept is"},
-    {"KeptTooLate",
+    {"KeptTooLate", C17,
      [](KeptStep &s) {
        auto &commands = s.plan.programs[0]->commands;
        std::swap(commands[s.Keep], commands[s.GatherAgain]);

@@ -93,35 +93,35 @@ TEST_P(BrokenMicroBatches, IsRefused) {
 }
 
 static const Break<PlanT> breaks[] = {
-    {"NoMicroBatches", [](PlanT &p) { p.micro_batches = 0; },
+    {"NoMicroBatches", C27, [](PlanT &p) { p.micro_batches = 0; },
      "a step has none"},
-    {"OneMicroBatch", [](PlanT &p) { p.micro_batches = 1; },
+    {"OneMicroBatch", C27, [](PlanT &p) { p.micro_batches = 1; },
      "a step has 1, the plan a program 'accumulate'"},
-    {"NoProgram", [](PlanT &p) { p.programs.pop_back(); },
+    {"NoProgram", C27, [](PlanT &p) { p.programs.pop_back(); },
      "a step has 2, the plan no program 'accumulate'"},
-    {"OtherInputs", [](PlanT &p) { p.programs[1]->inputs[0]->name = "y"; },
+    {"OtherInputs", C27, [](PlanT &p) { p.programs[1]->inputs[0]->name = "y"; },
      "has other inputs or outputs than 'step'"},
-    {"NotAdded", [](PlanT &p) { commands(p, 1).pop_back(); },
+    {"NotAdded", C27, [](PlanT &p) { commands(p, 1).pop_back(); },
      "is added to 0 times, not 1"},
-    {"ParameterUpdated",
+    {"ParameterUpdated", C27,
      [](PlanT &p) {
        UpdateT &update = *commands(p, 1).back()->operation.AsUpdate();
        update.parameter = update.rule = 0;
      },
      "updates 'w', which only the last micro-batch may"},
-    {"ResetToZero",
+    {"ResetToZero", C27,
      [](PlanT &p) {
        commands(p, 0)[3]->operation.AsAten()->arguments[1]->d = 0.0;
      },
      "is put back to -0.0 0 times, not 1"},
-    {"ReadAfterReset",
+    {"ReadAfterReset", C27,
      [](PlanT &p) {
        AtenT &add = *commands(p, 0)[2]->operation.AsAten();
        commands(p, 0).back()->operation.AsUpdate()->gradient =
            add.arguments[0]->value;
      },
      "is read after it was put back"},
-    {"NotReset",
+    {"NotReset", C27,
      [](PlanT &p) { commands(p, 0).erase(commands(p, 0).begin() + 3); },
      "is put back to -0.0 0 times, not 1"},
 };

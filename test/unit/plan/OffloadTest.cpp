@@ -77,37 +77,38 @@ TEST_P(BrokenOffload, IsRefused) {
 }
 
 static const Break<OffloadedStep> breaks[] = {
-    {"FetchIsNotAwaited", [](OffloadedStep &s) { s.drop(s.AwaitFetched); },
+    {"FetchIsNotAwaited", C9, [](OffloadedStep &s) { s.drop(s.AwaitFetched); },
      "writes, without waiting for it"},
-    {"OffloadIsNotAwaited", [](OffloadedStep &s) { s.drop(s.AwaitOffload); },
+    {"OffloadIsNotAwaited", C9,
+     [](OffloadedStep &s) { s.drop(s.AwaitOffload); },
      "writes, without waiting for it"},
-    {"OffloadDoesNotAwaitTheGradient",
+    {"OffloadDoesNotAwaitTheGradient", C9,
      [](OffloadedStep &s) { s.drop(s.AwaitCompute); },
      "writes, without waiting for it"},
-    {"OutOnTheStreamIn",
+    {"OutOnTheStreamIn", C8,
      [](OffloadedStep &s) { s.at(s.Offload).stream = fetchStream; },
      "which is not for copies of its direction"},
-    {"ComputesOnTheStreamOut",
+    {"ComputesOnTheStreamOut", C8,
      [](OffloadedStep &s) { s.at(s.Compute).stream = offloadStream; },
      "computes on stream 5"},
-    {"UpdatesByADevicesGradient",
+    {"UpdatesByADevicesGradient", C15,
      [](OffloadedStep &s) {
        s.at(s.Update).operation.AsUpdate()->gradient = s.gradient;
      },
      "uses memory of the device and of the host"},
-    {"ComputesWithBoth",
+    {"ComputesWithBoth", C15,
      [](OffloadedStep &s) {
        AtenT &call = *s.at(s.Compute).operation.AsAten();
        call.results[0] = s.onHost;
      },
      "uses memory of the device and of the host"},
-    {"SharesBytesOnTheHost",
+    {"SharesBytesOnTheHost", C4,
      [](OffloadedStep &s) {
        *s.plan.programs[0]->values[s.onHost]->place =
            *s.plan.states[s.w]->place;
      },
      "shares bytes with what the command also uses"},
-    {"PinnedDevice",
+    {"PinnedDevice", C20,
      [](OffloadedStep &s) { s.plan.arenas[deviceArena]->pinned = true; },
      "which only host memory can be"},
 };

@@ -78,7 +78,7 @@ TEST(PlanFile, RefusesAPlanThatDoesNotCheck) {
   auto builder = linearRegression(2, 3, 4, 5);
   builder->finish().version = 3;
   EXPECT_NE(parseError(serializePlan(builder->finish()))
-                .find("'a.plan' is not a valid plan: it has version 3"),
+                .find("'a.plan' is not a valid plan: C20: it has version 3"),
             std::string::npos);
 }
 

@@ -80,23 +80,24 @@ TEST_P(BrokenNumbers, IsRefused) {
 }
 
 static const Break<ClippedStep> breaks[] = {
-    {"DividedNorm",
+    {"DividedNorm", C14,
      [](ClippedStep &s) { s.plan.gradient_divisor = s.sum->divisor = 2; },
      "divides by 2, not 1"},
-    {"OneIsNotScaled", [](ClippedStep &s) { s.updates[1]->scale = -1; },
+    {"OneIsNotScaled", C26, [](ClippedStep &s) { s.updates[1]->scale = -1; },
      "updates 'b' by another scale"},
-    {"OneIsScaledOtherwise",
+    {"OneIsScaledOtherwise", C26,
      [](ClippedStep &s) { s.updates[0]->scale = s.other; },
      "updates 'b' by another scale"},
-    {"OneIsNotUpdated",
+    {"OneIsNotUpdated", C26,
      [](ClippedStep &s) {
        auto &commands = s.plan.programs[0]->commands;
        commands.pop_back();
      },
      "its norm is not of the gradients that update parameters"},
-    {"OneIsNotInTheNorm", [](ClippedStep &s) { s.members->values.pop_back(); },
+    {"OneIsNotInTheNorm", C26,
+     [](ClippedStep &s) { s.members->values.pop_back(); },
      "its norm is not of the gradients that update parameters"},
-    {"OneIsNeverSkipped", [](ClippedStep &s) { s.updates[0]->skip = -1; },
+    {"OneIsNeverSkipped", C26, [](ClippedStep &s) { s.updates[0]->skip = -1; },
      "on another condition"},
 };
 

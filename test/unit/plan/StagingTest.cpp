@@ -89,44 +89,45 @@ TEST_P(BrokenStaging, IsRefused) {
 }
 
 static const Break<StagedStep> breaks[] = {
-    {"UpdateDoesNotAwaitTheCopy", [](StagedStep &s) { s.drop(s.AwaitStaged); },
+    {"UpdateDoesNotAwaitTheCopy", C9,
+     [](StagedStep &s) { s.drop(s.AwaitStaged); },
      "writes, without waiting for it"},
-    {"CopyBackDoesNotAwaitTheUpdate",
+    {"CopyBackDoesNotAwaitTheUpdate", C9,
      [](StagedStep &s) { s.drop(s.AwaitUpdated); },
      "writes, without waiting for it"},
-    {"NoCopyBack", [](StagedStep &s) { s.drop(s.Return); },
+    {"NoCopyBack", C18, [](StagedStep &s) { s.drop(s.Return); },
      "'w': is not copied back after its update"},
-    {"CopyBackBeforeTheUpdate",
+    {"CopyBackBeforeTheUpdate", C18,
      [](StagedStep &s) {
        s.at(s.Return).stream = computeStream;
        std::swap(s.at(s.Update), s.at(s.Return));
      },
      "copies a staged parameter again, or not in the order"},
-    {"UpdatesWhatNobodyCopied", [](StagedStep &s) { s.drop(s.Stage); },
+    {"UpdatesWhatNobodyCopied", C5, [](StagedStep &s) { s.drop(s.Stage); },
      "before it is written"},
-    {"UpdatesACopyOfAnother",
+    {"UpdatesACopyOfAnother", C18,
      [](StagedStep &s) { s.as<CopyT>(s.Stage).pieces[0]->source = s.otherOwn; },
      "copies between a staged parameter and something else"},
-    {"CopiesBackToAnother",
+    {"CopiesBackToAnother", C18,
      [](StagedStep &s) {
        s.as<CopyT>(s.Return).pieces[0]->destination = s.otherOwn;
      },
      "copies between a staged parameter and something else"},
-    {"CopiesBackAPart",
+    {"CopiesBackAPart", C18,
      [](StagedStep &s) { s.as<CopyT>(s.Return).pieces[0]->block_bytes = 32; },
      "copies a part of a staged parameter"},
-    {"CopiesSomethingElseToTheParameter",
+    {"CopiesSomethingElseToTheParameter", C18,
      [](StagedStep &s) {
        s.as<CopyT>(s.Return).pieces[0]->source = s.gradient;
      },
      "which only updates may write"},
-    {"UpdatesTheParameterOnTheOtherSide",
+    {"UpdatesTheParameterOnTheOtherSide", C15,
      [](StagedStep &s) { s.as<UpdateT>(s.Update).staged = -1; },
      "uses memory of the device and of the host"},
-    {"LossReadsTheCopy",
+    {"LossReadsTheCopy", C18,
      [](StagedStep &s) { s.as<AtenT>(s.Loss).arguments[0]->value = s.staged; },
      "uses a staged parameter for something else"},
-    {"ChangesTheGradientInstead",
+    {"ChangesTheGradientInstead", C4,
      [](StagedStep &s) { s.as<UpdateT>(s.Update).staged = s.gradient; },
      "shares bytes with what the command also uses"},
 };

@@ -150,20 +150,21 @@ TEST_P(BrokenWindow, IsRefused) {
 
 static const Break<MappedStep> breaks[] = {
     // This rank has read, but another may be late.
-    {"ReadAfterTheReduction", [](MappedStep &s) { s.move(s.Read, s.Update); },
+    {"ReadAfterTheReduction", C12,
+     [](MappedStep &s) { s.move(s.Read, s.Update); },
      "reads, with no collective in between that tells it of all ranks"},
     // The reduction may start on another rank before that has read.
-    {"ReductionDoesNotAwaitTheRead",
+    {"ReductionDoesNotAwaitTheRead", C12,
      [](MappedStep &s) {
        s.drop(s.AwaitRead);
        s.drop(s.WasRead);
      },
      "reads, with no collective in between that tells it of all ranks"},
-    {"ReductionOverReplicas", [](MappedStep &s) { s.replicate(0); },
+    {"ReductionOverReplicas", C12, [](MappedStep &s) { s.replicate(0); },
      "reads, with no collective in between that tells it of all ranks"},
-    {"ReadAfterTheUpdate", [](MappedStep &s) { s.move(s.Read, s.end); },
+    {"ReadAfterTheUpdate", C5, [](MappedStep &s) { s.move(s.Read, s.end); },
      "after state 'w' was written over it"},
-    {"GatherAfterTheUpdate",
+    {"GatherAfterTheUpdate", C12,
      [](MappedStep &s) {
        // Another rank may be in the program before, and read there.
        s.drop(s.AwaitReduced);
@@ -179,7 +180,7 @@ static const Break<MappedStep> breaks[] = {
        s.move(commands.size() - 1, 0);
      },
      "where the program before reads, with no collective in between"},
-    {"TwoRanges",
+    {"TwoRanges", C12,
      [](MappedStep &s) {
        int other = s.windowValue({2 * s.piece}, 8 * s.piece);
        auto &commands = s.plan.programs[0]->commands;
@@ -187,14 +188,14 @@ static const Break<MappedStep> breaks[] = {
        commands.back()->operation.AsCollective()->destination = other;
      },
      "shows 'w' in another range of the window than before"},
-    {"NotFlat", [](MappedStep &s) { s.plan.states[s.w]->is_flat = false; },
+    {"NotFlat", C12, [](MappedStep &s) { s.plan.states[s.w]->is_flat = false; },
      "does not gather a flat state into the window"},
-    {"NotMapped",
+    {"NotMapped", C12,
      [](MappedStep &s) {
        s.at(s.Gather).operation.AsCollective()->mapped = false;
      },
      "which is in the window"},
-    {"NotInTheWindow",
+    {"NotInTheWindow", C12,
      [](MappedStep &s) {
        auto &values = s.plan.programs[0]->values;
        int elsewhere = s.newValue("elsewhere", {2 * s.piece});
