@@ -66,7 +66,8 @@ std::optional<int> ScalarTable::lookup(Value value) const {
 LogicalResult ScalarTable::add(Operation *op) {
   // A comparison is part of the select that reads it.
   if (auto compare = dyn_cast<arith::CmpFOp>(op))
-    if (compare.getPredicate() == arith::CmpFPredicate::OEQ)
+    if (compare.getPredicate() == arith::CmpFPredicate::OEQ &&
+        compare.getLhs().getType().isF64())
       return success();
   auto kind =
       llvm::TypeSwitch<Operation *, std::optional<ScalarKind>>(op)
@@ -94,7 +95,7 @@ LogicalResult ScalarTable::add(Operation *op) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     scalar->value = cast<FloatAttr>(constant.getValue()).getValueAsDouble();
   } else if (auto rate = dyn_cast<LearningRateOp>(op)) {
-    scalar->group = rate.getGroup();
+    scalar->group = toUInt32(rate.getGroup());
   } else if (auto value = dyn_cast<StateValueOp>(op)) {
     auto it = symbols.states.find(value.getState());
     if (it == symbols.states.end())

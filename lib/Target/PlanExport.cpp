@@ -7,15 +7,8 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
-#include "fsdp/Dialect/Registration.h"
-#include "plan/PlanFile.h"
-#include "plan/PlanText.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Tools/mlir-translate/Translation.h"
-#include "llvm/Support/SourceMgr.h"
-
-#include <sstream>
 
 using namespace mlir;
 using namespace fsdp;
@@ -24,9 +17,11 @@ namespace {
 
 class PlanExporter {
 public:
-  explicit PlanExporter(ModuleOp module) : module(module) {}
+  explicit PlanExporter(ModuleOp module)
+      : module(module), exported{module, {}, {}}, out(exported.plan),
+        ops(exported.ops) {}
 
-  FailureOr<std::string> run() {
+  FailureOr<ExportedPlan> run() {
     if (failed(exportModule()) || failed(exportStates()))
       return failure();
     for (auto function : module.getOps<func::FuncOp>())
@@ -34,18 +29,13 @@ public:
         return failure();
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isDeclaration() && !function->hasAttr("fsdp.rule")) {
-        auto program = exportProgram(function, symbols);
+        auto program =
+            exportProgram(function, symbols, ops.programs.emplace_back());
         if (failed(program))
           return failure();
         out.programs.push_back(std::move(*program));
       }
-    std::string file = plan::serializePlan(out);
-    try {
-      plan::parsePlan(file, "the plan");
-    } catch (const plan::PlanError &error) {
-      return module.emitError() << error.what();
-    }
-    return file;
+    return std::move(exported);
   }
 
 private:
@@ -69,20 +59,16 @@ private:
       auto attr = module->getAttrOfType<StringAttr>(name);
       return attr ? attr.str() : std::string();
     };
-    auto number = [&](StringRef name) {
-      auto attr = module->getAttrOfType<IntegerAttr>(name);
-      return attr ? attr.getInt() : 0;
-    };
     out.source = text("fsdp.source");
     out.torch_version = text("fsdp.torch_version");
     out.pipeline = text("fsdp.pipeline");
     out.device = text(kDeviceAttrName) == "cuda" ? plan::DeviceKind::Cuda
                                                  : plan::DeviceKind::Cpu;
-    out.seed = number("fsdp.seed");
-    out.epochs = number("fsdp.epochs");
-    out.steps = number("fsdp.steps");
-    if (int64_t microBatches = number("fsdp.accumulate"))
-      out.micro_batches = microBatches;
+    if (failed(setNumber(module, "fsdp.seed", out.seed)) ||
+        failed(setNumber(module, "fsdp.epochs", out.epochs)) ||
+        failed(setNumber(module, "fsdp.steps", out.steps)) ||
+        failed(setNumber(module, "fsdp.accumulate", out.micro_batches)))
+      return failure();
     if (auto rates = module->getAttrOfType<DenseF64ArrayAttr>(
             "fsdp.group_learning_rates"))
       out.group_learning_rates.assign(rates.asArrayRef().begin(),
@@ -96,6 +82,7 @@ private:
     out.gradient_divisor = plan::numRanks(out);
     for (auto unit : module.getOps<UnitOp>()) {
       symbols.units[unit.getUnitName()] = out.units.size();
+      ops.units.push_back(unit);
       auto exported = std::make_unique<plan::UnitT>();
       exported->name = unit.getUnitName().str();
       if (FloatAttr divisor = unit.getGradientDivisorAttr())
@@ -128,14 +115,15 @@ private:
   LogicalResult exportMesh(shard::GridOp grid) {
     auto names = grid->getAttrOfType<ArrayAttr>("fsdp.dims");
     ArrayRef<int64_t> shape = grid.getShape();
-    if (!out.mesh.empty() || !names || names.size() != shape.size())
+    if (!out.mesh.empty() || !names || names.size() != shape.size() ||
+        !llvm::all_of(names, llvm::IsaPred<StringAttr>))
       return grid.emitOpError(
           "is not the only grid, or lacks a name in fsdp.dims for each "
           "dimension; run --fsdp-shard-state");
     for (auto [name, size] : llvm::zip_equal(names, shape)) {
       auto dim = std::make_unique<plan::MeshDimT>();
       dim->name = cast<StringAttr>(name).str();
-      dim->size = size;
+      dim->size = toUInt32(size);
       out.mesh.push_back(std::move(dim));
     }
     return success();
@@ -168,8 +156,8 @@ private:
              llvm::enumerate(sharding->getSplitAxes().getAxes()))
           if (!axes.empty())
             exported->shard_dim = dim;
-      exported->unit = symbols.findUnit(state.getUnit());
-      if (failed(findState(state, state.getParameter(), exported->parameter)) ||
+      if (failed(symbols.findUnit(state, state.getUnit(), exported->unit)) ||
+          failed(findState(state, state.getParameter(), exported->parameter)) ||
           failed(findState(state, state.getFlat(), exported->flat)))
         return failure();
       exported->trainable = state.getTrainable();
@@ -180,6 +168,7 @@ private:
         for (auto step : init.getAsRange<InitAttr>())
           exported->init.push_back(toPlan(step));
       out.states.push_back(std::move(exported));
+      ops.states.push_back(state);
     }
     return success();
   }
@@ -238,14 +227,22 @@ private:
       rule->dtypes.push_back(*dtype);
       return values[value];
     };
+    if (!function.getBody().hasOneBlock())
+      return function.emitOpError("is a rule without a body of one block");
+    ops.rules.push_back(function);
+    PlanOps::List &calls = ops.calls.emplace_back();
     for (Value argument : function.getArguments())
       if (add(argument) < 0)
         return function.emitOpError("is a rule with an operand that is no "
                                     "tensor of PyTorch's dtypes");
     for (Operation &op : function.getBody().front()) {
       if (auto end = dyn_cast<func::ReturnOp>(op)) {
-        for (Value result : end.getOperands())
+        for (Value result : end.getOperands()) {
+          if (!values.contains(result))
+            return op.emitOpError("gives ")
+                   << result.getType() << ", which is no tensor of a rule";
           rule->results.push_back(values.lookup(result));
+        }
       } else if (ScalarTable::isScalar(&op)) {
         if (failed(scalars.add(&op)))
           return failure();
@@ -258,6 +255,7 @@ private:
         for (Value result : call.getResults())
           (*exported)->results.push_back(add(result));
         rule->calls.push_back(std::move(*exported));
+        calls.push_back(call);
       } else {
         return op.emitOpError("cannot be in a rule: its body is aten.call and "
                               "step scalars");
@@ -270,46 +268,60 @@ private:
   }
 
   ModuleOp module;
-  plan::PlanT out;
+  ExportedPlan exported;
+  plan::PlanT &out;
+  PlanOps &ops;
   PlanSymbols symbols;
 };
 
 } // namespace
 
-FailureOr<std::string> fsdp::exportPlan(ModuleOp module) {
+FailureOr<ExportedPlan> fsdp::exportPlan(ModuleOp module) {
   return PlanExporter(module).run();
 }
 
-void fsdp::registerPlanExport() {
-  TranslateFromMLIRRegistration registration(
-      "fsdp-to-plan", "make a plan of a module lowered to commands",
-      [](ModuleOp module, raw_ostream &output) -> LogicalResult {
-        FailureOr<std::string> file = exportPlan(module);
-        if (failed(file))
-          return failure();
-        output << *file;
-        return success();
-      },
-      registerDialects);
+// Checking
+
+Operation *PlanOps::find(const plan::PlanEntry &entry) const {
+  using Entry = plan::PlanEntry;
+  switch (entry.kind) {
+  case Entry::Unit:
+    return units[entry.index];
+  case Entry::State:
+    return states[entry.index];
+  case Entry::Rule:
+    return rules[entry.index];
+  case Entry::Call:
+    return calls[entry.owner][entry.index];
+  case Entry::Program:
+    return programs[entry.index].function;
+  case Entry::Value:
+    return programs[entry.owner].values[entry.index];
+  case Entry::Command:
+    return programs[entry.owner].commands[entry.index];
+  default:
+    return nullptr;
+  }
 }
 
-void fsdp::registerPlanToText() {
-  TranslateRegistration registration(
-      "plan-to-text", "check a plan and print it",
-      [](const std::shared_ptr<llvm::SourceMgr> &sources, raw_ostream &output,
-         MLIRContext *) -> LogicalResult {
-        const llvm::MemoryBuffer *file =
-            sources->getMemoryBuffer(sources->getMainFileID());
-        try {
-          std::ostringstream text;
-          plan::printPlan(plan::parsePlan(file->getBuffer().str(),
-                                          file->getBufferIdentifier().str()),
-                          text);
-          output << text.str();
-          return success();
-        } catch (const plan::PlanError &error) {
-          llvm::errs() << "error: " << error.what() << "\n";
-          return failure();
-        }
-      });
+LogicalResult fsdp::verifyPlan(const ExportedPlan &exported) {
+  try {
+    plan::checkPlan(exported.plan);
+    return success();
+  } catch (const plan::Finding &found) {
+    const plan::PlanEntry &entry = found.entry;
+    auto at = [&](plan::PlanEntry::Kind kind, size_t index) {
+      return exported.ops.find({kind, index, entry.owner});
+    };
+    if (Operation *op = exported.ops.find(entry)) {
+      InFlightDiagnostic error = op->emitOpError() << found.reason;
+      if (found.other)
+        error.attachNote(at(plan::PlanEntry::Command, *found.other)->getLoc())
+            << "that command is here";
+      return error;
+    }
+    if (entry.kind >= plan::PlanEntry::Value)
+      return at(plan::PlanEntry::Program, entry.owner)->emitError(found.what());
+    return exported.module->emitError(found.what());
+  }
 }

@@ -13,25 +13,28 @@ using namespace mlir;
 using namespace fsdp;
 
 std::unique_ptr<plan::Place> fsdp::toPlan(PlaceAttr place) {
-  return std::make_unique<plan::Place>(place.getArena(), place.getOffset(),
-                                       place.getBytes());
+  return std::make_unique<plan::Place>(toUInt32(place.getArena()),
+                                       place.getOffset(), place.getBytes());
 }
 
 namespace {
 
 class ProgramExporter {
 public:
-  ProgramExporter(func::FuncOp function, const PlanSymbols &symbols)
-      : function(function), symbols(symbols), scalars(symbols) {}
+  ProgramExporter(func::FuncOp function, const PlanSymbols &symbols,
+                  PlanOps::Program &ops)
+      : function(function), symbols(symbols), ops(ops), scalars(symbols) {}
 
   FailureOr<std::unique_ptr<plan::ProgramT>> run() {
+    ops.function = function;
     program->name = function.getSymName().str();
-    auto number = [&](StringRef name) {
-      auto attr = function->getAttrOfType<IntegerAttr>(name);
-      return attr ? attr.getInt() : 0;
-    };
-    program->live_bytes = number(kLiveBytesAttrName);
-    program->host_live_bytes = number(kHostLiveBytesAttrName);
+    if (!function.getBody().hasOneBlock())
+      return function.emitOpError("is a program of several blocks; commands "
+                                  "are a list");
+    if (failed(setNumber(function, kLiveBytesAttrName, program->live_bytes)) ||
+        failed(setNumber(function, kHostLiveBytesAttrName,
+                         program->host_live_bytes)))
+      return failure();
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
       auto name = function.getArgAttrOfType<StringAttr>(index, "fsdp.input");
@@ -74,6 +77,7 @@ private:
     exported->place = toPlan(place);
     int index = program->values.size();
     values[value] = index;
+    ops.values.push_back(value.getDefiningOp());
     program->values.push_back(std::move(exported));
     return index;
   }
@@ -132,12 +136,17 @@ private:
                            op.getArgs(), values, scalars);
     if (failed(call))
       return failure();
+    SmallVector<bool> named(op.getOutputs().size());
     for (int32_t result : op.getResults()) {
-      if (result >= int64_t(op.getOutputs().size()))
+      if (result >= int64_t(named.size()))
         return op.emitOpError("names an output that it does not have");
+      if (result >= 0)
+        named[result] = true;
       (*call)->results.push_back(
           result < 0 ? -1 : values.lookup(op.getOutputs()[result]));
     }
+    if (!llvm::all_of(named, [](bool is) { return is; }))
+      return op.emitOpError("has an output that is none of its results");
     (*call)->view = op.getView();
     add(op, op.getStream(), std::move(**call));
     return success();
@@ -187,7 +196,7 @@ private:
       piece->blocks = attr.getBlocks();
       piece->source_stride = attr.getSourceStride();
       piece->destination_stride = attr.getDestinationStride();
-      piece->owners = attr.getOwners();
+      piece->owners = toUInt32(attr.getOwners());
       copy.pieces.push_back(std::move(piece));
     }
     add(op, op.getStream(), std::move(copy));
@@ -200,14 +209,15 @@ private:
     if (!dtype)
       return op.emitOpError("has a dtype that PyTorch has not");
     collective.kind = static_cast<plan::CollectiveKind>(op.getKind());
-    collective.channel = op.getChannel();
-    collective.mesh_dim = op.getMeshDim();
-    collective.ranks = op.getRanks();
+    collective.channel = toUInt32(op.getChannel());
+    collective.mesh_dim = toUInt32(op.getMeshDim());
+    collective.ranks = toUInt32(op.getRanks());
     collective.source = values.lookup(op.getSource());
     collective.destination = values.lookup(op.getDestination());
     collective.dtype = *dtype;
     collective.count = op.getCount();
-    collective.unit = symbols.findUnit(op.getUnit());
+    if (failed(symbols.findUnit(op, op.getUnit(), collective.unit)))
+      return failure();
     collective.region = op.getRegion().value_or("").str();
     collective.divisor = op.getDivisor().convertToDouble();
     collective.mapped = op.getMapped();
@@ -218,7 +228,7 @@ private:
 
   LogicalResult exportOp(CmdRecordOp op) {
     plan::RecordT record;
-    record.event = op.getEvent();
+    record.event = toUInt32(op.getEvent());
     program->events = std::max<uint32_t>(program->events, record.event + 1);
     add(op, op.getStream(), std::move(record));
     return success();
@@ -226,22 +236,24 @@ private:
 
   LogicalResult exportOp(CmdWaitOp op) {
     plan::WaitT wait;
-    wait.event = op.getEvent();
+    wait.event = toUInt32(op.getEvent());
     add(op, op.getStream(), std::move(wait));
     return success();
   }
 
   template <typename OperationT>
-  void add(Operation *op, uint32_t stream, OperationT operation) {
+  void add(Operation *op, int64_t stream, OperationT operation) {
     auto command = std::make_unique<plan::CommandT>();
     command->operation.Set(std::move(operation));
-    command->stream = stream;
+    command->stream = toUInt32(stream);
     command->location = getModulePath(op->getLoc()).str();
     program->commands.push_back(std::move(command));
+    ops.commands.push_back(op);
   }
 
   func::FuncOp function;
   const PlanSymbols &symbols;
+  PlanOps::Program &ops;
   std::unique_ptr<plan::ProgramT> program = std::make_unique<plan::ProgramT>();
   DenseMap<Value, int> values;
   ScalarTable scalars;
@@ -250,6 +262,7 @@ private:
 } // namespace
 
 FailureOr<std::unique_ptr<plan::ProgramT>>
-fsdp::exportProgram(func::FuncOp function, const PlanSymbols &symbols) {
-  return ProgramExporter(function, symbols).run();
+fsdp::exportProgram(func::FuncOp function, const PlanSymbols &symbols,
+                    PlanOps::Program &ops) {
+  return ProgramExporter(function, symbols, ops).run();
 }

@@ -3,7 +3,7 @@
 
 #include "PlanSymbols.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
-#include "plan/PlanTypes.h"
+#include "fsdp/Target/PlanExport.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -13,9 +13,11 @@ namespace fsdp {
 
 std::unique_ptr<plan::Place> toPlan(PlaceAttr place);
 
-/// A program of commands. Fails with an error on the op that is none.
+/// A program of commands, and the ops that they come from. Fails with an error
+/// on the op that is none.
 mlir::FailureOr<std::unique_ptr<plan::ProgramT>>
-exportProgram(mlir::func::FuncOp function, const PlanSymbols &symbols);
+exportProgram(mlir::func::FuncOp function, const PlanSymbols &symbols,
+              PlanOps::Program &ops);
 
 } // namespace fsdp
 

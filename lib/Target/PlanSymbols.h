@@ -3,10 +3,13 @@
 #ifndef FSDP_TARGET_PLANSYMBOLS_H
 #define FSDP_TARGET_PLANSYMBOLS_H
 
-#include "mlir/Support/LLVM.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Operation.h"
 #include "llvm/ADT/StringMap.h"
 
+#include <algorithm>
 #include <optional>
+#include <type_traits>
 
 namespace fsdp {
 
@@ -14,12 +17,45 @@ namespace fsdp {
 struct PlanSymbols {
   llvm::StringMap<int> units, states, rules;
 
-  /// -1 where no unit is named.
-  int findUnit(std::optional<llvm::StringRef> name) const {
-    auto it = name ? units.find(*name) : units.end();
-    return it == units.end() ? -1 : it->second;
+  /// Leaves `index` as it is where no unit is named.
+  mlir::LogicalResult findUnit(mlir::Operation *op,
+                               std::optional<llvm::StringRef> name,
+                               int &index) const {
+    if (!name)
+      return mlir::success();
+    auto it = units.find(*name);
+    if (it == units.end())
+      return op->emitOpError("names the unit \"")
+             << *name << "\", which does not exist";
+    index = it->second;
+    return mlir::success();
   }
 };
+
+/// What a plan keeps in 32 bits. A larger number becomes the largest, which
+/// names and counts nothing in a valid plan.
+inline uint32_t toUInt32(int64_t number) {
+  return std::clamp<int64_t>(number, 0, UINT32_MAX);
+}
+
+/// Sets `field` to the number that `op` has as an attribute; leaves it where
+/// there is none.
+template <typename Field>
+mlir::LogicalResult setNumber(mlir::Operation *op, llvm::StringRef name,
+                              Field &field) {
+  mlir::Attribute attr = op->getAttr(name);
+  if (!attr)
+    return mlir::success();
+  auto number = llvm::dyn_cast<mlir::IntegerAttr>(attr);
+  if (number && number.getType().isSignlessInteger(64)) {
+    field = static_cast<Field>(number.getInt());
+    if (static_cast<int64_t>(field) == number.getInt() &&
+        (number.getInt() >= 0 || std::is_signed_v<Field>))
+      return mlir::success();
+  }
+  return op->emitError() << name << " is " << attr
+                         << ", not a number that a plan can hold";
+}
 
 } // namespace fsdp
 

@@ -36,8 +36,8 @@ module attributes {fsdp.arenas = array<i64: 64, 0, 0>} {
 // -----
 
 // The plan's own checker has the last word.
-// expected-error @+1 {{'the plan' is not a valid plan: program 'step': output 'loss': reads value 1 before it is written}}
 module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
+  // expected-error @+1 {{C5: program 'step': output 'loss': reads value 1 (float32 []) before it is written}}
   func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %l = fsdp.cmd.value {place = #fsdp.place<0, 64, 4>} : tensor<f32>
     return %l : tensor<f32>

@@ -15,7 +15,7 @@ module {
   }
 
   // CHECK-LABEL: func.func @step
-  func.func @step(%g: tensor<2x32xf32> {fsdp.input = "g"}) -> (tensor<256xui8> {fsdp.output = "all"}) {
+  func.func @step(%g: tensor<2x32xf32> {fsdp.input = "g"}) -> (tensor<i64> {fsdp.output = "loss"}) {
     %a = fsdp.load @a : tensor<16xf32>
     %b = fsdp.load @b : tensor<8xf32>
     // CHECK: fsdp.cmd.wait 0 {stream = 4 : i64}
@@ -42,6 +42,7 @@ module {
     // CHECK-NOT: fsdp.cmd.copy
     fsdp.update @sgd @a, %ga [] : tensor<16xf32>
     fsdp.update @sgd @b, %gb [] : tensor<8xf32>
-    return %all : tensor<256xui8>
+    %loss = aten.call "sum"(%all) : (tensor<256xui8>) -> tensor<i64>
+    return %loss : tensor<i64>
   }
 }

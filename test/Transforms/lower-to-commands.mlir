@@ -1,7 +1,7 @@
 // Tests that each scheduled op becomes its commands: packs are copies and zeroed gaps, waits on one stream nothing (of three: lower-to-commands-streams.mlir).
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 --fsdp-plan-memory --fsdp-lower-to-commands --fsdp-verify-commands | FileCheck %s
 
-module {
+module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
   shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
   fsdp.unit "" root
   fsdp.state @w parameter : tensor<2x4xf32> {trainable, group = 0 : i64, unit = "", global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}

@@ -5,17 +5,48 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
+#include "plan/PlanChecker.h"
 
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
-/// The plan file of a module in the commands phase: a walk that changes
-/// nothing. The result has passed the plan's own checker. Fails with an error
-/// on the op that no plan can hold, or that names the pass to run first.
-mlir::FailureOr<std::string> exportPlan(mlir::ModuleOp module);
+/// The ops that the entries of a plan come from, by their numbers there.
+struct PlanOps {
+  using List = std::vector<mlir::Operation *>;
+  struct Program {
+    mlir::Operation *function = nullptr;
+    /// Null for an argument.
+    List values;
+    List commands;
+  };
 
-/// Registers `--fsdp-to-plan` with mlir-translate's machinery.
+  List units, states, rules;
+  std::vector<List> calls; // of each rule
+  std::vector<Program> programs;
+
+  /// The op that is this entry; null where it is of no op alone.
+  mlir::Operation *find(const plan::PlanEntry &entry) const;
+};
+
+/// A plan in memory.
+struct ExportedPlan {
+  mlir::ModuleOp module;
+  plan::PlanT plan;
+  PlanOps ops;
+};
+
+/// The plan of a module in the commands phase: a walk that changes nothing.
+/// Fails with an error on the op that no plan can hold, or that names the pass
+/// to run first. The plan is not checked yet.
+mlir::FailureOr<ExportedPlan> exportPlan(mlir::ModuleOp module);
+
+/// Runs the plan's checker. What it finds is an error at the op that it is of.
+mlir::LogicalResult verifyPlan(const ExportedPlan &exported);
+
+/// Registers `--fsdp-to-plan` with mlir-translate's machinery: the plan's file,
+/// checked.
 void registerPlanExport();
 
 /// Registers `--plan-to-text`, which checks a plan file and prints it.

@@ -167,55 +167,27 @@ def LowerToCommands : ModulePass<"fsdp-lower-to-commands"> {
 def VerifyCommands : ModulePass<"fsdp-verify-commands"> {
   let summary = "Closes the commands phase";
   let description = [{
-    Input and output IR: commands. Each constraint is an error with its number:
+    Input and output IR: commands.
 
-    - C1: programs contain commands, step scalars and a return, nothing else.
-    - C2: a place lies inside its arena and holds its tensor; a state's value
-      has the state's type and place.
-    - C3: a view has the place of its base, and its call names an input of that
-      memory.
-    - C4: a command does not write bytes that it reads.
-    - C5: in the order of the commands, every byte that is read was written by
-      the value it is read as, and not since by another; outputs and states are
-      there at the end.
-    - C6: copied blocks lie inside both places; bytes of a view are not copied.
-    - C7: a collective's ranges are its count, times the ranks on the side where
-      all ranks' data is.
-    - C8: collectives of a channel are on one side stream, copies from the host
-      on stream 4 and to it on stream 5 (or all on stream 0), all else is on
-      stream 0; an event is recorded once and then waited for.
-    - C9: a read is ordered behind the write of its bytes, by its stream or by
-      events.
-    - C10: a write is ordered behind all that read or wrote its bytes before.
-    - C11: a part lies inside a value that is whole, and apart from the others.
-    - C12: a mapped gather shows one state at one place of arena 1; an update of
-      a shown state has a collective between every rank's reads and itself.
-    - C13: the arenas end where the last place does.
-    - C14: a reduce-scatter divides by its unit's divisor (the number of ranks,
-      where it has none of its own), an all-reduce by it or by one, a gather or a
-      maximum by one. Where there are replicas, the sum over them divides, and no
-      reduce-scatter.
-    - C15: a call and an update use one memory, the device's or the host's; a
-      collective uses the device's.
-    - C16: what runs on a GPU has a kernel there.
-    - C17: a part that is kept is one of equal parts of a whole value, for so
-      many neighbours over the shard axis as divide it. A gather among
-      neighbours is of what as many kept.
-    - C18: a parameter is written by updates; or, where they change a staged
-      copy, by the copy of that, once, behind the last of them. The staged copy
-      is made of the parameter and used by nothing else.
-    - C19: on GPUs the numbers of a step are in memory: "scalar_tensor" alone
-      takes one.
+    The module becomes a plan in memory, and the plan's checker, which also
+    checks a plan's file when it is loaded, decides whether it is valid. What it
+    finds is an error at the op that it is of, with the constraint's number:
+    [checker.md](checker.md) lists the constraints. A race has a note at the
+    command that should have been waited for. What no plan can hold (an op that
+    is no command, a name of nothing, arguments that an operator does not take)
+    is an error without a number.
+
+    The pass itself checks C16: what runs on a GPU has a kernel there.
 
     Input:
 
     ```mlir
     // fsdp-opt --fsdp-verify-commands
     module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
-      func.func @step(%x: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
-        %y = fsdp.cmd.value {place = #fsdp.place<0, 64, 16>} : tensor<4xf32>
-        fsdp.cmd.aten "neg"(%x) to (%y) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<4xf32>) -> tensor<4xf32>
-        return %y : tensor<4xf32>
+      func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) attributes {fsdp.live_bytes = 128 : i64} {
+        %y = fsdp.cmd.value {place = #fsdp.place<0, 64, 4>} : tensor<f32>
+        fsdp.cmd.aten "neg"(%x) to (%y) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<f32>) -> tensor<f32>
+        return %y : tensor<f32>
       }
     }
     ```
@@ -224,10 +196,10 @@ def VerifyCommands : ModulePass<"fsdp-verify-commands"> {
 
     ```mlir
     module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
-      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 16>}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
-        %0 = fsdp.cmd.value {place = #fsdp.place<0, 64, 16>} : tensor<4xf32>
-        fsdp.cmd.aten "neg"(%arg0) to(%0) {args = {}, results = array<i32: 0>, slots = array<i32: 1>} : (tensor<4xf32>) -> tensor<4xf32>
-        return %0 : tensor<4xf32>
+      func.func @step(%arg0: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) attributes {fsdp.live_bytes = 128 : i64} {
+        %0 = fsdp.cmd.value {place = #fsdp.place<0, 64, 4>} : tensor<f32>
+        fsdp.cmd.aten "neg"(%arg0) to(%0) {args = {}, results = array<i32: 0>, slots = array<i32: 1>} : (tensor<f32>) -> tensor<f32>
+        return %0 : tensor<f32>
       }
     }
     ```

@@ -48,10 +48,11 @@ module attributes {fsdp.source = "mlp.py", fsdp.seed = 0 : i64, fsdp.group_learn
     return %loss : tensor<f32>
   }
 
-  func.func @eval(%x: tensor<2x3xf32> {fsdp.input = "x"}) -> (tensor<2x5xf32> {fsdp.output = "h"}) {
+  func.func @eval(%x: tensor<2x3xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %w0 = fsdp.load @"blocks.0.w" : tensor<5x3xf32>
     %t0 = aten.call "t"(%w0) : (tensor<5x3xf32>) -> tensor<3x5xf32, #aten.strides<[1, 3]>>
     %h0 = aten.call "mm"(%x, %t0) : (tensor<2x3xf32>, tensor<3x5xf32, #aten.strides<[1, 3]>>) -> tensor<2x5xf32>
-    return %h0 : tensor<2x5xf32>
+    %loss = aten.call "mean"(%h0) : (tensor<2x5xf32>) -> tensor<f32>
+    return %loss : tensor<f32>
   }
 }
