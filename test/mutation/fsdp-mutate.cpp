@@ -2,10 +2,10 @@
 // fsdp-mutate --write FILE PLAN
 //
 // Breaks plans and asks the checker, as a reader of the file would. Prints a
-// line of JSON per class: mutants, refused, those that compute the same as the
-// plan in every order that streams can run (they are no mutants), and the
-// survivors. With --write it writes the first mutant that the checker refuses,
-// with the digest of what is in it.
+// line of JSON per class: mutants, refused, how many by which constraint, those
+// that compute the same as the plan in every order that streams can run (they
+// are no mutants), and the survivors. With --write it writes the first mutant
+// that the checker refuses, with the digest of what is in it.
 #include "Meaning.h"
 #include "Mutations.h"
 #include "plan/PlanFile.h"
@@ -27,6 +27,7 @@ std::vector<Mutation> allMutations() {
 
 struct Tally {
   unsigned mutants = 0, refused = 0, same = 0;
+  std::map<std::string, unsigned> constraints; // "C9"
   std::vector<std::string> survivors;
 };
 
@@ -37,6 +38,18 @@ std::string refusal(const PlanT &plan) {
   } catch (const PlanError &error) {
     return error.what();
   }
+}
+
+/// "C9": what stands in front of the finding; empty where the file itself is
+/// refused.
+std::string constraintOf(const std::string &why) {
+  const std::string before = "is not a valid plan: ";
+  size_t at = why.find(before);
+  return at == std::string::npos
+             ? ""
+             : why.substr(at + before.size(),
+                          why.find(':', at + before.size()) - at -
+                              before.size());
 }
 
 void mutate(const std::string &path, unsigned perClass, uint64_t seed,
@@ -63,6 +76,8 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
       }
       ++tally.mutants;
       tally.refused += !why.empty();
+      if (std::string number = constraintOf(why); !number.empty())
+        ++tally.constraints[number];
       if (why.empty())
         tally.survivors.push_back(path + ": " + *said);
     }
@@ -108,7 +123,13 @@ int main(int argc, char **argv) {
     std::cout << "{\"class\": \"" << name
               << "\", \"mutants\": " << tally.mutants
               << ", \"refused\": " << tally.refused
-              << ", \"same\": " << tally.same << ", \"survivors\": [";
+              << ", \"same\": " << tally.same << ", \"constraints\": {";
+    const char *comma = "";
+    for (const auto &[number, count] : tally.constraints) {
+      std::cout << comma << "\"" << number << "\": " << count;
+      comma = ", ";
+    }
+    std::cout << "}, \"survivors\": [";
     for (size_t i = 0; i < tally.survivors.size(); ++i)
       std::cout << (i ? ", " : "") << "\"" << tally.survivors[i] << "\"";
     std::cout << "]}\n";
