@@ -1,5 +1,5 @@
-"""The pages of docs/ that are generated: passes, dialects and options, and the running example
-of docs/ir.
+"""The pages of docs/ that are generated: passes, dialects, options and constraints, and the running
+example of docs/ir.
 
 What is generated stands between `<!-- generated NAME -->` and `<!-- end -->`; the rest of
 a page is written by hand.
@@ -14,13 +14,14 @@ import subprocess
 import tempfile
 from typing import Callable
 
-from support import chain
+from support import chain, constraints
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PAGES = (
     "passes.md",
     "dialects.md",
     "options.md",
+    "checker.md",
     "ir/captured.md",
     "ir/sharded.md",
     "ir/scheduled.md",
@@ -118,6 +119,7 @@ _PHASES = ("--fsdp-shard=mesh=2", "--fsdp-overlap", "--fsdp-lower")
 _GENERATORS: dict[str, Callable[[], str]] = {
     "passes": _passes,
     "options": _options,
+    "constraints": constraints.page,
     "fsdp": lambda: _dialect("Dialect/FSDP/FSDPOps.td", "fsdp"),
     "step": _step,
     "captured": _phase,

@@ -63,3 +63,10 @@ def test_phases_of_the_compiler_share_only_what_lies_above_them() -> None:
     ]
     assert phases >= {"Captured", "Shard", "Overlap", "Lower"}
     assert crossing == []
+
+
+def test_plans_are_made_below_the_passes() -> None:
+    """One of which checks them."""
+    files = {file: names for file, names in includes("lib/Target").items() if "/Plan" in file}
+    assert files
+    assert reaching(files, ("fsdp/Transforms/",)) == []

@@ -13,7 +13,7 @@ import re
 
 import pytest
 
-from support import chain, options
+from support import chain, constraints, options
 
 # Model, pipeline, and what else the step asks for.
 PLANS = (
@@ -72,14 +72,23 @@ def is_explained(name: str, survivor: str) -> bool:
     return any(re.fullmatch(of, name) and re.search(what, survivor) for of, what, _ in EXPLAINED)
 
 
+def check_constraints(name: str, found: dict[str, int]) -> list[str]:
+    """What docs/checker.md says wrongly of a class: a constraint that refuses none of its
+    mutants, or none that refuses many."""
+    listed = {f"C{number}" for number, names in constraints.REFUSES.items() if name in names}
+    many = {number for number, count in found.items() if count >= 0.4 * sum(found.values())}
+    return [f"{name}: {number}" for number in sorted(listed - found.keys() | many - listed)]
+
+
 def check(compiled: list[chain.Compiled], per_class: int) -> None:
     plans = [step.plan for step in compiled]
     done = chain.command([chain.binary("fsdp-mutate"), "--per-class", per_class, *plans])
     total: collections.Counter[str] = collections.Counter()
-    unexplained = []
+    unexplained, misplaced = [], []
     classes = [json.loads(line) for line in done.stdout.splitlines()]
     for row in classes:
         name, survivors = row["class"], row["survivors"]
+        misplaced += check_constraints(name, row["constraints"])
         print(f"{name:30} {row['mutants']:5} mutants, {row['refused']:5} refused", *survivors)
         total.update({key: row[key] for key in ("mutants", "refused", "same")})
         unexplained += [f"{name}: {s}" for s in survivors if not is_explained(name, s)]
@@ -88,6 +97,7 @@ def check(compiled: list[chain.Compiled], per_class: int) -> None:
     assert total["mutants"] >= MUTANTS
     assert total["refused"] >= 0.99 * total["mutants"]
     assert not unexplained
+    assert not misplaced, "correct REFUSES in test/support/constraints.py, and run tools/dev docs"
 
 
 def test_mutants_are_refused(compiled: list[chain.Compiled]) -> None:
@@ -116,6 +126,24 @@ def test_no_program_takes_a_plan_unchecked(
         done = chain.command(reader, check=False)
         assert done.returncode != 0
         assert "is not a valid plan" in done.stdout + done.stderr
+
+
+def test_each_constraint_is_broken_somewhere() -> None:
+    """By mutants, by a plan of the unit tests, or by IR at the op of its error."""
+    folder = chain.ROOT / "test"
+    broken = set(constraints.REFUSES)
+    for path in (folder / "unit/plan").glob("*Test.cpp"):
+        broken |= {int(n) for n in re.findall(r'\{"\w+",\s+C(\d+),', path.read_text())}
+    at_ops = (folder / "Transforms/verify-commands-invalid.mlir").read_text()
+    numbers = {row.number for row in constraints.constraints()}
+    assert broken | {int(n) for n in re.findall(r"\{\{C(\d+): ", at_ops)} == numbers
+    assert {name for names in constraints.REFUSES.values() for name in names} == mutations()
+
+
+def mutations() -> set[str]:
+    """The classes of fsdp-mutate."""
+    sources = (chain.ROOT / "test/mutation").glob("*Mutations.cpp")
+    return {n for p in sources for n in re.findall(r'^    \{"([^"]+)",', p.read_text(), re.M)}
 
 
 def test_one_function_alone_reads_plans() -> None:

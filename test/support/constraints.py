@@ -1,0 +1,148 @@
+"""The constraints of the plan's checker, and which mutants of test/mutation each refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from support import chain
+
+# Classes of mutants by the constraint that refuses them: those that refuse a fifth of a class or
+# more. A mutant may break several constraints; the first one that is checked counts.
+REFUSES: dict[int, tuple[str, ...]] = {
+    2: (
+        "moved state",
+        "other arena",
+        "part forgotten or outside",
+        "shrunk arena",
+        "state in another arena",
+        "wrong offset",
+        "wrong size",
+    ),
+    3: (
+        "dropped operator",
+        "early command",
+        "read of what is not there",
+    ),
+    5: (
+        "copy of other bytes",
+        "dropped collective",
+        "dropped copy",
+        "dropped operator",
+        "dropped piece of a copy",
+        "early command",
+        "early reuse",
+        "early update",
+        "output that is not there",
+        "part forgotten or outside",
+        "read of what is not there",
+        "swapped collectives",
+        "wrong offset",
+    ),
+    6: (
+        "copy of other bytes",
+        "mixed pieces of a copy",
+    ),
+    7: (
+        "wrong count",
+        "wrong dtype",
+        "wrong kind",
+    ),
+    8: (
+        "dropped record",
+        "swapped collectives",
+        "swapped events",
+        "wrong channel",
+        "wrong event",
+        "wrong stream",
+    ),
+    9: (
+        "dropped wait",
+        "early copy back",
+        "early update",
+        "late wait",
+        "swapped collectives",
+        "wrong event",
+    ),
+    10: (
+        "early reuse",
+        "stale copy",
+    ),
+    11: (
+        "copy of other bytes",
+        "mixed pieces of a copy",
+        "part forgotten or outside",
+    ),
+    12: (
+        "gather of another state",
+        "wrong kind",
+        "wrong window offset",
+    ),
+    13: ("shrunk arena",),
+    14: (
+        "missing division",
+        "wrong divisor",
+        "wrong divisor of a unit",
+        "wrong dtype",
+        "wrong kind",
+        "wrong operation of a reduction",
+    ),
+    15: (
+        "update of another copy",
+        "wrong condition of an update",
+        "wrong scale of an update",
+    ),
+    17: (
+        "other neighbours",
+        "other owners of a copy",
+    ),
+    18: (
+        "stale copy",
+        "update of another copy",
+    ),
+    19: ("number of a step outside a GPU's memory",),
+    22: ("moved state",),
+    25: (
+        "doubled update",
+        "dropped update",
+        "wrong range of an update",
+        "wrong state",
+    ),
+    26: (
+        "wrong condition of an update",
+        "wrong operation of a reduction",
+        "wrong scale of an update",
+    ),
+    27: ("dropped update",),
+    28: (
+        "dropped update",
+        "mixed pieces of a copy",
+        "stale copy",
+    ),
+    29: (
+        "early command",
+        "other live bytes",
+    ),
+}
+
+
+class Constraint(NamedTuple):
+    number: int
+    name: str
+    refused: str
+
+
+def constraints() -> list[Constraint]:
+    """The table of runtime/plan/Constraints.def."""
+    table = (chain.ROOT / "runtime/plan/Constraints.def").read_text()
+    rows = re.findall(r'^CONSTRAINT\((\d+), "(.*)",\s+"(.*)"\)$', table, re.MULTILINE)
+    return [Constraint(int(number), name, refused) for number, name, refused in rows]
+
+
+def page() -> str:
+    """The table of docs/checker.md."""
+    lines = ["| | name | what is refused | mutants that it refuses |", "|---|---|---|---|"]
+    for number, name, refused in constraints():
+        mutants = ", ".join(REFUSES.get(number, ()))
+        lines.append(f"| C{number} | {name} | {refused} | {mutants} |")
+    return "\n".join(lines)
