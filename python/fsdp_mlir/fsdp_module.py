@@ -85,7 +85,7 @@ def fully_shard(
         module: a module, or several that are one unit.
         mesh: the ranks; None: as many as the plan is compiled for.
         reshard_after_forward: True: the whole parameters are freed after forward and gathered
-            again for backward. False: they are kept. An integer: a smaller shard is kept. None:
+            again for backward. False: they are kept. An integer: a secondary shard is kept. None:
             as the pipeline's option says, which is True for all but the outermost unit.
         shard_placement_fn: gives the `Shard` of a parameter, or None for `Shard(0)`.
         mp_policy: in which dtypes the unit gathers, computes and reduces.

@@ -5,6 +5,6 @@
 // RUN: not fsdp-opt %S/Inputs/mlp.mlir --fsdp-shard="mesh=4x2 reshard-after-forward=4" 2>&1 | FileCheck %s --check-prefix=SHARDS
 
 // CHECK: error: reshard-after-forward=0 does not exist; there are auto, true, false and a number of ranks
-// DIVISOR: error: unit "{{.*}}" is to keep a shard over 3 ranks after forward, which does not divide the 4 that parameters are sharded over; give a divisor
-// SHARDS: error: unit "{{.*}}" is to keep a shard over 4 ranks after forward, which does not divide the 2 that
+// DIVISOR: error: unit "{{.*}}" is to keep a secondary shard over 3 ranks after forward, which does not divide the 4 that parameters are sharded over; give a divisor
+// SHARDS: error: unit "{{.*}}" is to keep a secondary shard over 4 ranks after forward, which does not divide the 2 that
 module {}

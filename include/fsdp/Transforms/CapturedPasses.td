@@ -15,8 +15,8 @@ def AssignUnits : ModulePass<"fsdp-assign-units"> {
     `unit` on every parameter. Nothing else changes.
 
     What holds: units own parameters by name, never ops. Every parameter that is
-    not replicated has one unit; the root owns what no other unit does, and what is reached from
-    two units under different names (a tied weight).
+    not replicated has one unit. The root owns the parameters that no other unit
+    owns, and those that two units reach under different names (a tied weight).
 
     Why: a unit is one all-gather and one reduce-scatter, so units set how much
     is whole at once and how often ranks talk.
@@ -72,13 +72,15 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
   let description = [{
     Input IR: captured; units are assigned.
 
-    Output IR: what backward reads of a region of forward, and forward does not
-    keep, is computed again in front of its first reader in backward, by ops
-    that carry `fsdp.phase = "backward"` and `fsdp.recompute`, the region's
-    name. A region is the ops of a unit's modules, less those of units inside
-    and of the root, or a checkpoint of the model's own (`fsdp.checkpoint`).
+    Output IR: backward computes again what it reads of a region of forward and
+    forward does not keep. The copies stand in front of their first reader in
+    backward and carry `fsdp.phase = "backward"` and `fsdp.recompute`, the
+    region's name. A region is the ops of a unit's modules, without those of
+    units inside it and of the root, or a checkpoint of the model's own
+    (`fsdp.checkpoint`).
 
-    What is kept by `remat` is, next to what enters a region and what leaves it,
+    Forward always keeps what enters a region and what leaves it. `remat` says
+    what it keeps besides:
 
     - `full`: nothing;
     - `selective`: results of matrix products, convolutions and attention;
@@ -88,17 +90,17 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
       `trial`, the passes that follow, on a copy. Where no choice fits, an error
       names the smallest budget that one does.
 
-    A checkpoint is recomputed whatever the option says, but for results that
+    A checkpoint is recomputed whatever the option says, except for results that
     its policy keeps (`fsdp.keep`).
 
-    What holds: the same ops on the same values, so the same bits. A random op
-    keeps its site, and so repeats its numbers; what forward stores is not
-    stored again. Recomputed ops are not those of forward to `--cse`.
+    What holds: the same ops run on the same values and give the same bits. A
+    random op keeps its site, and so repeats its numbers. Stores of forward are
+    not repeated. `--cse` does not merge copies with ops of forward.
 
-    Why: what lies between a unit's forward and its backward is then not in
-    memory while other units run, for the time that it takes to compute it
-    again. In front of shard-state, as readers in backward get gathers of their
-    own, recomputed ones too.
+    Why: activations between a unit's forward and its backward do not take memory
+    while other units run. The price is the time to compute them again. The pass
+    stands in front of shard-state because every reader in backward, a
+    recomputed one too, gets a gather of its own there.
 
     Input:
 

@@ -121,14 +121,14 @@ def OffloadState : ModulePass<"fsdp-offload-state"> {
     an `fsdp.store` takes back. The module has `fsdp.pin_memory` where host
     memory is to be pinned.
 
-    What holds: what is on the host is read by copies and written by updates
-    and by what takes staged parameters back. No bit changes. A replicated
-    parameter, and a buffer, stays on the device. What is fetched is gathered by
-    copying, also where `gather=map` shows other states in place.
+    What holds: only copies read state on the host, and only updates and the
+    stores of staged parameters write it. No bit changes. Replicated parameters
+    and buffers stay on the device. A fetched parameter is gathered by copying,
+    even where `gather=map` shows other states in place.
 
-    Why: with `all`, a rank's device holds what is whole at one time and nothing
-    else. `optimizer` leaves forward and backward as they are, for two thirds of
-    that; `params` leaves the updates on the device.
+    Why: with `all`, a rank's device holds only what is whole at one time.
+    `optimizer` saves two thirds of that and leaves forward and backward as they
+    are. `params` leaves the updates on the device.
 
     `offload=all` is FSDP2's `CPUOffloadPolicy` for all units. What a unit says
     itself (`offload`, `pin_memory`) wins.

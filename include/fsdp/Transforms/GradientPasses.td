@@ -15,16 +15,18 @@ def InsertGradReduction
     `fsdp.reduce_grad`, which stands right after the gradient it averages. A
     gradient that is not row-major is cloned first.
 
-    It is reduced in the unit's `reduce_dtype`, or else in `reduce-dtype`, or
-    else in what backward computes it in: a precision cast goes before the
-    reduction, and one to the parameter's dtype behind it, where they differ. A
-    mesh of one rank reduces nothing, and has the casts, so that it rounds as
-    several would, and a division by the unit's own `gradient_divisor`.
+    A gradient is reduced in the unit's `reduce_dtype`, or else in `reduce-dtype`,
+    or else in the dtype that backward computes it in. Where the dtypes differ, a
+    precision cast precedes the reduction, and one to the parameter's dtype
+    follows it. A mesh of one rank reduces nothing. It still has the casts, so
+    that it rounds as several ranks would, and a division by the unit's own
+    `gradient_divisor`.
 
     What holds: a parameter without an update has no reduction.
 
-    Why: each rank has the gradient of its own batch; the mean is that of the
-    global one. A unit's `gradient_divisor` makes something else of their sum.
+    Why: each rank has the gradient of its own batch, and their mean is that of
+    the global batch. A unit's `gradient_divisor` asks for another multiple of
+    their sum.
 
     Input:
 
@@ -80,20 +82,19 @@ def AccumulateGradients
     one, reduces the state plus its own gradient, and puts the state back to
     -0.0. Backward starts with 1/K in both.
 
-    Behind `fsdp-localize` states are parts, as the update reads them, and
-    `@accumulate` has reductions: less memory for more communication. Where there
-    are replicas they are parts of sums that are not divided yet: `@accumulate`
-    sums over the shards alone; `@step` adds the state to its own such sum, and
-    then sums over the replicas and divides, once.
+    Behind `fsdp-localize` the states are parts, as the update reads them, and
+    `@accumulate` has reductions. This takes less memory and more communication.
+    Where there are replicas, the states are parts of sums that are not divided
+    yet. `@accumulate` sums over the shards alone. `@step` adds the state to its
+    own such sum, sums over the replicas, and divides once.
 
-    What holds: in front of `fsdp-localize`, no gradient is communicated but in
-    `@step`. The sum is taken in
-    the order of the micro-batches, beginning with the first: adding to -0.0
-    gives the other number in every bit.
+    What holds: if the pass stands in front of `fsdp-localize`, only `@step`
+    communicates gradients. The sum is taken in the order of the micro-batches,
+    from the first one on: -0.0 plus a number is that number in every bit.
 
-    Why: as `(loss / K).backward()` in FSDP2 under
-    `set_requires_gradient_sync(False)`: a larger batch for the memory of a
-    smaller one, and its communication.
+    Why: a larger batch takes the memory and the communication of a smaller one,
+    as `(loss / K).backward()` does in FSDP2 under
+    `set_requires_gradient_sync(False)`.
 
     Input:
 
@@ -154,18 +155,18 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     `@fsdp.scaler.skipped_steps`; an op marked `fsdp.cotangent`. Without
     `fsdp.scaler` nothing changes.
 
-    Output IR: backward starts with the scale. Behind each unit's gradients the
-    largest magnitude, and an `fsdp.all_reduce max` of it for each axis of the mesh
-    that gradients are cut over. Updates have the `scale` 1 / scale, and `skip`
-    where the largest is not finite; `_amp_update_scale` gives the next scale,
-    which is stored, as is the number of skipped steps: rules do not count those.
-    The scale is the program's output `loss_scale`.
+    Output IR: backward starts with the scale. Behind each unit's gradients stands
+    their largest magnitude, and an `fsdp.all_reduce max` of it for each axis of
+    the mesh that gradients are cut over. Updates have the `scale` 1 / scale, and
+    `skip` where the largest is not finite. `_amp_update_scale` gives the next
+    scale, which is stored together with the number of skipped steps, as rules do
+    not count those. The scale is the program's output `loss_scale`.
 
     What holds: all ranks skip the same steps, and a skipped step changes no
     parameter and no optimizer state.
 
-    Why: torch.amp.GradScaler with shards. Gradients are not unscaled in memory:
-    the update multiplies what it has in the cache.
+    Why: this is torch.amp.GradScaler with shards. Gradients are not unscaled in
+    memory; the update multiplies them while they are in the cache.
 
     Input:
 
@@ -238,20 +239,22 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
     type: 1, 2, any p >= 1, infinity) or `fsdp.clip_grad_value` on the module.
     Without either nothing changes.
 
-    Output IR, by norm: behind each unit's gradients
-    `aten.call "fsdp_mlir::power_sum"`, in float64; their sum, an
-    `fsdp.all_reduce` of that one number for each axis of the mesh that
+    Output IR, by norm: behind each unit's gradients stands
+    `aten.call "fsdp_mlir::power_sum"`, in float64. Then follow the sum over the
+    units, an `fsdp.all_reduce` of that one number for each axis of the mesh that
     gradients are cut over, the norm, and the factor
     min(largest / (norm + 1e-6), 1), which is the `scale` of every update. The
     norm is the program's output `grad_norm`. An infinite bound asks for the norm
-    alone. By value: each rule clamps its gradient first.
+    alone.
 
-    What holds: a gradient of several updates counts once, one that each rank
-    has whole counts once and not once per rank, padding is zero. The updates
-    stand at the end of the program.
+    Output IR, by value: each rule clamps its gradient first.
 
-    Why: PyTorch's clip_grad_norm_ with shards. No gradient is written again: the
-    update multiplies what it has in the cache, with the bits of doing it before.
+    What holds: a gradient of several updates counts once. So does one that every
+    rank has whole. Padding is zero. The updates stand at the end of the program.
+
+    Why: this is PyTorch's clip_grad_norm_ with shards. No gradient is written
+    again: the update multiplies it while it is in the cache, and gives the bits
+    of clipping before the update.
 
     Input:
 

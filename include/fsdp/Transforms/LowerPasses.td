@@ -18,8 +18,8 @@ def AssignStreams : ModulePass<"fsdp-assign-streams"> {
 
     What holds: commands of one stream run in the order of the block.
 
-    Why: a collective runs beside compute, and a gather beside a reduction. Which
-    op is where is said once, here. One stream is what to compare with.
+    Why: a collective runs beside compute, and a gather beside a reduction. This
+    pass alone decides which op runs where. One stream is the baseline.
 
     Input:
 
@@ -64,23 +64,24 @@ def PlanMemory : ModulePass<"fsdp-plan-memory"> {
     `aten.call "clone"` makes contiguous what is not all of a value's bytes in
     row-major order.
 
-    What holds: states lie one after the other from the start of arena 0, those
-    on the host of arena 2, those that mapped gathers show first, at whole pages, and each of these has one
-    range of arena 1 in all programs. Every program uses arenas 0 and 2 from the states' end on. What an
-    offload gives is in arena 2, and calls compute where their operands are. Places
-    start at multiples of 64 bytes. What is read later is never overwritten; a
-    collective uses its source and its destination from its start to its wait.
+    What holds: states lie one after the other, from the start of arena 0 or, on
+    the host, of arena 2. States that mapped gathers show come first, at whole
+    pages, and each has one range of arena 1 in all programs. Every program uses
+    arenas 0 and 2 behind the states. The result of an offload is in arena 2, and
+    calls compute where their operands are. Places start at multiples of 64
+    bytes. A value that is read later is never overwritten. A collective uses its
+    source and its destination from its start to its wait.
 
-    A view has the place of what it looks into. A load has its state's place;
-    where a program reads it after it has written the state, it is a copy. What a
-    store writes is computed at the state's place where the old value is no
-    longer read by then. A member of a pack of one block is computed in the
-    bucket where it can be, and what is unpacked from one block of a collective's
-    result stays there: both are parts of the bucket's place.
+    A view has the place of the value it looks into. A load has its state's
+    place; where a program reads it after it has written the state, it is a copy.
+    A store's value is computed at the state's place if nothing reads the old
+    value any more. A member of a pack of one block is computed in the bucket
+    where that is possible, and a member that is unpacked from one block of a
+    collective's result stays there: both are parts of the bucket's place.
 
     Why: nothing is allocated in a step, and the peak is a number.
-    `algorithm=naive` gives each value bytes of its own: the baseline to compare
-    `best` with.
+    `algorithm=naive` gives each value bytes of its own. It is the baseline that
+    `best` is compared with.
 
     Input:
 
@@ -129,9 +130,9 @@ def LowerToCommands : ModulePass<"fsdp-lower-to-commands"> {
     What holds: one command is one command of the plan. A record stands in front
     of its wait.
 
-    Why: what remains is what a rank executes, so it can be checked as such. An
-    op that writes an operand in place is an error here: the IR's values do not
-    change.
+    Why: these are the commands that a rank executes, so the verifier can check
+    them as such. An op that writes an operand in place is an error here, because
+    the IR's values do not change.
 
     Input:
 

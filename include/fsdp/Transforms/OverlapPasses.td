@@ -13,8 +13,9 @@ def DedupUnshard : ModulePass<"fsdp-dedup-unshard"> {
     Output IR: the first gather of each parameter and region, which all its
     readers share; of each `mapped` parameter, the first of all.
 
-    What holds: gathers of different regions stay apart, where they take memory.
-    A mapped one takes none, and shows the same bytes until the update.
+    What holds: gathers of different regions stay apart, because what they gather
+    takes memory. A mapped gather takes none, and shows the same bytes until the
+    update.
 
     Why: a module used twice, or a weight with two readers, is gathered once.
 
@@ -61,11 +62,11 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
     behind the last of its gradients. `fsdp.pack` and `fsdp.unpack` copy
     members in and out.
 
-    What holds: a bucket is rank-major, members lie at multiples of 64 bytes. The
-    division by the unit's divisor that followed each sum is the `divisor` of the
-    bucket's reduction. Where earlier micro-batches' sums are added between the
-    sum over shards and that over replicas, they are added member by member, in
-    the bucket that is sent on.
+    What holds: a bucket is rank-major, and its members lie at multiples of 64
+    bytes. The division by the unit's divisor that followed each sum becomes the
+    `divisor` of the bucket's reduction. Sums of earlier micro-batches, which are
+    added between the sum over shards and that over replicas, are added member by
+    member, in the bucket that is sent on.
 
     `bucket-cap-mib` says how much one bucket may hold of a unit, in MiB of whole
     tensors: `none`, all; a number; or `auto`. With `auto` a unit is cut where
@@ -115,20 +116,20 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
 }
 
 def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
-  let summary = "Keeps a smaller shard between forward and backward";
+  let summary = "Keeps a secondary shard between forward and backward";
   let description = [{
     Input IR: buckets; units with `reshard_ranks`.
 
-    Output IR: behind each gather of forward that such a unit's backward repeats
-    stands an `fsdp.keep`. Backward gathers what is kept, a bucket of forward at
-    a time, among so many neighbours.
+    Output IR: an `fsdp.keep` stands behind each gather of forward that such a
+    unit's backward repeats. It keeps a secondary shard, and backward gathers
+    that among so many neighbours, one bucket of forward at a time.
 
     What holds: the bucket has the same bytes as in forward, cast to what kernels
-    read. What backward does not read is not kept, nor what is mapped: it is
-    there all the time.
+    read. A bucket that backward does not read is not kept. Neither is a mapped
+    one, which is there all the time.
 
-    Why: neighbours may share a node, inside of which links are faster. A rank
-    pays with the memory of its part. ZeRO++ calls it hpZ.
+    Why: neighbours may share a node, in which links are faster. A rank pays
+    with the memory of its secondary shard. ZeRO++ calls this hpZ.
 
     It cannot fail: a unit without `reshard_ranks`, and a gather that backward
     does not repeat, stay as they are.
@@ -223,10 +224,10 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
       tried, and the one with the least exposed communication, of equals the
       least peak, is kept.
     - `fsdp2`: FSDP2's order. A gather starts behind the wait of the one before
-      it (`prefetch-*=1`), a reduction when its last gradient is there and in
-      front of any gather of that place; the one before it is waited for first;
-      updates stay at the end.
-    - `naive`: as it came. Depths and budget have no effect.
+      it (`prefetch-*=1`). A reduction starts when its last gradient is there, in
+      front of any gather of that place, once the reduction before it is waited
+      for. Updates stay at the end.
+    - `naive`: the order stays as it is. Depths and budget have no effect.
 
     `prefetch-forward=N` and `prefetch-backward=N` start the gather of the unit
     that is used N units later right behind the wait of the current one; 0 at
@@ -240,11 +241,11 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
     owns at one time) `overlap` shortens flights where a program does not fit;
     where nothing is left to shorten, an error names what it needs.
 
-    What holds: compute keeps its order, random ops too. No state is read by an
-    op in front of which its update did not stand before. The starts of one
-    kind are waited for in their order. A state that other ranks read in a
-    window is updated behind a collective that starts behind the last read.
-    Only the order changes, so all schedules give the same bits.
+    What holds: compute keeps its order, and so do random ops. An op that read a
+    state in front of its update still does. The starts of one kind are waited
+    for in their order. A state that other ranks read in a window is updated
+    behind a collective that starts behind the last read. Only the order changes,
+    so all schedules give the same bits.
 
     Why: a collective beside compute costs nothing, but its buffers are memory.
 

@@ -162,23 +162,27 @@ def FlattenState : ModulePass<"fsdp-flatten-state"> {
   let description = [{
     Input IR: `fsdp.unshard` and `fsdp.reduce_grad`, whole types.
 
-    Output IR: a flat parameter per unit, element type, and names and types of
-    optimizer states, and dtype of precision casts, one for parameters that are
-    updated and one for those that are not; and a flat optimizer state for each name. Parameters and
-    their states keep their symbols and types, but lie in the flat ones, from
-    element `flat_offset` on. An unshard of a parameter is one of the flat
-    parameter and an `aten.call "as_strided"`. An `fsdp.pack` makes one of the
-    members' gradients, which has one `fsdp.reduce_grad` and an `fsdp.update`
-    of the elements [begin, end) per rule. Precision casts of parameters and
-    of reduced gradients become those of the flat ones.
+    Output IR: each unit has flat parameters, and a flat optimizer state for each
+    name of their optimizer states. Parameters share a flat one if they agree in
+    element type, in names and types of optimizer states, in the dtype of their
+    precision casts, and in whether they are updated. Parameters and their states
+    keep their symbols and types, but lie in the flat ones, from element
+    `flat_offset` on.
 
-    A unit has more flat parameters than that where `bucket-cap-mib` cuts it, as
-    `fsdp-bucket-collectives` does, in the order of the members' first use.
+    An unshard of a parameter becomes one of the flat parameter and an
+    `aten.call "as_strided"`. An `fsdp.pack` makes one gradient of the members'
+    gradients. It has one `fsdp.reduce_grad`, and an `fsdp.update` of the elements
+    [begin, end) per rule. Precision casts of parameters and of reduced gradients
+    become those of the flat ones.
+
+    Where `bucket-cap-mib` cuts a unit, it has more flat parameters, in the order
+    of the members' first use; `fsdp-bucket-collectives` cuts the same way.
 
     What holds: members of one rule follow each other, each at a multiple of 64
-    bytes. The flat parameter is cut into equal pieces of a multiple of 64 bytes,
-    or of a page with `gather=map`, in each dtype it is moved in; everything behind sees a parameter whose
-    dimension 0 divides. Padding is never read, and its gradient is zero.
+    bytes. The flat parameter is cut into equal pieces of a multiple of 64 bytes
+    in each dtype that it is moved in, or of a page with `gather=map`. Later
+    passes see a parameter whose dimension 0 divides. Padding is never read, and
+    its gradient is zero.
 
     Why: with dim0 every collective copies its members in and out. A piece of a
     flat parameter is what a rank sends; the whole of it, what kernels read.
@@ -231,10 +235,10 @@ def Localize : ModulePass<"fsdp-localize"> {
     `fsdp.unshard` is `shard.all_gather`, and a slice where the dimension does
     not divide; `fsdp.reduce_grad` is a pad where it does not, the sum
     `shard.reduce_scatter`, and a division by the number of ranks, or by the
-    unit's `gradient_divisor`. Where there are replicas, `shard.all_reduce` adds up their parts in front of the
-    division. What would be over one rank is left out. Where another dimension
-    than 0 is split, the parts travel as rows: a gather is followed, and a sum
-    preceded, by an `aten.call "permute"` and a copy.
+    unit's `gradient_divisor`. Where there are replicas, `shard.all_reduce` adds
+    up their parts in front of the division. A collective among one rank is left
+    out. Where another dimension than 0 is split, the parts travel as rows: an
+    `aten.call "permute"` and a copy follow the gather and precede the sum.
 
     What holds: compute is as it was, on the same shapes.
 

@@ -156,9 +156,10 @@ LogicalResult InsertUnshard::checkRanks(ModuleOp module) {
       continue;
     if (*ranks < 1 || (shards > 1 && shards % *ranks))
       return unit.emitError()
-             << "unit \"" << unit.getUnitName() << "\" is to keep a shard over "
-             << *ranks << " ranks after forward, which does not divide the "
-             << shards << " that parameters are sharded over; give a divisor";
+             << "unit \"" << unit.getUnitName()
+             << "\" is to keep a secondary shard over " << *ranks
+             << " ranks after forward, which does not divide the " << shards
+             << " that parameters are sharded over; give a divisor";
     unit.setReshard(*ranks > 1);
     if (*ranks == 1 || int64_t(*ranks) >= shards)
       unit.removeReshardRanksAttr();
