@@ -17,11 +17,6 @@
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
 // NAMES: error: mesh-dims=a,a does not name the 2 dimensions of mesh=2x4; the last is the one that is sharded over, as in mesh-dims=replicate,shard
 
-// expected-error @below {{parameter "scale" is a scalar, which has no rows to shard; use shard-layout=flat, or make it a 1-D tensor with one element}}
-fsdp.state @scale parameter : tensor<f32> {unit = ""}
-
-// -----
-
 // expected-error @below {{parameter "w" is not row-major}}
 fsdp.state @w parameter : tensor<3x2xf32, #aten.strides<[1, 3]>> {unit = ""}
 

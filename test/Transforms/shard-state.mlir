@@ -18,4 +18,9 @@ fsdp.state @"mesh/m" optimizer : tensor<10x3xf32> {parameter = @mesh}
 // CHECK-NOT: sharding
 fsdp.state @b buffer : tensor<7xf32>
 
+// A scalar has no rows: each rank has the whole.
+// CHECK: fsdp.state @scale parameter : tensor<f32> {unit = ""}
+fsdp.state @scale parameter : tensor<f32> {unit = ""}
+
 // REMARK: remark: {{.*}}"mesh": 10 rows, 3 per rank, 2 of padding
+// REMARK: remark: {{.*}}"scale" has no rows to shard: each rank has the whole

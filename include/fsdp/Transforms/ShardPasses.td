@@ -24,7 +24,11 @@ def ShardState : ModulePass<"fsdp-shard-state"> {
 
     What holds: optimizer state is split as its parameter. Rules are pointwise,
     so that a part of a parameter may be updated alone; a rule that is not is an
-    error. So are parameters that are not row-major and, with `dim0`, scalars.
+    error. So are parameters that are not row-major.
+
+    With `dim0` a parameter without dimensions has no `sharding`: each rank has
+    the whole, and `fsdp-localize` makes the reduction of its gradient a sum
+    over all ranks.
 
     `shard-layout` is `dim0`, rows of each parameter apart, or `flat`: equal
     pieces of a unit's elements, which `fsdp-flatten-state` lays out.

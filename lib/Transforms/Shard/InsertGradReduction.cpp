@@ -33,6 +33,7 @@ private:
   void reduce(UpdateOp update, StateOp parameter, const GradientMeans &means);
 
   llvm::StringMap<UnitOp> units;
+  bool severalRanks = false;
   Type defaultType; // null: what gradients are computed in
 };
 
@@ -51,10 +52,11 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
   Type own = parameter.getTensorType().getElementType();
   Type computed = cast<RankedTensorType>(gradient.getType()).getElementType();
   Type reduced = getReduceType(parameter, computed);
-  bool sharded = bool(parameter.getSharding());
+  // A scalar is whole on each rank, and its gradient averaged all the same.
+  bool averaged = severalRanks || parameter.getSharding();
   auto [before, after] = means.get(parameter.getUnitAttr(), reduced);
   // One rank has nothing to add up, but rounds and divides as several would.
-  if (!sharded && before * after == 1 &&
+  if (!averaged && before * after == 1 &&
       (reduced == computed || reduced == own))
     return;
 
@@ -65,9 +67,9 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
   if (reduced != computed)
     gradient = aten::createPrecisionCast(builder, loc, gradient, reduced,
                                          /*backward=*/true);
-  else if (sharded)
+  else if (averaged)
     gradient = createRowMajor(builder, gradient);
-  if (sharded)
+  if (averaged)
     gradient = ReduceGradOp::create(builder, loc, gradient.getType(), gradient,
                                     *parameter.getUnit());
   else
@@ -83,7 +85,7 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
   remark::passed(update.getLoc(), remark::RemarkOpts::name("reduce").category(
                                       "fsdp-insert-grad-reduction"))
       << "the gradient of \"" + parameter.getSymName().str() + "\" is " +
-             (sharded ? "averaged over the ranks" : "one rank's own") + in;
+             (averaged ? "averaged over the ranks" : "one rank's own") + in;
 }
 
 void InsertGradReduction::runOnOperation() {
@@ -91,6 +93,7 @@ void InsertGradReduction::runOnOperation() {
   if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
     return signalPassFailure();
   units = getUnits(module);
+  severalRanks = getNumRanks(module) > 1;
   GradientMeans means(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {

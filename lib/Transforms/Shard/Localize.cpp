@@ -43,6 +43,9 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   /// whose update reads what is reduced.
   int64_t getShardDim(UnshardOp op) const;
   int64_t getShardDim(ReduceGradOp op) const;
+  StateOp getParameter(ReduceGradOp op) const;
+  /// Whether each rank has the whole parameter whose gradient this is.
+  bool isWhole(ReduceGradOp op) const;
   int64_t getShardDim(StringRef state) const {
     return fsdp::getShardDim(table->lookup<StateOp>(state));
   }
@@ -51,6 +54,8 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   void gather(UnshardOp op);
   void reduce(ReduceGradOp op);
   Value sumOverShards(OpBuilder &builder, ReduceGradOp op, Value gradient);
+  Value meanOverRanks(OpBuilder &builder, ReduceGradOp op, Value gradient,
+                      double divisor);
 
   int64_t ranks = 1, shards = 1;
   int16_t shardAxis = 0;
@@ -68,14 +73,24 @@ int64_t Localize::getShardDim(UnshardOp op) const {
   return load ? getShardDim(load.getState()) : 0;
 }
 
-int64_t Localize::getShardDim(ReduceGradOp op) const {
+StateOp Localize::getParameter(ReduceGradOp op) const {
   auto readers = llvm::to_vector(op->getUsers());
   for (size_t i = 0; i < readers.size(); ++i) {
     if (auto update = dyn_cast<UpdateOp>(readers[i]))
-      return getShardDim(update.getParameter());
+      return table->lookup<StateOp>(update.getParameter());
     llvm::append_range(readers, readers[i]->getUsers());
   }
-  return 0;
+  return {};
+}
+
+int64_t Localize::getShardDim(ReduceGradOp op) const {
+  StateOp parameter = getParameter(op);
+  return parameter ? fsdp::getShardDim(parameter) : 0;
+}
+
+bool Localize::isWhole(ReduceGradOp op) const {
+  StateOp parameter = getParameter(op);
+  return parameter && !parameter.getSharding() && !parameter.getFlat();
 }
 
 /// Readers of a sharded parameter would go on with a part of it, and its update
@@ -189,10 +204,34 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
   return sum.getResult();
 }
 
+/// The mean over all ranks, of a gradient whose parameter each has whole: a sum
+/// over shards, and one over replicas, which divides where there are any.
+Value Localize::meanOverRanks(OpBuilder &builder, ReduceGradOp op,
+                              Value gradient, double divisor) {
+  auto sum = [&](int64_t axis, double divisor) {
+    gradient = AllReduceOp::create(
+        builder, op.getLoc(), gradient.getType(),
+        ReduceOpAttr::get(&getContext(), ReduceOp::Sum), gradient,
+        op.getUnitAttr(), builder.getI64IntegerAttr(axis),
+        builder.getF64FloatAttr(divisor));
+  };
+  if (shards > 1)
+    sum(shardAxis, 1.0);
+  if (ranks == shards)
+    return createDivision(builder, op.getLoc(), gradient, divisor);
+  sum(0, divisor);
+  return gradient;
+}
+
 void Localize::reduce(ReduceGradOp op) {
   OpBuilder builder(op);
   auto [before, after] = means->get(op.getUnitAttr(), op.getType());
   Value gradient = divideBefore(builder, op.getInput(), before);
+  if (isWhole(op)) {
+    op.replaceAllUsesWith(meanOverRanks(builder, op, gradient, after));
+    op.erase();
+    return;
+  }
   Value sum = sumOverShards(builder, op, gradient);
   if (ranks > shards) {
     auto replicaAxes = llvm::to_vector(llvm::seq<int16_t>(0, shardAxis));

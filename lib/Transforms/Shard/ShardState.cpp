@@ -115,16 +115,11 @@ static LogicalResult verifyPointwise(func::FuncOp rule) {
   return failure(result.wasInterrupted());
 }
 
-static LogicalResult verifyParameter(StateOp parameter, bool flat) {
+static LogicalResult verifyParameter(StateOp parameter) {
   if (!parameter.getUnit())
     return parameter.emitOpError(
         "has no unit; run fsdp-assign-units before fsdp-shard-state");
   RankedTensorType type = parameter.getTensorType();
-  if (type.getRank() == 0 && !flat)
-    return parameter.emitError()
-           << "parameter \"" << parameter.getSymName()
-           << "\" is a scalar, which has no rows to shard; use "
-              "shard-layout=flat, or make it a 1-D tensor with one element";
   if (type.getEncoding())
     return parameter.emitError()
            << "parameter \"" << parameter.getSymName()
@@ -174,11 +169,14 @@ LogicalResult ShardState::shard(ModuleOp module) {
     auto dim = parameter->getAttrOfType<IntegerAttr>(kShardDimAttrName);
     return dim && !flat ? dim.getInt() : 0;
   };
+  auto isWhole = [&](StateOp parameter) {
+    return !flat && parameter.getTensorType().getRank() == 0;
+  };
   for (StateOp state : module.getOps<StateOp>()) {
     if (state.getRole() == Role::Parameter) {
       if (state.getReplicated())
         continue;
-      if (failed(verifyParameter(state, flat)))
+      if (failed(verifyParameter(state)))
         return failure();
     } else if (state.getRole() == Role::Optimizer) {
       auto parameter = table.lookup<StateOp>(*state.getParameter());
@@ -199,6 +197,13 @@ LogicalResult ShardState::shard(ModuleOp module) {
     StateOp parameter = state.getParameter()
                             ? table.lookup<StateOp>(*state.getParameter())
                             : state;
+    if (isWhole(parameter)) {
+      remark::missed(state.getLoc(), remark::RemarkOpts::name("shard").category(
+                                         "fsdp-shard-state"))
+          << "\"" + state.getSymName().str() +
+                 "\" has no rows to shard: each rank has the whole";
+      continue;
+    }
     int64_t dim = getShardDim(parameter);
     state.setShardingAttr(getSharding(dim));
     if (flat) // fsdp-flatten-state says how

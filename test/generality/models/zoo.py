@@ -142,6 +142,29 @@ def twice() -> TrainingStep:
     return step_of(Twice(), regression, data)
 
 
+class Contrast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(7, 5), nn.Linear(3, 5)
+        self.scale = nn.Parameter(torch.tensor(2.6))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        x, y = F.normalize(self.left(x)), F.normalize(self.right(y))
+        return x @ y.t() * self.scale.exp()
+
+
+def scalar() -> TrainingStep:
+    """A parameter without dimensions, as CLIP's, and numbers beside a loss without."""
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logits = model(x, y)
+        target = torch.arange(len(logits))
+        both = F.cross_entropy(logits, target) + F.cross_entropy(logits.t(), target)
+        return both / 2 + 0.5
+
+    return step_of(Contrast(), loss, {"x": numbers(SAMPLES, 7), "y": numbers(SAMPLES, 3, seed=8)})
+
+
 def forwards() -> TrainingStep:
     """Several forwards before one backward, as preferences are trained: one
     without gradients, and one whose result is used in part."""
@@ -290,6 +313,7 @@ MODELS = {
         shared,
         groups,
         amsgrad,
+        scalar,
     )
 }
 
