@@ -17,8 +17,10 @@ using namespace fsdp;
 using caffe2::serialize::PyTorchStreamReader;
 using caffe2::serialize::ReadAdapterInterface;
 
+/// PyTorch's messages may begin with an empty line.
 static std::string firstLine(const std::exception &error) {
   std::string text = error.what();
+  text.erase(0, text.find_first_not_of('\n'));
   return text.substr(0, text.find('\n'));
 }
 

@@ -126,6 +126,12 @@ class ProgramWriter:
                 "cannot be exported; write it as plain tensor code"
             )
         schema = op._schema
+        if schema.name in _defined_in_python():
+            raise ExportError(
+                f"{where + ': ' if where else ''}the step calls {schema.name}, an operator with a "
+                "body in Python alone, and no Python runs while a plan does; call the tensor code "
+                "in it as a plain function"
+            )
         positional, keywords = [], []
         for index, argument in enumerate(schema.arguments):
             if not argument.kwarg_only and index < len(node.args):
@@ -257,6 +263,11 @@ class ProgramWriter:
                 f"{place}{op} has {value!r} as its argument {argument}, which an archive cannot hold"
             )
         return text
+
+
+def _defined_in_python() -> set[str]:
+    """Names of the operators that `torch.library` made."""
+    return {name.partition(".")[0] for name in torch.library._defs}
 
 
 def _scalar(value: Any, kind: str) -> Optional[str]:
