@@ -25,6 +25,9 @@ from .cache import Cache, default_folder
 from .progress import Length, Progress, Stages, archive_metadata, follow, length_of, sample_count
 from .stages import Runner, StageError
 
+# The weights that a run with --weights starts from.
+START = "start.safetensors"
+
 
 def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -49,6 +52,12 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     flag("--epochs", type=positive, metavar="N", help="length of the run (the step file's)")
     flag("--metrics", type=Path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
     flag("--save", type=Path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
+    flag(
+        "--weights",
+        type=Path,
+        metavar="PATH",
+        help="start from these: safetensors, a folder of them, or a torch.save of state_dict()",
+    )
     flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
     flag(
         "--run-args",
@@ -94,7 +103,7 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
     if args.nnodes > 1:
         command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
         command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
-    command += ["--weights", out / "step.safetensors"]
+    command += ["--weights", out / (START if args.weights else "step.safetensors")]
     for name, flag in (
         ("step.data.safetensors", "--data"),
         ("step.eval.safetensors", "--eval-data"),
@@ -189,6 +198,20 @@ def compile_step(
         tell(said)
 
 
+def start_from(args: argparse.Namespace, display: Stages) -> None:
+    """Writes OUT/start.safetensors: the given weights, and what else a run starts with."""
+    from .start_weights import WeightsError, compose
+
+    display.begin("weights")
+    metadata = archive_metadata(args.out / "step.pt")
+    try:
+        notes = compose(args.weights, args.out / "step.safetensors", metadata, args.out / START)
+    except WeightsError as error:
+        raise StageError(f"--weights: {error}") from error
+    display.end("weights", START)
+    tell("".join(f"note: {line}\n" for line in notes))
+
+
 def mesh_of(metadata: dict[str, Any], args: argparse.Namespace) -> list[int]:
     """The ranks along each dimension of the mesh: as the model describes it, or all along one.
 
@@ -257,6 +280,8 @@ def train(args: argparse.Namespace) -> None:
     display = Stages()
     compile_step(args, runner, tools, display)
 
+    if args.weights:
+        start_from(args, display)
     hooks = constants(args.step_file)
     ranks = args.nproc * args.nnodes
     samples = sample_count(args.out / "step.data.safetensors")

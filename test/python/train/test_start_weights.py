@@ -1,0 +1,90 @@
+"""Tests that a run may start from weights in any file: what they lack is said by name."""
+
+import json
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from fsdp_mlir.start_weights import WeightsError, compose
+
+Tensors = dict[str, torch.Tensor]
+
+
+def state(fqn: str, shape: list[int], aliases: list[str] = [], **fields: Any) -> dict[str, Any]:
+    return {"fqn": fqn, "shape": shape, "dtype": "float32", "aliases": aliases, **fields}
+
+
+METADATA = {
+    "parameters": [state("a.weight", [3, 2], ["head.weight"]), state("a.bias", [3])],
+    "buffers": [state("mean", [3], persistent=True), state("mask", [3], persistent=False)],
+}
+WEIGHTS = {"head.weight": torch.rand(3, 2), "a.bias": torch.rand(3), "mean": torch.rand(3)}
+
+
+def one_file(folder: pathlib.Path, weights: Tensors) -> pathlib.Path:
+    save_file(weights, folder / "model.safetensors")
+    return folder / "model.safetensors"
+
+
+def a_folder_with_an_index(folder: pathlib.Path, weights: Tensors) -> pathlib.Path:
+    places = {}
+    for index, (name, tensor) in enumerate(weights.items()):
+        places[name] = f"model-{index}.safetensors"
+        save_file({name: tensor}, folder / places[name])
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    return folder
+
+
+def torch_save(folder: pathlib.Path, weights: Tensors) -> pathlib.Path:
+    torch.save({"epoch": 3, "state_dict": weights}, folder / "checkpoint.pt")
+    return folder / "checkpoint.pt"
+
+
+@pytest.fixture
+def exported(tmp_path: pathlib.Path) -> pathlib.Path:
+    own = {name: torch.zeros(shape) for name, shape in (("a.weight", (3, 2)), ("a.bias", 3))}
+    others = {"fsdp.buffer.mask": torch.ones(3), "fsdp.constant.0": torch.full((2,), 7.0)}
+    save_file({**own, "mean": torch.zeros(3), **others}, tmp_path / "step.safetensors")
+    return tmp_path / "step.safetensors"
+
+
+@pytest.mark.parametrize("write", [one_file, a_folder_with_an_index, torch_save])
+def test_weights_of_others_are_completed(
+    write: Callable, exported: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "given").mkdir()
+    given = write(tmp_path / "given", {**WEIGHTS, "a.bias": WEIGHTS["a.bias"].double()})
+    notes = compose(given, exported, METADATA, tmp_path / "start.safetensors")
+    assert notes == ["a.bias are cast to the model's dtype"]
+    found = load_file(tmp_path / "start.safetensors")
+    assert torch.equal(found["a.weight"], WEIGHTS["head.weight"])
+    assert torch.equal(found["a.bias"], WEIGHTS["a.bias"].double().float())
+    assert torch.equal(found["fsdp.constant.0"], torch.full((2,), 7.0))
+    assert torch.equal(found["fsdp.buffer.mask"], torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    "change, text",
+    [
+        ({"a.bias": None, "bias": torch.rand(3)}, "has no a.bias; it has bias, which the model"),
+        ({"mean": torch.rand(4)}, r"mean has shape \[4\] in .* and \[3\] in the model"),
+    ],
+)
+def test_weights_that_do_not_fit(
+    change: Tensors, text: str, exported: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    weights = {name: t for name, t in {**WEIGHTS, **change}.items() if t is not None}
+    given = one_file(tmp_path, weights)
+    with pytest.raises(WeightsError, match=text):
+        compose(given, exported, METADATA, tmp_path / "start.safetensors")
+    assert not (tmp_path / "start.safetensors").exists()
+
+
+def test_a_pickled_model_is_not_run(exported: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    torch.save(nn.Linear(2, 3), tmp_path / "model.pt")
+    with pytest.raises(WeightsError, match="no file of tensors alone; save model.state_dict"):
+        compose(tmp_path / "model.pt", exported, METADATA, tmp_path / "start.safetensors")
