@@ -3,6 +3,7 @@
 #include "fsdp/Analysis/OpCost.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/Aten/Work.h"
 #include "plan/PlanTypes.h"
 
@@ -55,16 +56,10 @@ unsigned OpCost::getStream(Operation *op) {
   return plan::computeStream;
 }
 
+/// What a kernel computes in; a memory-bound one in anything.
 static plan::DType getDType(Type element) {
-  if (!element)
-    return plan::DType::Float32;
-  if (element.isF64())
-    return plan::DType::Float64;
-  if (element.isBF16())
-    return plan::DType::BFloat16;
-  if (element.isF16())
-    return plan::DType::Float16;
-  return plan::DType::Float32;
+  return element ? aten::getDType(element).value_or(plan::DType::Float32)
+                 : plan::DType::Float32;
 }
 
 static double getBytes(Type type) {

@@ -7,6 +7,7 @@
 #include "ArchiveRecipes.h"
 #include "ArchiveTraining.h"
 #include "JsonReader.h"
+#include "plan/DTypes.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,7 +45,8 @@ static void readMesh(const JsonReader &json, ArchiveMetadata &metadata) {
 }
 
 static std::string readFloat(const JsonReader &json) {
-  return json.asOneOf({"float16", "bfloat16", "float32", "float64"});
+  static const std::set<std::string> dtypes = plan::floatingNames();
+  return json.asOneOf(dtypes);
 }
 
 static UnitInfo readUnit(const JsonReader &json,

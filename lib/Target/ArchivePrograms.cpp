@@ -2,6 +2,8 @@
 
 #include "ArchivePrograms.h"
 
+#include "plan/DTypes.h"
+
 #include <algorithm>
 #include <set>
 
@@ -32,9 +34,7 @@ std::string fsdp::readFqn(const JsonReader &json) {
 }
 
 static std::string readDtype(const JsonReader &json) {
-  static const std::set<std::string> dtypes = {
-      "bool",    "uint8",    "int8",    "int16",   "int32",     "int64",
-      "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+  static const std::set<std::string> dtypes = plan::dtypeNames();
   return json.asOneOf(dtypes);
 }
 

@@ -3,8 +3,7 @@
 #include "AtenCallImport.h"
 
 #include "fsdp/Analysis/RematRegions.h"
-
-#include "llvm/ADT/StringSwitch.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -12,21 +11,8 @@ using aten::Kind;
 using OperandKind = TorchOperand::Kind;
 
 Type fsdp::getElementType(MLIRContext *context, StringRef dtype) {
-  Builder b(context);
-  return llvm::StringSwitch<Type>(dtype)
-      .Case("bool", b.getI1Type())
-      .Case("uint8", b.getIntegerType(8, /*isSigned=*/false))
-      .Case("int8", b.getI8Type())
-      .Case("int16", b.getI16Type())
-      .Case("int32", b.getI32Type())
-      .Case("int64", b.getI64Type())
-      .Case("float16", b.getF16Type())
-      .Case("bfloat16", b.getBF16Type())
-      .Case("float32", b.getF32Type())
-      .Case("float64", b.getF64Type())
-      .Case("complex64", ComplexType::get(b.getF32Type()))
-      .Case("complex128", ComplexType::get(b.getF64Type()))
-      .Default(Type());
+  const plan::DTypeInfo *info = plan::findDType(dtype);
+  return info ? aten::getElementType(context, info->dtype) : Type();
 }
 
 RankedTensorType fsdp::getTensorType(MLIRContext *context,
@@ -37,13 +23,8 @@ RankedTensorType fsdp::getTensorType(MLIRContext *context,
 
 /// PyTorch's number of a dtype (c10::ScalarType), as graphs hold it.
 static Type getScalarType(MLIRContext *context, int64_t number) {
-  static const char *const names[] = {
-      "uint8",   "int8",    "int16", "int32",     "int64",      "float16",
-      "float32", "float64", "",      "complex64", "complex128", "bool",
-      "",        "",        "",      "bfloat16"};
-  if (number < 0 || number >= int64_t(std::size(names)))
-    return {};
-  return getElementType(context, names[number]);
+  std::optional<plan::DType> dtype = plan::dtypeOfScalarType(number);
+  return dtype ? aten::getElementType(context, *dtype) : Type();
 }
 
 namespace {

@@ -14,43 +14,6 @@ using namespace fsdp;
 using plan::ArgumentKind;
 using plan::ScalarKind;
 
-std::optional<plan::DType> fsdp::getDType(Type type) {
-  using plan::DType;
-  if (auto complex = dyn_cast<ComplexType>(type)) {
-    if (complex.getElementType().isF32())
-      return DType::Complex64;
-    if (complex.getElementType().isF64())
-      return DType::Complex128;
-    return std::nullopt;
-  }
-  if (type.isUnsignedInteger(8))
-    return DType::UInt8;
-  if (type.isF16())
-    return DType::Float16;
-  if (type.isBF16())
-    return DType::BFloat16;
-  if (type.isF32())
-    return DType::Float32;
-  if (type.isF64())
-    return DType::Float64;
-  if (!type.isSignlessInteger())
-    return std::nullopt;
-  switch (type.getIntOrFloatBitWidth()) {
-  case 1:
-    return DType::Bool;
-  case 8:
-    return DType::Int8;
-  case 16:
-    return DType::Int16;
-  case 32:
-    return DType::Int32;
-  case 64:
-    return DType::Int64;
-  default:
-    return std::nullopt;
-  }
-}
-
 // Step scalars
 
 bool ScalarTable::isScalar(Operation *op) {

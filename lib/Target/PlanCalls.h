@@ -6,6 +6,7 @@
 #define FSDP_TARGET_PLANCALLS_H
 
 #include "PlanSymbols.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "plan/PlanTypes.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -17,8 +18,7 @@
 
 namespace fsdp {
 
-/// The plan's dtype of an element type; nothing where PyTorch has none.
-std::optional<plan::DType> getDType(mlir::Type elementType);
+using aten::getDType;
 
 /// Collects the step scalars of a program or rule: f64 values that are
 /// evaluated before each step.

@@ -10,6 +10,7 @@
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/Registration.h"
+#include "plan/DTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -212,7 +213,7 @@ void Importer::addOptimizer() {
             metadata.optimizer.rule + "." + std::to_string(index);
         if (rules.size() > 1)
           name += "." + dtype;
-        if (!isa<FloatType>(getElementType(builder.getContext(), dtype)))
+        if (!plan::isFloating(plan::findDType(dtype)->dtype))
           throw ArchiveError("has the trainable parameter " + member.info->fqn +
                              " of dtype " + dtype +
                              ", for which there is no update; make it a "

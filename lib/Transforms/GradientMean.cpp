@@ -3,6 +3,7 @@
 #include "GradientMean.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -19,10 +20,7 @@ GradientMeans::GradientMeans(ModuleOp module)
 
 plan::GradientDivisors GradientMeans::get(StringAttr unit, Type type) const {
   auto found = unit ? own.find(unit.getValue()) : own.end();
-  // All other dtypes are alike.
-  bool isHalf = getElementTypeOrSelf(type).isF16();
-  return plan::gradientDivisors(isHalf ? plan::DType::Float16
-                                       : plan::DType::Float32,
+  return plan::gradientDivisors(*aten::getDType(getElementTypeOrSelf(type)),
                                 found == own.end() ? ranks : found->second);
 }
 

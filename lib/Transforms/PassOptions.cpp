@@ -2,12 +2,14 @@
 
 #include "PassOptions.h"
 
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/IR/BuiltinTypes.h"
-#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
+using namespace fsdp;
 
 LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
                                   StringRef text,
@@ -26,19 +28,14 @@ LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
 
 LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
                                   StringRef text, Type &type) {
-  MLIRContext *context = module.getContext();
-  type = llvm::StringSwitch<Type>(text)
-             .Case("float16", Float16Type::get(context))
-             .Case("bfloat16", BFloat16Type::get(context))
-             .Case("float32", Float32Type::get(context))
-             .Case("float64", Float64Type::get(context))
-             .Default(Type());
-  if (!type && !text.empty())
-    return module.emitError()
-           << name << "=" << text
-           << " does not exist; there are float16, bfloat16, float32 and "
-              "float64";
-  return success();
+  const plan::DTypeInfo *info = plan::findDType(text);
+  bool fits = info && info->kind == plan::DTypeClass::Float;
+  type = fits ? aten::getElementType(module.getContext(), info->dtype) : Type();
+  if (fits || text.empty())
+    return success();
+  return module.emitError()
+         << name << "=" << text << " does not exist; there are "
+         << llvm::join(plan::floatingNames(), ", ");
 }
 
 LogicalResult fsdp::readCluster(ModuleOp module, StringRef name,

@@ -15,7 +15,7 @@ import torch
 from .archive import build_archive
 from .capture import Program, capture
 from .clipping import describe_clipping
-from .dtypes import dtype_name
+from .dtypes import dtype_name, require_computed
 from .eager_only import check_eager_only
 from .errors import ExportError, ExportNote
 from .explain import user_location
@@ -52,6 +52,9 @@ def export_step(
             "the step is built under fake tensors, which hold no weights; export with --no-weights"
         )
     check_eager_only(step)
+    for fqn, tensor in names.parameters.items():
+        if tensor.requires_grad:
+            require_computed(tensor.dtype, f"the trainable parameter {fqn}")
     optimizer = describe_optimizer(step, names)
     sharding = describe_units(step, names)
     if step.scaler is None:

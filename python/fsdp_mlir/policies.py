@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 import torch
 
+from .dtypes import require_computed
 from .errors import ExportError
 from .options import checked_fields
 
@@ -31,7 +32,8 @@ class MixedPrecisionPolicy:
         cast_forward_inputs: whether floating inputs of the forward are cast to `param_dtype`.
 
     Raises:
-        ExportError: a dtype that is not a floating-point one, or a flag that is none.
+        ExportError: a dtype that is not a floating-point one that is computed with, or a flag
+            that is none.
     """
 
     param_dtype: Optional[torch.dtype] = None
@@ -49,6 +51,8 @@ class MixedPrecisionPolicy:
                     f"{name} of MixedPrecisionPolicy is {value!r}; give a floating-point dtype such "
                     "as torch.bfloat16, or None"
                 )
+            if value is not None:
+                require_computed(value, f"{name} of MixedPrecisionPolicy")
         _require_flag(self, "cast_forward_inputs")
 
     @property

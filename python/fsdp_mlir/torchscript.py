@@ -18,7 +18,7 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .capture import Program
-from .dtypes import SCALAR_TYPES, dtype_name
+from .dtypes import DTYPES, dtype_name
 from .errors import ExportError
 from .explain import user_location
 from .names import StateNames, plain_path
@@ -272,7 +272,7 @@ def _defined_in_python() -> set[str]:
 
 def _scalar(value: Any, kind: str) -> Optional[str]:
     if isinstance(value, torch.dtype):
-        return str(SCALAR_TYPES[value]) if value in SCALAR_TYPES else None
+        return str(DTYPES[value].scalar_type) if value in DTYPES else None
     if isinstance(value, torch.layout):
         return str(_LAYOUTS[value]) if value in _LAYOUTS else None
     if isinstance(value, torch.memory_format):

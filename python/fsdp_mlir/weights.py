@@ -8,7 +8,7 @@ from typing import BinaryIO, Mapping, Optional
 
 import torch
 
-from .dtypes import SAFETENSORS
+from .dtypes import DTYPES
 from .errors import ExportError
 from .names import StateNames
 from .scaler import scaler_states
@@ -27,13 +27,14 @@ def save_tensors(
         header["__metadata__"] = dict(sorted(metadata.items()))
     offset = 0
     for name, tensor in tensors.items():
-        if tensor.dtype not in SAFETENSORS:
+        row = DTYPES.get(tensor.dtype)
+        if row is None or row.safetensors is None:
             raise ExportError(
                 f"{name} is {str(tensor.dtype).removeprefix('torch.')}, which safetensors cannot hold"
             )
         size = tensor.numel() * tensor.element_size()
         header[name] = {
-            "dtype": SAFETENSORS[tensor.dtype],
+            "dtype": row.safetensors,
             "shape": list(tensor.shape),
             "data_offsets": [offset, offset + size],
         }

@@ -3,9 +3,8 @@
 #include "comm/ReducedPrecision.h"
 
 #include <algorithm>
+#include <c10/core/ScalarType.h>
 #include <cmath>
-#include <complex>
-#include <cstdint>
 #include <cstring>
 #include <stdexcept>
 #include <type_traits>
@@ -24,14 +23,25 @@ bool multipliesExactly(double divisor) {
 // What is below is compiled twice, for CPUs of every age.
 #define FSDP_INLINE __attribute__((always_inline)) inline
 
+/// C++'s type for a number in c10::ScalarType.
+template <int number>
+using Element = c10::impl::ScalarTypeToCPPTypeT<at::ScalarType(number)>;
+
+template <typename T> struct Same { using type = T; };
+
 struct Sum {
+  static constexpr plan::ReduceOp reduceOp = plan::ReduceOp::Sum;
   // Unsigned, so that overflow wraps as PyTorch's does.
-  template <typename T> using Integer = std::make_unsigned_t<T>;
+  template <typename T>
+  using Operand =
+      typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                  Same<T>>::type;
   template <typename T> FSDP_INLINE static auto of(T x, T y) { return x + y; }
 };
 
 struct Max {
-  template <typename T> using Integer = T;
+  static constexpr plan::ReduceOp reduceOp = plan::ReduceOp::Max;
+  template <typename T> using Operand = T;
   template <typename T> FSDP_INLINE static T of(T x, T y) {
     return x > y || x != x ? x : y;
   }
@@ -118,34 +128,13 @@ FSDP_INLINE void combineAny(const std::vector<const void *> &sources,
     combineAs<Op, decltype(zero)>(sources, destinations, count, divisor);
   };
   switch (dtype) {
-  case plan::DType::UInt8:
-    return as(uint8_t());
-  case plan::DType::Int8:
-    return as(typename Op::template Integer<int8_t>());
-  case plan::DType::Int16:
-    return as(typename Op::template Integer<int16_t>());
-  case plan::DType::Int32:
-    return as(typename Op::template Integer<int32_t>());
-  case plan::DType::Int64:
-    return as(typename Op::template Integer<int64_t>());
-  case plan::DType::Float16:
-    return as(c10::Half());
-  case plan::DType::BFloat16:
-    return as(c10::BFloat16());
-  case plan::DType::Float32:
-    return as(float());
-  case plan::DType::Float64:
-    return as(double());
-  case plan::DType::Complex64:
-    if constexpr (std::is_same_v<Op, Sum>)
-      as(std::complex<float>());
+#define FSDP_DTYPE(ENUM, NAME, BYTES, CLASS, SAFETENSORS, C10, MLIR)           \
+  case plan::DType::ENUM:                                                      \
+    if constexpr (plan::isReducible(plan::DTypeClass::CLASS, Op::reduceOp))    \
+      as(typename Op::template Operand<Element<C10>>());                       \
     return;
-  case plan::DType::Complex128:
-    if constexpr (std::is_same_v<Op, Sum>)
-      as(std::complex<double>());
-    return;
-  case plan::DType::Bool:
-    return;
+#include "plan/DTypes.def"
+#undef FSDP_DTYPE
   }
 }
 
@@ -198,14 +187,11 @@ void combine(const std::vector<const void *> &sources,
 
 void checkReduction(plan::DType dtype, double divisor, plan::ReduceOp op) {
   bool isMax = op == plan::ReduceOp::Max;
-  if (dtype == plan::DType::Bool)
-    throw std::invalid_argument(
-        "bool cannot be reduced; cast it to an integer");
-  if (isMax &&
-      (dtype == plan::DType::Complex64 || dtype == plan::DType::Complex128))
-    throw std::invalid_argument(
-        "complex numbers have no order, so no maximum; take their absolute "
-        "values");
+  if (!plan::isReducible(dtype, op))
+    throw std::invalid_argument(std::string("ranks cannot ") +
+                                (isMax ? "find the maximum of " : "sum ") +
+                                plan::dtypeName(dtype) +
+                                "; convert it to float32 before");
   if (divisor != 1 && (isMax || !plan::isFloating(dtype)))
     throw std::invalid_argument("only sums of floating numbers are divided in "
                                 "a reduction; divide after it");

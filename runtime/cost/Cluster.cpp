@@ -99,13 +99,9 @@ Link readLink(Table table) {
 std::map<plan::DType, double> readFlops(Table table) {
   std::map<plan::DType, double> flops;
   flops[plan::DType::Float32] = table.number("float32");
-  constexpr std::pair<const char *, plan::DType> others[] = {
-      {"bfloat16", plan::DType::BFloat16},
-      {"float16", plan::DType::Float16},
-      {"float64", plan::DType::Float64}};
-  for (auto [key, dtype] : others)
-    if (table.has(key))
-      flops[dtype] = table.number(key);
+  for (plan::DType dtype : plan::EnumValuesDType())
+    if (plan::isFloating(dtype) && table.has(plan::dtypeName(dtype)))
+      flops[dtype] = table.number(plan::dtypeName(dtype));
   table.close();
   return flops;
 }

@@ -1,7 +1,6 @@
 #include "data/SafeTensors.h"
 
 #include "Error.h"
-#include "data/SafeTensorsTypes.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -43,7 +42,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
   json["__metadata__"] = {{"format", "pt"}};
   uint64_t end = 0;
   for (const Tensor &tensor : tensors) {
-    const char *type = safetensorsName(tensor.dtype);
+    const char *type = plan::findDType(tensor.dtype)->safetensors;
     if (!type)
       throw Error("cannot save " + tensor.name + ": safetensors has no " +
                   plan::dtypeName(tensor.dtype));

@@ -1,7 +1,6 @@
 #include "data/SafeTensorsFile.h"
 
 #include "Error.h"
-#include "data/SafeTensorsTypes.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -94,7 +93,7 @@ void SafeTensorsFile::parse() {
     if (!field("dtype").is_string())
       throw bad("tensor " + key + " has no dtype");
     std::string typeName = field("dtype").get<std::string>();
-    auto dtype = safetensorsType(typeName);
+    auto dtype = plan::dtypeOfSafetensors(typeName);
     if (!dtype)
       throw bad("tensor " + key + " has the unknown dtype " + typeName);
     std::vector<int64_t> shape = unsignedList("shape");

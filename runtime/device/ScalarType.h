@@ -7,14 +7,9 @@
 
 namespace fsdp {
 
-/// PyTorch's name for a plan's dtype.
+/// What PyTorch calls a plan's dtype.
 inline at::ScalarType toScalarType(plan::DType dtype) {
-  constexpr at::ScalarType types[] = {
-      at::kBool,  at::kByte,   at::kChar,         at::kShort,
-      at::kInt,   at::kLong,   at::kHalf,         at::kBFloat16,
-      at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble,
-  };
-  return types[static_cast<size_t>(dtype)];
+  return static_cast<at::ScalarType>(plan::findDType(dtype)->scalarType);
 }
 
 } // namespace fsdp

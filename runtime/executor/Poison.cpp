@@ -36,8 +36,8 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
         (plan::placeAlignment - place.bytes() % plan::placeAlignment) %
         plan::placeAlignment;
     ranges.push_back({name, begin, place.bytes(),
-                      std::min(gap, arenas.room(place)),
-                      dtype >= plan::DType::Float16, live});
+                      std::min(gap, arenas.room(place)), plan::hasNaN(dtype),
+                      live});
     return static_cast<int>(ranges.size()) - 1;
   };
   int end = static_cast<int>(program.commands.size());

@@ -4,32 +4,6 @@
 
 using namespace fsdp::plan;
 
-namespace {
-struct DTypeInfo {
-  const char *name;
-  uint64_t bytes;
-};
-// In the order of the schema's enum.
-constexpr DTypeInfo dtypes[] = {
-    {"bool", 1},    {"uint8", 1},   {"int8", 1},      {"int16", 2},
-    {"int32", 4},   {"int64", 8},   {"float16", 2},   {"bfloat16", 2},
-    {"float32", 4}, {"float64", 8}, {"complex64", 8}, {"complex128", 16}};
-static_assert(sizeof(dtypes) / sizeof(dtypes[0]) ==
-              static_cast<size_t>(DType::MAX) + 1);
-} // namespace
-
-uint64_t fsdp::plan::dtypeBytes(DType dtype) {
-  return dtype <= DType::MAX ? dtypes[static_cast<size_t>(dtype)].bytes : 0;
-}
-
-const char *fsdp::plan::dtypeName(DType dtype) {
-  return dtype <= DType::MAX ? dtypes[static_cast<size_t>(dtype)].name : "?";
-}
-
-bool fsdp::plan::isFloating(DType dtype) {
-  return dtype >= DType::Float16 && dtype <= DType::Float64;
-}
-
 std::optional<int64_t>
 fsdp::plan::numElements(const std::vector<int64_t> &shape) {
   int64_t count = 1;

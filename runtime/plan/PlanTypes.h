@@ -3,7 +3,7 @@
 #ifndef FSDP_PLAN_PLANTYPES_H
 #define FSDP_PLAN_PLANTYPES_H
 
-#include "plan/plan_generated.h"
+#include "plan/DTypes.h"
 
 #include <cstdint>
 #include <optional>
@@ -47,15 +47,6 @@ constexpr uint32_t channelOf(uint32_t stream) {
          : stream == replicateStream ? replicateChannel
                                      : gatherChannel;
 }
-
-/// Bytes of one element; 0 for a number that is no dtype.
-uint64_t dtypeBytes(DType dtype);
-
-/// PyTorch's name ("float32"); "?" for a number that is no dtype.
-const char *dtypeName(DType dtype);
-
-/// Whether the dtype is a real floating-point one.
-bool isFloating(DType dtype);
 
 /// Number of elements of `shape`; nothing where a size is negative or the
 /// product does not fit.

@@ -196,10 +196,8 @@ private:
   void checkScalar(const Checked &here, int i) {
     memory.read(here, i);
     const ValueT &value = *program.values[i];
-    here.require(C25,
-                 value.shape.empty() && value.dtype >= DType::Float16 &&
-                     value.dtype <= DType::Float64,
-                 "takes ", memory.valueName(i),
+    here.require(C25, value.shape.empty() && isFloating(value.dtype), "takes ",
+                 memory.valueName(i),
                  " as a scalar, which is no floating-point number");
   }
 

@@ -8,7 +8,6 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
                                 const CollectiveT &collective, Norm norm) {
   bool gathers = collective.kind == CollectiveKind::AllGather;
   bool isMax = collective.op == ReduceOp::Max;
-  bool isComplex = collective.dtype >= DType::Complex64;
   here.require(C1, collective.op <= ReduceOp::MAX, "its operation is unknown");
   here.require(C14, !isMax || collective.kind == CollectiveKind::AllReduce,
                "takes a maximum, which only an all-reduce does");
@@ -16,9 +15,7 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
                isMax ? "maximum" : "sum", " of what is ",
                norm == Norm::Largest ? "the largest" : "no maximum",
                " on each rank");
-  here.require(C14,
-               gathers ||
-                   (collective.dtype != DType::Bool && !(isMax && isComplex)),
+  here.require(C14, gathers || isReducible(collective.dtype, collective.op),
                "reduces ", dtypeName(collective.dtype));
   // Gradients are summed over shards, then over replicas; what comes last
   // makes the mean of all.
@@ -32,8 +29,6 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
   double divisor = isMean ? gradientDivisors(collective.dtype, of).after : 1;
   here.require(C14, collective.divisor == divisor, "divides by ",
                collective.divisor, ", not ", divisor);
-  bool isFloating =
-      collective.dtype >= DType::Float16 && collective.dtype < DType::Complex64;
-  here.require(C14, collective.divisor == 1 || isFloating, "divides ",
-               dtypeName(collective.dtype));
+  here.require(C14, collective.divisor == 1 || isFloating(collective.dtype),
+               "divides ", dtypeName(collective.dtype));
 }

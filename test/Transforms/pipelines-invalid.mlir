@@ -15,7 +15,7 @@
 // NEAREST: error: fsdp-pipeline has no option "meshh"; the nearest is "mesh", all are
 // NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
 // MESH: error: the mesh is not given; say how many ranks there are
-// DTYPE: error: reduce-dtype=bf16 does not exist; there are float16, bfloat16, float32 and float64
+// DTYPE: error: reduce-dtype=bf16 does not exist; there are bfloat16, float16, float32, float64
 // DEVICE: error: device=tpu does not exist; there are cpu and cuda
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
 // MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place

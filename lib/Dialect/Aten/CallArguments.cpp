@@ -3,21 +3,13 @@
 #include "fsdp/Dialect/Aten/CallArguments.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace fsdp::aten;
-
-bool fsdp::aten::isElementType(Type type) {
-  if (auto complex = dyn_cast<ComplexType>(type))
-    return complex.getElementType().isF32() || complex.getElementType().isF64();
-  return type.isSignlessInteger(1) || type.isSignlessInteger(8) ||
-         type.isSignlessInteger(16) || type.isSignlessInteger(32) ||
-         type.isSignlessInteger(64) || type.isUnsignedInteger(8) ||
-         isa<Float16Type, BFloat16Type, Float32Type, Float64Type>(type);
-}
 
 static bool isI64(Attribute attribute) {
   auto integer = dyn_cast<IntegerAttr>(attribute);
@@ -92,7 +84,7 @@ static bool isOfType(Attribute attribute, const SchemaType &type) {
     return isa<ArrayAttr>(attribute) && isScalar(attribute);
   case Kind::DType:
     return isa<TypeAttr>(attribute) &&
-           isElementType(cast<TypeAttr>(attribute).getValue());
+           getDType(cast<TypeAttr>(attribute).getValue());
   case Kind::Generator:
     return isa<GeneratorAttr>(attribute);
   case Kind::Tensor:
@@ -105,7 +97,7 @@ static bool isOfType(Attribute attribute, const SchemaType &type) {
 
 static bool isTensorOperand(Type type) {
   auto tensor = dyn_cast<TensorType>(type);
-  return tensor && isElementType(tensor.getElementType());
+  return tensor && getDType(tensor.getElementType());
 }
 
 static bool isScalarOperand(Type type) {

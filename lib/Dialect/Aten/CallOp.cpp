@@ -1,6 +1,7 @@
 // Building, verifying and asking aten.call.
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/StringSet.h"
@@ -59,7 +60,7 @@ static LogicalResult verifyResults(CallOp op, const Schema &schema) {
     if (isa<NoneType>(type))
       continue;
     auto tensor = dyn_cast<TensorType>(type);
-    if (!tensor || !isElementType(tensor.getElementType()))
+    if (!tensor || !getDType(tensor.getElementType()))
       return op.emitOpError()
              << "result " << i << " has type " << type
              << "; results are tensors of PyTorch's dtypes, or 'none'";

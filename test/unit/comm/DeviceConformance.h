@@ -43,6 +43,8 @@ struct DeviceCase {
   bool real = false;
 
   bool reduces(plan::DType dtype, plan::ReduceOp op) const {
+    if (!plan::isReducible(dtype, op))
+      return false;
     return ordered ||
            (dtype != plan::DType::Int16 &&
             (op == plan::ReduceOp::Sum || (dtype != plan::DType::Float16 &&
@@ -184,7 +186,7 @@ public:
   /// Waits for everything that was launched.
   at::Tensor get(const char *from, int64_t count, plan::DType dtype) {
     device.drain();
-    at::Tensor values = at::empty({count}, scalarType(dtype));
+    at::Tensor values = at::empty({count}, toScalarType(dtype));
     device.copy(0, values.data_ptr(), from, values.nbytes());
     device.drain();
     return values;
@@ -225,7 +227,7 @@ protected:
     return GetParam().ordered
                ? contribution(rank, count, dtype)
                : (at::remainder(at::arange(count) * 31 + rank * 50, 21) * 3)
-                     .to(scalarType(dtype));
+                     .to(toScalarType(dtype));
   }
   /// The sum of the group's numbers.
   at::Tensor sumOf(plan::RankGroup group, int64_t count, plan::DType dtype,

@@ -28,7 +28,7 @@ constexpr int64_t count = 1027;
 
 /// As orderedSum(), but that every number is multiplied by 1 / divisor first.
 at::Tensor sumOfParts(int ranks, DType dtype, double divisor) {
-  at::Tensor sum, factor = at::scalar_tensor(1 / divisor, scalarType(dtype));
+  at::Tensor sum, factor = at::scalar_tensor(1 / divisor, toScalarType(dtype));
   for (int r = 0; r < ranks; ++r) {
     at::Tensor part = at::mul(contribution(r, count, dtype), factor);
     sum = r ? at::add(sum, part) : part;
@@ -83,7 +83,7 @@ TEST_P(Nccl, TheLargestNormIsNanWhereOneIs) {
           at::tensor({rank.rank + 1.5, last ? nan : infinity, last ? -nan : 2.0,
                       0.0, last ? infinity : 3.0},
                      at::kDouble)
-              .to(scalarType(dtype));
+              .to(toScalarType(dtype));
       at::Tensor seen = allReduced(rank, norms, dtype, 1, plan::ReduceOp::Max)
                             .to(at::kDouble);
       EXPECT_EQ(seen[0].item<double>(), ranks() + 0.5);

@@ -122,6 +122,8 @@ TEST(Reduce, IntegersWrap) {
 
 TEST(Reduce, WhatCannotBeReducedIsRefused) {
   EXPECT_THROW(checkReduction(plan::DType::Bool, 1), std::invalid_argument);
+  EXPECT_THROW(checkReduction(plan::DType::Float8E5M2, 1),
+               std::invalid_argument);
   EXPECT_THROW(checkReduction(plan::DType::Int64, 2), std::invalid_argument);
   EXPECT_NO_THROW(checkReduction(plan::DType::BFloat16, 2));
   constexpr auto max = plan::ReduceOp::Max;

@@ -38,9 +38,6 @@ bindArguments(const Schema &schema, mlir::TypeRange operands,
               llvm::ArrayRef<int32_t> slots, mlir::DictionaryAttr args,
               llvm::function_ref<mlir::InFlightDiagnostic()> emitError);
 
-/// Whether an element type is one of PyTorch's.
-bool isElementType(mlir::Type type);
-
 /// The attribute that stands for an argument's default value: a unit for None;
 /// null where there is no default.
 mlir::Attribute getDefaultAttr(mlir::MLIRContext *context,
