@@ -92,14 +92,19 @@ void SafeTensorsWriter::writeAt(const void *data, uint64_t bytes,
 }
 
 void SafeTensorsWriter::write(const std::string &tensor, const void *data) {
+  write(tensor, 0, data, ranges.at(tensor).bytes);
+}
+
+void SafeTensorsWriter::write(const std::string &tensor, uint64_t begin,
+                              const void *data, uint64_t bytes) {
   Range &range = ranges.at(tensor);
-  writeAt(data, range.bytes, range.begin);
-  range.written = true;
+  writeAt(data, bytes, range.begin + begin);
+  range.written += bytes;
 }
 
 void SafeTensorsWriter::finish() {
   for (const auto &[tensor, range] : ranges)
-    if (!range.written)
+    if (range.written != range.bytes)
       throw Error("tensor " + tensor + " of " + path + " was not written");
   if (fsync(file) != 0 || close(file) != 0 ||
       rename(temporary.c_str(), path.c_str()) != 0) {

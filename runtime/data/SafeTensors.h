@@ -59,14 +59,18 @@ public:
 
   /// `data` is row-major and complete. Throws Error when the disk is full.
   void write(const std::string &tensor, const void *data);
+  /// Writes `bytes` of a tensor, from its byte `begin` on. Each byte is written
+  /// once.
+  void write(const std::string &tensor, uint64_t begin, const void *data,
+             uint64_t bytes);
   const std::string &partialPath() const { return temporary; }
-  /// Throws Error when a tensor was not written.
+  /// Throws Error when a tensor was not written, or not all of it.
   void finish();
 
 private:
   struct Range {
     uint64_t begin, bytes;
-    bool written = false;
+    uint64_t written = 0;
   };
   void writeAt(const void *data, uint64_t bytes, uint64_t offset);
   std::string path, temporary;

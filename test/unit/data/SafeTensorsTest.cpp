@@ -4,7 +4,9 @@
 
 #include "Error.h"
 #include "TemporaryFolder.h"
+#include "device/ScalarType.h"
 
+#include <ATen/ATen.h>
 #include <cstring>
 #include <gtest/gtest.h>
 
@@ -62,6 +64,54 @@ TEST(SafeTensors, WhatIsWrittenIsRead) {
   EXPECT_EQ(read.find("flags")->bytes, 3u);
   EXPECT_EQ(read.find("empty")->bytes, 0u);
   EXPECT_EQ(read.find("absent"), nullptr);
+}
+
+TEST(SafeTensors, EveryDTypeIsPyTorchsBeforeAndAfter) {
+  for (plan::DType dtype : plan::EnumValuesDType()) {
+    const plan::DTypeInfo *row = plan::findDType(dtype);
+    SCOPED_TRACE(row->name);
+    at::ScalarType type = toScalarType(dtype);
+    at::Tensor numbers = at::arange(6, at::kFloat).to(type);
+    EXPECT_EQ(numbers.nbytes(), 6 * row->bytes);
+    EXPECT_EQ(row->kind == plan::DTypeClass::StoredFloat,
+              at::isFloat8Type(type));
+    EXPECT_EQ(plan::hasNaN(dtype), !at::isIntegralType(type, true));
+    EXPECT_EQ(row->kind == plan::DTypeClass::Complex, at::isComplexType(type));
+    TemporaryFolder folder;
+    auto write = [&] {
+      SafeTensorsWriter writer(folder / "f", {{"x", dtype, {6}}});
+      writer.write("x", numbers.const_data_ptr());
+      writer.finish();
+    };
+    if (!row->safetensors) {
+      EXPECT_THROW(write(), Error);
+      continue;
+    }
+    write();
+    SafeTensors read(folder / "f");
+    const StoredTensor *tensor = read.find("x");
+    ASSERT_NE(tensor, nullptr);
+    EXPECT_EQ(tensor->dtype, dtype);
+    EXPECT_EQ(
+        std::memcmp(tensor->data, numbers.const_data_ptr(), tensor->bytes), 0);
+  }
+}
+
+TEST(SafeTensors, ATensorIsWrittenInPieces) {
+  TemporaryFolder folder;
+  const float w[] = {1, 2, 3, 4};
+  std::vector<SafeTensorsWriter::Tensor> types = {
+      {"w", plan::DType::Float32, {4}}};
+  {
+    SafeTensorsWriter writer(folder / "f", types);
+    writer.write("w", 12, w + 3, 4);
+    writer.write("w", 0, w, 12);
+    writer.finish();
+  }
+  EXPECT_EQ(std::memcmp(SafeTensors(folder / "f").find("w")->data, w, 16), 0);
+  SafeTensorsWriter writer(folder / "g", types);
+  writer.write("w", 0, w, 12);
+  EXPECT_THROW(writer.finish(), Error);
 }
 
 TEST(SafeTensors, UnfinishedFilesAreRemoved) {
