@@ -40,6 +40,8 @@ struct RunLength {
   uint64_t epochs() const {
     return (steps + stepsPerEpoch - 1) / stepsPerEpoch;
   }
+  /// Of a step, from 0.
+  uint64_t epochOf(uint64_t step) const { return (step - 1) / stepsPerEpoch; }
 };
 
 } // namespace fsdp

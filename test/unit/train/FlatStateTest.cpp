@@ -6,8 +6,8 @@
 #include "data/SafeTensors.h"
 #include "executor/Executor.h"
 #include "executor/HostBackend.h"
-#include "train/LoadWeights.h"
-#include "train/SaveWeights.h"
+#include "state/LoadWeights.h"
+#include "state/SaveWeights.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Tests that recipes give PyTorch's distributions, and each element the same
 // value however a tensor is cut.
-#include "train/InitialValues.h"
+#include "state/InitialValues.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

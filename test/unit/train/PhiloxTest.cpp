@@ -1,6 +1,6 @@
 // Tests Philox against the known answers that its authors publish with
 // Random123 (kat_vectors, philox4x32 of 10 rounds).
-#include "train/Philox.h"
+#include "state/Philox.h"
 
 #include <gtest/gtest.h>
 

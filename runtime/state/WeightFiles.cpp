@@ -1,4 +1,4 @@
-#include "train/WeightFiles.h"
+#include "state/WeightFiles.h"
 
 #include "Error.h"
 

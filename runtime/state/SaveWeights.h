@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_TRAIN_SAVEWEIGHTS_H
-#define FSDP_RUNTIME_TRAIN_SAVEWEIGHTS_H
+#ifndef FSDP_RUNTIME_STATE_SAVEWEIGHTS_H
+#define FSDP_RUNTIME_STATE_SAVEWEIGHTS_H
 
 #include "comm/Communicator.h"
 #include "executor/Executor.h"
@@ -20,4 +20,4 @@ void saveWeights(const plan::PlanT &plan, const std::string &path,
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_TRAIN_SAVEWEIGHTS_H
+#endif // FSDP_RUNTIME_STATE_SAVEWEIGHTS_H

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_TRAIN_PHILOX_H
-#define FSDP_RUNTIME_TRAIN_PHILOX_H
+#ifndef FSDP_RUNTIME_STATE_PHILOX_H
+#define FSDP_RUNTIME_STATE_PHILOX_H
 
 #include <array>
 #include <cstdint>
@@ -28,4 +28,4 @@ inline std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter,
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_TRAIN_PHILOX_H
+#endif // FSDP_RUNTIME_STATE_PHILOX_H

@@ -1,6 +1,31 @@
-#include "train/HeldRuns.h"
+#include "state/StateMap.h"
 
 namespace fsdp {
+
+/// Its name in files. What state_dict() leaves out lies beside it under
+/// another.
+static std::string nameOf(const plan::StateT &state) {
+  bool lost = state.role == plan::Role::Buffer && !state.persistent;
+  const std::string prefix = "fsdp.buffer.";
+  if (!lost || state.fqn.compare(0, prefix.size(), prefix) == 0)
+    return state.fqn;
+  return prefix + state.fqn;
+}
+
+StateMap::StateMap(const plan::PlanT &plan) : plan(plan) {
+  std::vector<size_t> memoryOf(plan.states.size());
+  for (size_t i = 0; i < plan.states.size(); ++i)
+    if (plan.states[i]->flat < 0) {
+      memoryOf[i] = all.size();
+      all.push_back({i, {}});
+    }
+  for (size_t i = 0; i < plan.states.size(); ++i) {
+    const plan::StateT &state = *plan.states[i];
+    if (!state.is_flat)
+      all[memoryOf[state.flat < 0 ? i : state.flat]].tensors.push_back(
+          {{nameOf(state), state.aliases, state.dtype, state.shape}, &state});
+  }
+}
 
 /// Those elements of a member that lie in the `shard`-th piece of its flat
 /// state.
@@ -15,8 +40,8 @@ static std::vector<Run> runsOfMember(const plan::StateT &state, int64_t piece,
   return {{from - begin, from - first, to - from}};
 }
 
-std::vector<Run> heldRuns(const plan::PlanT &plan, const plan::StateT &state,
-                          int rank) {
+std::vector<Run> StateMap::runs(const NamedState &tensor, int rank) const {
+  const plan::StateT &state = *tensor.state;
   int64_t shard = plan::shardGroupOf(plan, rank).indexOf(rank);
   if (state.flat >= 0)
     return runsOfMember(state, plan.states[state.flat]->local_shape[0], shard);

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_TRAIN_INITIALVALUES_H
-#define FSDP_RUNTIME_TRAIN_INITIALVALUES_H
+#ifndef FSDP_RUNTIME_STATE_INITIALVALUES_H
+#define FSDP_RUNTIME_STATE_INITIALVALUES_H
 
 #include "plan/PlanTypes.h"
 
@@ -16,4 +16,4 @@ void computeInitialValues(const plan::StateT &state, int64_t seed,
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_TRAIN_INITIALVALUES_H
+#endif // FSDP_RUNTIME_STATE_INITIALVALUES_H

@@ -1,9 +1,10 @@
-#include "train/InitialValues.h"
+#include "state/InitialValues.h"
 
-#include "executor/AtenOp.h"
-#include "train/Philox.h"
+#include "device/ScalarType.h"
+#include "state/Philox.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/Math.h>
 #include <algorithm>

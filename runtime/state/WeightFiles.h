@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_TRAIN_WEIGHTFILES_H
-#define FSDP_RUNTIME_TRAIN_WEIGHTFILES_H
+#ifndef FSDP_RUNTIME_STATE_WEIGHTFILES_H
+#define FSDP_RUNTIME_STATE_WEIGHTFILES_H
 
 #include "data/SafeTensorsFile.h"
 
@@ -39,4 +39,4 @@ private:
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_TRAIN_WEIGHTFILES_H
+#endif // FSDP_RUNTIME_STATE_WEIGHTFILES_H

@@ -1,0 +1,106 @@
+#include "state/WeightReader.h"
+
+#include "Error.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fsdp {
+
+WeightReader::WeightReader(const std::string &path, bool fromRank0,
+                           Communicator &communicator)
+    : communicator(communicator), path(path),
+      scatters(fromRank0 && communicator.size() > 1) {
+  if (!scatters || communicator.rank() == 0)
+    files.emplace(path);
+}
+
+bool WeightReader::hasAny(const std::vector<const NamedTensor *> &tensors) {
+  uint8_t any =
+      files &&
+      std::any_of(tensors.begin(), tensors.end(),
+                  [&](const NamedTensor *tensor) {
+                    return bool(files->find(tensor->name, tensor->aliases));
+                  });
+  if (scatters)
+    communicator.broadcast(&any, 1, plan::DType::UInt8, 0);
+  return any;
+}
+
+void WeightReader::check(
+    const std::vector<const NamedTensor *> &tensors) const {
+  if (!files)
+    return;
+  std::string problems;
+  for (const NamedTensor *tensor : tensors) {
+    WeightFiles::Found found = files->find(tensor->name, tensor->aliases);
+    std::string problem;
+    if (!found)
+      problem = "it has no " + tensor->name;
+    else if (found.tensor->dtype != tensor->dtype ||
+             found.tensor->shape != tensor->shape)
+      problem = tensor->name + " is " +
+                describe(found.tensor->dtype, found.tensor->shape) +
+                ", the plan has " + describe(tensor->dtype, tensor->shape);
+    if (!problem.empty())
+      problems += (problems.empty() ? "" : "; ") + problem;
+  }
+  if (!problems.empty())
+    throw Error("weights in " + path + " do not fit the plan: " + problems +
+                "; export both together");
+}
+
+void WeightReader::read(const NamedTensor &tensor, const RunsOf &runsOf,
+                        char *local) {
+  if (scatters)
+    return scatter(tensor, runsOf, local);
+  WeightFiles::Found found = files->find(tensor.name, tensor.aliases);
+  int64_t size = tensor.elementBytes();
+  for (const Run &run : runsOf(communicator.rank()))
+    found.file->read(*found.tensor, run.whole * size, run.count * size,
+                     local + run.local * size);
+}
+
+/// A scatter is a reduce-scatter to which rank 0 alone adds something. In
+/// pieces, so that it takes little memory.
+void WeightReader::scatter(const NamedTensor &tensor, const RunsOf &runsOf,
+                           char *local) {
+  constexpr int64_t bufferBytes = 16 << 20;
+  int ranks = communicator.size();
+  int64_t size = tensor.elementBytes();
+  std::vector<std::vector<Run>> runs;
+  int64_t largest = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    runs.push_back(runsOf(rank));
+    int64_t count = 0;
+    for (const Run &run : runs.back())
+      count += run.count;
+    largest = std::max(largest, count);
+  }
+  int64_t piece = std::max<int64_t>(bufferBytes / ranks / size, 1);
+  piece = std::min(piece, largest);
+  std::vector<char> all(ranks * piece * size), mine(piece * size);
+  for (int64_t begin = 0; begin < largest; begin += piece) {
+    if (files) {
+      WeightFiles::Found found = files->find(tensor.name, tensor.aliases);
+      for (int rank = 0; rank < ranks; ++rank) {
+        char *to = all.data() + rank * piece * size;
+        forEachRun(runs[rank], begin, begin + piece, [&](const Run &run) {
+          found.file->read(*found.tensor, run.whole * size, run.count * size,
+                           to);
+          to += run.count * size;
+        });
+      }
+    }
+    communicator.reduceScatter(all.data(), mine.data(), piece * size,
+                               plan::DType::UInt8);
+    const char *from = mine.data();
+    forEachRun(runs[communicator.rank()], begin, begin + piece,
+               [&](const Run &run) {
+                 std::memcpy(local + run.local * size, from, run.count * size);
+                 from += run.count * size;
+               });
+  }
+}
+
+} // namespace fsdp

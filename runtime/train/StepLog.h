@@ -1,0 +1,73 @@
+#ifndef FSDP_RUNTIME_TRAIN_STEPLOG_H
+#define FSDP_RUNTIME_TRAIN_STEPLOG_H
+
+#include "comm/Communicator.h"
+#include "train/Console.h"
+#include "train/Metrics.h"
+#include "train/RunOptions.h"
+#include "train/StepRunner.h"
+#include "train/TrainingData.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace fsdp {
+
+/// The sums over all ranks; collective.
+std::vector<double> sumOverRanks(Communicator &communicator,
+                                 std::vector<double> values);
+
+/// Tells of a run: rank 0's console and metrics. All ranks do the same with it,
+/// since what it tells are means over ranks.
+class StepLog {
+public:
+  /// Throws Error where the file of metrics cannot be made.
+  StepLog(const plan::PlanT &plan, const RunOptions &options,
+          Communicator &communicator, const TrainingData &data);
+
+  /// Opens rank 0's console with `notes`; its bar counts to `length`.
+  void open(const RunLength &length, const std::vector<std::string> &notes);
+  void close() { console.reset(); }
+  /// Something to know, which is dropped where no console is open.
+  void note(const std::string &text);
+
+  /// The first step begins now.
+  void begin() { stepEnd = Clock::now(); }
+  /// Whether a step's gradients are to be summed, since no output is their
+  /// norm.
+  bool wantsGradientNorm(uint64_t step) const { return addsNorm && logs(step); }
+  void step(const FinishedStep &ended);
+  /// `epochEnds`: epoch() will show it.
+  void evaluation(uint64_t step, const NamedScalars &evaluated, bool epochEnds);
+  /// The epoch of `step` is over; its evaluation may be empty.
+  void epoch(uint64_t step, const NamedScalars &evaluated);
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  bool logs(uint64_t step) const {
+    return step % options.logInterval == 0 || step == length.steps;
+  }
+  StepReport reportOf(const FinishedStep &ended,
+                      const std::vector<double> &sums, double stepMs) const;
+
+  const plan::PlanT &plan;
+  const plan::ProgramT &program; // "step"
+  const RunOptions &options;
+  Communicator &communicator;
+  const TrainingData &data;
+  RunLength length;
+  bool addsNorm;
+  uint64_t plannedBytes = 0;
+  std::optional<MetricsFile> metrics;
+  std::optional<Console> console;
+  Clock::time_point stepEnd; // of the step that ended last
+  // Sums of this rank's losses in the epoch so far.
+  double epochLoss = 0;
+  uint64_t epochSteps = 0;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_STEPLOG_H

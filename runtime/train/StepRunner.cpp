@@ -1,0 +1,86 @@
+#include "train/StepRunner.h"
+
+#include <chrono>
+
+namespace fsdp {
+
+using Clock = std::chrono::steady_clock;
+
+static double milliseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+StepRunner::StepRunner(const plan::PlanT &plan, Executor &executor,
+                       const RepeatedInputs &repeated, Batches *data,
+                       const RunLength &length, unsigned runsAhead,
+                       OnFinished onFinished)
+    : plan(plan), executor(executor), repeated(repeated), data(data),
+      length(length), runsAhead(runsAhead), onFinished(std::move(onFinished)),
+      stepProgram(plan::findProgram(plan, "step")),
+      accumulateProgram(plan::findProgram(plan, "accumulate")) {}
+
+void StepRunner::launch(uint64_t step) {
+  steps.emplace_back().number = step;
+  steps.back().outputs.resize(plan.programs[stepProgram]->outputs.size());
+  for (uint64_t m = 0; m < plan.micro_batches; ++m) {
+    launchMicroBatch(step, m);
+    if (++launched > runsAhead)
+      collect(runsAhead);
+  }
+}
+
+void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch) {
+  bool last = microBatch + 1 == plan.micro_batches;
+  int program = last ? stepProgram : accumulateProgram;
+  auto begin = Clock::now();
+  repeated.set(program, executor);
+  if (data) {
+    uint64_t ofEpoch = (step - 1) % length.stepsPerEpoch;
+    data->set(length.epochOf(step), ofEpoch * plan.micro_batches + microBatch,
+              program, executor);
+  }
+  Step &current = steps.back();
+  const Counters &counters = executor.counters();
+  std::optional<Streams::Times> before = counters.communication;
+  uint64_t offloaded = counters.offloadBytes;
+  auto ready = Clock::now();
+  current.dataWaitMs += milliseconds(ready - begin);
+  executor.run(program, step, microBatch);
+  current.launchMs += milliseconds(Clock::now() - ready);
+  current.offloadBytes += counters.offloadBytes - offloaded;
+  current.squaredGradientNorm = executor.squaredGradientNorm();
+  if (before && counters.communication)
+    current.exposedCommMs =
+        current.exposedCommMs.value_or(0) +
+        1e3 * (counters.communication->exposed - before->exposed);
+}
+
+/// Adds the outputs of a run, the oldest whose are not collected, to its
+/// step's.
+void StepRunner::collect(unsigned runsAgo) {
+  Step &step = steps.front();
+  std::vector<double> values = executor.outputs(runsAgo);
+  for (size_t i = 0; i < values.size(); ++i)
+    step.outputs[i] += values[i];
+  --launched;
+  if (++step.collected == plan.micro_batches)
+    finish();
+}
+
+void StepRunner::finishAll() {
+  while (launched)
+    collect(launched - 1);
+}
+
+void StepRunner::finish() {
+  Step &step = steps.front();
+  // What is of the whole step, such as a norm, the last one has in addition.
+  if (plan.micro_batches > 1)
+    for (size_t i = 0; i < plan.programs[accumulateProgram]->outputs.size();
+         ++i)
+      step.outputs[i] /= plan.micro_batches;
+  onFinished(step);
+  steps.pop_front();
+}
+
+} // namespace fsdp
