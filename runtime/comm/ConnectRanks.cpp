@@ -19,13 +19,13 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
   auto keys = [&](const char *name) {
     return c10::make_intrusive<c10d::PrefixStore>(name, base);
   };
-  if (options.transport != Transport::Gloo) {
+  if (options.transport != HostTransport::Gloo) {
     try {
       result.communicator =
           createSharedMemoryCommunicator(*keys("memory"), rank, size, timeout);
       result.reason = "all are on one host";
     } catch (const Error &error) {
-      if (options.transport == Transport::SharedMemory)
+      if (options.transport == HostTransport::SharedMemory)
         throw Error(std::string(error.what()) + "; drop --comm shm");
       result.reason = error.what();
     }

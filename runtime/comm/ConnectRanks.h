@@ -4,6 +4,7 @@
 #include "comm/Communicator.h"
 #include "comm/GlooCommunicator.h"
 #include "comm/ThrottledCommunicator.h"
+#include "comm/Transport.h"
 
 #include <memory>
 #include <optional>
@@ -15,16 +16,9 @@ class Store;
 
 namespace fsdp {
 
-enum class Transport {
-  Auto, // shared memory where all ranks can, else Gloo; NCCL between GPUs
-  SharedMemory,
-  Gloo,
-  Nccl // between GPUs: what hosts say to each other goes as in Auto
-};
-
-/// How ranks talk to each other, as the user says.
+/// How hosts talk to each other.
 struct CommOptions {
-  Transport transport = Transport::Auto;
+  HostTransport transport = HostTransport::Auto;
   std::optional<cost::Link> throttle;
 };
 

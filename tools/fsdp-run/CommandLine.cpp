@@ -119,23 +119,23 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
 }
 
 static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
-  CommOptions &comm = launch.comm;
   const char *group = "Communication";
-  static const std::map<std::string, Transport> transports = {
-      {"auto", Transport::Auto},
-      {"shm", Transport::SharedMemory},
-      {"gloo", Transport::Gloo},
-      {"nccl", Transport::Nccl}};
+  static const std::map<std::string, Transport> named = [] {
+    std::map<std::string, Transport> result;
+    for (const TransportInfo &info : transports)
+      result[info.name] = info.transport;
+    return result;
+  }();
   app.add_option_function<std::string>(
          "--comm",
-         [&comm](const std::string &name) {
-           comm.transport = transports.at(name);
+         [&launch](const std::string &name) {
+           launch.transport = named.at(name);
          },
          "auto, shm (ranks of one host), gloo, or nccl (between GPUs). "
          "Default: "
          "shm where all ranks can share memory, else gloo; between GPUs nccl, "
          "or copies where ranks are threads")
-      ->check(CLI::IsMember(transports))
+      ->check(CLI::IsMember(named))
       ->type_name("KIND")
       ->group(group);
   app.add_flag("--single-communicator", launch.singleCommunicator,
@@ -144,7 +144,9 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
       ->group(group);
   app.add_option_function<std::string>(
          "--throttle",
-         [&comm](const std::string &text) { comm.throttle = parseLink(text); },
+         [&launch](const std::string &text) {
+           launch.throttle = parseLink(text);
+         },
          "imitate a network: GB/s from each rank to the next, on each channel, "
          "and microseconds of latency (default: 0)")
       ->type_name("GBPS[,US]")

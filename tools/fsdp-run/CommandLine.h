@@ -1,7 +1,8 @@
 #ifndef FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 #define FSDP_TOOLS_FSDPRUN_COMMANDLINE_H
 
-#include "comm/ConnectRanks.h"
+#include "comm/Transport.h"
+#include "cost/Cluster.h"
 #include "executor/HostBackend.h"
 #include "train/RunOptions.h"
 
@@ -19,7 +20,8 @@ struct LaunchOptions {
   int masterPort = 29500;
   std::string rendezvous; // empty: env://
   int timeoutSeconds = 300;
-  CommOptions comm;
+  Transport transport = Transport::Auto;
+  std::optional<cost::Link> throttle;
   HostStreamKind hostStreams = HostStreamKind::Inline;
   bool singleCommunicator = false;
   /// Where the supervisor that started this process looks for its error; empty:

@@ -8,6 +8,9 @@
 #include "executor/HostBackend.h"
 #include "executor/PlacingAllocator.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace fsdp {
 
 static bool isForGpus(const plan::PlanT &plan) {
@@ -18,16 +21,19 @@ static bool isForGpus(const plan::PlanT &plan) {
 /// over in silence.
 static void checkFlags(bool onGpus, const CommandLine &line) {
   const LaunchOptions &launch = line.launch;
-  Transport transport = launch.comm.transport;
+  const TransportInfo &comm =
+      *std::find_if(std::begin(transports), std::end(transports),
+                    [&](const TransportInfo &info) {
+                      return info.transport == launch.transport;
+                    });
   const struct {
-    const char *flag;
+    std::string flag;
     bool given, isForGpus;
   } flags[] = {
-      {"--comm shm", transport == Transport::SharedMemory, false},
-      {"--comm gloo", transport == Transport::Gloo, false},
-      {"--comm nccl", transport == Transport::Nccl, true},
+      {std::string("--comm ") + comm.name, comm.device.has_value(),
+       comm.device == plan::DeviceKind::Cuda},
       {"--single-communicator", launch.singleCommunicator, true},
-      {"--throttle", launch.comm.throttle.has_value(), false},
+      {"--throttle", launch.throttle.has_value(), false},
       {"--host-streams threads", launch.hostStreams == HostStreamKind::Threads,
        false},
       {"--cuda-graph", line.run.graph, true},
@@ -35,23 +41,20 @@ static void checkFlags(bool onGpus, const CommandLine &line) {
   };
   for (const auto &[flag, given, isForGpus] : flags)
     if (given && isForGpus != onGpus)
-      throw Error(std::string(flag) + " is for " +
-                  (isForGpus ? "GPUs" : "CPUs") + ", and the plan is for " +
-                  (onGpus ? "GPUs" : "CPUs") +
+      throw Error(flag + " is for " + (isForGpus ? "GPUs" : "CPUs") +
+                  ", and the plan is for " + (onGpus ? "GPUs" : "CPUs") +
                   "; drop it, or compile the plan for device=" +
                   (isForGpus ? "cuda" : "cpu"));
 }
 
 void checkDevice(const plan::PlanT &plan, const CommandLine &line,
-                 int localRanks) {
+                 const Transports &transports, int localRanks) {
   bool onGpus = isForGpus(plan);
   checkFlags(onGpus, line);
   if (!onGpus)
     return;
   int gpus = countCudaDevices();
-  bool share =
-      line.launch.threads && line.launch.comm.transport == Transport::Auto;
-  if (!share && localRanks > gpus)
+  if (transports.devices == DeviceTransport::Nccl && localRanks > gpus)
     throw Error(std::to_string(localRanks) +
                 " ranks are to run on this host, "
                 "which shows " +
@@ -72,6 +75,7 @@ static int gpuOf(const LocalPlace &place) {
 
 OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
                           const LaunchOptions &launch,
+                          const Transports &transports,
                           const LocalPlace &place) {
   if (!isForGpus(plan))
     return {std::make_unique<HostBackend>(communicator, launch.hostStreams),
@@ -79,12 +83,11 @@ OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
   auto device = openCudaDevice(gpuOf(place), std::size(plan::streamNames));
   auto kernels = openCudaKernels(*device, gpuMemoryHooks);
   setDefaultGpuAllocator(kernels->allocator());
-  // Alone or not, ranks that are threads need no NCCL to reach each other.
-  bool shares = place.threads && launch.comm.transport == Transport::Auto;
   auto between =
-      shares ? createLocalDeviceCommunicator(place.threads, communicator.rank(),
-                                             *device, *kernels)
-             : connectNccl(*device, communicator, {launch.singleCommunicator});
+      transports.devices == DeviceTransport::Copies
+          ? createLocalDeviceCommunicator(place.threads, communicator.rank(),
+                                          *device, *kernels)
+          : connectNccl(*device, communicator, {launch.singleCommunicator});
   std::string transport = between->transport();
   std::string reason = "on " + device->describe();
   return {std::make_unique<DeviceBackend>(communicator.rank(),

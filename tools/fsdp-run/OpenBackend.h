@@ -15,7 +15,7 @@ class LocalRanks;
 /// transports, does not fit the plan's device. Costs little: asked before
 /// anything is read. `localRanks`: of this host.
 void checkDevice(const plan::PlanT &plan, const CommandLine &line,
-                 int localRanks);
+                 const Transports &transports, int localRanks);
 
 /// Where a rank is on its host.
 struct LocalPlace {
@@ -34,7 +34,9 @@ struct OpenedBackend {
 /// Opens what the plan runs on. Collective. The communicator outlives it.
 /// Throws Error.
 OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
-                          const LaunchOptions &launch, const LocalPlace &place);
+                          const LaunchOptions &launch,
+                          const Transports &transports,
+                          const LocalPlace &place);
 
 } // namespace fsdp
 

@@ -65,7 +65,6 @@ std::string describe(const std::optional<cost::Link> &link) {
 /// What would part the ranks if it differed.
 Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
   const RunOptions &run = line.run;
-  const CommOptions &comm = line.launch.comm;
   auto optional = [](auto value) {
     return value ? std::to_string(*value) : std::string("default");
   };
@@ -79,8 +78,8 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " eval=" + std::to_string(!run.evalData.empty()) +
       " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
       " rng=" + (run.sequentialRandom ? "sequential" : "site") +
-      " comm=" + std::to_string(int(comm.transport)) +
-      " throttle=" + describe(comm.throttle) +
+      " comm=" + std::to_string(int(line.launch.transport)) +
+      " throttle=" + describe(line.launch.throttle) +
       " single-communicator=" + std::to_string(line.launch.singleCommunicator) +
       " cuda-graph=" + std::to_string(run.graph);
   return {{"plan", loaded.digest},
@@ -106,25 +105,19 @@ void printRanks(const Connection &connection, const OpenedBackend &opened,
   std::fflush(stdout);
 }
 
-/// How hosts reach each other.
-CommOptions betweenHosts(CommOptions options) {
-  if (options.transport == Transport::Nccl)
-    options.transport = Transport::Auto;
-  return options;
-}
-
 /// Trains a rank that is connected to the others.
 void trainRank(const CommandLine &line, const plan::LoadedPlan &loaded,
-               const Connection &connection, const LocalPlace &place) {
+               const Transports &transports, const Connection &connection,
+               const LocalPlace &place) {
   Communicator &communicator = *connection.communicator;
   OpenedBackend opened =
-      openBackend(*loaded.plan, communicator, line.launch, place);
+      openBackend(*loaded.plan, communicator, line.launch, transports, place);
   printRanks(connection, opened, line.run.progress);
   train(loaded, line.run, communicator, *opened.backend, removeWhenKilled);
 }
 
 int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
-               int size) {
+               const Transports &transports, int size) {
   auto store = c10::make_intrusive<c10d::HashStore>();
   auto local = std::make_shared<LocalRanks>(size);
   std::mutex mutex;
@@ -133,10 +126,10 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     limitThreads();
     Connection connection;
     try {
-      connection =
-          connectRanks(*store, rank, size, betweenHosts(line.launch.comm),
-                       {"", /*loopback=*/true});
-      trainRank(line, loaded, connection, {rank, local});
+      connection = connectRanks(*store, rank, size,
+                                {transports.hosts, line.launch.throttle},
+                                {"", /*loopback=*/true});
+      trainRank(line, loaded, transports, connection, {rank, local});
     } catch (...) {
       RankError error = describeCurrent();
       {
@@ -183,7 +176,7 @@ int superviseProcesses(const CommandLine &line, int argc, char **argv) {
 }
 
 int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
-              const Membership &me) {
+              const Transports &transports, const Membership &me) {
   limitThreads();
   Connection connection;
   try {
@@ -191,9 +184,10 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     std::string url =
         line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
     connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line), betweenHosts(line.launch.comm),
+                      agreementOf(loaded, line),
+                      {transports.hosts, line.launch.throttle},
                       std::chrono::seconds(line.launch.timeoutSeconds));
-    trainRank(line, loaded, connection, {me.localRank, nullptr});
+    trainRank(line, loaded, transports, connection, {me.localRank, nullptr});
     return 0;
   } catch (...) {
     RankError error = describeCurrent();
@@ -241,19 +235,20 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       me = findMembership(processVariables());
     checkLaunch(launch, me);
     plan::LoadedPlan loaded = plan::readPlan(line.plan);
-    bool supervised = !launch.supervisor.empty();
-    checkDevice(*loaded.plan, line, supervised ? 1 : std::max(launch.nproc, 1));
-    if (!supervised && (launch.nproc || launch.threads || me.source.empty())) {
-      int local = launch.nproc ? launch.nproc : 1;
-      checkWorldSize(*loaded.plan, local * launch.nodes);
-      if (launch.threads || local * launch.nodes == 1)
-        return runThreads(line, loaded, local);
-      return superviseProcesses(line, argc, argv);
-    }
-    checkWorldSize(*loaded.plan, me.size);
-    if (me.size == 1)
-      return runThreads(line, loaded, 1);
-    return runMember(line, loaded, me);
+    // Whether this process is one of the ranks that somebody started.
+    bool isMember = !launch.supervisor.empty() ||
+                    (!launch.nproc && !launch.threads && !me.source.empty());
+    int local = isMember ? 1 : std::max(launch.nproc, 1);
+    int size = isMember ? me.size : local * launch.nodes;
+    bool threads = size == 1 || (!isMember && launch.threads);
+    Transports transports =
+        resolveTransport(launch.transport, loaded.plan->device, threads);
+    checkDevice(*loaded.plan, line, transports, local);
+    checkWorldSize(*loaded.plan, size);
+    if (threads)
+      return runThreads(line, loaded, transports, size);
+    return isMember ? runMember(line, loaded, transports, me)
+                    : superviseProcesses(line, argc, argv);
   } catch (...) {
     RankError error = describeCurrent();
     if (!launch.supervisor.empty())

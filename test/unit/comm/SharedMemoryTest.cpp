@@ -285,10 +285,10 @@ TEST(SharedMemory, RanksThatCannotShareFallBack) {
 
 TEST(ConnectRanks, FindsTheTransportAndSaysWhy) {
   for (auto [transport, name, reason] :
-       {std::tuple(Transport::Auto, "shared memory", "all are on one host"),
-        std::tuple(Transport::SharedMemory, "shared memory",
+       {std::tuple(HostTransport::Auto, "shared memory", "all are on one host"),
+        std::tuple(HostTransport::SharedMemory, "shared memory",
                    "all are on one host"),
-        std::tuple(Transport::Gloo, "Gloo", "as --comm says")}) {
+        std::tuple(HostTransport::Gloo, "Gloo", "as --comm says")}) {
     auto store = c10::make_intrusive<c10d::HashStore>();
     CommOptions options;
     options.transport = transport;
