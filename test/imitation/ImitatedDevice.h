@@ -2,8 +2,8 @@
 #ifndef FSDP_TEST_IMITATION_IMITATEDDEVICE_H
 #define FSDP_TEST_IMITATION_IMITATEDDEVICE_H
 
-#include "comm/NcclCommunicator.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/NcclCommunicator.h"
+#include "drivers/cuda/CudaLibrary.h"
 
 namespace fsdp {
 

@@ -5,7 +5,7 @@
 #include "ImitatedCuda.h"
 #include "Memory.h"
 #include "Streams.h"
-#include "comm/NcclLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
 
 #include <atomic>
 #include <cstring>

@@ -1,4 +1,4 @@
-// In place of runtime/device/LoadLibrary.cpp: the libraries that would be
+// In place of runtime/drivers/cuda/LoadLibrary.cpp: the libraries that would be
 // loaded are in the program, on imitated GPUs.
 #include "ImitatedCuda.h"
 #include "ImitatedDevice.h"

@@ -3,7 +3,7 @@
 #include "Error.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
-#include "comm/NcclCommunicator.h"
+#include "drivers/cuda/NcclCommunicator.h"
 #include "executor/DeviceBackend.h"
 #include "executor/HostBackend.h"
 #include "executor/PlacingAllocator.h"

@@ -9,7 +9,7 @@
 #include "comm/DeviceCommunicator.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
-#include "comm/NcclCommunicator.h"
+#include "drivers/cuda/NcclCommunicator.h"
 #include "imitation/ImitatedCuda.h"
 #include "imitation/ImitatedDevice.h"
 #include "imitation/ImitatedKernels.h"

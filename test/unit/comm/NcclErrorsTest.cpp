@@ -2,8 +2,8 @@
 // be, and that nobody waits for ever.
 #include "DeviceConformance.h"
 
-#include "comm/NcclAgreement.h"
-#include "comm/NcclLibrary.h"
+#include "drivers/cuda/NcclAgreement.h"
+#include "drivers/cuda/NcclLibrary.h"
 #include "imitation/ImitatedNccl.h"
 
 #include <future>

@@ -1,7 +1,7 @@
 // Tests that PyTorch's CUDA kernels get their memory from a plan where it lends
 // some, and that everything else stays with PyTorch's own allocator, here one
 // of host memory.
-#include "device/CudaAllocator.h"
+#include "drivers/cuda/CudaAllocator.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_COMM_NCCLAGREEMENT_H
-#define FSDP_RUNTIME_COMM_NCCLAGREEMENT_H
+#ifndef FSDP_RUNTIME_DRIVERS_CUDA_NCCLAGREEMENT_H
+#define FSDP_RUNTIME_DRIVERS_CUDA_NCCLAGREEMENT_H
 
 #include <string>
 #include <vector>
@@ -24,4 +24,4 @@ void checkAgreement(const std::vector<NcclRank> &ranks);
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_COMM_NCCLAGREEMENT_H
+#endif // FSDP_RUNTIME_DRIVERS_CUDA_NCCLAGREEMENT_H

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_COMM_NCCLLIBRARY_H
-#define FSDP_RUNTIME_COMM_NCCLLIBRARY_H
+#ifndef FSDP_RUNTIME_DRIVERS_CUDA_NCCLLIBRARY_H
+#define FSDP_RUNTIME_DRIVERS_CUDA_NCCLLIBRARY_H
 
 #include <nccl.h>
 #include <string>
@@ -49,4 +49,4 @@ void checkOneNccl(const std::vector<std::string> &files);
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_COMM_NCCLLIBRARY_H
+#endif // FSDP_RUNTIME_DRIVERS_CUDA_NCCLLIBRARY_H

@@ -1,8 +1,8 @@
 // PyTorch's kernels for a GPU. With CudaAllocator, all of a library that links
 // PyTorch's CUDA half.
 #include "Error.h"
-#include "device/CudaAllocator.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/CudaAllocator.h"
+#include "drivers/cuda/CudaLibrary.h"
 #include "device/Device.h"
 #include "device/Kernels.h"
 #include "device/TensorAt.h"

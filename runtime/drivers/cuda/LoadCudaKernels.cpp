@@ -1,4 +1,4 @@
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/CudaLibrary.h"
 #include "device/Kernels.h"
 
 namespace fsdp {

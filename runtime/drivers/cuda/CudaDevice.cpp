@@ -1,7 +1,7 @@
 // One GPU: the library for CUDA's runtime.
 #include "Error.h"
-#include "comm/NcclLibrary.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
+#include "drivers/cuda/CudaLibrary.h"
 #include "device/Device.h"
 
 #include <algorithm>

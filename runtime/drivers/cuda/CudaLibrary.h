@@ -1,8 +1,8 @@
 // The borders between the programs and the libraries that link CUDA, which are
 // loaded at run time. Both sides are of the same build.
 
-#ifndef FSDP_RUNTIME_DEVICE_CUDALIBRARY_H
-#define FSDP_RUNTIME_DEVICE_CUDALIBRARY_H
+#ifndef FSDP_RUNTIME_DRIVERS_CUDA_CUDALIBRARY_H
+#define FSDP_RUNTIME_DRIVERS_CUDA_CUDALIBRARY_H
 
 #include <string>
 
@@ -58,4 +58,4 @@ template <typename Library> const Library &loadLibrary() {
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_DEVICE_CUDALIBRARY_H
+#endif // FSDP_RUNTIME_DRIVERS_CUDA_CUDALIBRARY_H

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_COMM_NCCLREDUCTION_H
-#define FSDP_RUNTIME_COMM_NCCLREDUCTION_H
+#ifndef FSDP_RUNTIME_DRIVERS_CUDA_NCCLREDUCTION_H
+#define FSDP_RUNTIME_DRIVERS_CUDA_NCCLREDUCTION_H
 
 #include "plan/PlanTypes.h"
 
@@ -36,4 +36,4 @@ std::array<char, 8> factorOf(ncclDataType_t type, double divisor);
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_COMM_NCCLREDUCTION_H
+#endif // FSDP_RUNTIME_DRIVERS_CUDA_NCCLREDUCTION_H

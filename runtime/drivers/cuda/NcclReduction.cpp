@@ -1,4 +1,4 @@
-#include "comm/NcclReduction.h"
+#include "drivers/cuda/NcclReduction.h"
 
 #include <cstring>
 #include <stdexcept>

@@ -1,8 +1,8 @@
-#include "comm/NcclAgreement.h"
+#include "drivers/cuda/NcclAgreement.h"
 
 #include "Error.h"
-#include "comm/NcclLibrary.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
+#include "drivers/cuda/CudaLibrary.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "device/CudaAllocator.h"
+#include "drivers/cuda/CudaAllocator.h"
 
 #include <utility>
 

@@ -1,10 +1,10 @@
-#include "comm/NcclCommunicator.h"
+#include "drivers/cuda/NcclCommunicator.h"
 
 #include "Error.h"
-#include "comm/NcclAgreement.h"
-#include "comm/NcclLibrary.h"
-#include "comm/NcclReduction.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/NcclAgreement.h"
+#include "drivers/cuda/NcclLibrary.h"
+#include "drivers/cuda/NcclReduction.h"
+#include "drivers/cuda/CudaLibrary.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
 #include "Error.h"
-#include "comm/NcclLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
 
 #include <cstdlib>
 #include <dlfcn.h>

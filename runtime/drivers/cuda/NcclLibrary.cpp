@@ -1,4 +1,4 @@
-#include "comm/NcclLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
 
 #include "Error.h"
 

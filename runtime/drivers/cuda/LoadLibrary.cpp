@@ -1,5 +1,5 @@
 #include "Error.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/CudaLibrary.h"
 
 #include <dlfcn.h>
 #include <filesystem>

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_COMM_NCCLCOMMUNICATOR_H
-#define FSDP_RUNTIME_COMM_NCCLCOMMUNICATOR_H
+#ifndef FSDP_RUNTIME_DRIVERS_CUDA_NCCLCOMMUNICATOR_H
+#define FSDP_RUNTIME_DRIVERS_CUDA_NCCLCOMMUNICATOR_H
 
 #include "comm/DeviceCommunicator.h"
 
@@ -26,4 +26,4 @@ connectNccl(Device &device, Communicator &control, const NcclOptions &options);
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_COMM_NCCLCOMMUNICATOR_H
+#endif // FSDP_RUNTIME_DRIVERS_CUDA_NCCLCOMMUNICATOR_H

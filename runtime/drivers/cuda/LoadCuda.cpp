@@ -1,6 +1,6 @@
 #include "Error.h"
-#include "comm/NcclCommunicator.h"
-#include "device/CudaLibrary.h"
+#include "drivers/cuda/NcclCommunicator.h"
+#include "drivers/cuda/CudaLibrary.h"
 #include "device/Device.h"
 
 namespace fsdp {
