@@ -2,7 +2,8 @@
 
 #include "comm/Reduce.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <array>
 #include <csignal>
 #include <cstdlib>

@@ -1,7 +1,9 @@
 #include "data/Sampler.h"
 
-#include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randperm.h>
 
 namespace fsdp {
 

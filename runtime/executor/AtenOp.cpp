@@ -4,7 +4,8 @@
 #include "executor/ConstantArgument.h"
 #include "plan/HostReads.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
 #include <algorithm>
 
 namespace fsdp {

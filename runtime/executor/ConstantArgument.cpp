@@ -2,7 +2,8 @@
 
 #include "executor/AtenOp.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/jit_type.h>
 #include <cmath>
 
 namespace fsdp {

@@ -10,8 +10,8 @@
 #include "executor/Scalars.h"
 #include "operators/Operators.h"
 
-#include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <cmath>
 #include <exception>

@@ -3,7 +3,7 @@
 #include "Error.h"
 #include "executor/ProgramTensors.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <algorithm>
 
 namespace fsdp {

@@ -3,7 +3,7 @@
 #include "Error.h"
 #include "device/TensorAt.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <sstream>
 
 namespace fsdp {

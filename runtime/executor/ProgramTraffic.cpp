@@ -2,7 +2,9 @@
 
 #include "device/TensorAt.h"
 
-#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <cstring>
 
 namespace fsdp {

@@ -2,7 +2,7 @@
 
 #include "device/TensorAt.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <algorithm>
 #include <cstring>
 

@@ -2,7 +2,11 @@
 
 #include "Error.h"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
 #include <algorithm>
 
 namespace fsdp {

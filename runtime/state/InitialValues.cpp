@@ -3,10 +3,10 @@
 #include "device/ScalarType.h"
 #include "state/Philox.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/Math.h>
+#include <ATen/ops/from_blob.h>
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -1,7 +1,12 @@
 // PyTorch's attention kernels for GPUs, computed on a CPU: softmax(q k^T scale)
 // v, with what they leave for their backward. Without dropout.
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <cmath>
 #include <torch/library.h>
 

@@ -4,7 +4,9 @@
 #include "Memory.h"
 #include "Streams.h"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <future>
 #include <torch/library.h>
 

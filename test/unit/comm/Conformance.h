@@ -5,12 +5,12 @@
 #define FSDP_TEST_UNIT_COMM_CONFORMANCE_H
 
 #include "RankThreads.h"
+#include "TensorFunctions.h"
 #include "comm/GlooCommunicator.h"
 #include "comm/SharedMemoryCommunicator.h"
 #include "comm/ThrottledCommunicator.h"
 #include "device/ScalarType.h"
 
-#include <ATen/ATen.h>
 #include <atomic>
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>

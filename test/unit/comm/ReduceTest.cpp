@@ -1,9 +1,9 @@
 // Tests that sums in rank order with one division have PyTorch's bits.
 #include "comm/Reduce.h"
 
+#include "TensorFunctions.h"
 #include "comm/ReducedPrecision.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 using namespace fsdp;

@@ -4,8 +4,8 @@
 #include "device/Kernels.h"
 
 #include "Error.h"
+#include "TensorFunctions.h"
 
-#include <ATen/ATen.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>

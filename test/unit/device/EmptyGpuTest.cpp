@@ -3,11 +3,11 @@
 // which seeds they are launched.
 #include "imitation/EmptyGpu.h"
 
+#include "TensorFunctions.h"
 #include "device/Device.h"
 #include "device/Kernels.h"
 #include "operators/Operators.h"
 
-#include <ATen/ATen.h>
 #include <ATen/cuda/PhiloxCudaState.h>
 #include <cmath>
 #include <gtest/gtest.h>

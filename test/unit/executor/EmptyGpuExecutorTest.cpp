@@ -6,11 +6,11 @@
 #include "executor/PlacingAllocator.h"
 
 #include "Regression.h"
+#include "TensorFunctions.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
 #include "imitation/EmptyGpu.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 using namespace fsdp;

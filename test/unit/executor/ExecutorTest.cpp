@@ -6,9 +6,9 @@
 
 #include "Error.h"
 #include "PlanBuilder.h"
+#include "TensorFunctions.h"
 #include "ThreadRanks.h"
 
-#include <ATen/ATen.h>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>

@@ -4,10 +4,10 @@
 #define FSDP_TEST_UNIT_EXECUTOR_LAYERS_H
 
 #include "PlanBuilder.h"
+#include "TensorFunctions.h"
 #include "executor/Executor.h"
 #include "plan/CommandValues.h"
 
-#include <ATen/ATen.h>
 #include <algorithm>
 #include <functional>
 #include <thread>

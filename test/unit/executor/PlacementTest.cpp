@@ -3,11 +3,11 @@
 #include "executor/Executor.h"
 
 #include "PlanBuilder.h"
+#include "TensorFunctions.h"
 #include "ThreadRanks.h"
 #include "executor/HostBackend.h"
 #include "executor/OperatorMemory.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 using namespace fsdp;

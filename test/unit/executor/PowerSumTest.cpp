@@ -1,9 +1,9 @@
 // Tests that sums of powers are those of PyTorch's norms, whatever the dtype,
 // the layout and the number of threads; and that what runs on GPUs gives the
 // same, on a CPU.
+#include "TensorFunctions.h"
 #include "operators/Operators.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <cmath>
 #include <gtest/gtest.h>

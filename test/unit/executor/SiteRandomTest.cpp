@@ -2,9 +2,9 @@
 // was drawn in between.
 #include "executor/SiteRandom.h"
 
+#include "TensorFunctions.h"
 #include "executor/HostBackend.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 using namespace fsdp;

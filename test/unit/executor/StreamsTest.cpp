@@ -4,9 +4,9 @@
 #include "executor/HostStreams.h"
 
 #include "Layers.h"
+#include "TensorFunctions.h"
 #include "ThreadRanks.h"
 
-#include <ATen/ATen.h>
 #include <algorithm>
 #include <atomic>
 #include <gtest/gtest.h>

@@ -2,9 +2,9 @@
 // multiplying it before.
 #include "executor/UpdateRule.h"
 
+#include "TensorFunctions.h"
 #include "executor/HostBackend.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 using namespace fsdp;

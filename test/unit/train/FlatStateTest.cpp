@@ -2,6 +2,7 @@
 // once, and come back whole, however pieces cut members.
 #include "PlanBuilder.h"
 #include "TemporaryFolder.h"
+#include "TensorFunctions.h"
 #include "ThreadRanks.h"
 #include "data/SafeTensors.h"
 #include "executor/Executor.h"
@@ -9,7 +10,6 @@
 #include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <random>
 #include <thread>

@@ -2,7 +2,8 @@
 // value however a tensor is cut.
 #include "state/InitialValues.h"
 
-#include <ATen/ATen.h>
+#include "TensorFunctions.h"
+
 #include <ATen/Parallel.h>
 #include <algorithm>
 #include <cmath>

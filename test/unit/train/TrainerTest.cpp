@@ -5,11 +5,11 @@
 #include "Error.h"
 #include "PlanBuilder.h"
 #include "TemporaryFolder.h"
+#include "TensorFunctions.h"
 #include "ThreadRanks.h"
 #include "data/SafeTensors.h"
 #include "executor/HostBackend.h"
 
-#include <ATen/ATen.h>
 #include <cstring>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
