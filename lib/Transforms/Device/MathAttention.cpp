@@ -78,7 +78,7 @@ Value findProduct(Value value, unsigned operand) {
                : Value();
 }
 
-double getNumber(aten::CallOp call, StringRef name) {
+double getFloat(aten::CallOp call, StringRef name) {
   auto number = dyn_cast_or_null<FloatAttr>(call.getArg(name));
   return number ? number.getValueAsDouble() : NAN;
 }
@@ -89,7 +89,7 @@ int64_t getInteger(aten::CallOp call, StringRef name, int64_t otherwise) {
 
 bool isConstant(Value value, double number) {
   auto call = getCall(value, "scalar_tensor");
-  return call && call->getNumOperands() == 0 && getNumber(call, "s") == number;
+  return call && call->getNumOperands() == 0 && getFloat(call, "s") == number;
 }
 
 /// Whether it is what PyTorch makes of is_causal: -inf above the diagonal.
@@ -139,8 +139,8 @@ bool MathAttention::readScores(Value scores) {
   if (!query || !turned || getInteger(turned, "dim0", 0) != -2 ||
       getInteger(turned, "dim1", 0) != -1 || query->getNumOperands() != 1)
     return false;
-  double root = getNumber(query, "other");
-  if (!(root > 0) || getNumber(key, "other") != root)
+  double root = getFloat(query, "other");
+  if (!(root > 0) || getFloat(key, "other") != root)
     return false;
   attention.query = lookThroughCast(query->getOperand(0));
   attention.key = lookThroughCast(turned->getOperand(0));
@@ -164,11 +164,11 @@ bool MathAttention::readWeights(Value weights, Value *folded) {
     weights = findReader(kept, "mul.Scalar");
     if (!drop || !weights)
       return false;
-    double share = getNumber(drop, "p");
+    double share = getFloat(drop, "p");
     attention.dropout = 1 - share;
     attention.generator =
         dyn_cast_or_null<aten::GeneratorAttr>(drop.getArg("generator"));
-    double scale = getNumber(getCall(weights, "mul.Scalar"), "other");
+    double scale = getFloat(getCall(weights, "mul.Scalar"), "other");
     if (!attention.generator || !(std::fabs(scale * share - 1) < 1e-6))
       return false;
   }
