@@ -20,13 +20,31 @@ for folder in (HERE, HERE.parent / "python"):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take hours")
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="run only the tests marked as quick, and the first case of each",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: runs only with --long")
+    config.addinivalue_line("markers", "quick: the first case of it runs with --quick")
 
 
+def select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        if item.get_closest_marker("quick"):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    config.hook.pytest_deselected(items=[i for i in items if i not in first.values()])
+    items[:] = first.values()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--quick"):
+        select_quick(config, items)
     if config.getoption("--long"):
         return
     skip = pytest.mark.skip(reason="needs --long")

@@ -110,6 +110,7 @@ def run_rule(lines: list[str], tensors: list[torch.Tensor], rate: float, step: i
     raise AssertionError("the rule has no return")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("optimizer,options", CASES, ids=lambda v: re.sub(r"[^\w.]+", "-", v))
 def test_rule_has_pytorchs_bits(tmp_path: pathlib.Path, optimizer: str, options: str) -> None:
     lines, names = read_rule(tmp_path, optimizer, options)

@@ -79,6 +79,7 @@ def run(
     raise AssertionError("the rule has no results")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("optimizer, options, kernel", CASES)
 def test_a_rule_for_gpus_is_pytorchs_optimizer(
     optimizer: str, options: dict[str, Any], kernel: str | None, tmp_path: pathlib.Path

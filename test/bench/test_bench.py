@@ -59,6 +59,7 @@ def test_a_ratio_needs_both_times(model: Figures) -> None:
     assert ratio(model, "absent", None) is None
 
 
+@pytest.mark.quick
 def test_goals_are_met_nearly_or_not(model: Figures) -> None:
     found = verdicts(model)
     assert found["ours"] == ("2.00", "met")
@@ -163,6 +164,7 @@ def test_a_page_that_marks_an_unknown_block(root: pathlib.Path, stored: Figures)
         pages.update({**stored, "models": {}, "compile": []}, root)
 
 
+@pytest.mark.quick
 def test_the_pages_show_what_is_stored(stored: Figures) -> None:
     for page in pages.PAGES:
         text = (ROOT / page).read_text()

@@ -83,6 +83,7 @@ def test_missing_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     run_refused(compiled, tmp_path, r"nothing\.plan", plan=tmp_path / "nothing.plan")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("at", (0.0, 0.01, 0.3, 0.7, 1.0))
 def test_corrupt_plan(at: float, compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     plan = flipped(compiled.plan, at, tmp_path)

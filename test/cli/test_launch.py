@@ -88,6 +88,7 @@ def rank_environments(**changes: str) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.quick
 def test_processes(
     compiled: chain.Compiled, expected: chain.Result, tmp_path: pathlib.Path
 ) -> None:

@@ -17,8 +17,10 @@ def _fuzz(*flags: object, timeout: float) -> None:
     print(chain.command([sys.executable, HERE / "fuzz.py", *flags], timeout=timeout).stdout)
 
 
-def test_seeds() -> None:
-    _fuzz("--seeds", "0:20", timeout=1200)
+@pytest.mark.quick
+@pytest.mark.parametrize("seeds", ("0:2", "2:20"))
+def test_seeds(seeds: str) -> None:
+    _fuzz("--seeds", seeds, timeout=1200)
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pytest
 from support.layouts import CASES, check_same, train
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("world", (1, 2, 3, 4))
 @pytest.mark.parametrize("name", CASES)
 def test_flat_is_dim0(name: str, world: int, tmp_path_factory: pytest.TempPathFactory) -> None:

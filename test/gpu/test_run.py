@@ -71,6 +71,7 @@ def test_an_imitated_gpu_passes(
     assert found == {"kernels": PASS, "precision": PASS, "graph": PASS}
 
 
+@pytest.mark.quick
 def test_the_tables_agree() -> None:
     assert {case.step for case in CASES.values()} == set(STEPS)
     assert {case.row for case in CASES.values()} <= set(rows.ROWS)

@@ -53,6 +53,7 @@ def disagreements(page: str, results: pathlib.Path) -> list[str]:
     return wrong
 
 
+@pytest.mark.quick
 def test_the_page_claims_what_was_run() -> None:
     page = (ROOT / "docs/gpu.md").read_text()
     assert list(claims(page)) == list(rows.ROWS)

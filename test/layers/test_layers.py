@@ -1,8 +1,12 @@
-"""Tests that the halves stay apart: the plan is the only bridge between compiler and runtime."""
+"""Tests that the halves stay apart: the plan is the only bridge between compiler and runtime;
+and that no folder of tests is forgotten where only quick ones run."""
 
 import pathlib
 import re
 
+import pytest
+
+pytestmark = pytest.mark.quick
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPILER = ("mlir/", "llvm/", "fsdp/")
 TORCH = ("ATen/", "torch/", "c10/", "caffe2/")
@@ -87,3 +91,10 @@ def test_plans_are_made_below_the_passes() -> None:
     files = {file: names for file, names in includes("lib/Target").items() if "/Plan" in file}
     assert files
     assert reaching(files, ("fsdp/Transforms/",)) == []
+
+
+def test_each_folder_of_python_tests_has_a_quick_one() -> None:
+    """`tools/dev test --quick` runs all of lit and GoogleTest, and of pytest what is marked."""
+    files = list((ROOT / "test").rglob("test_*.py"))
+    quick = {file.parent for file in files if "pytest.mark.quick" in file.read_text()}
+    assert {file.parent for file in files} - quick == set()

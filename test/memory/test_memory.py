@@ -3,7 +3,9 @@ the plan has their results, and that flat ranges are communicated where they lie
 
 from __future__ import annotations
 
+import functools
 import pathlib
+from typing import Callable
 
 import pytest
 
@@ -26,23 +28,32 @@ CASES = {
 LAYOUTS = ("dim0", "flat")
 
 
+Archives = Callable[[str], pathlib.Path]
+
+
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
-    paths = {}
-    for name, (file, argv) in CASES.items():
-        paths[name] = tmp_path_factory.mktemp(name) / "step.pt"
-        chain.export(file, paths[name], argv)
-    return paths
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
+    """Exports a case when a test first asks for it."""
+
+    @functools.cache
+    def export(name: str) -> pathlib.Path:
+        file, argv = CASES[name]
+        path = tmp_path_factory.mktemp(name) / "step.pt"
+        chain.export(file, path, argv)
+        return path
+
+    return export
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_allocates_and_copies_nothing(
-    name: str, layout: str, archives: dict[str, pathlib.Path], tmp_path: pathlib.Path
+    name: str, layout: str, archives: Archives, tmp_path: pathlib.Path
 ) -> None:
     file, argv = CASES[name]
     options = f"mesh=2 shard-layout={layout}"
-    compiled = chain.lower(file, archives[name], tmp_path, argv, options)
+    compiled = chain.lower(file, archives(name), tmp_path, argv, options)
     run = chain.run_plan(compiled, 2, steps=STEPS, poison=False, extra=["--log-grad-norm"])
     assert run.summary["step_allocated_bytes"] == 0
     assert run.summary["outputs_copied"] == {"count": 0, "bytes": 0}
@@ -51,13 +62,13 @@ def test_a_step_allocates_and_copies_nothing(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nothing_of_size_is_taken_from_the_heap(
-    layout: str, archives: dict[str, pathlib.Path], tmp_path: pathlib.Path
+    layout: str, archives: Archives, tmp_path: pathlib.Path
 ) -> None:
     """Behind PyTorch's allocator as well: longer runs ask for no more large blocks."""
     name = "gpt-fused-adamw"
     file, argv = CASES[name]
     options = f"mesh=2 shard-layout={layout}"
-    compiled = chain.lower(file, archives[name], tmp_path, argv, options)
+    compiled = chain.lower(file, archives(name), tmp_path, argv, options)
     counted = tmp_path / "requests"
     preload = {"LD_PRELOAD": str(chain.binary("heap_requests.so")), "HEAP_REQUESTS": str(counted)}
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import json
 import pathlib
 import re
+from typing import Callable
 
 import pytest
 
@@ -58,14 +60,26 @@ EXPLAINED = (
 )
 
 
+Compile = Callable[[int], chain.Compiled]
+
+
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[chain.Compiled]:
+def compile_plan(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compiles one of PLANS, by its index."""
     folder = tmp_path_factory.mktemp("mutation")
     archives = options.Archives(folder)
-    return [
-        archives.lower(model, pipeline, folder / str(i), *flags)
-        for i, (model, pipeline, *flags) in enumerate(PLANS)
-    ]
+
+    @functools.cache
+    def compile_plan(i: int) -> chain.Compiled:
+        model, pipeline, *flags = PLANS[i]
+        return archives.lower(model, pipeline, folder / str(i), *flags)
+
+    return compile_plan
+
+
+@pytest.fixture(scope="module")
+def compiled(compile_plan: Compile) -> list[chain.Compiled]:
+    return [compile_plan(i) for i in range(len(PLANS))]
 
 
 def is_explained(name: str, survivor: str) -> bool:
@@ -109,12 +123,12 @@ def test_many_mutants_are_refused(compiled: list[chain.Compiled]) -> None:
     check(compiled, per_class=40)
 
 
-def test_no_program_takes_a_plan_unchecked(
-    compiled: list[chain.Compiled], tmp_path: pathlib.Path
-) -> None:
+@pytest.mark.quick
+def test_no_program_takes_a_plan_unchecked(compile_plan: Compile, tmp_path: pathlib.Path) -> None:
+    compiled = compile_plan(0)
     mutant = tmp_path / "mutant.plan"
-    chain.command([chain.binary("fsdp-mutate"), "--write", mutant, compiled[0].plan])
-    train = chain.run_arguments(dataclasses.replace(compiled[0], plan=mutant))
+    chain.command([chain.binary("fsdp-mutate"), "--write", mutant, compiled.plan])
+    train = chain.run_arguments(dataclasses.replace(compiled, plan=mutant))
     ranks = ["--nproc", "2", "--poison"]
     readers = (
         [*train, *ranks],

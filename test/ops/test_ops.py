@@ -17,6 +17,11 @@ def _run(*flags: str, timeout: float) -> None:
     print(chain.command([sys.executable, OPS, "--compare", *flags], timeout=timeout).stdout)
 
 
+@pytest.mark.quick
+def test_one_operator() -> None:
+    _run("--only=mm", timeout=300)
+
+
 def test_a_tenth_of_the_operators() -> None:
     _run("--tenth", timeout=1200)
 

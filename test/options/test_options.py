@@ -52,6 +52,7 @@ def check(run: Run, seed: int) -> None:
     assert not different
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("seed", range(12))
 def test_combination(run: Run, seed: int) -> None:
     check(run, seed)

@@ -25,6 +25,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder / "fsdp-mlir"
 
 
+@pytest.mark.quick
 def test_what_is_given_travels(unpacked: pathlib.Path) -> None:
     assert (unpacked / "given" / "a.plan").read_bytes() == b"a plan"
 

@@ -81,6 +81,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
     return Archives(tmp_path_factory)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", NAMES)
 def test_one_rank_is_eager(name: str, archives: Archives, tmp_path: pathlib.Path) -> None:
     compiled = archives.compile(name, tmp_path, "mesh=1")
@@ -89,6 +90,7 @@ def test_one_rank_is_eager(name: str, archives: Archives, tmp_path: pathlib.Path
     compare.check_bits(run, reference.eager(step, STEPS))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", NAMES)
 def test_two_ranks_are_fsdp2(
     name: str, archives: Archives, tmp_path: pathlib.Path, fsdp2: Pool

@@ -49,6 +49,7 @@ def check_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
             assert torch.equal(found[name], expected[name]), name
 
 
+@pytest.mark.quick
 def test_ranks_and_layouts_start_alike(
     archive: pathlib.Path, start: chain.Result, tmp_path: pathlib.Path
 ) -> None:

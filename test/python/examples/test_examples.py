@@ -49,6 +49,7 @@ def train(step, batch: int) -> list[float]:
     return losses
 
 
+@pytest.mark.quick
 def test_linear_classifier(example) -> None:
     """Tests the classifier's shapes, and that its accuracy rises on two ranks' batches."""
     step = example("linear_classifier").training_step([])

@@ -62,6 +62,7 @@ class GPT(nn.Module):
         return self.head(x)
 
 
+@pytest.mark.quick
 def test_mlp_with_dropout(tmp_path: pathlib.Path) -> None:
     model = nn.Sequential(nn.Linear(8, 7), nn.ReLU(), nn.Dropout(0.3), nn.Linear(7, 3))
     assert_same_as_eager(classify(model), tmp_path)

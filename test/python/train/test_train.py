@@ -95,6 +95,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     return Tree(tmp_path)
 
 
+@pytest.mark.quick
 def test_stages_run_in_order_and_once(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     """Tests the whole way, what a second run repeats, and what a change repeats."""
     assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
