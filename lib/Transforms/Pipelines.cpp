@@ -166,7 +166,7 @@ void registerPipeline(
             {given.empty() ? name.str() : (name + "{" + given + "}").str()}));
         return success();
       },
-      [](function_ref<void(const detail::PassOptions &)> handler) {
+      [](function_ref<void(const mlir::detail::PassOptions &)> handler) {
         handler(Options());
       });
 }
