@@ -1,7 +1,6 @@
 // When a program's memory is in use.
 
 #include "fsdp/Analysis/Liveness.h"
-#include "fsdp/Analysis/OpCost.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "plan/PlanTypes.h"
@@ -30,22 +29,23 @@ struct StateUses {
 /// and of those that its start's stream has waited for. On the stream of
 /// compute a collective is over before the next op.
 static void forEachSource(WaitOp wait, function_ref<void(Value)> visit) {
-  Operation *start = wait.getFuture().getDefiningOp();
-  if (!start || OpCost::getStream(start) == plan::computeStream)
+  auto start = wait.getFuture().getDefiningOp<TimelineOpInterface>();
+  if (!start || start.getStream() == plan::computeStream)
     return;
   for (Value source : start->getOperands()) {
     visit(source);
     if (auto earlier = source.getDefiningOp<WaitOp>();
-        earlier && OpCost::getStream(earlier) != plan::computeStream)
+        earlier && earlier.getStream() != plan::computeStream)
       forEachSource(earlier, visit);
   }
 }
 
 /// The state whose window a mapped gather shows.
 static LoadOp getMappedSource(Operation *op) {
-  auto start = dyn_cast<AllGatherStartOp>(op);
-  return start && start.getMapped() ? start.getInput().getDefiningOp<LoadOp>()
-                                    : LoadOp();
+  auto gather = dyn_cast<CollectiveOpInterface>(op);
+  return gather && gather.getMapped()
+             ? gather->getOperand(0).getDefiningOp<LoadOp>()
+             : LoadOp();
 }
 
 FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
@@ -67,7 +67,8 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
       StateOp state = lookup(load, load.getStateAttr());
       return state && state.getOnHost() ? kHostArena : kDeviceArena;
     }
-    if (isa_and_nonnull<OffloadStartOp>(def))
+    if (auto start = dyn_cast_or_null<StartOpInterface>(def);
+        start && start.isToHost())
       return kHostArena;
     if (isa_and_nonnull<aten::CallOp, PackOp, UnpackOp>(def))
       for (Value operand : def->getOperands())
@@ -92,9 +93,6 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
   };
 
   llvm::MapVector<Operation *, StateUses> states;
-  auto write = [&](Operation *op, FlatSymbolRefAttr name, int64_t time) {
-    states[lookup(op, name)].writes.push_back(time);
-  };
 
   for (BlockArgument argument : block.getArguments())
     touch(argument, -1);
@@ -113,22 +111,16 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
       } else if (LoadOp source = getMappedSource(&op)) {
         storage->state = lookup(source, source.getStateAttr());
         storage->arena = kWindowArena;
-      } else if (FlatSymbolRefAttr into = getStoredState(&op)) {
-        storage->state = lookup(&op, into);
-        write(&op, into, time);
+      } else if (auto start = dyn_cast<StartOpInterface>(op);
+                 start && start.getIntoAttr()) {
+        storage->state = lookup(&op, start.getIntoAttr());
       }
     }
-    if (auto store = dyn_cast<StoreOp>(op)) {
-      write(store, store.getStateAttr(), time);
+    if (auto access = dyn_cast<StateAccessOpInterface>(op))
+      for (FlatSymbolRefAttr name : access.getWrittenStates())
+        states[lookup(&op, name)].writes.push_back(time);
+    if (auto store = dyn_cast<StoreOp>(op))
       states[lookup(store, store.getStateAttr())].stores.push_back(store);
-    } else if (auto sum = dyn_cast<AccumulateOp>(op)) {
-      write(sum, sum.getStateAttr(), time);
-    } else if (auto update = dyn_cast<UpdateOp>(op)) {
-      if (!update.getStaged())
-        write(update, update.getParameterAttr(), time);
-      for (Attribute state : update.getStates())
-        write(update, cast<FlatSymbolRefAttr>(state), time);
-    }
     ++time;
   }
 

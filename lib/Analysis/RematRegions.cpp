@@ -92,7 +92,7 @@ bool RematRegions::isKept(Value value, Remat remat) const {
   if (remat == Remat::None || !region)
     return true;
   auto call = cast<aten::CallOp>(value.getDefiningOp());
-  if (call->hasAttr(kKeepAttrName) ||
+  if (call->hasAttr(kMustSaveAttrName) ||
       (remat == Remat::Selective && isExpensive(call)))
     return true;
   return llvm::any_of(value.getUsers(), [&](Operation *reader) {

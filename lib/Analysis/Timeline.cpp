@@ -10,11 +10,10 @@
 using namespace mlir;
 using namespace fsdp;
 
-static bool isCollective(Operation *op) {
-  return isa<AllGatherStartOp, ReduceScatterStartOp, AllReduceStartOp,
-             CmdCollectiveOp, AllGatherOp, ReduceScatterOp, AllReduceOp,
-             shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(
-      op);
+/// What is no command takes no time, on whichever stream.
+static unsigned getStream(Operation *op) {
+  auto command = dyn_cast<TimelineOpInterface>(op);
+  return command ? command.getStream() : unsigned(plan::computeStream);
 }
 
 Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
@@ -31,8 +30,7 @@ Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
     now[stream] = time;
   };
   for (Operation &op : program.getBody().front()) {
-    unsigned stream =
-        std::min<unsigned>(OpCost::getStream(&op), std::size(now) - 1);
+    unsigned stream = std::min<unsigned>(getStream(&op), std::size(now) - 1);
     if (auto wait = dyn_cast<WaitOp>(op)) {
       follow(stream, futures.lookup(wait.getFuture()));
       continue;
@@ -46,11 +44,11 @@ Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
       continue;
     }
     double seconds = cost.getSeconds(&op);
-    if (isStart(&op)) {
+    if (isa<StartOpInterface>(op)) {
       now[stream] = std::max(now[stream], now[plan::computeStream]);
       futures[op.getResult(0)] = now[stream] + seconds;
     }
-    if (isCollective(&op)) {
+    if (isa<CollectiveOpInterface>(op)) {
       timeline.communicationSeconds += seconds;
       if (stream == plan::computeStream)
         timeline.exposedSeconds += seconds;

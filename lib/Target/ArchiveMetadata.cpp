@@ -25,11 +25,11 @@ static ModuleInfo readModule(const JsonReader &json) {
   return info;
 }
 
-/// The sizes of the mesh, and names of its dimensions, or none.
+/// The mesh: its device, its sizes, and names of its dimensions, or none.
 static void readMesh(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
     return;
-  json["device"].asOneOf({"cpu", "cuda"});
+  metadata.meshDevice = json["device"].asOneOf({"cpu", "cuda"});
   json["shape"].forEach([&](const JsonReader &size) {
     metadata.mesh.push_back(size.asInt());
     if (size.asInt() < 1 || size.asInt() > 65536)

@@ -269,7 +269,7 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
     op->setAttr(kCheckpointAttrName,
                 builder.getI64IntegerAttr(*info.checkpoint));
   if (info.keep)
-    op->setAttr(kKeepAttrName, builder.getUnitAttr());
+    op->setAttr(kMustSaveAttrName, builder.getUnitAttr());
   if (op.isRandom()) {
     if (!call.hasGenerator)
       throw ArchiveError("calls " + schema->callee() + where +

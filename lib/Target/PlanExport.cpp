@@ -6,7 +6,7 @@
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -59,16 +59,17 @@ private:
       auto attr = module->getAttrOfType<StringAttr>(name);
       return attr ? attr.str() : std::string();
     };
-    out.source = text("fsdp.source");
-    out.torch_version = text("fsdp.torch_version");
     out.pipeline = text("fsdp.pipeline");
     out.device = text(kDeviceAttrName) == "cuda" ? plan::DeviceKind::Cuda
                                                  : plan::DeviceKind::Cpu;
-    if (failed(setNumber(module, "fsdp.seed", out.seed)) ||
-        failed(setNumber(module, "fsdp.epochs", out.epochs)) ||
-        failed(setNumber(module, "fsdp.steps", out.steps)) ||
-        failed(setNumber(module, "fsdp.accumulate", out.micro_batches)))
-      return failure();
+    if (auto training = TrainingOp::of(module)) {
+      out.source = training.getSource().str();
+      out.torch_version = training.getTorchVersion().str();
+      out.seed = training.getSeed();
+      out.epochs = toUInt32(training.getEpochs());
+      out.steps = training.getSteps();
+      out.micro_batches = toUInt32(training.getAccumulate());
+    }
     if (auto rates = module->getAttrOfType<DenseF64ArrayAttr>(
             "fsdp.group_learning_rates"))
       out.group_learning_rates.assign(rates.asArrayRef().begin(),
@@ -113,16 +114,14 @@ private:
   }
 
   LogicalResult exportMesh(shard::GridOp grid) {
-    auto names = grid->getAttrOfType<ArrayAttr>("fsdp.dims");
-    ArrayRef<int64_t> shape = grid.getShape();
-    if (!out.mesh.empty() || !names || names.size() != shape.size() ||
-        !llvm::all_of(names, llvm::IsaPred<StringAttr>))
-      return grid.emitOpError(
-          "is not the only grid, or lacks a name in fsdp.dims for each "
-          "dimension; run --fsdp-shard-state");
-    for (auto [name, size] : llvm::zip_equal(names, shape)) {
+    auto axes = grid->getAttrOfType<ArrayAttr>(kAxesAttrName);
+    if (!out.mesh.empty() || !axes)
+      return grid.emitOpError("is not the only grid, or lacks ")
+             << kAxesAttrName << "; run --fsdp-shard-state";
+    for (auto [axis, size] :
+         llvm::zip_equal(axes.getAsRange<AxisAttr>(), grid.getShape())) {
       auto dim = std::make_unique<plan::MeshDimT>();
-      dim->name = cast<StringAttr>(name).str();
+      dim->name = axis.getName().str();
       dim->size = toUInt32(size);
       out.mesh.push_back(std::move(dim));
     }
@@ -151,11 +150,7 @@ private:
       exported->shape.assign(global.begin(), global.end());
       exported->place = ::fsdp::toPlan(place);
       setTensor(*exported, local);
-      if (auto sharding = state.getSharding())
-        for (auto [dim, axes] :
-             llvm::enumerate(sharding->getSplitAxes().getAxes()))
-          if (!axes.empty())
-            exported->shard_dim = dim;
+      exported->shard_dim = state.getShardDim().value_or(-1);
       if (failed(symbols.findUnit(state, state.getUnit(), exported->unit)) ||
           failed(findState(state, state.getParameter(), exported->parameter)) ||
           failed(findState(state, state.getFlat(), exported->flat)))

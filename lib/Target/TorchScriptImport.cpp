@@ -5,7 +5,7 @@
 #include "AtenCallImport.h"
 #include "OptimizerRules.h"
 #include "RecipeImport.h"
-#include "TrainingAttributes.h"
+#include "TrainingImport.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
@@ -79,7 +79,7 @@ private:
 
 OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
                                     const std::vector<TorchGraph> &graphs) {
-  setTrainingAttributes(*module, metadata);
+  importTraining(builder, *module, metadata);
   for (auto [index, group] : llvm::enumerate(metadata.optimizer.groups))
     for (const std::string &parameter : group.parameters)
       groups[parameter] = index;

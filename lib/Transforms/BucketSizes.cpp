@@ -4,7 +4,7 @@
 #include "PassOptions.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
@@ -18,8 +18,9 @@ FailureOr<BucketSizes> BucketSizes::get(ModuleOp module, StringRef cap,
                                         StringRef cluster, StringRef pass) {
   BucketSizes sizes;
   sizes.pass = pass;
-  int64_t shards = getNumShards(module);
-  sizes.ranks = shards > 1 ? shards : getNumRanks(module);
+  Mesh mesh(module);
+  int64_t shards = mesh.getNumShards();
+  sizes.ranks = shards > 1 ? shards : mesh.getNumRanks();
   if (cap == "none")
     return sizes;
   if (cap != "auto") {
@@ -46,7 +47,8 @@ BucketSizes::Compute BucketSizes::getCompute(Block &block) const {
   llvm::DenseSet<Operation *> sums; // and what depends on them
   for (Operation &op : block) {
     compute.before[&op] = compute.all;
-    if (isa<shard::ReduceScatterOp, ReduceGradOp>(op) ||
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if ((collective && collective.getKind() == CollectiveKind::ReduceScatter) ||
         llvm::any_of(op.getOperands(), [&](Value operand) {
           return sums.contains(operand.getDefiningOp());
         }))

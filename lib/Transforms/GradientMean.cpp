@@ -4,6 +4,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -12,7 +13,7 @@ using namespace mlir;
 using namespace fsdp;
 
 GradientMeans::GradientMeans(ModuleOp module)
-    : ranks(static_cast<double>(getNumRanks(module))) {
+    : ranks(static_cast<double>(Mesh(module).getNumRanks())) {
   for (UnitOp unit : module.getOps<UnitOp>())
     if (FloatAttr divisor = unit.getGradientDivisorAttr())
       own[unit.getUnitName()] = divisor.getValueAsDouble();

@@ -1,4 +1,4 @@
-// Programs, phases and the mesh of a module.
+// Programs, phases and units of a module.
 
 #include "fsdp/Transforms/Programs.h"
 
@@ -18,19 +18,6 @@ SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
 bool fsdp::isBackward(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("fsdp.phase");
   return phase && phase.getValue() == "backward";
-}
-
-shard::GridOp fsdp::getMesh(ModuleOp module) {
-  auto grids = module.getOps<shard::GridOp>();
-  return grids.empty() ? shard::GridOp() : *grids.begin();
-}
-
-int64_t fsdp::getNumRanks(ModuleOp module) {
-  int64_t ranks = 1;
-  if (shard::GridOp mesh = getMesh(module))
-    for (int64_t size : mesh.getShape())
-      ranks *= size;
-  return ranks;
 }
 
 llvm::StringMap<fsdp::UnitOp> fsdp::getUnits(ModuleOp module) {

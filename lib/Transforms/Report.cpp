@@ -6,6 +6,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Analysis/Timeline.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -65,69 +66,30 @@ struct Figures {
   std::map<int64_t, int64_t> arenas; // bytes, where places are known
 };
 
-int64_t getBytes(Value value) {
-  return getTensorBytes(cast<RankedTensorType>(value.getType()));
-}
-
-/// Counts `op` in the traffic of its unit, in whichever phase it is.
-void count(Operation *op, llvm::MapVector<StringRef, Traffic> &units) {
-  auto gather = [&](StringRef unit, StringRef region, int64_t bytes) {
-    Traffic &traffic = units[unit];
-    ++(region == "backward" ? traffic.gathersBackward : traffic.gathersForward);
+/// Counts a collective in the traffic of its unit; one of no unit, as a norm's,
+/// with the root.
+void count(CollectiveOpInterface op,
+           llvm::MapVector<StringRef, Traffic> &units) {
+  StringAttr unit = op.getUnitAttr(), region = op.getRegionAttr();
+  Traffic &traffic = units[unit ? unit.getValue() : ""];
+  int64_t bytes = getTensorBytes(op.getWholeType());
+  if (op.getRole() == CollectiveRole::Parameter) {
+    ++(region && region.getValue() == "backward" ? traffic.gathersBackward
+                                                 : traffic.gathersForward);
     traffic.gatherBytes += bytes;
-  };
-  auto reduce = [&](StringRef unit, int64_t bytes) {
-    Traffic &traffic = units[unit];
+  } else if (op.getKind() == CollectiveKind::ReduceScatter) {
     ++traffic.reductions;
     traffic.reductionBytes += bytes;
-  };
-  // One of no unit, as a norm's, counts with the root.
-  auto allReduce = [&](StringRef unit, int64_t bytes) {
-    Traffic &traffic = units[unit];
+  } else {
     ++traffic.allReduces;
     traffic.allReduceBytes += bytes;
-  };
-  auto text = [&](StringRef name) {
-    auto attr = op->getAttrOfType<StringAttr>(name);
-    return attr ? attr.getValue() : StringRef();
-  };
-
-  if (auto o = dyn_cast<UnshardOp>(op))
-    gather(o.getUnit(), o.getRegion(), getBytes(o.getResult()));
-  else if (auto o = dyn_cast<shard::AllGatherOp>(op))
-    gather(text("fsdp.unit"), text("fsdp.region"), getBytes(o.getResult()));
-  else if (auto o = dyn_cast<AllGatherOp>(op))
-    gather(o.getUnit(), o.getRegion(), getBytes(o.getResult()));
-  else if (auto o = dyn_cast<AllGatherStartOp>(op))
-    gather(o.getUnit(), o.getRegion(),
-           getTensorBytes(o.getFuture().getType().getType()));
-  else if (auto o = dyn_cast<ReduceGradOp>(op))
-    reduce(o.getUnit(), getBytes(o.getInput()));
-  else if (auto o = dyn_cast<shard::ReduceScatterOp>(op))
-    reduce(text("fsdp.unit"), getBytes(o.getInput()));
-  else if (auto o = dyn_cast<ReduceScatterOp>(op))
-    reduce(o.getUnit(), getBytes(o.getInput()));
-  else if (auto o = dyn_cast<ReduceScatterStartOp>(op))
-    reduce(o.getUnit(), getBytes(o.getInput()));
-  else if (auto o = dyn_cast<AllReduceOp>(op))
-    allReduce(o.getUnit().value_or(""), getBytes(o.getInput()));
-  else if (auto o = dyn_cast<AllReduceStartOp>(op))
-    allReduce(o.getUnit().value_or(""), getBytes(o.getInput()));
-  else if (auto o = dyn_cast<CmdCollectiveOp>(op)) {
-    if (o.getKind() == CollectiveKind::AllGather)
-      gather(o.getUnit().value_or(""), o.getRegion().value_or(""),
-             getBytes(o.getDestination()));
-    else if (o.getKind() == CollectiveKind::ReduceScatter)
-      reduce(o.getUnit().value_or(""), getBytes(o.getSource()));
-    else
-      allReduce(o.getUnit().value_or(""), getBytes(o.getSource()));
   }
 }
 
 Figures collect(ModuleOp module, const cost::Cluster &cluster) {
   Figures figures;
   figures.cluster = cluster.name;
-  figures.ranks = getNumRanks(module);
+  figures.ranks = Mesh(module).getNumRanks();
   for (StateOp state : module.getOps<StateOp>()) {
     if (!state.getFlat())
       figures.stateBytesPerRank += getTensorBytes(state.getTensorType());
@@ -142,7 +104,8 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
     for (UnitOp unit : module.getOps<UnitOp>())
       of.units.try_emplace(unit.getUnitName());
     program.walk([&](Operation *op) {
-      count(op, of.units);
+      if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+        count(collective, of.units);
       if (std::string read = describeHostRead(op); !read.empty())
         of.hostReads.push_back(std::move(read));
       if (op->hasAttr(kRecomputeAttrName)) {

@@ -13,9 +13,9 @@
 // CHECK-NEXT: parameter w: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 0+32, unit ''
 // CHECK-NEXT: optimizer w/momentum: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 64+32
 // CHECK-NEXT: buffer count: float32 [], Replicate, local [], at device 128+4
-module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.seed = 7 : i64, fsdp.epochs = 3 : i64,
-                   fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learning_rates = dense<[[0.1], [0.05]]> : tensor<2x1xf64>} {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+module attributes {fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learning_rates = dense<[[0.1], [0.05]]> : tensor<2x1xf64>} {
+  fsdp.training {source = "net.py", torch_version = "2.11.0", seed = 7 : i64, epochs = 3 : i64}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
   fsdp.state @w parameter : tensor<2x4xf32> {trainable, group = 0 : i64, unit = "", global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
   fsdp.state @"w/momentum" optimizer : tensor<2x4xf32> {parameter = @w, global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
@@ -77,7 +77,7 @@ module attributes {fsdp.source = "net.py", fsdp.torch_version = "2.11.0", fsdp.s
     // CHECK: %[[LARGEST:[0-9]+]] = fsdp_mlir::power_sum([%{{[0-9]+}}], inf)
     %largest = aten.call "fsdp_mlir::power_sum"([%one]) {p = 0x7FF0000000000000 : f64} : (tensor<2x4xf32>) -> tensor<f64>
     // CHECK: 0| %{{[0-9]+}} = all_reduce max %[[LARGEST]] over shard, 1 float64
-    %m = fsdp.all_reduce_start max %largest : !fsdp.future<tensor<f64>>
+    %m = fsdp.all_reduce_start max norm %largest : !fsdp.future<tensor<f64>>
     %most = fsdp.wait %m : !fsdp.future<tensor<f64>>
     // CHECK: update w by sgd(%{{[0-9]+}})
     fsdp.update @sgd @w, %one [@"w/momentum"] : tensor<2x4xf32>

@@ -1,6 +1,6 @@
 // Tests that a step of three micro-batches becomes two programs: one that adds
 // its gradients to states, and one, the last, that reduces the sums.
-// RUN: sed 's/fsdp.seed = 0/fsdp.accumulate = 3 : i64, fsdp.seed = 0/' %S/Inputs/mlp.mlir > %t.mlir
+// RUN: sed 's/seed = 0/accumulate = 3 : i64, seed = 0/' %S/Inputs/mlp.mlir > %t.mlir
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-accumulate-gradients | FileCheck %s
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 shard-layout=flat" | FileCheck %s --check-prefix=FLAT
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 accumulate-reduce=each" | FileCheck %s --check-prefix=EACH
@@ -86,15 +86,15 @@
 // The bucket that comes from the shards goes on to the replicas once its members
 // are added to what there was.
 // BUCKETS-LABEL: func.func @step
-// BUCKETS: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {unit = "blocks.1"}
+// BUCKETS: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {mesh_dim = 1 : i64, unit = "blocks.1"}
 // BUCKETS-NEXT: %[[M:.*]] = fsdp.unpack %[[S]]
 // BUCKETS-NEXT: %[[A:.*]] = fsdp.load @"blocks.1.w/grad"
 // BUCKETS-NEXT: %[[ALL:.*]] = aten.call "add.Tensor"(%[[A]], %[[M]])
 // BUCKETS-NEXT: %[[P:.*]] = fsdp.pack %[[ALL]]
-// BUCKETS-NEXT: %[[R:.*]] = fsdp.all_reduce sum %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"}
+// BUCKETS-NEXT: %[[R:.*]] = fsdp.all_reduce sum gradient %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"}
 // BUCKETS-NEXT: fsdp.unpack %[[R]]
 // BUCKETS-LABEL: func.func @accumulate
-// BUCKETS: fsdp.reduce_scatter %{{.*}} {unit = "blocks.1"}
+// BUCKETS: fsdp.reduce_scatter %{{.*}} {mesh_dim = 1 : i64, unit = "blocks.1"}
 // BUCKETS-NOT: fsdp.all_reduce
 
 // OFF-NOT: gradient

@@ -1,7 +1,7 @@
 // Tests that collectives which do not say what they belong to are refused.
 // RUN: fsdp-opt %s --fsdp-bucket-collectives -split-input-file -verify-diagnostics
 
-shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.state @w parameter : tensor<2x4xf32> {trainable, global = tensor<4x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
 func.func @step() -> (tensor<4x4xf32> {fsdp.output = "loss"}) {
   %w = fsdp.load @w : tensor<2x4xf32>
@@ -12,7 +12,7 @@ func.func @step() -> (tensor<4x4xf32> {fsdp.output = "loss"}) {
 
 // -----
 
-shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.state @w parameter : tensor<2x4xf32> {trainable, global = tensor<4x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
 func.func @step() -> (tensor<4x4xf32> {fsdp.output = "loss"}) {
   %w = fsdp.load @w : tensor<2x4xf32>

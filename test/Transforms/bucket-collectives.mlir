@@ -5,7 +5,7 @@
 // RUN: fsdp-opt %s --fsdp-bucket-collectives | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-bucket-collectives -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "u"
 fsdp.state @a parameter : tensor<2xf32> {trainable, unit = "u", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<4xf32>}
 fsdp.state @b parameter : tensor<1x20xf32> {trainable, unit = "u", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2x20xf32>}
@@ -54,5 +54,5 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
   return %1, %3, %5 : tensor<4xf32>, tensor<2x20xf32>, tensor<4xf64>
 }
 
-// REMARK: remark: {{.*}}unit "u", forward: 3 parameters in one gather of 256 bytes per rank
-// REMARK: remark: {{.*}}unit "u": 2 gradients in one reduce-scatter of 384 bytes, divided by 2
+// REMARK: remark: {{.*}}parameters in one gather", bytes_per_rank=256, parameters=3, region=forward, unit=u
+// REMARK: remark: {{.*}}gradients in one reduce-scatter", bytes=384, divisor=2, gradients=2, unit=u

@@ -2,10 +2,10 @@
 // unit's gradients, one all-reduce of one number, and a factor that every update
 // multiplies its gradient with. In both layouts the same, on one rank without the
 // all-reduce; and that to clip by value is a part of the rule.
-// RUN: sed 's/fsdp.seed = 0 : i64/fsdp.clip_grad_norm = array<f64: 0.5, 2.0>/' %S/Inputs/mlp.mlir > %t.norm.mlir
-// RUN: sed 's/fsdp.seed = 0 : i64/fsdp.clip_grad_norm = array<f64: 0.5, 0x7FF0000000000000>/' %S/Inputs/mlp.mlir > %t.largest.mlir
-// RUN: sed 's/fsdp.seed = 0 : i64/fsdp.clip_grad_norm = array<f64: 0x7FF0000000000000, 3.0>/' %S/Inputs/mlp.mlir > %t.measured.mlir
-// RUN: sed 's/fsdp.seed = 0 : i64/fsdp.clip_grad_value = 0.5 : f64/' %S/Inputs/mlp.mlir > %t.value.mlir
+// RUN: sed 's/seed = 0 : i64/clip_grad_norm = array<f64: 0.5, 2.0>/' %S/Inputs/mlp.mlir > %t.norm.mlir
+// RUN: sed 's/seed = 0 : i64/clip_grad_norm = array<f64: 0.5, 0x7FF0000000000000>/' %S/Inputs/mlp.mlir > %t.largest.mlir
+// RUN: sed 's/seed = 0 : i64/clip_grad_norm = array<f64: 0x7FF0000000000000, 3.0>/' %S/Inputs/mlp.mlir > %t.measured.mlir
+// RUN: sed 's/seed = 0 : i64/clip_grad_value = 0.5 : f64/' %S/Inputs/mlp.mlir > %t.value.mlir
 // RUN: fsdp-opt %t.norm.mlir --fsdp-shard="mesh=2" | FileCheck %s
 // RUN: fsdp-opt %t.norm.mlir --fsdp-shard="mesh=2 shard-layout=flat" | FileCheck %s --check-prefix=FLAT
 // RUN: fsdp-opt %t.norm.mlir --fsdp-shard="mesh=1" | FileCheck %s --check-prefix=ONE
@@ -23,7 +23,7 @@
 // CHECK-NEXT: %[[S0:.*]] = aten.call "fsdp_mlir::power_sum"([%[[G0]]])
 // CHECK: %[[ALL:.*]] = aten.call "stack"([%[[S0]], %[[S1]]])
 // CHECK-NEXT: %[[SUM:.*]] = aten.call "sum"(%[[ALL]])
-// CHECK-NEXT: %[[TOTAL:.*]] = fsdp.all_reduce sum %[[SUM]] : tensor<f64>
+// CHECK-NEXT: %[[TOTAL:.*]] = fsdp.all_reduce sum norm %[[SUM]] : tensor<f64>
 // CHECK-NEXT: %[[ROOT:.*]] = aten.call "sqrt"(%[[TOTAL]])
 // CHECK-NEXT: %[[NORM:.*]] = aten.call "_to_copy"(%[[ROOT]]) {dtype = f32
 // CHECK-NEXT: %[[ADD:.*]] = aten.call "add.Scalar"(%[[NORM]]) {fsdp.phase = "backward", other = {{(1.0+e-06|9.99+5E-7)}} : f64}
@@ -36,7 +36,7 @@
 
 // FLAT-LABEL: func.func @step
 // FLAT-COUNT-2: aten.call "fsdp_mlir::power_sum"
-// FLAT: fsdp.all_reduce sum
+// FLAT: fsdp.all_reduce sum norm
 // FLAT: fsdp.update @sgd.0 @"blocks.0/flat.0", %{{.*}} scale
 
 // ONE-LABEL: func.func @step
@@ -47,7 +47,7 @@
 
 // LARGEST-LABEL: func.func @step
 // LARGEST: aten.call "amax"
-// LARGEST-NEXT: fsdp.all_reduce max
+// LARGEST-NEXT: fsdp.all_reduce max norm
 // LARGEST-NEXT: aten.call "_to_copy"
 
 // Without a bound, the norm is an output and no more.
@@ -65,5 +65,5 @@
 // NONE-NOT: {{power_sum|clamp|all_reduce|scale}}
 
 // The all-reduce follows the reductions on their stream.
-// COMMANDS: fsdp.cmd.collective{{ +}}all_reduce {{.*}}channel = 1 : i64, count = 1 : i64, dtype = f64, stream = 2 : i64}
+// COMMANDS: fsdp.cmd.collective{{ +}}all_reduce {{.*}}channel = 1 : i64, count = 1 : i64, dtype = f64, reduced = #fsdp<collective_role norm>, stream = 2 : i64}
 // COMMANDS: fsdp.cmd.update @sgd.0 @blocks.0.w, {{.*}} scale %{{.*}} : tensor<f32>

@@ -10,9 +10,9 @@ func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>, %n: tensor<f64>) -> (t
   // CHECK-NEXT: %[[H:.*]] = fsdp.reduce_scatter_start %{{.*}} {unit = "u"} : tensor<2x16xf32> -> <tensor<16xf32>>
   // CHECK-NEXT: %[[R:.*]] = fsdp.wait %[[H]]
   %1 = fsdp.reduce_scatter %g {unit = "u"} : tensor<2x16xf32> -> tensor<16xf32>
-  // CHECK-NEXT: %[[M:.*]] = fsdp.all_reduce_start max %{{.*}} : <tensor<f64>>
+  // CHECK-NEXT: %[[M:.*]] = fsdp.all_reduce_start max norm %{{.*}} : <tensor<f64>>
   // CHECK-NEXT: %[[N:.*]] = fsdp.wait %[[M]]
-  %2 = fsdp.all_reduce max %n : tensor<f64>
+  %2 = fsdp.all_reduce max norm %n : tensor<f64>
   // CHECK-NEXT: return %[[A]], %[[R]], %[[N]]
   return %0, %1, %2 : tensor<128xui8>, tensor<16xf32>, tensor<f64>
 }

@@ -3,7 +3,7 @@
 // RUN: fsdp-opt %s --fsdp-dedup-unshard | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-dedup-unshard -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<2xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<3xf32>}
 // CHECK-LABEL: func.func @step

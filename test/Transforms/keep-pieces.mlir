@@ -31,4 +31,4 @@
 // OFFLOAD: fsdp.fetch %{{.*}} {region = "forward", unit = "blocks.1"}
 // OFFLOAD-NOT: fsdp.fetch %{{.*}} {region = "backward"
 
-// REMARK: unit "blocks.1": a rank keeps 128 bytes, which backward gathers among 2 neighbours
+// REMARK: backward gathers what neighbours keep", bytes_per_rank=128, neighbours=2, unit=blocks.1

@@ -4,7 +4,7 @@
 
 // CHECK: fsdp.arenas = array<i64: {{[0-9]+}}, 0, 256>
 module {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
   // CHECK: fsdp.state @a {{.*}}fsdp.place = #fsdp.place<2, 0, 64>
   fsdp.state @a parameter : tensor<16xf32> {trainable, unit = "", on_host}

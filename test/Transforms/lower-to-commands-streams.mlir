@@ -2,7 +2,7 @@
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=3 --fsdp-plan-memory --fsdp-lower-to-commands | FileCheck %s
 
 module {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
 
   // CHECK-LABEL: func.func @step
@@ -25,8 +25,8 @@ module {
     %sum = fsdp.wait %r : !fsdp.future<tensor<16xf32>>
     // CHECK-NEXT: fsdp.cmd.wait 1
     %all = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
-    // CHECK: fsdp.cmd.collective{{ +}}all_reduce {{.*}}channel = 1 : i64, count = 1 : i64, dtype = f64, op = #fsdp<reduce_op max>, stream = 2 : i64}
-    %m = fsdp.all_reduce_start max %n : !fsdp.future<tensor<f64>>
+    // CHECK: fsdp.cmd.collective{{ +}}all_reduce {{.*}}channel = 1 : i64, count = 1 : i64, dtype = f64, op = #fsdp<reduce_op max>, reduced = #fsdp<collective_role norm>, stream = 2 : i64}
+    %m = fsdp.all_reduce_start max norm %n : !fsdp.future<tensor<f64>>
     %most = fsdp.wait %m : !fsdp.future<tensor<f64>>
     return %loss, %all, %sum, %most : tensor<f32>, tensor<128xui8>, tensor<16xf32>, tensor<f64>
   }

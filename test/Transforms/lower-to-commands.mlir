@@ -2,7 +2,7 @@
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 --fsdp-plan-memory --fsdp-lower-to-commands --fsdp-verify-commands | FileCheck %s
 
 module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
   fsdp.state @w parameter : tensor<2x4xf32> {trainable, group = 0 : i64, unit = "", global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
   fsdp.state @count buffer : tensor<f32> {persistent}

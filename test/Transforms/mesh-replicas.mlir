@@ -10,14 +10,14 @@
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=3x2" | FileCheck %s --check-prefix=COMMANDS
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-pipeline="mesh=3x2 shard-layout=flat" | FileCheck %s --check-prefix=MAPPED
 
-// CHECK: shard.grid @mesh(shape = 3x2) {fsdp.dims = ["replicate", "shard"]}
+// CHECK: shard.grid @mesh(shape = 3x2) {fsdp.axes = [#fsdp.axis<"replicate", replicate>, #fsdp.axis<"shard", shard>]}
 // CHECK: fsdp.state @blocks.0.w parameter : tensor<3x3xf32> {global = tensor<5x3xf32>, {{.*}}sharding = #fsdp.sharding<@mesh, {{\[\[}}1]]>
 // CHECK-LABEL: func.func @step
 // CHECK: shard.all_gather {{.*}} on @mesh grid_axes = [1] gather_axis = 0 {{.*}} : tensor<3x3xf32> -> tensor<6x3xf32>
 // CHECK: %[[S:.*]] = shard.reduce_scatter {{.*}} on @mesh grid_axes = [1] scatter_axis = 0 {{.*}} : tensor<6x3xf32> -> tensor<3x3xf32>
 // CHECK-NEXT: %[[R:.*]] = shard.all_reduce %[[S]] on @mesh grid_axes = [0] {fsdp.unit = "blocks.0"} : tensor<3x3xf32> -> tensor<3x3xf32>
 // CHECK-NEXT: aten.call "div.Scalar"(%[[R]]) {fsdp.phase = "backward", other = 6.000000e+00 : f64}
-// NAMES: shard.grid @mesh(shape = 3x2) {fsdp.dims = ["dp", "fsdp"]}
+// NAMES: shard.grid @mesh(shape = 3x2) {fsdp.axes = [#fsdp.axis<"dp", replicate>, #fsdp.axis<"fsdp", shard>]}
 
 // With shards of one rank nothing is gathered, and each rank has the whole.
 // DDP: fsdp.state @blocks.0.w parameter : tensor<5x3xf32> {global = tensor<5x3xf32>
@@ -30,11 +30,11 @@
 // FLAT: shard.reduce_scatter
 // FLAT-NOT: shard.all_reduce
 
-// BUCKET: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {unit = "blocks.1"} : tensor<2x16xf32> -> tensor<16xf32>
-// BUCKET-NEXT: %[[R:.*]] = fsdp.all_reduce sum %[[S]] {divisor = 6.000000e+00 : f64, unit = "blocks.1"} : tensor<16xf32>
+// BUCKET: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {mesh_dim = 1 : i64, unit = "blocks.1"} : tensor<2x16xf32> -> tensor<16xf32>
+// BUCKET-NEXT: %[[R:.*]] = fsdp.all_reduce sum gradient %[[S]] {divisor = 6.000000e+00 : f64, unit = "blocks.1"} : tensor<16xf32>
 // BUCKET-NEXT: fsdp.unpack %[[R]]
 // DDPBUCKET: %[[P:.*]] = fsdp.pack {{.*}} -> tensor<32xf32>
-// DDPBUCKET-NEXT: %[[R:.*]] = fsdp.all_reduce sum %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"} : tensor<32xf32>
+// DDPBUCKET-NEXT: %[[R:.*]] = fsdp.all_reduce sum gradient %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"} : tensor<32xf32>
 
 // COMMANDS: fsdp.cmd.collective all_gather {{.*}}mesh_dim = 1 : i64{{.*}}stream = 1 : i64
 // COMMANDS: fsdp.cmd.collective reduce_scatter {{.*}}channel = 1 : i64{{.*}}mesh_dim = 1 : i64{{.*}}stream = 2 : i64

@@ -4,7 +4,7 @@
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=3 --fsdp-plan-memory | FileCheck %s --check-prefixes=CHECK,THREE
 
 module {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   // CHECK-LABEL: func.func @step
   // ONE-SAME: fsdp.live_bytes = 320
   // THREE-SAME: fsdp.live_bytes = 448

@@ -52,7 +52,7 @@ module {
 // What a pack or a store reads is made contiguous unless it is so through its views; what is stored is computed in the
 // state; collectives use their bytes, those they read too, from the start to the wait.
 module {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.state @n buffer : tensor<8x4xf32> {persistent}
   // CHECK-LABEL: func.func @step
   func.func @step(%x: tensor<4x8xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
@@ -83,7 +83,7 @@ module {
 // Members of one block are computed in the bucket, which is in use from the first on: also what a view of a view gives
 // back, but not an input, nor what another pack takes too. What is unpacked from one block stays in the sum.
 module {
-  shard.grid @mesh(shape = 1) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 1) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   // CHECK-LABEL: func.func @step
   func.func @step(%x: tensor<4x8xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     // CHECK: "neg"{{.*}}#fsdp.place<0, [[#BUCKET:]], 128>
@@ -116,7 +116,7 @@ module {
 // programs share. What nobody gathers has no range. Members of a flat state have its place.
 // CHECK: fsdp.arenas = array<i64: {{[0-9]+}}, 16384, 0>
 module {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   // CHECK: fsdp.state @n {{.*}}fsdp.place = #fsdp.place<0, 8192, 4>
   fsdp.state @n buffer : tensor<f32> {persistent}
   // CHECK: fsdp.state @flat.0 {{.*}}fsdp.place = #fsdp.place<0, 8256, 4096>

@@ -16,7 +16,7 @@
 // keeps is not.
 // RUN: sed -e 's/p = 0.5 : f64,/p = 0.5 : f64, fsdp.checkpoint = 0 : i64,/' -e 's/"mm"(%x, %wt)/"mm"(%x, %wt) {fsdp.checkpoint = 0 : i64}/' -e 's/"tanh"(%h)/"tanh"(%h) {fsdp.checkpoint = 0 : i64}/' -e 's/"mul.Tensor"(%a, %mask)/"mul.Tensor"(%a, %mask) {fsdp.checkpoint = 0 : i64}/' %S/Inputs/block.mlir > %t.checkpoint.mlir
 // RUN: fsdp-opt %t.checkpoint.mlir --fsdp-remat-activations | FileCheck %s --check-prefix=CHECKPOINT
-// RUN: sed -e 's/"mm"(%x, %wt) {/"mm"(%x, %wt) {fsdp.keep, /' %t.checkpoint.mlir | fsdp-opt --fsdp-remat-activations | FileCheck %s --check-prefix=KEEP
+// RUN: sed -e 's/"mm"(%x, %wt) {/"mm"(%x, %wt) {fsdp.must_save, /' %t.checkpoint.mlir | fsdp-opt --fsdp-remat-activations | FileCheck %s --check-prefix=KEEP
 
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[X:.*]]: tensor<4x4xf32>
@@ -49,6 +49,6 @@
 // CHECKPOINT-COUNT-3: fsdp.recompute = "checkpoint 0"
 // CHECKPOINT-NOT: fsdp.recompute
 
-// KEEP-NOT: fsdp.keep
+// KEEP-NOT: fsdp.must_save
 // KEEP-COUNT-2: fsdp.recompute = "checkpoint 0"
 // KEEP-NOT: fsdp.recompute

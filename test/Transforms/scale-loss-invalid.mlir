@@ -1,13 +1,13 @@
 // Tests that a scaler without what it needs is an error.
 // RUN: fsdp-opt %s -split-input-file -verify-diagnostics --fsdp-scale-loss
 
-// expected-error @below {{has fsdp.scaler, but no state @fsdp.scaler.scale; import the step again}}
-module attributes {fsdp.scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}} {
-}
+// expected-error @below {{has a scaler, but no state @fsdp.scaler.scale; import the step again}}
+fsdp.training {scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}}
 
 // -----
 
-module attributes {fsdp.scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}} {
+module {
+  fsdp.training {scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}}
   fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
   fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
   fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>

@@ -2,8 +2,8 @@
 // and are skipped on all ranks where a gradient of any is not finite, that the
 // next scale is stored, and that skipped steps do not count for the rules. With
 // clipping, the norm is that of the gradients without the scale.
-// RUN: sed 's/fsdp.seed = 0 : i64/fsdp.scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}/; s/  fsdp.state @calls/  fsdp.state @fsdp.scaler.scale buffer : tensor<f32>\n  fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>\n  fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>\n&/; s/other = 0.9 : f64} : (tensor<\*xf32>)/} : (tensor<*xf32>, f64)/; s/"mul.Scalar"(%m) {/"mul.Scalar"(%m, %n) {/; s/    %lr = fsdp.learning_rate 0/&\n    %n = fsdp.step_count/' %S/Inputs/mlp.mlir > %t.mlir
-// RUN: sed 's/fsdp.scaler =/fsdp.clip_grad_norm = array<f64: 0.5, 2.0>, &/' %t.mlir > %t.clip.mlir
+// RUN: sed 's/seed = 0 : i64/scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}/; s/  fsdp.state @calls/  fsdp.state @fsdp.scaler.scale buffer : tensor<f32>\n  fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>\n  fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>\n&/; s/other = 0.9 : f64} : (tensor<\*xf32>)/} : (tensor<*xf32>, f64)/; s/"mul.Scalar"(%m) {/"mul.Scalar"(%m, %n) {/; s/    %lr = fsdp.learning_rate 0/&\n    %n = fsdp.step_count/' %S/Inputs/mlp.mlir > %t.mlir
+// RUN: sed 's/scaler =/clip_grad_norm = array<f64: 0.5, 2.0>, &/' %t.mlir > %t.clip.mlir
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2" | FileCheck %s
 // RUN: fsdp-opt %t.clip.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=CLIP
 // RUN: fsdp-opt %t.mlir --fsdp-pipeline="mesh=2 shard-layout=flat" | FileCheck %s --check-prefix=COMMANDS
@@ -23,7 +23,7 @@
 // CHECK-NEXT: aten.call "expand"(%[[COTANGENT]])
 // CHECK-COUNT-2: aten.call "fsdp_mlir::power_sum"{{.*}}p = 0x7FF0000000000000 : f64
 // CHECK: aten.call "amax"
-// CHECK-NEXT: %[[MOST:.*]] = fsdp.all_reduce max
+// CHECK-NEXT: %[[MOST:.*]] = fsdp.all_reduce max overflow
 // CHECK-NEXT: %[[FINITE:.*]] = aten.call "isfinite"(%[[MOST]])
 // CHECK-NEXT: %[[NOT:.*]] = aten.call "logical_not"(%[[FINITE]])
 // CHECK-NEXT: %[[OVERFLOW:.*]] = aten.call "_to_copy"(%[[NOT]]) {dtype = f32

@@ -66,7 +66,7 @@
 // BUDGET: "mm"
 // BUDGET: all_gather_start {{.*}}region = "backward", unit = "blocks.1"
 
-// REMARK: gather {{.*}}unit "blocks.0", forward: gather of 3.0 us starts 0.0 us before its first reader, 0 ops earlier
-// REMARK: gather {{.*}}unit "", backward: gather of 3.0 us starts 5.0 us before its first reader, 9 ops earlier
-// REMARK: reduce {{.*}}unit "blocks.1": reduce-scatter of 3.0 us is waited for 5.0 us behind its start, 9 ops later
-// REMARK: schedule {{.*}}schedule=overlap: step 31.3 us, communication 21.1 us, of it exposed 3.0 us, peak 1408 bytes; naive: step 49.3 us, exposed 21.1 us, peak 896 bytes
+// REMARK: gather {{.*}}ahead_ops=0, ahead_us=0.0, region=forward, unit=blocks.0, us=3.0
+// REMARK: gather {{.*}}ahead_ops=9, ahead_us=5.0, region=backward, unit=, us=3.0
+// REMARK: reduce {{.*}}reduce-scatter is waited for behind its start", behind_ops=9, behind_us=5.0, unit=blocks.1, us=3.0
+// REMARK: schedule {{.*}}schedule=overlap, communication_us=21.1, exposed_us=3.0, naive_exposed_us=21.1, naive_peak_bytes=896, naive_step_us=49.3, peak_bytes=1408, step_us=31.3

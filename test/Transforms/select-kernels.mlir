@@ -48,7 +48,7 @@ func.func @step(%q: tensor<2x4x16x8xbf16, #aten.strides<[512, 8, 32, 1]>>, %k: t
 // CHECK-NEXT: %[[P:.*]] = aten.call "constant_pad_nd"(%[[C]]) {pad = array<i64: 0, 3>} : (tensor<6x5xf32>) -> tensor<6x8xf32>
 // CHECK-NEXT: %[[S:.*]] = aten.call "slice.Tensor"(%[[P]]) {dim = 1 : i64, end = 5 : i64, start = 0 : i64} : (tensor<6x8xf32>) -> tensor<6x5xf32, #aten.strides<[8, 1]>>
 // CHECK-NEXT: %[[E:.*]] = aten.call "expand"(%[[S]]) {size = array<i64: 2, 4, 6, 5>} : {{.*}} -> tensor<2x4x6x5xf32, #aten.strides<[0, 0, 8, 1]>>
-// CHECK-NEXT: %[[F:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention"(%[[Q]], %[[KR]], %[[VR]], %[[E]]) {compute_log_sumexp = true, fsdp.keep, scale = 5.000000e-01 : f64}
+// CHECK-NEXT: %[[F:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention"(%[[Q]], %[[KR]], %[[VR]], %[[E]]) {compute_log_sumexp = true, fsdp.must_save, scale = 5.000000e-01 : f64}
 // CHECK-SAME: -> (tensor<2x4x6x8xf32>, tensor<2x4x32xf32>, none, none)
 // CHECK-NEXT: %[[B:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention_backward"(%[[G]], %[[Q]], %[[KR]], %[[VR]], %[[E]], %[[F]]#0, %[[F]]#1, none, none)
 // CHECK-SAME: grad_input_mask = array<i1: true, true, true, false>
@@ -58,7 +58,7 @@ func.func @step(%q: tensor<2x4x16x8xbf16, #aten.strides<[512, 8, 32, 1]>>, %k: t
 // CHECK: return %[[F]]#0, %[[GK]]
 func.func @masked(%q: tensor<2x4x6x8xf32>, %k: tensor<2x2x5x8xf32>, %v: tensor<2x2x5x8xf32>, %m: tensor<6x5xf64>, %g: tensor<2x4x6x8xf32>)
     -> (tensor<2x4x6x8xf32>, tensor<2x2x5x8xf32, #aten.strides<[80, 8, 16, 1]>>) {
-  %a:2 = aten.call "_scaled_dot_product_flash_attention_for_cpu"(%q, %k, %v, %m) {fsdp.keep, scale = 0.5 : f64} : (tensor<2x4x6x8xf32>, tensor<2x2x5x8xf32>, tensor<2x2x5x8xf32>, tensor<6x5xf64>) -> (tensor<2x4x6x8xf32>, tensor<2x4x6xf32, #aten.strides<[24, 1, 4]>>)
+  %a:2 = aten.call "_scaled_dot_product_flash_attention_for_cpu"(%q, %k, %v, %m) {fsdp.must_save, scale = 0.5 : f64} : (tensor<2x4x6x8xf32>, tensor<2x2x5x8xf32>, tensor<2x2x5x8xf32>, tensor<6x5xf64>) -> (tensor<2x4x6x8xf32>, tensor<2x4x6xf32, #aten.strides<[24, 1, 4]>>)
   %b:3 = aten.call "_scaled_dot_product_flash_attention_for_cpu_backward"(%g, %q, %k, %v, %a#0, %a#1, %m) {dropout_p = 0.0 : f64, fsdp.phase = "backward", is_causal = false, scale = 0.5 : f64} : (tensor<2x4x6x8xf32>, tensor<2x4x6x8xf32>, tensor<2x2x5x8xf32>, tensor<2x2x5x8xf32>, tensor<2x4x6x8xf32>, tensor<2x4x6xf32, #aten.strides<[24, 1, 4]>>, tensor<6x5xf64>) -> (tensor<2x4x6x8xf32, #aten.strides<[192, 8, 32, 1]>>, tensor<2x2x5x8xf32, #aten.strides<[80, 8, 16, 1]>>, tensor<2x2x5x8xf32, #aten.strides<[80, 8, 16, 1]>>)
   return %a#0, %b#1 : tensor<2x4x6x8xf32>, tensor<2x2x5x8xf32, #aten.strides<[80, 8, 16, 1]>>
 }

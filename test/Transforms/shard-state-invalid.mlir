@@ -7,8 +7,8 @@
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=two" 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2x4 mesh-dims=a,a" 2>&1 | FileCheck %s --check-prefix=NAMES
-// RUN: echo "module attributes {fsdp.mesh = array<i64: 4>} {}" | not fsdp-opt --fsdp-shard-state="mesh=2" 2>&1 | FileCheck %s --check-prefix=OTHER
-// RUN: echo "module attributes {fsdp.mesh = array<i64: 2, 2, 2>} {}" | not fsdp-opt --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=DIMS
+// RUN: echo "fsdp.training {mesh = array<i64: 4>}" | not fsdp-opt --fsdp-shard-state="mesh=2" 2>&1 | FileCheck %s --check-prefix=OTHER
+// RUN: echo "fsdp.training {mesh = array<i64: 2, 2, 2>}" | not fsdp-opt --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=DIMS
 
 // OTHER: error: mesh=2, but the model's own mesh is 4; leave the option out, or describe another mesh
 // MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2"

@@ -3,9 +3,9 @@
 // RUN: fsdp-opt %s --fsdp-shard-state="mesh=4" | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-shard-state="mesh=1" | FileCheck %s --check-prefix=ONE
 // RUN: fsdp-opt %s --fsdp-shard-state="mesh=4" -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
-// RUN: sed -e '1i module attributes {fsdp.mesh = array<i64: 4>} {' -e '$a }' %s | fsdp-opt --fsdp-shard-state | FileCheck %s
+// RUN: sed -e '1i fsdp.training {mesh = array<i64: 4>}' %s | fsdp-opt --fsdp-shard-state | FileCheck %s
 
-// CHECK: shard.grid @[[MESH:mesh.*]](shape = 4) {fsdp.dims = ["shard"]}
+// CHECK: shard.grid @[[MESH:mesh.*]](shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 // ONE: shard.grid @{{.*}}(shape = 1)
 // ONE-NOT: sharding
 fsdp.unit "" root

@@ -9,7 +9,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A2: is waited for 0 times; a future has exactly one wait}}
@@ -23,7 +23,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A3: is not waited for in its own block}}
@@ -36,7 +36,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   "test.branch"() [^next] : () -> ()
@@ -49,7 +49,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 // -----
 
-shard.grid @mesh(shape = 4)
+shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>) {
   // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
@@ -63,7 +63,7 @@ func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A6: belongs to the unit "u", which does not exist}}
@@ -74,7 +74,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%g: tensor<2x16xf32>) {
   // expected-error @below {{A7: its sum over 2 ranks is divided by 1.000000e+00 : f64, not by 2.000000e+00}}
@@ -85,14 +85,14 @@ func.func @step(%g: tensor<2x16xf32>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%norm: tensor<f64>, %g: tensor<16xf32>) {
   // expected-error @below {{A5: its type is not that of a mesh of 2 ranks}}
-  %0 = fsdp.all_reduce_start max %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
+  %0 = fsdp.all_reduce_start max norm %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<f64>>
   // expected-error @below {{A7: its sum over 2 ranks is divided by 3.000000e+00 : f64, not by 2.000000e+00}}
-  %2 = fsdp.all_reduce_start sum %g {unit = "", divisor = 3.0 : f64} : !fsdp.future<tensor<16xf32>>
+  %2 = fsdp.all_reduce_start sum gradient %g {unit = "", divisor = 3.0 : f64} : !fsdp.future<tensor<16xf32>>
   %3 = fsdp.wait %2 : !fsdp.future<tensor<16xf32>>
   return
 }
@@ -100,7 +100,7 @@ func.func @step(%norm: tensor<f64>, %g: tensor<16xf32>) {
 // -----
 
 // A unit's own divisor takes the place of the number of ranks.
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root {gradient_divisor = 3.0 : f64}
 func.func @step(%g: tensor<2x16xf32>) {
   // expected-error @below {{A7: its sum over 2 ranks is divided by 2.000000e+00 : f64, not by 3.000000e+00}}
@@ -111,7 +111,7 @@ func.func @step(%g: tensor<2x16xf32>) {
 
 // -----
 
-shard.grid @mesh(shape = 4)
+shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<256xui8>>
@@ -128,7 +128,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<16xf32> {trainable, unit = "", on_host}
 func.func @step(%g: tensor<16xf32>) {

@@ -25,7 +25,7 @@ module attributes {fsdp.arenas = array<i64: 192, 0, 0>} {
 // A sum on its own stream reads a bucket that was computed in parts, and the bucket is used again once the sum is there.
 // CHECK-LABEL: func.func @step
 module attributes {fsdp.arenas = array<i64: 512, 0, 0>} {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.state @n buffer : tensor<f32> {persistent, fsdp.place = #fsdp.place<0, 0, 4>}
   func.func @step(%x: tensor<16xf32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 64, 64>}) -> (tensor<f32> {fsdp.output = "loss"})
       attributes {fsdp.live_bytes = 384 : i64} {
@@ -58,7 +58,7 @@ module attributes {fsdp.arenas = array<i64: 512, 0, 0>} {
 // A flat state is updated when a collective says that no rank reads it in its window any more.
 // CHECK-LABEL: func.func @step
 module attributes {fsdp.arenas = array<i64: 12544, 8192, 0>} {
-  shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+  shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<2048xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<2048xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 4096, 4096>}
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {

@@ -6,21 +6,21 @@ fsdp.state @w parameter : tensor<2xf32> {unit = "blocks.0"}
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
-// expected-error @below {{S2: the sharding does not split one dimension over the last axis of a grid that exists}}
+// expected-error @below {{S2: the sharding does not split one dimension over the shard axis of a grid that exists}}
 fsdp.state @w parameter : tensor<1x1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0], [0]]>, global = tensor<2x2xf32>}
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 // expected-error @below {{S2: 'tensor<2xf32>' is not one of 2 parts of 'tensor<5xf32>'}}
 fsdp.state @w parameter : tensor<2xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<5xf32>}
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
 // expected-error @below {{S3: optimizer state is not split as its parameter @w}}
@@ -28,7 +28,7 @@ fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
 func.func @step() {
@@ -40,7 +40,7 @@ func.func @step() {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
 func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -55,7 +55,7 @@ func.func @step(%g: tensor<2xf32>) {
 
 // -----
 
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
 func.func @step() -> tensor<2xf32> {
@@ -152,7 +152,7 @@ func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
 // -----
 
 // Not by the unit's own divisor.
-shard.grid @mesh(shape = 2)
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root {gradient_divisor = 3.0 : f64}
 fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[0]]>, global = tensor<2xf32>}
 func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -170,7 +170,7 @@ func.func @step(%g: tensor<2xf32>) {
 
 // With replicas earlier micro-batches' sums are not divided yet: they are added
 // in front of the sum over replicas, not behind it.
-shard.grid @mesh(shape = 2x2)
+shard.grid @mesh(shape = 2x2) {fsdp.axes = [#fsdp.axis<"replicate", replicate>, #fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[1]]>, global = tensor<2xf32>}
 fsdp.state @"w/grad" gradient : tensor<1xf32> {parameter = @w}
@@ -192,7 +192,7 @@ func.func @step(%g: tensor<2xf32>) {
 
 // -----
 
-shard.grid @mesh(shape = 2x2)
+shard.grid @mesh(shape = 2x2) {fsdp.axes = [#fsdp.axis<"replicate", replicate>, #fsdp.axis<"shard", shard>]}
 fsdp.state @"w/grad" gradient : tensor<1xf32> {parameter = @w}
 func.func @accumulate(%g: tensor<1xf32>) {
   // expected-error @below {{S13: is in @accumulate; only the last micro-batch sums over replicas}}

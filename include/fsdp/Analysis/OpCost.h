@@ -4,7 +4,7 @@
 #define FSDP_ANALYSIS_OPCOST_H
 
 #include "cost/Cost.h"
-#include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace fsdp {
@@ -17,21 +17,14 @@ public:
   /// Seconds that an op keeps its own stream busy; 0 for what is no command.
   double getSeconds(mlir::Operation *op) const;
 
-  /// The stream that an op is on: the one it has been given, else by its kind.
-  static unsigned getStream(mlir::Operation *op);
-
   const cost::Cluster &getCluster() const { return cluster; }
 
 private:
-  /// Over one axis of the mesh, that of the shards where none is given; among
-  /// all ranks along it, or so many neighbours.
-  double getCollectiveSeconds(plan::CollectiveKind kind, mlir::Type whole,
-                              std::optional<size_t> meshDim = std::nullopt,
-                              uint64_t ranks = 0) const;
+  double getCollectiveSeconds(CollectiveOpInterface op) const;
   double getMemorySeconds(double bytes) const;
 
   cost::Cluster cluster;
-  llvm::SmallVector<int64_t> mesh;
+  Mesh mesh;
   mutable mlir::SymbolTable symbols;
 };
 

@@ -9,8 +9,6 @@
 
 namespace fsdp {
 
-/// I64 on every op that becomes a command.
-inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
 /// #fsdp.place on states and on programs' arguments.
 inline constexpr llvm::StringLiteral kPlaceAttrName = "fsdp.place";
 /// One #fsdp.place per result; unit where a result is no memory.

@@ -137,7 +137,7 @@ def OffloadState : ModulePass<"fsdp-offload-state"> {
 
     ```mlir
     // fsdp-opt --fsdp-offload-state="offload=all"
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -156,7 +156,7 @@ def OffloadState : ModulePass<"fsdp-offload-state"> {
 
     ```mlir
     module attributes {fsdp.pin_memory} {
-      shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+      shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
       fsdp.unit "" root
       fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, on_host, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
       func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {

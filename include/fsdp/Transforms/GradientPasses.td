@@ -32,7 +32,7 @@ def InsertGradReduction
 
     ```mlir
     // fsdp-opt --fsdp-insert-grad-reduction
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -49,7 +49,7 @@ def InsertGradReduction
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {

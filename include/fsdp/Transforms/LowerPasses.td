@@ -25,7 +25,7 @@ def AssignStreams : ModulePass<"fsdp-assign-streams"> {
 
     ```mlir
     // fsdp-opt --fsdp-assign-streams
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
       %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
@@ -38,7 +38,7 @@ def AssignStreams : ModulePass<"fsdp-assign-streams"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
       %0 = fsdp.all_gather_start %arg0 {fsdp.stream = 1 : i64, region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>

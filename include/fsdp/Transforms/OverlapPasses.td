@@ -25,7 +25,7 @@ def DedupUnshard : ModulePass<"fsdp-dedup-unshard"> {
 
     ```mlir
     // fsdp-opt --fsdp-dedup-unshard
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<4xf32>, tensor<4xf32>) {
@@ -39,7 +39,7 @@ def DedupUnshard : ModulePass<"fsdp-dedup-unshard"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<4xf32>, tensor<4xf32>) {
@@ -81,7 +81,7 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
 
     ```mlir
     // fsdp-opt --fsdp-bucket-collectives
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @a parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     fsdp.state @b parameter : tensor<3xf32> {global = tensor<6xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
@@ -97,7 +97,7 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @a parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     fsdp.state @b parameter : tensor<3xf32> {global = tensor<6xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
@@ -138,7 +138,7 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
 
     ```mlir
     // fsdp-opt --fsdp-keep-pieces
-    shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root {reshard = true, reshard_ranks = 2 : i64}
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<256xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<256xui8>, tensor<256xui8>) {
@@ -152,7 +152,7 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 4) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root {reshard = true, reshard_ranks = 2 : i64}
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<256xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<256xui8>, tensor<256xui8>) {
@@ -253,7 +253,7 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
 
     ```mlir
     // fsdp-opt --fsdp-schedule-overlap
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<128xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step(%x: tensor<64x64xf32> {fsdp.input = "x"}) -> (tensor<64x64xf32> {fsdp.output = "loss"}, tensor<128xui8>) {
@@ -269,7 +269,7 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<128xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step(%arg0: tensor<64x64xf32> {fsdp.input = "x"}) -> (tensor<64x64xf32> {fsdp.output = "loss"}, tensor<128xui8>) attributes {fsdp.schedule = "overlap"} {
@@ -311,7 +311,7 @@ def VerifyAsync : ModulePass<"fsdp-verify-async"> {
 
     ```mlir
     // fsdp-opt --fsdp-verify-async
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
       %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
@@ -323,7 +323,7 @@ def VerifyAsync : ModulePass<"fsdp-verify-async"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
       %0 = fsdp.all_gather_start %arg0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>

@@ -58,7 +58,7 @@ def Report : ModulePass<"fsdp-report"> {
 
     ```mlir
     // fsdp-opt --fsdp-report="cluster=h100x8" -o /dev/null
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
       %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>

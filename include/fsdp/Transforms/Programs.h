@@ -1,4 +1,4 @@
-// Programs, phases and the mesh of a module.
+// Programs, phases and units of a module.
 
 #ifndef FSDP_TRANSFORMS_PROGRAMS_H
 #define FSDP_TRANSFORMS_PROGRAMS_H
@@ -16,12 +16,6 @@ llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
 /// Whether an op belongs to the backward pass.
 bool isBackward(mlir::Operation *op);
-
-/// The module's grid, or null before fsdp-shard-state.
-mlir::shard::GridOp getMesh(mlir::ModuleOp module);
-
-/// The number of ranks: 1 before fsdp-shard-state.
-int64_t getNumRanks(mlir::ModuleOp module);
 
 /// The module's units by name.
 llvm::StringMap<UnitOp> getUnits(mlir::ModuleOp module);

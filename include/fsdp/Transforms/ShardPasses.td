@@ -47,7 +47,7 @@ def ShardState : ModulePass<"fsdp-shard-state"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<3x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     fsdp.state @"w/exp_avg" optimizer : tensor<3x4xf32> {parameter = @w, sharding = #fsdp.sharding<@mesh, [[0]]>}
@@ -82,7 +82,7 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
 
     ```mlir
     // fsdp-opt --fsdp-insert-unshard="reshard-after-forward=true"
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func @step(%x: tensor<4x4xf32> {fsdp.input = "x"}) -> (tensor<4x4xf32> {fsdp.output = "loss"}, tensor<4x4xf32>) {
@@ -96,7 +96,7 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func @step(%arg0: tensor<4x4xf32> {fsdp.input = "x"}) -> (tensor<4x4xf32> {fsdp.output = "loss"}, tensor<4x4xf32>) {
@@ -195,7 +195,7 @@ def FlattenState : ModulePass<"fsdp-flatten-state"> {
 
     ```mlir
     // fsdp-opt --fsdp-flatten-state
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @a parameter : tensor<3xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     fsdp.state @b parameter : tensor<5xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
@@ -211,7 +211,7 @@ def FlattenState : ModulePass<"fsdp-flatten-state"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @"/flat.0" parameter : tensor<32xf32> {is_flat, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     fsdp.state @a parameter : tensor<3xf32> {flat = @"/flat.0", flat_offset = 0 : i64, trainable, unit = ""}
@@ -253,7 +253,7 @@ def Localize : ModulePass<"fsdp-localize"> {
 
     ```mlir
     // fsdp-opt --fsdp-localize
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<3xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -273,7 +273,7 @@ def Localize : ModulePass<"fsdp-localize"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<3xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -342,7 +342,7 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
 
     ```mlir
     // fsdp-opt --fsdp-verify-sharded
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> tensor<4xf32> {
@@ -355,7 +355,7 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
     Output:
 
     ```mlir
-    shard.grid @mesh(shape = 2) {fsdp.dims = ["shard"]}
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> tensor<4xf32> {

@@ -1,5 +1,7 @@
 // Verifiers and effects of the captured phase.
 
+#include "StateAccess.h"
+
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -66,6 +68,14 @@ LogicalResult StateOp::verify() {
   return success();
 }
 
+std::optional<int64_t> StateOp::getShardDim() {
+  if (std::optional<ShardingAttr> sharding = getSharding())
+    for (auto [dim, axes] : llvm::enumerate(sharding->getSplitAxes().getAxes()))
+      if (!axes.empty())
+        return dim;
+  return std::nullopt;
+}
+
 // load, store
 
 LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &tables) {
@@ -83,8 +93,11 @@ LogicalResult LoadOp::verifySymbolUses(SymbolTableCollection &tables) {
 void LoadOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
-  effects.emplace_back(MemoryEffects::Read::get(), getStateAttr(),
-                       StateResource::get());
+  addStateEffects(*this, effects);
+}
+
+SmallVector<FlatSymbolRefAttr> LoadOp::getReadStates() {
+  return {getStateAttr()};
 }
 
 LogicalResult StoreOp::verifySymbolUses(SymbolTableCollection &tables) {
@@ -107,8 +120,11 @@ LogicalResult StoreOp::verifySymbolUses(SymbolTableCollection &tables) {
 void StoreOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
-  effects.emplace_back(MemoryEffects::Write::get(), getStateAttr(),
-                       StateResource::get());
+  addStateEffects(*this, effects);
+}
+
+SmallVector<FlatSymbolRefAttr> StoreOp::getWrittenStates() {
+  return {getStateAttr()};
 }
 
 // state_value
@@ -121,6 +137,10 @@ LogicalResult StateValueOp::verifySymbolUses(SymbolTableCollection &tables) {
     return emitOpError() << "reads " << getStateAttr()
                          << ", which is not one number that every rank has";
   return success();
+}
+
+SmallVector<FlatSymbolRefAttr> StateValueOp::getReadStates() {
+  return {getStateAttr()};
 }
 
 // update
@@ -175,14 +195,12 @@ LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
 void UpdateOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
-  auto add = [&](FlatSymbolRefAttr state) {
-    effects.emplace_back(MemoryEffects::Read::get(), state,
-                         StateResource::get());
-    effects.emplace_back(MemoryEffects::Write::get(), state,
-                         StateResource::get());
-  };
-  if (!getStaged())
-    add(getParameterAttr());
-  for (Attribute state : getStates())
-    add(cast<FlatSymbolRefAttr>(state));
+  addStateEffects(*this, effects);
+}
+
+SmallVector<FlatSymbolRefAttr> UpdateOp::getReadStates() {
+  return getWrittenStates();
+}
+SmallVector<FlatSymbolRefAttr> UpdateOp::getWrittenStates() {
+  return getUpdatedStates(*this);
 }

@@ -1,4 +1,6 @@
-// Verifiers of the commands phase.
+// Verifiers and state accesses of the commands phase.
+
+#include "StateAccess.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
@@ -16,4 +18,11 @@ LogicalResult CmdCopyOp::verify() {
                            << " to destination " << piece.getDestination()
                            << ", of " << sources << " and " << destinations;
   return success();
+}
+
+SmallVector<FlatSymbolRefAttr> CmdUpdateOp::getReadStates() {
+  return getWrittenStates();
+}
+SmallVector<FlatSymbolRefAttr> CmdUpdateOp::getWrittenStates() {
+  return getUpdatedStates(*this);
 }

@@ -1,9 +1,13 @@
 // Registration, attributes and types of fsdp.
 
+#include "ShardCollectives.h"
+
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -34,6 +38,114 @@ void FSDPDialect::initialize() {
 #define GET_OP_LIST
 #include "fsdp/Dialect/FSDP/FSDPOps.cpp.inc"
       >();
+  attachShardCollectives(*getContext());
+}
+
+namespace {
+/// A discardable attribute: what it is, in words and as a check.
+struct KnownAttribute {
+  StringLiteral name;
+  StringLiteral what;
+  bool (*isValid)(Attribute);
+};
+} // namespace
+
+static bool isI64(Attribute value) {
+  auto number = dyn_cast<IntegerAttr>(value);
+  return number && number.getType().isInteger(64);
+}
+template <typename AttrT> static bool is(Attribute value) {
+  return isa<AttrT>(value);
+}
+template <typename AttrT> static bool isArrayOf(Attribute value) {
+  auto array = dyn_cast<ArrayAttr>(value);
+  return array && llvm::all_of(array, [](Attribute member) {
+           return isa<AttrT, UnitAttr>(member);
+         });
+}
+static bool isRegion(Attribute value) {
+  auto text = dyn_cast<StringAttr>(value);
+  return text && (text == "forward" || text == "backward");
+}
+
+static constexpr KnownAttribute knownAttributes[] = {
+    // On modules.
+    {"fsdp.pipeline", "a string", is<StringAttr>},
+    {"fsdp.device", "\"cuda\", or left out",
+     [](Attribute value) {
+       auto text = dyn_cast<StringAttr>(value);
+       return text && text == "cuda";
+     }},
+    {"fsdp.pin_memory", "unit", is<UnitAttr>},
+    {"fsdp.arenas", "array<i64>, bytes", is<DenseI64ArrayAttr>},
+    {"fsdp.group_learning_rates", "array<f64>, one per group",
+     is<DenseF64ArrayAttr>},
+    {"fsdp.learning_rates", "a table of f64, a row per step",
+     [](Attribute value) {
+       auto table = dyn_cast<ElementsAttr>(value);
+       return table && table.getElementType().isF64();
+     }},
+    // On functions.
+    {"fsdp.rule", "unit", is<UnitAttr>},
+    {"fsdp.schedule", "a string", is<StringAttr>},
+    {"fsdp.live_bytes", "an i64", isI64},
+    {"fsdp.host_live_bytes", "an i64", isI64},
+    // On ops of programs.
+    {"fsdp.phase", "\"backward\", or left out",
+     [](Attribute value) {
+       auto text = dyn_cast<StringAttr>(value);
+       return text && text == "backward";
+     }},
+    {"fsdp.recompute", "a string, the region's name", is<StringAttr>},
+    {"fsdp.checkpoint", "an i64, the checkpoint's number", isI64},
+    {"fsdp.must_save", "unit", is<UnitAttr>},
+    {"fsdp.cotangent", "unit", is<UnitAttr>},
+    {"fsdp.precision_cast", "unit", is<UnitAttr>},
+    {"fsdp.unit", "a string, the unit's name", is<StringAttr>},
+    {"fsdp.region", "\"forward\" or \"backward\"", isRegion},
+    {"fsdp.stream", "an i64", isI64},
+    {"fsdp.places", "an array of #fsdp.place, or unit, one per result",
+     isArrayOf<PlaceAttr>},
+    // On states.
+    {"fsdp.place", "an #fsdp.place", is<PlaceAttr>},
+    {"fsdp.shard_dim", "an i64", isI64},
+};
+
+/// What a mesh's axes are for.
+static LogicalResult verifyAxes(Operation *op, Attribute value) {
+  auto grid = dyn_cast<shard::GridOp>(op);
+  auto axes = dyn_cast<ArrayAttr>(value);
+  if (!grid || !axes || !llvm::all_of(axes, llvm::IsaPred<AxisAttr>) ||
+      axes.size() != grid.getShape().size())
+    return op->emitOpError() << "has " << value << " as " << kAxesAttrName
+                             << "; a grid has one #fsdp.axis per dimension";
+  llvm::StringSet<> names;
+  int64_t shardAxes = 0;
+  for (auto axis : axes.getAsRange<AxisAttr>()) {
+    if (!names.insert(axis.getName()).second)
+      return op->emitOpError()
+             << "has two axes of the name \"" << axis.getName() << "\"";
+    shardAxes += axis.getRole() == AxisRole::Shard;
+  }
+  if (shardAxes != 1)
+    return op->emitOpError() << "has " << shardAxes
+                             << " axes of the role shard; states are cut over "
+                                "one";
+  return success();
+}
+
+LogicalResult FSDPDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  if (attribute.getName() == kAxesAttrName)
+    return verifyAxes(op, attribute.getValue());
+  for (const KnownAttribute &known : knownAttributes)
+    if (known.name == attribute.getName().getValue())
+      return known.isValid(attribute.getValue())
+                 ? success()
+                 : op->emitOpError() << "has " << attribute.getValue() << " as "
+                                     << known.name << "; it is " << known.what;
+  return op->emitOpError() << "has " << attribute.getName().getValue()
+                           << ", which is no attribute of the fsdp dialect";
 }
 
 int64_t fsdp::getElementBytes(Type elementType) {

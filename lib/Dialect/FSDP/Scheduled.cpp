@@ -1,6 +1,10 @@
-// Verifiers and effects of the scheduled phase.
+// Verifiers and interfaces of the scheduled phase.
+
+#include "StateAccess.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
+#include "plan/PlanTypes.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -67,9 +71,8 @@ LogicalResult FetchStartOp::verify() {
 
 // Collectives
 
-static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
-                                     StringRef region) {
-  auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
+static LogicalResult verifyAllGather(CollectiveOpInterface op) {
+  RankedTensorType in = op.getSourceType(), out = op.getDestinationType();
   if (in.getRank() != 1 || out.getRank() != 1 ||
       in.getElementType() != out.getElementType())
     return op->emitOpError("gathers a bucket of bytes, tensor<Nxui8>, or one "
@@ -78,6 +81,7 @@ static LogicalResult verifyAllGather(Operation *op, Type input, Type result,
     return op->emitOpError()
            << "gathers " << in.getNumElements() << " elements per rank into "
            << out.getNumElements() << ", which is not a multiple";
+  StringRef region = op.getRegionAttr().getValue();
   if (region != "forward" && region != "backward")
     return op->emitOpError() << "has the region \"" << region
                              << "\"; it is \"forward\" or \"backward\"";
@@ -95,9 +99,8 @@ LogicalResult KeepOp::verify() {
   return success();
 }
 
-static LogicalResult verifyReduceScatter(Operation *op, Type input,
-                                         Type result) {
-  auto in = cast<RankedTensorType>(input), out = cast<RankedTensorType>(result);
+static LogicalResult verifyReduceScatter(CollectiveOpInterface op) {
+  RankedTensorType in = op.getSourceType(), out = op.getDestinationType();
   int64_t piece = out.getRank() == 1 ? out.getDimSize(0) : 0;
   bool fits = in.getRank() == 2   ? in.getDimSize(1) == piece
               : in.getRank() == 1 ? piece && in.getDimSize(0) % piece == 0
@@ -109,48 +112,72 @@ static LogicalResult verifyReduceScatter(Operation *op, Type input,
   return success();
 }
 
-static LogicalResult verifyAllReduce(Operation *op, Type input,
-                                     ReduceOp reduction, double divisor) {
-  if (cast<RankedTensorType>(input).getEncoding())
+static LogicalResult verifyAllReduce(CollectiveOpInterface op) {
+  if (op.getSourceType().getEncoding())
     return op->emitOpError("reduces a tensor that is not row-major; clone it "
                            "first");
-  if (reduction == ReduceOp::Max && divisor != 1)
+  if (op.getReduceOp() == ReduceOp::Max &&
+      op.getDivisor().convertToDouble() != 1)
     return op->emitOpError("divides a maximum; only sums are divided");
+  if ((op.getRole() == CollectiveRole::Gradient) != bool(op.getUnitAttr()))
+    return op->emitOpError("has a unit if and only if it is of a gradient");
   return success();
 }
 
-LogicalResult AllGatherOp::verify() {
-  return verifyAllGather(*this, getInput().getType(), getResult().getType(),
-                         getRegion());
-}
-
-LogicalResult AllGatherStartOp::verify() {
-  return verifyAllGather(*this, getInput().getType(),
-                         getFuture().getType().getType(), getRegion());
-}
-
-LogicalResult ReduceScatterOp::verify() {
-  return verifyReduceScatter(*this, getInput().getType(),
-                             getResult().getType());
-}
-
+LogicalResult AllGatherOp::verify() { return verifyAllGather(*this); }
+LogicalResult AllGatherStartOp::verify() { return verifyAllGather(*this); }
+LogicalResult ReduceScatterOp::verify() { return verifyReduceScatter(*this); }
 LogicalResult ReduceScatterStartOp::verify() {
-  return verifyReduceScatter(*this, getInput().getType(),
-                             getFuture().getType().getType());
+  return verifyReduceScatter(*this);
+}
+LogicalResult AllReduceOp::verify() { return verifyAllReduce(*this); }
+LogicalResult AllReduceStartOp::verify() { return verifyAllReduce(*this); }
+
+// Start forms
+
+StringRef AllGatherOp::getStartName() {
+  return AllGatherStartOp::getOperationName();
+}
+StringRef ReduceScatterOp::getStartName() {
+  return ReduceScatterStartOp::getOperationName();
+}
+StringRef AllReduceOp::getStartName() {
+  return AllReduceStartOp::getOperationName();
 }
 
-LogicalResult AllReduceOp::verify() {
-  return verifyAllReduce(*this, getInput().getType(), getOp(),
-                         getDivisor().convertToDouble());
+// Streams
+
+/// Those of gathers and of reductions run beside each other, and sums over
+/// replicas beside both.
+static uint64_t chooseStreamOf(CollectiveOpInterface op) {
+  if (op.getRole() == CollectiveRole::Parameter)
+    return plan::gatherStream;
+  Mesh mesh(op);
+  bool overReplicas = llvm::any_of(op.getMeshAxes(), [&](int64_t axis) {
+    return mesh && axis < mesh.getNumAxes() &&
+           mesh.getRole(axis) == AxisRole::Replicate;
+  });
+  return overReplicas ? plan::replicateStream : plan::reduceStream;
 }
 
-LogicalResult AllReduceStartOp::verify() {
-  return verifyAllReduce(*this, getInput().getType(), getOp(),
-                         getDivisor().convertToDouble());
+uint64_t AllGatherStartOp::chooseStream() { return chooseStreamOf(*this); }
+uint64_t ReduceScatterStartOp::chooseStream() { return chooseStreamOf(*this); }
+uint64_t AllReduceStartOp::chooseStream() { return chooseStreamOf(*this); }
+uint64_t FetchStartOp::chooseStream() { return plan::fetchStream; }
+uint64_t OffloadStartOp::chooseStream() { return plan::offloadStream; }
+
+/// What is there for a collective or a copy alone, is waited for on its stream.
+uint64_t WaitOp::chooseStream() {
+  if (!(*this)->hasOneUse())
+    return plan::computeStream;
+  Operation *reader = *(*this)->user_begin();
+  auto start = dyn_cast<StartOpInterface>(reader);
+  return start && start.isChained()
+             ? cast<TimelineOpInterface>(reader).getStream()
+             : uint64_t(plan::computeStream);
 }
 
-using Effects =
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+// Effects
 
 static void addCommunication(Effects &effects) {
   effects.emplace_back(MemoryEffects::Read::get(),
@@ -168,25 +195,25 @@ void ReduceScatterStartOp::getEffects(Effects &effects) {
 void AllReduceStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
-FlatSymbolRefAttr fsdp::getStoredState(Operation *op) {
-  if (auto fetch = dyn_cast<FetchStartOp>(op))
-    return fetch.getIntoAttr();
-  if (auto offload = dyn_cast<OffloadStartOp>(op))
-    return offload.getIntoAttr();
-  return {};
-}
-
-/// What is copied into a state changes it.
-static void addStore(Effects &effects, FlatSymbolRefAttr into) {
-  addCommunication(effects);
-  if (into)
-    effects.emplace_back(MemoryEffects::Write::get(), into,
-                         StateResource::get());
-}
 void FetchStartOp::getEffects(Effects &effects) {
-  addStore(effects, getIntoAttr());
+  addCommunication(effects);
+  addStateEffects(*this, effects);
 }
 void OffloadStartOp::getEffects(Effects &effects) {
-  addStore(effects, getIntoAttr());
+  addCommunication(effects);
+  addStateEffects(*this, effects);
 }
 void WaitOp::getEffects(Effects &effects) { addCommunication(effects); }
+
+/// What is copied into a state changes it.
+static SmallVector<FlatSymbolRefAttr> getStored(StartOpInterface start) {
+  FlatSymbolRefAttr into = start.getIntoAttr();
+  return into ? SmallVector<FlatSymbolRefAttr>{into}
+              : SmallVector<FlatSymbolRefAttr>{};
+}
+SmallVector<FlatSymbolRefAttr> FetchStartOp::getWrittenStates() {
+  return getStored(*this);
+}
+SmallVector<FlatSymbolRefAttr> OffloadStartOp::getWrittenStates() {
+  return getStored(*this);
+}

@@ -1,6 +1,9 @@
-// Verifiers of the sharded phase.
+// Verifiers and interfaces of the sharded phase.
+
+#include "StateAccess.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -41,11 +44,30 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
   return success();
 }
 
-void AccumulateOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
-        &effects) {
-  effects.emplace_back(MemoryEffects::Read::get(), getStateAttr(),
-                       StateResource::get());
-  effects.emplace_back(MemoryEffects::Write::get(), getStateAttr(),
-                       StateResource::get());
+void AccumulateOp::getEffects(Effects &effects) {
+  addStateEffects(*this, effects);
+}
+
+SmallVector<FlatSymbolRefAttr> AccumulateOp::getReadStates() {
+  return {getStateAttr()};
+}
+SmallVector<FlatSymbolRefAttr> AccumulateOp::getWrittenStates() {
+  return {getStateAttr()};
+}
+
+// collectives and copies
+
+SmallVector<int64_t> UnshardOp::getMeshAxes() {
+  return Mesh(*this).getAxes(AxisRole::Shard);
+}
+SmallVector<int64_t> ReduceGradOp::getMeshAxes() {
+  Mesh mesh(*this);
+  SmallVector<int64_t> axes = mesh.getAxes(AxisRole::Shard);
+  llvm::append_range(axes, mesh.getAxes(AxisRole::Replicate));
+  return axes;
+}
+
+StringRef FetchOp::getStartName() { return FetchStartOp::getOperationName(); }
+StringRef OffloadOp::getStartName() {
+  return OffloadStartOp::getOperationName();
 }

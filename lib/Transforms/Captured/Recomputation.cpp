@@ -63,6 +63,6 @@ void Recomputation::run(func::FuncOp program) {
   // What the model asked for is done.
   for (auto call : program.getOps<aten::CallOp>()) {
     call->removeAttr(kCheckpointAttrName);
-    call->removeAttr(kKeepAttrName);
+    call->removeAttr(kMustSaveAttrName);
   }
 }

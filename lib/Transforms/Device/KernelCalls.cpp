@@ -27,7 +27,7 @@ aten::CallOp KernelCalls::create(StringRef callee, ValueRange operands,
 Value KernelCalls::prepare(StringRef callee, Value operand,
                            ArrayRef<NamedAttribute> args, Type result) {
   aten::CallOp call = create(callee, operand, args, result);
-  call->removeAttr(kKeepAttrName);
+  call->removeAttr(kMustSaveAttrName);
   return call->getResult(0);
 }
 

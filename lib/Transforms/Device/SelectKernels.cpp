@@ -140,8 +140,16 @@ void SelectKernels::runOnOperation() {
   ModuleOp module = getOperation();
   if (failed(readKernels()))
     return signalPassFailure();
-  if (device == TargetDevice::Cpu)
-    return; // as it was captured
+  if (device == TargetDevice::Cpu) {
+    // As it was captured.
+    auto training = TrainingOp::of(module);
+    if (training && training.getMeshDevice() == "cuda") {
+      training.emitOpError("asks for ranks on cuda, but device=cpu; give "
+                           "device=cuda, or describe a mesh of cpu");
+      signalPassFailure();
+    }
+    return;
+  }
   module->setAttr(kDeviceAttrName,
                   Builder(module).getStringAttr(device.getValue().getName()));
   for (func::FuncOp program : getPrograms(module)) {

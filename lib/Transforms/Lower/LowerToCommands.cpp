@@ -8,8 +8,8 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Transforms/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 #include "plan/PlanTypes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -67,7 +67,7 @@ private:
       if (isa<TensorType, FutureType>(result.getType()) && !getPlace(result))
         return op->emitOpError(
             "has a result without a place; run --fsdp-plan-memory first");
-    if (getStream(op) != plan::computeStream && !isStart(op) &&
+    if (getStream(op) != plan::computeStream && !isa<StartOpInterface>(op) &&
         !isa<WaitOp>(op))
       return op->emitOpError()
              << "is on stream " << getStream(op)
@@ -91,25 +91,8 @@ private:
         .Case<PackOp>([&](auto pack) { return lowerPack(pack); })
         .Case<UnpackOp>([&](auto unpack) { return lowerUnpack(unpack); })
         .Case<KeepOp>([&](auto keep) { return lowerKeep(keep); })
-        .Case<AllGatherStartOp>([&](AllGatherStartOp start) {
-          auto gather = lowerStart(start, CollectiveKind::AllGather);
-          gather.setRegionAttr(start.getRegionAttr());
-          gather.setMapped(start.getMapped());
-          gather.setRanks(start.getRanks());
-          return done(start);
-        })
-        .Case<ReduceScatterStartOp>([&](ReduceScatterStartOp start) {
-          lowerStart(start, CollectiveKind::ReduceScatter)
-              .setDivisorAttr(start.getDivisorAttr());
-          return done(start);
-        })
-        .Case<AllReduceStartOp>([&](AllReduceStartOp start) {
-          auto reduction = lowerStart(start, CollectiveKind::AllReduce);
-          reduction.setDivisorAttr(start.getDivisorAttr());
-          reduction.setOp(start.getOp());
-          reduction.setMeshDim(start.getMeshDim());
-          return done(start);
-        })
+        .Case<CollectiveOpInterface>(
+            [&](auto collective) { return lowerCollective(collective); })
         .Case<FetchStartOp>([&](auto start) { return lowerFetch(start); })
         .Case<OffloadStartOp>([&](auto start) { return lowerOffload(start); })
         .Case<WaitOp>([&](WaitOp wait) { return lowerWait(wait); })
@@ -255,26 +238,30 @@ private:
     return done(keep);
   }
 
-  template <typename StartOp>
-  CmdCollectiveOp lowerStart(StartOp start, CollectiveKind kind) {
-    auto from = cast<RankedTensorType>(start.getInput().getType());
-    RankedTensorType to = start.getFuture().getType().getType();
-    int64_t count = kind == CollectiveKind::AllGather ? from.getNumElements()
-                                                      : to.getNumElements();
-    Value source = values.lookup(start.getInput());
-    Value destination = values.declare(start.getFuture());
-    int64_t stream = getStream(start);
-    followCompute(start);
+  LogicalResult lowerCollective(CollectiveOpInterface op) {
+    auto start = dyn_cast<StartOpInterface>(op.getOperation());
+    if (!start || op.getMeshAxes().size() != 1)
+      return keep(op);
+    Value source = values.lookup(op->getOperand(0));
+    Value destination = values.declare(cast<OpResult>(start.getFuture()));
+    RankedTensorType piece = op.getPieceType();
+    int64_t stream = getStream(op);
+    followCompute(op);
     auto collective = CmdCollectiveOp::create(
-        builder, start.getLoc(), kind, source, destination,
-        from.getElementType(), count, start.getUnitAttr(), /*region=*/nullptr,
-        /*divisor=*/llvm::APFloat(1.0));
+        builder, op.getLoc(), op.getKind(), source, destination,
+        piece.getElementType(), piece.getNumElements(), op.getUnitAttr(),
+        op.getRegionAttr(), op.getDivisor());
+    collective.setMapped(op.getMapped());
+    collective.setRanks(op.getRanks());
+    collective.setOp(op.getReduceOp());
+    if (op.getRole() != CollectiveRole::Parameter)
+      collective.setReduced(op.getRole());
+    collective.setMeshDim(op.getMeshAxes().front());
     collective.setStream(stream);
-    collective.setMeshDim(getShardAxis(program->getParentOfType<ModuleOp>()));
     if (stream != plan::computeStream)
       collective.setChannel(plan::channelOf(stream));
-    complete(start);
-    return collective;
+    complete(op);
+    return done(op);
   }
 
   LogicalResult lowerFetch(FetchStartOp start) {

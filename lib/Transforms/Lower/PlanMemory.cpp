@@ -3,8 +3,9 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
@@ -88,8 +89,8 @@ private:
     SymbolTable symbols(module);
     DenseSet<StateOp> shown;
     for (func::FuncOp program : getPrograms(module))
-      for (auto gather : program.getOps<AllGatherStartOp>())
-        if (auto load = gather.getInput().getDefiningOp<LoadOp>();
+      for (auto gather : program.getOps<CollectiveOpInterface>())
+        if (auto load = gather->getOperand(0).getDefiningOp<LoadOp>();
             load && gather.getMapped())
           shown.insert(symbols.lookup<StateOp>(load.getState()));
     return shown;
@@ -112,7 +113,7 @@ private:
       if (shown.contains(state)) {
         place(state, kPageBytes);
         int64_t bytes =
-            getSpanBytes(state.getTensorType()) * getNumShards(module);
+            getSpanBytes(state.getTensorType()) * Mesh(module).getNumShards();
         windows[state] = makePlace(kWindowArena, window, bytes);
         window =
             llvm::alignTo(static_cast<uint64_t>(window + bytes), kPageBytes);

@@ -8,14 +8,14 @@
 #include "Overlap/GradientReduction.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
-
-#include <cmath>
+#include "llvm/Support/Format.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_BUCKETCOLLECTIVES
@@ -31,13 +31,16 @@ RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-/// ", divided by 2", or nothing.
+/// A divisor as a person writes it: "2", "1.5".
 std::string showDivisor(double divisor) {
-  if (divisor == 1)
-    return "";
-  bool isWhole = divisor == std::floor(divisor);
-  return ", divided by " +
-         (isWhole ? std::to_string(int64_t(divisor)) : std::to_string(divisor));
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", divisor);
+  return text;
+}
+
+/// The one axis that a gather or a reduction over shards is over.
+IntegerAttr getAxisAttr(CollectiveOpInterface op) {
+  return Builder(op.getContext()).getI64IntegerAttr(op.getMeshAxes().front());
 }
 
 class BucketCollectives
@@ -51,7 +54,7 @@ private:
         getOperation(), bucketCapMib, cluster, "fsdp-bucket-collectives");
     if (failed(sizes))
       return signalPassFailure();
-    shards = getNumShards(getOperation());
+    shards = Mesh(getOperation()).getNumShards();
     SymbolTable symbols(getOperation());
     table = &symbols;
     GradientMeans gradientMeans(getOperation());
@@ -110,8 +113,9 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   }
 
   BucketLayout layout(partTypes);
-  auto unit = gathers.front()->getAttrOfType<StringAttr>("fsdp.unit");
-  auto region = gathers.front()->getAttrOfType<StringAttr>("fsdp.region");
+  Operation *one = gathers.front();
+  auto like = cast<CollectiveOpInterface>(one);
+  StringAttr unit = like.getUnitAttr(), region = like.getRegionAttr();
   Type byte = builder.getIntegerType(8, /*isSigned=*/false);
   Location loc = gathers.front()->getLoc();
   auto packed = PackOp::create(builder, loc,
@@ -119,7 +123,8 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
                                parts, layout.getMembers(builder, 1));
   auto gathered = AllGatherOp::create(
       builder, loc, RankedTensorType::get({shards * layout.pieceBytes}, byte),
-      packed, unit, region);
+      packed, unit, region, /*mapped=*/UnitAttr(),
+      /*ranks=*/builder.getI64IntegerAttr(0), getAxisAttr(like));
   auto unpacked = UnpackOp::create(builder, loc, wholeTypes, gathered,
                                    layout.getMembers(builder, shards));
   for (auto [gather, whole] : llvm::zip_equal(gathers, unpacked.getOutputs())) {
@@ -128,10 +133,11 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   }
   remark::passed(loc, remark::RemarkOpts::name("gather").category(
                           "fsdp-bucket-collectives"))
-      << "unit \"" + unit.getValue().str() + "\", " + region.getValue().str() +
-             ": " + std::to_string(parts.size()) +
-             " parameters in one gather of " +
-             std::to_string(layout.pieceBytes) + " bytes per rank";
+      << "parameters in one gather"
+      << remark::metric("unit", unit.getValue().str())
+      << remark::metric("region", region.getValue().str())
+      << remark::metric("parameters", parts.size())
+      << remark::metric("bytes_per_rank", layout.pieceBytes);
 }
 
 /// A bucket's reduction, of the same sums as its members': what comes last
@@ -149,14 +155,17 @@ Value BucketCollectives::createReduction(
   Value sum = input;
   if (like.overShards)
     sum = ReduceScatterOp::create(builder, loc, piece, sum, unit,
-                                  getDivisorAttr(!like.overReplicas));
+                                  getDivisorAttr(!like.overReplicas),
+                                  getAxisAttr(cast<CollectiveOpInterface>(
+                                      like.overShards.getOperation())));
   if (like.addition)
     sum = accumulate(sum);
   if (like.overReplicas)
     for (int16_t axis : like.overReplicas.getGridAxes())
       sum = AllReduceOp::create(
           builder, loc, piece, ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
-          sum, unit, builder.getI64IntegerAttr(axis),
+          CollectiveRoleAttr::get(&getContext(), CollectiveRole::Gradient), sum,
+          unit, builder.getI64IntegerAttr(axis),
           getDivisorAttr(axis == like.overReplicas.getGridAxes().back()));
   return sum;
 }
@@ -225,27 +234,32 @@ void BucketCollectives::bucketReductions(
     reduction.replaceWith(part);
   remark::passed(loc, remark::RemarkOpts::name("reduce").category(
                           "fsdp-bucket-collectives"))
-      << "unit \"" + unit.str() + "\": " + std::to_string(inputs.size()) +
-             " gradients in one " +
-             (pieces > 1 ? "reduce-scatter of " : "all-reduce of ") +
-             std::to_string(pieces * layout.pieceBytes) + " bytes" +
-             showDivisor(divides ? getDivisor(unit, packed) : 1);
+      << (pieces > 1 ? "gradients in one reduce-scatter"
+                     : "gradients in one all-reduce")
+      << remark::metric("unit", unit.str())
+      << remark::metric("gradients", inputs.size())
+      << remark::metric("bytes", pieces * layout.pieceBytes)
+      << remark::metric("divisor",
+                        showDivisor(divides ? getDivisor(unit, packed) : 1));
 }
 
 /// A flat parameter is the bucket of its members already.
 void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
   OpBuilder builder(gather);
+  auto like = cast<CollectiveOpInterface>(gather.getOperation());
   auto whole = AllGatherOp::create(
       builder, gather.getLoc(), gather.getType(), gather.getInput(),
-      gather->getAttrOfType<StringAttr>("fsdp.unit"),
-      gather->getAttrOfType<StringAttr>("fsdp.region"), state.getMappedAttr());
+      like.getUnitAttr(), like.getRegionAttr(), state.getMappedAttr(),
+      /*ranks=*/builder.getI64IntegerAttr(0), getAxisAttr(like));
   remark::passed(gather.getLoc(), remark::RemarkOpts::name("gather").category(
                                       "fsdp-bucket-collectives"))
-      << "unit \"" + whole.getUnit().str() + "\", " + whole.getRegion().str() +
-             ": \"" + state.getSymName().str() + "\" is " +
-             (state.getMapped() ? "mapped, " : "gathered, ") +
-             std::to_string(getTensorBytes(getTensorType(gather.getInput()))) +
-             " bytes per rank";
+      << (state.getMapped() ? "a flat parameter is mapped"
+                            : "a flat parameter is gathered")
+      << remark::metric("unit", whole.getUnit().str())
+      << remark::metric("region", whole.getRegion().str())
+      << remark::metric("state", state.getSymName().str())
+      << remark::metric("bytes_per_rank",
+                        getTensorBytes(getTensorType(gather.getInput())));
   gather.replaceAllUsesWith(whole.getResult());
   gather.erase();
 }
@@ -261,13 +275,13 @@ void BucketCollectives::convertFlat(GradientReduction reduction) {
   remark::passed(
       reduction.getFirst()->getLoc(),
       remark::RemarkOpts::name("reduce").category("fsdp-bucket-collectives"))
-      << "unit \"" + reduction.getUnit().str() + "\": a flat gradient of " +
-             std::to_string(
-                 getTensorBytes(getTensorType(reduction.getInput()))) +
-             " bytes" +
-             showDivisor(
-                 divides ? getDivisor(reduction.getUnit(), reduction.getInput())
-                         : 1);
+      << "a flat gradient" << remark::metric("unit", reduction.getUnit().str())
+      << remark::metric("bytes",
+                        getTensorBytes(getTensorType(reduction.getInput())))
+      << remark::metric("divisor",
+                        showDivisor(divides ? getDivisor(reduction.getUnit(),
+                                                         reduction.getInput())
+                                            : 1));
   reduction.replaceWith(
       createReduction(builder, reduction, divides, reduction.getInput(),
                       getTensorType(reduction.getResult()), accumulate));
@@ -286,7 +300,7 @@ Operation *getFirstReader(Operation *gather) {
 BucketMember getMember(shard::AllGatherOp op,
                        const BucketSizes::Compute &compute) {
   Operation *reader = getFirstReader(op);
-  return {op->getAttr("fsdp.unit"),
+  return {cast<CollectiveOpInterface>(op.getOperation()).getUnitAttr(),
           getTensorBytes(getTensorType(op.getResult())), reader,
           compute.before.lookup(reader)};
 }
@@ -300,11 +314,14 @@ BucketMember getMember(GradientReduction reduction,
 }
 
 LogicalResult BucketCollectives::checkNames(Operation &op) {
-  if (!op.getAttrOfType<StringAttr>("fsdp.unit"))
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  if (!collective || isa<TransferOpInterface>(op))
+    return success();
+  if (!collective.getUnitAttr())
     return op.emitOpError("names no fsdp.unit to be bucketed with; run "
                           "--fsdp-shard first");
-  if (isa<shard::AllGatherOp>(op) &&
-      !op.getAttrOfType<StringAttr>("fsdp.region"))
+  if (collective.getRole() == CollectiveRole::Parameter &&
+      !collective.getRegionAttr())
     return op.emitOpError("names no fsdp.region to be bucketed with; run "
                           "--fsdp-shard first");
   return success();
@@ -316,15 +333,13 @@ LogicalResult BucketCollectives::bucket(Block &block,
   SmallVector<shard::AllGatherOp> flatGathers;
   SmallVector<GradientReduction> reductions, flatReductions;
   for (Operation &op : block) {
-    if (isa<shard::AllGatherOp, shard::ReduceScatterOp, shard::AllReduceOp>(
-            op) &&
-        failed(checkNames(op)))
+    if (failed(checkNames(op)))
       return failure();
     if (auto gather = dyn_cast<shard::AllGatherOp>(op)) {
       if (getFlat(gather))
         flatGathers.push_back(gather);
       else
-        gathers[op.getAttr("fsdp.region")].push_back(gather);
+        gathers[op.getAttr(kRegionAttrName)].push_back(gather);
     } else if (std::optional<GradientReduction> reduction =
                    GradientReduction::startingWith(&op, *means)) {
       if (reduction->getInput().getDefiningOp<PackOp>())

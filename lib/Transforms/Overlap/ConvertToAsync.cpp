@@ -20,40 +20,8 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
   void runOnOperation() override {
     for (func::FuncOp program : getPrograms(getOperation())) {
       int64_t count = fetchBuckets(program) + storeStaged(program);
-      program.walk([&](Operation *op) {
-        OpBuilder builder(op);
-        Value future;
-        if (auto gather = dyn_cast<AllGatherOp>(op))
-          future = AllGatherStartOp::create(
-              builder, op->getLoc(), getFutureType(gather.getResult()),
-              gather.getInput(), gather.getUnitAttr(), gather.getRegionAttr(),
-              gather.getMappedAttr(), gather.getRanksAttr());
-        else if (auto reduction = dyn_cast<ReduceScatterOp>(op))
-          future = ReduceScatterStartOp::create(
-              builder, op->getLoc(), getFutureType(reduction.getResult()),
-              reduction.getInput(), reduction.getUnitAttr(),
-              reduction.getDivisorAttr());
-        else if (auto reduction = dyn_cast<AllReduceOp>(op))
-          future = AllReduceStartOp::create(
-              builder, op->getLoc(), getFutureType(reduction.getResult()),
-              reduction.getOpAttr(), reduction.getInput(),
-              reduction.getUnitAttr(), reduction.getMeshDimAttr(),
-              reduction.getDivisorAttr());
-        else if (auto fetch = dyn_cast<FetchOp>(op))
-          future = FetchStartOp::create(
-              builder, op->getLoc(), getFutureType(fetch.getResult()),
-              fetch.getInput(), /*members=*/nullptr, fetch.getUnitAttr(),
-              fetch.getRegionAttr(), /*into=*/nullptr);
-        else if (auto offload = dyn_cast<OffloadOp>(op))
-          future = OffloadStartOp::create(
-              builder, op->getLoc(), getFutureType(offload.getResult()),
-              offload.getInput(), offload.getUnitAttr(), /*into=*/nullptr);
-        else
-          return;
-        auto wait = WaitOp::create(builder, op->getLoc(),
-                                   op->getResult(0).getType(), future);
-        op->replaceAllUsesWith(wait);
-        op->erase();
+      program.walk([&](TransferOpInterface transfer) {
+        start(transfer);
         ++count;
       });
       remark::passed(program.getLoc(), remark::RemarkOpts::name("async")
@@ -62,6 +30,21 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
           << std::to_string(count) +
                  " collectives and copies start and are waited for";
     }
+  }
+
+  /// The start form, of the same operands and attributes, and a wait.
+  static void start(TransferOpInterface transfer) {
+    OpBuilder builder(transfer);
+    Location loc = transfer->getLoc();
+    Value result = transfer->getResult(0);
+    OperationState state(loc, transfer.getStartName(), transfer->getOperands(),
+                         {getFutureType(result)},
+                         transfer->getAttrDictionary().getValue());
+    Operation *start = builder.create(state);
+    auto wait =
+        WaitOp::create(builder, loc, result.getType(), start->getResult(0));
+    transfer->replaceAllUsesWith(wait);
+    transfer->erase();
   }
 
   /// A pack of what is fetched for it alone is a fetch into the bucket.

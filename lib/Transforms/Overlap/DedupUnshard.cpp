@@ -68,7 +68,7 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
     auto state = table.lookup<StateOp>(load.getState());
     Attribute region = state && state.getMapped()
                            ? Attribute()
-                           : gather->getAttr("fsdp.region");
+                           : gather->getAttr(kRegionAttrName);
     auto &[kept, readers] = first[{load.getState(), region, gather.getType()}];
     ++readers;
     if (!kept) {

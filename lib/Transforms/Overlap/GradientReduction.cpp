@@ -56,7 +56,7 @@ Operation *GradientReduction::getSum() {
 }
 
 StringAttr GradientReduction::getUnit() {
-  return getFirst()->getAttrOfType<StringAttr>("fsdp.unit");
+  return cast<CollectiveOpInterface>(getFirst()).getUnitAttr();
 }
 
 Value GradientReduction::getResult() {

@@ -135,7 +135,7 @@ void KeepPieces::gatherKept(Bucket &whole, SmallVector<Read> reads,
   auto gathered = AllGatherOp::create(
       builder, loc, type, kept.getResult(), whole.gather.getUnitAttr(),
       builder.getStringAttr("backward"), /*mapped=*/UnitAttr(),
-      builder.getI64IntegerAttr(ranks));
+      builder.getI64IntegerAttr(ranks), whole.gather.getMeshDimAttr());
   SmallVector<Value> outputs{gathered.getResult()};
   if (whole.unpack) {
     SmallVector<Type> types;
@@ -153,10 +153,10 @@ void KeepPieces::gatherKept(Bucket &whole, SmallVector<Read> reads,
     read.output.replaceAllUsesWith(output);
   remark::passed(loc,
                  remark::RemarkOpts::name("keep").category("fsdp-keep-pieces"))
-      << "unit \"" + whole.gather.getUnit().str() + "\": a rank keeps " +
-             std::to_string(getTensorBytes(part)) +
-             " bytes, which backward gathers among " + std::to_string(ranks) +
-             " neighbours";
+      << "backward gathers what neighbours keep"
+      << remark::metric("unit", whole.gather.getUnit().str())
+      << remark::metric("bytes_per_rank", getTensorBytes(part))
+      << remark::metric("neighbours", ranks);
 }
 
 } // namespace

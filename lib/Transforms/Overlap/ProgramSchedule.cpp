@@ -14,18 +14,9 @@ using namespace fsdp;
 /// The states that an op writes.
 static SmallVector<StringAttr> getWrittenStates(Operation *op) {
   SmallVector<StringAttr> names;
-  if (auto store = dyn_cast<StoreOp>(op))
-    names.push_back(store.getStateAttr().getAttr());
-  if (auto sum = dyn_cast<AccumulateOp>(op))
-    names.push_back(sum.getStateAttr().getAttr());
-  if (auto update = dyn_cast<UpdateOp>(op)) {
-    if (!update.getStaged())
-      names.push_back(update.getParameterAttr().getAttr());
-    for (Attribute state : update.getStates())
-      names.push_back(cast<FlatSymbolRefAttr>(state).getAttr());
-  }
-  if (FlatSymbolRefAttr into = getStoredState(op))
-    names.push_back(into.getAttr());
+  if (auto access = dyn_cast<StateAccessOpInterface>(op))
+    for (FlatSymbolRefAttr state : access.getWrittenStates())
+      names.push_back(state.getAttr());
   return names;
 }
 
@@ -55,8 +46,14 @@ static void forEachReader(Value value, function_ref<void(Operation *)> visit) {
   }
 }
 
+/// Whether an op starts a copy from the host, of what compute reads.
+static bool isFetchStart(Operation *op) {
+  auto start = dyn_cast_or_null<StartOpInterface>(op);
+  return start && isCopyStart(op) && start.isIncoming();
+}
+
 /// The pack or the fetch, and what else is there for a start alone, in order.
-static SmallVector<Operation *, 1> getPreparation(Operation *start) {
+static SmallVector<Operation *, 1> getPreparation(StartOpInterface start) {
   llvm::SetVector<Operation *> found;
   auto isOnlyForIt = [&](Operation *op) {
     // What is kept must let go of the bucket that it is a part of.
@@ -64,8 +61,7 @@ static SmallVector<Operation *, 1> getPreparation(Operation *start) {
         isa<KeepOp>(op))
       return false;
     auto wait = dyn_cast<WaitOp>(op);
-    bool fetches = isa<FetchStartOp>(op) ||
-                   (wait && wait.getFuture().getDefiningOp<FetchStartOp>());
+    bool fetches = isFetchStart(wait ? wait.getFuture().getDefiningOp() : op);
     return (fetches || isMemoryEffectFree(op)) &&
            llvm::all_of(op->getUsers(), [&](Operation *user) {
              return user == start || found.contains(user);
@@ -73,7 +69,7 @@ static SmallVector<Operation *, 1> getPreparation(Operation *start) {
   };
   // A gradient is computed for its reduction alone too, and yet is compute:
   // of reductions only the pack moves.
-  bool deep = isa<AllGatherStartOp>(start);
+  bool deep = start.isIncoming() && !isCopyStart(start);
   SmallVector<Operation *> work{start};
   while (!work.empty())
     for (Value operand : work.pop_back_val()->getOperands()) {
@@ -88,9 +84,18 @@ static SmallVector<Operation *, 1> getPreparation(Operation *start) {
 }
 
 /// What takes a sum to the host, and is all that reads it.
-static OffloadStartOp getOffload(WaitOp wait) {
-  return wait->hasOneUse() ? dyn_cast<OffloadStartOp>(*wait->user_begin())
-                           : OffloadStartOp();
+static StartOpInterface getOffload(WaitOp wait) {
+  if (!wait->hasOneUse())
+    return {};
+  auto start = dyn_cast<StartOpInterface>(*wait->user_begin());
+  return start && start.isToHost() ? start : StartOpInterface();
+}
+
+/// Whether an op starts a sum of gradients over replicas.
+static bool isGradientSum(Operation *op) {
+  auto sum = dyn_cast<CollectiveOpInterface>(op);
+  return sum && sum.getKind() == CollectiveKind::AllReduce &&
+         sum.getRole() == CollectiveRole::Gradient;
 }
 
 /// The all-reduce that reads a reduction's result, or its members once earlier
@@ -105,55 +110,52 @@ static ReplicaSum getReplicaSum(WaitOp reduction, const OpCost &cost) {
       if (isa<UnpackOp, PackOp>(reader) ||
           (call && call.getCallee() == "add.Tensor"))
         between.insert(reader);
-      else if (auto start = dyn_cast<AllReduceStartOp>(reader))
-        if (start.getUnit())
-          sum.start = start;
+      else if (isGradientSum(reader))
+        sum.start = cast<StartOpInterface>(reader);
     }
   if (!sum.start)
     return sum;
   sum.before.assign(std::next(between.begin()), between.end());
   llvm::sort(sum.before,
              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-  sum.wait = cast<WaitOp>(*sum.start->user_begin());
+  sum.wait = cast<WaitOp>(sum.start.getWait());
   sum.seconds = cost.getSeconds(sum.start);
   return sum;
 }
 
-static Flight makeFlight(Operation *start, const OpCost &cost) {
+static StringRef getText(StringAttr text) {
+  return text ? text.getValue() : StringRef();
+}
+
+static Flight makeFlight(StartOpInterface start, const OpCost &cost) {
   Flight flight;
   flight.start = start;
-  Value future = start->getResult(0), input = start->getOperand(0);
-  flight.wait = cast<WaitOp>(*future.getUsers().begin());
-  llvm::TypeSwitch<Operation *>(start)
-      .Case<AllGatherStartOp, FetchStartOp>([&](auto op) {
-        flight.isGather = true;
-        flight.unit = op.getUnit();
-        flight.region = op.getRegion();
-      })
-      .Case<ReduceScatterStartOp, OffloadStartOp>(
-          [&](auto op) { flight.unit = op.getUnit(); });
-  if (auto gather = dyn_cast<AllGatherStartOp>(start))
-    flight.isMapped = gather.getMapped();
-  if (auto reduction = dyn_cast<AllReduceStartOp>(start))
-    flight.unit = reduction.getUnit().value_or("");
-  if (isa<ReduceScatterStartOp>(start))
-    flight.replicas = getReplicaSum(flight.wait, cost);
+  Value input = start->getOperand(0);
+  flight.wait = cast<WaitOp>(start.getWait());
+  flight.isGather = start.isIncoming();
+  flight.unit = getText(start.getUnitAttr());
+  flight.region = getText(start.getRegionAttr());
+  if (auto collective = dyn_cast<CollectiveOpInterface>(start.getOperation())) {
+    flight.isMapped = collective.getMapped();
+    if (collective.getKind() == CollectiveKind::ReduceScatter)
+      flight.replicas = getReplicaSum(flight.wait, cost);
+  }
   flight.before = getPreparation(start);
-  if (OffloadStartOp offload = getOffload(flight.getLastWait())) {
+  if (StartOpInterface offload = getOffload(flight.getLastWait())) {
     flight.behind = {flight.getLastWait(), offload};
     (flight.replicas.start ? flight.replicas.wait : flight.wait) =
-        cast<WaitOp>(*offload->user_begin());
+        cast<WaitOp>(offload.getWait());
   }
   for (Operation *reader : flight.getLastWait()->getUsers())
     if (isa<UnpackOp>(reader))
       flight.after.push_back(reader);
   if (!flight.isMapped)
-    flight.bytes = getTensorBytes(cast<FutureType>(future.getType()).getType());
+    flight.bytes = getTensorBytes(getMovedType(start.getFuture()));
   if (!flight.before.empty())
     flight.bytes += getTensorBytes(cast<RankedTensorType>(input.getType()));
   flight.seconds = cost.getSeconds(start);
   for (Operation *copy : flight.before)
-    if (isa<FetchStartOp>(copy))
+    if (isCopyStart(copy))
       flight.seconds += cost.getSeconds(copy);
   for (Operation *copy : flight.behind)
     flight.seconds += cost.getSeconds(copy);
@@ -163,10 +165,10 @@ static Flight makeFlight(Operation *start, const OpCost &cost) {
 /// Copies from and to the host that no flight of a collective contains: fetches
 /// of what compute reads, and offloads of what depends on no sum. Those of
 /// staged parameters go with their updates.
-static SmallVector<Operation *>
+static SmallVector<StartOpInterface>
 getLoneCopies(Block &block,
               const llvm::DenseMap<Operation *, Flight *> &owners) {
-  SmallVector<Operation *> copies;
+  SmallVector<StartOpInterface> copies;
   llvm::DenseSet<Operation *> sums; // and what depends on one
   for (Operation &op : block) {
     bool ofSum = llvm::any_of(op.getOperands(), [&](Value operand) {
@@ -175,9 +177,10 @@ getLoneCopies(Block &block,
     Flight *owner = owners.lookup(&op);
     if (ofSum || (owner && !owner->isGather))
       sums.insert(&op);
+    auto start = dyn_cast<StartOpInterface>(op);
     if (isCopyStart(&op) && !ofSum && !owner && !isStaging(&op) &&
-        !getStoredState(&op))
-      copies.push_back(&op);
+        !start.getIntoAttr())
+      copies.push_back(start);
   }
   return copies;
 }
@@ -212,14 +215,17 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
   // Collectives, and what moves with them. An all-reduce of a unit that follows
   // no other reduction is that of a mesh of replicas alone.
   llvm::DenseMap<Operation *, Flight *> owners;
+  // A number over all gradients is compute, which waits for it.
   llvm::DenseSet<Operation *> replicaSums;
   for (Operation &op : *schedule.block) {
-    auto sum = dyn_cast<AllReduceStartOp>(op);
-    if (isa<AllGatherStartOp>(op)) {
-      schedule.gathers.push_back(makeFlight(&op, cost));
-    } else if (isa<ReduceScatterStartOp>(op) ||
-               (sum && sum.getUnit() && !replicaSums.contains(sum))) {
-      schedule.reductions.push_back(makeFlight(&op, cost));
+    auto start = dyn_cast<StartOpInterface>(op);
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if (!start || !collective || replicaSums.contains(start))
+      continue;
+    if (collective.getRole() == CollectiveRole::Parameter) {
+      schedule.gathers.push_back(makeFlight(start, cost));
+    } else if (collective.getRole() == CollectiveRole::Gradient) {
+      schedule.reductions.push_back(makeFlight(start, cost));
       replicaSums.insert(schedule.reductions.back().replicas.start);
     }
   }
@@ -240,8 +246,8 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
       }
   };
   own();
-  for (Operation *copy : getLoneCopies(*schedule.block, owners))
-    (isa<FetchStartOp>(copy) ? schedule.gathers : schedule.reductions)
+  for (StartOpInterface copy : getLoneCopies(*schedule.block, owners))
+    (copy.isIncoming() ? schedule.gathers : schedule.reductions)
         .push_back(makeFlight(copy, cost));
   own();
 

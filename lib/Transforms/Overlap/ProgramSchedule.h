@@ -19,14 +19,15 @@ namespace fsdp {
 struct ReplicaSum {
   /// What adds the sums of earlier micro-batches to the reduction's result.
   llvm::SmallVector<mlir::Operation *, 0> before;
-  AllReduceStartOp start; // null: there is none
+  StartOpInterface start; // null: there is none
   WaitOp wait;
   double seconds = 0; // predicted
 };
 
 /// Whether an op starts a copy from or to the host, or waits for one.
 inline bool isCopyStart(mlir::Operation *op) {
-  return llvm::isa<FetchStartOp, OffloadStartOp>(op);
+  return llvm::isa<StartOpInterface>(op) &&
+         !llvm::isa<CollectiveOpInterface>(op);
 }
 inline bool isCopyWait(mlir::Operation *op) {
   auto wait = llvm::dyn_cast<WaitOp>(op);
@@ -44,7 +45,7 @@ bool isStaging(mlir::Operation *op);
 /// that leads to it or follows it; or such a copy alone. Slot i is the place in
 /// front of op i of the spine; the last slot is behind them all.
 struct Flight {
-  mlir::Operation *start = nullptr;
+  StartOpInterface start;
   WaitOp wait;
   ReplicaSum replicas;                            // of a reduction
   llvm::SmallVector<mlir::Operation *, 1> before; // the pack, or the fetch

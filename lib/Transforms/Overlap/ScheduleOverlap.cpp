@@ -29,8 +29,9 @@ struct Outcome {
   int64_t peakBytes = 0; // states included
 };
 
+/// Microseconds.
 std::string micros(double seconds) {
-  return llvm::formatv("{0:F1} us", seconds * 1e6).str();
+  return llvm::formatv("{0:F1}", seconds * 1e6).str();
 }
 
 class ScheduleOverlap
@@ -90,13 +91,13 @@ LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
     return program.emitOpError("is not one block of ops; control flow cannot "
                                "be scheduled");
   WalkResult result = program.walk([](Operation *op) {
-    if (isa<AllGatherOp, ReduceScatterOp, AllReduceOp, FetchOp, OffloadOp>(
-            op)) {
+    if (isa<TransferOpInterface>(op)) {
       op->emitOpError("is not asynchronous; run --fsdp-convert-to-async first");
       return WalkResult::interrupt();
     }
-    if (isStart(op) && (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
-                        (*op->user_begin())->getBlock() != op->getBlock())) {
+    if (isa<StartOpInterface>(op) &&
+        (!op->hasOneUse() || !isa<WaitOp>(*op->user_begin()) ||
+         (*op->user_begin())->getBlock() != op->getBlock())) {
       op->emitOpError("has not one wait in its block; see "
                       "--fsdp-verify-async");
       return WalkResult::interrupt();
@@ -277,6 +278,19 @@ void ScheduleOverlap::explainLists(func::FuncOp program,
     }
 }
 
+/// "reduce-scatter", or what else a flight is.
+static std::string getCollectiveName(const Flight &flight) {
+  Operation *start = flight.start;
+  auto collective = dyn_cast<CollectiveOpInterface>(start);
+  if (!collective)
+    return "copy to the host";
+  std::string name = stringifyCollectiveKind(collective.getKind()).str();
+  if (flight.replicas.start)
+    name += " and all_reduce";
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
 void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
                               const Outcome &before, const Outcome &after) {
   auto options = [&](StringRef name) {
@@ -287,35 +301,31 @@ void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
   ArrayRef<double> seconds = schedule.getSlotSeconds();
   for (const Flight &flight : schedule.getGathers())
     remark::passed(flight.start->getLoc(), options("gather"))
-        << llvm::formatv(
-               "unit \"{0}\", {1}: gather of {2} starts {3} before "
-               "its first reader, {4} ops earlier",
-               flight.unit, flight.region, micros(flight.seconds),
-               micros(seconds[flight.need] - seconds[flight.startSlot]),
-               flight.need - flight.startSlot)
-               .str();
+        << "starts in front of its first reader"
+        << remark::metric("unit", flight.unit.str())
+        << remark::metric("region", flight.region.str())
+        << remark::metric("us", micros(flight.seconds))
+        << remark::metric("ahead_us", micros(seconds[flight.need] -
+                                             seconds[flight.startSlot]))
+        << remark::metric("ahead_ops", flight.need - flight.startSlot);
   for (const Flight &flight : schedule.getReductions())
     remark::passed(flight.start->getLoc(), options("reduce"))
-        << llvm::formatv(
-               "unit \"{0}\": {1} of {2} is waited for "
-               "{3} behind its start, {4} ops later",
-               flight.unit,
-               isa<AllReduceStartOp>(flight.start) ? "all-reduce"
-               : flight.replicas.start ? "reduce-scatter and all-reduce"
-                                       : "reduce-scatter",
-               micros(flight.seconds + flight.replicas.seconds),
-               micros(seconds[flight.endSlot] - seconds[flight.startSlot]),
-               flight.endSlot - flight.startSlot)
-               .str();
+        << getCollectiveName(flight) + " is waited for behind its start"
+        << remark::metric("unit", flight.unit.str())
+        << remark::metric("us",
+                          micros(flight.seconds + flight.replicas.seconds))
+        << remark::metric("behind_us", micros(seconds[flight.endSlot] -
+                                              seconds[flight.startSlot]))
+        << remark::metric("behind_ops", flight.endSlot - flight.startSlot);
   remark::passed(program.getLoc(), options("schedule"))
-      << llvm::formatv(
-             "schedule={0}: step {1}, communication {2}, of it exposed {3}, "
-             "peak {4} bytes; naive: step {5}, exposed {6}, peak {7} bytes",
-             this->schedule.getValue().getName(), micros(after.stepSeconds),
-             micros(after.communicationSeconds), micros(after.exposedSeconds),
-             after.peakBytes, micros(before.stepSeconds),
-             micros(before.exposedSeconds), before.peakBytes)
-             .str();
+      << "schedule=" + this->schedule.getValue().getName().str()
+      << remark::metric("step_us", micros(after.stepSeconds))
+      << remark::metric("communication_us", micros(after.communicationSeconds))
+      << remark::metric("exposed_us", micros(after.exposedSeconds))
+      << remark::metric("peak_bytes", after.peakBytes)
+      << remark::metric("naive_step_us", micros(before.stepSeconds))
+      << remark::metric("naive_exposed_us", micros(before.exposedSeconds))
+      << remark::metric("naive_peak_bytes", before.peakBytes);
 }
 
 LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {

@@ -192,16 +192,15 @@ void AccumulateGradients::makeLast() {
 
 void AccumulateGradients::runOnOperation() {
   ModuleOp module = getOperation();
-  auto given = module->getAttrOfType<IntegerAttr>("fsdp.accumulate");
-  microBatches = given ? given.getInt() : 1;
+  auto training = TrainingOp::of(module);
+  microBatches = training ? training.getAccumulate() : 1;
   if (microBatches == 1)
     return;
   SymbolTable table(module);
   auto step = table.lookup<func::FuncOp>("step");
-  if (microBatches < 1 || !step) {
-    module.emitError() << "fsdp.accumulate is " << microBatches
-                       << (step ? "; a step has at least one micro-batch"
-                                : ", but there is no program @step");
+  if (!step) {
+    training.emitOpError("takes ")
+        << microBatches << " micro-batches, but there is no program @step";
     return signalPassFailure();
   }
   gradients.clear();

@@ -42,7 +42,7 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
   OpBuilder builder(end);
   Location loc = NameLoc::get(builder.getStringAttr("clip_grad_norm"));
   ScalarCalls scalars(builder, loc);
-  Value norm = gradients->sumPowers(builder, loc, p);
+  Value norm = gradients->sumPowers(builder, loc, p, CollectiveRole::Norm);
   if (p == 2)
     norm = scalars.call("sqrt", norm);
   else if (p != 1 && !std::isinf(p))
@@ -99,21 +99,13 @@ void ClipGradients::clipByValue(func::FuncOp rule, double most) {
 
 void ClipGradients::runOnOperation() {
   ModuleOp module = getOperation();
-  auto norm = module->getAttrOfType<DenseF64ArrayAttr>(kClipNormAttrName);
-  auto value = module->getAttrOfType<FloatAttr>(kClipValueAttrName);
-  auto fail = [&](const Twine &message) {
-    module.emitError(message);
-    signalPassFailure();
-  };
+  auto training = TrainingOp::of(module);
+  if (!training)
+    return;
+  DenseF64ArrayAttr norm = training.getClipGradNormAttr();
+  FloatAttr value = training.getClipGradValueAttr();
   if (!norm && !value)
     return;
-  if (norm && (norm.size() != 2 || !(norm[0] > 0) || !(norm[1] >= 1)))
-    return fail(Twine(kClipNormAttrName) +
-                " is not a norm above 0 and its type of at least 1");
-  if (value && !(value.getValueAsDouble() > 0))
-    return fail(Twine(kClipValueAttrName) + " is not a number above 0");
-  if (norm && value)
-    return fail("gradients are clipped by norm and by value; choose one");
   bool clipped = false;
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<UpdateOp> updates = getUpdates(program);
@@ -122,9 +114,10 @@ void ClipGradients::runOnOperation() {
         failed(clipByNorm(program, updates, norm[0], norm[1])))
       return signalPassFailure();
   }
-  if (!clipped)
-    return fail("gradients are to be clipped, but no program updates a "
-                "parameter");
+  if (!clipped) {
+    training.emitOpError("clips gradients, but no program updates a parameter");
+    return signalPassFailure();
+  }
   if (value)
     for (auto function : module.getOps<func::FuncOp>())
       if (function->hasAttr("fsdp.rule"))

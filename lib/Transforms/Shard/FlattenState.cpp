@@ -4,8 +4,9 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -327,7 +328,7 @@ void FlattenState::remarkOn(Flat &flat, StringRef name) {
 
 void FlattenState::runOnOperation() {
   ModuleOp module = getOperation();
-  shards = getNumShards(module);
+  shards = Mesh(module).getNumShards();
   SymbolTable table(module);
   FailureOr<BucketSizes> sizes =
       BucketSizes::get(module, bucketCapMib, cluster, "fsdp-flatten-state");

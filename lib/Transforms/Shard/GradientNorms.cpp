@@ -3,6 +3,7 @@
 #include "Shard/GradientNorms.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/IR/TypeUtilities.h"
 
@@ -44,7 +45,7 @@ FailureOr<Gradients> Gradients::collect(ArrayRef<UpdateOp> updates) {
         .insert(update.getGradient());
   }
   for (int64_t axis : gradients.axes)
-    gradients.sizes.push_back(getMesh(module).getShape()[axis]);
+    gradients.sizes.push_back(Mesh(module).getSize(axis));
   return gradients;
 }
 
@@ -77,7 +78,8 @@ static Value createListCall(OpBuilder &builder, Location loc, StringRef callee,
   return call->getResult(0);
 }
 
-Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p) const {
+Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
+                           CollectiveRole role) const {
   bool largest = std::isinf(p);
   int64_t pieces = 1;
   for (int64_t size : sizes)
@@ -109,10 +111,11 @@ Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p) const {
                               largest ? ReduceOp::Max : ReduceOp::Sum);
   for (auto [axis, size] : llvm::zip_equal(axes, sizes))
     if (size > 1)
-      all = AllReduceOp::create(builder, loc, number, op, all,
-                                /*unit=*/StringAttr(),
-                                builder.getI64IntegerAttr(axis),
-                                builder.getF64FloatAttr(1.0));
+      all = AllReduceOp::create(
+          builder, loc, number, op,
+          CollectiveRoleAttr::get(builder.getContext(), role), all,
+          /*unit=*/StringAttr(), builder.getI64IntegerAttr(axis),
+          builder.getF64FloatAttr(1.0));
   return all;
 }
 

@@ -28,9 +28,9 @@ public:
   /// rank has whole counts once, not once per rank. Each unit's sum stands
   /// behind its gradients, so that most run while others are on their way; the
   /// rest where `builder` is: an `fsdp.all_reduce` for each axis that gradients
-  /// are cut over.
-  mlir::Value sumPowers(mlir::OpBuilder &builder, mlir::Location loc,
-                        double p) const;
+  /// are cut over, of the role that they are summed for.
+  mlir::Value sumPowers(mlir::OpBuilder &builder, mlir::Location loc, double p,
+                        CollectiveRole role) const;
 
   /// Whether all of them are float64.
   bool areDouble() const { return allDouble; }

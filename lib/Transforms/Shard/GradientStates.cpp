@@ -5,6 +5,8 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Programs.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace fsdp;
 
@@ -27,12 +29,15 @@ findUses(func::FuncOp program, const SymbolTable &table) {
       uses[state].push_back(op);
   };
   program.walk([&](Operation *op) {
-    if (auto load = dyn_cast<LoadOp>(op))
-      note(op, load.getState());
-    else if (auto store = dyn_cast<StoreOp>(op))
-      note(op, store.getState());
-    else if (auto sum = dyn_cast<AccumulateOp>(op))
-      note(op, sum.getState());
+    if (auto access = dyn_cast<StateAccessOpInterface>(op)) {
+      llvm::SetVector<StringAttr> names;
+      for (FlatSymbolRefAttr name : access.getReadStates())
+        names.insert(name.getAttr());
+      for (FlatSymbolRefAttr name : access.getWrittenStates())
+        names.insert(name.getAttr());
+      for (StringAttr name : names)
+        note(op, name.getValue());
+    }
   });
   return uses;
 }
@@ -59,9 +64,12 @@ static LogicalResult verify(StateOp state, func::FuncOp program,
 
 /// What is summed over replicas in @accumulate would be summed again in @step.
 static LogicalResult verifyNoReplicaSum(func::FuncOp program) {
-  for (auto sum : program.getOps<shard::AllReduceOp>())
-    return sum.emitOpError("S13: is in @accumulate; only the last micro-batch "
-                           "sums over replicas");
+  for (auto sum : program.getOps<CollectiveOpInterface>())
+    if (sum.getKind() == CollectiveKind::AllReduce &&
+        sum.getRole() == CollectiveRole::Gradient)
+      return sum->emitOpError(
+          "S13: is in @accumulate; only the last micro-batch "
+          "sums over replicas");
   return success();
 }
 

@@ -2,8 +2,9 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
@@ -149,7 +150,7 @@ LogicalResult InsertUnshard::readOption(ModuleOp module) {
 
 /// Numbers of ranks are divisors of the shards from here on, neither 1 nor all.
 LogicalResult InsertUnshard::checkRanks(ModuleOp module) {
-  int64_t shards = getNumShards(module);
+  int64_t shards = Mesh(module).getNumShards();
   for (UnitOp unit : module.getOps<UnitOp>()) {
     std::optional<uint64_t> ranks = unit.getReshardRanks();
     if (!ranks)

@@ -5,8 +5,9 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -47,7 +48,15 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   /// Whether each rank has the whole parameter whose gradient this is.
   bool isWhole(ReduceGradOp op) const;
   int64_t getShardDim(StringRef state) const {
-    return fsdp::getShardDim(table->lookup<StateOp>(state));
+    return *table->lookup<StateOp>(state).getShardDim();
+  }
+
+  FlatSymbolRefAttr getGrid() {
+    return FlatSymbolRefAttr::get(mesh->getGrid().getSymNameAttr());
+  }
+  DenseI16ArrayAttr getShardAxis() {
+    return DenseI16ArrayAttr::get(&getContext(),
+                                  static_cast<int16_t>(*mesh->getShardAxis()));
   }
 
   LogicalResult check(func::FuncOp program, const SymbolTable &table);
@@ -57,9 +66,8 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   Value meanOverRanks(OpBuilder &builder, ReduceGradOp op, Value gradient,
                       double divisor);
 
-  int64_t ranks = 1, shards = 1;
-  int16_t shardAxis = 0;
-  StringRef grid;
+  std::optional<Mesh> mesh;
+  int64_t shards = 1;
   const SymbolTable *table = nullptr;
   const GradientMeans *means = nullptr;
 };
@@ -137,11 +145,10 @@ void Localize::gather(UnshardOp op) {
   if (op.getRegion() == "backward")
     phase = op.getRegionAttr();
   auto gather = shard::AllGatherOp::create(
-      builder, op.getLoc(), padded, FlatSymbolRefAttr::get(&getContext(), grid),
-      builder.getDenseI16ArrayAttr({shardAxis}), op.getInput(),
+      builder, op.getLoc(), padded, getGrid(), getShardAxis(), op.getInput(),
       builder.getIndexAttr(0));
-  gather->setAttr("fsdp.unit", op.getUnitAttr());
-  gather->setAttr("fsdp.region", op.getRegionAttr());
+  gather->setAttr(kUnitAttrName, op.getUnitAttr());
+  gather->setAttr(kRegionAttrName, op.getRegionAttr());
   Value whole = gather.getResult();
   if (dim) {
     whole = rowsToWhole(builder, whole, type, dim, shards, phase);
@@ -196,11 +203,10 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
     gradient = call->getResult(0);
   }
   auto sum = shard::ReduceScatterOp::create(
-      builder, op.getLoc(), local, FlatSymbolRefAttr::get(&getContext(), grid),
-      builder.getDenseI16ArrayAttr({shardAxis}), gradient,
+      builder, op.getLoc(), local, getGrid(), getShardAxis(), gradient,
       shard::ReductionKindAttr::get(&getContext(), shard::ReductionKind::Sum),
       builder.getIndexAttr(0));
-  sum->setAttr("fsdp.unit", op.getUnitAttr());
+  sum->setAttr(kUnitAttrName, op.getUnitAttr());
   return sum.getResult();
 }
 
@@ -233,15 +239,15 @@ void Localize::reduce(ReduceGradOp op) {
     return;
   }
   Value sum = sumOverShards(builder, op, gradient);
-  if (ranks > shards) {
-    auto replicaAxes = llvm::to_vector(llvm::seq<int16_t>(0, shardAxis));
+  if (mesh->getNumReplicas() > 1) {
+    auto replicaAxes =
+        llvm::to_vector_of<int16_t>(mesh->getAxes(AxisRole::Replicate));
     auto all = shard::AllReduceOp::create(
-        builder, op.getLoc(), sum.getType(),
-        FlatSymbolRefAttr::get(&getContext(), grid),
+        builder, op.getLoc(), sum.getType(), getGrid(),
         builder.getDenseI16ArrayAttr(replicaAxes), sum,
         shard::ReductionKindAttr::get(&getContext(),
                                       shard::ReductionKind::Sum));
-    all->setAttr("fsdp.unit", op.getUnitAttr());
+    all->setAttr(kUnitAttrName, op.getUnitAttr());
     sum = all.getResult();
   }
   op.replaceAllUsesWith(createDivision(builder, op.getLoc(), sum, after));
@@ -254,11 +260,8 @@ void Localize::runOnOperation() {
   this->table = &table;
   GradientMeans means(module);
   this->means = &means;
-  ranks = getNumRanks(module);
-  shards = getNumShards(module);
-  shardAxis = getShardAxis(module);
-  if (shard::GridOp mesh = getMesh(module))
-    grid = mesh.getSymName();
+  mesh.emplace(module);
+  shards = mesh->getNumShards();
 
   for (func::FuncOp program : getPrograms(module))
     if (failed(check(program, table)))
@@ -274,7 +277,7 @@ void Localize::runOnOperation() {
       continue;
     RankedTensorType type = state.getTensorType();
     state.setGlobalAttr(TypeAttr::get(type));
-    state.setType(getLocalType(type, fsdp::getShardDim(state)));
+    state.setType(getLocalType(type, *state.getShardDim()));
     remark::passed(
         state.getLoc(),
         remark::RemarkOpts::name("localize").category("fsdp-localize"))

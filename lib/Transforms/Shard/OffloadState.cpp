@@ -92,7 +92,7 @@ void OffloadState::fetch(LoadOp load, StateOp state) {
   llvm::MapVector<StringAttr, SmallVector<Operation *>> readers;
   Builder names(&getContext());
   for (Operation *reader : load->getUsers()) {
-    auto region = reader->getAttrOfType<StringAttr>("fsdp.region");
+    auto region = reader->getAttrOfType<StringAttr>(kRegionAttrName);
     if (!region)
       region = names.getStringAttr(isBackward(reader) ? "backward" : "forward");
     readers[region].push_back(reader);

@@ -67,7 +67,7 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
   FailureOr<Gradients> gradients = Gradients::collect(updates);
   if (failed(gradients))
     return failure();
-  auto options = cast<DictionaryAttr>(getOperation()->getAttr(kScalerAttrName));
+  DictionaryAttr options = TrainingOp::of(program).getScalerAttr();
   Operation *end = program.getBody().front().getTerminator();
   OpBuilder builder(end);
   Location loc = NameLoc::get(builder.getStringAttr("scaler"));
@@ -76,7 +76,8 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
 
   // The largest of all is infinite, or no number, where any is.
   Value largest = gradients->sumPowers(builder, loc,
-                                       std::numeric_limits<double>::infinity());
+                                       std::numeric_limits<double>::infinity(),
+                                       CollectiveRole::Overflow);
   Value finite = scalars.call("isfinite", largest, {}, builder.getI1Type());
   Value overflow = scalars.cast(scalars.call("logical_not", finite), f32);
 
@@ -135,12 +136,13 @@ void ScaleLoss::countSteps(func::FuncOp rule) {
 
 void ScaleLoss::runOnOperation() {
   ModuleOp module = getOperation();
-  if (!module->hasAttr(kScalerAttrName))
+  auto training = TrainingOp::of(module);
+  if (!training || !training.getScaler())
     return;
   SymbolTable table(module);
   for (StringRef name : {kScaleStateName, kGrowthStateName, kSkippedStateName})
     if (!table.lookup<StateOp>(name)) {
-      module.emitError("has fsdp.scaler, but no state @")
+      training.emitOpError("has a scaler, but no state @")
           << name << "; import the step again";
       return signalPassFailure();
     }

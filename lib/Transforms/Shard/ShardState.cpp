@@ -1,8 +1,9 @@
 // fsdp-shard-state.
 
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -32,11 +33,14 @@ private:
   /// its dimensions.
   FailureOr<Sizes> parseMesh(ModuleOp module);
   FailureOr<SmallVector<StringRef>> parseNames(ModuleOp module, size_t count);
+  ArrayAttr getAxes(ArrayRef<StringRef> names);
   LogicalResult shard(ModuleOp module);
 };
 
 FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
-  auto described = module->getAttrOfType<DenseI64ArrayAttr>("fsdp.mesh");
+  auto training = TrainingOp::of(module);
+  DenseI64ArrayAttr described =
+      training ? training.getMeshAttr() : DenseI64ArrayAttr();
   if (described) {
     std::string own = llvm::join(
         llvm::map_range(described.asArrayRef(),
@@ -79,7 +83,8 @@ FailureOr<SmallVector<StringRef>> ShardState::parseNames(ModuleOp module,
                                                          size_t count) {
   // `shard` alone is the default, of one dimension or two.
   SmallVector<StringRef> names;
-  auto own = module->getAttrOfType<ArrayAttr>("fsdp.mesh_dims");
+  auto training = TrainingOp::of(module);
+  ArrayAttr own = training ? training.getMeshNamesAttr() : ArrayAttr();
   if (meshDims != "shard")
     StringRef(meshDims).split(names, ',');
   else if (own)
@@ -95,6 +100,15 @@ FailureOr<SmallVector<StringRef>> ShardState::parseNames(ModuleOp module,
            << "over, as in mesh-dims="
            << (count == 1 ? "shard" : "replicate,shard");
   return names;
+}
+
+/// States are cut over the last axis, the others are of replicas.
+ArrayAttr ShardState::getAxes(ArrayRef<StringRef> names) {
+  SmallVector<Attribute> axes;
+  for (StringRef name : names.drop_back())
+    axes.push_back(AxisAttr::get(&getContext(), name, AxisRole::Replicate));
+  axes.push_back(AxisAttr::get(&getContext(), names.back(), AxisRole::Shard));
+  return ArrayAttr::get(&getContext(), axes);
 }
 
 /// On parameters that the model splits on another dimension than 0: which.
@@ -135,7 +149,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
   FailureOr<SmallVector<StringRef>> names = parseNames(module, sizes->size());
   if (failed(names))
     return failure();
-  if (getMesh(module))
+  if (Mesh(module))
     return module.emitError("the module has a mesh already; run "
                             "fsdp-shard-state once");
 
@@ -143,9 +157,10 @@ LogicalResult ShardState::shard(ModuleOp module) {
   SymbolTable table(module);
   OpBuilder builder(&getContext());
   auto grid = shard::GridOp::create(builder, module.getLoc(), "mesh", *sizes);
-  grid->setAttr("fsdp.dims", builder.getStrArrayAttr(*names));
+  grid->setAttr(kAxesAttrName, getAxes(*names));
   table.insert(grid, module.getBody()->begin());
-  if (getNumRanks(module) == 1) {
+  Mesh mesh(module);
+  if (mesh.getNumRanks() == 1) {
     remark::missed(
         module.getLoc(),
         remark::RemarkOpts::name("one-rank").category("fsdp-shard-state"))
@@ -154,8 +169,8 @@ LogicalResult ShardState::shard(ModuleOp module) {
   }
 
   bool flat = shardLayout == ShardLayout::Flat;
-  int64_t shards = getNumShards(module);
-  auto axis = static_cast<int16_t>(getShardAxis(module));
+  int64_t shards = mesh.getNumShards();
+  auto axis = static_cast<int16_t>(*mesh.getShardAxis());
   auto getSharding = [&](int64_t dim) {
     SmallVector<shard::GridAxesAttr> axes(
         dim, shard::GridAxesAttr::get(&getContext(), {}));

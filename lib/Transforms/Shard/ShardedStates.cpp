@@ -4,7 +4,8 @@
 
 #include "Shard/ElementRanges.h"
 
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/Dialect/Shard/IR/ShardOps.h"
 #include "llvm/ADT/StringSet.h"
@@ -17,8 +18,8 @@ namespace {
 class ShardedStates {
 public:
   ShardedStates(ModuleOp module, SymbolTable &table)
-      : table(table), shards(getNumShards(module)),
-        shardAxis(getShardAxis(module)) {
+      : table(table), shards(Mesh(module).getNumShards()),
+        shardAxis(Mesh(module).getShardAxis()) {
     for (UnitOp unit : module.getOps<UnitOp>())
       units.insert(unit.getUnitName());
   }
@@ -32,7 +33,7 @@ private:
 
   SymbolTable &table;
   int64_t shards;
-  int16_t shardAxis;
+  std::optional<int64_t> shardAxis;
   llvm::StringSet<> units;
   llvm::DenseMap<StateOp, ElementRanges> members; // of flat states
 };
@@ -62,19 +63,18 @@ LogicalResult ShardedStates::verify(StateOp state) {
 
 LogicalResult ShardedStates::verifySharding(StateOp state) {
   auto axes = state.getSharding()->getSplitAxes().getAxes();
-  bool isOne = !axes.empty() &&
-               axes.back().asArrayRef() == ArrayRef<int16_t>(shardAxis) &&
-               llvm::all_of(axes.drop_back(),
-                            [](auto before) { return before.empty(); });
+  std::optional<int64_t> split = state.getShardDim();
+  bool isOne = split && shardAxis && *split + 1 == int64_t(axes.size()) &&
+               axes[*split].size() == 1 && axes[*split][0] == *shardAxis;
   if (!isOne ||
       !table.lookup<shard::GridOp>(state.getSharding()->getGrid().getValue()))
     return state.emitOpError("S2: the sharding does not split one dimension "
-                             "over the last axis of a grid that exists");
+                             "over the shard axis of a grid that exists");
   if (!state.getGlobal())
     return state.emitOpError("S2: the type is that of the whole tensor; run "
                              "fsdp-localize");
   SmallVector<int64_t> part(state.getGlobalType().getShape());
-  size_t dim = getShardDim(state);
+  size_t dim = *split;
   bool isPart = dim < part.size();
   if (isPart) {
     isPart = dim == 0 || part[dim] % shards == 0;

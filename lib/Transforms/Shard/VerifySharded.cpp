@@ -7,8 +7,9 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
-#include "fsdp/Transforms/Mesh.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -31,8 +32,9 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
     table = &symbols;
     GradientMeans gradientMeans(module);
     means = &gradientMeans;
-    ranks = getNumRanks(module);
-    shards = getNumShards(module);
+    Mesh mesh(module);
+    replicas = mesh.getNumReplicas();
+    shards = mesh.getNumShards();
     bool ok = succeeded(verifyShardedStates(module, symbols));
     for (func::FuncOp program : getPrograms(module))
       ok &= succeeded(verifyProgram(program));
@@ -62,7 +64,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
 
   SymbolTable *table = nullptr;
   const GradientMeans *means = nullptr;
-  int64_t ranks = 1, shards = 1;
+  int64_t replicas = 1, shards = 1;
   /// Of flat states: what a program updates.
   llvm::DenseMap<StateOp, ElementRanges> updates;
 };
@@ -203,7 +205,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
     gradient = offload.getInput();
   // What earlier micro-batches gave is added to the mean, or, where there are
   // replicas, to what is summed over them.
-  bool replicated = ranks > shards;
+  bool replicated = replicas > 1;
   Value mean = aten::lookThroughPrecisionCast(gradient);
   if (!replicated)
     mean = aten::lookThroughPrecisionCast(getOwnGradient(mean));
@@ -216,7 +218,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
       sum = {};
       return success();
     }
-    if (op->getAttr("fsdp.unit") != parameter.getUnitAttr())
+    if (op->getAttr(kUnitAttrName) != parameter.getUnitAttr())
       return op.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                               << update.getParameterAttr();
     sum = op.getInput();
@@ -247,10 +249,10 @@ LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
   if (!state)
     return gather.emitOpError("S6: gathers something else than a sharded "
                               "parameter");
-  if (gather->getAttr("fsdp.unit") != state.getUnitAttr())
+  if (gather->getAttr(kUnitAttrName) != state.getUnitAttr())
     return gather.emitOpError()
            << "S6: `fsdp.unit` is not the unit of " << load.getStateAttr();
-  auto region = gather->getAttrOfType<StringAttr>("fsdp.region");
+  auto region = gather->getAttrOfType<StringAttr>(kRegionAttrName);
   if (!region || (region != "forward" && region != "backward"))
     return gather.emitOpError(
         "S6: `fsdp.region` is neither \"forward\" nor \"backward\"");
@@ -263,16 +265,15 @@ LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
 }
 
 LogicalResult VerifySharded::verifyNames(Operation *op) {
-  auto name = TypeSwitch<Operation *, FlatSymbolRefAttr>(op)
-                  .Case<LoadOp, StoreOp>(
-                      [](auto access) { return access.getStateAttr(); })
-                  .Case<UpdateOp>(
-                      [](UpdateOp update) { return update.getParameterAttr(); })
-                  .Default(FlatSymbolRefAttr());
-  auto state = name ? table->lookup<StateOp>(name.getValue()) : StateOp();
-  if (state && state.getFlat())
-    return op->emitOpError("S11: names ")
-           << name << ", which lies in " << state.getFlatAttr();
+  auto access = dyn_cast<StateAccessOpInterface>(op);
+  if (!access)
+    return success();
+  for (const auto &names : {access.getReadStates(), access.getWrittenStates()})
+    for (FlatSymbolRefAttr name : names)
+      if (auto state = table->lookup<StateOp>(name.getValue());
+          state && state.getFlat())
+        return op->emitOpError("S11: names ")
+               << name << ", which lies in " << state.getFlatAttr();
   return success();
 }
 
@@ -311,8 +312,9 @@ LogicalResult VerifySharded::verifyProgram(func::FuncOp program) {
 }
 
 LogicalResult VerifySharded::verifyScales(func::FuncOp program) {
-  auto bound =
-      getOperation()->getAttrOfType<DenseF64ArrayAttr>(kClipNormAttrName);
+  auto training = TrainingOp::of(getOperation());
+  DenseF64ArrayAttr bound =
+      training ? training.getClipGradNormAttr() : DenseF64ArrayAttr();
   if (!bound || std::isinf(bound[0]))
     return success();
   Value factor;

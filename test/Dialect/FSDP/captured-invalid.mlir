@@ -143,3 +143,61 @@ fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<uniform, values = [1
 
 // expected-error @below {{sizes and strides go together, one of each per dimension}}
 fsdp.state @p parameter : tensor<2xf32> {init = [#fsdp.init<fill, values = [1.0], sizes = [1]>]}
+
+// -----
+
+fsdp.training {seed = 1 : i64}
+// expected-error @below {{is not the first of its module; a module has one}}
+fsdp.training {seed = 2 : i64}
+
+// -----
+
+// expected-error @below {{has a number of epochs and one of steps; give one}}
+fsdp.training {epochs = 1 : i64, steps = 10 : i64}
+
+// -----
+
+// expected-error @below {{clip_grad_norm is not a norm above 0 and its type of at least 1}}
+fsdp.training {clip_grad_norm = array<f64: 0.0, 2.0>}
+
+// -----
+
+// expected-error @below {{clip_grad_value is not a number above 0}}
+fsdp.training {clip_grad_value = -1.0 : f64}
+
+// -----
+
+// expected-error @below {{clips gradients by norm and by value; choose one}}
+fsdp.training {clip_grad_norm = array<f64: 1.0, 2.0>, clip_grad_value = 1.0 : f64}
+
+// -----
+
+// expected-error @below {{scaler is not a growth_factor above 1, a backoff_factor between 0 and 1 and a growth_interval of at least 1}}
+fsdp.training {scaler = {growth_factor = 2.0, backoff_factor = 2.0, growth_interval = 2000 : i64}}
+
+// -----
+
+// expected-error @below {{attribute 'accumulate' failed to satisfy constraint}}
+fsdp.training {accumulate = 0 : i64}
+
+// -----
+
+// expected-error @below {{mesh_device is "tpu"; there are "cpu" and "cuda"}}
+fsdp.training {mesh = array<i64: 2>, mesh_device = "tpu"}
+
+// -----
+
+// expected-error @below {{names a mesh's axes or device, but no mesh}}
+fsdp.training {mesh_device = "cpu"}
+
+// -----
+
+// expected-error @below {{has fsdp.sede, which is no attribute of the fsdp dialect}}
+module attributes {fsdp.sede = 1 : i64} {
+}
+
+// -----
+
+// expected-error @below {{has "forward" as fsdp.phase; it is "backward", or left out}}
+module attributes {fsdp.phase = "forward"} {
+}

@@ -2,6 +2,9 @@
 // RUN: fsdp-opt %s | fsdp-opt | FileCheck %s
 // RUN: fsdp-opt --mlir-print-op-generic %s | fsdp-opt | FileCheck %s
 
+// CHECK: fsdp.training {accumulate = 4 : i64, clip_grad_norm = array<f64: 1.000000e+00, 2.000000e+00>, epochs = 3 : i64, source = "gpt.py"}
+fsdp.training {source = "gpt.py", seed = 0 : i64, epochs = 3 : i64, accumulate = 4 : i64, clip_grad_norm = array<f64: 1.0, 2.0>}
+
 // CHECK: fsdp.module "" class "GPT"
 fsdp.module "" class "GPT"
 // CHECK: fsdp.module "blocks" class "Stack" container

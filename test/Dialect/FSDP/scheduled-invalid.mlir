@@ -83,7 +83,7 @@ func.func @step(%a: tensor<30xf32>) {
 
 func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
   // expected-error @below {{reduces a tensor that is not row-major; clone it first}}
-  %out = fsdp.all_reduce sum %a : tensor<3x2xf32, #aten.strides<[1, 3]>>
+  %out = fsdp.all_reduce sum norm %a : tensor<3x2xf32, #aten.strides<[1, 3]>>
   return
 }
 
@@ -91,7 +91,7 @@ func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
 
 func.func @step(%a: tensor<f64>) {
   // expected-error @below {{divides a maximum; only sums are divided}}
-  %out = fsdp.all_reduce max %a {divisor = 2.0 : f64} : tensor<f64>
+  %out = fsdp.all_reduce max norm %a {divisor = 2.0 : f64} : tensor<f64>
   return
 }
 
@@ -100,5 +100,13 @@ func.func @step(%a: tensor<f64>) {
 func.func @step(%a: tensor<256xui8>) {
   // expected-error @below {{keeps 'tensor<64xui8>', which is not one of 2 equal parts of 'tensor<256xui8>'}}
   %kept = fsdp.keep %a {ranks = 2 : i64} : tensor<256xui8> -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @unit(%a: tensor<f64>) {
+  // expected-error @below {{has a unit if and only if it is of a gradient}}
+  %out = fsdp.all_reduce sum norm %a {unit = "u"} : tensor<f64>
   return
 }

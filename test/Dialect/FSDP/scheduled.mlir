@@ -35,10 +35,10 @@ func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %
   // CHECK: fsdp.reduce_scatter_start %[[P]] {unit = "u"}
   // PINNED: fsdp.reduce_scatter_start
   %s = fsdp.reduce_scatter_start %p {unit = "u"} : tensor<4x16xf32> -> !fsdp.future<tensor<16xf32>>
-  // CHECK: fsdp.all_reduce sum %{{.*}} {divisor = 4.000000e+00 : f64, unit = "u"} : tensor<16xf32>
-  %all = fsdp.all_reduce sum %mean {unit = "u", divisor = 4.0 : f64} : tensor<16xf32>
-  // CHECK: fsdp.all_reduce_start max %{{.*}} {mesh_dim = 1 : i64} : <tensor<f64>>
-  // PINNED: fsdp.all_reduce_start max
-  %n = fsdp.all_reduce_start max %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
+  // CHECK: fsdp.all_reduce sum gradient %{{.*}} {divisor = 4.000000e+00 : f64, unit = "u"} : tensor<16xf32>
+  %all = fsdp.all_reduce sum gradient %mean {unit = "u", divisor = 4.0 : f64} : tensor<16xf32>
+  // CHECK: fsdp.all_reduce_start max norm %{{.*}} {mesh_dim = 1 : i64} : <tensor<f64>>
+  // PINNED: fsdp.all_reduce_start max norm
+  %n = fsdp.all_reduce_start max norm %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
   return %A, %B : tensor<12x128xf32>, tensor<12xf32>
 }

@@ -39,3 +39,18 @@ func.func @accumulate(%g: tensor<3xf32>) {
   fsdp.accumulate %g, @"w/grad" : tensor<3xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{a grid has one #fsdp.axis per dimension}}
+shard.grid @mesh(shape = 2x2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
+
+// -----
+
+// expected-error @below {{has two axes of the name "a"}}
+shard.grid @mesh(shape = 2x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.axis<"a", shard>]}
+
+// -----
+
+// expected-error @below {{has 0 axes of the role shard; states are cut over one}}
+shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"a", replicate>]}

@@ -1,7 +1,7 @@
 // Tests that the ops of the sharded phase print as they are read.
 // RUN: fsdp-opt %s | fsdp-opt | FileCheck %s
 
-shard.grid @mesh(shape = 4)
+shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 // CHECK: fsdp.unit "" root
 fsdp.unit "" root
 // CHECK: fsdp.unit "blocks.0" {gradient_divisor = 3.000000e+00 : f64, prefetch_backward = [""]}

@@ -2,7 +2,8 @@
 // write it, with the module of each op.
 #block = loc("block"("model.py":3:0))
 #root = loc("model.py":9:0)
-module attributes {fsdp.source = "model.py", fsdp.seed = 0 : i64, fsdp.group_learning_rates = array<f64: 1.0e-02>} {
+module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
+  fsdp.training {source = "model.py", seed = 0 : i64}
   fsdp.module "" class "Model"
   fsdp.module "block" class "Block"
   fsdp.unit "block"

@@ -1,6 +1,7 @@
 // A step of two blocks and a head, written down as export would: odd sizes, a
 // view chain from forward that backward reads, a frozen head, a buffer.
-module attributes {fsdp.source = "mlp.py", fsdp.seed = 0 : i64, fsdp.group_learning_rates = array<f64: 1.0e-02>} {
+module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
+  fsdp.training {source = "mlp.py", seed = 0 : i64}
   fsdp.module "" class "MLP"
   fsdp.module "blocks" class "ModuleList"
   fsdp.module "blocks.0" class "Linear"

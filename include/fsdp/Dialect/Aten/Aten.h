@@ -5,6 +5,7 @@
 
 #include "fsdp/Dialect/Aten/CallArguments.h"
 #include "fsdp/Dialect/Aten/Schema.h"
+#include "fsdp/Dialect/FSDP/Interfaces.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"

@@ -3,6 +3,7 @@
 #ifndef ATEN_TD
 #define ATEN_TD
 
+include "fsdp/Dialect/FSDP/Interfaces.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/TensorEncoding.td"
 include "mlir/IR/OpBase.td"
@@ -45,6 +46,7 @@ def Aten_GeneratorAttr : Aten_Attr<"Generator", "generator"> {
 }
 
 def Aten_CallOp : Op<Aten_Dialect, "call", [
+    FSDP_TimelineOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Calls an operator of PyTorch by name and overload";
   let description = [{

@@ -37,6 +37,56 @@ def FSDP_ReduceOpAttr : EnumAttr<FSDP_Dialect, FSDP_ReduceOpEnum, "reduce_op"> {
   let assemblyFormat = "$value";
 }
 
+def FSDP_CollectiveKindEnum : I32EnumAttr<"CollectiveKind", "what is exchanged", [
+    I32EnumAttrCase<"AllGather", 0, "all_gather">,
+    I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
+    I32EnumAttrCase<"AllReduce", 2, "all_reduce">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_CollectiveKindAttr
+    : EnumAttr<FSDP_Dialect, FSDP_CollectiveKindEnum, "collective_kind"> {
+  let assemblyFormat = "$value";
+}
+
+def FSDP_CollectiveRoleEnum : I32EnumAttr<"CollectiveRole", "what a collective is for", [
+    I32EnumAttrCase<"Parameter", 0, "parameter">,
+    I32EnumAttrCase<"Gradient", 1, "gradient">,
+    I32EnumAttrCase<"Norm", 2, "norm">,
+    I32EnumAttrCase<"Overflow", 3, "overflow">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_CollectiveRoleAttr
+    : EnumAttr<FSDP_Dialect, FSDP_CollectiveRoleEnum, "collective_role"> {
+  let assemblyFormat = "$value";
+}
+
+def FSDP_AxisRoleEnum : I32EnumAttr<"AxisRole", "what an axis of the mesh is for", [
+    I32EnumAttrCase<"Replicate", 0, "replicate">,
+    I32EnumAttrCase<"Shard", 1, "shard">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_AxisAttr : FSDP_Attr<"Axis", "axis"> {
+  let summary = "An axis of the mesh: its name, and what it is for";
+  let description = [{
+    Over a `shard` axis states are cut, and ranks gather and reduce them. Along
+    a `replicate` axis ranks have the same parts, and add up what each of them
+    has reduced. A grid has one for each of its dimensions, as `fsdp.axes`.
+
+    ```mlir
+    shard.grid @mesh(shape = 2x4) {fsdp.axes = [#fsdp.axis<"dp", replicate>, #fsdp.axis<"fsdp", shard>]}
+    ```
+  }];
+  let parameters = (ins StringRefParameter<>:$name,
+                        EnumParameter<FSDP_AxisRoleEnum>:$role);
+  let assemblyFormat = "`<` $name `,` $role `>`";
+}
+
 def FSDP_InitKindEnum : I32EnumAttr<"InitKind", "how a first value comes", [
     I32EnumAttrCase<"Fill", 0, "fill">,
     I32EnumAttrCase<"Uniform", 1, "uniform">,

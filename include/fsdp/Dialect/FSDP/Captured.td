@@ -4,8 +4,51 @@
 #define FSDP_CAPTURED_TD
 
 include "fsdp/Dialect/FSDP/Attributes.td"
+include "fsdp/Dialect/FSDP/Interfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def FSDP_TrainingOp : FSDP_Op<"training"> {
+  let summary = "What a run trains with, besides the model";
+  let description = [{
+    At most one per module. `source` and `torch_version` are for messages.
+    `seed` is that of the data's order and of random operations. A run has so
+    many `epochs`, or else `steps`; 0 where it is not said. A step takes
+    `accumulate` micro-batches.
+
+    `clip_grad_norm` is the largest norm that all gradients together may have,
+    and the norm's type: 1, 2, any above, infinity. `clip_grad_value` is the
+    largest magnitude of an element. A `scaler` of the loss has a
+    `growth_factor`, a `backoff_factor` and a `growth_interval`, and its states
+    `@fsdp.scaler.*`.
+
+    `mesh` is what the model asks for: the number of ranks along each axis,
+    the axes' names, if it gives any, and the ranks' device, "cpu" or "cuda".
+
+    ```mlir
+    fsdp.training {source = "gpt.py", torch_version = "2.11.0", epochs = 3 : i64, accumulate = 4 : i64, clip_grad_norm = array<f64: 1.0, 2.0>}
+    fsdp.training {seed = 7 : i64, scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}}
+    fsdp.training {mesh = array<i64: 2, 4>, mesh_names = ["dp", "fsdp"], mesh_device = "cpu"}
+    ```
+  }];
+  let arguments = (ins DefaultValuedAttr<StrAttr, "\"\"">:$source,
+      DefaultValuedAttr<StrAttr, "\"\"">:$torch_version,
+      DefaultValuedAttr<I64Attr, "0">:$seed,
+      FSDP_CountOr<"0">:$epochs, FSDP_CountOr<"0">:$steps,
+      DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$accumulate,
+      OptionalAttr<DenseF64ArrayAttr>:$clip_grad_norm,
+      OptionalAttr<F64Attr>:$clip_grad_value,
+      OptionalAttr<DictionaryAttr>:$scaler,
+      OptionalAttr<DenseI64ArrayAttr>:$mesh,
+      OptionalAttr<StrArrayAttr>:$mesh_names,
+      OptionalAttr<StrAttr>:$mesh_device);
+  let assemblyFormat = "attr-dict";
+  let extraClassDeclaration = [{
+    /// The training of the module that `op` is or is in, or null.
+    static TrainingOp of(::mlir::Operation *op);
+  }];
+  let hasVerifier = 1;
+}
 
 def FSDP_ModulePathOp : FSDP_Op<"module"> {
   let summary = "One module of the model: its path and class";
@@ -91,11 +134,14 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
       return ::llvm::cast<::mlir::RankedTensorType>(
           getGlobal().value_or(getType()));
     }
+    /// The dimension that is split over the mesh, if one is.
+    std::optional<int64_t> getShardDim();
   }];
   let hasVerifier = 1;
 }
 
 def FSDP_LoadOp : FSDP_Op<"load", [
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getReadStates"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Reads a state";
@@ -105,6 +151,8 @@ def FSDP_LoadOp : FSDP_Op<"load", [
 }
 
 def FSDP_StoreOp : FSDP_Op<"store", [
+    FSDP_TimelineOpInterface,
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getWrittenStates"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Writes a buffer, or puts a gradient back to -0.0";
@@ -117,6 +165,9 @@ def FSDP_StoreOp : FSDP_Op<"store", [
 }
 
 def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
+    FSDP_TimelineOpInterface,
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface,
+                              ["getReadStates", "getWrittenStates"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Runs the optimizer's rule on one parameter, in place";
@@ -187,6 +238,7 @@ def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure]> {
 }
 
 def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure,
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getReadStates"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "The one number of a state, as it is before this step";
   let description = [{

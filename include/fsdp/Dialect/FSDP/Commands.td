@@ -4,26 +4,14 @@
 #define FSDP_COMMANDS_TD
 
 include "fsdp/Dialect/FSDP/Attributes.td"
+include "fsdp/Dialect/FSDP/Interfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
-
-def FSDP_CollectiveKindEnum : I32EnumAttr<"CollectiveKind", "what is exchanged", [
-    I32EnumAttrCase<"AllGather", 0, "all_gather">,
-    I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
-    I32EnumAttrCase<"AllReduce", 2, "all_reduce">]> {
-  let cppNamespace = "::fsdp";
-  let genSpecializedAttr = 0;
-}
-
-def FSDP_CollectiveKindAttr
-    : EnumAttr<FSDP_Dialect, FSDP_CollectiveKindEnum, "collective_kind"> {
-  let assemblyFormat = "$value";
-}
 
 // Values are memory and commands write it, so all have effects: nothing is
 // merged, dropped or moved any more.
 class FSDP_Cmd<string name, list<Trait> traits = []>
     : FSDP_Op<"cmd." # name, traits # [
-          MemoryEffects<[MemRead, MemWrite]>]>;
+          FSDP_TimelineOpInterface, MemoryEffects<[MemRead, MemWrite]>]>;
 
 def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [AttrSizedOperandSegments,
                                            MemoryEffects<[MemWrite]>]> {
@@ -77,7 +65,9 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
   }];
 }
 
-def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments]> {
+def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface,
+                              ["getReadStates", "getWrittenStates"]>]> {
   let summary = "Runs a rule on a parameter and its state, in place";
   let description = [{
     `begin`, `end`, `scale` and `skip` are those of `fsdp.update`. Where there
@@ -120,13 +110,14 @@ def FSDP_CmdCopyOp : FSDP_Cmd<"copy", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {
+def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> {
   let summary = "Exchanges data over one mesh dimension";
   let description = [{
     `count` elements of `dtype` are what a rank contributes to an all-gather or
     an all-reduce, and what it receives from a reduce-scatter. A sum is divided
-    by `divisor`; `op` says where an all-reduce takes the maximum. `mapped` and
-    `ranks` are those of `fsdp.all_gather`.
+    by `divisor`; `op` says where an all-reduce takes the maximum, `reduced`
+    what it is of where that is no gradient. `mapped` and `ranks` are those of
+    `fsdp.all_gather`.
   }];
   let arguments = (ins FSDP_CollectiveKindAttr:$kind, AnyRankedTensor:$source,
                        AnyRankedTensor:$destination, TypeAttr:$dtype,
@@ -134,11 +125,25 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective"> {
                        OptionalAttr<StrAttr>:$region,
                        FSDP_Divisor:$divisor, UnitAttr:$mapped,
                        DefaultValuedAttr<FSDP_ReduceOpAttr, "::fsdp::ReduceOp::Sum">:$op,
+                       DefaultValuedAttr<FSDP_CollectiveRoleAttr,
+                                         "::fsdp::CollectiveRole::Gradient">:$reduced,
                        FSDP_CountOr<"0">:$mesh_dim, FSDP_CountOr<"0">:$ranks,
                        FSDP_CountOr<"0">:$channel, FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $kind $source `:` type($source) `to` $destination `:` type($destination)
     attr-dict
+  }];
+  let extraClassDeclaration = [{
+    ::fsdp::CollectiveRole getRole() {
+      return getKind() == ::fsdp::CollectiveKind::AllGather
+                 ? ::fsdp::CollectiveRole::Parameter
+                 : getReduced();
+    }
+    ::fsdp::ReduceOp getReduceOp() { return getOp(); }
+    ::mlir::RankedTensorType getSourceType() { return getSource().getType(); }
+    ::mlir::RankedTensorType getDestinationType() {
+      return getDestination().getType();
+    }
   }];
 }
 

@@ -14,7 +14,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "fsdp/Dialect/FSDP/FSDPDialect.h.inc"
-#include "fsdp/Dialect/FSDP/FSDPEnums.h.inc"
+#include "fsdp/Dialect/FSDP/Interfaces.h"
 
 #define GET_ATTRDEF_CLASSES
 #include "fsdp/Dialect/FSDP/FSDPAttributes.h.inc"
@@ -24,15 +24,7 @@
 
 namespace fsdp {
 
-/// On the module: what gradients' norm may be, and the norm's type (1, 2, …,
-/// infinity), as array<f64: 1.0, 2.0>; or what their magnitude may be, an f64.
-inline constexpr llvm::StringLiteral kClipNormAttrName = "fsdp.clip_grad_norm";
-inline constexpr llvm::StringLiteral kClipValueAttrName =
-    "fsdp.clip_grad_value";
-
-/// On the module: loss scaling, as {growth_factor = 2.0, backoff_factor = 0.5,
-/// growth_interval = 2000 : i64}; and its states.
-inline constexpr llvm::StringLiteral kScalerAttrName = "fsdp.scaler";
+/// The states of a loss scaler.
 inline constexpr llvm::StringLiteral kScaleStateName = "fsdp.scaler.scale";
 inline constexpr llvm::StringLiteral kGrowthStateName =
     "fsdp.scaler.growth_tracker";
@@ -53,6 +45,10 @@ struct CommunicationResource
   llvm::StringRef getName() final { return "fsdp.communication"; }
 };
 
+/// On the collectives of the shard dialect: their unit and region.
+inline constexpr llvm::StringLiteral kUnitAttrName = "fsdp.unit";
+inline constexpr llvm::StringLiteral kRegionAttrName = "fsdp.region";
+
 /// Bucket members begin at multiples of this many bytes.
 constexpr int64_t kAlignment = 64;
 
@@ -62,13 +58,6 @@ constexpr int64_t kPageBytes = 4096;
 /// Bytes of one element: a bool is a byte, a complex number two scalars.
 int64_t getElementBytes(mlir::Type elementType);
 
-/// Whether an op starts a collective or a copy: it gives the future that a
-/// `fsdp.wait` ends.
-inline bool isStart(mlir::Operation *op) {
-  return op->getNumResults() == 1 &&
-         llvm::isa<FutureType>(op->getResult(0).getType());
-}
-
 /// Bytes of a tensor's elements laid out without gaps.
 int64_t getTensorBytes(mlir::RankedTensorType type);
 
@@ -76,13 +65,5 @@ int64_t getTensorBytes(mlir::RankedTensorType type);
 
 #define GET_OP_CLASSES
 #include "fsdp/Dialect/FSDP/FSDPOps.h.inc"
-
-namespace fsdp {
-
-/// The state that a `fsdp.fetch_start` or `fsdp.offload_start` copies into;
-/// null for those that copy into memory of their own, and for other ops.
-mlir::FlatSymbolRefAttr getStoredState(mlir::Operation *op);
-
-} // namespace fsdp
 
 #endif // FSDP_DIALECT_FSDP_FSDP_H

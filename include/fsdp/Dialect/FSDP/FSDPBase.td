@@ -12,6 +12,7 @@ def FSDP_Dialect : Dialect {
   let summary = "Fully sharded training steps, from capture to commands";
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
   let dependentDialects = ["::mlir::shard::ShardDialect"];
 }
 

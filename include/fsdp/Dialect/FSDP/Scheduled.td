@@ -5,10 +5,11 @@
 #define FSDP_SCHEDULED_TD
 
 include "fsdp/Dialect/FSDP/Attributes.td"
+include "fsdp/Dialect/FSDP/Interfaces.td"
 include "fsdp/Dialect/FSDP/Types.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def FSDP_PackOp : FSDP_Op<"pack", [Pure]> {
+def FSDP_PackOp : FSDP_Op<"pack", [Pure, FSDP_TimelineOpInterface]> {
   let summary = "Copies tensors into a bucket";
   let description = [{
     Member i says where input i goes. Bytes between members are undefined.
@@ -27,7 +28,7 @@ def FSDP_PackOp : FSDP_Op<"pack", [Pure]> {
   let hasVerifier = 1;
 }
 
-def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure]> {
+def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure, FSDP_TimelineOpInterface]> {
   let summary = "Copies tensors out of a bucket";
   let arguments = (ins AnyRankedTensor:$bucket, FSDP_MemberArrayAttr:$members);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
@@ -37,7 +38,7 @@ def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure]> {
   let hasVerifier = 1;
 }
 
-def FSDP_KeepOp : FSDP_Op<"keep", [Pure]> {
+def FSDP_KeepOp : FSDP_Op<"keep", [Pure, FSDP_TimelineOpInterface]> {
   let summary = "This rank's part of a gathered bucket, kept for backward";
   let description = [{
     One of `ranks` equal parts, of which as many neighbours along the shard axis
@@ -55,90 +56,135 @@ def FSDP_KeepOp : FSDP_Op<"keep", [Pure]> {
   let hasVerifier = 1;
 }
 
-def FSDP_AllGatherOp : FSDP_Op<"all_gather", [Pure]> {
+// A collective is the same op in two forms, which differ in what they give: the
+// result, or a future. What is in flight is pinned: start and wait have effects,
+// so that nothing merges, drops or reorders them. From there on the order is the
+// schedule.
+class FSDP_Transfer<string mnemonic, list<Trait> traits = []>
+    : FSDP_Op<mnemonic, traits # [
+          Pure, DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]>;
+class FSDP_Start<string mnemonic, list<Trait> traits = []>
+    : FSDP_Op<mnemonic, traits # [
+          FSDP_StartOpInterface,
+          DeclareOpInterfaceMethods<FSDP_TimelineOpInterface, ["chooseStream"]>,
+          DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]>;
+
+/// What the two forms of a collective say of themselves, besides attributes.
+class FSDP_SaysOfItself<string kind, string more = ""> {
+  code declaration = [{
+    static ::fsdp::CollectiveKind getKind() {
+      return ::fsdp::CollectiveKind::}] # kind # [{;
+    }
+  }] # more;
+}
+def FSDP_OfAllGather : FSDP_SaysOfItself<"AllGather", [{
+    static ::fsdp::CollectiveRole getRole() {
+      return ::fsdp::CollectiveRole::Parameter;
+    }
+    static bool isIncoming() { return true; }
+    static bool isChained() { return true; }
+  }]>;
+def FSDP_OfReduceScatter : FSDP_SaysOfItself<"ReduceScatter", [{
+    static ::fsdp::CollectiveRole getRole() {
+      return ::fsdp::CollectiveRole::Gradient;
+    }
+    static bool isIncoming() { return false; }
+  }]>;
+def FSDP_OfAllReduce : FSDP_SaysOfItself<"AllReduce", [{
+    ::fsdp::ReduceOp getReduceOp() { return getOp(); }
+    static bool isIncoming() { return false; }
+  }]>;
+
+def FSDP_AllGatherOp : FSDP_Transfer<"all_gather", [FSDP_CollectiveOpInterface]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
-    Over the shard axis: of a bucket of bytes, or of a flat state's elements.
-    A `mapped` gather of a flat state gives the place where the ranks' pieces
-    can be read; nothing moves where they share memory. With `ranks` it is among
-    so many neighbours, of what each of them kept (`fsdp.keep`).
+    Over one axis of the mesh: of a bucket of bytes, or of a flat state's
+    elements. A `mapped` gather of a flat state gives the place where the ranks'
+    pieces can be read; nothing moves where they share memory. With `ranks` it
+    is among so many neighbours, of what each of them kept (`fsdp.keep`).
   }];
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
-                       UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks);
+                       UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks,
+                       FSDP_CountOr<"0">:$mesh_dim);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let extraClassDeclaration = FSDP_OfAllGather.declaration;
   let hasVerifier = 1;
 }
 
-def FSDP_ReduceScatterOp : FSDP_Op<"reduce_scatter", [Pure]> {
+def FSDP_AllGatherStartOp
+    : FSDP_Start<"all_gather_start", [FSDP_CollectiveOpInterface]> {
+  let summary = "Starts an all-gather";
+  let arguments = FSDP_AllGatherOp.arguments;
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
+  let extraClassDeclaration = FSDP_OfAllGather.declaration;
+  let hasVerifier = 1;
+}
+
+def FSDP_ReduceScatterOp
+    : FSDP_Transfer<"reduce_scatter", [FSDP_CollectiveOpInterface]> {
   let summary = "This rank's piece of the sum of all ranks' buckets";
   let description = [{
-    The bucket has a row per rank, or is a flat one of a piece per rank. The sum
-    is in rank order, in the bucket's element type, and divided by `divisor`.
+    Over one axis of the mesh. The bucket has a row per rank, or is a flat one
+    of a piece per rank. The sum is in rank order, in the bucket's element type,
+    and divided by `divisor`.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
-                       FSDP_Divisor:$divisor);
+                       FSDP_Divisor:$divisor, FSDP_CountOr<"0">:$mesh_dim);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let extraClassDeclaration = FSDP_OfReduceScatter.declaration;
   let hasVerifier = 1;
 }
 
-def FSDP_AllReduceOp : FSDP_Op<"all_reduce", [Pure, AllTypesMatch<["input", "result"]>]> {
+def FSDP_ReduceScatterStartOp
+    : FSDP_Start<"reduce_scatter_start", [FSDP_CollectiveOpInterface]> {
+  let summary = "Starts a reduce-scatter";
+  let arguments = FSDP_ReduceScatterOp.arguments;
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
+  let extraClassDeclaration = FSDP_OfReduceScatter.declaration;
+  let hasVerifier = 1;
+}
+
+def FSDP_AllReduceOp : FSDP_Transfer<"all_reduce", [
+    FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "All ranks' tensors added up, or the largest of each element";
   let description = [{
     Over one axis of the mesh. A sum is in rank order, in the tensor's element
-    type, and divided by `divisor`. NaN is larger than any number.
+    type, and divided by `divisor`. NaN is larger than any number. It says what
+    it is for: a `gradient` over replicas, or a number over all gradients, their
+    `norm` or whether one has an `overflow`.
 
     ```mlir
-    %norm = fsdp.all_reduce max %mine : tensor<f64>
-    %mean = fsdp.all_reduce sum %g {unit = "blocks.0", mesh_dim = 1 : i64, divisor = 4.0 : f64} : tensor<640xf32>
+    %norm = fsdp.all_reduce max norm %mine : tensor<f64>
+    %mean = fsdp.all_reduce sum gradient %g {unit = "blocks.0", mesh_dim = 1 : i64, divisor = 4.0 : f64} : tensor<640xf32>
     ```
   }];
-  let arguments = (ins FSDP_ReduceOpAttr:$op, AnyRankedTensor:$input,
-                       OptionalAttr<StrAttr>:$unit,
+  let arguments = (ins FSDP_ReduceOpAttr:$op, FSDP_CollectiveRoleAttr:$role,
+                       AnyRankedTensor:$input, OptionalAttr<StrAttr>:$unit,
                        FSDP_CountOr<"0">:$mesh_dim, FSDP_Divisor:$divisor);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$op $input attr-dict `:` type($result)";
+  let assemblyFormat = "$op $role $input attr-dict `:` type($result)";
+  let extraClassDeclaration = FSDP_OfAllReduce.declaration;
   let hasVerifier = 1;
 }
 
-// What is in flight is pinned: start and wait have effects, so that nothing
-// merges, drops or reorders them. From here on the order is the schedule.
-def FSDP_AllGatherStartOp : FSDP_Op<"all_gather_start", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "Starts an all-gather";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
-                       UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks);
-  let results = (outs FSDP_FutureType:$future);
-  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
-  let hasVerifier = 1;
-}
-
-def FSDP_ReduceScatterStartOp : FSDP_Op<"reduce_scatter_start", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "Starts a reduce-scatter";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
-                       FSDP_Divisor:$divisor);
-  let results = (outs FSDP_FutureType:$future);
-  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($future)";
-  let hasVerifier = 1;
-}
-
-def FSDP_AllReduceStartOp : FSDP_Op<"all_reduce_start", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+def FSDP_AllReduceStartOp : FSDP_Start<"all_reduce_start", [
+    FSDP_CollectiveOpInterface,
     TypesMatchWith<"input is the future's tensor", "future", "input",
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
   let summary = "Starts an all-reduce";
-  let arguments = (ins FSDP_ReduceOpAttr:$op, AnyRankedTensor:$input,
-                       OptionalAttr<StrAttr>:$unit,
-                       FSDP_CountOr<"0">:$mesh_dim, FSDP_Divisor:$divisor);
+  let arguments = FSDP_AllReduceOp.arguments;
   let results = (outs FSDP_FutureType:$future);
-  let assemblyFormat = "$op $input attr-dict `:` type($future)";
+  let assemblyFormat = "$op $role $input attr-dict `:` type($future)";
+  let extraClassDeclaration = FSDP_OfAllReduce.declaration;
   let hasVerifier = 1;
 }
 
-def FSDP_FetchStartOp : FSDP_Op<"fetch_start", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+def FSDP_FetchStartOp : FSDP_Start<"fetch_start", [
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getWrittenStates"]>]> {
   let summary = "Starts to copy tensors from the host";
   let description = [{
     One tensor as it is, or several into a bucket whose `members` are those of
@@ -158,11 +204,14 @@ def FSDP_FetchStartOp : FSDP_Op<"fetch_start", [
   let assemblyFormat = [{
     $inputs attr-dict `:` functional-type($inputs, $future)
   }];
+  let extraClassDeclaration = [{
+    static bool isIncoming() { return true; }
+  }];
   let hasVerifier = 1;
 }
 
-def FSDP_OffloadStartOp : FSDP_Op<"offload_start", [
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+def FSDP_OffloadStartOp : FSDP_Start<"offload_start", [
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getWrittenStates"]>,
     TypesMatchWith<"the future's tensor is the input", "future", "input",
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
   let summary = "Starts to copy a gradient, or a bucket of them, to the host";
@@ -179,9 +228,16 @@ def FSDP_OffloadStartOp : FSDP_Op<"offload_start", [
                        OptionalAttr<FlatSymbolRefAttr>:$into);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($future)";
+  let extraClassDeclaration = [{
+    static bool isIncoming() { return false; }
+    static bool isToHost() { return true; }
+    static ::mlir::StringAttr getRegionAttr() { return {}; }
+    static bool isChained() { return true; }
+  }];
 }
 
 def FSDP_WaitOp : FSDP_Op<"wait", [
+    DeclareOpInterfaceMethods<FSDP_TimelineOpInterface, ["chooseStream"]>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     TypesMatchWith<"result is the future's tensor", "future", "result",
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {

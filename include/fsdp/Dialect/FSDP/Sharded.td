@@ -5,6 +5,7 @@
 #define FSDP_SHARDED_TD
 
 include "fsdp/Dialect/FSDP/Attributes.td"
+include "fsdp/Dialect/FSDP/Interfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def FSDP_UnitOp : FSDP_Op<"unit"> {
@@ -59,7 +60,24 @@ def FSDP_UnitOp : FSDP_Op<"unit"> {
   let hasVerifier = 1;
 }
 
-def FSDP_UnshardOp : FSDP_Op<"unshard", [Pure, AllTypesMatch<["input", "result"]>]> {
+// Collectives of whole tensors: over the mesh's shard axis, and a reduction over
+// its replicas too.
+class FSDP_GlobalCollective<string mnemonic, string kind, string role>
+    : FSDP_Op<mnemonic, [Pure, AllTypesMatch<["input", "result"]>,
+                         FSDP_CollectiveOpInterface]> {
+  let extraClassDeclaration = [{
+    static ::fsdp::CollectiveKind getKind() {
+      return ::fsdp::CollectiveKind::}] # kind # [{;
+    }
+    static ::fsdp::CollectiveRole getRole() {
+      return ::fsdp::CollectiveRole::}] # role # [{;
+    }
+    static bool isGlobal() { return true; }
+    ::llvm::SmallVector<int64_t> getMeshAxes();
+  }];
+}
+
+def FSDP_UnshardOp : FSDP_GlobalCollective<"unshard", "AllGather", "Parameter"> {
   let summary = "Makes a sharded parameter whole for one region's readers";
   let description = [{
     Types are still those of the whole tensor. The region keeps `--cse` from
@@ -72,7 +90,8 @@ def FSDP_UnshardOp : FSDP_Op<"unshard", [Pure, AllTypesMatch<["input", "result"]
   let hasVerifier = 1;
 }
 
-def FSDP_ReduceGradOp : FSDP_Op<"reduce_grad", [Pure, AllTypesMatch<["input", "result"]>]> {
+def FSDP_ReduceGradOp
+    : FSDP_GlobalCollective<"reduce_grad", "ReduceScatter", "Gradient"> {
   let summary = "The mean of a gradient over all ranks";
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
   let results = (outs AnyRankedTensor:$result);
@@ -80,6 +99,9 @@ def FSDP_ReduceGradOp : FSDP_Op<"reduce_grad", [Pure, AllTypesMatch<["input", "r
 }
 
 def FSDP_AccumulateOp : FSDP_Op<"accumulate", [
+    FSDP_TimelineOpInterface,
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface,
+                              ["getReadStates", "getWrittenStates"]>,
     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Adds a gradient to what earlier micro-batches gave, in place";
@@ -95,7 +117,9 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate", [
   let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
 }
 
-def FSDP_FetchOp : FSDP_Op<"fetch", [Pure, AllTypesMatch<["input", "result"]>]> {
+def FSDP_FetchOp : FSDP_Op<"fetch", [
+    Pure, AllTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]> {
   let summary = "Copies a state's part from the host for one region's readers";
   let description = [{
     The region is that of `fsdp.unshard`: it keeps the copy that forward reads
@@ -108,7 +132,9 @@ def FSDP_FetchOp : FSDP_Op<"fetch", [Pure, AllTypesMatch<["input", "result"]>]> 
   let hasVerifier = 1;
 }
 
-def FSDP_OffloadOp : FSDP_Op<"offload", [Pure, AllTypesMatch<["input", "result"]>]> {
+def FSDP_OffloadOp : FSDP_Op<"offload", [
+    Pure, AllTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]> {
   let summary = "Copies a gradient, or a parameter that is staged, to the host, where it is used";
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
   let results = (outs AnyRankedTensor:$result);

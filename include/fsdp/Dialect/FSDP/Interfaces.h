@@ -1,0 +1,30 @@
+// What passes ask of ops, whichever ops these are.
+
+#ifndef FSDP_DIALECT_FSDP_INTERFACES_H
+#define FSDP_DIALECT_FSDP_INTERFACES_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OpDefinition.h"
+
+#include <optional>
+
+#include "fsdp/Dialect/FSDP/FSDPEnums.h.inc"
+
+namespace fsdp {
+
+/// I64 on every op that becomes a command: its stream.
+inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
+
+/// The type of a tensor, or of the one that a future will give.
+mlir::RankedTensorType getMovedType(mlir::Value value);
+
+namespace detail {
+std::optional<uint64_t> getGivenStream(mlir::Operation *op);
+} // namespace detail
+
+} // namespace fsdp
+
+#include "fsdp/Dialect/FSDP/FSDPInterfaces.h.inc"
+
+#endif // FSDP_DIALECT_FSDP_INTERFACES_H

@@ -1,0 +1,56 @@
+// The mesh of ranks: its axes, and what each is for.
+
+#ifndef FSDP_DIALECT_FSDP_MESH_H
+#define FSDP_DIALECT_FSDP_MESH_H
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+namespace fsdp {
+
+/// On the grid: an #fsdp.axis per axis.
+inline constexpr llvm::StringLiteral kAxesAttrName = "fsdp.axes";
+
+/// The mesh of a module. Ranks are numbered row-major, the last axis fastest. A
+/// collective is over one axis, among the ranks that differ in that coordinate
+/// alone. Before fsdp-shard-state there is no mesh: it has no axes and one
+/// rank.
+class Mesh {
+public:
+  /// Of the module that `op` is or is in.
+  explicit Mesh(mlir::Operation *op);
+
+  /// Whether there is one.
+  explicit operator bool() const { return bool(grid); }
+  mlir::shard::GridOp getGrid() const { return grid; }
+
+  int64_t getNumAxes() const { return sizes.size(); }
+  int64_t getSize(int64_t axis) const { return sizes[axis]; }
+  /// How far apart, in ranks, neighbours along an axis are.
+  int64_t getStride(int64_t axis) const;
+  /// What an axis is for; nothing where nobody has said.
+  std::optional<AxisRole> getRole(int64_t axis) const;
+
+  /// The axes of a role, in the order of the grid.
+  llvm::SmallVector<int64_t> getAxes(AxisRole role) const;
+  /// The axis over which states are cut, if there is one.
+  std::optional<int64_t> getShardAxis() const;
+  bool isShardAxis(int64_t axis) const { return getShardAxis() == axis; }
+
+  int64_t getNumRanks() const;
+  /// Among how many ranks a collective over the axes of a role is.
+  int64_t getNumRanks(AxisRole role) const;
+  /// Into how many parts states are cut, and on how many ranks each part is.
+  int64_t getNumShards() const { return getNumRanks(AxisRole::Shard); }
+  int64_t getNumReplicas() const { return getNumRanks(AxisRole::Replicate); }
+
+  /// Among how many ranks `op` is.
+  int64_t getNumRanks(CollectiveOpInterface op) const;
+
+private:
+  mlir::shard::GridOp grid;
+  llvm::ArrayRef<int64_t> sizes;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_DIALECT_FSDP_MESH_H

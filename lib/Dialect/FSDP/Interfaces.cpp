@@ -1,0 +1,59 @@
+// Interfaces: what they share, and what they say of the shard dialect's ops.
+
+#include "ShardCollectives.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+#include "fsdp/Dialect/FSDP/FSDPInterfaces.cpp.inc"
+
+RankedTensorType fsdp::getMovedType(Value value) {
+  if (auto future = dyn_cast<FutureType>(value.getType()))
+    return future.getType();
+  return cast<RankedTensorType>(value.getType());
+}
+
+std::optional<uint64_t> fsdp::detail::getGivenStream(Operation *op) {
+  if (auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName))
+    return stream.getInt();
+  return std::nullopt;
+}
+
+namespace {
+
+/// A collective of the shard dialect: its unit and region are attributes that
+/// fsdp-localize gives it.
+template <typename OpT, CollectiveKind kind, CollectiveRole role>
+struct ShardCollective
+    : CollectiveOpInterface::ExternalModel<ShardCollective<OpT, kind, role>,
+                                           OpT> {
+  CollectiveKind getKind(Operation *) const { return kind; }
+  CollectiveRole getRole(Operation *) const { return role; }
+  StringAttr getUnitAttr(Operation *op) const {
+    return op->getAttrOfType<StringAttr>(kUnitAttrName);
+  }
+  StringAttr getRegionAttr(Operation *op) const {
+    return op->getAttrOfType<StringAttr>(kRegionAttrName);
+  }
+  SmallVector<int64_t> getMeshAxes(Operation *op) const {
+    return llvm::to_vector_of<int64_t>(cast<OpT>(op).getGridAxes());
+  }
+};
+
+} // namespace
+
+void fsdp::attachShardCollectives(MLIRContext &context) {
+  using Kind = CollectiveKind;
+  using Role = CollectiveRole;
+  shard::AllGatherOp::attachInterface<
+      ShardCollective<shard::AllGatherOp, Kind::AllGather, Role::Parameter>>(
+      context);
+  shard::ReduceScatterOp::attachInterface<ShardCollective<
+      shard::ReduceScatterOp, Kind::ReduceScatter, Role::Gradient>>(context);
+  shard::AllReduceOp::attachInterface<
+      ShardCollective<shard::AllReduceOp, Kind::AllReduce, Role::Gradient>>(
+      context);
+}

@@ -1,0 +1,68 @@
+// The mesh of ranks: its axes, and what each is for.
+
+#include "fsdp/Dialect/FSDP/Mesh.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+Mesh::Mesh(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  if (auto grids = module.getOps<shard::GridOp>(); !grids.empty()) {
+    grid = *grids.begin();
+    sizes = grid.getShape();
+  }
+}
+
+int64_t Mesh::getStride(int64_t axis) const {
+  int64_t stride = 1;
+  for (int64_t size : sizes.drop_front(axis + 1))
+    stride *= size;
+  return stride;
+}
+
+std::optional<AxisRole> Mesh::getRole(int64_t axis) const {
+  auto axes = grid->getAttrOfType<ArrayAttr>(kAxesAttrName);
+  if (!axes)
+    return std::nullopt;
+  return cast<AxisAttr>(axes[axis]).getRole();
+}
+
+SmallVector<int64_t> Mesh::getAxes(AxisRole role) const {
+  SmallVector<int64_t> axes;
+  for (int64_t axis = 0; axis < getNumAxes(); ++axis)
+    if (getRole(axis) == role)
+      axes.push_back(axis);
+  return axes;
+}
+
+std::optional<int64_t> Mesh::getShardAxis() const {
+  SmallVector<int64_t> axes = getAxes(AxisRole::Shard);
+  return axes.empty() ? std::nullopt : std::optional(axes.front());
+}
+
+int64_t Mesh::getNumRanks() const {
+  int64_t ranks = 1;
+  for (int64_t size : sizes)
+    ranks *= size;
+  return ranks;
+}
+
+int64_t Mesh::getNumRanks(AxisRole role) const {
+  int64_t ranks = 1;
+  for (int64_t axis : getAxes(role))
+    ranks *= getSize(axis);
+  return ranks;
+}
+
+int64_t Mesh::getNumRanks(CollectiveOpInterface op) const {
+  if (uint64_t neighbours = op.getRanks())
+    return neighbours;
+  int64_t ranks = 1;
+  for (int64_t axis : op.getMeshAxes())
+    ranks *= axis < getNumAxes() ? getSize(axis) : 1;
+  return ranks;
+}

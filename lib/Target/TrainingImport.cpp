@@ -1,0 +1,71 @@
+// What a run trains with, from the archive.
+
+#include "TrainingImport.h"
+
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+
+using namespace mlir;
+using namespace fsdp;
+
+static void importLearningRates(OpBuilder &builder, ModuleOp module,
+                                const ArchiveMetadata &metadata) {
+  module->setAttr("fsdp.group_learning_rates",
+                  builder.getDenseF64ArrayAttr(llvm::map_to_vector(
+                      metadata.optimizer.groups,
+                      [](const GroupInfo &group) { return group.lr; })));
+  if (metadata.learningRates.empty())
+    return;
+  SmallVector<double> table;
+  for (const std::vector<double> &row : metadata.learningRates)
+    table.append(row.begin(), row.end());
+  auto type = RankedTensorType::get({int64_t(metadata.learningRates.size()),
+                                     int64_t(metadata.optimizer.groups.size())},
+                                    builder.getF64Type());
+  module->setAttr(
+      "fsdp.learning_rates",
+      DenseF64ResourceElementsAttr::get(
+          type, "learning_rates",
+          HeapAsmResourceBlob::allocateAndCopyInferAlign<double>(table)));
+}
+
+static DictionaryAttr getScaler(OpBuilder &builder, const ScalerInfo &scaler) {
+  return builder.getDictionaryAttr(
+      {builder.getNamedAttr("growth_factor",
+                            builder.getF64FloatAttr(scaler.growthFactor)),
+       builder.getNamedAttr("backoff_factor",
+                            builder.getF64FloatAttr(scaler.backoffFactor)),
+       builder.getNamedAttr("growth_interval",
+                            builder.getI64IntegerAttr(scaler.growthInterval))});
+}
+
+void fsdp::importTraining(OpBuilder &builder, ModuleOp module,
+                          const ArchiveMetadata &metadata) {
+  importLearningRates(builder, module, metadata);
+  OperationState state(module.getLoc(), TrainingOp::getOperationName());
+  auto &to = state.getOrAddProperties<TrainingOp::Properties>();
+  to.source = builder.getStringAttr(metadata.source);
+  to.torch_version = builder.getStringAttr(metadata.torchVersion);
+  to.seed = builder.getI64IntegerAttr(metadata.seed);
+  to.epochs = builder.getI64IntegerAttr(metadata.epochs.value_or(0));
+  to.steps = builder.getI64IntegerAttr(metadata.steps.value_or(0));
+  to.accumulate = builder.getI64IntegerAttr(metadata.accumulate);
+  const ClippingInfo &clipping = metadata.clipping;
+  if (clipping.maxNorm)
+    to.clip_grad_norm =
+        builder.getDenseF64ArrayAttr({*clipping.maxNorm, clipping.normType});
+  if (clipping.value)
+    to.clip_grad_value = builder.getF64FloatAttr(*clipping.value);
+  if (metadata.scaler)
+    to.scaler = getScaler(builder, *metadata.scaler);
+  if (!metadata.mesh.empty()) {
+    to.mesh = builder.getDenseI64ArrayAttr(metadata.mesh);
+    to.mesh_device = builder.getStringAttr(metadata.meshDevice);
+  }
+  if (!metadata.meshNames.empty())
+    to.mesh_names = builder.getStrArrayAttr(SmallVector<StringRef>(
+        metadata.meshNames.begin(), metadata.meshNames.end()));
+  builder.create(state);
+}
