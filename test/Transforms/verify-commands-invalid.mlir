@@ -34,7 +34,7 @@ top:  ^end:
 top:    return
 top:  }
 // -----
-top:  // expected-error @+1 {{fsdp.live_bytes is true, not a number that a plan can hold}}
+top:  // expected-error @+1 {{has true as fsdp.live_bytes; it is an i64}}
 top:  func.func @other() attributes {fsdp.live_bytes = true} {
 top:    return
 top:  }
@@ -287,8 +287,8 @@ attributes:, fsdp.device = "cuda"
     // expected-error @+1 {{C16: runs "to_mkldnn", of which this PyTorch has no kernel for GPUs}}
     fsdp.cmd.aten "to_mkldnn"(%x) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
 // -----
-attributes:, fsdp.epochs = 1 : i64, fsdp.steps = 2 : i64
-module:// expected-error @+1 {{C20: length: epochs and steps are both given}}
+top:  // expected-error @+1 {{has a number of epochs and one of steps; give one}}
+top:  fsdp.training {epochs = 1 : i64, steps = 2 : i64}
 // -----
 top:  // expected-error @+1 {{C21: its first output is not 'loss'}}
 top:  func.func @other() {
@@ -314,7 +314,7 @@ top:  }
     // expected-error @+1 {{C26: updates 'v' by another scale, or on another condition, than others before it}}
     fsdp.cmd.update @sgd @v, %g [] scale %n : tensor<f32> : tensor<1024xf32>
 // -----
-attributes:, fsdp.accumulate = 2 : i64
+top:  fsdp.training {accumulate = 2 : i64}
 module:// expected-error @+1 {{C27: micro-batches: a step has 2, the plan no program 'accumulate'}}
 // -----
     %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>

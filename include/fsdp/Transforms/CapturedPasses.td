@@ -91,7 +91,7 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
       names the smallest budget that one does.
 
     A checkpoint is recomputed whatever the option says, except for results that
-    its policy keeps (`fsdp.keep`).
+    its policy keeps (`fsdp.must_save`).
 
     What holds: the same ops run on the same values and give the same bits. A
     random op keeps its site, and so repeats its numbers. Stores of forward are

@@ -72,7 +72,7 @@ def AccumulateGradients
     : ModulePass<"fsdp-accumulate-gradients"> {
   let summary = "Splits a step of several micro-batches into two programs";
   let description = [{
-    Input IR: `fsdp.accumulate = K : i64` on the module, micro-batches per step.
+    Input IR: `accumulate = K` of `fsdp.training`, micro-batches per step.
     Without it, or with 1, nothing changes.
 
     Output IR: a state `@"w/grad"` of the role `gradient` for each gradient that
@@ -100,7 +100,8 @@ def AccumulateGradients
 
     ```mlir
     // fsdp-opt --fsdp-accumulate-gradients
-    module attributes {fsdp.accumulate = 2 : i64} {
+    module {
+      fsdp.training {accumulate = 2 : i64}
       fsdp.state @w parameter : tensor<4xf32> {trainable}
       func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
         %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
@@ -118,7 +119,8 @@ def AccumulateGradients
     Output:
 
     ```mlir
-    module attributes {fsdp.accumulate = 2 : i64} {
+    module {
+      fsdp.training {accumulate = 2 : i64}
       fsdp.state @w parameter : tensor<4xf32> {trainable}
       fsdp.state @"w/grad" gradient : tensor<4xf32> {parameter = @w}
       func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
@@ -150,13 +152,13 @@ def AccumulateGradients
 def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
   let summary = "Scales the loss dynamically, so that small gradients survive";
   let description = [{
-    Input IR: local types; `fsdp.scaler` on the module, with the states
+    Input IR: local types; `scaler` of `fsdp.training`, with the states
     `@fsdp.scaler.scale`, `@fsdp.scaler.growth_tracker` and
     `@fsdp.scaler.skipped_steps`; an op marked `fsdp.cotangent`. Without
-    `fsdp.scaler` nothing changes.
+    `scaler` nothing changes.
 
     Output IR: backward starts with the scale. Behind each unit's gradients stands
-    their largest magnitude, and an `fsdp.all_reduce max` of it for each axis of
+    their largest magnitude, and an `fsdp.all_reduce max overflow` of it for each axis of
     the mesh that gradients are cut over. Updates have the `scale` 1 / scale, and
     `skip` where the largest is not finite. `_amp_update_scale` gives the next
     scale, which is stored together with the number of skipped steps, as rules do
@@ -172,7 +174,8 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
 
     ```mlir
     // fsdp-opt --fsdp-scale-loss
-    module attributes {fsdp.scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}} {
+    module {
+      fsdp.training {scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}}
       fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
       fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
       fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
@@ -193,7 +196,8 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     Output:
 
     ```mlir
-    module attributes {fsdp.scaler = {backoff_factor = 5.000000e-01 : f64, growth_factor = 2.000000e+00 : f64, growth_interval = 2000 : i64}} {
+    module {
+      fsdp.training {scaler = {backoff_factor = 5.000000e-01 : f64, growth_factor = 2.000000e+00 : f64, growth_interval = 2000 : i64}}
       fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
       fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
       fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
@@ -235,8 +239,8 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
 def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
   let summary = "Bounds gradients by their norm or by value";
   let description = [{
-    Input IR: local types; `fsdp.clip_grad_norm` (the largest norm, and its
-    type: 1, 2, any p >= 1, infinity) or `fsdp.clip_grad_value` on the module.
+    Input IR: local types; of `fsdp.training`, `clip_grad_norm` (the largest
+    norm, and its type: 1, 2, any p >= 1, infinity) or `clip_grad_value`.
     Without either nothing changes.
 
     Output IR, by norm: behind each unit's gradients stands
@@ -260,7 +264,8 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
 
     ```mlir
     // fsdp-opt --fsdp-clip-gradients
-    module attributes {fsdp.clip_grad_norm = array<f64: 1.0, 2.0>} {
+    module {
+      fsdp.training {clip_grad_norm = array<f64: 1.0, 2.0>}
       fsdp.state @w parameter : tensor<4xf32> {trainable}
       func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
         %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
@@ -277,7 +282,8 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
     Output:
 
     ```mlir
-    module attributes {fsdp.clip_grad_norm = array<f64: 1.000000e+00, 2.000000e+00>} {
+    module {
+      fsdp.training {clip_grad_norm = array<f64: 1.000000e+00, 2.000000e+00>}
       fsdp.state @w parameter : tensor<4xf32> {trainable}
       func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
         %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>

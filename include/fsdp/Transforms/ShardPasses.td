@@ -8,7 +8,7 @@ include "fsdp/Transforms/PassOptions.td"
 def ShardState : ModulePass<"fsdp-shard-state"> {
   let summary = "Says how parameters and optimizer state are split over the mesh";
   let description = [{
-    Input IR: parameters have units. `fsdp.mesh` on the module, where the model
+    Input IR: parameters have units. `mesh` of `fsdp.training`, where the model
     describes one, stands for the option.
 
     Output IR: `shard.grid @mesh`, and `sharding` on every parameter and its
@@ -303,7 +303,7 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
     Input and output IR: sharded. Each constraint is an error with its number:
 
     - S1: every parameter belongs to a unit that exists, or is replicated.
-    - S2: a sharding splits one dimension, over the last axis of a grid that
+    - S2: a sharding splits one dimension, over the shard axis of a grid that
       exists, and the local part has ceil(size / shards) of it; only dimension 0
       may be uneven.
     - S3: optimizer state is split as its parameter.
