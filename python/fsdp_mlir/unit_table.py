@@ -87,7 +87,8 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
             if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):
                 table.shard_dims[fqn] = dim
     if mesh is not None and mesh.device_type != "cpu":
-        warnings.warn(f"the mesh is of {mesh.device_type} devices; the plan is for CPU ranks")
+        device = mesh.device_type
+        warnings.warn(f"the mesh is of {device} devices; compile the step with device={device}")
     table.mesh = mesh and {
         "device": mesh.device_type,
         "shape": list(mesh.shape),
