@@ -5,7 +5,6 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
-#include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/TypeUtilities.h"
 

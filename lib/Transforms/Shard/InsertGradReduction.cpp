@@ -5,6 +5,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -93,7 +94,7 @@ void InsertGradReduction::runOnOperation() {
   if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
     return signalPassFailure();
   units = getUnits(module);
-  severalRanks = getNumRanks(module) > 1;
+  severalRanks = Mesh(module).getNumRanks() > 1;
   GradientMeans means(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {

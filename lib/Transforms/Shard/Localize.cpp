@@ -93,7 +93,7 @@ StateOp Localize::getParameter(ReduceGradOp op) const {
 
 int64_t Localize::getShardDim(ReduceGradOp op) const {
   StateOp parameter = getParameter(op);
-  return parameter ? fsdp::getShardDim(parameter) : 0;
+  return parameter ? *parameter.getShardDim() : 0;
 }
 
 bool Localize::isWhole(ReduceGradOp op) const {
@@ -217,15 +217,18 @@ Value Localize::meanOverRanks(OpBuilder &builder, ReduceGradOp op,
   auto sum = [&](int64_t axis, double divisor) {
     gradient = AllReduceOp::create(
         builder, op.getLoc(), gradient.getType(),
-        ReduceOpAttr::get(&getContext(), ReduceOp::Sum), gradient,
-        op.getUnitAttr(), builder.getI64IntegerAttr(axis),
+        ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
+        CollectiveRoleAttr::get(&getContext(), CollectiveRole::Gradient),
+        gradient, op.getUnitAttr(), builder.getI64IntegerAttr(axis),
         builder.getF64FloatAttr(divisor));
   };
   if (shards > 1)
-    sum(shardAxis, 1.0);
-  if (ranks == shards)
+    sum(*mesh->getShardAxis(), 1.0);
+  if (mesh->getNumReplicas() == 1)
     return createDivision(builder, op.getLoc(), gradient, divisor);
-  sum(0, divisor);
+  SmallVector<int64_t> replicaAxes = mesh->getAxes(AxisRole::Replicate);
+  for (int64_t axis : replicaAxes)
+    sum(axis, axis == replicaAxes.back() ? divisor : 1.0);
   return gradient;
 }
 
