@@ -5,6 +5,7 @@
 #include "state/StateMap.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <map>
 #include <memory>
 
 namespace fsdp {
@@ -30,13 +31,19 @@ static std::vector<std::string> namesOf(const NamedTensor &tensor) {
   return names;
 }
 
-static std::unique_ptr<SafeTensorsWriter> openFile(const StateMap &map,
+/// The order of tensors in the file is the plan's.
+static std::unique_ptr<SafeTensorsWriter> openFile(const plan::PlanT &plan,
+                                                   const StateMap &map,
                                                    const std::string &path) {
-  std::vector<SafeTensorsWriter::Tensor> entries;
+  std::map<const plan::StateT *, const NamedState *> saved;
   for (const StateMemory &memory : map.memories())
     for (const NamedState *tensor : savedOf(memory))
-      for (const std::string &name : namesOf(*tensor))
-        entries.push_back({name, tensor->dtype, tensor->shape});
+      saved[tensor->state] = tensor;
+  std::vector<SafeTensorsWriter::Tensor> entries;
+  for (const auto &state : plan.states)
+    if (auto found = saved.find(state.get()); found != saved.end())
+      for (const std::string &name : namesOf(*found->second))
+        entries.push_back({name, state->dtype, state->shape});
   return std::make_unique<SafeTensorsWriter>(path, std::move(entries));
 }
 
@@ -48,7 +55,7 @@ void saveWeights(
   StateMap map(plan);
   std::unique_ptr<SafeTensorsWriter> file;
   if (communicator.rank() == 0) {
-    file = openFile(map, path);
+    file = openFile(plan, map, path);
     onPartialFile(file->partialPath());
   }
   plan::RankGroup shards = plan::shardGroupOf(plan, communicator.rank());

@@ -72,13 +72,13 @@ TEST(StateMap, ReplicasHoldTheSame) {
   StateMap map(plan);
   const NamedState &tensor = map.memories()[0].tensors[0];
   for (int rank : {0, 2}) {
-    std::vector<Run> runs = map.runs(tensor, rank);
+    auto runs = map.runs(tensor, rank);
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].whole, 0);
     EXPECT_EQ(runs[0].count, 4);
   }
   for (int rank : {1, 3}) {
-    std::vector<Run> runs = map.runs(tensor, rank);
+    auto runs = map.runs(tensor, rank);
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].whole, 4);
     EXPECT_EQ(runs[0].local, 0);
