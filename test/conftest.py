@@ -32,7 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: the first case of it runs with --quick")
 
 
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Importing all tests takes longer than running the quick ones."""
+    if not config.getoption("--quick") or collection_path.suffix != ".py":
+        return None
+    return "pytest.mark.quick" not in collection_path.read_text() or None
+
+
 def select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps of each test that is marked as quick the first case."""
     first: dict[str, pytest.Item] = {}
     for item in items:
         if item.get_closest_marker("quick"):
@@ -41,7 +49,6 @@ def select_quick(config: pytest.Config, items: list[pytest.Item]) -> None:
     items[:] = first.values()
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
         select_quick(config, items)

@@ -10,7 +10,6 @@ import pytest
 from support.layouts import CASES, check_same, train
 
 
-@pytest.mark.quick
 @pytest.mark.parametrize("world", (1, 2, 3, 4))
 @pytest.mark.parametrize("name", CASES)
 def test_flat_is_dim0(name: str, world: int, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -22,6 +21,7 @@ def test_flat_is_dim0(name: str, world: int, tmp_path_factory: pytest.TempPathFa
         assert math.isclose(a["grad_norm"], b["grad_norm"], rel_tol=1e-12)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("reshard", ("true", "false"))
 def test_resharding_a_flat_unit_does_not_change_bits(
     reshard: str, tmp_path_factory: pytest.TempPathFactory

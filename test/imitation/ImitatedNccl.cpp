@@ -25,22 +25,22 @@ namespace {
 
 thread_local int version = NCCL_VERSION_CODE;
 thread_local ncclResult_t nextCall = ncclSuccess, nextTransfer = ncclSuccess;
-thread_local std::string lastError;
+thread_local std::string lastNcclError;
 
 std::atomic<int> communicators{0}, registrations{0};
 
 /// What every function does before its own.
 template <typename Body> ncclResult_t call(Body body) {
   if (ncclResult_t result = std::exchange(nextCall, ncclSuccess)) {
-    lastError = "it was told\nto fail";
+    lastNcclError = "it was told\nto fail";
     return result;
   }
-  lastError.clear();
+  lastNcclError.clear();
   return body();
 }
 
 ncclResult_t fail(ncclResult_t result, const char *message) {
-  lastError = message;
+  lastNcclError = message;
   return result;
 }
 
@@ -77,7 +77,7 @@ const char *getErrorString(ncclResult_t result) {
   }
 }
 
-const char *getLastError(ncclComm_t) { return lastError.c_str(); }
+const char *getLastError(ncclComm_t) { return lastNcclError.c_str(); }
 
 ncclResult_t getUniqueId(ncclUniqueId *id) {
   return call([&] {
@@ -144,7 +144,7 @@ ncclResult_t commDestroy(ncclComm_t comm) {
 
 ncclResult_t commGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
   return call([&] {
-    *state = comm->seat->clique->stateOf(*comm->seat, lastError);
+    *state = comm->seat->clique->stateOf(*comm->seat, lastNcclError);
     return ncclSuccess;
   });
 }

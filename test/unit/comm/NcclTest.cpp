@@ -24,13 +24,13 @@ std::vector<DeviceCase> overNccl() {
 INSTANTIATE_TEST_SUITE_P(All, Nccl, testing::ValuesIn(overNccl()),
                          nameOfDevice);
 
-constexpr int64_t count = 1027;
+constexpr int64_t length = 1027;
 
 /// As orderedSum(), but that every number is multiplied by 1 / divisor first.
 at::Tensor sumOfParts(int ranks, DType dtype, double divisor) {
   at::Tensor sum, factor = at::scalar_tensor(1 / divisor, toScalarType(dtype));
   for (int r = 0; r < ranks; ++r) {
-    at::Tensor part = at::mul(contribution(r, count, dtype), factor);
+    at::Tensor part = at::mul(contribution(r, length, dtype), factor);
     sum = r ? at::add(sum, part) : part;
   }
   return sum;
@@ -56,7 +56,7 @@ TEST_P(Nccl, MultipliesByTheRoundedReciprocalBeforeItAdds) {
                         DType::Float64, DType::Complex64})
       for (double divisor : {3.0, 4.0, 0.7})
         EXPECT_TRUE(
-            at::equal(allReduced(rank, contribution(rank.rank, count, dtype),
+            at::equal(allReduced(rank, contribution(rank.rank, length, dtype),
                                  dtype, divisor),
                       sumOfParts(ranks(), dtype, divisor)))
             << plan::dtypeName(dtype) << " / " << divisor;
@@ -67,8 +67,8 @@ TEST_P(Nccl, DividesByAPowerOfTwoToTheBit) {
   everywhere([&](DeviceRank &rank) {
     for (DType dtype : {DType::BFloat16, DType::Float32, DType::Float64})
       EXPECT_TRUE(at::equal(
-          allReduced(rank, contribution(rank.rank, count, dtype), dtype, 8),
-          orderedSum(ranks(), count, dtype, 8)))
+          allReduced(rank, contribution(rank.rank, length, dtype), dtype, 8),
+          orderedSum(ranks(), length, dtype, 8)))
           << plan::dtypeName(dtype);
   });
 }
@@ -98,7 +98,8 @@ TEST_P(Nccl, TheLargestNormIsNanWhereOneIs) {
 TEST_P(Nccl, WhatItCannotReduceIsRefusedBeforeItIsLaunched) {
   everywhere([&](DeviceRank &rank) {
     auto refused = [&](DType dtype, double divisor, plan::ReduceOp op) {
-      Transfer wanted{Kind::AllReduce, nullptr, nullptr, count, dtype, divisor};
+      Transfer wanted{Kind::AllReduce, nullptr, nullptr,
+                      length,          dtype,   divisor};
       wanted.op = op;
       try {
         rank.communicator->prepare(wanted);
@@ -128,11 +129,11 @@ TEST_P(Nccl, ChannelsRunBesideEachOtherAlsoInAGraph) {
   everywhere([&](DeviceRank &rank) {
     constexpr DType dtype = DType::Float64;
     DeviceTensors tensors(rank, true);
-    at::Tensor mine = contribution(rank.rank, count, dtype);
+    at::Tensor mine = contribution(rank.rank, length, dtype);
     char *part = tensors.put(mine, dtype), *sum = tensors.put(mine, dtype);
-    char *all = tensors.zeros(count * ranks(), dtype);
-    Transfer gather{Kind::AllGather, part, all, count, dtype};
-    Transfer reduce{Kind::AllReduce, sum, sum, count, dtype, 2};
+    char *all = tensors.zeros(length * ranks(), dtype);
+    Transfer gather{Kind::AllGather, part, all, length, dtype};
+    Transfer reduce{Kind::AllReduce, sum, sum, length, dtype, 2};
     gather.channel = plan::gatherChannel;
     reduce.channel = plan::reduceChannel;
     rank.communicator->prepare(gather);
@@ -160,9 +161,9 @@ TEST_P(Nccl, ChannelsRunBesideEachOtherAlsoInAGraph) {
         for (int r = 1; r < ranks() && before.defined(); ++r)
           expected = at::add(expected, at::mul(before, 0.5));
       }
-      EXPECT_TRUE(at::equal(tensors.get(sum, count, dtype), expected));
-      EXPECT_TRUE(at::equal(tensors.get(all, count * ranks(), dtype),
-                            concatenation(ranks(), count, dtype)));
+      EXPECT_TRUE(at::equal(tensors.get(sum, length, dtype), expected));
+      EXPECT_TRUE(at::equal(tensors.get(all, length * ranks(), dtype),
+                            concatenation(ranks(), length, dtype)));
     };
     launchAll();
     check();
@@ -170,7 +171,7 @@ TEST_P(Nccl, ChannelsRunBesideEachOtherAlsoInAGraph) {
     launchAll();
     auto graph = rank.device->endCapture();
     for (int launches = 0; launches < 3; ++launches) {
-      rank.device->fill(0, all, 0, count * ranks() * sizeof(double));
+      rank.device->fill(0, all, 0, length * ranks() * sizeof(double));
       graph->launch();
       check();
     }
