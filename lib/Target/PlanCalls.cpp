@@ -16,6 +16,20 @@ using plan::ScalarKind;
 
 // Step scalars
 
+/// What a select by such a comparison is; nothing where a plan has none.
+static std::optional<ScalarKind> getSelect(arith::CmpFPredicate predicate) {
+  switch (predicate) {
+  case arith::CmpFPredicate::OEQ:
+    return ScalarKind::Select;
+  case arith::CmpFPredicate::OLT:
+    return ScalarKind::SelectLess;
+  case arith::CmpFPredicate::OLE:
+    return ScalarKind::SelectLessEqual;
+  default:
+    return std::nullopt;
+  }
+}
+
 bool ScalarTable::isScalar(Operation *op) {
   return isa<LearningRateOp, StepCountOp, StateValueOp>(op) ||
          isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
@@ -29,8 +43,11 @@ std::optional<int> ScalarTable::lookup(Value value) const {
 LogicalResult ScalarTable::add(Operation *op) {
   // A comparison is part of the select that reads it.
   if (auto compare = dyn_cast<arith::CmpFOp>(op))
-    if (compare.getPredicate() == arith::CmpFPredicate::OEQ &&
-        compare.getLhs().getType().isF64())
+    if (getSelect(compare.getPredicate()))
+      return success();
+  // A number of less precision is one rounded and widened again.
+  if (auto round = dyn_cast<arith::TruncFOp>(op))
+    if (round.getType().isF32() && round.getIn().getType().isF64())
       return success();
   auto kind =
       llvm::TypeSwitch<Operation *, std::optional<ScalarKind>>(op)
@@ -44,14 +61,20 @@ LogicalResult ScalarTable::add(Operation *op) {
           .Case<arith::DivFOp>([](auto) { return ScalarKind::Divide; })
           .Case<math::PowFOp>([](auto) { return ScalarKind::Power; })
           .Case<arith::NegFOp>([](auto) { return ScalarKind::Negate; })
-          .Case<arith::SelectOp>([](auto) { return ScalarKind::Select; })
+          .Case<math::SqrtOp>([](auto) { return ScalarKind::SquareRoot; })
+          .Case<arith::ExtFOp>([](auto) { return ScalarKind::Round; })
+          .Case([](arith::SelectOp select) -> std::optional<ScalarKind> {
+            auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+            return compare ? getSelect(compare.getPredicate()) : std::nullopt;
+          })
           .Default([](Operation *) -> std::optional<ScalarKind> {
             return std::nullopt;
           });
   if (!kind || op->getNumResults() != 1 || !op->getResult(0).getType().isF64())
     return op->emitOpError("is not a step scalar that a plan can evaluate; "
                            "those are f64 constant, addf, subf, mulf, divf, "
-                           "negf, powf, and select of cmpf oeq");
+                           "negf, powf, sqrt, extf of a truncf to f32, and "
+                           "select of cmpf oeq, olt or ole");
   auto scalar = std::make_unique<plan::ScalarT>();
   scalar->kind = *kind;
   SmallVector<Value> operands(op->getOperands());
@@ -66,11 +89,13 @@ LogicalResult ScalarTable::add(Operation *op) {
     scalar->state = it->second;
   } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
     auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
-    if (!compare)
-      return op->emitOpError("selects by something else than cmpf oeq, which "
-                             "a plan cannot evaluate");
     operands = {compare.getLhs(), compare.getRhs(), select.getTrueValue(),
                 select.getFalseValue()};
+  } else if (isa<arith::ExtFOp>(op)) {
+    auto round = operands[0].getDefiningOp<arith::TruncFOp>();
+    if (!round)
+      return op->emitOpError("widens something else than a truncf");
+    operands = {round.getIn()};
   }
   int *const slots[] = {&scalar->a, &scalar->b, &scalar->c, &scalar->d};
   for (auto [slot, operand] : llvm::zip(slots, operands)) {

@@ -45,6 +45,18 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
     case plan::ScalarKind::Select:
       v = operand(s->a) == operand(s->b) ? operand(s->c) : operand(s->d);
       break;
+    case plan::ScalarKind::SelectLess:
+      v = operand(s->a) < operand(s->b) ? operand(s->c) : operand(s->d);
+      break;
+    case plan::ScalarKind::SelectLessEqual:
+      v = operand(s->a) <= operand(s->b) ? operand(s->c) : operand(s->d);
+      break;
+    case plan::ScalarKind::SquareRoot:
+      v = std::sqrt(operand(s->a));
+      break;
+    case plan::ScalarKind::Round:
+      v = static_cast<float>(operand(s->a));
+      break;
     case plan::ScalarKind::State:
       v = context.valueOfState(s->state);
       break;

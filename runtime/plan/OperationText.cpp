@@ -43,6 +43,14 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
     return infix("==") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
   case ScalarKind::State:
     return "state " + plan.states[scalar.state]->fqn;
+  case ScalarKind::SelectLess:
+    return infix("<") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
+  case ScalarKind::SelectLessEqual:
+    return infix("<=") + " ? " + ref(scalar.c) + " : " + ref(scalar.d);
+  case ScalarKind::SquareRoot:
+    return "sqrt(" + ref(scalar.a) + ")";
+  case ScalarKind::Round:
+    return "float32(" + ref(scalar.a) + ")";
   }
   return "?";
 }

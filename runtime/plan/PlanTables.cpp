@@ -15,7 +15,7 @@ constexpr uint64_t maxArenaBytes = uint64_t(1) << 50;
 constexpr uint64_t maxRanks = uint64_t(1) << 20;
 
 /// Operands of a step scalar, in the order of the schema's ScalarKind.
-constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4, 0};
+constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4, 0, 4, 4, 1, 1};
 static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
 
 void checkMesh(const PlanT &plan) {
@@ -119,9 +119,11 @@ void checkRegion(const Checked &at, const RegionT &region, int64_t count) {
 void checkInit(const Checked &state, const StateT &of) {
   state.require(C23,
                 of.init.empty() ||
-                    ((of.role == Role::Parameter || of.role == Role::Buffer) &&
+                    ((of.role == Role::Parameter || of.role == Role::Buffer ||
+                      of.role == Role::Optimizer) &&
                      !of.is_flat),
-                "has a recipe, which only parameters and buffers have");
+                "has a recipe, which only parameters, buffers and optimizer "
+                "states have");
   for (size_t i = 0; i < of.init.size(); ++i) {
     const InitStepT &step = *of.init[i];
     Checked at = state.inside("step ", i, " of its recipe");

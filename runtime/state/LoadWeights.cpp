@@ -11,10 +11,15 @@
 
 namespace fsdp {
 
-/// Optimizer state begins with zeros, a step's gradients with nothing.
+static bool isOptimizer(const plan::StateT &state) {
+  return state.role == plan::Role::Optimizer;
+}
+
+/// Optimizer state begins with zeros unless it has a recipe, which it always
+/// follows. A step's gradients begin with nothing.
 static bool hasFirstValue(const plan::StateT &state) {
-  return state.role != plan::Role::Optimizer &&
-         state.role != plan::Role::Gradient;
+  return isOptimizer(state) ? !state.init.empty()
+                            : state.role != plan::Role::Gradient;
 }
 
 size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
@@ -24,7 +29,7 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
   std::vector<const NamedTensor *> stored, drawn;
   for (const StateMemory &memory : map.memories())
     for (const NamedState &tensor : memory.tensors)
-      if (hasFirstValue(*tensor.state))
+      if (hasFirstValue(*tensor.state) && !isOptimizer(*tensor.state))
         (tensor.state->init.empty() ? stored : drawn).push_back(&tensor);
   for (const WholeTensor &other : others)
     stored.push_back(&other);
@@ -46,7 +51,8 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
 
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   auto fill = [&](const NamedState &tensor, char *local) {
-    if (!tensor.state->init.empty() && !drawn.empty()) {
+    if (!tensor.state->init.empty() &&
+        (isOptimizer(*tensor.state) || !drawn.empty())) {
       int64_t size = tensor.elementBytes();
       for (const Run &run : map.runs(tensor, communicator.rank()))
         computeInitialValues(*tensor.state, options.seed, run.whole, run.count,

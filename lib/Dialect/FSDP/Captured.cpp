@@ -55,9 +55,11 @@ LogicalResult StateOp::verify() {
   if (getFlat() && (getIsFlat() || getSharding()))
     return emitOpError("lies in a flat state, so it is none, and is not split");
   if (ArrayAttr init = getInitAttr()) {
-    if ((!isParameter && getRole() != Role::Buffer) || getIsFlat())
+    bool begins = isParameter || getRole() == Role::Buffer ||
+                  getRole() == Role::Optimizer;
+    if (!begins || getIsFlat())
       return emitOpError("has a recipe for its first value, which only a "
-                         "parameter or a buffer can have");
+                         "parameter, a buffer or optimizer state can have");
     auto first = init.empty() ? InitAttr() : cast<InitAttr>(init[0]);
     if (!first || first.getKind() > InitKind::Normal || first.getSizes())
       return emitOpError("has a recipe whose first step gives no value to "

@@ -121,7 +121,7 @@ func.func @step(%g: tensor<2xf32>) {
 
 // -----
 
-// expected-error @below {{has a recipe for its first value, which only a parameter or a buffer can have}}
+// expected-error @below {{has a recipe for its first value, which only a parameter, a buffer or optimizer state can have}}
 fsdp.state @c constant : tensor<2xf32> {init = [#fsdp.init<fill, values = [1.0]>]}
 
 // -----

@@ -32,6 +32,33 @@ TEST(Scalars, BiasCorrectionOfAdam) {
               1e-3 / (1.0 - std::pow(0.9, double(step))));
 }
 
+TEST(Scalars, SelectComparesForOrder) {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Step));
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 2.0));
+  for (auto kind :
+       {plan::ScalarKind::SelectLess, plan::ScalarKind::SelectLessEqual}) {
+    list.push_back(scalar(kind, 0, 1));
+    list.back()->c = 0;
+    list.back()->d = 1;
+  }
+  EXPECT_EQ(evaluateScalars(list, {1, {}}), (std::vector<double>{1, 2, 1, 1}));
+  list[1]->value = 3.0;
+  EXPECT_EQ(evaluateScalars(list, {3, {}}), (std::vector<double>{3, 3, 3, 3}));
+  list[1]->value = -1.0;
+  EXPECT_EQ(evaluateScalars(list, {3, {}}),
+            (std::vector<double>{3, -1, -1, -1}));
+}
+
+TEST(Scalars, RootsAndNumbersOfLessPrecision) {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 0.1));
+  list.push_back(scalar(plan::ScalarKind::SquareRoot, 0));
+  list.push_back(scalar(plan::ScalarKind::Round, 0));
+  EXPECT_EQ(evaluateScalars(list, {1, {}}),
+            (std::vector<double>{0.1, std::sqrt(0.1), double(0.1f)}));
+}
+
 TEST(Scalars, SelectComparesForEquality) {
   ScalarList list;
   list.push_back(scalar(plan::ScalarKind::Step));

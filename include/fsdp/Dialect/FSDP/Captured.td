@@ -88,7 +88,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     it by its own gradient, which no other rank adds to.
 
     `init` is the recipe for the first value of a parameter or buffer; without
-    it the value is in the weights file.
+    it the value is in the weights file. Optimizer state without one is zero.
 
     `unit`, `sharding` and `global` are the sharded phase's: the unit that
     owns the parameter (the model may have said so itself), how it is split, and the type of the whole tensor once
