@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace fsdp {
@@ -18,13 +19,15 @@ namespace fsdp {
 /// The type of a value; sizes and strides in elements.
 struct TensorInfo {
   std::vector<int64_t> shape, strides;
-  std::string dtype; // "float32"
+  std::string dtype;     // "float32"
+  bool anyShape = false; // of a rule: that of whichever parameter it updates
 };
 
 struct ArgumentInfo {
   std::string name;
-  std::string role; // parameter, buffer, constant, input, cotangent
-  std::string fqn;  // of the state, or the input's name; empty: cotangent
+  std::string role; // parameter, buffer, constant, input, cotangent; of a rule
+                    // parameter, gradient, state, number
+  std::string fqn;  // of the state, or the input's name; empty: others
 };
 
 struct ResultInfo {
@@ -107,21 +110,40 @@ struct UnitInfo {
   std::vector<std::string> prefetchForward, prefetchBackward;
 };
 
-/// Hyperparameters of a group; a rule reads those it has.
+/// A parameter group; hyperparameters are what describes it, by name.
 struct GroupInfo {
+  using Value = std::variant<bool, double, std::string, std::vector<double>>;
   std::vector<std::string> parameters;
-  double lr = 0.0, weightDecay = 0.0;
-  bool maximize = false;
-  double momentum = 0.0, dampening = 0.0; // sgd
-  bool nesterov = false;
-  double beta1 = 0.0, beta2 = 0.0, eps = 0.0; // adam, adamw
-  bool amsgrad = false;
+  double lr = 0.0;
+  std::map<std::string, Value> hyperparameters; // without lr
+};
+
+/// A number of the step, from earlier ones and constants.
+struct NumberInfo {
+  using Operand = std::variant<double, std::string>;
+  std::string name, op;
+  std::vector<Operand> operands;
+};
+
+/// What a step does to each of its parameters.
+struct RuleInfo {
+  struct State {
+    std::string name, dtype;
+    double initial = 0.0;
+  };
+  std::string name, method;
+  size_t group = 0;
+  std::vector<std::string> parameters;
+  std::vector<State> states;
+  std::vector<NumberInfo> numbers;
+  ProgramInfo program; // results: the new parameter, then the states
 };
 
 struct OptimizerInfo {
-  std::string rule;           // sgd, adam, adamw
+  std::string name;           // adamw; or with its module: lion.Lion
   std::string implementation; // for-loop, foreach, fused
   std::vector<GroupInfo> groups;
+  std::vector<RuleInfo> rules;
 };
 
 /// How gradients are bounded: by their norm, or by value.

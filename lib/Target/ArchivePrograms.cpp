@@ -19,7 +19,7 @@ static bool isName(const std::string &text) {
          });
 }
 
-static std::string readName(const JsonReader &json) {
+std::string fsdp::readName(const JsonReader &json) {
   std::string name = json.asString();
   if (!isName(name))
     json.fail("a name");
@@ -33,7 +33,7 @@ std::string fsdp::readFqn(const JsonReader &json) {
   return fqn;
 }
 
-static std::string readDtype(const JsonReader &json) {
+std::string fsdp::readDtype(const JsonReader &json) {
   static const std::set<std::string> dtypes = plan::dtypeNames();
   return json.asOneOf(dtypes);
 }

@@ -15,6 +15,12 @@ std::string readFqn(const JsonReader &json);
 /// missing, or no tensor of at most 2^48 elements has them.
 TensorInfo readTensor(const JsonReader &json);
 
+/// A name of a value: [A-Za-z_][A-Za-z0-9_]*. Throws ArchiveError.
+std::string readName(const JsonReader &json);
+
+/// "float32" and the like. Throws ArchiveError.
+std::string readDtype(const JsonReader &json);
+
 /// Throws ArchiveError where a field is missing or ill-typed, a name is given
 /// twice or nowhere, or the loss is not the first of the results.
 ProgramInfo readProgram(const JsonReader &json);

@@ -2,49 +2,11 @@
 
 #include "ArchiveTraining.h"
 
+#include "ArchiveOptimizer.h"
+
 #include <limits>
 
 using namespace fsdp;
-
-static OptimizerInfo readOptimizer(const JsonReader &json,
-                                   const std::set<std::string> &parameters) {
-  OptimizerInfo optimizer;
-  optimizer.rule = json["rule"].asOneOf({"sgd", "adam", "adamw"});
-  optimizer.implementation =
-      json["implementation"].asOneOf({"for-loop", "foreach", "fused"});
-  std::set<std::string> seen;
-  json["groups"].forEach([&](const JsonReader &group) {
-    GroupInfo info;
-    group["parameters"].forEach([&](const JsonReader &member) {
-      info.parameters.push_back(member.asString());
-      if (!parameters.count(info.parameters.back()))
-        member.fail("one of `parameters`");
-      if (!seen.insert(info.parameters.back()).second)
-        member.fail("in one group only");
-    });
-    JsonReader values = group["hyperparameters"];
-    info.lr = values["lr"].asDouble();
-    info.weightDecay = values["weight_decay"].asDouble();
-    info.maximize = values["maximize"].asBool();
-    if (optimizer.rule == "sgd") {
-      info.momentum = values["momentum"].asDouble();
-      info.dampening = values["dampening"].asDouble();
-      info.nesterov = values["nesterov"].asBool();
-    } else {
-      std::vector<double> betas;
-      values["betas"].forEach(
-          [&](const JsonReader &beta) { betas.push_back(beta.asDouble()); });
-      if (betas.size() != 2)
-        values["betas"].fail("two numbers");
-      info.beta1 = betas[0];
-      info.beta2 = betas[1];
-      info.eps = values["eps"].asDouble();
-      info.amsgrad = values["amsgrad"].asBool();
-    }
-    optimizer.groups.push_back(info);
-  });
-  return optimizer;
-}
 
 /// A positive number, or "inf".
 static double readBound(const JsonReader &json, double least) {

@@ -21,6 +21,12 @@ RankedTensorType fsdp::getTensorType(MLIRContext *context,
                              info.strides);
 }
 
+Type fsdp::getValueType(MLIRContext *context, const TensorInfo &info) {
+  if (info.anyShape)
+    return UnrankedTensorType::get(getElementType(context, info.dtype));
+  return getTensorType(context, info);
+}
+
 /// PyTorch's number of a dtype (c10::ScalarType), as graphs hold it.
 static Type getScalarType(MLIRContext *context, int64_t number) {
   std::optional<plan::DType> dtype = plan::dtypeOfScalarType(number);
@@ -53,6 +59,8 @@ private:
   void addTensor(const aten::Argument &argument, const TorchOperand &given);
   void addTensorList(const aten::Argument &argument, const TorchOperand &given);
   void addAttribute(const aten::Argument &argument, const TorchOperand &given);
+  void addNumber(const aten::Argument &argument, const TorchOperand &given);
+  static bool takesNumber(const aten::Argument &argument);
   Attribute getMember(const aten::Argument &argument,
                       const TorchOperand &given);
   Attribute getList(const aten::Argument &argument, const TorchOperand &given);
@@ -61,6 +69,7 @@ private:
   const TorchNode &node;
   const aten::Schema &schema;
   const llvm::StringMap<Value> &values;
+  SmallVector<NamedAttribute> leftOut; // defaults that a number could be given
 };
 } // namespace
 
@@ -79,7 +88,7 @@ void CallBuilder::run() {
     else
       addTensor(argument, given);
     // Trailing absent tensors are left out.
-    if (argument.type.isTensor() && given.kind != OperandKind::None)
+    if (given.kind == OperandKind::Value || given.kind == OperandKind::List)
       slotsInUse = slots.size();
   }
   slots.truncate(slotsInUse);
@@ -94,7 +103,7 @@ void CallBuilder::addTensor(const aten::Argument &argument,
   if (given.kind != OperandKind::Value)
     fail(argument, "a constant");
   Value value = values.lookup(given.text);
-  if (!value || isa<NoneType>(value.getType()))
+  if (!value || !isa<TensorType>(value.getType()))
     fail(argument, "the undefined value " + Twine(given.text));
   slots.push_back(1);
   operands.push_back(value);
@@ -206,13 +215,34 @@ void CallBuilder::addAttribute(const aten::Argument &argument,
       fail(argument, "None");
     attribute = builder.getUnitAttr();
   } else if (given.kind == OperandKind::Value) {
-    fail(argument, "a value that the step computes");
+    return addNumber(argument, given);
   } else {
     attribute = argument.type.list ? getList(argument, given)
                                    : getMember(argument, given);
   }
+  NamedAttribute named = builder.getNamedAttr(argument.name, attribute);
   if (attribute != aten::getDefaultAttr(builder.getContext(), argument))
-    attributes.push_back(builder.getNamedAttr(argument.name, attribute));
+    attributes.push_back(named);
+  else if (takesNumber(argument))
+    leftOut.push_back(named);
+}
+
+bool CallBuilder::takesNumber(const aten::Argument &argument) {
+  return !argument.type.list && (argument.type.kind == Kind::Scalar ||
+                                 argument.type.kind == Kind::Float);
+}
+
+/// A number of the step takes the next place that has no attribute: those in
+/// front of it are said.
+void CallBuilder::addNumber(const aten::Argument &argument,
+                            const TorchOperand &given) {
+  Value value = values.lookup(given.text);
+  if (!value || !value.getType().isF64() || !takesNumber(argument))
+    fail(argument, "a value that the step computes");
+  llvm::append_range(attributes, leftOut);
+  leftOut.clear();
+  slots.push_back(1);
+  operands.push_back(value);
 }
 
 Location AtenCallImporter::getLocation(const NodeInfo &info) {
@@ -249,12 +279,12 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
 
   SmallVector<Type> types;
   for (auto [result, name] : llvm::zip(info.results, node.results)) {
-    if (result && *result != name)
+    if (result && !name.empty() && *result != name)
       throw ArchiveError("names the result " + name + " of " + node.op + where +
                          ", fsdp.json " + *result + "; export again");
     if (result)
       types.push_back(
-          getTensorType(builder.getContext(), program.values.at(*result)));
+          getValueType(builder.getContext(), program.values.at(*result)));
     else
       types.push_back(builder.getNoneType());
   }

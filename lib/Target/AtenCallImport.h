@@ -18,6 +18,9 @@ mlir::Type getElementType(mlir::MLIRContext *context, llvm::StringRef dtype);
 mlir::RankedTensorType getTensorType(mlir::MLIRContext *context,
                                      const TensorInfo &info);
 
+/// The type of a value, which has no shape in a rule.
+mlir::Type getValueType(mlir::MLIRContext *context, const TensorInfo &info);
+
 /// Turns nodes into `aten.call`s. Random sites are numbered in the order of
 /// the calls, over all programs of a module.
 class AtenCallImporter {

@@ -25,6 +25,8 @@ public:
 
   bool isNull() const { return value.is_null(); }
   bool isString() const { return value.is_string(); }
+  bool isBool() const { return value.is_boolean(); }
+  bool isArray() const { return value.is_array(); }
   bool isInt() const { return value.is_number_integer(); }
   bool has(const char *key) const {
     return value.is_object() && value.contains(key);

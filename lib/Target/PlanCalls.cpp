@@ -43,7 +43,7 @@ std::optional<int> ScalarTable::lookup(Value value) const {
 LogicalResult ScalarTable::add(Operation *op) {
   // A comparison is part of the select that reads it.
   if (auto compare = dyn_cast<arith::CmpFOp>(op))
-    if (getSelect(compare.getPredicate()))
+    if (getSelect(compare.getPredicate()) && compare.getLhs().getType().isF64())
       return success();
   // A number of less precision is one rounded and widened again.
   if (auto round = dyn_cast<arith::TruncFOp>(op))

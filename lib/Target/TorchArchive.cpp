@@ -154,12 +154,20 @@ static TorchNode readNode(const torch::jit::Node *node) {
                        "), which no plan can hold; export again");
   for (const torch::jit::Value *input : node->inputs())
     result.operands.push_back(readOperand(input, result.op));
-  for (const torch::jit::Value *output : node->outputs()) {
+  for (size_t i = 0; i < node->outputs().size(); ++i) {
+    const torch::jit::Value *output = node->outputs()[i];
     if (output->type()->kind() != c10::TypeKind::ListType) {
       result.results.push_back(nameOf(output));
       continue;
     }
     const torch::jit::Node *unpack = getUnpack(output);
+    // Of several lists that a kernel updates, some are not read: they have the
+    // members of those that it takes.
+    if (!unpack && node->outputs().size() > 1 && i < result.operands.size()) {
+      result.results.resize(result.results.size() +
+                            result.operands[i].members.size());
+      continue;
+    }
     if (!unpack)
       throw ArchiveError("does not unpack the list that " + result.op +
                          " returns; export again");

@@ -44,7 +44,8 @@ struct TorchOperand {
 struct TorchNode {
   std::string op; // "aten::mm"
   std::vector<TorchOperand> operands;
-  /// One name per tensor: a list that is unpacked counts each of its members.
+  /// One name per tensor: a list counts each of its members, without names
+  /// where nothing reads it.
   std::vector<std::string> results;
 };
 

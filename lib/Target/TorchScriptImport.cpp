@@ -3,8 +3,8 @@
 #include "fsdp/Target/TorchScriptImport.h"
 
 #include "AtenCallImport.h"
-#include "OptimizerRules.h"
 #include "RecipeImport.h"
+#include "RuleImport.h"
 #include "TrainingImport.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
@@ -16,7 +16,10 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/SourceMgr.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace fsdp;
@@ -31,6 +34,7 @@ public:
     builder.setInsertionPointToEnd(module->getBody());
   }
 
+  /// `names` are those of programs and of rules' methods.
   OwningOpRef<ModuleOp> run(const std::vector<std::string> &names,
                             const std::vector<TorchGraph> &graphs);
 
@@ -39,7 +43,8 @@ private:
   void addUnits();
   void addStates();
   StateOp addState(const StateInfo &info, Role role);
-  void addOptimizer();
+  void addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs);
+  void addOptimizerStates(const StateInfo &parameter, const RuleInfo &rule);
   void addProgram(const std::string &name, const TorchGraph &graph);
   void addArguments(func::FuncOp function, const ProgramInfo &program);
   Value addLoad(const ArgumentInfo &argument, const TensorInfo &info);
@@ -86,9 +91,13 @@ OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
   addModules();
   addUnits();
   addStates();
-  addOptimizer();
+  llvm::StringMap<const TorchGraph *> methods;
   for (auto [name, graph] : llvm::zip(names, graphs))
-    addProgram(name, graph);
+    methods[name] = &graph;
+  addOptimizer(methods);
+  for (auto [name, graph] : llvm::zip(names, graphs))
+    if (metadata.programs.count(name))
+      addProgram(name, graph);
   return std::move(module);
 }
 
@@ -158,18 +167,37 @@ void Importer::addStates() {
     addState(info, Role::Constant);
 }
 
+void Importer::addOptimizerStates(const StateInfo &parameter,
+                                  const RuleInfo &rule) {
+  Update &update = updates[parameter.fqn];
+  update.rule = symbol(rule.name);
+  for (const RuleInfo::State &like : rule.states) {
+    StateInfo info;
+    info.fqn = parameter.fqn + "/" + like.name;
+    info.type = parameter.type;
+    info.type.dtype = like.dtype;
+    if (like.initial != 0 || std::signbit(like.initial))
+      info.init = {InitInfo{"fill", {like.initial}, 0, std::nullopt}};
+    StateOp state = addState(info, Role::Optimizer);
+    state.setParameterAttr(symbol(parameter.fqn));
+    update.states.push_back(symbol(info.fqn));
+  }
+}
+
 /// Optimizer state and rules of the parameters with a gradient: the others
 /// get no update.
-void Importer::addOptimizer() {
+void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
   llvm::StringMap<const StateInfo *> parameters;
   for (const StateInfo &info : metadata.parameters)
     parameters[info.fqn] = &info;
+  llvm::StringMap<const RuleInfo *> ruleOf;
+  for (const RuleInfo &rule : metadata.optimizer.rules)
+    for (const std::string &parameter : rule.parameters)
+      ruleOf[parameter] = &rule;
 
-  struct Member {
-    const StateInfo *info;
-    std::string rule;
-  };
-  std::vector<std::vector<Member>> members(metadata.optimizer.groups.size());
+  std::vector<std::vector<const StateInfo *>> members(
+      metadata.optimizer.groups.size());
+  llvm::SmallPtrSet<const RuleInfo *, 8> used;
   for (const ResultInfo &result : metadata.programs.at("step").results) {
     if (result.role != "gradient")
       continue;
@@ -178,53 +206,33 @@ void Importer::addOptimizer() {
       throw ArchiveError("has a gradient of " + result.fqn +
                          ", which is not trainable; export again");
     auto group = groups.find(result.fqn);
-    if (group != groups.end())
-      members[group->second].push_back({info, ""});
+    if (group == groups.end())
+      continue;
+    const RuleInfo *rule = ruleOf.lookup(result.fqn);
+    if (!rule)
+      throw ArchiveError("has no rule for " + result.fqn +
+                         ", which the optimizer holds; export again");
+    if (!plan::isFloating(plan::findDType(info->type.dtype)->dtype))
+      throw ArchiveError("has the trainable parameter " + info->fqn +
+                         " of dtype " + info->type.dtype +
+                         ", for which there is no update; make it a "
+                         "floating-point parameter");
+    members[group->second].push_back(info);
+    used.insert(rule);
   }
-  if (llvm::all_of(members, [](const auto &m) { return m.empty(); }))
+  if (used.empty())
     throw ArchiveError("has no parameter to update: the loss reaches none that "
                        "the optimizer holds; check requires_grad and the "
                        "optimizer's parameters");
 
   // States first, so that a printed module begins with all of them.
-  for (auto [index, group] : llvm::enumerate(metadata.optimizer.groups)) {
-    std::vector<std::string> names = getStateNames(metadata.optimizer, group);
-    for (const Member &member : members[index]) {
-      Update &update = updates[member.info->fqn];
-      for (const std::string &name : names) {
-        StateInfo info;
-        info.fqn = member.info->fqn + "/" + name;
-        info.type = member.info->type;
-        StateOp state = addState(info, Role::Optimizer);
-        state.setParameterAttr(symbol(member.info->fqn));
-        update.states.push_back(symbol(info.fqn));
-      }
-    }
-  }
-  for (unsigned index = 0; index < members.size(); ++index) {
-    // One rule per dtype: "adamw.0", and where there are several
-    // "adamw.0.float64".
-    llvm::StringMap<FlatSymbolRefAttr> rules;
-    for (const Member &member : members[index]) {
-      const std::string &dtype = member.info->type.dtype;
-      FlatSymbolRefAttr &rule = rules[dtype];
-      if (!rule) {
-        std::string name =
-            metadata.optimizer.rule + "." + std::to_string(index);
-        if (rules.size() > 1)
-          name += "." + dtype;
-        if (!plan::isFloating(plan::findDType(dtype)->dtype))
-          throw ArchiveError("has the trainable parameter " + member.info->fqn +
-                             " of dtype " + dtype +
-                             ", for which there is no update; make it a "
-                             "floating-point parameter");
-        buildRule(builder, name, metadata.optimizer, index,
-                  getElementType(builder.getContext(), dtype));
-        rule = symbol(name);
-      }
-      updates[member.info->fqn].rule = rule;
-    }
-  }
+  for (const auto &group : members)
+    for (const StateInfo *member : group)
+      addOptimizerStates(*member, *ruleOf.lookup(member->fqn));
+  for (const RuleInfo &rule : metadata.optimizer.rules)
+    if (used.count(&rule))
+      importRule(builder, calls, metadata.optimizer, rule,
+                 *graphs.lookup(rule.method));
 }
 
 void Importer::addProgram(const std::string &name, const TorchGraph &graph) {
@@ -374,6 +382,8 @@ OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
     for (const auto &[name, program] : metadata.programs)
       if (name != "step")
         names.push_back(name);
+    for (const RuleInfo &rule : metadata.optimizer.rules)
+      names.push_back(rule.method);
     return Importer(metadata, context).run(names, file.readGraphs(names));
   } catch (const std::exception &caught) {
     error = caught.what();

@@ -68,7 +68,8 @@ def _check(archive: bytes, metadata: Mapping[str, Any]) -> None:
         call = next((line for line in lines if re.search(r"(torch|ops)\.\w+", line)), "")
         raise ExportError(f"TorchScript cannot hold the step: {lines[0]} ({call})") from error
     skipped = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct"}
-    for name, program in metadata["programs"].items():
+    rules = {rule["method"]: rule for rule in metadata["optimizer"]["rules"]}
+    for name, program in {**metadata["programs"], **rules}.items():
         # Not getattr: every module in Python has a method `eval` of its own.
         graph = module._c._get_method(name).graph
         nodes = [n for n in graph.nodes() if n.kind() not in skipped]

@@ -55,7 +55,8 @@ def export_step(
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad:
             require_computed(tensor.dtype, f"the trainable parameter {fqn}")
-    optimizer = describe_optimizer(step, names)
+    rates = learning_rates(step)
+    optimizer, rules = describe_optimizer(step, names, rates)
     sharding = describe_units(step, names)
     if step.scaler is None:
         _warn_half(names, sharding)
@@ -69,7 +70,7 @@ def export_step(
             _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 3,
+        "format_version": 4,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
@@ -106,13 +107,14 @@ def export_step(
         "optimizer": optimizer,
         **describe_clipping(step.clip_grad_norm, step.clip_grad_value),
         "scaler": describe_scaler(step.scaler),
-        "learning_rates": learning_rates(step),
+        "learning_rates": rates,
         "length": length(step),
         "accumulate": step.accumulate,
         "seed": step.seed,
         "rank_metrics": [],
     }
-    archive = build_archive({name: w.source for name, w in writers.items()}, metadata)
+    sources = {name: writer.source for name, writer in writers.items()} | rules
+    archive = build_archive(sources, metadata)
     return _write_files(Path(path), step, names, archive, weights)
 
 

@@ -8,18 +8,13 @@ from typing import Any, Optional
 
 import torch
 
+from .dtypes import dtype_name
 from .errors import ExportError
 from .names import StateNames
+from .rule_capture import capture_rules
+from .rule_writer import RuleWriter
 from .training_step import TrainingStep
 
-_RULES = {
-    torch.optim.SGD: (
-        "sgd",
-        ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
-    ),
-    torch.optim.Adam: ("adam", ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")),
-    torch.optim.AdamW: ("adamw", ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")),
-}
 # Flags that change what an optimizer computes, and why a plan has no use for them.
 _REFUSED_FLAGS = {
     "capturable": "a plan keeps what changes between steps in memory already",
@@ -27,33 +22,29 @@ _REFUSED_FLAGS = {
 }
 
 
-def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
-    """The optimizer's rule, implementation and groups.
+# What schedulers keep in a group beside what they change.
+_OF_SCHEDULERS = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
+
+
+def describe_optimizer(
+    step: TrainingStep, names: StateNames, table: Optional[list[list[float]]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The optimizer's identity, groups and rules; and the rules' methods by name.
+
+    `table` are the learning rates that a schedule gives.
 
     Warns by name of trainable parameters that the optimizer does not hold: they get no update.
 
     Raises:
-        ExportError: another optimizer, a parameter that is not in the model, or a group whose
-            options differ from the other groups' in a way that one rule cannot express.
+        ExportError: a parameter that is not in the model, a step that does not treat each element
+            alike or is not the same one in all steps, or groups of several implementations.
     """
     optimizer = step.optimizer
-    if type(optimizer) not in _RULES:
-        raise ExportError(
-            f"the optimizer is {type(optimizer).__name__}; use torch.optim.SGD, Adam or AdamW"
-        )
-    if optimizer.state and any(state for state in optimizer.state.values()):
-        raise ExportError(
-            "the optimizer has state from earlier steps; a run starts from the first one, make a "
-            "new optimizer"
-        )
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ExportError(
             "the optimizer has step hooks, and no Python runs while a plan does; remove them"
         )
     _check_flags(optimizer)
-    rule, keys = _RULES[type(optimizer)]
-    if rule == "adam" and optimizer.param_groups[0]["decoupled_weight_decay"]:
-        rule = "adamw"
     fqns = {id(tensor): fqn for fqn, tensor in names.parameters.items()}
     groups, held, implementations = [], set(), set()
     for index, group in enumerate(optimizer.param_groups):
@@ -68,8 +59,7 @@ def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
             members.append(fqns[id(tensor)])
         held.update(members)
         implementations.add(_implementation(group))
-        values = {key: _plain(group[key], key, index) for key in keys}
-        groups.append({"parameters": members, "hyperparameters": values})
+        groups.append({"parameters": members, "hyperparameters": _hyperparameters(group, index)})
     if len(implementations) > 1:
         raise ExportError(
             f"the optimizer's groups differ in implementation ({', '.join(sorted(implementations))}); "
@@ -78,7 +68,50 @@ def describe_optimizer(step: TrainingStep, names: StateNames) -> dict[str, Any]:
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad and fqn not in held:
             warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
-    return {"rule": rule, "implementation": implementations.pop(), "groups": groups}
+    rates = [group["hyperparameters"]["lr"] for group in groups]
+    captured = capture_rules(
+        optimizer, [group["parameters"] for group in groups], table[0] if table else rates
+    )
+    name = optimizer_name(optimizer)
+    writers: dict[str, RuleWriter] = {}
+    for rule in captured:
+        symbol = f"{name.rpartition('.')[2].lower()}.{rule.group}"
+        if symbol in writers:
+            symbol += f".{dtype_name(rule.dtype, symbol)}"
+        while symbol in writers:
+            symbol += ".other"
+        names.check_symbol(symbol)
+        writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
+    description = {
+        "name": name,
+        "implementation": implementations.pop(),
+        "groups": groups,
+        "rules": [writer.description for writer in writers.values()],
+    }
+    return description, {w.description["method"]: w.source for w in writers.values()}
+
+
+def optimizer_name(optimizer: torch.optim.Optimizer) -> str:
+    """`adamw` of torch.optim's AdamW; of any other class its module and name."""
+    kind = type(optimizer)
+    if getattr(torch.optim, kind.__name__, None) is not kind:
+        return f"{kind.__module__}.{kind.__qualname__}"
+    # Adam that decays the parameter itself is AdamW, under either name.
+    if kind.__name__ in ("Adam", "AdamW"):
+        return "adamw" if optimizer.param_groups[0]["decoupled_weight_decay"] else "adam"
+    return kind.__name__.lower()
+
+
+def _hyperparameters(group: dict[str, Any], index: int) -> dict[str, Any]:
+    """What describes a group in plain values, but for what chooses the implementation."""
+    values = {}
+    for key, value in group.items():
+        if key in ("params", "foreach", "fused", *_REFUSED_FLAGS) or key in _OF_SCHEDULERS:
+            continue
+        plain = _plain(value, key, index)
+        if plain is not None:
+            values[key] = plain
+    return values
 
 
 def _check_flags(optimizer: torch.optim.Optimizer) -> None:
@@ -104,15 +137,17 @@ def _implementation(group: dict[str, Any]) -> str:
 
 
 def _plain(value: Any, key: str, index: int) -> Any:
+    """A number, truth value, text or list of numbers as JSON has it; None of anything else."""
     if isinstance(value, (tuple, list)):
-        return [_plain(member, key, index) for member in value]
+        members = [_plain(member, key, index) for member in value]
+        return members if all(isinstance(member, float) for member in members) else None
     if isinstance(value, torch.Tensor):
         if value.numel() != 1:
             raise ExportError(f"{key} of parameter group {index} has several values; give a number")
         return float(value.item())
-    if isinstance(value, bool):
+    if isinstance(value, (bool, str)):
         return value
-    return float(value)
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def length(step: TrainingStep) -> Optional[dict[str, int]]:

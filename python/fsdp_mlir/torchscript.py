@@ -11,7 +11,7 @@ import keyword
 import math
 import operator
 import re
-from typing import Any, Optional
+from typing import Any, Callable, Optional, Sequence
 
 import torch
 from torch import fx
@@ -132,25 +132,17 @@ class ProgramWriter:
                 "body in Python alone, and no Python runs while a plan does; call the tensor code "
                 "in it as a plain function"
             )
-        positional, keywords = [], []
+        values = []
         for index, argument in enumerate(schema.arguments):
             if not argument.kwarg_only and index < len(node.args):
-                value = node.args[index]
+                values.append(node.args[index])
             elif argument.name in node.kwargs:
-                value = node.kwargs[argument.name]
+                values.append(node.kwargs[argument.name])
             elif argument.has_default_value():
-                value = argument.default_value
+                values.append(argument.default_value)
             else:
                 raise ExportError(f"{where}: {op} lacks its argument {argument.name}")
-            text = self._literal(value, str(argument.type), op, argument.name, where)
-            if argument.kwarg_only:
-                keywords.append(f"{argument.name}={text}")
-            else:
-                positional.append(text)
-        namespace, name = schema.name.split("::")
-        prefix = "torch" if namespace == "aten" else f"ops.{namespace}"
-        call = f"{prefix}.{name}({', '.join(positional + keywords)})"
-        results = self._results(node, call)
+        results = self._results(node, call_text(op, values, self._spelled, where))
         self._nodes.append(
             {
                 "op": schema.name,
@@ -239,30 +231,56 @@ class ProgramWriter:
             path = self._forward_modules.get(node.meta.get("seq_nr"), "")
         return path
 
-    def _literal(self, value: Any, kind: str, op: Any, argument: str, where: str) -> str:
-        """TorchScript source of an argument of schema type `kind`."""
-        if kind.startswith("Optional["):
-            if value is None:
-                return "None"
-            kind = kind[len("Optional[") : -1]
-        if isinstance(value, fx.Node):
-            return self._spell(value)
-        if kind.startswith("List["):
-            member = kind[len("List[") : -1]
-            values = value if isinstance(value, (list, tuple, torch.Size)) else [value]
-            text = ", ".join(self._literal(v, member, op, argument, where) for v in values)
-            if not values or member.startswith("Optional["):
-                return f"annotate({kind}, [{text}])"
-            return f"[{text}]"
-        if value is None:
-            return "None"
-        text = _scalar(value, kind)
+    def _spelled(self, value: Any) -> Optional[str]:
+        return self._spell(value) if isinstance(value, fx.Node) else None
+
+
+def call_text(
+    op: Any, values: Sequence[Any], spelled: Callable[[Any], Optional[str]], where: str
+) -> str:
+    """TorchScript source of a call with a value for each argument of its schema.
+
+    `spelled` gives the name of a value that is computed, and None for a constant.
+    """
+    schema = op._schema
+    positional, keywords = [], []
+    for argument, value in zip(schema.arguments, values, strict=True):
+        text = _literal(value, str(argument.type), spelled)
         if text is None:
             place = f"{where}: " if where else ""
             raise ExportError(
-                f"{place}{op} has {value!r} as its argument {argument}, which an archive cannot hold"
+                f"{place}{op} has {value!r} as its argument {argument.name}, which an archive "
+                "cannot hold"
             )
-        return text
+        if argument.kwarg_only:
+            keywords.append(f"{argument.name}={text}")
+        else:
+            positional.append(text)
+    namespace, name = schema.name.split("::")
+    prefix = "torch" if namespace == "aten" else f"ops.{namespace}"
+    return f"{prefix}.{name}({', '.join(positional + keywords)})"
+
+
+def _literal(value: Any, kind: str, spelled: Callable[[Any], Optional[str]]) -> Optional[str]:
+    """TorchScript source of an argument of schema type `kind`, or None where there is none."""
+    if kind.startswith("Optional["):
+        if value is None:
+            return "None"
+        kind = kind[len("Optional[") : -1]
+    name = spelled(value)
+    if name is not None:
+        return name
+    if kind.startswith("List["):
+        member = kind[len("List[") : -1]
+        values = value if isinstance(value, (list, tuple, torch.Size)) else [value]
+        texts = [_literal(v, member, spelled) for v in values]
+        if None in texts:
+            return None
+        text = ", ".join(texts)
+        if not values or member.startswith("Optional["):
+            return f"annotate({kind}, [{text}])"
+        return f"[{text}]"
+    return "None" if value is None else _scalar(value, kind)
 
 
 def _defined_in_python() -> set[str]:

@@ -27,8 +27,7 @@ static bool isFused(const plan::RuleT &rule) {
   if (rule.calls.empty())
     return false;
   const plan::AtenT &call = *rule.calls.back();
-  if (call.name != "aten::_fused_adam" && call.name != "aten::_fused_adamw" &&
-      call.name != "aten::_fused_sgd")
+  if (call.name.rfind("aten::_fused_", 0) != 0)
     return false;
   // Its first lists are those it returns: parameter, gradient, states. The
   // gradient may have been clipped before.

@@ -22,10 +22,9 @@ def SelectKernels : ModulePass<"fsdp-select-kernels"> {
 
     What holds: the value is that of the same expression, and what reads it sees
     the same type. What other operators leave for their backward gets the type
-    that a GPU gives (of normalisations in half precision, f32). A rule that is
-    torch.optim's Adam, AdamW or SGD, op for op, is a call of the fused kernel of
-    that optimizer. Every other
-    operator has one name for all devices, and `fsdp-verify-commands` sees to it
+    that a GPU gives (of normalisations in half precision, f32). A rule whose
+    `fsdp.optimizer` is torch.optim's Adam, AdamW or SGD is a call of the fused
+    kernel of that optimizer. Every other operator has one name for all devices, and `fsdp-verify-commands` sees to it
     that there is a kernel for it.
 
     Why: attention is the operator that has a name for each kernel. First of

@@ -32,6 +32,14 @@ constexpr TensorForm kForms[] = {
     {"sub.Scalar", "other", "sub.Tensor"},
     {"mul.Scalar", "other", "mul.Tensor"},
     {"div.Scalar", "other", "div.Tensor"},
+    {"rsub.Scalar", "other", "rsub.Tensor"},
+    {"eq.Scalar", "other", "eq.Tensor"},
+    {"ne.Scalar", "other", "ne.Tensor"},
+    {"lt.Scalar", "other", "lt.Tensor"},
+    {"le.Scalar", "other", "le.Tensor"},
+    {"gt.Scalar", "other", "gt.Tensor"},
+    {"ge.Scalar", "other", "ge.Tensor"},
+    {"masked_fill.Scalar", "value", "masked_fill.Tensor"},
     {"pow.Scalar", "self", "pow.Tensor_Tensor"},
     {"pow.Tensor_Scalar", "exponent", "pow.Tensor_Tensor"},
     {"lerp.Scalar", "weight", "lerp.Tensor"},
@@ -134,13 +142,22 @@ Value Holder::compute(Value number, aten::CallOp reader) {
   auto operand = [&](Value v) { return hold(v, f64, reader); };
   if (auto select = dyn_cast<arith::SelectOp>(op)) {
     auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
-    Value equal = create(reader, "eq.Tensor",
+    StringRef callee =
+        compare.getPredicate() == arith::CmpFPredicate::OEQ   ? "eq.Tensor"
+        : compare.getPredicate() == arith::CmpFPredicate::OLT ? "lt.Tensor"
+                                                              : "le.Tensor";
+    Value holds = create(reader, callee,
                          {operand(compare.getLhs()), operand(compare.getRhs())},
                          RankedTensorType::get({}, builder.getI1Type()));
     return create(reader, "where.self",
-                  {equal, operand(select.getTrueValue()),
+                  {holds, operand(select.getTrueValue()),
                    operand(select.getFalseValue())},
                   type);
+  }
+  if (auto widened = dyn_cast<arith::ExtFOp>(op)) {
+    auto narrow = widened.getIn().getDefiningOp<arith::TruncFOp>();
+    return cast(cast(operand(narrow.getIn()), narrow.getType(), reader), f64,
+                reader);
   }
   StringRef callee =
       llvm::TypeSwitch<Operation *, StringRef>(op)
@@ -149,6 +166,7 @@ Value Holder::compute(Value number, aten::CallOp reader) {
           .Case<arith::MulFOp>([](auto) { return "mul.Tensor"; })
           .Case<arith::DivFOp>([](auto) { return "div.Tensor"; })
           .Case<math::PowFOp>([](auto) { return "pow.Tensor_Tensor"; })
+          .Case<math::SqrtOp>([](auto) { return "sqrt"; })
           .Default([](Operation *) { return "neg"; });
   SmallVector<Value> operands(llvm::map_range(op->getOperands(), operand));
   return create(reader, callee, operands, type);

@@ -130,8 +130,9 @@ void SelectKernels::fuse(func::FuncOp rule) {
                      .function(rule.getSymName());
   if (chosen.empty())
     remark::missed(rule.getLoc(), options)
-        << "stays as it was captured: it is fused, or it is not Adam, AdamW or "
-           "SGD without dampening as torch.optim has them";
+        << "stays as it was captured: it is not torch.optim's Adam, AdamW or "
+           "SGD "
+           "without dampening";
   else
     remark::passed(rule.getLoc(), options) << chosen.str();
 }

@@ -62,8 +62,11 @@ EDITS = {
     "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(shape=[1 << 40, 1 << 40]),
     "bad-overload": lambda m: node(m, "aten::mm").update(overload="Scalar"),
     "other-node": lambda m: node(m, "aten::mm").update(op="aten::bmm"),
-    "fused": lambda m: m["optimizer"].update(implementation="fused"),
-    "no-gradient": lambda m: m["optimizer"]["groups"].clear() or m.update(learning_rates=None),
+    "no-gradient": lambda m: m["optimizer"].update(groups=[], rules=[])
+    or m.update(learning_rates=None),
+    "rule-operand": lambda m: m["optimizer"]["rules"][0]["numbers"][-1].update(operands=["s99"]),
+    "rule-method": lambda m: m["optimizer"]["rules"][0]["arguments"].pop(),
+    "rule-parameter": lambda m: m["optimizer"]["rules"][0]["parameters"].pop(),
 }
 
 

@@ -46,7 +46,8 @@ def training_step(argv):
         model,
         loss,
         torch.optim.AdamW(
-            [{"params": decayed}, {"params": others, "lr": 0.5, "weight_decay": 0.0}]
+            [{"params": decayed}, {"params": others, "lr": 0.5, "weight_decay": 0.0}],
+            fused="--fused" in argv,
         ),
         inputs={"x": torch.randn(4, 6), "scale": torch.tensor(2.0)},
         data={"x": torch.randn(16, 6)},

@@ -5,7 +5,19 @@ from typing import Callable
 
 import torch
 from torch import nn
-from torch.optim import SGD, Adam, AdamW, Optimizer, lr_scheduler
+from torch.optim import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    Optimizer,
+    RAdam,
+    RMSprop,
+    Rprop,
+    lr_scheduler,
+)
 
 from fsdp_mlir import TrainingStep
 
@@ -30,6 +42,27 @@ def sgd(model: nn.Sequential, **flags: bool) -> Optimizer:
     return SGD(groups(model, momentum, damped, {"weight_decay": 0.1}), lr=0.05, **flags)
 
 
+class Lion(Optimizer):
+    """As its authors write it: nothing of it is known but its step."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure=None) -> None:
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for p in group["params"]:
+                state = self.state[p]
+                if len(state) == 0:
+                    state["exp_avg"] = torch.zeros_like(p)
+                exp_avg = state["exp_avg"]
+                p.data.mul_(1 - group["lr"] * group["weight_decay"])
+                update = exp_avg * beta1 + p.grad * (1 - beta1)
+                p.add_(update.sign_(), alpha=-group["lr"])
+                exp_avg.mul_(beta2).add_(p.grad, alpha=1 - beta2)
+
+
 OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
     "adam": lambda model: Adam(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.0, "eps": 1e-5}),
@@ -51,6 +84,22 @@ OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
     "adam-fused": lambda model: Adam(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.1}), fused=True
     ),
+    "adadelta": lambda model: Adadelta(model.parameters(), weight_decay=0.1),
+    "adagrad": lambda model: Adagrad(
+        groups(model, {"lr_decay": 0.1}, {"maximize": True}, {"weight_decay": 0.1}),
+        initial_accumulator_value=0.5,
+    ),
+    "adamax": lambda model: Adamax(model.parameters(), weight_decay=0.1),
+    "lion": lambda model: Lion(model.parameters()),
+    "radam": lambda model: RAdam(
+        groups(model, {}, {"maximize": True}, {"betas": (0.8, 0.9)}),
+        weight_decay=0.1,
+        decoupled_weight_decay=True,
+    ),
+    "rmsprop": lambda model: RMSprop(
+        groups(model, {"momentum": 0.9}, {"centered": True}, {"weight_decay": 0.1})
+    ),
+    "rprop": lambda model: Rprop(model.parameters()),
     "adamw-fused": lambda model: AdamW(without_decay_of_biases(model), fused=True),
 }
 
@@ -79,5 +128,5 @@ def training_step(argv: list[str]) -> TrainingStep:
         inputs={"x": x[:4], "y": y[:4]},
         data={"x": x, "y": y},
         lr_schedule=lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, T_mult=2),
-        steps=10,
+        steps=20,
     )

@@ -129,6 +129,35 @@ def FSDP_InitAttr : FSDP_Attr<"Init", "init"> {
 def FSDP_InitArrayAttr
     : TypedArrayAttrBase<FSDP_InitAttr, "recipe for a first value">;
 
+def FSDP_ImplementationEnum
+    : I32EnumAttr<"Implementation", "which of an optimizer's implementations", [
+    I32EnumAttrCase<"ForLoop", 0, "for_loop">,
+    I32EnumAttrCase<"Foreach", 1, "foreach">,
+    I32EnumAttrCase<"Fused", 2, "fused">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_OptimizerAttr : FSDP_Attr<"Optimizer", "optimizer"> {
+  let summary = "The optimizer that a rule was captured from";
+  let description = [{
+    On a rule, as `fsdp.optimizer`. The rule's body says what is computed; this
+    says what it is called, so that a device's own kernel for it can be chosen
+    without recognising anything. A bare name in lower case is torch.optim's
+    class; any other has its module in front. `hyperparameters` are those of the
+    parameter group that do not change from step to step.
+
+    ```mlir
+    #fsdp.optimizer<"adamw", for_loop, {amsgrad = false, betas = array<f64: 0.9, 0.999>, eps = 1.0e-08 : f64, maximize = false, weight_decay = 0.01 : f64}>
+    ```
+  }];
+  let parameters = (ins StringRefParameter<>:$name,
+      EnumParameter<FSDP_ImplementationEnum>:$implementation,
+      "::mlir::DictionaryAttr":$hyperparameters);
+  let assemblyFormat =
+      "`<` $name `,` $implementation `,` $hyperparameters `>`";
+}
+
 def FSDP_ShardingAttr : FSDP_Attr<"Sharding", "sharding"> {
   let summary = "How a tensor is split over a grid";
   let description = [{

@@ -31,6 +31,9 @@ inline constexpr llvm::StringLiteral kGrowthStateName =
 inline constexpr llvm::StringLiteral kSkippedStateName =
     "fsdp.scaler.skipped_steps";
 
+/// On a rule: the optimizer that it was captured from, an OptimizerAttr.
+inline constexpr llvm::StringLiteral kOptimizerAttrName = "fsdp.optimizer";
+
 /// On the module: the device that its kernels are for, "cuda"; none: "cpu".
 inline constexpr llvm::StringLiteral kDeviceAttrName = "fsdp.device";
 

@@ -1,0 +1,204 @@
+// Reads the optimizer of fsdp.json.
+
+#include "ArchiveOptimizer.h"
+
+#include "ArchivePrograms.h"
+
+#include <algorithm>
+
+using namespace fsdp;
+
+static GroupInfo::Value readHyperparameter(const JsonReader &json) {
+  if (json.isBool())
+    return json.asBool();
+  if (json.isString())
+    return json.asString();
+  if (!json.isArray())
+    return json.asDouble();
+  std::vector<double> numbers;
+  json.forEach(
+      [&](const JsonReader &number) { numbers.push_back(number.asDouble()); });
+  return numbers;
+}
+
+static GroupInfo readGroup(const JsonReader &json,
+                           const std::set<std::string> &parameters,
+                           std::set<std::string> &seen) {
+  GroupInfo group;
+  json["parameters"].forEach([&](const JsonReader &member) {
+    group.parameters.push_back(member.asString());
+    if (!parameters.count(group.parameters.back()))
+      member.fail("one of `parameters`");
+    if (!seen.insert(group.parameters.back()).second)
+      member.fail("in one group only");
+  });
+  JsonReader values = json["hyperparameters"];
+  group.lr = values["lr"].asDouble();
+  values.forEachField([&](const std::string &name, const JsonReader &value) {
+    if (name != "lr")
+      group.hyperparameters[name] = readHyperparameter(value);
+  });
+  return group;
+}
+
+static NumberInfo readNumber(const JsonReader &json,
+                             const std::set<std::string> &known) {
+  static const std::map<std::string, size_t> operands = {
+      {"learning_rate", 0},
+      {"step_count", 0},
+      {"add", 2},
+      {"subtract", 2},
+      {"multiply", 2},
+      {"divide", 2},
+      {"power", 2},
+      {"negate", 1},
+      {"sqrt", 1},
+      {"round", 1},
+      {"select_equal", 4},
+      {"select_less", 4},
+      {"select_less_equal", 4}};
+  NumberInfo number;
+  number.name = readName(json["name"]);
+  number.op = json["op"].asString();
+  auto op = operands.find(number.op);
+  if (op == operands.end())
+    json["op"].fail("an operation on numbers of the step");
+  if (op->second == 0)
+    return number;
+  json["operands"].forEach([&](const JsonReader &operand) {
+    if (!operand.isString())
+      number.operands.push_back(operand.asDouble());
+    else if (known.count(operand.asString()))
+      number.operands.push_back(operand.asString());
+    else
+      operand.fail("a number, or the name of an earlier one");
+  });
+  if (number.operands.size() != op->second)
+    json["operands"].fail("as many as " + number.op + " takes");
+  return number;
+}
+
+static void readBody(const JsonReader &json, RuleInfo &rule) {
+  ProgramInfo &program = rule.program;
+  json["values"].forEachField(
+      [&](const std::string &name, const JsonReader &value) {
+        TensorInfo &info = program.values[name];
+        info.dtype = readDtype(value["dtype"]);
+        info.anyShape = value["shape"].isNull();
+      });
+  std::set<std::string> defined;
+  auto define = [&](const std::string &name, const JsonReader &at) {
+    if (!program.values.count(name))
+      at.fail("described in `values`");
+    if (!defined.insert(name).second)
+      at.fail("a name of its own: " + name + " is taken");
+  };
+  std::set<std::string> numbers;
+  json["numbers"].forEach([&](const JsonReader &number) {
+    rule.numbers.push_back(readNumber(number, numbers));
+    if (!numbers.insert(rule.numbers.back().name).second)
+      number["name"].fail("a name of its own");
+  });
+  json["arguments"].forEach([&](const JsonReader &argument) {
+    ArgumentInfo info;
+    info.name = readName(argument["name"]);
+    info.role =
+        argument["role"].asOneOf({"parameter", "gradient", "state", "number"});
+    if (info.role != "number")
+      define(info.name, argument["name"]);
+    else if (!numbers.count(info.name))
+      argument["name"].fail("the name of a number");
+    program.arguments.push_back(info);
+  });
+  json["nodes"].forEach([&](const JsonReader &node) {
+    NodeInfo info;
+    info.op = node["op"].asString();
+    info.overload = node["overload"].asString();
+    info.source = node["source"].asString();
+    node["results"].forEach([&](const JsonReader &result) {
+      info.results.push_back(readName(result));
+      define(*info.results.back(), result);
+    });
+    program.nodes.push_back(info);
+  });
+  json["results"].forEach([&](const JsonReader &result) {
+    program.results.push_back({readName(result), "", ""});
+    if (!defined.count(program.results.back().name))
+      result.fail("a value of the rule");
+  });
+}
+
+/// The arguments are the parameter, the gradient, the states, then numbers; the
+/// results are of the types of what they replace.
+static void checkBody(const JsonReader &json, const RuleInfo &rule) {
+  const ProgramInfo &program = rule.program;
+  std::vector<std::string> roles = {"parameter", "gradient"};
+  roles.resize(2 + rule.states.size(), "state");
+  if (program.arguments.size() < roles.size())
+    json["arguments"].fail("a parameter, a gradient and each state");
+  for (size_t i = 0; i < program.arguments.size(); ++i)
+    if (program.arguments[i].role != (i < roles.size() ? roles[i] : "number"))
+      json["arguments"].fail("a parameter, a gradient, states and numbers");
+  auto type = [&](size_t argument) {
+    return program.values.at(program.arguments[argument].name);
+  };
+  if (program.results.size() != rule.states.size() + 1)
+    json["results"].fail("a parameter and each state");
+  for (size_t i = 0; i < program.results.size(); ++i) {
+    const TensorInfo &result = program.values.at(program.results[i].name);
+    TensorInfo replaced = type(i == 0 ? 0 : i + 1);
+    if (result.dtype != replaced.dtype || !result.anyShape ||
+        !replaced.anyShape)
+      json["results"].fail("of the types of what they replace");
+  }
+  for (size_t i = 0; i < rule.states.size(); ++i)
+    if (type(i + 2).dtype != rule.states[i].dtype)
+      json["states"].fail("of the arguments' dtypes");
+}
+
+static RuleInfo readRule(const JsonReader &json, const OptimizerInfo &optimizer,
+                         std::set<std::string> &seen) {
+  RuleInfo rule;
+  rule.name = readFqn(json["name"]);
+  rule.method = readName(json["method"]);
+  if (rule.method.compare(0, 5, "rule_") != 0)
+    json["method"].fail("a method of rules: rule_0");
+  int64_t group = json["group"].asInt();
+  if (group < 0 || group >= int64_t(optimizer.groups.size()))
+    json["group"].fail("the number of a group");
+  rule.group = group;
+  const auto &members = optimizer.groups[group].parameters;
+  json["parameters"].forEach([&](const JsonReader &member) {
+    rule.parameters.push_back(member.asString());
+    if (std::find(members.begin(), members.end(), rule.parameters.back()) ==
+        members.end())
+      member.fail("one of the group's parameters");
+    if (!seen.insert(rule.parameters.back()).second)
+      member.fail("in one rule only");
+  });
+  json["states"].forEach([&](const JsonReader &state) {
+    rule.states.push_back({readFqn(state["name"]), readDtype(state["dtype"]),
+                           state["initial"].asDouble()});
+  });
+  readBody(json, rule);
+  checkBody(json, rule);
+  return rule;
+}
+
+OptimizerInfo fsdp::readOptimizer(const JsonReader &json,
+                                  const std::set<std::string> &parameters) {
+  OptimizerInfo optimizer;
+  optimizer.name = readFqn(json["name"]);
+  optimizer.implementation =
+      json["implementation"].asOneOf({"for-loop", "foreach", "fused"});
+  std::set<std::string> grouped, ruled, names;
+  json["groups"].forEach([&](const JsonReader &group) {
+    optimizer.groups.push_back(readGroup(group, parameters, grouped));
+  });
+  json["rules"].forEach([&](const JsonReader &rule) {
+    optimizer.rules.push_back(readRule(rule, optimizer, ruled));
+    if (!names.insert(optimizer.rules.back().name).second)
+      rule["name"].fail("a name of its own");
+  });
+  return optimizer;
+}

@@ -1,0 +1,212 @@
+"""Captures what an optimizer's step does to each parameter, from the step itself.
+
+The step is followed three times: as the first one, which makes the optimizer's state; as a later
+one, which finds it; and as the one after that, which must be the same. What the three say becomes
+one program per parameter, and parameters of a group with the same program share it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, NoReturn, Sequence
+
+import torch
+
+from .errors import ExportError
+from .rule_follow import Follower, Outcome, first_state, later_state
+from .rule_merge import FirstMerger
+from .rule_values import Expr, Pool
+
+
+@dataclass
+class State:
+    """Optimizer state of a parameter's shape: `initial` is its first value."""
+
+    name: str
+    dtype: torch.dtype
+    initial: float
+
+
+@dataclass
+class Rule:
+    """What a step does to each of `parameters`, of one group and dtype.
+
+    `results` are the new parameter and the new states, as expressions of the inputs `param`,
+    `grad` and the states' names.
+    """
+
+    group: int
+    dtype: torch.dtype
+    parameters: list[str]
+    states: list[State]
+    results: list[Expr]
+
+
+def capture_rules(
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[Sequence[str]],
+    rates: Sequence[float],
+) -> list[Rule]:
+    """The rules of `optimizer`, whose groups hold the parameters named `groups`.
+
+    `rates` are the groups' learning rates in the first step, which some states begin with.
+
+    Raises:
+        ExportError: the step is not the same function of each element in every step.
+    """
+    pool = Pool()
+    follower = Follower(optimizer, groups, pool)
+    _check_closure(optimizer)
+    first = follower.follow(first_state)
+    later = follower.follow(later_state)
+    third = follower.follow(later_state)
+    rules: dict[Any, Rule] = {}
+    number = 0
+    for group, members in enumerate(groups):
+        for fqn in members:
+            if not follower.tensors[number].requires_grad:
+                number += 1
+                continue
+            a, b, c = (outcomes[number] for outcomes in (first, later, third))
+            rule = _rule(follower, number, group, a, b, c, rates)
+            key = (group, rule.dtype, tuple(map(id, rule.results)))
+            rules.setdefault(key, rule).parameters.append(fqn)
+            number += 1
+    follower.check_unchanged()
+    return list(rules.values())
+
+
+def _check_closure(optimizer: torch.optim.Optimizer) -> None:
+    parameters = list(inspect.signature(type(optimizer).step).parameters.values())[1:]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY]
+    if [name for name in needed if name not in ("args", "kwargs")]:
+        raise ExportError(
+            f"the step of {type(optimizer).__name__} takes {needed[0]}, and no Python runs while a "
+            "plan does; use an optimizer whose step() takes nothing"
+        )
+
+
+class _Owned:
+    """Expressions of one parameter, as expressions of any."""
+
+    def __init__(self, follower: Follower, parameter: int, group: int) -> None:
+        self.follower, self.parameter, self.group = follower, parameter, group
+        self._known: dict[Expr, Expr] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self, value))
+        if not isinstance(value, Expr):
+            return value
+        if value not in self._known:
+            self._known[value] = self._strip(value)
+        return self._known[value]
+
+    def _strip(self, value: Expr) -> Expr:
+        make = self.follower.pool.make
+        if value.op == "input":
+            owner, name = value.operands
+            if owner != self.parameter:
+                self._fail(value, f"reads {self.follower.fqns[owner]}")
+            return make("input", -1, name, dtype=value.dtype)
+        if value.op == "learning_rate" and value.operands[0] != self.group:
+            self._fail(value, "reads the learning rate of another parameter group")
+        return self.follower.pool.like(value, *map(self, value.operands))
+
+    def _fail(self, value: Expr, what: str) -> NoReturn:
+        fqn = self.follower.fqns[self.parameter]
+        self.follower.fail(f"{what} where it updates {fqn}; each parameter is updated by itself")
+
+
+def _rule(
+    follower: Follower,
+    number: int,
+    group: int,
+    first: Outcome,
+    later: Outcome,
+    third: Outcome,
+    rates: Sequence[float],
+) -> Rule:
+    pool, own = follower.pool, _Owned(follower, number, group)
+    if set(first.states) != set(later.states):
+        follower.fail("has other state after some steps than after others")
+    for name, value in later.states.items():
+        begins = first.states[name]
+        if not value.is_number:
+            continue
+        if value is not pool.make("step", 0) or begins is not pool.constant(1):
+            raise ExportError(
+                f"{value.where + ': ' if value.where else ''}the step of {follower.name} keeps one "
+                f"number in its state {name!r} that does not count its steps, which is not there "
+                "yet; compute it from the count of steps"
+            )
+    names = [name for name, value in later.states.items() if not value.is_number]
+    results = [own(later.param), *(own(later.states[name]) for name in names)]
+    again = [own(third.param), *(own(third.states[name]) for name in names)]
+    for result, other in zip(results, again):
+        if result is not other:
+            where = _difference(result, other)
+            raise ExportError(
+                f"{where + ': ' if where else ''}the step of {follower.name} reads Python state "
+                "that changes between steps; keep it in the optimizer's state, per parameter"
+            )
+    merger = FirstMerger(pool)
+    begun = [own(first.param), *(own(first.states[name]) for name in names)]
+    results = [merger.merge(a, b) for a, b in zip(begun, results)]
+    for name, value in zip(names, results[1:]):
+        if value.is_number:
+            follower.fail(f"makes its state {name} a number")
+    rule = Rule(group, results[0].dtype, [], [], results[:1])
+    param = follower.tensors[number]
+    if results[0].dtype != param.dtype:
+        follower.fail(f"gives {results[0].dtype} for a parameter of {param.dtype}")
+    first_rates = {
+        pool.make("learning_rate", index): pool.constant(rate) for index, rate in enumerate(rates)
+    }
+    for name, result in zip(names, results[1:]):
+        # What nothing changes and nothing reads is no state.
+        if result.op == "input" and not _reads([r for r in results if r is not result], result):
+            continue
+        initial = pool.substitute(merger.initial.get(name, pool.constant(0)), first_rates)
+        if initial.op != "constant":
+            follower.fail(f"begins its state {name} with a number that is not known")
+        rule.states.append(State(name, result.dtype, initial.operands[0]))
+        rule.results.append(result)
+    return rule
+
+
+def _reads(results: Sequence[Any], state: Expr) -> bool:
+    seen: set[int] = set()
+
+    def visit(value: Any) -> bool:
+        if isinstance(value, tuple):
+            return any(map(visit, value))
+        if not isinstance(value, Expr) or id(value) in seen:
+            return False
+        seen.add(id(value))
+        return value is state or any(map(visit, value.operands))
+
+    return any(map(visit, results))
+
+
+def _difference(a: Any, b: Any) -> str:
+    """The line of the innermost expressions that differ."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        pairs = zip(a, b)
+    elif (
+        isinstance(a, Expr)
+        and isinstance(b, Expr)
+        and (a.op, len(a.operands))
+        == (
+            b.op,
+            len(b.operands),
+        )
+    ):
+        pairs = zip(a.operands, b.operands)
+    else:
+        return getattr(b, "where", "")
+    for x, y in pairs:
+        if x is not y and x != y:
+            return _difference(x, y) or getattr(b, "where", "")
+    return getattr(b, "where", "")

@@ -1,0 +1,284 @@
+"""Follows whole steps of an optimizer, one after the other, in every way that they can go."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import inspect
+import os
+import traceback
+from dataclasses import dataclass
+from typing import Any, Callable, NoReturn, Sequence
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from .errors import ExportError
+from .rule_merge import Merger
+from .rule_numbers import Number, is_optimizers
+from .rule_trace import Trace, following
+from .rule_values import Expr, Pool
+
+# How many ways through a step are followed.
+_WAYS = 64
+Group = dict[str, Any]
+
+
+@dataclass
+class Kept:
+    """A tensor that a step has left as state."""
+
+    dtype: torch.dtype
+    is_number: bool
+
+
+@dataclass
+class Outcome:
+    """After one step: a parameter's value, and its state by name."""
+
+    param: Expr
+    states: dict[str, Expr]
+
+
+class Follower:
+    """Follows steps of a copy of the optimizer, on tensors without values."""
+
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, groups: Sequence[Sequence[str]], pool: Pool
+    ) -> None:
+        self.optimizer, self.groups, self.pool = optimizer, groups, pool
+        self.name = type(optimizer).__name__
+        self.fqns = [fqn for members in groups for fqn in members]
+        self.tensors = [p for group in optimizer.param_groups for p in group["params"]]
+        # What the last step left: the optimizer's attributes, groups' other entries, and state.
+        self.attributes = self._copied(
+            {k: v for k, v in vars(optimizer).items() if k not in ("state", "param_groups")}
+        )
+        self.entries = [self._entry(group) for group in optimizer.param_groups]
+        # Python state that a step has changed, and what names it in the optimizer's source.
+        self.changed: dict[str, str] = {}
+        self.state: list[dict[str, Any]] = [dict(optimizer.state.get(p, {})) for p in self.tensors]
+
+    def _copied(self, values: Any) -> Any:
+        kept = {id(x): x for x in (self.optimizer, *self.tensors)}
+        try:
+            return copy.deepcopy(values, kept)
+        except Exception:
+            return copy.copy(values)
+
+    def _entry(self, group: Group) -> Group:
+        """A group's options: hyperparameters that are tensors are numbers.
+
+        On the CPU `foreach` runs the same kernels as the for-loop, on one tensor after the other;
+        so does `fused` of SGD, in one kernel, but that its first step says so.
+        """
+        entry = self._copied({k: v for k, v in group.items() if k not in ("params", "lr")})
+        for key, value in entry.items():
+            if isinstance(value, (tuple, list)):
+                entry[key] = type(value)(map(_plain, value))
+            else:
+                entry[key] = _plain(value)
+        if "foreach" in entry:
+            entry["foreach"] = False
+        if isinstance(self.optimizer, torch.optim.SGD):
+            entry["fused"] = False
+        return entry
+
+    def fail(self, what: str) -> NoReturn:
+        raise ExportError(f"the step of {self.name} {what}")
+
+    def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[Outcome]:
+        """Every way through one step, merged. `place` gives the value that a state begins with."""
+        ways = 0
+        left: list[Any] = []
+
+        def explore(given: tuple[bool, ...]) -> list[Outcome]:
+            nonlocal ways
+            ways += 1
+            if ways > _WAYS:
+                self.fail(
+                    f"branches in more than {_WAYS} ways on numbers that change between steps"
+                )
+            trace = Trace(self.pool, self.name, given)
+            outcomes, *after = self._run(trace, place)
+            left.append(after)
+            new = list(trace.decisions)[len(given) :]
+            if not new:
+                return outcomes
+            merger = Merger(self.pool, new[0])
+            yes, no = explore(given + (True,)), explore(given + (False,))
+            return [self._merge(merger, a, b) for a, b in zip(yes, no)]
+
+        outcomes = explore(())
+        self.attributes, self.entries, self.state = left[0]
+        return outcomes
+
+    def _merge(self, merger: Merger, a: Outcome, b: Outcome) -> Outcome:
+        if set(a.states) != set(b.states):
+            self.fail("has other state after some steps than after others")
+        states = {name: merger.merge(a.states[name], b.states[name]) for name in b.states}
+        return Outcome(merger.merge(a.param, b.param), states)
+
+    def _run(self, trace: Trace, place: Callable[..., Any]) -> tuple[Any, ...]:
+        shadow = object.__new__(type(self.optimizer))
+        shadow.__dict__.update(self._copied(self.attributes))
+        entries = self._copied(self.entries)
+        rates = [
+            Number(trace, self.pool.make("learning_rate", index)) for index in range(len(entries))
+        ]
+        try:
+            with following(trace), torch.no_grad():
+                params = [self._parameter(trace, i) for i in range(len(self.tensors))]
+                states = [
+                    {k: place(trace, i, params[i], k, v) for k, v in held.items()}
+                    for i, held in enumerate(self.state)
+                ]
+                rest = iter(params)
+                shadow.param_groups = [
+                    {"params": [next(rest) for _ in members], "lr": rate, **entry}
+                    for members, rate, entry in zip(self.groups, rates, entries)
+                ]
+                shadow.state = collections.defaultdict(dict)
+                shadow.state.update({p: s for p, s in zip(params, states) if s})
+                type(self.optimizer).step(shadow)
+                outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
+                after = [self._kept(trace, shadow.state.get(p, {})) for p in params]
+        except ExportError:
+            raise
+        except Exception as error:
+            raise ExportError(
+                f"{_line_of(error)}the step of {self.name} cannot be followed: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
+        attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
+        self._check_attributes(attributes)
+        for index, group in enumerate(shadow.param_groups):
+            self._check_entries(group, {**entries[index], "lr": rates[index]})
+        return outcomes, attributes, entries, after
+
+    def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
+        like = self.tensors[index]
+        # One that has no dimension is taken for one of one element.
+        shape, stride = (like.shape, like.stride()) if like.dim() else ((1,), (1,))
+
+        def make(name: str) -> torch.Tensor:
+            value = self.pool.make("input", index, name, dtype=like.dtype)
+            return trace.make(shape, stride, like.dtype, value)
+
+        tensor = make("param")
+        if like.requires_grad:
+            tensor.requires_grad_().grad = make("grad")
+        return tensor
+
+    def _outcome(self, trace: Trace, param: torch.Tensor, state: dict[str, Any]) -> Outcome:
+        values = {}
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                values[name] = trace.value_of(value)
+                if not values[name].is_number and value.shape != param.shape:
+                    self.fail(
+                        f"keeps state {name} of shape {list(value.shape)} for a parameter of shape "
+                        f"{list(param.shape)}; only state of the parameter's shape can be sharded"
+                    )
+            elif isinstance(value, (int, float, Number)) and not isinstance(value, bool):
+                values[name] = trace.number(value)
+        return Outcome(trace.value_of(param), values)
+
+    def _kept(self, trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: (
+                Kept(value.dtype, trace.value_of(value).is_number)
+                if isinstance(value, torch.Tensor)
+                else value
+            )
+            for name, value in state.items()
+        }
+
+    def check_unchanged(self) -> None:
+        """Raises ExportError where a step has changed what is neither state nor a tensor."""
+        for what, text in self.changed.items():
+            raise ExportError(
+                f"{_line_with(type(self.optimizer), text)}the step of {self.name} changes Python "
+                f"state ({what}), so that the next step is another one; keep it in the optimizer's "
+                "state, per parameter"
+            )
+
+    def _check_attributes(self, after: dict[str, Any]) -> None:
+        for key, value in after.items():
+            counts = isinstance(value, (int, float, Number)) and not isinstance(value, bool)
+            if counts and not _same(value, self.attributes.get(key)):
+                self.changed.setdefault(key, f"self.{key}")
+
+    def _check_entries(self, group: Group, before: Group) -> None:
+        after = {k: v for k, v in group.items() if k != "params"}
+        for key in {*after, *before}:
+            if key not in after or key not in before or not _same(after[key], before[key]):
+                self.changed.setdefault(f"{key} of its parameter groups", f'"{key}"')
+
+
+def _plain(value: Any) -> Any:
+    one = isinstance(value, torch.Tensor) and value.numel() == 1
+    return float(value.item()) if one else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return a is b or (type(a) is type(b) and bool(a == b))
+    except Exception:
+        return False
+
+
+def _line_with(optimizer: type, text: str) -> str:
+    """The first line of the optimizer's step that has `text`, or ""."""
+    try:
+        step = inspect.unwrap(optimizer.step)
+        lines, start = inspect.getsourcelines(step)
+    except (OSError, TypeError):
+        return ""
+    for number, line in enumerate(lines):
+        if text in line:
+            return f"{os.path.basename(inspect.getfile(step))}:{start + number}: "
+    return ""
+
+
+def _line_of(error: Exception) -> str:
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_optimizers(frame.filename):
+            return f"{os.path.basename(frame.filename)}:{frame.lineno}: "
+    return ""
+
+
+def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
+    """State that the optimizer had before its first step."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.dim() == 0 and (param.numel() != 1 or name == "step"):
+        number = trace.pool.constant(_uniform(name, value))
+        return trace.make((), (), value.dtype, number)
+    number = trace.pool.constant(_uniform(name, value))
+    fill = trace.pool.make("fill", number, dtype=value.dtype)
+    return trace.make(param.shape, param.stride(), value.dtype, fill)
+
+
+def _uniform(name: str, value: torch.Tensor) -> float:
+    with _disable_current_modes():
+        one = value.flatten()[0].item() if value.numel() else 0.0
+        if name == "step" and one != 0 or not bool((value == one).all()):
+            raise ExportError(
+                "the optimizer has state from earlier steps; a run starts from the first one, "
+                "make a new optimizer"
+            )
+    return float(one)
+
+
+def later_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
+    """State that an earlier step has left: numbers are taken to count the steps before."""
+    done = trace.pool.make("step", -1)
+    if isinstance(value, (int, float, Number)) and not isinstance(value, bool):
+        return Number(trace, done)
+    if not isinstance(value, Kept):
+        return value
+    if value.is_number:
+        return trace.make((), (), value.dtype, done)
+    held = trace.pool.make("input", index, name, dtype=value.dtype)
+    return trace.make(param.shape, param.stride(), value.dtype, held)

@@ -1,0 +1,395 @@
+"""Follows an optimizer's own step, and keeps what it computes as expressions.
+
+Nothing is computed: tensors are fake, and numbers that change between steps are `Number`s, which
+Python and PyTorch take for floats without a value. So none of them can end up in the expressions as
+a constant. Where Python branches on such a number, the step is followed once for each outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, Callable, Iterator, NoReturn, Optional
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from .errors import ExportError
+from .rule_numbers import Number, current_line
+from .rule_values import Expr, Pool
+
+aten = torch.ops.aten
+# Calls that give what they are given.
+_SAME = {"clone", "detach", "alias", "contiguous", "lift_fresh", "positive", "copy", "lift"}
+# What fills a new tensor, by name; the others have an argument for it.
+_FILLS = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "zero": 0.0}
+_BRANCHES = 64
+
+
+class Cell:
+    """A tensor's memory: what it holds, of which size, and what it held first."""
+
+    def __init__(self, tensor: torch.Tensor, value: Expr) -> None:
+        self.tensor, self.value = tensor, value
+        self.shape, self.stride = tensor.shape, tensor.stride()
+
+
+class Trace(TorchDispatchMode):
+    """One way through a step.
+
+    Attributes:
+        decisions: the comparisons that Python branched on, with their outcomes. The first ones
+            were given; of each new one the outcome is true.
+    """
+
+    def __init__(self, pool: Pool, name: str, given: tuple[bool, ...] = ()) -> None:
+        super().__init__()
+        self.pool, self.name, self.given = pool, name, given
+        self.decisions: dict[tuple[str, Expr, Expr], bool] = {}
+        self._cells: dict[int, Cell] = {}
+        self._making = False
+
+    # Numbers
+
+    def fail(self, what: str) -> NoReturn:
+        where = current_line()
+        raise ExportError(f"{where + ': ' if where else ''}the step of {self.name} {what}")
+
+    def number(self, value: Any) -> Expr:
+        if isinstance(value, torch.SymFloat):
+            return value.node.number.value
+        return self.pool.constant(value)
+
+    def wrap(self, value: Expr) -> Any:
+        """A number for Python: a float where it is constant."""
+        return value.operands[0] if value.op == "constant" else Number(self, value)
+
+    def compute(self, op: str, *operands: Any) -> Any:
+        for operand in operands:
+            if not isinstance(operand, (int, float, torch.SymFloat)):
+                return NotImplemented
+        where = current_line()
+        return self.wrap(self.pool.number(op, *map(self.number, operands), where=where))
+
+    def decide(self, key: tuple[str, Expr, Expr]) -> bool:
+        op, a, b = key
+        yes, no = self.pool.constant(1), self.pool.constant(0)
+        chosen = self.pool.number(op, a, b, yes, no)
+        if chosen.op == "constant":
+            return bool(chosen.operands[0])
+        if key not in self.decisions:
+            index = len(self.decisions)
+            if index == _BRANCHES:
+                self.fail("branches without end on numbers that change between steps")
+            self.decisions[key] = index >= len(self.given) or self.given[index]
+        return self.decisions[key]
+
+    # Tensors
+
+    def add(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
+        self._cells[tensor.untyped_storage()._cdata] = Cell(tensor, value)
+        return tensor
+
+    def make(self, shape: Any, stride: Any, dtype: torch.dtype, value: Expr) -> torch.Tensor:
+        """A tensor of its own that holds `value`."""
+        self._making = True
+        try:
+            return self.add(torch.empty_strided(shape, stride, dtype=dtype), value)
+        finally:
+            self._making = False
+
+    def value_of(self, tensor: torch.Tensor) -> Expr:
+        """What a tensor holds: a number where it has no dimension and no parameter's shape."""
+        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        if cell is not None:
+            if tensor.shape != cell.shape or tensor.stride() != cell.stride:
+                self.fail(
+                    f"looks at a tensor of shape {list(cell.shape)} as {list(tensor.shape)}; only "
+                    "steps that treat each element alike can be exported"
+                )
+            return cell.value
+        if tensor.numel() != 1:
+            self.fail(
+                f"reads a tensor of shape {list(tensor.shape)} that is neither the parameter, nor "
+                "its gradient, nor state of the optimizer"
+            )
+        wrapped = getattr(tensor, "_wrapped_number", None)
+        if wrapped is not None:
+            return self.number(wrapped)
+        with _disable_current_modes():
+            return self.pool.constant(tensor.item())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._making or func.namespace in ("prim", "profiler"):
+            return func(*args, **(kwargs or {}))
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """One operator: `args` as a dictionary by the schema's names, in its order."""
+        given = {}
+        for index, argument in enumerate(func._schema.arguments):
+            if index < len(args):
+                given[argument.name] = args[index]
+            else:
+                given[argument.name] = kwargs.get(argument.name, argument.default_value)
+        name = func._schema.name.split("::")[1]
+        if name.startswith("_foreach_"):
+            return self._each(func, name, given)
+        if name == "_local_scalar_dense":
+            value = self.value_of(given["self"])
+            if not value.is_number:
+                self.fail("reads a tensor's value as a Python number")
+            return self.wrap(value)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.fail(f"draws random numbers ({func}), which a plan's update does not")
+        if any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments):
+            return self._view(func, given)
+        return self._compute(func, name.rstrip("_"), given)
+
+    def _each(self, func: Any, name: str, given: dict[str, Any]) -> Optional[list[torch.Tensor]]:
+        """An operator on lists, as PyTorch applies it: to one tensor after the other."""
+        base = getattr(aten, name.removeprefix("_foreach_"))
+        overload = {"Scalar": "Tensor", "List": "Tensor"}.get(func._overloadname)
+        if overload is None:
+            self.fail(f"calls {func}; give the optimizer foreach=False")
+        lists = [v for v in given.values() if isinstance(v, (list, tuple))]
+        rest = [v for v in given.values() if not isinstance(v, (list, tuple))]
+        op = getattr(base, overload)
+        results = [self.call(op, (*members, *rest), {}) for members in zip(*lists)]
+        return None if func._schema.is_mutable else results
+
+    def _view(self, func: Any, given: dict[str, Any]) -> Any:
+        result = func(**given)
+        if isinstance(result, torch.Tensor) and "self" in given:
+            self.value_of(given["self"])
+            if func is aten.lift_fresh.default:
+                value = self.value_of(given["self"])
+                return self.make(result.shape, result.stride(), result.dtype, value)
+            self.value_of(result)
+        return result
+
+    def _compute(self, func: Any, name: str, given: dict[str, Any]) -> Any:
+        where = current_line()
+        tensors = list(_tensors(given))
+        if name.removeprefix("new_").removesuffix("_like") in ("full", *_FILLS):
+            return self._fill(func, name, given, where)
+        values = {id(tensor): self.value_of(tensor) for tensor in tensors}
+        if name == "scalar_tensor" or all(value.is_number for value in values.values()):
+            return self._count(func, name, given, where)
+        if name.startswith("_fused_"):
+            return self._fused(func, given, where)
+        if name in ("fill", "copy"):
+            return self._assign(func, given, given.get("value", given.get("src")), where)
+        if name == "index_put":
+            mask, value = given["indices"][0], self.value_of(given["values"])
+            if len(given["indices"]) == 1 and mask.dtype == torch.bool and value.is_number:
+                call = self._call(
+                    aten.masked_fill.Scalar,
+                    [self.value_of(given["self"]), self.value_of(mask), value],
+                    given["self"].dtype,
+                    where,
+                )
+                return self._write(given["self"], call)
+        return self._pointwise(func, name, given, where)
+
+    def _fill(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
+        base = name.removeprefix("new_").removesuffix("_like")
+        value = given["fill_value"] if base == "full" else _FILLS[base]
+        result = given["self"] if name == "zero" else func(**self._without_numbers(given))
+        number = self.pool.round(self.number(value), result.dtype, where)
+        counts = "self" not in given or self.value_of(given["self"]).is_number
+        if result.numel() == 1 and counts:
+            return self._write(result, number)
+        return self._write(result, self.pool.make("fill", number, dtype=result.dtype, where=where))
+
+    def _count(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
+        """Arithmetic on tensors of one number."""
+        target = given["self"] if func._schema.is_mutable else None
+        operands = [
+            self._operand(v) for k, v in given.items() if k in ("self", "other", "s", "src")
+        ]
+        ops = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
+        ops |= {"neg": "negate", "sqrt": "sqrt"}
+        result = target if target is not None else func(**self._without_numbers(given))
+        if given.get("alpha", 1) != 1 or name not in {*ops, *_SAME, "_to_copy", "scalar_tensor"}:
+            self.fail(f"computes {name} of a tensor of one number; compute with Python's numbers")
+        dtype = result.dtype
+        if name in ops:
+            operands = [self.pool.round(operand, dtype, where) for operand in operands]
+            value = self.pool.number(ops[name], *operands, where=where)
+        else:
+            value = operands[-1]
+        return self._write(result, self.pool.round(value, dtype, where))
+
+    def _assign(self, func: Any, given: dict[str, Any], source: Any, where: str) -> torch.Tensor:
+        target, value = given["self"], self._operand(source)
+        if not func._schema.is_mutable:
+            target = torch.empty_like(target)
+        if value.is_number:
+            number = self.pool.round(value, target.dtype, where)
+            value = self.pool.make("fill", number, dtype=target.dtype, where=where)
+        return self._write(target, self._cast(value, target.dtype, where))
+
+    def _fused(self, func: Any, given: dict[str, Any], where: str) -> None:
+        """A kernel that updates lists in place: a call of its functional form for each member."""
+        functional = getattr(aten, func._schema.name.split("::")[1].rstrip("_"))
+        written = [a.name for a in func._schema.arguments if a.alias_info]
+        for member in range(len(given["self"])):
+            operands: list[Any] = []
+            for argument in functional.default._schema.arguments:
+                value = given[argument.name]
+                if not isinstance(value, (list, tuple)):
+                    operands.append(self._literal(value))
+                    continue
+                part = value[member : member + 1]
+                operands.append(tuple(self._tensor(t, where) for t in part))
+            call = self._call(functional.default, operands, None, where)
+            for index, name in enumerate(written):
+                for tensor in given[name][member : member + 1]:
+                    if not self.value_of(tensor).is_number:
+                        dtype = tensor.dtype
+                        result = self.pool.make("result", call, index, dtype=dtype, where=where)
+                        self._write(tensor, result)
+
+    def _pointwise(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
+        functional = _functional(func)
+        if functional is None:
+            self.fail(f"calls {func}, which has no form that returns what it writes")
+        # A number in place of a tensor is what PyTorch makes of it anyway.
+        other = given.get("other")
+        wrapped = getattr(other, "_wrapped_number", None)
+        if isinstance(other, (int, float, torch.SymFloat)):
+            wrapped = other
+        if wrapped is not None and functional._overloadname == "Tensor":
+            if "Scalar" in getattr(aten, name).overloads():
+                functional, given = getattr(aten, name).Scalar, {**given, "other": wrapped}
+        same = name in (*_SAME, "_to_copy")
+        if not same and torch.Tag.pointwise not in functional.tags:
+            self.fail(
+                f"calls {functional.name()}, which looks at more than one element; only steps that "
+                "treat each element alike can be exported"
+            )
+        arguments = {a.name: given[a.name] for a in functional._schema.arguments}
+        shapes = {t.shape for t in _tensors(arguments) if not self.value_of(t).is_number}
+        fake = functional(**self._without_numbers(arguments))
+        if not isinstance(fake, torch.Tensor) or len(shapes) > 1 or fake.shape not in shapes:
+            self.fail(
+                f"calls {functional.name()} on shapes {sorted(map(list, shapes))}; only steps that "
+                "treat each element alike can be exported"
+            )
+        if same:
+            return self._write(fake, self._cast(self.value_of(given["self"]), fake.dtype, where))
+        operands = []
+        for value in arguments.values():
+            tensor = isinstance(value, torch.Tensor)
+            operands.append(self._tensor(value, where) if tensor else self._literal(value))
+        call = self._call(functional, operands, fake.dtype, where)
+        target = next((given[a.name] for a in func._schema.arguments if a.alias_info), None)
+        if target is None:
+            return self._write(fake, call)
+        return self._write(target, self._cast(call, target.dtype, where))
+
+    # Helpers
+
+    def _call(self, op: Any, operands: list[Any], dtype: Optional[torch.dtype], where: str) -> Expr:
+        # A call that gives several tensors has no type of its own; it is no number either.
+        return self.pool.make("call", op, *operands, dtype=dtype or torch.uint8, where=where)
+
+    def _cast(self, value: Expr, dtype: torch.dtype, where: str) -> Expr:
+        if value.is_number or value.dtype == dtype:
+            return value
+        return self._call(aten._to_copy.default, [value, dtype], dtype, where)
+
+    def _operand(self, value: Any) -> Expr:
+        return self.value_of(value) if isinstance(value, torch.Tensor) else self.number(value)
+
+    def _tensor(self, tensor: torch.Tensor, where: str) -> Expr:
+        value = self.value_of(tensor)
+        if not value.is_number:
+            return value
+        return self.pool.make(
+            "call", aten.scalar_tensor.default, value, tensor.dtype,
+            dtype=tensor.dtype, whole=False, where=where,
+        )  # fmt: skip
+
+    def _literal(self, value: Any) -> Any:
+        if isinstance(value, torch.SymFloat):
+            return self.number(value)
+        return tuple(value) if isinstance(value, list) else value
+
+    def _write(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
+        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        if cell is None:
+            return self.add(tensor, value)
+        self.value_of(tensor)
+        cell.value = value
+        return tensor
+
+    def _without_numbers(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {k: 1.0 if isinstance(v, torch.SymFloat) else v for k, v in given.items()}
+
+
+def _tensors(given: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for value in given.values():
+        for member in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(member, torch.Tensor):
+                yield member
+
+
+def _functional(op: Any) -> Any:
+    """The form of `op` that returns what it writes, or None."""
+    if not op._schema.is_mutable:
+        return op
+    wanted = [
+        (a.name, str(a.type)) for a in op._schema.arguments if not (a.kwarg_only and a.alias_info)
+    ]
+    packet = getattr(aten, op._schema.name.split("::")[1].rstrip("_"), None)
+    for overload in packet.overloads() if packet else ():
+        form = getattr(packet, overload)
+        arguments = [(a.name, str(a.type)) for a in form._schema.arguments]
+        if not form._schema.is_mutable and arguments == wanted:
+            return form
+    return None
+
+
+class Functions(TorchFunctionMode):
+    """Calls whose arguments PyTorch would ask for their values before they are dispatched."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in ("tensor", "as_tensor", "scalar_tensor") and isinstance(args[0], Number):
+            dtype = kwargs.get("dtype") or torch.get_default_dtype()
+            return self.trace.make((), (), dtype, self.trace.pool.round(args[0].value, dtype))
+        if name.startswith("_fused_") and any(isinstance(v, Number) for v in kwargs.values()):
+            return self.trace.call(getattr(aten, name).default, args, kwargs)
+        result = func(*args, **kwargs)
+        # item() gives what it was, in PyTorch's own class.
+        return result.node.number if type(result) is torch.SymFloat else result
+
+
+@contextlib.contextmanager
+def following(trace: Trace) -> Iterator[None]:
+    """What runs inside is followed by `trace`."""
+
+    def replaced(function: Callable[..., Any], op: str) -> Callable[..., Any]:
+        def compute(*args: Any) -> Any:
+            follows = any(isinstance(arg, Number) for arg in args)
+            return trace.compute(op, *args) if follows else function(*args)
+
+        return compute
+
+    before = math.sqrt, math.pow
+    fakes = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        math.sqrt, math.pow = replaced(math.sqrt, "sqrt"), replaced(math.pow, "power")
+        with fakes, Functions(trace), trace:
+            yield
+    finally:
+        math.sqrt, math.pow = before

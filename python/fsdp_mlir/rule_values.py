@@ -1,0 +1,166 @@
+"""What an optimizer's step computes, as expressions: numbers of the step, and tensors.
+
+Expressions are interned: equal ones are one object, so that two traces of a step compare by
+identity, and what is computed twice is computed once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping, Optional, Union
+
+import torch
+
+# Operands of what numbers are computed with, in the archive's words.
+NUMBER_OPS = {
+    "add": 2,
+    "subtract": 2,
+    "multiply": 2,
+    "divide": 2,
+    "power": 2,
+    "negate": 1,
+    "sqrt": 1,
+    "round": 1,  # to float32
+    "select_equal": 4,  # a == b ? c : d
+    "select_less": 4,
+    "select_less_equal": 4,
+}
+
+
+class Expr:
+    """A number of the step, where `dtype` is None, or a tensor.
+
+    Attributes:
+        op: of a number `constant`, `learning_rate`, `step` or one of NUMBER_OPS; of a tensor
+            `input`, `fill`, `call` or `result`.
+        operands: expressions, lists of them, and constants. `step` has what is added to the number
+            of the step, 1 in the first; an `input` the parameter that it belongs to, and its name;
+            a `call` PyTorch's operator and its arguments by schema; a `result` a call and its index.
+        whole: whether a tensor has the parameter's shape; else it has no dimension.
+        where: the optimizer's line.
+        order: the later it was computed, the larger.
+    """
+
+    __slots__ = ("op", "operands", "dtype", "whole", "where", "order")
+
+    def __init__(self, op: str, operands: tuple, dtype: Optional[torch.dtype], whole: bool) -> None:
+        self.op, self.operands = op, operands
+        self.dtype, self.whole = dtype, whole
+        self.where, self.order = "", 0
+
+    @property
+    def is_number(self) -> bool:
+        return self.dtype is None
+
+    @property
+    def callee(self) -> Any:
+        return self.operands[0] if self.op == "call" else None
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, Expr):
+        return id(value)
+    if isinstance(value, tuple):
+        return tuple(map(_key, value))
+    if isinstance(value, float):
+        return ("float", value.hex())
+    return (type(value).__name__, value)
+
+
+class Pool:
+    """Makes expressions; each exists once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Expr] = {}
+
+    def make(
+        self,
+        op: str,
+        *operands: Any,
+        dtype: Optional[torch.dtype] = None,
+        whole: bool = True,
+        where: str = "",
+    ) -> Expr:
+        key = (op, dtype, whole, _key(operands))
+        if key not in self._known:
+            self._known[key] = Expr(op, operands, dtype, whole)
+            self._known[key].where, self._known[key].order = where, len(self._known)
+        return self._known[key]
+
+    def like(self, old: Expr, *operands: Any) -> Expr:
+        """`old` with other operands, in its place."""
+        count = len(self._known)
+        types = {"dtype": old.dtype, "whole": old.whole, "where": old.where}
+        made = self.make(old.op, *operands, **types)
+        if len(self._known) > count:
+            made.order = old.order
+        return made
+
+    def constant(self, value: float) -> Expr:
+        return self.make("constant", float(value))
+
+    def number(self, op: str, *operands: Expr, where: str = "") -> Expr:
+        """A number, computed now where its operands are constants."""
+        values = [x.operands[0] if x.op == "constant" else None for x in operands]
+        if op.startswith("select_"):
+            if None not in values[:2]:
+                return operands[2] if _holds(op, *values[:2]) else operands[3]
+            if operands[2] is operands[3]:
+                return operands[2]
+        elif None not in values:
+            return self.constant(_compute(op, values))
+        # The count of a step is exact.
+        if op in ("add", "subtract") and operands[0].op == "step":
+            other = values[1] if op == "add" else values[1] and -values[1]
+            if other is not None and float(other).is_integer():
+                return self.make("step", operands[0].operands[0] + int(other))
+        if op == "add" and operands[1].op == "step" and values[0] is not None:
+            return self.number("add", operands[1], operands[0], where=where)
+        return self.make(op, *operands, where=where)
+
+    def round(self, number: Expr, dtype: torch.dtype, where: str = "") -> Expr:
+        """What a tensor of `dtype` without dimensions keeps of a number."""
+        if dtype == torch.float64 or number.op in ("step", "round"):
+            return number
+        if number.op == "constant":
+            kept = torch.tensor(number.operands[0], dtype=torch.float64).to(dtype)
+            return self.constant(kept.item())
+        return self.number("round", number, where=where)
+
+    def substitute(self, number: Expr, values: Mapping[Expr, Expr]) -> Expr:
+        """`number` with others in place of some that it follows from."""
+        if number in values:
+            return values[number]
+        if number.op == "step" and self.make("step", 0) in values:
+            count = values[self.make("step", 0)]
+            return self.number("add", count, self.constant(number.operands[0]))
+        if number.op not in NUMBER_OPS:
+            return number
+        operands = (self.substitute(operand, values) for operand in number.operands)
+        return self.number(number.op, *operands, where=number.where)
+
+
+def _holds(op: str, a: float, b: float) -> bool:
+    return {"select_equal": a == b, "select_less": a < b, "select_less_equal": a <= b}[op]
+
+
+def _compute(op: str, values: list[float]) -> float:
+    """In double, as C++ does: what Python refuses is infinite or no number."""
+    a, b = (values + [0.0])[:2]
+    try:
+        if op == "divide":
+            return a / b
+        if op == "power":
+            return math.pow(a, b)
+        if op == "sqrt":
+            return math.sqrt(a)
+    except ZeroDivisionError:
+        nan = a == 0 or math.isnan(a)
+        return math.nan if nan else math.copysign(math.inf, a) * math.copysign(1.0, b)
+    except OverflowError:
+        return math.inf
+    except ValueError:
+        return math.inf if op == "power" and a == 0 else math.nan
+    if op == "round":
+        return torch.tensor(a, dtype=torch.float64).float().item()
+    return {"add": a + b, "subtract": a - b, "multiply": a * b, "negate": -a}[op]
