@@ -87,6 +87,7 @@ static constexpr KnownAttribute knownAttributes[] = {
      }},
     // On functions.
     {"fsdp.rule", "unit", is<UnitAttr>},
+    {"fsdp.optimizer", "#fsdp.optimizer", is<OptimizerAttr>},
     {"fsdp.schedule", "a string", is<StringAttr>},
     {"fsdp.live_bytes", "an i64", isI64},
     {"fsdp.host_live_bytes", "an i64", isI64},
