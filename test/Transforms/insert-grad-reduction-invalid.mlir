@@ -2,5 +2,5 @@
 // that do.
 // RUN: not fsdp-opt %s --fsdp-insert-grad-reduction="reduce-dtype=bf16" 2>&1 | FileCheck %s
 
-// CHECK: error: reduce-dtype=bf16 does not exist; there are float16, bfloat16, float32 and float64
+// CHECK: error: reduce-dtype=bf16 does not exist; there are bfloat16, float16, float32, float64
 module {}

@@ -25,6 +25,7 @@ def test_the_example_is_what_the_pass_does(name: str) -> None:
     assert example.run() == example.normalised(), "run tools/dev docs, and read what it changes"
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", examples.passes())
 def test_each_pass_has_a_test_of_its_errors(name: str) -> None:
     short = name.removeprefix("fsdp-")

@@ -119,30 +119,28 @@ def AccumulateGradients
     Output:
 
     ```mlir
-    module {
-      fsdp.training {accumulate = 2 : i64}
-      fsdp.state @w parameter : tensor<4xf32> {trainable}
-      fsdp.state @"w/grad" gradient : tensor<4xf32> {parameter = @w}
-      func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
-        return %0 : tensor<*xf32>
-      }
-      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
-        %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
-        %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-        %2 = fsdp.load @"w/grad" : tensor<4xf32>
-        %3 = aten.call "add.Tensor"(%2, %1) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-        %4 = aten.call "full_like"(%3) {fill_value = -0.000000e+00 : f64, fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
-        fsdp.store %4, @"w/grad" : tensor<4xf32>
-        fsdp.update @sgd @w, %3 [] : tensor<4xf32>
-        return %arg0 : tensor<4xf32>
-      }
-      func.func @accumulate(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
-        %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
-        %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-        fsdp.accumulate %1, @"w/grad" : tensor<4xf32>
-        return %arg0 : tensor<4xf32>
-      }
+    fsdp.training {accumulate = 2 : i64}
+    fsdp.state @w parameter : tensor<4xf32> {trainable}
+    fsdp.state @"w/grad" gradient : tensor<4xf32> {parameter = @w}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+      %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
+      %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %2 = fsdp.load @"w/grad" : tensor<4xf32>
+      %3 = aten.call "add.Tensor"(%2, %1) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %4 = aten.call "full_like"(%3) {fill_value = -0.000000e+00 : f64, fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+      fsdp.store %4, @"w/grad" : tensor<4xf32>
+      fsdp.update @sgd @w, %3 [] : tensor<4xf32>
+      return %arg0 : tensor<4xf32>
+    }
+    func.func @accumulate(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+      %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
+      %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      fsdp.accumulate %1, @"w/grad" : tensor<4xf32>
+      return %arg0 : tensor<4xf32>
     }
     ```
   }];
@@ -196,39 +194,37 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     Output:
 
     ```mlir
-    module {
-      fsdp.training {scaler = {backoff_factor = 5.000000e-01 : f64, growth_factor = 2.000000e+00 : f64, growth_interval = 2000 : i64}}
-      fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
-      fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
-      fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
-      fsdp.state @w parameter : tensor<4xf32> {trainable}
-      func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
-        return %0 : tensor<*xf32>
-      }
-      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "loss_scale"}) {
-        %0 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
-        %1 = fsdp.load @fsdp.scaler.scale : tensor<f32>
-        %2 = aten.call "mul.Tensor"(%1, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-        %3 = aten.call "mul.Tensor"(%arg0, %2) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-        %4 = aten.call "fsdp_mlir::power_sum"([%3]) {fsdp.phase = "backward", p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
-        %5 = aten.call "isfinite"(%4) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<i1>
-        %6 = aten.call "logical_not"(%5) {fsdp.phase = "backward"} : (tensor<i1>) -> tensor<i1>
-        %7 = aten.call "_to_copy"(%6) {dtype = f32, fsdp.phase = "backward"} : (tensor<i1>) -> tensor<f32>
-        %8 = fsdp.load @fsdp.scaler.scale : tensor<f32>
-        %9 = aten.call "_to_copy"(%8) {dtype = f64, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f64>
-        %10 = aten.call "reciprocal"(%9) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
-        %11 = aten.call "_to_copy"(%10) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
-        fsdp.update @sgd @w, %3 [] scale %11 : tensor<f32> skip %7 : tensor<f32> : tensor<4xf32>
-        %12 = fsdp.load @fsdp.scaler.growth_tracker : tensor<i32>
-        %13:2 = aten.call "_amp_update_scale"(%8, %12, %7) {fsdp.phase = "backward", growth_interval = 2000 : i64, scale_backoff_factor = 5.000000e-01 : f64, scale_growth_factor = 2.000000e+00 : f64} : (tensor<f32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>)
-        %14 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
-        %15 = aten.call "add.Tensor"(%14, %7) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
-        fsdp.store %13#0, @fsdp.scaler.scale : tensor<f32>
-        fsdp.store %13#1, @fsdp.scaler.growth_tracker : tensor<i32>
-        fsdp.store %15, @fsdp.scaler.skipped_steps : tensor<f64>
-        return %arg0, %8 : tensor<4xf32>, tensor<f32>
-      }
+    fsdp.training {scaler = {backoff_factor = 5.000000e-01 : f64, growth_factor = 2.000000e+00 : f64, growth_interval = 2000 : i64}}
+    fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
+    fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
+    fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
+    fsdp.state @w parameter : tensor<4xf32> {trainable}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "loss_scale"}) {
+      %0 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
+      %1 = fsdp.load @fsdp.scaler.scale : tensor<f32>
+      %2 = aten.call "mul.Tensor"(%1, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      %3 = aten.call "mul.Tensor"(%arg0, %2) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      %4 = aten.call "fsdp_mlir::power_sum"([%3]) {fsdp.phase = "backward", p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
+      %5 = aten.call "isfinite"(%4) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<i1>
+      %6 = aten.call "logical_not"(%5) {fsdp.phase = "backward"} : (tensor<i1>) -> tensor<i1>
+      %7 = aten.call "_to_copy"(%6) {dtype = f32, fsdp.phase = "backward"} : (tensor<i1>) -> tensor<f32>
+      %8 = fsdp.load @fsdp.scaler.scale : tensor<f32>
+      %9 = aten.call "_to_copy"(%8) {dtype = f64, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f64>
+      %10 = aten.call "reciprocal"(%9) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
+      %11 = aten.call "_to_copy"(%10) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
+      fsdp.update @sgd @w, %3 [] scale %11 : tensor<f32> skip %7 : tensor<f32> : tensor<4xf32>
+      %12 = fsdp.load @fsdp.scaler.growth_tracker : tensor<i32>
+      %13:2 = aten.call "_amp_update_scale"(%8, %12, %7) {fsdp.phase = "backward", growth_interval = 2000 : i64, scale_backoff_factor = 5.000000e-01 : f64, scale_growth_factor = 2.000000e+00 : f64} : (tensor<f32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>)
+      %14 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
+      %15 = aten.call "add.Tensor"(%14, %7) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
+      fsdp.store %13#0, @fsdp.scaler.scale : tensor<f32>
+      fsdp.store %13#1, @fsdp.scaler.growth_tracker : tensor<i32>
+      fsdp.store %15, @fsdp.scaler.skipped_steps : tensor<f64>
+      return %arg0, %8 : tensor<4xf32>, tensor<f32>
     }
     ```
   }];
@@ -282,25 +278,23 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
     Output:
 
     ```mlir
-    module {
-      fsdp.training {clip_grad_norm = array<f64: 1.000000e+00, 2.000000e+00>}
-      fsdp.state @w parameter : tensor<4xf32> {trainable}
-      func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
-        return %0 : tensor<*xf32>
-      }
-      func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "grad_norm"}) {
-        %0 = aten.call "neg"(%arg0) {fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
-        %1 = aten.call "fsdp_mlir::power_sum"([%0]) {fsdp.phase = "backward", p = 2.000000e+00 : f64} : (tensor<4xf32>) -> tensor<f64>
-        %2 = aten.call "sqrt"(%1) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
-        %3 = aten.call "_to_copy"(%2) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
-        %4 = aten.call "add.Scalar"(%3) {fsdp.phase = "backward", other = 9.9999999999999995E-7 : f64} : (tensor<f32>) -> tensor<f32>
-        %5 = aten.call "reciprocal"(%4) {fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f32>
-        %6 = aten.call "mul.Scalar"(%5) {fsdp.phase = "backward", other = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
-        %7 = aten.call "clamp"(%6) {fsdp.phase = "backward", max = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
-        fsdp.update @sgd @w, %0 [] scale %7 : tensor<f32> : tensor<4xf32>
-        return %arg0, %3 : tensor<4xf32>, tensor<f32>
-      }
+    fsdp.training {clip_grad_norm = array<f64: 1.000000e+00, 2.000000e+00>}
+    fsdp.state @w parameter : tensor<4xf32> {trainable}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "grad_norm"}) {
+      %0 = aten.call "neg"(%arg0) {fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = aten.call "fsdp_mlir::power_sum"([%0]) {fsdp.phase = "backward", p = 2.000000e+00 : f64} : (tensor<4xf32>) -> tensor<f64>
+      %2 = aten.call "sqrt"(%1) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
+      %3 = aten.call "_to_copy"(%2) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
+      %4 = aten.call "add.Scalar"(%3) {fsdp.phase = "backward", other = 9.9999999999999995E-7 : f64} : (tensor<f32>) -> tensor<f32>
+      %5 = aten.call "reciprocal"(%4) {fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f32>
+      %6 = aten.call "mul.Scalar"(%5) {fsdp.phase = "backward", other = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+      %7 = aten.call "clamp"(%6) {fsdp.phase = "backward", max = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+      fsdp.update @sgd @w, %0 [] scale %7 : tensor<f32> : tensor<4xf32>
+      return %arg0, %3 : tensor<4xf32>, tensor<f32>
     }
     ```
   }];

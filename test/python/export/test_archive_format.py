@@ -166,7 +166,10 @@ def test_a_description_that_does_not_fit_the_graph_is_refused() -> None:
     source += "    y = torch.mul(x, 2)\n    return (y,)\n"
     node = {"op": "aten::mul", "overload": "Tensor", "source": "model.py:3"}
     with pytest.raises(ExportError, match="model.py:3: TorchScript reads the op aten::mul.Tensor"):
-        build_archive({"step": source}, {"programs": {"step": {"nodes": [node]}}})
+        build_archive(
+            {"step": source},
+            {"programs": {"step": {"nodes": [node]}}, "optimizer": {"rules": []}},
+        )
 
 
 def test_archives_load_where_only_cpus_are(exported: Exported, tmp_path: pathlib.Path) -> None:
