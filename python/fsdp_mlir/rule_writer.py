@@ -12,7 +12,7 @@ from .dtypes import dtype_name
 from .errors import ExportError
 from .rule_capture import Rule
 from .rule_values import Expr, Pool
-from .torchscript import call_text
+from .torchscript import call_text, method_text
 
 aten = torch.ops.aten
 
@@ -48,13 +48,7 @@ class RuleWriter:
         arguments += [{"name": name, "role": "number"} for name in numbers]
         types = {"number": "float"}
         parameters = [f"{a['name']}: {types.get(a['role'], 'Tensor')}" for a in arguments]
-        returns = ", ".join(["Tensor"] * len(results))
-        returned = ", ".join(results) + ("," if len(results) == 1 else "")
-        self.source = "\n".join(
-            [f"  def {method}(self: __torch__.Step, {', '.join(parameters)}) -> Tuple[{returns}]:"]
-            + [f"    {line}" for line in self._lines]
-            + [f"    return ({returned})", ""]
-        )
+        self.source = method_text(method, parameters, self._lines, results)
         self.description = {
             "name": name,
             "method": method,

@@ -60,14 +60,9 @@ class ProgramWriter:
             if node.op == "call_function" and node.target is not operator.getitem:
                 self._call(node)
         results = [self._result(r.node, r.role, r.fqn) for r in program.results]
-        parameters = ", ".join(f"{a['name']}: Tensor" for a in arguments)
-        returned = "".join(f"{r['name']}, " for r in results)
-        types = ", ".join(["Tensor"] * len(results))
-        self.source = "\n".join(
-            [f"  def {program.name}(self: __torch__.Step, {parameters}) -> Tuple[{types}]:"]
-            + [f"    {line}" for line in self._lines]
-            + [f"    return ({returned.rstrip() if len(results) == 1 else returned[:-2]})", ""]
-        )
+        parameters = [f"{a['name']}: Tensor" for a in arguments]
+        returned = [result["name"] for result in results]
+        self.source = method_text(program.name, parameters, self._lines, returned)
         self.description = {
             "arguments": arguments,
             "results": results,
@@ -233,6 +228,17 @@ class ProgramWriter:
 
     def _spelled(self, value: Any) -> Optional[str]:
         return self._spell(value) if isinstance(value, fx.Node) else None
+
+
+def method_text(name: str, parameters: list[str], lines: list[str], results: list[str]) -> str:
+    """TorchScript source of a method that returns the tuple of `results`, all of them tensors."""
+    types = ", ".join(["Tensor"] * len(results))
+    returned = ", ".join(results) + ("," if len(results) == 1 else "")
+    return "\n".join(
+        [f"  def {name}(self: __torch__.Step, {', '.join(parameters)}) -> Tuple[{types}]:"]
+        + [f"    {line}" for line in lines]
+        + [f"    return ({returned})", ""]
+    )
 
 
 def call_text(
