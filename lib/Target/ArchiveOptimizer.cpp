@@ -86,13 +86,7 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
         info.dtype = readDtype(value["dtype"]);
         info.anyShape = value["shape"].isNull();
       });
-  std::set<std::string> defined;
-  auto define = [&](const std::string &name, const JsonReader &at) {
-    if (!program.values.count(name))
-      at.fail("described in `values`");
-    if (!defined.insert(name).second)
-      at.fail("a name of its own: " + name + " is taken");
-  };
+  DefinedValues defined(program);
   std::set<std::string> numbers;
   json["numbers"].forEach([&](const JsonReader &number) {
     rule.numbers.push_back(readNumber(number, numbers));
@@ -105,7 +99,7 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
     info.role =
         argument["role"].asOneOf({"parameter", "gradient", "state", "number"});
     if (info.role != "number")
-      define(info.name, argument["name"]);
+      defined.define(info.name, argument["name"]);
     else if (!numbers.count(info.name))
       argument["name"].fail("the name of a number");
     program.arguments.push_back(info);
@@ -117,13 +111,13 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
     info.source = node["source"].asString();
     node["results"].forEach([&](const JsonReader &result) {
       info.results.push_back(readName(result));
-      define(*info.results.back(), result);
+      defined.define(*info.results.back(), result);
     });
     program.nodes.push_back(info);
   });
   json["results"].forEach([&](const JsonReader &result) {
     program.results.push_back({readName(result), "", ""});
-    if (!defined.count(program.results.back().name))
+    if (!defined.has(program.results.back().name))
       result.fail("a value of the rule");
   });
 }

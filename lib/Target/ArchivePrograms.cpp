@@ -80,6 +80,13 @@ static NodeInfo readNode(const JsonReader &json) {
   return node;
 }
 
+void DefinedValues::define(const std::string &name, const JsonReader &at) {
+  if (!program.values.count(name))
+    at.fail("described in `values`");
+  if (!names.insert(name).second)
+    at.fail("a name of its own: " + name + " is taken");
+}
+
 ProgramInfo fsdp::readProgram(const JsonReader &json) {
   ProgramInfo program;
   json["values"].forEachField(
@@ -88,17 +95,11 @@ ProgramInfo fsdp::readProgram(const JsonReader &json) {
           value.fail("under a name");
         program.values[name] = readTensor(value);
       });
-  std::set<std::string> defined;
-  auto define = [&](const std::string &name, const JsonReader &at) {
-    if (!program.values.count(name))
-      at.fail("described in `values`");
-    if (!defined.insert(name).second)
-      at.fail("a name of its own: " + name + " is taken");
-  };
+  DefinedValues defined(program);
   json["arguments"].forEach([&](const JsonReader &argument) {
     ArgumentInfo info;
     info.name = readName(argument["name"]);
-    define(info.name, argument["name"]);
+    defined.define(info.name, argument["name"]);
     info.role = argument["role"].asOneOf(
         {"parameter", "buffer", "constant", "input", "cotangent"});
     if (info.role != "cotangent")
@@ -109,12 +110,12 @@ ProgramInfo fsdp::readProgram(const JsonReader &json) {
     program.nodes.push_back(readNode(node));
     for (const auto &result : program.nodes.back().results)
       if (result)
-        define(*result, node["results"]);
+        defined.define(*result, node["results"]);
   });
   json["results"].forEach([&](const JsonReader &result) {
     ResultInfo info;
     info.name = readName(result["name"]);
-    if (!defined.count(info.name))
+    if (!defined.has(info.name))
       result["name"].fail("a value of the program");
     info.role =
         result["role"].asOneOf({"loss", "gradient", "buffer_update", "output"});

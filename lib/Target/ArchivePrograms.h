@@ -6,6 +6,8 @@
 #include "ArchiveMetadata.h"
 #include "JsonReader.h"
 
+#include <set>
+
 namespace fsdp {
 
 /// The name of a state or an input. Throws ArchiveError where it is empty.
@@ -20,6 +22,21 @@ std::string readName(const JsonReader &json);
 
 /// "float32" and the like. Throws ArchiveError.
 std::string readDtype(const JsonReader &json);
+
+/// The values that a program has defined so far.
+class DefinedValues {
+public:
+  explicit DefinedValues(const ProgramInfo &program) : program(program) {}
+
+  /// Throws ArchiveError, at `at`, where `values` does not describe the name or
+  /// another value has it.
+  void define(const std::string &name, const JsonReader &at);
+  bool has(const std::string &name) const { return names.count(name); }
+
+private:
+  const ProgramInfo &program;
+  std::set<std::string> names;
+};
 
 /// Throws ArchiveError where a field is missing or ill-typed, a name is given
 /// twice or nowhere, or the loss is not the first of the results.
