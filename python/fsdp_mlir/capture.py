@@ -19,7 +19,7 @@ from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .capture_context import SharedForward, eval_mode
-from .checkpoints import forwards_in_checkpoints
+from .activation_checkpoints import forwards_in_checkpoints
 from .dynamo_capture import follow
 from .eager_kernels import eager_interpolation, eager_strides, portable_lstm
 from .eager_only import no_backward

@@ -60,7 +60,8 @@ void SafeTensorsFile::parse() {
   if (!json.is_object())
     throw bad("its header is not a JSON object");
 
-  uint64_t dataBytes = size - 8 - header;
+  dataBegin = 8 + header;
+  uint64_t dataBytes = size - dataBegin;
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const auto &[key, value] : json.items()) {
     if (key == "__metadata__") {
@@ -137,6 +138,12 @@ void SafeTensorsFile::readAt(void *data, uint64_t bytes,
     offset += n;
     bytes -= n;
   }
+}
+
+std::string SafeTensorsFile::header() const {
+  std::string bytes(dataBegin, 0);
+  readAt(bytes.data(), dataBegin, 0);
+  return bytes;
 }
 
 const FileTensor *SafeTensorsFile::find(const std::string &key) const {

@@ -36,6 +36,9 @@ public:
   void read(const FileTensor &tensor, uint64_t begin, uint64_t bytes,
             void *data) const;
 
+  /// All that stands before the data.
+  std::string header() const;
+
   const std::map<std::string, FileTensor> &tensors() const { return entries; }
   const std::map<std::string, std::string> &metadata() const { return notes; }
   const std::string &path() const { return name; }
@@ -47,7 +50,7 @@ private:
   void readAt(void *data, uint64_t bytes, uint64_t offset) const;
   std::string name;
   int file = -1;
-  uint64_t size = 0;
+  uint64_t size = 0, dataBegin = 0;
   std::map<std::string, FileTensor> entries;
   std::map<std::string, std::string> notes;
 };

@@ -1,6 +1,7 @@
 #include "launch/Supervisor.h"
 
 #include "Error.h"
+#include "StopSignals.h"
 #include "launch/ErrorReport.h"
 #include "launch/MemoryFile.h"
 
@@ -25,6 +26,16 @@ using Clock = std::chrono::steady_clock;
 // themselves and say so; then they are asked, then forced.
 constexpr auto graceAfterFailure = std::chrono::seconds(2);
 constexpr auto graceAfterTerm = std::chrono::seconds(5);
+// A run that is asked to end finishes its step and writes a checkpoint. Batch
+// systems give it about as long themselves.
+constexpr auto graceAfterStop = std::chrono::seconds(120);
+
+/// As under nohup: whoever started us means it.
+bool isIgnored(int number) {
+  struct sigaction action;
+  return sigaction(number, nullptr, &action) == 0 &&
+         action.sa_handler == SIG_IGN;
+}
 
 struct Child {
   MemoryFile error;
@@ -38,8 +49,10 @@ public:
   explicit Supervisor(const SupervisedRanks &ranks)
       : ranks(ranks), children(ranks.count) {
     sigemptyset(&signals);
-    for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
-      sigaddset(&signals, s);
+    sigaddset(&signals, SIGCHLD);
+    for (int s : stopSignals)
+      if (!isIgnored(s))
+        sigaddset(&signals, s);
     sigprocmask(SIG_BLOCK, &signals, &before);
   }
   ~Supervisor() {
@@ -58,6 +71,7 @@ private:
         kill(child.pid, number);
   }
   void reap(bool block);
+  int signalOfStop() const;
   void report();
 
   const SupervisedRanks &ranks;
@@ -161,13 +175,16 @@ int Supervisor::run() {
   while (anyRunning()) {
     timespec wait = {0, 200'000'000};
     int number = sigtimedwait(&signals, nullptr, &wait);
-    if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
+    if (number > 0 && number != SIGCHLD) {
+      // The first time they may finish their step.
+      signalAll(stopSignal ? SIGKILL : number);
       stopSignal = number;
-      signalAll(SIGTERM);
       asked = true;
-      deadline = Clock::now() + graceAfterTerm;
+      deadline = Clock::now() + graceAfterStop;
     }
     reap(/*block=*/false);
+    if (!stopSignal)
+      stopSignal = signalOfStop();
     if (firstFailed && !deadline)
       deadline = Clock::now() + graceAfterFailure;
     if (deadline && Clock::now() > *deadline && anyRunning()) {
@@ -181,8 +198,11 @@ int Supervisor::run() {
       deadline = Clock::now() + graceAfterTerm;
     }
   }
-  if (stopSignal) {
-    printError(std::string("stopped by ") + strsignal(stopSignal));
+  bool failed = std::any_of(children.begin(), children.end(), [](auto &child) {
+    return collectError(child.error.path()).has_value();
+  });
+  if (stopSignal && !failed) {
+    printError(describeStop(128 + stopSignal));
     return 128 + stopSignal;
   }
   if (!firstFailed)
@@ -190,6 +210,17 @@ int Supervisor::run() {
   if (!reported)
     report();
   return 1;
+}
+
+/// Where somebody asked a rank to end, and not us, the signal; else 0.
+int Supervisor::signalOfStop() const {
+  int status = firstFailed ? children[*firstFailed].status : 0;
+  if (!WIFEXITED(status))
+    return 0;
+  for (int signal : stopSignals)
+    if (WEXITSTATUS(status) == 128 + signal)
+      return signal;
+  return 0;
 }
 
 // Read by a signal handler, so it is plain memory.
@@ -203,14 +234,19 @@ void removeAndEnd(int number) {
 
 } // namespace
 
+std::string describeStop(int status) {
+  return std::string("stopped by ") + strsignal(status - 128);
+}
+
 int superviseRanks(const SupervisedRanks &ranks) {
   return Supervisor(ranks).run();
 }
 
 void removeWhenKilled(const std::string &path) {
   pathToRemove[0] = 0;
-  for (int s : {SIGINT, SIGTERM, SIGHUP})
-    std::signal(s, path.empty() ? SIG_DFL : removeAndEnd);
+  for (int s : stopSignals)
+    if (!isIgnored(s))
+      std::signal(s, path.empty() ? SIG_DFL : removeAndEnd);
   if (path.size() < sizeof(pathToRemove))
     std::strcpy(pathToRemove, path.c_str());
 }

@@ -18,10 +18,14 @@ struct SupervisedRanks {
 };
 
 /// Starts the ranks and waits for them. When one fails the others are ended,
-/// and the error of the one that failed first is printed, once. SIGINT and
-/// SIGTERM end all ranks. Returns the exit status of the run: 0, 1, or 128 plus
-/// the signal's number. Leaves no process and no file behind.
+/// and the error of the one that failed first is printed, once. A stop signal
+/// is passed on, so that ranks can finish their step; a second one ends them at
+/// once. Returns the exit status of the run: 0, 1, or 128 plus the signal's
+/// number. Leaves no process and no file behind.
 int superviseRanks(const SupervisedRanks &ranks);
+
+/// "stopped by Terminated": of an exit status of 128 plus a signal's number.
+std::string describeStop(int status);
 
 /// For a rank's own process: removes `path` when a signal ends it (an
 /// unfinished output); empty: nothing.

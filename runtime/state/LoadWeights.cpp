@@ -1,6 +1,7 @@
 #include "state/LoadWeights.h"
 
 #include "Error.h"
+#include "state/CheckpointShards.h"
 #include "state/InitialValues.h"
 #include "state/RowMajorPart.h"
 #include "state/WeightReader.h"
@@ -17,7 +18,9 @@ static bool isOptimizer(const plan::StateT &state) {
 
 /// Optimizer state begins with zeros unless it has a recipe, which it always
 /// follows. A step's gradients begin with nothing.
-static bool hasFirstValue(const plan::StateT &state) {
+static bool hasFirstValue(const plan::StateT &state, bool resumes) {
+  if (resumes && checkpoint::isStored(state))
+    return false;
   return isOptimizer(state) ? !state.init.empty()
                             : state.role != plan::Role::Gradient;
 }
@@ -29,7 +32,8 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
   std::vector<const NamedTensor *> stored, drawn;
   for (const StateMemory &memory : map.memories())
     for (const NamedState &tensor : memory.tensors)
-      if (hasFirstValue(*tensor.state) && !isOptimizer(*tensor.state))
+      if (hasFirstValue(*tensor.state, options.resumes) &&
+          !isOptimizer(*tensor.state))
         (tensor.state->init.empty() ? stored : drawn).push_back(&tensor);
   for (const WholeTensor &other : others)
     stored.push_back(&other);
@@ -54,18 +58,19 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
     if (!tensor.state->init.empty() &&
         (isOptimizer(*tensor.state) || !drawn.empty())) {
       int64_t size = tensor.elementBytes();
-      for (const Run &run : map.runs(tensor, communicator.rank()))
+      for (const Run &run : map.part(tensor, communicator.rank()).runs())
         computeInitialValues(*tensor.state, options.seed, run.whole, run.count,
                              local + run.local * size);
     } else {
       reader->read(
-          tensor, [&](int rank) { return map.runs(tensor, rank); }, local);
+          tensor, [&](int rank) { return map.part(tensor, rank).runs(); },
+          local);
     }
   };
   // One memory after the other: of what is not row-major it takes a copy.
   for (const StateMemory &memory : map.memories()) {
-    auto begins = [](const NamedState &tensor) {
-      return hasFirstValue(*tensor.state);
+    auto begins = [&](const NamedState &tensor) {
+      return hasFirstValue(*tensor.state, options.resumes);
     };
     if (std::none_of(memory.tensors.begin(), memory.tensors.end(), begins))
       continue;

@@ -16,6 +16,8 @@ struct StartOptions {
   /// Rank 0 alone reads the file, and sends each rank its part.
   bool fromRank0 = false;
   int64_t seed = 0; // of what is drawn
+  /// A checkpoint gives all that it has: the rest alone is read.
+  bool resumes = false;
 };
 
 /// A tensor of the weights that is no state: every rank has all of it.

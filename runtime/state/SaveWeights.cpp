@@ -77,7 +77,7 @@ void saveWeights(
         const char *from =
             cut ? parts.data() + shard * part.bytes() : part.data();
         int64_t size = tensor->elementBytes();
-        for (const Run &run : map.runs(*tensor, shards[shard]))
+        for (const Run &run : map.part(*tensor, shards[shard]).runs())
           for (const std::string &name : namesOf(*tensor))
             file->write(name, run.whole * size, from + run.local * size,
                         run.count * size);

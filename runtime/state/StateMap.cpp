@@ -27,40 +27,45 @@ StateMap::StateMap(const plan::PlanT &plan) : plan(plan) {
   }
 }
 
+std::vector<Run> Part::runs() const {
+  std::vector<Run> runs;
+  for (int64_t i = 0; i < repeat && length > 0; ++i)
+    runs.push_back({whole + i * wholeStride, local + i * localStride, length});
+  return runs;
+}
+
 /// Those elements of a member that lie in the `shard`-th piece of its flat
 /// state.
-static std::vector<Run> runsOfMember(const plan::StateT &state, int64_t piece,
-                                     int64_t shard) {
+static Part partOfMember(const plan::StateT &state, int64_t piece,
+                         int64_t shard) {
   int64_t begin = state.flat_offset;
   int64_t end = begin + *plan::numElements(state.shape);
   int64_t first = shard * piece, last = first + piece;
   int64_t from = std::max(begin, first), to = std::min(end, last);
   if (from >= to)
     return {};
-  return {{from - begin, from - first, to - from}};
+  return {from - begin, from - first, to - from};
 }
 
-std::vector<Run> StateMap::runs(const NamedState &tensor, int rank) const {
+Part StateMap::part(const NamedState &tensor, int rank) const {
   const plan::StateT &state = *tensor.state;
   int64_t shard = plan::shardGroupOf(plan, rank).indexOf(rank);
   if (state.flat >= 0)
-    return runsOfMember(state, plan.states[state.flat]->local_shape[0], shard);
+    return partOfMember(state, plan.states[state.flat]->local_shape[0], shard);
   if (state.shard_dim < 0)
-    return {{0, 0, *plan::numElements(state.shape)}};
+    return {0, 0, *plan::numElements(state.shape)};
   // A chunk of one dimension: a run for each index of the dimensions before it.
   int64_t outer = 1, inner = 1;
   for (size_t d = 0; d < state.shape.size(); ++d)
     (static_cast<int>(d) < state.shard_dim ? outer : inner) *=
         static_cast<int>(d) == state.shard_dim ? 1 : state.shape[d];
   int64_t size = state.shape[state.shard_dim];
-  int64_t part = state.local_shape[state.shard_dim];
-  int64_t begin = std::min(size, shard * part);
-  int64_t length = std::min(size, begin + part) - begin;
-  std::vector<Run> runs;
-  for (int64_t i = 0; i < outer && length > 0 && inner > 0; ++i)
-    runs.push_back(
-        {(i * size + begin) * inner, i * part * inner, length * inner});
-  return runs;
+  int64_t piece = state.local_shape[state.shard_dim];
+  int64_t begin = std::min(size, shard * piece);
+  int64_t length = (std::min(size, begin + piece) - begin) * inner;
+  if (length == 0 || outer == 0)
+    return {};
+  return {begin * inner, 0, length, outer, size * inner, piece * inner};
 }
 
 } // namespace fsdp

@@ -25,6 +25,18 @@ struct Run {
   int64_t whole, local, count;
 };
 
+/// Elements of a tensor that a rank's part of a memory holds: `repeat` runs of
+/// `length` elements, `wholeStride` apart in the tensor and `localStride` in
+/// the memory.
+struct Part {
+  int64_t whole = 0, local = 0, length = 0;
+  int64_t repeat = 1, wholeStride = 0, localStride = 0;
+
+  int64_t count() const { return length * repeat; }
+  /// In the order of `local`.
+  std::vector<Run> runs() const;
+};
+
 /// A state as the tensor that it is in files.
 struct NamedState : NamedTensor {
   const plan::StateT *state;
@@ -47,10 +59,10 @@ public:
   /// In the plan's order.
   const std::vector<StateMemory> &memories() const { return all; }
 
-  /// What a rank holds of a tensor, in the order of `local`, which counts in
-  /// its part of the memory as row-major. Padding is in no run. Ranks in the
-  /// same place of their shard groups are replicas: their runs are equal.
-  std::vector<Run> runs(const NamedState &tensor, int rank) const;
+  /// What a rank holds of a tensor; `local` counts in its part of the memory as
+  /// row-major. Padding is not in it. Ranks in the same place of their shard
+  /// groups are replicas: their parts are equal.
+  Part part(const NamedState &tensor, int rank) const;
 
 private:
   const plan::PlanT &plan;

@@ -22,6 +22,8 @@ public:
   int64_t perEpoch() const { return sampler.batches(); }
   /// Samples per batch, all ranks together.
   int64_t globalBatch() const { return sampler.batch * sampler.ranks; }
+  /// In the data set.
+  int64_t samples() const { return sampler.samples; }
   int64_t dropped() const { return sampler.dropped(); }
   const std::string &path() const { return data.path(); }
 

@@ -5,19 +5,62 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 namespace fsdp {
 
-MetricsFile::MetricsFile(const std::string &path) : path(path), file(path) {
-  if (!file)
-    throw Error("cannot write " + path + ": " + std::strerror(errno));
+/// The lines of a file that are of steps up to `done`.
+static std::string linesUpTo(const std::string &path, uint64_t done) {
+  std::ifstream old(path);
+  std::string kept;
+  for (std::string text; done && std::getline(old, text);) {
+    auto row = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
+    if (row.is_object() && row.contains("step") &&
+        row["step"].is_number_unsigned() && row["step"] <= done)
+      kept += text + "\n";
+  }
+  return kept;
 }
 
-void MetricsFile::line(const std::string &text) {
-  file << text << std::endl;
-  if (!file)
-    throw Error("cannot write " + path + ": " + std::strerror(errno));
+MetricsFile::MetricsFile(const std::string &path, uint64_t done) {
+  std::string kept = linesUpTo(path, done);
+  // Beside it first: what was measured is not to be lost here.
+  std::string unfinished = path + ".partial." + std::to_string(getpid());
+  const std::string &made = kept.empty() ? path : unfinished;
+  file = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
+              0666);
+  bool good = file >= 0;
+  if (good && !kept.empty())
+    good = ::write(file, kept.data(), kept.size()) ==
+               static_cast<ssize_t>(kept.size()) &&
+           rename(unfinished.c_str(), path.c_str()) == 0;
+  if (good)
+    return;
+  std::string reason = std::strerror(errno);
+  if (file >= 0 && !kept.empty())
+    unlink(unfinished.c_str());
+  if (file >= 0)
+    close(file);
+  throw Error("cannot write " + path + ": " + reason);
+}
+
+MetricsFile::~MetricsFile() { close(file); }
+
+void MetricsFile::line(std::string text) {
+  text = (broken ? "\n" : "") + text + "\n";
+  ssize_t n;
+  do
+    n = ::write(file, text.data(), text.size());
+  while (n < 0 && errno == EINTR);
+  bool good = n == static_cast<ssize_t>(text.size());
+  if (!good) {
+    ++lostLines;
+    why = n < 0 ? std::strerror(errno) : "the disk is full";
+  }
+  broken = n > 0 ? !good : broken;
 }
 
 /// JSON has no infinity and no NaN; readers take null for either.

@@ -3,10 +3,32 @@
 #include "Error.h"
 #include "executor/Scalars.h"
 
+#include <algorithm>
+
 namespace fsdp {
 
+/// Samples of all ranks in a step.
+static uint64_t samplesOfStep(const plan::PlanT &plan, const Batches &data) {
+  return data.globalBatch() * plan.micro_batches;
+}
+
+checkpoint::RunPosition positionAfter(uint64_t step, const plan::PlanT &plan,
+                                      const RunLength &length,
+                                      const Batches *data, int64_t seed) {
+  checkpoint::RunPosition position;
+  position.step = step;
+  position.seed = seed;
+  position.epoch = length.epochOf(step + 1);
+  if (data) {
+    position.samplesInEpoch =
+        length.placeOf(step + 1) * samplesOfStep(plan, *data);
+    position.samples = data->samples();
+  }
+  return position;
+}
+
 RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
-                     const Batches *data) {
+                     const Batches *data, const checkpoint::RunPosition *from) {
   RunLength length;
   uint64_t microBatches = plan.micro_batches;
   length.stepsPerEpoch = data ? data->perEpoch() / microBatches : 1;
@@ -17,10 +39,19 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
                 std::to_string(microBatches) +
                 " micro-batches of a step; use more data, fewer ranks or "
                 "fewer micro-batches");
+  if (from)
+    length.done = from->step;
+  if (from && data) {
+    uint64_t each = samplesOfStep(plan, *data);
+    uint64_t read = from->epoch * length.stepsPerEpoch +
+                    (from->samplesInEpoch + each - 1) / each;
+    length.ahead = static_cast<int64_t>(read - from->step);
+  }
   auto epochs = [&](uint64_t n) {
-    if (n > UINT64_MAX / length.stepsPerEpoch)
+    if (n > INT64_MAX / length.stepsPerEpoch)
       throw Error(std::to_string(n) + " epochs are too many steps to count");
-    return n * length.stepsPerEpoch;
+    int64_t steps = n * length.stepsPerEpoch - length.ahead;
+    return static_cast<uint64_t>(std::max<int64_t>(steps, 0));
   };
   if (options.steps)
     length.steps = *options.steps;

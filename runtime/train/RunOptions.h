@@ -11,11 +11,24 @@ namespace fsdp {
 
 enum class ProgressKind { Auto, Bar, Lines, None };
 
+/// When checkpoints are written, where to, and which one a run goes on from.
+struct CheckpointOptions {
+  std::string folder;    // empty: none are written
+  uint64_t interval = 0; // steps; 0: not by steps
+  double seconds = 0;    // 0: not by time
+  uint64_t keep = 3;     // the newest; 0: all
+  std::string keepBest;  // a metric whose least value is kept too; empty: none
+  bool synchronous = false;
+  bool mustSucceed = false; // one that cannot be written ends the run
+  std::string resume;       // "auto", a checkpoint or a folder of some
+};
+
 /// What a user may say about a run, apart from where its ranks are.
 struct RunOptions {
   std::string weights, data, evalData; // files or folders; empty: none
   bool weightsFromRank0 = false;       // rank 0 alone has the file
   std::string save, metrics, summary;
+  CheckpointOptions checkpoints;
   std::optional<uint64_t> steps, epochs; // default: the plan's
   std::optional<int64_t> seed;           // default: the plan's
   bool shuffle = true;

@@ -31,15 +31,18 @@ StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
     : plan(plan), program(*plan.programs[plan::findProgram(plan, "step")]),
       options(options), communicator(communicator), data(data),
       addsNorm(options.logGradientNorm && !clipsByNorm(program)) {
-  if (communicator.rank() == 0 && !options.metrics.empty())
-    metrics.emplace(options.metrics);
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
 }
 
 void StepLog::open(const RunLength &runLength,
+                   const checkpoint::RunPosition *from,
                    const std::vector<std::string> &notes) {
   length = runLength;
+  if (from)
+    restore(*from);
+  if (communicator.rank() == 0 && !options.metrics.empty())
+    metrics.emplace(options.metrics, length.done);
   if (communicator.rank() == 0)
     console.emplace(options.progress, length);
   for (const std::string &text : notes)
@@ -47,6 +50,47 @@ void StepLog::open(const RunLength &runLength,
   if (options.graph && addsNorm && options.logInterval == 1)
     note("nothing runs as a CUDA graph: --log-grad-norm reads gradients on the "
          "host in every logged step; log fewer with --log-interval N");
+}
+
+/// The epoch's losses so far: each rank's own, or, where there are other ranks
+/// now, rank 0 has all of them.
+void StepLog::restore(const checkpoint::RunPosition &from) {
+  epochSteps = from.epochSteps;
+  size_t rank = communicator.rank(), size = communicator.size();
+  if (from.epochLosses.size() == size) {
+    epochLoss = from.epochLosses[rank];
+  } else if (rank == 0) {
+    for (double loss : from.epochLosses)
+      epochLoss += loss;
+    epochLoss *= double(size) / std::max<size_t>(from.epochLosses.size(), 1);
+  }
+}
+
+void StepLog::fill(checkpoint::RunPosition &position,
+                   const NamedScalars &evaluated) const {
+  position.epochSteps = epochSteps;
+  position.epochLosses = {epochLoss};
+  position.metrics = latest;
+  position.metrics.insert(position.metrics.end(), evaluated.begin(),
+                          evaluated.end());
+}
+
+void StepLog::close() {
+  if (metrics && metrics->lost())
+    note(std::to_string(metrics->lost()) + " lines of " + options.metrics +
+         " could not be written: " + metrics->reason());
+  console.reset();
+}
+
+/// Training goes on where a line cannot be written.
+template <typename Report> void StepLog::write(const Report &report) {
+  if (!metrics)
+    return;
+  bool first = metrics->lost() == 0;
+  metrics->write(report);
+  if (first && metrics->lost())
+    note("a line of " + options.metrics +
+         " could not be written: " + metrics->reason() + "; training goes on");
 }
 
 void StepLog::note(const std::string &text) {
@@ -70,8 +114,8 @@ void StepLog::step(const FinishedStep &ended) {
   if (!console || !logged)
     return;
   StepReport report = reportOf(ended, sums, stepMs);
-  if (metrics)
-    metrics->write(report);
+  latest = report.outputs;
+  write(report);
   console->step(report);
 }
 
@@ -111,8 +155,7 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
 void StepLog::evaluation(uint64_t step, const NamedScalars &evaluated,
                          bool epochEnds) {
   EvalReport report{step, length.epochOf(step) + 1, evaluated};
-  if (metrics)
-    metrics->write(report);
+  write(report);
   if (console && !epochEnds)
     console->evaluation(report);
 }
@@ -122,6 +165,8 @@ void StepLog::epoch(uint64_t step, const NamedScalars &evaluated) {
                 (double(epochSteps) * communicator.size());
   if (console)
     console->epoch(length.epochOf(step) + 1, {{"loss", loss}}, evaluated);
+  if (!length.isEpochsLast(step))
+    return; // a longer run goes on with this one
   epochLoss = 0;
   epochSteps = 0;
 }

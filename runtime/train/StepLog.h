@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_TRAIN_STEPLOG_H
 
 #include "comm/Communicator.h"
+#include "state/CheckpointFormat.h"
 #include "train/Console.h"
 #include "train/Metrics.h"
 #include "train/RunOptions.h"
@@ -22,13 +23,15 @@ std::vector<double> sumOverRanks(Communicator &communicator,
 /// since what it tells are means over ranks.
 class StepLog {
 public:
-  /// Throws Error where the file of metrics cannot be made.
   StepLog(const plan::PlanT &plan, const RunOptions &options,
           Communicator &communicator, const TrainingData &data);
 
-  /// Opens rank 0's console with `notes`; its bar counts to `length`.
-  void open(const RunLength &length, const std::vector<std::string> &notes);
-  void close() { console.reset(); }
+  /// Opens rank 0's metrics, and its console with `notes`; its bar counts to
+  /// `length`. `from`: see findLength(). Throws Error where the file of metrics
+  /// cannot be made.
+  void open(const RunLength &length, const checkpoint::RunPosition *from,
+            const std::vector<std::string> &notes);
+  void close();
   /// Something to know, which is dropped where no console is open.
   void note(const std::string &text);
 
@@ -43,12 +46,19 @@ public:
   /// The epoch of `step` is over; its evaluation may be empty.
   void epoch(uint64_t step, const NamedScalars &evaluated);
 
+  /// What a checkpoint is to know of losses: this rank's in the epoch so far,
+  /// and what was logged last and is evaluated now.
+  void fill(checkpoint::RunPosition &position,
+            const NamedScalars &evaluated) const;
+
 private:
   using Clock = std::chrono::steady_clock;
 
   bool logs(uint64_t step) const {
     return step % options.logInterval == 0 || step == length.steps;
   }
+  void restore(const checkpoint::RunPosition &from);
+  template <typename Report> void write(const Report &report);
   StepReport reportOf(const FinishedStep &ended,
                       const std::vector<double> &sums, double stepMs) const;
 
@@ -66,6 +76,7 @@ private:
   // Sums of this rank's losses in the epoch so far.
   double epochLoss = 0;
   uint64_t epochSteps = 0;
+  NamedScalars latest; // rank 0's outputs of the step that was logged last
 };
 
 } // namespace fsdp

@@ -35,13 +35,32 @@ struct EvalReport {
 
 /// How long a run is.
 struct RunLength {
-  uint64_t steps = 0;
+  uint64_t steps = 0; // of the whole run
   uint64_t stepsPerEpoch = 1;
+  uint64_t done = 0; // steps that a run before this one did
+  /// How many more steps of data have been read than steps done: not zero where
+  /// the run before had batches of another size.
+  int64_t ahead = 0;
+
   uint64_t epochs() const {
-    return (steps + stepsPerEpoch - 1) / stepsPerEpoch;
+    return (steps + ahead + stepsPerEpoch - 1) / stepsPerEpoch;
   }
   /// Of a step, from 0.
-  uint64_t epochOf(uint64_t step) const { return (step - 1) / stepsPerEpoch; }
+  uint64_t epochOf(uint64_t step) const {
+    return (step - 1 + ahead) / stepsPerEpoch;
+  }
+  /// A step's place in its epoch, from 0.
+  uint64_t placeOf(uint64_t step) const {
+    return (step - 1 + ahead) % stepsPerEpoch;
+  }
+  /// Whether an epoch's last step is this one.
+  bool isEpochsLast(uint64_t step) const {
+    return (step + ahead) % stepsPerEpoch == 0;
+  }
+  /// The last step ends its epoch, whole or not.
+  bool endsEpoch(uint64_t step) const {
+    return isEpochsLast(step) || step == steps;
+  }
 };
 
 } // namespace fsdp

@@ -35,9 +35,9 @@ void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch) {
   auto begin = Clock::now();
   repeated.set(program, executor);
   if (data) {
-    uint64_t ofEpoch = (step - 1) % length.stepsPerEpoch;
-    data->set(length.epochOf(step), ofEpoch * plan.micro_batches + microBatch,
-              program, executor);
+    data->set(length.epochOf(step),
+              length.placeOf(step) * plan.micro_batches + microBatch, program,
+              executor);
   }
   Step &current = steps.back();
   const Counters &counters = executor.counters();

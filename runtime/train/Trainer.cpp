@@ -4,14 +4,19 @@
 #include "executor/Executor.h"
 #include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
+#include "train/Checkpoints.h"
 #include "train/Evaluation.h"
 #include "train/RepeatedInputs.h"
+#include "train/ResumePoint.h"
 #include "train/RunLength.h"
+#include "train/StepDecisions.h"
 #include "train/StepLog.h"
 #include "train/StepRunner.h"
+#include "train/StopRequest.h"
 #include "train/Summary.h"
 #include "train/TrainingData.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -44,12 +49,19 @@ const plan::PlanT &checkPrograms(const plan::PlanT &plan) {
   return plan;
 }
 
-void checkLoss(const FinishedStep &step, int rank) {
-  if (step.outputs.empty() || std::isnan(step.outputs[0]))
-    throw Error("the loss became NaN in step " + std::to_string(step.number) +
-                " on rank " + std::to_string(rank) +
-                "; lower the learning rate, or look for bad data with "
-                "--no-shuffle --log-interval 1");
+/// Whether a scaler of the loss skips the update of a step whose gradients are
+/// not finite.
+bool skipsSteps(const plan::PlanT &plan) {
+  const auto &commands =
+      plan.programs[plan::findProgram(plan, "step")]->commands;
+  return std::any_of(commands.begin(), commands.end(), [](const auto &command) {
+    const plan::UpdateT *update = command->operation.AsUpdate();
+    return update && update->skip >= 0;
+  });
+}
+
+bool isLossNaN(const FinishedStep &step) {
+  return step.outputs.empty() || std::isnan(step.outputs[0]);
 }
 
 /// What each rank has taken so far.
@@ -69,36 +81,67 @@ public:
   Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
           Communicator &communicator, Backend &backend)
       : loaded(loaded), plan(checkPrograms(*loaded.plan)), options(options),
-        communicator(communicator), seed(options.seed.value_or(plan.seed)),
-        runsAhead(backend.isHost() ? 0 : 1),
+        communicator(communicator), from(options.checkpoints, communicator),
+        seed(seedOf()), runsAhead(backend.isHost() ? 0 : 1),
         data(plan, options, communicator, seed),
-        length(findLength(plan, options, data.train())), repeated(plan),
-        log(plan, options, communicator, data) {
+        length(findLength(plan, options, data.train(), position())),
+        repeated(plan), log(plan, options, communicator, data) {
     if (communicator.rank() == 0)
-      for (const std::string &file : {options.save, options.summary})
+      for (const std::string &file :
+           {options.save, options.summary, options.metrics})
         checkWritable(file);
+    checkpoints = openCheckpoints();
     load(backend);
   }
 
-  void run();
+  /// Returns the signal that ended it before its last step; 0: none.
+  int run();
   void save(const std::function<void(const std::string &)> &onPartialFile);
 
 private:
+  std::unique_ptr<Checkpoints> openCheckpoints();
+  const checkpoint::RunPosition *position() const {
+    return from ? &from.position() : nullptr;
+  }
+  int64_t seedOf() const;
   void load(Backend &backend);
+  std::vector<std::string> notesOfResuming() const;
+  void onFinished(const FinishedStep &ended);
+  NamedScalars evaluateAfter(uint64_t step, StepRunner &runner);
+  StepDecision decide(uint64_t step);
+  void checkpointAfter(uint64_t step, const NamedScalars &evaluated,
+                       StepRunner &runner);
 
   const plan::LoadedPlan &loaded;
   const plan::PlanT &plan;
   const RunOptions &options;
   Communicator &communicator;
+  ResumePoint from;
   const int64_t seed;
   const unsigned runsAhead;
   TrainingData data;
-  const RunLength length;
+  RunLength length;
   RepeatedInputs repeated;
   StepLog log;
   std::unique_ptr<Executor> executor;
-  std::vector<uint64_t> startPeaks; // by rank
+  std::vector<uint64_t> startPeaks;         // by rank
+  std::unique_ptr<Checkpoints> checkpoints; // null: none are written
+  StepDecisions decisions{communicator};
 };
+
+std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
+  const CheckpointOptions &wanted = options.checkpoints;
+  if (wanted.folder.empty())
+    return nullptr;
+  return std::make_unique<Checkpoints>(
+      loaded, wanted, !wanted.resume.empty(), communicator,
+      [this](const std::string &text) { log.note(text); });
+}
+
+/// The run's own, unless another one is given.
+int64_t Trainer::seedOf() const {
+  return options.seed.value_or(from ? from.position().seed : plan.seed);
+}
 
 void Trainer::load(Backend &backend) {
   ExecutorOptions how;
@@ -108,44 +151,133 @@ void Trainer::load(Backend &backend) {
   how.graph = options.graph;
   how.note = [this](const std::string &text) { log.note(text); };
   executor = std::make_unique<Executor>(plan, backend, how);
-  size_t drawn =
-      loadWeights(plan, {options.weights, options.weightsFromRank0, seed},
-                  communicator, *executor, repeated.tensors());
+  size_t drawn = loadWeights(
+      plan, {options.weights, options.weightsFromRank0, seed, bool(from)},
+      communicator, *executor, repeated.tensors());
+  if (from) {
+    from.load(plan, *executor);
+    length = findLength(plan, options, data.train(), position());
+  }
   startPeaks = gatherPeaks(communicator);
   std::vector<std::string> notes = data.notes();
+  for (const std::string &text : notesOfResuming())
+    notes.push_back(text);
   if (drawn)
     notes.insert(notes.begin(),
                  std::to_string(drawn) +
                      " tensors start by the model's own recipes, with seed " +
                      std::to_string(seed));
-  log.open(length, notes);
+  log.open(length, position(), notes);
 }
 
-void Trainer::run() {
+std::vector<std::string> Trainer::notesOfResuming() const {
+  std::vector<std::string> notes = from.notes();
+  if (!from)
+    return notes;
+  const checkpoint::RunPosition &then = from.position();
+  notes.push_back("resumed after step " + std::to_string(then.step) + " from " +
+                  from.folder());
+  if (then.seed != seed)
+    notes.push_back("seed " + std::to_string(seed) + " is not the run's " +
+                    std::to_string(then.seed) +
+                    ": the order of data and random numbers differ from here");
+  if (uint64_t each = data.samplesPerStep) {
+    uint64_t samples = data.samples();
+    if (then.samples && then.samples != samples)
+      notes.push_back("the data has " + std::to_string(samples) +
+                      " samples, and had " + std::to_string(then.samples));
+    if (uint64_t rest = then.samplesInEpoch % each)
+      notes.push_back(std::to_string(each - rest) +
+                      " samples of the epoch are left out, since a step has "
+                      "another number of them than before");
+  }
+  if (then.step >= length.steps)
+    notes.push_back("the run has " + std::to_string(length.steps) +
+                    " steps, so nothing is left to train; give more --steps");
+  return notes;
+}
+
+/// Without a scaler a loss that is no number has spoiled the weights.
+void Trainer::onFinished(const FinishedStep &ended) {
+  int rank = communicator.rank();
+  if (isLossNaN(ended) && !skipsSteps(plan)) {
+    std::string hint =
+        "; lower the learning rate, or look for bad data with --no-shuffle "
+        "--log-interval 1";
+    if (checkpoints)
+      hint = "; the newest checkpoint in " + options.checkpoints.folder +
+             " is of a step before it" + hint;
+    throw Error("the loss became NaN in step " + std::to_string(ended.number) +
+                " on rank " + std::to_string(rank) + hint);
+  }
+  if (isLossNaN(ended))
+    log.note("the loss of step " + std::to_string(ended.number) +
+             " is NaN; the scaler skips the step");
+  log.step(ended);
+}
+
+/// Evaluates where it is due.
+NamedScalars Trainer::evaluateAfter(uint64_t step, StepRunner &runner) {
+  bool epochEnds = length.endsEpoch(step);
+  bool due =
+      data.eval() &&
+      (options.evalInterval ? step % options.evalInterval == 0 : epochEnds);
+  if (due || epochEnds)
+    runner.finishAll();
+  NamedScalars evaluated;
+  if (due) {
+    evaluated =
+        evaluate(plan, step, *data.eval(), repeated, communicator, *executor);
+    log.evaluation(step, evaluated, epochEnds);
+  }
+  if (epochEnds)
+    log.epoch(step, evaluated);
+  return evaluated;
+}
+
+StepDecision Trainer::decide(uint64_t step) {
+  StepDecision wish;
+  wish.stopSignal = StopRequest::received();
+  wish.checkpoint = checkpoints && checkpoints->isTime();
+  return decisions.after(step, wish);
+}
+
+void Trainer::checkpointAfter(uint64_t step, const NamedScalars &evaluated,
+                              StepRunner &runner) {
+  runner.finishAll();
+  checkpoint::RunPosition position =
+      positionAfter(step, plan, length, data.train(), seed);
+  log.fill(position, evaluated);
+  checkpoints->begin(position, *executor);
+}
+int Trainer::run() {
   StepRunner runner(plan, *executor, repeated, data.train(), length, runsAhead,
-                    [this](const FinishedStep &ended) {
-                      checkLoss(ended, communicator.rank());
-                      log.step(ended);
-                    });
+                    [this](const FinishedStep &ended) { onFinished(ended); });
+  StopRequest stop;
+  StepDecision decision;
   log.begin();
-  for (uint64_t i = 1; i <= length.steps; ++i) {
+  for (uint64_t i = length.done + 1; i <= length.steps && !decision.stopSignal;
+       ++i) {
     executor->setGradientNorm(log.wantsGradientNorm(i));
     runner.launch(i);
-    bool epochEnds = i % length.stepsPerEpoch == 0 || i == length.steps;
-    bool due =
-        data.eval() &&
-        (options.evalInterval ? i % options.evalInterval == 0 : epochEnds);
-    if (due || epochEnds)
+    NamedScalars evaluated = evaluateAfter(i, runner);
+    decision = decide(i);
+    bool ends = decision.stopSignal || i == length.steps;
+    if (ends)
       runner.finishAll();
-    NamedScalars evaluated;
-    if (due) {
-      evaluated =
-          evaluate(plan, i, *data.eval(), repeated, communicator, *executor);
-      log.evaluation(i, evaluated, epochEnds);
-    }
-    if (epochEnds)
-      log.epoch(i, evaluated);
+    if (checkpoints && (ends || decision.checkpoint || checkpoints->isDue(i)))
+      checkpointAfter(i, evaluated, runner);
+    if (decision.stopSignal)
+      log.note("stopped after step " + std::to_string(i) + " of " +
+               std::to_string(length.steps));
   }
+  bool nothingDone = length.done >= length.steps;
+  if (checkpoints && nothingDone &&
+      from.folder() != checkpoints->pathOf(length.done))
+    checkpointAfter(length.done, {}, runner); // of other ranks, or another plan
+  if (checkpoints)
+    checkpoints->finish();
+  return decision.stopSignal;
 }
 
 void Trainer::save(
@@ -165,12 +297,14 @@ void Trainer::save(
 
 } // namespace
 
-void train(const plan::LoadedPlan &loaded, const RunOptions &options,
-           Communicator &communicator, Backend &backend,
-           const std::function<void(const std::string &)> &onPartialFile) {
+int train(const plan::LoadedPlan &loaded, const RunOptions &options,
+          Communicator &communicator, Backend &backend,
+          const std::function<void(const std::string &)> &onPartialFile) {
   Trainer trainer(loaded, options, communicator, backend);
-  trainer.run();
+  if (int signal = trainer.run())
+    return signal;
   trainer.save(onPartialFile);
+  return 0;
 }
 
 } // namespace fsdp

@@ -29,6 +29,8 @@ public:
   /// Of all ranks and micro-batches; 0: unknown. A token is an element of the
   /// largest integer input with a sequence in it.
   int64_t samplesPerStep = 0, tokensPerStep = 0;
+  /// In the data set of the steps; 0: there is none.
+  int64_t samples() const { return ofSteps ? ofSteps->samples() : 0; }
 
 private:
   int64_t countTokens(int ranks) const;

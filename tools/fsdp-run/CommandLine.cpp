@@ -118,6 +118,61 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->group(logging);
 }
 
+static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
+  const char *group = "Checkpoints";
+  auto *folder =
+      app.add_option("--checkpoint-dir", options.folder,
+                     "write checkpoints into this folder, which all hosts "
+                     "share; one at the end, and when a signal ends the run")
+          ->type_name("DIR")
+          ->group(group);
+  auto add = [&](const char *name, auto &value, const char *type,
+                 const char *text) {
+    return app.add_option(name, value, text)
+        ->type_name(type)
+        ->group(group)
+        ->needs(folder);
+  };
+  add("--checkpoint-interval", options.interval, "N", "write one every N steps")
+      ->check(CLI::PositiveNumber);
+  add("--checkpoint-seconds", options.seconds, "S", "write one every S seconds")
+      ->check(CLI::PositiveNumber);
+  add("--keep", options.keep, "N",
+      "keep the newest N, 0: all of them (default: 3)")
+      ->check(CLI::NonNegativeNumber);
+  add("--keep-best", options.keepBest, "METRIC",
+      "keep the one with the least METRIC too, as in eval_loss");
+  app.add_flag("--checkpoint-sync", options.synchronous,
+               "wait until each is written, not only copied")
+      ->group(group)
+      ->needs(folder);
+  app.add_flag("--checkpoint-must-succeed", options.mustSucceed,
+               "end the run where one cannot be written")
+      ->group(group)
+      ->needs(folder);
+  app.add_option("--resume", options.resume,
+                 "auto: go on from the newest whole checkpoint of "
+                 "--checkpoint-dir, or start where there is none; else from "
+                 "this checkpoint or folder of some. --steps and --epochs are "
+                 "the whole run's")
+      ->type_name("auto|PATH")
+      ->group(group);
+}
+
+/// What no flag alone can be blamed for.
+static void checkCheckpointFlags(const RunOptions &run) {
+  const CheckpointOptions &options = run.checkpoints;
+  if (options.resume == "auto" && options.folder.empty())
+    throw CLI::ValidationError("--resume auto",
+                               "needs --checkpoint-dir, where checkpoints are");
+  if (run.sequentialRandom &&
+      (!options.folder.empty() || !options.resume.empty()))
+    throw CLI::ValidationError(
+        "--rng sequential",
+        "is one stream of numbers from the first step on, "
+        "and a run that resumes has no part of it; drop it");
+}
+
 static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
   const char *group = "Communication";
   static const std::map<std::string, Transport> named = [] {
@@ -222,10 +277,12 @@ std::optional<int> parseCommandLine(int argc, char **argv,
       ->required()
       ->type_name("PLAN");
   addRunFlags(app, result.run);
+  addCheckpointFlags(app, result.run.checkpoints);
   addLaunchFlags(app, result.launch);
   addCommFlags(app, result.launch);
   try {
     app.parse(argc, argv);
+    checkCheckpointFlags(result.run);
   } catch (const CLI::Success &done) {
     return app.exit(done);
   } catch (const CLI::ParseError &mistake) {

@@ -11,7 +11,9 @@
 #include "train/Trainer.h"
 
 #include <ATen/Parallel.h>
+#include <atomic>
 #include <c10/util/Logging.h>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -81,7 +83,13 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " comm=" + std::to_string(int(line.launch.transport)) +
       " throttle=" + describe(line.launch.throttle) +
       " single-communicator=" + std::to_string(line.launch.singleCommunicator) +
-      " cuda-graph=" + std::to_string(run.graph);
+      " cuda-graph=" + std::to_string(run.graph) +
+      " checkpoint-dir=" + run.checkpoints.folder +
+      " checkpoint-interval=" + std::to_string(run.checkpoints.interval) +
+      " checkpoint-sync=" + std::to_string(run.checkpoints.synchronous) +
+      " checkpoint-must-succeed=" +
+      std::to_string(run.checkpoints.mustSucceed) +
+      " resume=" + run.checkpoints.resume;
   return {{"plan", loaded.digest},
           {"PyTorch", FSDP_TORCH},
           {"fsdp-run", FSDP_VERSION},
@@ -105,15 +113,18 @@ void printRanks(const Connection &connection, const OpenedBackend &opened,
   std::fflush(stdout);
 }
 
-/// Trains a rank that is connected to the others.
-void trainRank(const CommandLine &line, const plan::LoadedPlan &loaded,
-               const Transports &transports, const Connection &connection,
-               const LocalPlace &place) {
+/// Trains a rank that is connected to the others. Returns the process's exit
+/// status.
+int trainRank(const CommandLine &line, const plan::LoadedPlan &loaded,
+              const Transports &transports, const Connection &connection,
+              const LocalPlace &place) {
   Communicator &communicator = *connection.communicator;
   OpenedBackend opened =
       openBackend(*loaded.plan, communicator, line.launch, transports, place);
   printRanks(connection, opened, line.run.progress);
-  train(loaded, line.run, communicator, *opened.backend, removeWhenKilled);
+  int signal =
+      train(loaded, line.run, communicator, *opened.backend, removeWhenKilled);
+  return signal ? 128 + signal : 0;
 }
 
 int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
@@ -122,6 +133,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
   auto local = std::make_shared<LocalRanks>(size);
   std::mutex mutex;
   std::optional<Failure> first;
+  std::atomic<int> status = 0;
   auto body = [&](int rank) {
     limitThreads();
     Connection connection;
@@ -129,7 +141,10 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
       connection = connectRanks(*store, rank, size,
                                 {transports.hosts, line.launch.throttle},
                                 {"", /*loopback=*/true});
-      trainRank(line, loaded, transports, connection, {rank, local});
+      int ended =
+          trainRank(line, loaded, transports, connection, {rank, local});
+      if (rank == 0)
+        status = ended;
     } catch (...) {
       RankError error = describeCurrent();
       {
@@ -151,8 +166,11 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     for (std::thread &thread : threads)
       thread.join();
   }
-  if (!first)
-    return 0;
+  if (!first) {
+    if (status)
+      printError(describeStop(status));
+    return status;
+  }
   printError(first->error.message, size > 1 ? first->rank : -1);
   writeLauncherErrorFile(first->error.message);
   return 1;
@@ -187,8 +205,11 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
                       agreementOf(loaded, line),
                       {transports.hosts, line.launch.throttle},
                       std::chrono::seconds(line.launch.timeoutSeconds));
-    trainRank(line, loaded, transports, connection, {me.localRank, nullptr});
-    return 0;
+    int status = trainRank(line, loaded, transports, connection,
+                           {me.localRank, nullptr});
+    if (status && me.rank == 0 && line.launch.supervisor.empty())
+      printError(describeStop(status));
+    return status;
   } catch (...) {
     RankError error = describeCurrent();
     if (line.launch.supervisor.empty())
@@ -223,6 +244,8 @@ void checkLaunch(const LaunchOptions &launch, const Membership &me) {
 } // namespace
 
 int runRanks(const CommandLine &line, int argc, char **argv) {
+  // Whoever read our words may be gone: that is no reason to end.
+  std::signal(SIGPIPE, SIG_IGN);
   // c10d's notes on connections that are tried again are no news to a user;
   // what fails is reported once, by us.
   setenv("TORCH_CPP_LOG_LEVEL", "FATAL", /*overwrite=*/0);

@@ -18,7 +18,7 @@ std::vector<int> holders(const plan::PlanT &plan, const StateMap &map,
   std::vector<int> held(*plan::numElements(tensor.shape));
   for (uint64_t rank = 0; rank < plan::numRanks(plan); ++rank) {
     int64_t end = 0;
-    for (const Run &run : map.runs(tensor, rank)) {
+    for (const Run &run : map.part(tensor, rank).runs()) {
       EXPECT_GE(run.local, end);
       EXPECT_GT(run.count, 0);
       end = run.local + run.count;
@@ -72,13 +72,13 @@ TEST(StateMap, ReplicasHoldTheSame) {
   StateMap map(plan);
   const NamedState &tensor = map.memories()[0].tensors[0];
   for (int rank : {0, 2}) {
-    auto runs = map.runs(tensor, rank);
+    auto runs = map.part(tensor, rank).runs();
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].whole, 0);
     EXPECT_EQ(runs[0].count, 4);
   }
   for (int rank : {1, 3}) {
-    auto runs = map.runs(tensor, rank);
+    auto runs = map.part(tensor, rank).runs();
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].whole, 4);
     EXPECT_EQ(runs[0].local, 0);

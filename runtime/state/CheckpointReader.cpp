@@ -1,0 +1,136 @@
+#include "state/CheckpointReader.h"
+
+#include "state/CheckpointFolder.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace fsdp::checkpoint {
+
+std::string readText(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file || !text)
+    throw Damage("cannot read " + path + ": " + std::strerror(errno));
+  return text.str();
+}
+
+Manifest readCheckpoint(const std::string &folder) {
+  std::string path = folder + "/" + manifestName;
+  try {
+    return readManifest(readText(path), path);
+  } catch (const Error &error) {
+    throw Damage(error.what());
+  }
+}
+
+StoredFile describeFile(const std::string &path) {
+  SafeTensorsFile file(path);
+  StoredFile entry;
+  entry.name = path.substr(path.rfind('/') + 1);
+  entry.bytes = file.bytes();
+  std::string header = file.header();
+  entry.headerBytes = header.size();
+  entry.headerHash = hashOf(header.data(), header.size());
+  return entry;
+}
+
+SafeTensorsFile &Reader::file(uint32_t index) {
+  const StoredFile &entry = manifest.files.at(index);
+  if (files[index])
+    return *files[index];
+  std::string path = folder + "/" + entry.name;
+  auto opened = std::make_unique<SafeTensorsFile>(path);
+  std::string header = opened->header();
+  if (opened->bytes() != entry.bytes || header.size() != entry.headerBytes ||
+      hashOf(header.data(), header.size()) != entry.headerHash)
+    throw Damage(path + " is damaged: its header is not the one that was "
+                        "written");
+  files[index] = std::move(opened);
+  return *files[index];
+}
+
+/// The elements that two parts of a tensor have in common, as bytes.
+template <typename Segment>
+static std::vector<Segment> common(const Part &chunk, const Part &wanted,
+                                   int64_t elementBytes) {
+  std::vector<Segment> segments;
+  std::vector<Run> stored = chunk.runs(), runs = wanted.runs();
+  for (size_t i = 0, j = 0; i < stored.size() && j < runs.size();) {
+    const Run &a = stored[i], &b = runs[j];
+    int64_t begin = std::max(a.whole, b.whole);
+    int64_t aEnd = a.whole + a.count, bEnd = b.whole + b.count;
+    int64_t end = std::min(aEnd, bEnd);
+    if (begin < end)
+      segments.push_back({(a.local + begin - a.whole) * elementBytes,
+                          (b.local + begin - b.whole) * elementBytes,
+                          (end - begin) * elementBytes});
+    (aEnd < bEnd ? i : j)++;
+  }
+  return segments;
+}
+
+void Reader::read(const StoredTensor &tensor, const Part &wanted, int rank,
+                  char *local) {
+  int64_t missing = wanted.count() * tensor.elementBytes();
+  int owner = static_cast<uint32_t>(rank) < manifest.ranks() ? rank : 0;
+  for (const Chunk &chunk : tensor.chunks) {
+    if (tensor.isPerRank && chunk.rank != owner)
+      continue;
+    auto segments = common<Segment>(chunk.part, wanted, tensor.elementBytes());
+    for (const Segment &segment : segments)
+      missing -= segment.bytes;
+    try {
+      readChunk(tensor, chunk, segments, local);
+    } catch (const Damage &) {
+      throw;
+    } catch (const std::exception &error) {
+      throw Damage(error.what());
+    }
+  }
+  if (missing)
+    throw Damage(folder + " does not have all of " + tensor.name);
+}
+
+void Reader::readChunk(const StoredTensor &tensor, const Chunk &chunk,
+                       const std::vector<Segment> &segments, char *local) {
+  if (segments.empty())
+    return;
+  SafeTensorsFile &from = file(chunk.file);
+  const FileTensor *entry = from.find(tensor.name);
+  int64_t bytes = chunk.part.count() * tensor.elementBytes();
+  int64_t blocks = (bytes + hashBlockBytes - 1) / hashBlockBytes;
+  if (!entry || static_cast<int64_t>(entry->bytes) != bytes ||
+      static_cast<int64_t>(chunk.hashes.size()) != blocks)
+    throw Damage(from.path() + " has no such " + tensor.name +
+                 " as the manifest says");
+  int64_t loaded = -1; // which block
+  for (Segment rest : segments) {
+    while (rest.bytes) {
+      int64_t wanted = rest.from / hashBlockBytes;
+      int64_t begin = wanted * hashBlockBytes;
+      int64_t size = std::min(hashBlockBytes, bytes - begin);
+      if (wanted != loaded) {
+        block.resize(size);
+        from.read(*entry, begin, size, block.data());
+        if (hashOf(block.data(), size) != chunk.hashes[wanted])
+          throw Damage(from.path() + " is damaged: " + tensor.name +
+                       " is not what was written, between its bytes " +
+                       std::to_string(begin) + " and " +
+                       std::to_string(begin + size));
+        loaded = wanted;
+      }
+      int64_t count = std::min(rest.bytes, begin + size - rest.from);
+      std::memcpy(local + rest.to, block.data() + rest.from - begin, count);
+      rest.from += count;
+      rest.to += count;
+      rest.bytes -= count;
+    }
+  }
+}
+
+} // namespace fsdp::checkpoint

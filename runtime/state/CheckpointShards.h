@@ -1,0 +1,62 @@
+#ifndef FSDP_RUNTIME_STATE_CHECKPOINTSHARDS_H
+#define FSDP_RUNTIME_STATE_CHECKPOINTSHARDS_H
+
+#include "executor/Executor.h"
+#include "state/StateMap.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fsdp::checkpoint {
+
+/// Whether a state is part of a checkpoint: what a step changes or needs, apart
+/// from constants, which stay in the weights, and gradients, which are nothing
+/// between steps.
+bool isStored(const plan::StateT &state);
+
+/// The buffers that programs write, by state. Where ranks do so on their own,
+/// each has its own value.
+std::vector<bool> writtenBuffers(const plan::PlanT &plan);
+
+/// What one rank writes of one tensor.
+struct Shard {
+  NamedState tensor;
+  std::string parameter; // of optimizer state: its parameter's name
+  size_t memory;         // of the map
+  Part part;             // `local` counts in the rank's memory
+  bool isPerRank;        // see StoredTensor
+  uint64_t offset;       // of its first byte in the copy
+  int64_t bytes() const { return part.count() * tensor.elementBytes(); }
+};
+
+/// A copy of the shards that a rank is to write, taken between two steps. Every
+/// element of a tensor is in the shard of exactly one rank: replicas divide
+/// what they hold.
+class Shards {
+public:
+  Shards(const plan::PlanT &plan, int rank);
+  ~Shards();
+  Shards(const Shards &) = delete;
+  Shards &operator=(const Shards &) = delete;
+
+  /// Bytes of the copy.
+  uint64_t bytes() const { return total; }
+  const std::vector<Shard> &list() const { return shards; }
+  /// The shard's elements, one after the other, as of the last take().
+  const char *data(const Shard &shard) const { return copy + shard.offset; }
+
+  /// Copies the executor's states. The memory for it is kept. Throws Error
+  /// where there is none.
+  void take(Executor &executor);
+
+private:
+  StateMap map;
+  std::vector<Shard> shards; // by memory
+  uint64_t total = 0;
+  char *copy = nullptr;
+};
+
+} // namespace fsdp::checkpoint
+
+#endif // FSDP_RUNTIME_STATE_CHECKPOINTSHARDS_H

@@ -1,0 +1,111 @@
+#include "state/CheckpointWriter.h"
+
+#include "Error.h"
+#include "data/SafeTensors.h"
+#include "state/CheckpointReader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+#include <unistd.h>
+#include <unordered_map>
+
+namespace fsdp::checkpoint {
+
+/// A rank's own manifest, until all are one.
+static std::string partName(int rank) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "rank-%05d.json", rank);
+  return name;
+}
+
+static StoredTensor describe(const Shard &shard, const Shards &shards,
+                             int rank) {
+  StoredTensor tensor;
+  static_cast<NamedTensor &>(tensor) = shard.tensor;
+  tensor.role = shard.tensor.state->role;
+  tensor.parameter = shard.parameter;
+  tensor.isPerRank = shard.isPerRank;
+  Chunk chunk;
+  chunk.part = shard.part;
+  chunk.rank = shard.isPerRank ? rank : 0;
+  chunk.hashes = hashesOf(shards.data(shard), shard.bytes());
+  tensor.chunks.push_back(std::move(chunk));
+  return tensor;
+}
+
+void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
+                 int rank, const std::atomic<bool> &cancelled) {
+  std::string partial = folder.partialPathOf(facts.run.step);
+  Manifest mine;
+  mine.run = facts.run;
+  mine.plan = facts.plan;
+  mine.mesh = facts.mesh;
+  std::vector<SafeTensorsWriter::Tensor> entries;
+  for (const Shard &shard : shards.list())
+    entries.push_back({shard.tensor.name, shard.tensor.dtype,
+                       shapeOfChunk(shard.part, shard.tensor.shape)});
+  std::string path = partial + "/" + shardName(rank);
+  SafeTensorsWriter file(path, std::move(entries));
+  for (const Shard &shard : shards.list()) {
+    // In blocks, so that it can be stopped.
+    for (int64_t begin = 0; begin < shard.bytes(); begin += hashBlockBytes) {
+      if (cancelled)
+        throw Cancelled();
+      file.write(shard.tensor.name, begin, shards.data(shard) + begin,
+                 std::min(hashBlockBytes, shard.bytes() - begin));
+    }
+    mine.tensors.push_back(describe(shard, shards, rank));
+  }
+  file.finish();
+  mine.files.push_back(describeFile(path));
+  writeDurably(partial + "/" + partName(rank), writeManifest(mine));
+}
+
+/// Puts a rank's manifest behind those of the ranks before it.
+static void append(Manifest &all,
+                   std::unordered_map<std::string, size_t> &indexOf,
+                   Manifest part) {
+  uint32_t file = all.files.size();
+  all.files.push_back(std::move(part.files.at(0)));
+  all.run.epochLosses.push_back(part.run.epochLosses.at(0));
+  for (StoredTensor &tensor : part.tensors) {
+    for (Chunk &chunk : tensor.chunks)
+      chunk.file = file;
+    auto [found, isNew] = indexOf.try_emplace(tensor.name, all.tensors.size());
+    if (isNew) {
+      all.tensors.push_back(std::move(tensor));
+    } else {
+      auto &chunks = all.tensors[found->second].chunks;
+      chunks.insert(chunks.end(), tensor.chunks.begin(), tensor.chunks.end());
+    }
+  }
+}
+
+void commitShards(const Folder &folder, const Facts &facts,
+                  const std::atomic<bool> &cancelled) {
+  std::string partial = folder.partialPathOf(facts.run.step);
+  Manifest all;
+  all.run = facts.run;
+  all.run.epochLosses.clear();
+  all.plan = facts.plan;
+  all.mesh = facts.mesh;
+  std::unordered_map<std::string, size_t> indexOf;
+  for (uint32_t rank = 0; rank < all.ranks(); ++rank) {
+    std::string path = partial + "/" + partName(rank);
+    while (access(path.c_str(), F_OK) != 0) {
+      if (cancelled)
+        throw Cancelled();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    append(all, indexOf, readManifest(readText(path), path));
+  }
+  writeDurably(partial + "/" + manifestName, writeManifest(all));
+  for (uint32_t rank = 0; rank < all.ranks(); ++rank)
+    std::filesystem::remove(partial + "/" + partName(rank));
+  folder.commit(facts.run.step);
+}
+
+} // namespace fsdp::checkpoint

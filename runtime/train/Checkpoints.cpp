@@ -1,0 +1,201 @@
+#include "train/Checkpoints.h"
+
+#include "Error.h"
+#include "state/CheckpointReader.h"
+#include "train/FirstProblem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace fsdp {
+
+namespace fs = std::filesystem;
+
+Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
+                         const CheckpointOptions &options, bool resumes,
+                         Communicator &communicator, Note note)
+    : plan(*loaded.plan), options(options), communicator(communicator),
+      note(std::move(note)), folder(options.folder),
+      shards(plan, communicator.rank()), last(Clock::now()) {
+  facts.plan = loaded.digest;
+  for (const auto &dim : plan.mesh)
+    facts.mesh.emplace_back(dim->name, dim->size);
+  open(resumes);
+  checkSpace();
+}
+
+Checkpoints::~Checkpoints() {
+  cancelled = true;
+  if (writer.joinable())
+    writer.join();
+}
+
+void Checkpoints::open(bool resumes) {
+  if (isFirst()) {
+    folder.lock();
+    folder.removePartial();
+    std::vector<uint64_t> steps = folder.steps();
+    if (!resumes && !steps.empty())
+      throw Error("folder " + folder.path() +
+                  " has checkpoints of a run, the "
+                  "newest of step " +
+                  std::to_string(steps.front()) +
+                  "; go on with --resume auto, or name another folder");
+  }
+  if (communicator.size() > 1)
+    communicator.barrier();
+  if (access((folder.path() + "/lock").c_str(), F_OK) != 0)
+    throw Error("rank " + std::to_string(communicator.rank()) +
+                " does not see what rank 0 writes into " + folder.path() +
+                "; give --checkpoint-dir a folder that all hosts share");
+}
+
+void Checkpoints::checkSpace() const {
+  double bytes = shards.bytes();
+  if (communicator.size() > 1)
+    communicator.allReduce(&bytes, &bytes, 1, plan::DType::Float64);
+  struct statvfs room;
+  if (!isFirst() || statvfs(folder.path().c_str(), &room) != 0)
+    return;
+  double free = double(room.f_bavail) * room.f_frsize;
+  if (free < bytes)
+    throw Error("a checkpoint takes " + std::to_string(uint64_t(bytes)) +
+                " bytes, and the disk of " + folder.path() + " has " +
+                std::to_string(uint64_t(free)) +
+                " left; make room, or name another folder");
+}
+
+bool Checkpoints::isTime() const {
+  return options.seconds > 0 &&
+         std::chrono::duration<double>(Clock::now() - last).count() >=
+             options.seconds;
+}
+
+void Checkpoints::tellFailure(const std::string &why) {
+  ++failed;
+  std::string text = "the checkpoint of step " +
+                     std::to_string(facts.run.step) +
+                     " could not be written: " + why;
+  if (options.mustSucceed)
+    throw Error(text + "; the ones before it are whole");
+  note(text + "; training goes on, and the ones before it are whole");
+}
+
+/// Room in the folder, and a copy of the state.
+void Checkpoints::prepare(Executor &executor) {
+  if (isFirst()) {
+    std::string partial = folder.partialPathOf(facts.run.step);
+    fs::remove_all(partial);
+    fs::create_directory(partial);
+  }
+  shards.take(executor);
+}
+
+void Checkpoints::begin(const checkpoint::RunPosition &position,
+                        Executor &executor) {
+  finish();
+  last = Clock::now();
+  facts.run = position;
+  std::string problem;
+  try {
+    prepare(executor);
+  } catch (const std::exception &error) {
+    problem = error.what();
+  }
+  problem = firstProblem(communicator, problem);
+  if (!problem.empty())
+    return tellFailure(problem);
+  cancelled = false;
+  shardsWritten = {};
+  commitProblem.clear();
+  writer = std::thread([this] { write(); });
+  if (options.synchronous)
+    finish();
+}
+
+/// Runs in a thread of its own, which gives way to the kernels.
+void Checkpoints::write() {
+  setpriority(PRIO_PROCESS, gettid(), 10);
+  try {
+    writeShards(folder, shards, facts, communicator.rank(), cancelled);
+    shardsWritten.set_value("");
+  } catch (const checkpoint::Cancelled &) {
+    return shardsWritten.set_value("it was given up");
+  } catch (const std::exception &error) {
+    return shardsWritten.set_value(error.what());
+  }
+  if (!isFirst())
+    return;
+  try {
+    commitShards(folder, facts, cancelled);
+    retain();
+  } catch (const checkpoint::Cancelled &) {
+  } catch (const std::exception &error) {
+    commitProblem = error.what();
+  }
+}
+
+void Checkpoints::finish() {
+  if (!writer.joinable())
+    return;
+  std::string mine = shardsWritten.get_future().get();
+  std::string problem;
+  try {
+    problem = firstProblem(communicator, mine);
+  } catch (...) {
+    cancelled = true; // a rank is gone, whose shards will never come
+    writer.join();
+    throw;
+  }
+  // Rank 0 waits for shards that do not come.
+  cancelled = !problem.empty();
+  writer.join();
+  if (problem.empty())
+    problem = firstProblem(communicator, commitProblem);
+  if (problem.empty())
+    return;
+  if (isFirst()) {
+    std::error_code ignored;
+    fs::remove_all(folder.partialPathOf(facts.run.step), ignored);
+  }
+  tellFailure(problem);
+}
+
+/// What a checkpoint's manifest says of a metric; NaN: nothing.
+static double metricOf(const std::string &folder, const std::string &name) {
+  try {
+    for (const auto &[metric, value] :
+         checkpoint::readCheckpoint(folder).run.metrics)
+      if (metric == name)
+        return value;
+  } catch (const Error &) {
+  }
+  return std::nan("");
+}
+
+/// Removes the oldest ones but for the best.
+void Checkpoints::retain() const {
+  std::vector<uint64_t> steps = folder.steps();
+  if (!options.keep || steps.size() <= options.keep)
+    return;
+  std::optional<uint64_t> best;
+  double least = 0;
+  if (!options.keepBest.empty())
+    for (uint64_t step : steps) {
+      double value = metricOf(folder.pathOf(step), options.keepBest);
+      if (!std::isnan(value) && (!best || value < least)) {
+        best = step;
+        least = value;
+      }
+    }
+  for (size_t i = options.keep; i < steps.size(); ++i)
+    if (steps[i] != best)
+      folder.remove(steps[i]);
+}
+
+} // namespace fsdp

@@ -1,0 +1,93 @@
+#include "train/ResumePoint.h"
+
+#include "Error.h"
+#include "state/CheckpointFolder.h"
+#include "state/CheckpointReader.h"
+#include "state/LoadCheckpoint.h"
+#include "train/FirstProblem.h"
+
+#include <filesystem>
+#include <sstream>
+
+namespace fsdp {
+
+/// The checkpoints that the options name, newest first.
+static std::vector<std::string> candidates(const CheckpointOptions &options) {
+  bool isAuto = options.resume == "auto";
+  const std::string &root = isAuto ? options.folder : options.resume;
+  std::error_code ignored;
+  if (std::filesystem::exists(root + "/" + checkpoint::manifestName, ignored))
+    return {root};
+  checkpoint::Folder folder(root);
+  std::vector<std::string> paths;
+  for (uint64_t step : folder.steps())
+    paths.push_back(folder.pathOf(step));
+  return paths;
+}
+
+ResumePoint::ResumePoint(const CheckpointOptions &options,
+                         Communicator &communicator)
+    : communicator(communicator) {
+  if (options.resume.empty())
+    return;
+  std::string listed;
+  if (communicator.rank() == 0)
+    for (const std::string &path : candidates(options))
+      listed += path + "\n";
+  std::istringstream lines(textOfRank0(communicator, listed));
+  for (std::string path; std::getline(lines, path);)
+    paths.push_back(path);
+  if (!paths.empty())
+    openNewest();
+  else if (options.resume != "auto")
+    throw Error("there is no checkpoint in " + options.resume +
+                "; name the folder of one, or of a run's");
+  else
+    said.push_back("no checkpoint in " + options.folder +
+                   ", so the run begins at step 1");
+}
+
+/// Drops the first path where a rank could not read it.
+bool ResumePoint::agree(const std::string &problem) {
+  std::string first = firstProblem(communicator, problem);
+  if (first.empty())
+    return true;
+  manifest.reset();
+  paths.erase(paths.begin());
+  if (paths.empty())
+    throw Error(first + "; no checkpoint before it is whole: start again "
+                        "without --resume, in another folder");
+  said.push_back(first + "; the checkpoint before it, " + paths.front() +
+                 ", takes its place");
+  return false;
+}
+
+void ResumePoint::openNewest() {
+  std::string problem;
+  do {
+    problem.clear();
+    try {
+      manifest = checkpoint::readCheckpoint(paths.front());
+    } catch (const checkpoint::Damage &damage) {
+      problem = damage.what();
+    }
+  } while (!agree(problem));
+}
+
+void ResumePoint::load(const plan::PlanT &plan, Executor &executor) {
+  for (;;) {
+    checkpoint::checkFits(plan, *manifest, folder());
+    std::string problem;
+    try {
+      checkpoint::loadCheckpoint(plan, folder(), *manifest, communicator.rank(),
+                                 executor);
+    } catch (const checkpoint::Damage &damage) {
+      problem = damage.what();
+    }
+    if (agree(problem))
+      return;
+    openNewest();
+  }
+}
+
+} // namespace fsdp

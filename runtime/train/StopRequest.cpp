@@ -1,0 +1,62 @@
+#include "train/StopRequest.h"
+
+#include "StopSignals.h"
+
+#include <csignal>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <unistd.h>
+
+namespace fsdp {
+
+// Read and written by a signal handler.
+static volatile std::sig_atomic_t first = 0;
+
+static volatile std::time_t firstTime = 0;
+
+/// One word may come twice: from the terminal and from whoever started us.
+static void remember(int number) {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (!first) {
+    firstTime = now.tv_sec;
+    first = number;
+  } else if (now.tv_sec > firstTime + 1) {
+    _exit(128 + number);
+  }
+}
+
+static std::mutex mutex;
+static int living = 0;
+static std::map<int, struct sigaction> before;
+
+StopRequest::StopRequest() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (living++)
+    return;
+  first = 0;
+  struct sigaction action = {};
+  action.sa_handler = remember;
+  // A system call that waits goes on waiting: the step is to be finished.
+  action.sa_flags = SA_RESTART;
+  for (int number : stopSignals) {
+    struct sigaction &old = before[number];
+    sigaction(number, nullptr, &old);
+    // `nohup` and shells in the background mean it.
+    if (old.sa_handler != SIG_IGN)
+      sigaction(number, &action, nullptr);
+  }
+}
+
+StopRequest::~StopRequest() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (--living)
+    return;
+  for (const auto &[number, old] : before)
+    sigaction(number, &old, nullptr);
+}
+
+int StopRequest::received() { return first; }
+
+} // namespace fsdp
