@@ -99,8 +99,10 @@ void Folder::removePartial() const {
   std::error_code ignored;
   for (const auto &entry : fs::directory_iterator(root, ignored)) {
     std::string name = entry.path().filename().string();
-    size_t at = name.find(partialSuffix);
-    if (at != std::string::npos && stepOfName(name.substr(0, at)) >= 0)
+    bool ends = name.size() > partialSuffix.size() &&
+                name.compare(name.size() - partialSuffix.size(),
+                             std::string::npos, partialSuffix) == 0;
+    if (ends && stepOfName(name.substr(0, name.find('.'))) >= 0)
       fs::remove_all(entry.path(), ignored);
   }
 }

@@ -113,6 +113,7 @@ void Checkpoints::begin(const checkpoint::RunPosition &position,
   cancelled = false;
   shardsWritten = {};
   commitProblem.clear();
+  retainProblem.clear();
   writer = std::thread([this] { write(); });
   if (options.synchronous)
     finish();
@@ -133,10 +134,16 @@ void Checkpoints::write() {
     return;
   try {
     commitShards(folder, facts, cancelled);
-    retain();
   } catch (const checkpoint::Cancelled &) {
+    return;
   } catch (const std::exception &error) {
     commitProblem = error.what();
+    return;
+  }
+  try {
+    retain();
+  } catch (const std::exception &error) {
+    retainProblem = error.what();
   }
 }
 
@@ -157,6 +164,8 @@ void Checkpoints::finish() {
   writer.join();
   if (problem.empty())
     problem = firstProblem(communicator, commitProblem);
+  if (!retainProblem.empty())
+    note("an old checkpoint stays: " + retainProblem);
   if (problem.empty())
     return;
   if (isFirst()) {

@@ -70,7 +70,8 @@ private:
   std::thread writer;
   std::atomic<bool> cancelled = false;
   std::promise<std::string> shardsWritten; // or why they are not
-  std::string commitProblem;               // rank 0's, once it is joined
+  // Rank 0's, once it is joined: there is no new checkpoint, or too many old.
+  std::string commitProblem, retainProblem;
 
   Clock::time_point last; // when the last one began
   uint64_t failed = 0;

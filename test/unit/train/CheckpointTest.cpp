@@ -1,0 +1,209 @@
+// Tests that a run which was cut in two is the run that was not: on the same
+// ranks bit by bit, on others from the same state.
+#include "TestRun.h"
+#include "state/CheckpointFolder.h"
+#include "state/CheckpointFormat.h"
+#include "state/CheckpointReader.h"
+
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+using namespace fsdp::test;
+
+namespace {
+
+/// A run that trains up to a step and then goes on to the end.
+class CutRun : public TestRun {
+public:
+  explicit CutRun(int ranks, int64_t globalBatch = 8)
+      : TestRun(ranks, globalBatch) {
+    options.evalData = options.data;
+    options.checkpoints.folder = folder / "checkpoints";
+    options.checkpoints.keep = 0;
+  }
+  std::string trainTo(uint64_t steps) {
+    options.epochs.reset();
+    options.steps = steps;
+    return train();
+  }
+  std::string goOnTo(uint64_t steps, const std::string &from = "auto") {
+    options.checkpoints.resume = from;
+    return trainTo(steps);
+  }
+  std::vector<uint64_t> steps() const {
+    return checkpoint::Folder(options.checkpoints.folder).steps();
+  }
+  std::string pathOf(uint64_t step) const {
+    return checkpoint::Folder(options.checkpoints.folder).pathOf(step);
+  }
+};
+
+/// What is of the run, and not of the clock.
+std::vector<nlohmann::json> results(TestRun &run) {
+  std::vector<nlohmann::json> results;
+  for (const nlohmann::json &row : run.rows()) {
+    nlohmann::json kept;
+    for (const char *name : {"step", "epoch", "loss", "lr", "eval_loss"})
+      if (row.contains(name))
+        kept[name] = row[name];
+    results.push_back(kept);
+  }
+  return results;
+}
+
+void flipBit(const std::string &path, uint64_t byte, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(byte);
+  char value = static_cast<char>(file.get() ^ (1 << bit));
+  file.seekp(byte);
+  file.put(value);
+}
+
+} // namespace
+
+TEST(Checkpoint, ACutRunIsTheWholeOne) {
+  for (int ranks : {1, 2}) {
+    CutRun whole(ranks), cut(ranks);
+    ASSERT_EQ(whole.trainTo(6), "");
+    cut.options.checkpoints.interval = 2;
+    ASSERT_EQ(cut.trainTo(3), "");
+    EXPECT_EQ(cut.steps(), (std::vector<uint64_t>{3, 2}));
+    ASSERT_EQ(cut.goOnTo(6), "");
+    EXPECT_EQ(results(cut), results(whole));
+    EXPECT_TRUE(at::equal(cut.saved(), whole.saved()));
+  }
+}
+
+TEST(Checkpoint, RowsOfStepsThatAreTakenAgainAreDropped) {
+  CutRun whole(1), cut(1);
+  ASSERT_EQ(whole.trainTo(6), "");
+  cut.options.checkpoints.interval = 3;
+  ASSERT_EQ(cut.trainTo(6), "");
+  std::filesystem::remove_all(cut.pathOf(6));
+  ASSERT_EQ(cut.goOnTo(6), "");
+  EXPECT_EQ(results(cut), results(whole));
+}
+
+TEST(Checkpoint, OtherRanksGoOnFromTheSameBits) {
+  std::string from;
+  CutRun first(1, 12);
+  ASSERT_EQ(first.trainTo(2), "");
+  from = first.pathOf(2);
+  // Nothing is left to train: each run hands the state on to the next.
+  std::vector<std::unique_ptr<CutRun>> runs;
+  for (int ranks : {2, 3, 4, 1}) {
+    runs.push_back(std::make_unique<CutRun>(ranks, 12));
+    ASSERT_EQ(runs.back()->goOnTo(2, from), "");
+    from = runs.back()->pathOf(2);
+    EXPECT_TRUE(at::equal(runs.back()->saved(), first.saved())) << ranks;
+  }
+  // The first and the last have the same cut, so the same bytes.
+  EXPECT_EQ(checkpoint::readText(from + "/rank-00000.safetensors"),
+            checkpoint::readText(first.pathOf(2) + "/rank-00000.safetensors"));
+}
+
+TEST(Checkpoint, TheSamplesThatFollowAreReadByOtherBatches) {
+  // 2 steps of 8 are 4 steps of 4: the next one is the epoch's fifth.
+  CutRun large(2, 8), small(1, 4);
+  ASSERT_EQ(large.trainTo(2), "");
+  ASSERT_EQ(small.goOnTo(4, large.pathOf(2)), "");
+  auto rows = small.rows();
+  EXPECT_EQ(rows[0]["step"], 3);
+  EXPECT_EQ(rows[0]["epoch"], 1);
+  // 26 samples are 6 batches of 4.
+  EXPECT_EQ(rows[1]["epoch"], 1);
+  EXPECT_TRUE(rows[2].contains("eval_loss"));
+}
+
+TEST(Checkpoint, TheNewestAreKeptAndTheBest) {
+  CutRun run(1);
+  run.options.checkpoints.interval = 1;
+  run.options.checkpoints.keep = 2;
+  ASSERT_EQ(run.trainTo(5), "");
+  EXPECT_EQ(run.steps(), (std::vector<uint64_t>{5, 4}));
+  CutRun best(1);
+  best.options.checkpoints.interval = 1;
+  best.options.checkpoints.keep = 1;
+  best.options.checkpoints.keepBest = "loss";
+  ASSERT_EQ(best.trainTo(5), "");
+  uint64_t least = 0;
+  double loss = INFINITY;
+  for (const nlohmann::json &row : best.rows())
+    if (row.contains("loss") && row["loss"] < loss) {
+      loss = row["loss"];
+      least = row["step"];
+    }
+  std::vector<uint64_t> expected = {5};
+  if (least != 5)
+    expected.push_back(least);
+  EXPECT_EQ(best.steps(), expected);
+}
+
+TEST(Checkpoint, TwoRunsDoNotShareAFolder) {
+  CutRun run(1);
+  checkpoint::Folder other(run.options.checkpoints.folder);
+  other.lock();
+  EXPECT_NE(run.trainTo(1).find("another run"), std::string::npos);
+}
+
+TEST(Checkpoint, ARunDoesNotGoOnUnasked) {
+  CutRun run(1);
+  ASSERT_EQ(run.trainTo(1), "");
+  EXPECT_NE(run.trainTo(2).find("--resume auto"), std::string::npos);
+}
+
+TEST(Checkpoint, EveryFlippedBitIsFound) {
+  CutRun run(2);
+  ASSERT_EQ(run.trainTo(1), "");
+  std::string folder = run.pathOf(1);
+  plan::PlanT &plan = *run.loaded.plan;
+  StateMap map(plan);
+  std::vector<float> w(out * in);
+  auto read = [&] {
+    checkpoint::Manifest manifest = checkpoint::readCheckpoint(folder);
+    checkpoint::Reader reader(folder, manifest);
+    Part whole{0, 0, out * in};
+    reader.read(*manifest.find("w"), whole, 0,
+                reinterpret_cast<char *>(w.data()));
+  };
+  ASSERT_NO_THROW(read());
+  for (const auto &entry : std::filesystem::directory_iterator(folder)) {
+    std::string path = entry.path();
+    for (uint64_t byte = 0; byte < std::filesystem::file_size(path); ++byte) {
+      int bit = byte * 7 % 8;
+      flipBit(path, byte, bit);
+      EXPECT_THROW(read(), checkpoint::Damage) << path << ", byte " << byte;
+      flipBit(path, byte, bit);
+    }
+  }
+  ASSERT_NO_THROW(read());
+}
+
+TEST(Checkpoint, TheOneBeforeADamagedOneIsTaken) {
+  CutRun whole(2), cut(2);
+  ASSERT_EQ(whole.trainTo(6), "");
+  cut.options.checkpoints.interval = 2;
+  ASSERT_EQ(cut.trainTo(4), "");
+  std::string newest = cut.pathOf(4) + "/rank-00001.safetensors";
+  flipBit(newest, std::filesystem::file_size(newest) - 1, 0);
+  ASSERT_EQ(cut.goOnTo(6), "");
+  EXPECT_TRUE(at::equal(cut.saved(), whole.saved()));
+  // The damaged one is whole again.
+  EXPECT_NO_THROW(checkpoint::readCheckpoint(cut.pathOf(4)));
+
+  CutRun all(1);
+  ASSERT_EQ(all.trainTo(1), "");
+  std::string only = all.pathOf(1) + "/rank-00000.safetensors";
+  std::filesystem::resize_file(only, std::filesystem::file_size(only) / 2);
+  std::string error = all.goOnTo(2);
+  EXPECT_NE(error.find("rank-00000.safetensors"), std::string::npos) << error;
+}
+
+TEST(Checkpoint, AnotherModelIsRefused) {
+  CutRun run(1);
+  ASSERT_EQ(run.trainTo(1), "");
+  run.loaded.plan->states[0]->fqn = "other";
+  std::string error = run.goOnTo(2);
+  EXPECT_NE(error.find("it has no other; the plan has no w"), std::string::npos)
+      << error;
+}
