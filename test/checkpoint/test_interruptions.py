@@ -1,0 +1,131 @@
+"""Tests that a run which is killed, stopped or cannot write goes on, and that nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from typing import Callable
+
+import pytest
+
+from checkpoint.runs import Runs, assert_same
+from cli.test_deaths import PATIENCE_S, ranks_of, wait_until
+from support import chain
+
+STEPS = 36
+#: Of ranks, one after the other in the same run.
+KILLS = 5
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(100 if metafunc.config.getoption("--long") else 5))
+
+
+@pytest.fixture(scope="module")
+def whole(
+    lowered: Callable[[str], chain.Compiled], tmp_path_factory: pytest.TempPathFactory
+) -> Runs:
+    """The run to which nothing happens."""
+    runs = Runs(lowered("mesh=2"), 2, tmp_path_factory.mktemp("whole"))
+    runs.train()
+    return runs
+
+
+def wait_for_row(runs: Runs, process: "subprocess.Popen[str]", step: int) -> None:
+    def is_there() -> bool:
+        rows = runs.metrics.read_text().count('"step_ms"') if runs.metrics.exists() else 0
+        return rows >= step or process.poll() is not None
+
+    wait_until(is_there)
+
+
+@pytest.mark.parametrize("number", (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP))
+def test_a_stopped_run_ends_its_step_and_goes_on(
+    number: signal.Signals, runs: Runs, whole: Runs
+) -> None:
+    process = runs.start("--throttle", "1,20000")
+    wait_for_row(runs, process, 2)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number, output
+    assert "stopped after step" in output
+    (step,) = runs.steps()
+    assert runs.rows()[-1]["step"] == step < STEPS
+    runs.train()
+    assert_same(runs, whole)
+
+
+def test_nohup_is_heard(runs: Runs, whole: Runs) -> None:
+    process = subprocess.Popen(
+        ["nohup", *runs.command("--throttle", "1,5000")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=chain.environment(),
+    )
+    wait_for_row(runs, process, 2)
+    process.send_signal(signal.SIGHUP)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    assert_same(runs, whole)
+
+
+def test_ranks_that_are_killed_cost_only_what_came_after_the_checkpoint(
+    seed: int, runs: Runs, whole: Runs
+) -> None:
+    """A rank is killed anywhere in a run, and one of the run that goes on, and so on."""
+    chance = random.Random(seed)
+    for _ in range(KILLS):
+        process = runs.start("--throttle", "1,1000", "--checkpoint-interval", chance.randint(1, 4))
+        wait_for_row(runs, process, chance.randint(0, STEPS - 8))
+        time.sleep(chance.random() * 0.01)
+        killed = time.monotonic()
+        if ranks := ranks_of(process.pid):
+            os.kill(chance.choice(ranks), signal.SIGKILL)
+        output, _ = process.communicate(timeout=PATIENCE_S)
+        assert time.monotonic() - killed < 10
+        assert "damaged" not in output
+    assert "damaged" not in runs.train()
+    assert_same(runs, whole)
+
+
+def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) -> None:
+    command = runs.command("--checkpoint-interval", 3, "--throttle", "1,20000")
+    at = command.index("--nproc")
+    del command[at : at + 2]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
+    launcher += ["--nproc-per-node", "2", "--max-restarts", "1"]
+    process = subprocess.Popen(
+        [*launcher, *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=chain.environment(),
+    )
+    wait_for_row(runs, process, 8)
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    assert "resumed after step" in output
+    assert_same(runs, whole)
+
+
+def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs) -> None:
+    runs.metrics = pathlib.Path("/dev/full")
+    output = runs.train()
+    assert "a line of /dev/full could not be written: No space left" in output
+    assert_same(runs, whole, rows=False)
+
+
+def test_a_reader_that_leaves_does_not_end_a_run(runs: Runs, whole: Runs) -> None:
+    process = runs.start("--progress", "lines")
+    process.stdout.close()
+    assert process.wait(PATIENCE_S) == 0
+    assert_same(runs, whole)

@@ -1,0 +1,71 @@
+"""Tests that a run which goes on from a checkpoint is the run that was not cut: weights, losses,
+evaluations, dropout, statistics and the order of data, bit by bit."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+
+from checkpoint.runs import Runs, assert_same
+from support import chain
+
+#: 6 steps are an epoch of two ranks, so both cuts are within one.
+CUTS = (4, 9)
+STEPS = 14
+
+PIPELINES = {
+    "mesh=2": 2,
+    "mesh=2 shard-layout=flat": 2,
+    "mesh=2 offload=all": 2,
+    "mesh=2x2": 4,
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_run_that_is_cut_is_the_whole_one(
+    pipeline: str, lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    compiled, ranks = lowered(pipeline), PIPELINES[pipeline]
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    whole = Runs(compiled, ranks, tmp_path / "whole")
+    cut = Runs(compiled, ranks, tmp_path / "cut")
+    whole.train("--steps", STEPS)
+    for steps in CUTS:
+        cut.train("--steps", steps, "--checkpoint-interval", 3)
+    cut.train("--steps", STEPS)
+    assert_same(whole, cut, rows=False)
+    assert without_ends(cut.rows()) == without_ends(whole.rows())
+
+
+def without_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without evaluations after the steps at which a run was cut: it evaluates where it ends."""
+    return [row for row in rows if row["step"] not in CUTS or "loss" in row]
+
+
+@pytest.mark.parametrize("layouts", (("dim0", "flat"), ("flat", "dim0")))
+def test_any_ranks_and_layouts_go_on_from_the_same_state(
+    layouts: tuple[str, str], lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    """1 to 2 to 3 to 2x2 ranks and back, in layouts by turns. Nothing is trained on the way, so the
+    weights and Adam's state come back as they were."""
+    (tmp_path / "first").mkdir()
+    first = Runs(lowered("mesh=1"), 1, tmp_path / "first")
+    first.train("--steps", 5)
+    source = first.checkpoints
+    for turn, mesh in enumerate(("2", "3", "2x2", "1")):
+        folder = tmp_path / mesh
+        folder.mkdir()
+        layout = f" shard-layout={layouts[turn % 2]}" if mesh != "1" else ""
+        ranks = {"2": 2, "3": 3, "2x2": 4, "1": 1}[mesh]
+        runs = Runs(lowered(f"mesh={mesh}{layout}"), ranks, folder)
+        command = runs.command("--steps", 5, threads=True)
+        command[command.index("auto")] = str(source)
+        assert "nothing is left to train" in chain.command(command).stdout
+        source = runs.checkpoints
+    step = "step-00000005"
+    for path in sorted((first.checkpoints / step).glob("rank-*")):
+        assert path.read_bytes() == (source / step / path.name).read_bytes()
