@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -258,13 +259,12 @@ def run(
 
 
 def stop(process: "subprocess.Popen[str]") -> None:
-    """Ends fsdp-run and its ranks, and waits until they are gone."""
-    for number, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, 5)):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(timeout=patience)
-            return
-        except ProcessLookupError:
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    """Asks fsdp-run to end, which it does when its step and its checkpoint are over, and waits
+    until it and its ranks are gone. Whoever asks a second time does not wait."""
+    try:
+        process.terminate()
+        process.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -25,6 +25,20 @@ from .cache import Cache, default_folder
 from .progress import Length, Progress, Stages, archive_metadata, follow, length_of, sample_count
 from .stages import Runner, StageError
 
+# Flags of fsdp-run that this program has too: what they take, and what they do.
+RUN_FLAGS: dict[str, tuple[Any, str, str]] = {
+    "--checkpoint-interval": (int, "N", "write a checkpoint every N steps"),
+    "--checkpoint-seconds": (float, "S", "write a checkpoint every S seconds"),
+    "--checkpoint-dir": (Path, "DIR", "of checkpoints (OUT/checkpoints)"),
+    "--keep": (int, "N", "keep the newest N checkpoints, 0: all (3)"),
+    "--keep-best": (str, "METRIC", "keep the checkpoint with the least METRIC too"),
+    "--resume": (
+        str,
+        "auto|PATH",
+        "go on from a checkpoint; auto: from the newest, or start where there is none",
+    ),
+}
+
 # The weights that a run with --weights starts from.
 START = "start.safetensors"
 
@@ -58,6 +72,8 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         metavar="PATH",
         help="start from these: safetensors, a folder of them, or a torch.save of state_dict()",
     )
+    for name, (kind, what, text) in RUN_FLAGS.items():
+        flag(name, type=kind, metavar=what, help=text)
     flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
     flag(
         "--run-args",
@@ -98,6 +114,13 @@ def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
     return " ".join(words)
 
 
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """The flags of RUN_FLAGS that the user gave, and the folder that they need."""
+    values = {name: getattr(args, name[2:].replace("-", "_")) for name in RUN_FLAGS}
+    found = {name: value for name, value in values.items() if value is not None}
+    return {"--checkpoint-dir": args.out / "checkpoints", **found} if found else {}
+
+
 def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
     command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
     if args.nnodes > 1:
@@ -115,8 +138,10 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
+    for name, value in given(args).items():
+        command += [name, value]
     # This program shows the progress.
-    return [*command, "--progress", "none", *shlex.split(args.run_args)]
+    return [*command, "--progress", "notes", *shlex.split(args.run_args)]
 
 
 def constants(step_file: Path) -> dict[str, Any]:
@@ -288,8 +313,8 @@ def train(args: argparse.Namespace) -> None:
     length = length_of(
         archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs
     )
-    for stale in (args.metrics, args.save):
-        stale.unlink(missing_ok=True)
+    if not args.resume:
+        args.metrics.unlink(missing_ok=True)
     display.begin("run")
 
     def consume(running: Any) -> None:
@@ -336,8 +361,10 @@ def finish(
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     args = parse(argv)
-    # As an interrupt: the ranks are ended too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # As an interrupt: the ranks end their step.
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         train(args)
     except StageError as error:

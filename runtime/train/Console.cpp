@@ -28,7 +28,8 @@ Console::Console(ProgressKind kind, const RunLength &length)
   if (kind == ProgressKind::Auto)
     kind = isatty(STDOUT_FILENO) ? ProgressKind::Bar : ProgressKind::Lines;
   bar = kind == ProgressKind::Bar;
-  lines = kind != ProgressKind::None;
+  lines = bar || kind == ProgressKind::Lines;
+  notes = kind != ProgressKind::None;
 }
 
 Console::~Console() { clearBar(); }
@@ -40,15 +41,21 @@ void Console::clearBar() {
   std::fflush(stdout);
 }
 
-void Console::line(const std::string &text) {
-  if (!lines)
-    return;
+void Console::print(const std::string &text) {
   clearBar();
   std::fputs((text + "\n").c_str(), stdout);
   std::fflush(stdout);
 }
 
-void Console::note(const std::string &text) { line(text); }
+void Console::line(const std::string &text) {
+  if (lines)
+    print(text);
+}
+
+void Console::note(const std::string &text) {
+  if (notes)
+    print(text);
+}
 
 static std::string scalars(const NamedScalars &values, const char *separator) {
   std::string text;

@@ -24,11 +24,12 @@ public:
              const NamedScalars &evaluated);
 
 private:
+  void print(const std::string &text);
   void line(const std::string &text);
   void drawBar();
   void clearBar();
 
-  bool bar = false, lines = true;
+  bool bar = false, lines = true, notes = true;
   bool barShown = false;
   RunLength length;
   uint64_t lineInterval;

@@ -9,7 +9,9 @@
 
 namespace fsdp {
 
-enum class ProgressKind { Auto, Bar, Lines, None };
+/// What is shown of a run: `Notes` is what people should know, and nothing of
+/// its steps.
+enum class ProgressKind { Auto, Bar, Lines, Notes, None };
 
 /// When checkpoints are written, where to, and which one a run goes on from.
 struct CheckpointOptions {

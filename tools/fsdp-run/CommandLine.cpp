@@ -105,11 +105,12 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       {"auto", ProgressKind::Auto},
       {"bar", ProgressKind::Bar},
       {"lines", ProgressKind::Lines},
+      {"notes", ProgressKind::Notes},
       {"none", ProgressKind::None}};
   app.add_option_function<std::string>(
          "--progress",
          [&run](const std::string &kind) { run.progress = kinds.at(kind); },
-         "auto, bar, lines or none (default: a bar on a terminal)")
+         "auto, bar, lines, notes or none (default: a bar on a terminal)")
       ->check(CLI::IsMember(kinds))
       ->type_name("KIND")
       ->group(logging);

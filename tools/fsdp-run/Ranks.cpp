@@ -100,7 +100,8 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
 void printRanks(const Connection &connection, const OpenedBackend &opened,
                 ProgressKind progress) {
   const Communicator &communicator = *connection.communicator;
-  if (communicator.rank() != 0 || progress == ProgressKind::None)
+  if (communicator.rank() != 0 || progress == ProgressKind::None ||
+      progress == ProgressKind::Notes)
     return;
   std::string reason =
       opened.reason.empty() ? connection.reason : opened.reason;

@@ -81,3 +81,20 @@ def test_options_of_the_run_reach_it(train) -> None:
         example="linear_classifier.py",
     )
     assert "2 ranks, 5 steps" in out
+
+
+def test_a_run_goes_on_after_it_was_cut(train, tmp_path: Path) -> None:
+    """Tests that the driver's checkpoints lead to the weights and the rows of a run in one go."""
+    flags, out = ("--nproc", "2"), tmp_path / "out"
+    train(*flags, example="linear_classifier.py")
+    weights, rows = (out / "trained.safetensors").read_bytes(), losses(out)
+    train(*flags, "--steps", "20", "--checkpoint-interval", "8", example="linear_classifier.py")
+    assert (out / "checkpoints" / "step-00000016").exists()
+    train(*flags, "--resume", "auto", example="linear_classifier.py")
+    assert (out / "trained.safetensors").read_bytes() == weights
+    assert losses(out) == rows
+
+
+def losses(out: Path) -> list[float]:
+    rows = [json.loads(line) for line in open(out / "metrics.jsonl")]
+    return [row["loss"] for row in rows if "loss" in row]
