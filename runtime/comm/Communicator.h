@@ -41,6 +41,8 @@ struct Transfer {
   /// Those who take part, this rank among them; nothing: all. They start and
   /// finish it alike, and rank order is theirs.
   std::optional<plan::RankGroup> group = std::nullopt;
+  /// What people call it: "all-gather of blocks.0 (forward)". Outlives it.
+  const char *name = "an agreement between steps";
 
   /// The same, of so many ranks in all.
   plan::RankGroup groupOf(uint32_t ranks) const {

@@ -7,9 +7,6 @@
 
 namespace fsdp {
 
-/// For every transport: a collective may wait for a rank that saves or loads.
-static constexpr auto timeout = std::chrono::minutes(30);
-
 Connection connectRanks(c10d::Store &store, int rank, int size,
                         const CommOptions &options,
                         const GlooAddress &address) {
@@ -21,8 +18,8 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
   };
   if (options.transport != HostTransport::Gloo) {
     try {
-      result.communicator =
-          createSharedMemoryCommunicator(*keys("memory"), rank, size, timeout);
+      result.communicator = createSharedMemoryCommunicator(
+          *keys("memory"), rank, size, options.patience);
       result.reason = "all are on one host";
     } catch (const Error &error) {
       if (options.transport == HostTransport::SharedMemory)
@@ -31,8 +28,8 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
     }
   }
   if (!result.communicator)
-    result.communicator =
-        createGlooCommunicator(*keys("gloo"), rank, size, address, timeout);
+    result.communicator = createGlooCommunicator(*keys("gloo"), rank, size,
+                                                 address, options.patience);
   if (options.throttle)
     result.communicator = createThrottledCommunicator(
         std::move(result.communicator), *options.throttle);

@@ -3,6 +3,7 @@
 
 #include "comm/Communicator.h"
 #include "comm/GlooCommunicator.h"
+#include "comm/Patience.h"
 #include "comm/ThrottledCommunicator.h"
 #include "comm/Transport.h"
 
@@ -20,6 +21,7 @@ namespace fsdp {
 struct CommOptions {
   HostTransport transport = HostTransport::Auto;
   std::optional<cost::Link> throttle;
+  Patience patience = std::chrono::minutes(30);
 };
 
 struct Connection {

@@ -62,6 +62,8 @@ struct alignas(lineBytes) Slot {
   std::atomic<uint64_t> source, destination;
   /// Of Communicator::Clock, which the processes of a host share.
   std::atomic<int64_t> startTime;
+  /// What the rank takes it for: kind, count, dtype and the like.
+  std::atomic<uint64_t> signature;
 };
 
 /// One rank's side of a channel.

@@ -35,9 +35,9 @@ public:
   /// Launches a transfer: its source is read and its destination written on
   /// the stream, behind what is on it, and what follows on it may overwrite
   /// both. In place as Communicator::start() says. Its channel says only which
-  /// of NCCL's communicators carries it, `mapped` says nothing: order is that of
-  /// the stream. How NCCL's sums are rounded, and that its maximum wants numbers
-  /// that are not negative, is said in NcclReduction.h.
+  /// of NCCL's communicators carries it, `mapped` says nothing: order is that
+  /// of the stream. How NCCL's sums are rounded, and that its maximum wants
+  /// numbers that are not negative, is said in NcclReduction.h.
   virtual void launch(const Transfer &transfer, unsigned stream) = 0;
 
   /// Whether transfers can be part of a DeviceGraph; else why not.

@@ -53,11 +53,11 @@ struct Channel {
 class GlooCommunicator : public Communicator {
 public:
   GlooCommunicator(c10d::Store &store, int rank, int size,
-                   const GlooAddress &address,
-                   std::chrono::milliseconds timeout)
+                   const GlooAddress &address, const Patience &patience)
       : myRank(rank), ranks(size),
         store(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store)),
-        options(c10d::ProcessGroupGloo::Options::create(timeout)) {
+        options(c10d::ProcessGroupGloo::Options::create(patience.limit)),
+        patience(patience) {
     // The transfers of a channel follow each other, so one thread carries them.
     options->threads = 1;
     guarded([&] {
@@ -86,15 +86,17 @@ public:
   }
 
 private:
-  template <typename Call> void guarded(Call call) {
+  template <typename Call> void guarded(Call call, const char *what = nullptr) {
     try {
       call();
     } catch (const std::exception &error) {
       std::string text = error.what();
-      throw PeerFailure("lost the connection to another rank: " +
+      throw PeerFailure("lost the connection to another rank" +
+                        (what ? std::string(", in ") + what : "") + ": " +
                         text.substr(0, text.find('\n')));
     }
   }
+  void await(c10d::Work &work, const char *what);
   /// The process group of a transfer's members on its channel, which they make
   /// when they need it first.
   ProcessGroup connect(const Transfer &transfer);
@@ -135,6 +137,7 @@ private:
   int myRank, ranks;
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
+  Patience patience;
   bool aborted = false;
   std::array<Channel, numChannels> channels;
 };
@@ -192,6 +195,26 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
   return channel.started++ * numChannels + transfer.channel;
 }
 
+/// Gloo does not say who keeps it waiting.
+void GlooCommunicator::await(c10d::Work &work, const char *what) {
+  guarded(
+      [&] {
+        try {
+          work.wait(patience.noteAfter);
+          return;
+        } catch (...) {
+          if (work.isCompleted())
+            throw;
+        }
+        if (patience.note)
+          patience.note("another rank has kept rank " + std::to_string(myRank) +
+                        " waiting for " + inSeconds(patience.noteAfter) +
+                        ", in " + what);
+        work.wait();
+      },
+      what);
+}
+
 void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
                                      const void *source, size_t bytes) {
   size_t all = bytes * groupOf(flight.transfer).size;
@@ -218,7 +241,7 @@ void GlooCommunicator::finish(uint64_t ticket) {
   InFlight &flight = channel.inFlight.front();
   const Transfer &transfer = flight.transfer;
   if (flight.work) {
-    guarded([&] { flight.work->wait(); });
+    await(*flight.work, transfer.name);
     size_t piece = pieceOf(transfer);
     size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
     if (transfer.kind == plan::CollectiveKind::ReduceScatter ||
@@ -228,10 +251,12 @@ void GlooCommunicator::finish(uint64_t ticket) {
       size_t index = groupOf(transfer).indexOf(myRank);
       char *mine = flight.sent.data() + index * piece * dtypeBytes;
       reduceReceived(flight, mine, piece);
+      c10::intrusive_ptr<c10d::Work> work;
       guarded([&] {
-        gather(transfer, mine, flight.received.data(), piece * dtypeBytes)
-            ->wait();
+        work =
+            gather(transfer, mine, flight.received.data(), piece * dtypeBytes);
       });
+      await(*work, transfer.name);
       std::memcpy(transfer.destination, flight.received.data(),
                   transfer.count * dtypeBytes);
     }
@@ -244,10 +269,10 @@ void GlooCommunicator::finish(uint64_t ticket) {
 
 } // namespace
 
-std::unique_ptr<Communicator>
-createGlooCommunicator(c10d::Store &store, int rank, int size,
-                       const GlooAddress &address,
-                       std::chrono::milliseconds timeout) {
+std::unique_ptr<Communicator> createGlooCommunicator(c10d::Store &store,
+                                                     int rank, int size,
+                                                     const GlooAddress &address,
+                                                     const Patience &patience) {
   static std::once_flag once;
   std::call_once(once, [] {
     // Gloo writes to sockets whose other end may have failed: that is an error
@@ -261,7 +286,7 @@ createGlooCommunicator(c10d::Store &store, int rank, int size,
     setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
   });
   return std::make_unique<GlooCommunicator>(store, rank, size, address,
-                                            timeout);
+                                            patience);
 }
 
 } // namespace fsdp

@@ -2,8 +2,8 @@
 #define FSDP_RUNTIME_COMM_GLOOCOMMUNICATOR_H
 
 #include "comm/Communicator.h"
+#include "comm/Patience.h"
 
-#include <chrono>
 #include <memory>
 #include <string>
 
@@ -27,12 +27,12 @@ struct GlooAddress {
 ///
 /// `store` is a c10d store that all ranks share, its keys not used by others.
 /// It is kept, as groups meet there when they talk first. Throws PeerFailure
-/// when the ranks cannot be connected within `timeout`, which later calls wait
-/// for as well.
-std::unique_ptr<Communicator>
-createGlooCommunicator(c10d::Store &store, int rank, int size,
-                       const GlooAddress &address,
-                       std::chrono::milliseconds timeout);
+/// when the ranks cannot be connected within the patience's limit, which later
+/// calls have as well.
+std::unique_ptr<Communicator> createGlooCommunicator(c10d::Store &store,
+                                                     int rank, int size,
+                                                     const GlooAddress &address,
+                                                     const Patience &patience);
 
 } // namespace fsdp
 

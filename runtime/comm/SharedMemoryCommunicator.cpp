@@ -55,6 +55,16 @@ struct Pieces {
   size_t count, length;
 };
 
+/// What must be the same on all who take part.
+uint64_t signatureOf(const Transfer &transfer) {
+  uint64_t divisor;
+  std::memcpy(&divisor, &transfer.divisor, sizeof(divisor));
+  uint64_t kind = static_cast<uint64_t>(transfer.kind) << 12 |
+                  static_cast<uint64_t>(transfer.op) << 8 |
+                  static_cast<uint64_t>(transfer.dtype);
+  return (transfer.count << 16 | kind) ^ divisor * 0x9E3779B97F4A7C15;
+}
+
 /// What a rank keeps of a channel for itself.
 struct Channel {
   struct InFlight {
@@ -75,8 +85,8 @@ struct Channel {
 class SharedMemoryCommunicator : public Communicator {
 public:
   SharedMemoryCommunicator(c10d::Store &store, int rank, int size,
-                           std::chrono::milliseconds timeout)
-      : group(store, rank, size, timeout), channels(numChannels) {
+                           const Patience &patience)
+      : group(store, rank, size, patience), channels(numChannels) {
     for (Channel &channel : channels) {
       channel.sources.resize(size);
       channel.destinations.resize(size);
@@ -175,6 +185,7 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   Slot &mine = slot(rank(), transfer.channel, number);
   mine.source.store(locate(transfer.source), relaxed);
   mine.destination.store(locate(transfer.destination), relaxed);
+  mine.signature.store(signatureOf(transfer), relaxed);
   mine.startTime.store(Clock::now().time_since_epoch().count(), relaxed);
   mine.work.open(number);
   control(rank(), transfer.channel)
@@ -189,11 +200,19 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
   Channel &channel = channels[c];
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
   RankGroup members = groupOf(transfer);
+  uint64_t mine =
+      slot(rank(), c, number).signature.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < members.size; ++i)
-    if (int r = members[i]; r != rank())
-      group.await(c, r, [&, r] {
+    if (int r = members[i]; r != rank()) {
+      group.await(c, r, transfer.name, [&, r] {
         return control(r, c).started.load(std::memory_order_acquire) >= number;
       });
+      if (slot(r, c, number).signature.load(std::memory_order_relaxed) != mine)
+        throw Error("rank " + std::to_string(r) + " does not do what rank " +
+                    std::to_string(rank()) + " does, in " + transfer.name +
+                    ": another kind, size or dtype; give all ranks the same "
+                    "plan, data and flags");
+    }
   if (!shown) {
     if (findAll(c, number, members))
       moveDirectly(c, number, transfer);
@@ -243,7 +262,7 @@ void SharedMemoryCommunicator::moveDirectly(unsigned c, uint64_t number,
     }
   }
   for (int piece = 0; piece < ranks; ++piece)
-    group.await(c, members[piece], [&, piece] {
+    group.await(c, members[piece], transfer.name, [&, piece] {
       return slot(members[piece], c, number).work.done(number, parts(piece));
     });
 }
@@ -289,7 +308,7 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
     uint64_t turn = ++channel.staged;
     auto staging = [&](int r) { return control(r, c).staging[turn % 2]; };
     auto awaitTurn = [&](int r, uint64_t turn) {
-      group.await(c, r, [&] {
+      group.await(c, r, transfer.name, [&] {
         return control(r, c).staged.load(std::memory_order_acquire) >= turn;
       });
     };
@@ -357,8 +376,9 @@ SharedMemoryCommunicator::allocate(const ArenaLayout &layout) {
 
 std::unique_ptr<Communicator>
 createSharedMemoryCommunicator(c10d::Store &store, int rank, int size,
-                               std::chrono::milliseconds timeout) {
-  return std::make_unique<SharedMemoryCommunicator>(store, rank, size, timeout);
+                               const Patience &patience) {
+  return std::make_unique<SharedMemoryCommunicator>(store, rank, size,
+                                                    patience);
 }
 
 } // namespace fsdp

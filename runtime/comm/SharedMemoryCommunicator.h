@@ -2,8 +2,8 @@
 #define FSDP_RUNTIME_COMM_SHAREDMEMORYCOMMUNICATOR_H
 
 #include "comm/Communicator.h"
+#include "comm/Patience.h"
 
-#include <chrono>
 #include <memory>
 
 namespace c10d {
@@ -21,10 +21,10 @@ namespace fsdp {
 /// `store` is a c10d store that all ranks share, its keys not used by others;
 /// it is not kept. Throws Error, on all ranks alike, saying why they cannot
 /// share memory. Calls throw PeerFailure when a rank fails, dies or does not
-/// come within `timeout`.
+/// come while there is patience.
 std::unique_ptr<Communicator>
 createSharedMemoryCommunicator(c10d::Store &store, int rank, int size,
-                               std::chrono::milliseconds timeout);
+                               const Patience &patience);
 
 } // namespace fsdp
 

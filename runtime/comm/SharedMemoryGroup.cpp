@@ -83,8 +83,8 @@ void futexWake(std::atomic<uint32_t> &word) {
 } // namespace
 
 SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
-                                     std::chrono::milliseconds timeout)
-    : rank(rank), size(size), segments(size), timeout(timeout) {
+                                     const Patience &patience)
+    : rank(rank), size(size), segments(size), patience(patience) {
   // Nobody leaves before all know whether all can: they fall back together.
   std::string greeting = "none", complaint;
   Host host;
@@ -166,9 +166,11 @@ std::vector<std::string> SharedMemoryGroup::exchange(c10d::Store &store,
 }
 
 void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
+                                    const char *what,
                                     const std::function<bool()> &ready) {
   std::atomic<uint32_t> &asleep = block(rank).channels[channel].asleep;
   Clock::time_point begin = Clock::now(), look = begin + lookAround;
+  bool told = false;
   while (!ready()) {
     checkFailures();
     Clock::time_point now = Clock::now();
@@ -182,10 +184,16 @@ void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
           return;
         throw;
       }
-      if (now - begin > timeout)
-        throw PeerFailure("rank " + std::to_string(awaited) +
-                          " did not answer within " +
-                          std::to_string(timeout.count() / 1000) + " s");
+      std::string who = "rank " + std::to_string(awaited);
+      if (now - begin > patience.limit)
+        throw PeerFailure(who + " did not answer within " +
+                          inSeconds(patience.limit) + ", in " + what);
+      if (!told && patience.note && now - begin > patience.noteAfter) {
+        told = true;
+        patience.note(who + " has kept rank " + std::to_string(rank) +
+                      " waiting for " + inSeconds(patience.noteAfter) +
+                      ", in " + what);
+      }
     }
     if (now - begin < yielding) {
       sched_yield();

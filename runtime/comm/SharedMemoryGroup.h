@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_COMM_SHAREDMEMORYGROUP_H
 
 #include "comm/ControlBlock.h"
+#include "comm/Patience.h"
 #include "comm/PeerWatch.h"
 #include "comm/SharedSegment.h"
 
@@ -22,22 +23,24 @@ public:
   /// Every rank calls it with the same store, whose keys nobody else uses.
   /// Throws Error, on all ranks alike, saying why they cannot share memory.
   SharedMemoryGroup(c10d::Store &store, int rank, int size,
-                    std::chrono::milliseconds timeout);
+                    const Patience &patience);
 
   ControlBlock &block(int r) const {
     return *reinterpret_cast<ControlBlock *>(segments[r].data());
   }
 
   /// Returns once `ready()`, which `awaited` makes true and then announces.
-  /// Throws PeerFailure when a rank has failed or died, or after the timeout.
+  /// Throws PeerFailure when a rank has failed or died, or when patience is at
+  /// its end. `what` is waited for, for people.
   template <typename Ready>
-  void await(unsigned channel, int awaited, const Ready &ready) {
+  void await(unsigned channel, int awaited, const char *what,
+             const Ready &ready) {
     for (unsigned i = 0; i < spins; ++i) {
       if (ready())
         return;
       relax();
     }
-    awaitSlowly(channel, awaited, ready);
+    awaitSlowly(channel, awaited, what, ready);
   }
 
   /// Wakes those that sleep in await() on this channel.
@@ -58,7 +61,7 @@ private:
     __builtin_ia32_pause();
 #endif
   }
-  void awaitSlowly(unsigned channel, int awaited,
+  void awaitSlowly(unsigned channel, int awaited, const char *what,
                    const std::function<bool()> &ready);
   std::vector<std::string> exchange(c10d::Store &store, const std::string &what,
                                     const std::string &mine);
@@ -66,7 +69,7 @@ private:
 
   std::vector<SharedSegment> segments; // by rank
   PeerWatch watch;
-  std::chrono::milliseconds timeout;
+  Patience patience;
   // How long to wait before the CPU is offered to others, and before sleeping.
   unsigned spins;
   std::chrono::microseconds yielding;

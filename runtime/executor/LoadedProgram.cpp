@@ -66,6 +66,8 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
     }
     steps.push_back(step);
   }
+  for (Collective &collective : collectives)
+    collective.transfer.name = collective.name.c_str();
   for (const auto &output : program.outputs)
     if (tensors.at(output->value).numel() != 1)
       throw Error("output " + output->name +

@@ -117,6 +117,20 @@ def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) 
     assert_same(runs, whole)
 
 
+@pytest.mark.parametrize("transport", ("shm", "gloo"))
+def test_a_rank_that_hangs_is_found(transport: str, runs: Runs, whole: Runs) -> None:
+    flags = ("--comm", transport, "--timeout", 1, "--checkpoint-interval", 2)
+    process = runs.start("--throttle", "1,5000", *flags)
+    wait_for_row(runs, process, 6)
+    os.kill(ranks_of(process.pid)[1], signal.SIGSTOP)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, output
+    if transport == "shm":  # Gloo does not say who it was
+        assert "rank 1 did not answer within 1 s, in " in output
+    runs.train()
+    assert_same(runs, whole)
+
+
 def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs) -> None:
     runs.metrics = pathlib.Path("/dev/full")
     output = runs.train()

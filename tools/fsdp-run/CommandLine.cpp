@@ -176,6 +176,12 @@ static void checkCheckpointFlags(const RunOptions &run) {
 
 static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
   const char *group = "Communication";
+  app.add_option("--timeout", launch.patienceSeconds,
+                 "seconds that a rank may keep the others waiting in a "
+                 "collective before the run ends (default: 1800)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("S")
+      ->group(group);
   static const std::map<std::string, Transport> named = [] {
     std::map<std::string, Transport> result;
     for (const TransportInfo &info : transports)
@@ -240,7 +246,7 @@ static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
                  "tcp://HOST:PORT or file:///PATH (default: env://)")
       ->type_name("URL")
       ->group(ranks);
-  app.add_option("--rendezvous-timeout", launch.timeoutSeconds,
+  app.add_option("--rendezvous-timeout", launch.meetingSeconds,
                  "seconds to wait for all ranks (default: 300)")
       ->check(CLI::PositiveNumber)
       ->type_name("S")

@@ -19,7 +19,8 @@ struct LaunchOptions {
   std::string masterAddress = "127.0.0.1";
   int masterPort = 29500;
   std::string rendezvous; // empty: env://
-  int timeoutSeconds = 300;
+  int meetingSeconds = 300;
+  double patienceSeconds = 1800;
   Transport transport = Transport::Auto;
   std::optional<cost::Link> throttle;
   HostStreamKind hostStreams = HostStreamKind::Inline;

@@ -83,6 +83,7 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " comm=" + std::to_string(int(line.launch.transport)) +
       " throttle=" + describe(line.launch.throttle) +
       " single-communicator=" + std::to_string(line.launch.singleCommunicator) +
+      " timeout=" + std::to_string(line.launch.patienceSeconds) +
       " cuda-graph=" + std::to_string(run.graph) +
       " checkpoint-dir=" + run.checkpoints.folder +
       " checkpoint-interval=" + std::to_string(run.checkpoints.interval) +
@@ -94,6 +95,18 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
           {"PyTorch", FSDP_TORCH},
           {"fsdp-run", FSDP_VERSION},
           {"set of flags", flags}};
+}
+
+CommOptions commOptions(const CommandLine &line, const Transports &transports) {
+  CommOptions options;
+  options.transport = transports.hosts;
+  options.throttle = line.launch.throttle;
+  options.patience =
+      std::chrono::milliseconds(int64_t(1e3 * line.launch.patienceSeconds));
+  options.patience.note = [](const std::string &text) {
+    std::fprintf(stderr, "note: %s\n", text.c_str());
+  };
+  return options;
 }
 
 /// The run's first line.
@@ -139,9 +152,9 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     limitThreads();
     Connection connection;
     try {
-      connection = connectRanks(*store, rank, size,
-                                {transports.hosts, line.launch.throttle},
-                                {"", /*loopback=*/true});
+      connection =
+          connectRanks(*store, rank, size, commOptions(line, transports),
+                       {"", /*loopback=*/true});
       int ended =
           trainRank(line, loaded, transports, connection, {rank, local});
       if (rank == 0)
@@ -203,9 +216,8 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     std::string url =
         line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
     connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line),
-                      {transports.hosts, line.launch.throttle},
-                      std::chrono::seconds(line.launch.timeoutSeconds));
+                      agreementOf(loaded, line), commOptions(line, transports),
+                      std::chrono::seconds(line.launch.meetingSeconds));
     int status = trainRank(line, loaded, transports, connection,
                            {me.localRank, nullptr});
     if (status && me.rank == 0 && line.launch.supervisor.empty())

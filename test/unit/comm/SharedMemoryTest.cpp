@@ -123,6 +123,32 @@ TEST(SharedMemory, NothingIsLeftOpen) {
   EXPECT_EQ(sharedMappings(), 0u);
 }
 
+/// Ranks whose plans differ must not move bytes as if they did not.
+TEST(SharedMemory, RanksThatDoSomethingElseAreTold) {
+  constexpr int ranks = 2;
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  std::string errors[ranks];
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r)
+    threads.emplace_back([&, r] {
+      auto c = createSharedMemoryCommunicator(*store, r, ranks, timeout);
+      std::vector<float> mine(8), all(16);
+      c->barrier();
+      try {
+        c->allGather(mine.data(), all.data(), r ? 8 : 4, plan::DType::Float32);
+      } catch (const std::exception &error) {
+        errors[r] = error.what();
+      }
+      c->abort("it ends");
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  // One may hear of the other's end first.
+  EXPECT_NE((errors[0] + errors[1]).find("another kind, size or dtype"),
+            std::string::npos)
+      << errors[0] << errors[1];
+}
+
 /// One thread is two ranks in turns, so that none is late.
 TEST(SharedMemory, WhereNobodyIsLateThereIsNoSystemCall) {
   pid_t child = inProcess([]() -> bool {
