@@ -31,6 +31,16 @@ static std::vector<std::string> namesOf(const NamedTensor &tensor) {
   return names;
 }
 
+uint64_t savedBytes(const plan::PlanT &plan) {
+  uint64_t bytes = 0;
+  StateMap map(plan);
+  for (const StateMemory &memory : map.memories())
+    for (const NamedState *tensor : savedOf(memory))
+      bytes += namesOf(*tensor).size() * *plan::numElements(tensor->shape) *
+               tensor->elementBytes();
+  return bytes;
+}
+
 /// The order of tensors in the file is the plan's.
 static std::unique_ptr<SafeTensorsWriter> openFile(const plan::PlanT &plan,
                                                    const StateMap &map,

@@ -10,6 +10,9 @@
 
 namespace fsdp {
 
+/// Of the tensors that saveWeights() writes.
+uint64_t savedBytes(const plan::PlanT &plan);
+
 /// Writes parameters (gathered from all ranks) and rank 0's persistent buffers
 /// under their state_dict() names, every alias an entry of its own. Called by
 /// all ranks; rank 0 writes. `onPartialFile` is told the unfinished file, and

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <optional>
 #include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace fsdp {
@@ -59,11 +58,11 @@ void Checkpoints::checkSpace() const {
   double bytes = shards.bytes();
   if (communicator.size() > 1)
     communicator.allReduce(&bytes, &bytes, 1, plan::DType::Float64);
-  struct statvfs room;
-  if (!isFirst() || statvfs(folder.path().c_str(), &room) != 0)
+  if (!isFirst())
     return;
-  double free = double(room.f_bavail) * room.f_frsize;
-  if (free < bytes)
+  std::error_code unknown;
+  double free = fs::space(folder.path(), unknown).available;
+  if (!unknown && free < bytes)
     throw Error("a checkpoint takes " + std::to_string(uint64_t(bytes)) +
                 " bytes, and the disk of " + folder.path() + " has " +
                 std::to_string(uint64_t(free)) +

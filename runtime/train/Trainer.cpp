@@ -6,9 +6,11 @@
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
+#include "train/OutputFiles.h"
 #include "train/RepeatedInputs.h"
 #include "train/ResumePoint.h"
 #include "train/RunLength.h"
+#include "train/SameOnAllRanks.h"
 #include "train/StepDecisions.h"
 #include "train/StepLog.h"
 #include "train/StepRunner.h"
@@ -17,30 +19,11 @@
 #include "train/TrainingData.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <unistd.h>
 
 namespace fsdp {
 
 namespace {
-
-/// What is written at the end must not fail for what is known at the start.
-void checkWritable(const std::string &file) {
-  if (file.empty())
-    return;
-  std::filesystem::path path(file);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    throw Error("cannot write " + file + ": it is a folder; name a file");
-  std::string folder =
-      path.has_parent_path() ? path.parent_path().string() : ".";
-  if (access(folder.c_str(), W_OK | X_OK) != 0)
-    throw Error("cannot write " + file + ": " + std::strerror(errno) +
-                "; name a file in a folder that is there");
-}
 
 const plan::PlanT &checkPrograms(const plan::PlanT &plan) {
   if (plan::findProgram(plan, "step") < 0)
@@ -87,9 +70,8 @@ public:
         length(findLength(plan, options, data.train(), position())),
         repeated(plan), log(plan, options, communicator, data) {
     if (communicator.rank() == 0)
-      for (const std::string &file :
-           {options.save, options.summary, options.metrics})
-        checkWritable(file);
+      checkOutputs(plan, options);
+    requireSameOnAllRanks(communicator, data.found());
     checkpoints = openCheckpoints();
     load(backend);
   }
@@ -99,6 +81,7 @@ public:
   void save(const std::function<void(const std::string &)> &onPartialFile);
 
 private:
+  void saveTrained(const std::function<void(const std::string &)> &onPartial);
   std::unique_ptr<Checkpoints> openCheckpoints();
   const checkpoint::RunPosition *position() const {
     return from ? &from.position() : nullptr;
@@ -280,6 +263,19 @@ int Trainer::run() {
   return decision.stopSignal;
 }
 
+/// Where the disk is full, what was trained may still be in a checkpoint.
+void Trainer::saveTrained(
+    const std::function<void(const std::string &)> &onPartialFile) {
+  try {
+    saveWeights(plan, options.save, communicator, *executor, onPartialFile);
+  } catch (const Error &error) {
+    if (!checkpoints || checkpoints->failures())
+      throw;
+    throw Error(std::string(error.what()) + "; the weights are in " +
+                checkpoints->pathOf(length.steps));
+  }
+}
+
 void Trainer::save(
     const std::function<void(const std::string &)> &onPartialFile) {
   log.close();
@@ -288,7 +284,7 @@ void Trainer::save(
   if (communicator.size() > 1)
     communicator.broadcast(&wanted, 1, plan::DType::UInt8, 0);
   if (wanted)
-    saveWeights(plan, options.save, communicator, *executor, onPartialFile);
+    saveTrained(onPartialFile);
   if (communicator.rank() == 0 && !options.summary.empty())
     writeSummary(plan, loaded.digest, executor->counters(), length.steps,
                  startPeaks, options.summary);

@@ -53,6 +53,15 @@ int64_t TrainingData::countTokens(int ranks) const {
   return tokens;
 }
 
+std::vector<Found> TrainingData::found() const {
+  std::vector<Found> found;
+  for (const auto *batches : {&ofSteps, &ofEval})
+    if (*batches)
+      found.push_back({"samples in " + (*batches)->path(),
+                       static_cast<uint64_t>((*batches)->samples())});
+  return found;
+}
+
 std::vector<std::string> TrainingData::notes() const {
   std::vector<std::string> notes;
   if (ofSteps) {

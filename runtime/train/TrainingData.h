@@ -4,6 +4,7 @@
 #include "comm/Communicator.h"
 #include "train/Batches.h"
 #include "train/RunOptions.h"
+#include "train/SameOnAllRanks.h"
 
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ public:
   /// Null: nothing is evaluated.
   Batches *eval() { return ofEval ? &*ofEval : nullptr; }
 
+  /// What must be the same on all ranks, since each reads its own files.
+  std::vector<Found> found() const;
   /// Sentences about samples that no epoch and no evaluation gets to see.
   std::vector<std::string> notes() const;
 

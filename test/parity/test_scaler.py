@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from support import chain, compare, training
 from support.fsdp2 import Pool
@@ -67,3 +67,17 @@ def test_one_rank_and_three(tmp_path: pathlib.Path) -> None:
         run = training.run(scaled(ranks=ranks), tmp_path / str(ranks))
         rows = [r for r in run.summary["collectives"] if r["kind"] == "all-reduce"]
         assert [(r["calls_per_step"], r["bytes_per_step"]) for r in rows] == reductions
+
+
+def test_a_loss_that_is_no_number_is_skipped_too(tmp_path: pathlib.Path) -> None:
+    """Without a scaler it ends the run."""
+    described = scaled(ranks=1, steps=3)
+    compiled = chain.compile_step(training.annotated(described), tmp_path, described.argv, "")
+    data = load_file(compiled.data)
+    first = next(iter(data))
+    data[first][:] = float("nan")
+    save_file(data, compiled.data)
+    run = chain.run_plan(compiled, 1, steps=3, poison=False)
+    assert "the loss of step 2 is NaN; the scaler skips the step" in run.output
+    start = load_file(compiled.weights)
+    assert all(torch.equal(start[name], value) for name, value in run.weights.items())

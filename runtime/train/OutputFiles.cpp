@@ -1,0 +1,46 @@
+#include "train/OutputFiles.h"
+
+#include "Error.h"
+#include "state/SaveWeights.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+namespace fsdp {
+
+static void checkWritable(const std::string &file) {
+  if (file.empty())
+    return;
+  std::filesystem::path path(file);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error("cannot write " + file + ": it is a folder; name a file");
+  std::string folder =
+      path.has_parent_path() ? path.parent_path().string() : ".";
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    throw Error("cannot write " + file + ": " + std::strerror(errno) +
+                "; name a file in a folder that is there");
+}
+
+void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
+  for (const std::string &file :
+       {options.save, options.summary, options.metrics})
+    checkWritable(file);
+  if (options.save.empty())
+    return;
+  std::filesystem::path folder =
+      std::filesystem::absolute(options.save).parent_path();
+  std::error_code unknown;
+  uint64_t needed = savedBytes(plan);
+  uint64_t free = std::filesystem::space(folder, unknown).available;
+  if (!unknown && free < needed)
+    throw Error("the trained weights take " + std::to_string(needed) +
+                " bytes, and the disk of " + options.save + " has " +
+                std::to_string(free) +
+                " left; make room, or name another "
+                "place");
+}
+
+} // namespace fsdp

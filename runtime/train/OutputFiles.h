@@ -1,0 +1,16 @@
+#ifndef FSDP_RUNTIME_TRAIN_OUTPUTFILES_H
+#define FSDP_RUNTIME_TRAIN_OUTPUTFILES_H
+
+#include "plan/PlanTypes.h"
+#include "train/RunOptions.h"
+
+namespace fsdp {
+
+/// What is written at the end must not fail for what is known at the start.
+/// Throws Error where a file's folder is not there or not to be written, or its
+/// disk has no room for the trained weights.
+void checkOutputs(const plan::PlanT &plan, const RunOptions &options);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_OUTPUTFILES_H
