@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import BinaryIO, Mapping, Optional
+from typing import Mapping, Optional
 
 import torch
 
-from .dtypes import DTYPES
-from .errors import ExportError
 from .names import StateNames
 from .scaler import scaler_states
+from .tensor_file import Entry, TensorFile, as_bytes
 from .training_step import TrainingStep
 
 
@@ -22,37 +20,10 @@ def save_tensors(
 
     Only a tensor that is not contiguous is copied, and one at a time.
     """
-    header: dict[str, object] = {}
-    if metadata:
-        header["__metadata__"] = dict(sorted(metadata.items()))
-    offset = 0
-    for name, tensor in tensors.items():
-        row = DTYPES.get(tensor.dtype)
-        if row is None or row.safetensors is None:
-            raise ExportError(
-                f"{name} is {str(tensor.dtype).removeprefix('torch.')}, which safetensors cannot hold"
-            )
-        size = tensor.numel() * tensor.element_size()
-        header[name] = {
-            "dtype": row.safetensors,
-            "shape": list(tensor.shape),
-            "data_offsets": [offset, offset + size],
-        }
-        offset += size
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        for tensor in tensors.values():
-            _write(file, tensor)
-
-
-def _write(file: BinaryIO, tensor: torch.Tensor) -> None:
-    if tensor.numel() == 0:
-        return
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    file.write(memoryview(plain.reshape(-1).view(torch.uint8).numpy()))
+    entries = {name: Entry(tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors.items()}
+    with TensorFile(path, entries, metadata) as file:
+        for name, tensor in tensors.items():
+            file.write(name, as_bytes(tensor))
 
 
 def save_weights(path: Path, step: TrainingStep, names: StateNames) -> None:

@@ -1,0 +1,11 @@
+"""What a user is meant to read when a checkpoint cannot be used."""
+
+from __future__ import annotations
+
+
+class CheckpointError(Exception):
+    """The fact, then how to mend it: one line, lower case, without a full stop."""
+
+
+class Damage(CheckpointError):
+    """A checkpoint's bytes are not those that were written."""

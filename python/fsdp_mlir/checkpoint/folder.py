@@ -1,0 +1,107 @@
+"""Folders of checkpoints: which there are, and how a new one gets in whole or not at all.
+
+Names, lock and rename are the runtime's (runtime/state/CheckpointFolder.cpp).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import socket
+from pathlib import Path
+from typing import Iterator
+
+from .errors import CheckpointError
+
+MANIFEST = "checkpoint.json"
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def shard_name(file: int) -> str:
+    return f"rank-{file:05d}.safetensors"
+
+
+def find_checkpoint(path: Path) -> Path:
+    """The checkpoint that `path` is, or the newest one of those that it holds."""
+    if (path / MANIFEST).exists():
+        return path
+    if not path.is_dir():
+        what = "is not a folder" if path.exists() else "is not there"
+        raise CheckpointError(f"{path} {what}; name the folder of a checkpoint, or of a run's")
+    if path.name.startswith("step-"):
+        raise CheckpointError(f"{path} has no {MANIFEST}; take the checkpoint before it")
+    steps = [entry for entry in path.iterdir() if re.fullmatch(r"step-\d{8,18}", entry.name)]
+    if not steps:
+        raise CheckpointError(
+            f"there is no checkpoint in {path}; name the folder of one, or of a run's"
+        )
+    return max(steps, key=lambda entry: int(entry.name.removeprefix("step-")))
+
+
+def sync(path: Path) -> None:
+    """Brings the names in a folder to the disk."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def unfinished(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write a file or folder under, which then becomes `path` at once.
+    Nothing is left of it where that fails.
+
+    Raises:
+        CheckpointError: there is something at `path` already.
+    """
+    if path.exists() or path.is_symlink():
+        raise CheckpointError(f"{path} is there already; remove it, or name another -o")
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    _remove(partial)
+    try:
+        yield partial
+        if partial.is_dir():
+            sync(partial)
+        os.rename(partial, path)
+        sync(path.absolute().parent)
+    finally:
+        _remove(partial)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_checkpoint(root: Path, step: int) -> Iterator[Path]:
+    """A folder to write the checkpoint of a step into. At the end it is one of those in `root`,
+    which no run may write into meanwhile."""
+    if (root / MANIFEST).exists():
+        raise CheckpointError(f"{root} is a checkpoint; name a folder for checkpoints with -o")
+    root.mkdir(parents=True, exist_ok=True)
+    with open(os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o666), "r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = lock.read(256)
+            raise CheckpointError(
+                f"a run writes its checkpoints into {root}{f' ({who})' if who else ''}; wait for "
+                "its end, or name another folder"
+            ) from None
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+        lock.flush()
+        with unfinished(root / step_name(step)) as partial:
+            partial.mkdir()
+            yield partial

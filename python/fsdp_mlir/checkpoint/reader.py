@@ -1,0 +1,133 @@
+"""Reads tensors of a checkpoint, whole, one at a time; what it gives has the hash that was written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, BinaryIO, Iterator
+
+import numpy as np
+import torch
+
+from . import elements
+from .errors import Damage
+from .folder import MANIFEST, find_checkpoint
+from .manifest import BLOCK_BYTES, Chunk, File, Manifest, Tensor, hash_of, read_manifest
+
+
+class ShardFile:
+    """An open file of a checkpoint. Raises Damage where its size or header are not as written."""
+
+    def __init__(self, folder: Path, described: File) -> None:
+        self.path = folder / described.name
+        try:
+            self._file: BinaryIO = open(self.path, "rb")
+            size = self._file.seek(0, 2)
+            self._file.seek(0)
+            header = self._file.read(described.header_bytes)
+        except OSError as error:
+            raise Damage(f"{self.path} cannot be read: {error.strerror}") from error
+        if size != described.bytes:
+            raise Damage(f"{self.path} is damaged: it has {size} bytes, not {described.bytes}")
+        if hash_of(header) != described.header_hash:
+            raise Damage(f"{self.path} is damaged: its header is not the one that was written")
+        self._begin = len(header)
+        self._entries: dict[str, Any] = json.loads(header[8:])
+
+    def begin_of(self, tensor: Tensor, chunk: Chunk) -> int:
+        """Where the chunk's bytes begin in the file."""
+        entry = self._entries.get(tensor.name, {})
+        begin, end = entry.get("data_offsets", (0, -1))
+        if end - begin != chunk.count * elements.element_bytes(tensor.dtype):
+            raise Damage(f"{self.path} has no such {tensor.name} as the manifest says")
+        return self._begin + begin
+
+    def blocks(self, tensor: Tensor, chunk: Chunk) -> Iterator[np.ndarray]:
+        """The chunk's bytes, a hashed block at a time. Raises Damage that names the tensor."""
+        begin = self.begin_of(tensor, chunk)
+        size = chunk.count * elements.element_bytes(tensor.dtype)
+        for number, wanted in enumerate(chunk.hashes):
+            offset = number * BLOCK_BYTES
+            self._file.seek(begin + offset)
+            length = min(BLOCK_BYTES, size - offset)
+            data = self._file.read(length)
+            if len(data) != length or hash_of(data) != wanted:
+                raise Damage(
+                    f"{self.path} is damaged: {tensor.name} is not what was written, between its "
+                    f"bytes {offset} and {offset + length}"
+                )
+            yield np.frombuffer(data, np.uint8)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Checkpoint:
+    """The checkpoint in a folder.
+
+    Attributes:
+        path: the folder.
+        manifest: what it says of itself.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._files: dict[int, ShardFile] = {}
+
+    def file(self, index: int) -> ShardFile:
+        if index not in self._files:
+            self._files[index] = ShardFile(self.path, self.manifest.files[index])
+        return self._files[index]
+
+    def read(self, tensor: Tensor, rank: int = 0) -> np.ndarray:
+        """The bytes of the whole, row-major tensor; a rank's own one where each has one. Takes the
+        memory of the tensor and of one chunk of it. Raises Damage."""
+        size = elements.element_bytes(tensor.dtype)
+        whole = np.empty(tensor.bytes, np.uint8)
+        for chunk in tensor.chunks_of(rank):
+            if chunk.repeat == 1:
+                local = whole[chunk.begin * size : (chunk.begin + chunk.length) * size]
+            else:
+                local = np.empty(chunk.count * size, np.uint8)
+            offset = 0
+            for block in self.file(chunk.file).blocks(tensor, chunk):
+                local[offset : offset + len(block)] = block
+                offset += len(block)
+            if chunk.repeat != 1:
+                runs = np.lib.stride_tricks.as_strided(
+                    whole[chunk.begin * size :],
+                    (chunk.repeat, chunk.length * size),
+                    (chunk.stride * size, 1),
+                )
+                runs[:] = local.reshape(chunk.repeat, -1)
+        return whole
+
+    def tensor(self, tensor: Tensor, rank: int = 0) -> torch.Tensor:
+        """As read(), in PyTorch's form."""
+        return elements.as_tensor(self.read(tensor, rank), tensor.dtype, tensor.shape)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def __enter__(self) -> Checkpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_checkpoint(path: Path | str) -> Checkpoint:
+    """The checkpoint at `path`, or the newest one in it. Raises CheckpointError."""
+    folder = find_checkpoint(Path(path))
+    file = folder / MANIFEST
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise Damage(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        return Checkpoint(folder, read_manifest(text, str(file)))
+    except Damage as damage:
+        raise Damage(f"{damage}; take the checkpoint before it") from damage

@@ -1,0 +1,108 @@
+"""Writes a checkpoint a tensor at a time, cut over as many files as there are to be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Callable, Sequence
+
+import numpy as np
+
+from ..tensor_file import Entry, TensorFile
+from .elements import dtype_row, element_bytes
+from .folder import MANIFEST, new_checkpoint, shard_name, step_name
+from .manifest import Chunk, File, Manifest, Run, Tensor, hash_of, hashes_of, write_manifest
+
+
+def cut_rows(shape: Sequence[int], files: int) -> list[Chunk]:
+    """Rows of a tensor for each file, as many as FSDP2 gives to each rank: `files` chunks or
+    fewer. What has no dimension is the first one's, and what has no element is nobody's."""
+    rows, width = (shape[0], int(np.prod(shape[1:]))) if shape else (1, 1)
+    each = -(-rows // files)
+    chunks = []
+    for file in range(files):
+        begin, end = min(rows, file * each), min(rows, (file + 1) * each)
+        if begin < end and width:
+            chunks.append(Chunk(file=file, begin=begin * width, length=(end - begin) * width))
+    return chunks
+
+
+def _laid_out(tensor: Tensor, files: int) -> Tensor:
+    """The tensor with chunks for so many files."""
+    if not tensor.per_rank:
+        return replace(tensor, chunks=tuple(cut_rows(tensor.shape, files)))
+    chunks = tuple(Chunk(rank, 0, tensor.count, rank=rank) for rank in tensor.ranks())
+    return replace(tensor, chunks=chunks)
+
+
+def _file_entries(tensors: Sequence[Tensor], file: int) -> dict[str, Entry]:
+    """What a file's header says. Wide types come first, which keeps every tensor aligned."""
+    entries = {}
+    for tensor in sorted(tensors, key=lambda tensor: -element_bytes(tensor.dtype)):
+        for chunk in tensor.chunks:
+            if chunk.file == file:
+                rows = chunk.length * tensor.shape[0] // tensor.count if tensor.shape else 0
+                shape = (rows, *tensor.shape[1:]) if tensor.shape else ()
+                entries[tensor.name] = Entry(dtype_row(tensor.dtype).dtype, shape)
+    return entries
+
+
+def write_checkpoint(
+    root: Path,
+    run: Run,
+    tensors: Sequence[Tensor],
+    read: Callable[[Tensor, int], np.ndarray],
+    files: int = 1,
+    mesh: Sequence[tuple[str, int]] = (("shard", 1),),
+    plan: str = "",
+) -> Path:
+    """Writes a checkpoint into the folder `root`, beside those that are there. One tensor at a time
+    is in memory.
+
+    Args:
+        tensors: what is to be written; their chunks only say whose values there are of one that is
+            per rank.
+        files: how many at least. A file has one value of a tensor, so that there is one for each
+            rank that has values of its own.
+        read: the bytes of a tensor, whole and row-major; of a rank.
+
+    Returns its folder.
+    """
+    laid_out = [_laid_out(tensor, files) for tensor in tensors]
+    files = max([files, *(chunk.file + 1 for tensor in laid_out for chunk in tensor.chunks)])
+    with new_checkpoint(root, run.step) as folder:
+        described, finished = [], []
+        with contextlib.ExitStack() as stack:
+            shards = []
+            for file in range(files):
+                path = folder / shard_name(file)
+                entries = _file_entries(laid_out, file)
+                shards.append(stack.enter_context(TensorFile(path, entries, {"format": "pt"})))
+            for tensor in laid_out:
+                finished.append(_write(tensor, shards, read))
+            for file, shard in enumerate(shards):
+                header = shard.header
+                described.append(File(shard_name(file), shard.bytes, len(header), hash_of(header)))
+        manifest = Manifest(run, plan, tuple(mesh), tuple(described), tuple(finished))
+        with open(folder / MANIFEST, "wb") as text:
+            text.write(write_manifest(manifest))
+            text.flush()
+            os.fsync(text.fileno())
+    return root / step_name(run.step)
+
+
+def _write(
+    tensor: Tensor, shards: list[TensorFile], read: Callable[[Tensor, int], np.ndarray]
+) -> Tensor:
+    """The tensor with the hashes of what was written."""
+    size = element_bytes(tensor.dtype)
+    chunks = []
+    for rank in tensor.ranks():
+        whole = read(tensor, rank)
+        for chunk in tensor.chunks_of(rank):
+            part = whole[chunk.begin * size : (chunk.begin + chunk.count) * size]
+            shards[chunk.file].write(tensor.name, part)
+            chunks.append(replace(chunk, hashes=tuple(hashes_of(part))))
+    return replace(tensor, chunks=tuple(chunks))

@@ -1,0 +1,141 @@
+"""Tests that checkpoints are read as the runtime wrote them, whatever their cuts, and damage is
+found and named."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import random
+import shutil
+
+import pytest
+import torch
+from small_run import SmallRun, command, refusal
+
+from fsdp_mlir.checkpoint.errors import Damage
+from fsdp_mlir.checkpoint.manifest import hash_of, read_manifest, write_manifest
+from fsdp_mlir.checkpoint.reader import open_checkpoint
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture
+def copy(run: SmallRun, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A checkpoint to be damaged."""
+    return pathlib.Path(shutil.copytree(run.at(12), tmp_path / "step-00000012"))
+
+
+def test_a_tensor_is_what_the_run_saved(run: SmallRun) -> None:
+    with open_checkpoint(run.checkpoints) as checkpoint:
+        found = {
+            name: checkpoint.tensor(tensor)
+            for tensor in checkpoint.manifest.tensors
+            if tensor.is_persistent
+            for name in (tensor.name, *tensor.aliases)
+        }
+        # Cut by columns: its runs lie apart.
+        assert {chunk.repeat for chunk in checkpoint.manifest.find("mix.weight").chunks} == {6}
+    assert found.keys() == run.result.weights.keys()
+    assert all(torch.equal(found[name], value) for name, value in run.result.weights.items())
+
+
+def test_a_manifest_is_written_as_the_runtime_writes_it(run: SmallRun) -> None:
+    text = (run.at(12) / "checkpoint.json").read_bytes()
+    assert write_manifest(read_manifest(text, "it")) == text
+
+
+def test_inspect_says_where_the_run_was(run: SmallRun) -> None:
+    status, out, _ = command("inspect", run.checkpoints, "--json")
+    found = json.loads(out)
+    assert (status, found["step"], found["ranks"]) == (0, 12, 2)
+    assert found["mesh"] == [{"name": "shard", "size": 2}]
+    assert found["metrics"]["loss"] == run.result.losses[-1]
+    parameters = sum(
+        4 * p.numel() for n, p in run.result.weights.items() if "weight" in n or "bias" in n
+    )
+    tied = 4 * 11 * 6
+    assert found["bytes"]["parameter"] == parameters - tied
+    assert found["bytes"]["optimizer"] == 2 * (parameters - tied)
+    tensors = {tensor["name"]: tensor for tensor in found["tensors"]}
+    assert tensors["embedding.weight"]["aliases"] == ["head.weight"]
+    assert tensors["norm.running_mean"]["per_rank"] and not tensors["mix.bias"]["per_rank"]
+    status, out, _ = command("inspect", run.at(5))
+    assert status == 0 and "5 done" in out and "norm.running_mean" in out
+
+
+def test_verify_finds_a_whole_checkpoint_whole(run: SmallRun) -> None:
+    assert command("verify", run.checkpoints)[0] == 0
+
+
+def test_every_flipped_bit_is_found(copy: pathlib.Path) -> None:
+    generator = random.Random(3)
+    files = {path: path.read_bytes() for path in sorted(copy.iterdir())}
+    for _ in range(150):
+        path = generator.choice(list(files))
+        place = generator.randrange(8 * len(files[path]))
+        flipped = bytearray(files[path])
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        status, _, err = command("verify", copy)
+        assert status == 1 and path.name in err, f"bit {place} of {path.name}"
+        path.write_bytes(files[path])
+
+
+def test_verify_names_file_and_tensor(copy: pathlib.Path) -> None:
+    with open_checkpoint(copy) as checkpoint:
+        tensor = checkpoint.manifest.find("mix.weight/exp_avg")
+        begin = checkpoint.file(1).begin_of(tensor, tensor.chunks[1])
+    shard = copy / "rank-00001.safetensors"
+    text = bytearray(shard.read_bytes())
+    text[begin + 5] ^= 1
+    shard.write_bytes(text)
+    line = refusal("verify", copy)
+    assert "rank-00001.safetensors is damaged: mix.weight/exp_avg is not what was written" in line
+    with open_checkpoint(copy) as checkpoint, pytest.raises(Damage, match="mix.weight/exp_avg"):
+        checkpoint.read(checkpoint.manifest.find("mix.weight/exp_avg"))
+
+
+def test_a_shortened_or_missing_file_is_found(copy: pathlib.Path) -> None:
+    shard, manifest = copy / "rank-00000.safetensors", copy / "checkpoint.json"
+    whole = {path: path.read_bytes() for path in (shard, manifest)}
+    for path, text in whole.items():
+        for size in (0, 7, 100, len(text) - 1):
+            path.write_bytes(text[:size])
+            assert path.name in refusal("verify", copy)
+        path.write_bytes(text)
+    shard.unlink()
+    assert "rank-00000.safetensors cannot be read: No such file" in refusal("verify", copy)
+
+
+def write_json(path: pathlib.Path, content: dict[str, object]) -> None:
+    """A manifest that somebody wrote so."""
+    text = json.dumps(content)[1:].encode()
+    path.write_bytes(b'{"xxh3_64":"' + hash_of(text).encode() + b'",' + text)
+
+
+def test_what_is_of_another_kind_is_refused(copy: pathlib.Path) -> None:
+    content = json.loads((copy / "checkpoint.json").read_bytes())
+    del content["xxh3_64"]
+    tensors = content["tensors"]
+    unknown = [{**tensors[0], "dtype": "float4"}, *tensors[1:]]
+    outside = [{**tensors[0], "chunks": [{**tensors[0]["chunks"][0], "begin": 10**9}]}]
+    for changes, words in (
+        ({"version": 2}, "it has version 2, this program reads version 1"),
+        ({"format": "other"}, "another kind of file"),
+        ({"tensors": unknown}, "unknown dtype float4"),
+        ({"tensors": outside}, "lies outside of it"),
+        ({"tensors": [{**tensors[0], "chunks": []}]}, "are not all of it"),
+        ({"files": []}, "lies outside of it"),
+        ({"run": {}}, "it has no 'step'"),
+        ({"mesh": 3}, "cannot be read"),
+    ):
+        write_json(copy / "checkpoint.json", {**content, **changes})
+        assert words in refusal("inspect", copy), changes
+
+
+def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None:
+    assert "is not there" in refusal("inspect", tmp_path / "none")
+    assert "there is no checkpoint in" in refusal("verify", tmp_path)
+    (tmp_path / "step-00000003").mkdir()
+    assert "has no checkpoint.json" in refusal("verify", tmp_path / "step-00000003")
+    assert "checkpoint.json cannot be read" in refusal("verify", tmp_path)

@@ -1,0 +1,61 @@
+"""Tests that a checkpoint is the same in any number of files, and a run goes on from each."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import torch
+from small_run import SmallRun, command, refusal
+
+from fsdp_mlir.checkpoint.reader import open_checkpoint
+
+
+def contents(path: pathlib.Path) -> dict[tuple[str, int], bytes]:
+    with open_checkpoint(path) as checkpoint:
+        return {
+            (tensor.name, rank): checkpoint.read(tensor, rank).tobytes()
+            for tensor in checkpoint.manifest.tensors
+            for rank in tensor.ranks()
+        }
+
+
+def test_bits_survive_a_circle(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    whole = contents(run.at(10))
+    assert ("norm.running_mean", 1) in whole and ("norm.weight", 1) not in whole
+    path = run.at(10)
+    for place, ranks in enumerate((1, 2, 3, 4, 1)):
+        target = tmp_path / str(place)
+        status, out, err = command("reshard", path, "--ranks", ranks, "-o", target)
+        assert status == 0, err
+        path = target / "step-00000010"
+        assert out == f"{path}\n"
+        assert command("verify", path)[0] == 0
+        # Two ranks have statistics of their own.
+        assert len(list(path.glob("*.safetensors"))) == max(ranks, 2)
+        assert contents(path) == whole
+    with open_checkpoint(run.at(10)) as old, open_checkpoint(path) as new:
+        assert new.manifest.run == old.manifest.run
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_run_goes_on_from_a_resharded_one(
+    run: SmallRun, ranks: int, tmp_path: pathlib.Path
+) -> None:
+    assert command("reshard", run.at(10), "--ranks", ranks, "-o", tmp_path)[0] == 0
+    resumed = run.train(2, 12, "--resume", tmp_path)
+    assert resumed.losses == run.result.losses[10:]
+    for name, value in run.result.weights.items():
+        assert torch.equal(resumed.weights[name], value), name
+
+
+def test_nothing_is_overwritten_and_nothing_left_behind(
+    run: SmallRun, tmp_path: pathlib.Path
+) -> None:
+    assert command("reshard", run.at(10), "--ranks", 2, "-o", tmp_path)[0] == 0
+    assert "is there already" in refusal("reshard", run.at(10), "--ranks", 1, "-o", tmp_path)
+    into = tmp_path / "step-00000010"
+    assert "is a checkpoint" in refusal("reshard", run.at(10), "--ranks", 1, "-o", into)
+    (into / "rank-00001.safetensors").write_bytes(b"")
+    assert "damaged" in refusal("reshard", into, "--ranks", 1, "-o", tmp_path / "b")
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["lock"]
