@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
 from ..errors import ExportError
 from .errors import CheckpointError
+from .export_dcp import export_dcp
+from .export_safetensors import export_safetensors
+from .export_torch import export_torch
 from .inspect import report, summary
-from .reader import open_checkpoint
+from .pytorch_form import Skeleton, numbered
+from .reader import Checkpoint, open_checkpoint
 from .reshard import reshard
+from .step_archive import Step
 from .verify import damages
 
 
@@ -21,6 +27,15 @@ def _positive(text: str) -> int:
     if value < 1:
         raise ValueError
     return value
+
+
+def _size(text: str) -> int:
+    """Bytes of `5GB` or `300 MiB`, as Hugging Face's libraries read them."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(i?)B?", text, re.IGNORECASE)
+    if not match:
+        raise ValueError
+    number, unit, binary = match.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,6 +55,24 @@ def _parser() -> argparse.ArgumentParser:
     command = add("inspect", "shows where a run was, and its tensors")
     command.add_argument("--json", action="store_true", help="as JSON")
     add("verify", "compares every byte with what was written; status 1 where one differs")
+    command = add("export", "writes a checkpoint in a format of PyTorch's")
+    command.add_argument("--to", choices=("safetensors", "dcp", "torch"), required=True)
+    command.add_argument(
+        "-o", type=Path, required=True, metavar="OUT", help="the new file (torch) or folder"
+    )
+    command.add_argument(
+        "--archive", type=Path, metavar="STEP.pt", help="of the run: what it says of the optimizer"
+    )
+    command.add_argument(
+        "--no-optimizer", action="store_true", help="dcp, torch: the model's state alone"
+    )
+    command.add_argument(
+        "--max-shard-size",
+        type=_size,
+        default=_size("5GB"),
+        metavar="SIZE",
+        help="safetensors: of a file (default: 5GB)",
+    )
     command = add("reshard", "rewrites a checkpoint for another number of files")
     command.add_argument("--ranks", type=_positive, required=True, metavar="N", help="files")
     command.add_argument(
@@ -62,9 +95,36 @@ def _run(args: argparse.Namespace) -> int:
             files = checkpoint.manifest.files
             count = sum(file.bytes for file in files)
             print(f"{checkpoint.path} is whole: {len(files)} files, {count} bytes")
+        elif args.command == "export":
+            print(_export(checkpoint, args))
         else:
             print(reshard(checkpoint, args.ranks, args.o))
     return 0
+
+
+def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
+    if args.to == "safetensors":
+        export_safetensors(checkpoint, args.o, args.max_shard_size)
+        return args.o
+    skeleton = Skeleton(checkpoint)
+    state = {"model": skeleton.model(), "step": checkpoint.manifest.run.step}
+    if not args.no_optimizer:
+        if args.archive is None:
+            raise CheckpointError(
+                "a checkpoint has no options of its optimizer; give --archive STEP.pt of the run, "
+                "or leave the optimizer out with --no-optimizer"
+            )
+        step = Step(args.archive)
+        state["optim"] = skeleton.optimizer(step)
+        if scaler := skeleton.scaler(step):
+            state["scaler"] = scaler
+    if args.to == "dcp":
+        export_dcp(skeleton, state, args.o)
+    else:
+        if "optim" in state:
+            state["optim"] = numbered(state["optim"])
+        export_torch(skeleton, state, args.o)
+    return args.o
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -13,7 +13,8 @@ from torch.distributed.tensor import Shard
 
 from fsdp_mlir import TrainingStep, fully_shard
 from fsdp_mlir.checkpoint.command_line import main
-from support import chain
+from fsdp_mlir.checkpoint.reader import open_checkpoint
+from support import chain, reference
 
 STEPS, INTERVAL, BATCH, SAMPLES = 12, 5, 4, 26
 
@@ -91,6 +92,17 @@ def refusal(*arguments: Any) -> str:
     return err.removeprefix("error: ").strip()
 
 
+def damage(path: pathlib.Path, name: str) -> None:
+    """Flips a bit of a tensor in the second file of a checkpoint."""
+    with open_checkpoint(path) as checkpoint:
+        tensor = checkpoint.manifest.find(name)
+        begin = checkpoint.file(1).begin_of(tensor, tensor.chunks[1])
+    shard = path / "rank-00001.safetensors"
+    text = bytearray(shard.read_bytes())
+    text[begin + 5] ^= 1
+    shard.write_bytes(text)
+
+
 class SmallRun:
     """An archive, its plans by number of ranks, and the checkpoints of a run of two."""
 
@@ -119,3 +131,19 @@ class SmallRun:
 
     def at(self, step: int) -> pathlib.Path:
         return self.checkpoints / f"step-{step:08d}"
+
+
+def eager_losses(
+    model: nn.Module, optimizer: torch.optim.Optimizer, begin: int, end: int
+) -> list[float]:
+    """PyTorch's own steps from step `begin` (from 0) to `end` on one rank."""
+    feed = reference.batches(training_step([]), 0, 1)
+    losses = []
+    for number, batch in zip(range(end), feed):
+        if number >= begin:
+            optimizer.zero_grad()
+            loss = loss_of(model, **batch)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 import torch
-from small_run import SmallRun, command, refusal
+from small_run import SmallRun, command, damage, refusal
 
 from fsdp_mlir.checkpoint.errors import Damage
 from fsdp_mlir.checkpoint.manifest import hash_of, read_manifest, write_manifest
@@ -82,13 +82,7 @@ def test_every_flipped_bit_is_found(copy: pathlib.Path) -> None:
 
 
 def test_verify_names_file_and_tensor(copy: pathlib.Path) -> None:
-    with open_checkpoint(copy) as checkpoint:
-        tensor = checkpoint.manifest.find("mix.weight/exp_avg")
-        begin = checkpoint.file(1).begin_of(tensor, tensor.chunks[1])
-    shard = copy / "rank-00001.safetensors"
-    text = bytearray(shard.read_bytes())
-    text[begin + 5] ^= 1
-    shard.write_bytes(text)
+    damage(copy, "mix.weight/exp_avg")
     line = refusal("verify", copy)
     assert "rank-00001.safetensors is damaged: mix.weight/exp_avg is not what was written" in line
     with open_checkpoint(copy) as checkpoint, pytest.raises(Damage, match="mix.weight/exp_avg"):

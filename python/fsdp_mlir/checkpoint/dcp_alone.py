@@ -1,0 +1,30 @@
+"""torch.distributed.checkpoint in one process, without ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Iterator
+
+from torch.distributed.checkpoint.api import CheckpointException
+
+from .errors import CheckpointError
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Inside it an error is the one that happened, and that there are no ranks is not said.
+
+    Raises:
+        CheckpointError, OSError: for those reasons.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        try:
+            yield
+        except CheckpointException as failure:
+            [(error, _)] = failure.failures.values()
+            if isinstance(error, (CheckpointError, OSError)):
+                raise error from None
+            text = " ".join(str(error).split())
+            raise CheckpointError(f"torch.distributed.checkpoint: {text}") from failure

@@ -1,0 +1,137 @@
+"""The state of a checkpoint as PyTorch's dictionaries have it, without its values."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from .elements import dtype_row
+from .errors import CheckpointError
+from .manifest import Tensor
+from .reader import Checkpoint
+from .step_archive import SCALER, Step, optimizer_class
+
+
+class Skeleton:
+    """State dictionaries in which a tensor of the checkpoint is one on meta, which `source`
+    knows again."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self._placed: dict[str, torch.Tensor] = {}
+        self._sources: dict[int, Tensor] = {}
+
+    def place(self, tensor: Tensor) -> torch.Tensor:
+        if tensor.name not in self._placed:
+            kind = dtype_row(tensor.dtype).dtype
+            placed = torch.empty(tensor.shape, dtype=kind, device="meta")
+            self._placed[tensor.name] = placed
+            self._sources[id(placed)] = tensor
+        return self._placed[tensor.name]
+
+    def source(self, value: Any) -> Optional[Tensor]:
+        """The tensor that `value` stands for; None: `value` is what it is."""
+        return self._sources.get(id(value))
+
+    def model(self) -> dict[str, torch.Tensor]:
+        """The model's `state_dict()`. Of a tensor that each rank has of its own, rank 0's."""
+        state = {}
+        for tensor in self.checkpoint.manifest.tensors:
+            if tensor.is_persistent:
+                for name in (tensor.name, *tensor.aliases):
+                    state[name] = self.place(tensor)
+        return state
+
+    def optimizer(self, step: Step) -> dict[str, Any]:
+        """The optimizer's `state_dict()` with the names of parameters in place of their numbers, as
+        torch.distributed.checkpoint.state_dict.get_optimizer_state_dict() gives it."""
+        manifest = self.checkpoint.manifest
+        stored: dict[str, dict[str, Tensor]] = {}
+        for tensor in manifest.of_role("optimizer"):
+            stored.setdefault(tensor.parameter, {})[tensor.key] = tensor
+        taken = manifest.run.step - int(self._scalar("skipped_steps"))
+        trained = {name for name, _ in step.trained()}
+        kind = optimizer_class(step.optimizer)
+        groups, state = [], {}
+        for group, rate in zip(step.groups, step.rates(manifest.run.step)):
+            options, example = _try(kind, group["hyperparameters"])
+            options |= {"lr": rate, **_implementation(options, step)}
+            groups.append({"params": list(group["parameters"]), **options})
+            for name in group["parameters"]:
+                if name in trained and example:
+                    own = stored.get(name, {})
+                    state[name] = {
+                        key: self._value(f"{name}/{key}", value, own.get(key), taken)
+                        for key, value in example.items()
+                    }
+        return {"state": state, "param_groups": groups}
+
+    def _value(self, name: str, example: Any, tensor: Optional[Tensor], taken: int) -> Any:
+        """What a state is, where after the first step of an example it is `example`."""
+        if tensor is not None:
+            return self.place(tensor)
+        if example is None:
+            return None
+        if isinstance(example, torch.Tensor) and example.numel() == 1 and example.item() == 1:
+            return torch.full_like(example, taken)
+        if isinstance(example, int) and example == 1:
+            return taken
+        raise CheckpointError(
+            f"the checkpoint has no {name}; give the archive of the run that wrote it"
+        )
+
+    def scaler(self, step: Step) -> Optional[dict[str, Any]]:
+        """The `state_dict()` of a `torch.amp.GradScaler`; None: the step has none."""
+        if not step.scaler:
+            return None
+        return {
+            "scale": self._scalar("scale"),
+            "growth_factor": step.scaler["growth_factor"],
+            "backoff_factor": step.scaler["backoff_factor"],
+            "growth_interval": step.scaler["growth_interval"],
+            "_growth_tracker": int(self._scalar("growth_tracker")),
+        }
+
+    def _scalar(self, key: str) -> float:
+        """Of the scaler; 0 where there is none."""
+        tensor = self.checkpoint.manifest.find(SCALER + key)
+        return self.checkpoint.tensor(tensor).item() if tensor else 0.0
+
+
+def _try(
+    kind: type[torch.optim.Optimizer], given: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """All options of a group of this kind with the options `given`, and the state of a parameter
+    of two elements after its first step."""
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimizer = kind([{"params": [parameter], **given}])
+    [group] = optimizer.param_groups
+    for key, value in group.items():
+        if isinstance(optimizer.defaults.get(key), tuple):
+            group[key] = tuple(value)
+    parameter.grad = torch.zeros(2)
+    optimizer.step()
+    options = {key: value for key, value in group.items() if key != "params"}
+    return options, dict(optimizer.state[parameter])
+
+
+def _implementation(options: dict[str, Any], step: Step) -> dict[str, bool]:
+    chosen = step.metadata["optimizer"]["implementation"]
+    return {chosen: True} if chosen in options else {}
+
+
+def numbered(state: dict[str, Any]) -> dict[str, Any]:
+    """An optimizer's `state_dict()` as torch.optim itself has it: parameters by number, in the
+    order of the groups."""
+    numbers: dict[str, int] = {}
+    groups = []
+    for group in state["param_groups"]:
+        members = [numbers.setdefault(name, len(numbers)) for name in group["params"]]
+        # As torch.optim writes them: `params` is the last one.
+        options = {key: value for key, value in group.items() if key != "params"}
+        groups.append({**options, "params": members})
+    return {
+        "state": {numbers[name]: value for name, value in state["state"].items()},
+        "param_groups": groups,
+    }

@@ -1,0 +1,125 @@
+"""What a step's archive says of the tensors and the optimizer of its checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Optional
+
+import torch
+
+from ..progress import archive_metadata, length_of
+from .errors import CheckpointError
+from .manifest import LOST, Run, Tensor
+
+SCALER = LOST + "fsdp.scaler."
+
+
+class Step:
+    """The step that an archive (docs/archive.md) describes.
+
+    Attributes:
+        path: the archive.
+        metadata: its fsdp.json.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metadata: Mapping[str, Any] = archive_metadata(path)
+        if "optimizer" not in self.metadata:
+            what = "is no archive of a step" if path.exists() else "is not there"
+            raise CheckpointError(
+                f"{path} {what}; give the STEP.pt that python -m fsdp_mlir.export wrote"
+            )
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """Of the optimizer: `parameters` by name, and `hyperparameters`."""
+        return self.metadata["optimizer"]["groups"]
+
+    @property
+    def optimizer(self) -> str:
+        """The optimizer's name: of torch.optim's classes in lower case."""
+        return self.metadata["optimizer"]["name"]
+
+    @property
+    def seed(self) -> int:
+        return self.metadata["seed"]
+
+    @property
+    def scaler(self) -> Optional[dict[str, Any]]:
+        """The factors of a `torch.amp.GradScaler`, or None."""
+        return self.metadata["scaler"]
+
+    def rates(self, steps: int) -> list[float]:
+        """Each group's learning rate after so many steps: that of the next one."""
+        table = self.metadata["learning_rates"]
+        if table:
+            return table[min(steps, len(table) - 1)]
+        return [group["hyperparameters"]["lr"] for group in self.groups]
+
+    def trained(self) -> Iterator[tuple[str, list[str]]]:
+        """Each parameter that the optimizer updates, and the keys of its state of its shape."""
+        for rule in self.metadata["optimizer"]["rules"]:
+            for name in rule["parameters"]:
+                yield name, [state["name"] for state in rule["states"]]
+
+    def tensors(self) -> list[Tensor]:
+        """All that a checkpoint of the step has, without chunks. What has no element is not in
+        checkpoints."""
+        found = []
+        shapes = {}
+        for state in self.metadata["parameters"]:
+            shapes[state["fqn"]] = tuple(state["shape"])
+            found.append(_tensor(state, state["fqn"], "parameter"))
+        for state in self.metadata["buffers"]:
+            name = state["fqn"] if state["persistent"] else LOST + state["fqn"]
+            found.append(_tensor(state, name, "buffer"))
+        if self.scaler:
+            for key, dtype in (
+                ("scale", "float32"),
+                ("growth_tracker", "int32"),
+                ("skipped_steps", "float64"),
+            ):
+                found.append(Tensor(SCALER + key, "buffer", dtype, ()))
+        for rule in self.metadata["optimizer"]["rules"]:
+            for name in rule["parameters"]:
+                for state in rule["states"]:
+                    found.append(
+                        Tensor(
+                            f"{name}/{state['name']}",
+                            "optimizer",
+                            state["dtype"],
+                            shapes[name],
+                            parameter=name,
+                        )
+                    )
+        return [tensor for tensor in found if tensor.count]
+
+    def run_after(self, steps: int, seed: int, samples: int, ranks: int) -> Run:
+        """Where a run of so many ranks is after `steps` of its steps over a data set of `samples`
+        (0: it has none, or its size is not known)."""
+        batches = [i["shape"][0] for i in self.metadata["inputs"] if i["source"] == "data"]
+        if not batches:
+            return Run(steps, seed)
+        each = batches[0] * ranks * self.metadata["accumulate"]
+        # One long epoch stands for the same place.
+        per_epoch = length_of(self.metadata, samples or None, ranks).steps_per_epoch
+        epoch, place = divmod(steps, per_epoch) if per_epoch else (0, steps)
+        return Run(steps, seed, epoch, place * each, samples)
+
+
+def _tensor(state: Mapping[str, Any], name: str, role: str) -> Tensor:
+    return Tensor(
+        name, role, state["dtype"], tuple(state["shape"]), aliases=tuple(state["aliases"])
+    )
+
+
+def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
+    """torch.optim's class of that name in an archive. Raises CheckpointError for another one."""
+    for candidate in vars(torch.optim).values():
+        if isinstance(candidate, type) and candidate.__name__.lower() == name:
+            return candidate
+    raise CheckpointError(
+        f"the optimizer {name} is none of torch.optim's, and its state_dict() is not known here; "
+        "leave it out with --no-optimizer, or use fsdp_mlir.checkpoint.load() where it is"
+    )

@@ -1,0 +1,174 @@
+"""Tests that PyTorch and Hugging Face's libraries open what is exported, and train on from it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+from typing import Any, Callable
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from small_run import SmallRun, command, damage, eager_losses, new_model, new_optimizer, refusal
+from torch import nn
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
+
+from fsdp_mlir.training_step import load_training_step
+from support import chain
+
+BEGIN, END = 10, 20
+
+
+@pytest.fixture(scope="module")
+def single(run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A checkpoint of one rank after ten steps, and the losses of the ten after it."""
+    folder = tmp_path_factory.mktemp("single")
+    flags = ("--checkpoint-dir", folder, "--checkpoint-interval", BEGIN)
+    return folder / f"step-{BEGIN:08d}", run.train(1, END, *flags).losses[BEGIN:]
+
+
+def export(run: SmallRun, kind: str, path: pathlib.Path, out: pathlib.Path, *flags: Any) -> None:
+    archive = () if kind == "safetensors" else ("--archive", run.archive)
+    status, said, err = command("export", path, "--to", kind, "-o", out, *archive, *flags)
+    assert (status, said) == (0, f"{out}\n"), err
+
+
+def by_torch_save(path: pathlib.Path, model: nn.Module, optimizer: Any) -> None:
+    saved = torch.load(path, weights_only=True)
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optim"])
+    assert saved["step"] == BEGIN
+
+
+def by_dcp(flat: bool) -> Callable:
+    def load(path: pathlib.Path, model: nn.Module, optimizer: Any) -> None:
+        options = StateDictOptions(flatten_optimizer_state_dict=flat)
+        names = ("model", "optim")
+        state = dict(zip(names, get_state_dict(model, optimizer, options=options)))
+        dcp.load(state, checkpoint_id=path, no_dist=True)
+        given = {f"{name}_state_dict": state[name] for name in names}
+        set_state_dict(model, optimizer, **given, options=options)
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "kind, load",
+    [("torch", by_torch_save), ("dcp", by_dcp(False)), ("dcp", by_dcp(True))],
+    ids=["torch", "dcp", "dcp-flat"],
+)
+def test_eager_pytorch_trains_on(
+    kind: str, load: Callable, run: SmallRun, single: Any, tmp_path: pathlib.Path
+) -> None:
+    path, losses = single
+    export(run, kind, path, tmp_path / "out")
+    model = new_model()
+    optimizer = new_optimizer(model)
+    # All that is not loaded would show.
+    with torch.no_grad():
+        for tensor in (*model.parameters(), model.norm.running_mean):
+            tensor.fill_(3)
+    for group in optimizer.param_groups:
+        group.update(lr=7.0, betas=(0.1, 0.2), weight_decay=0.7)
+    load(tmp_path / "out", model, optimizer)
+    assert [group["lr"] for group in optimizer.param_groups] == [3e-3, 0.01]
+    assert eager_losses(model, optimizer, BEGIN, END) == losses
+
+
+def test_torch_save_has_what_pytorch_saves(
+    run: SmallRun, single: Any, tmp_path: pathlib.Path
+) -> None:
+    export(run, "torch", single[0], tmp_path / "out.pt")
+    saved = torch.load(tmp_path / "out.pt", weights_only=True)
+    model = new_model()
+    optimizer = new_optimizer(model)
+    eager_losses(model, optimizer, 0, 1)
+    assert saved["model"].keys() == model.state_dict().keys()
+    assert saved["model"]["head.weight"] is not None
+    tied = [saved["model"][name].data_ptr() for name in ("head.weight", "embedding.weight")]
+    assert tied[0] == tied[1]
+    wanted = optimizer.state_dict()
+    assert saved["optim"]["param_groups"] == wanted["param_groups"]
+    described = [
+        {
+            number: {key: (value.dtype, value.shape) for key, value in state.items()}
+            for number, state in tree["state"].items()
+        }
+        for tree in (saved["optim"], wanted)
+    ]
+    assert described[0] == described[1]
+
+
+def test_safetensors_have_what_the_run_saved(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    export(run, "safetensors", run.at(12), tmp_path / "one.safetensors")
+    export(run, "safetensors", run.at(12), tmp_path / "many", "--max-shard-size", "200B")
+    with safe_open(tmp_path / "one.safetensors", framework="pt") as file:
+        assert file.metadata() == {"format": "pt", "head.weight": "embedding.weight"}
+    index = json.loads((tmp_path / "many" / "model.safetensors.index.json").read_text())
+    files = {name: load_file(tmp_path / "many" / name) for name in index["weight_map"].values()}
+    assert len(files) > 2 and {*files} | {"model.safetensors.index.json"} == {
+        path.name for path in (tmp_path / "many").iterdir()
+    }
+    for found in (
+        load_file(tmp_path / "one.safetensors"),
+        {name: files[place][name] for name, place in index["weight_map"].items()},
+    ):
+        assert {*found} == {*run.result.weights} - {"head.weight"}
+        for name, value in found.items():
+            assert torch.equal(value, run.result.weights[name]), name
+
+
+def test_hugging_face_opens_it(tmp_path: pathlib.Path) -> None:
+    file = chain.ROOT / "test" / "generality" / "models" / "huggingface.py"
+    argv = ["--model", "gpt2"]
+    compiled = chain.compile_step(file, tmp_path / "step", argv, "mesh=2")
+    flags = ["--checkpoint-dir", tmp_path / "run"]
+    trained = chain.run_plan(compiled, 2, steps=2, extra=flags)
+    out = tmp_path / "out"
+    status, _, err = command(
+        "export", tmp_path / "run", "--to", "safetensors", "-o", out, "--max-shard-size", "20KB"
+    )
+    assert status == 0, err
+    original = load_training_step(file, argv).model
+    original.config.save_pretrained(out)
+    from transformers import GPT2LMHeadModel
+
+    opened, told = GPT2LMHeadModel.from_pretrained(out, output_loading_info=True)
+    assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    state = opened.state_dict()
+    assert {*state} == {*trained.weights}
+    for key, value in trained.weights.items():
+        assert torch.equal(state[key], value), key
+
+
+def test_what_is_missing_is_asked_for(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    def refused(*flags: Any) -> str:
+        line = refusal("export", run.at(12), "-o", tmp_path / "out", *flags)
+        assert not list(tmp_path.glob("out*"))
+        return line
+
+    assert "give --archive STEP.pt" in refused("--to", "dcp")
+    assert "is not there" in refused("--to", "torch", "--archive", tmp_path / "none.pt")
+    (tmp_path / "other.pt").write_bytes(b"?")
+    assert "is no archive of a step" in refused("--to", "dcp", "--archive", tmp_path / "other.pt")
+    status, _, _ = command(
+        "export", run.at(12), "--to", "torch", "--no-optimizer", "-o", tmp_path / "model.pt"
+    )
+    assert status == 0
+    assert torch.load(tmp_path / "model.pt", weights_only=True).keys() == {"model", "step"}
+
+
+def test_a_damaged_checkpoint_is_exported_nowhere(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    copy = pathlib.Path(shutil.copytree(run.at(12), tmp_path / "step-00000012"))
+    damage(copy, "mix.weight")
+    for kind in ("safetensors", "dcp", "torch"):
+        flags = ("--to", kind, "--archive", run.archive, "-o", tmp_path / "out")
+        assert "mix.weight is not what was written" in refusal("export", copy, *flags)
+        assert not list(tmp_path.glob("out*"))
