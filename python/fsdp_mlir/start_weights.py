@@ -52,7 +52,7 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     Raises:
         WeightsError: a file cannot be read, a name of the model is missing, or a shape differs.
     """
-    ours, theirs = _read(exported), _read(given)
+    ours, theirs = tensor_reads(exported), tensor_reads(given)
     wanted = {state["fqn"]: state for state in metadata["parameters"]}
     wanted |= {state["fqn"]: state for state in metadata["buffers"] if state["persistent"]}
     found = {
@@ -94,13 +94,18 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
-def _read(path: Path) -> dict[str, _Read]:
-    """How to read each tensor of `path`."""
+def tensor_reads(path: Path) -> dict[str, _Read]:
+    """How to read each tensor of `path`: a safetensors file, an index or a folder of some, or a
+    file of `torch.save` with a `state_dict()`. Raises WeightsError."""
     try:
         if path.is_dir():
-            return {name: read for file in _files(path) for name, read in _read(file).items()}
+            return {
+                name: read for file in _files(path) for name, read in tensor_reads(file).items()
+            }
         if path.suffix == ".json":
-            return {name: read for file in _indexed(path) for name, read in _read(file).items()}
+            return {
+                name: read for file in _indexed(path) for name, read in tensor_reads(file).items()
+            }
         if path.suffix == ".safetensors":
             file = safe_open(path, framework="pt")
             return {name: lambda name=name: file.get_tensor(name) for name in file.keys()}

@@ -10,20 +10,32 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from ..errors import ExportError
+from ..progress import sample_count
 from .errors import CheckpointError
 from .export_dcp import export_dcp
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch
+from .importing import Choices, Import
 from .inspect import report, summary
 from .pytorch_form import Skeleton, numbered
 from .reader import Checkpoint, open_checkpoint
 from .reshard import reshard
+from .sources import open_source, open_weights
 from .step_archive import Step
 from .verify import damages
 
+_INTO = "the folder of checkpoints to put it into"
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = _count(text)
     if value < 1:
         raise ValueError
     return value
@@ -45,11 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def add(name: str, what: str) -> argparse.ArgumentParser:
+    def add(
+        name: str, what: str, path: str = "a checkpoint, or a folder of some: the newest"
+    ) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=what, description=what)
-        command.add_argument(
-            "path", type=Path, metavar="PATH", help="a checkpoint, or a folder of some: the newest"
-        )
+        command.add_argument("path", type=Path, metavar="PATH", help=path)
         return command
 
     command = add("inspect", "shows where a run was, and its tensors")
@@ -73,15 +85,46 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help="safetensors: of a file (default: 5GB)",
     )
+    what = "makes a checkpoint, to be resumed from, of what PyTorch wrote"
+    command = add("import", what, "a folder (dcp, safetensors) or a file")
+    command.add_argument(
+        "--from", dest="kind", choices=("safetensors", "dcp", "torch"), required=True
+    )
+    command.add_argument("-o", type=Path, required=True, metavar="FOLDER", help=_INTO)
+    command.add_argument(
+        "--archive", type=Path, required=True, metavar="STEP.pt", help="of the run that goes on"
+    )
+    command.add_argument(
+        "--step", type=_count, metavar="N", help="steps that are done (default: as the source says)"
+    )
+    command.add_argument(
+        "--ranks",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="of the run that goes on (default: 1)",
+    )
+    command.add_argument(
+        "--weights", type=Path, metavar="PATH", help="for what no state_dict() has: of the export"
+    )
+    command.add_argument(
+        "--data", type=Path, metavar="FILE", help="of the run (default: the one beside the archive)"
+    )
+    command.add_argument(
+        "--seed", type=int, metavar="N", help="of the data's order (default: the step's)"
+    )
+    for flag, what in (("--model-key", "model's"), ("--optimizer-key", "optimizer's")):
+        command.add_argument(flag, metavar="KEY", help=f"the source's key of the {what} state")
     command = add("reshard", "rewrites a checkpoint for another number of files")
     command.add_argument("--ranks", type=_positive, required=True, metavar="N", help="files")
-    command.add_argument(
-        "-o", type=Path, required=True, metavar="FOLDER", help="folder to put the checkpoint into"
-    )
+    command.add_argument("-o", type=Path, required=True, metavar="FOLDER", help=_INTO)
     return parser
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.command == "import":
+        _import(args)
+        return 0
     with open_checkpoint(args.path) as checkpoint:
         if args.command == "inspect":
             text = json.dumps(summary(checkpoint)) if args.json else report(checkpoint)
@@ -100,6 +143,28 @@ def _run(args: argparse.Namespace) -> int:
         else:
             print(reshard(checkpoint, args.ranks, args.o))
     return 0
+
+
+def _import(args: argparse.Namespace) -> None:
+    step = Step(args.archive)
+    data = args.data or args.archive.with_suffix(".data.safetensors")
+    samples = sample_count(data)
+    if samples is None and args.data:
+        raise CheckpointError(f"{data} cannot be read; give the run's data")
+    choices = Choices(
+        steps=args.step,
+        ranks=args.ranks,
+        seed=args.seed,
+        samples=samples or 0,
+        model_key=args.model_key,
+        optimizer_key=args.optimizer_key,
+        weights=open_weights(args.weights) if args.weights else None,
+    )
+    work = Import(open_source(args.path, args.kind), step, choices)
+    path = work.write(args.o)
+    for text in work.notes:
+        print(f"note: {text}", file=sys.stderr)
+    print(path)
 
 
 def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:

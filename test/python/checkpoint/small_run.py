@@ -16,6 +16,7 @@ from fsdp_mlir.checkpoint.command_line import main
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 from support import chain, reference
 
+BEGIN, END = 10, 20
 STEPS, INTERVAL, BATCH, SAMPLES = 12, 5, 4, 26
 
 
@@ -131,6 +132,29 @@ class SmallRun:
 
     def at(self, step: int) -> pathlib.Path:
         return self.checkpoints / f"step-{step:08d}"
+
+
+class Single:
+    """A run of one rank until step END, with a checkpoint at step BEGIN."""
+
+    def __init__(self, run: SmallRun, folder: pathlib.Path) -> None:
+        self.folder = folder
+        flags = ("--checkpoint-dir", folder, "--checkpoint-interval", BEGIN)
+        self.result = run.train(1, END, *flags)
+        self.losses = self.result.losses
+
+    def at(self, step: int) -> pathlib.Path:
+        return self.folder / f"step-{step:08d}"
+
+
+def contents(path: pathlib.Path) -> dict[tuple[str, int], bytes]:
+    """The bytes of each tensor of a checkpoint, by name and rank."""
+    with open_checkpoint(path) as checkpoint:
+        return {
+            (tensor.name, rank): checkpoint.read(tensor, rank).tobytes()
+            for tensor in checkpoint.manifest.tensors
+            for rank in tensor.ranks()
+        }
 
 
 def eager_losses(

@@ -11,7 +11,18 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from small_run import SmallRun, command, damage, eager_losses, new_model, new_optimizer, refusal
+from small_run import (
+    BEGIN,
+    END,
+    Single,
+    SmallRun,
+    command,
+    damage,
+    eager_losses,
+    new_model,
+    new_optimizer,
+    refusal,
+)
 from torch import nn
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import (
@@ -22,16 +33,6 @@ from torch.distributed.checkpoint.state_dict import (
 
 from fsdp_mlir.training_step import load_training_step
 from support import chain
-
-BEGIN, END = 10, 20
-
-
-@pytest.fixture(scope="module")
-def single(run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A checkpoint of one rank after ten steps, and the losses of the ten after it."""
-    folder = tmp_path_factory.mktemp("single")
-    flags = ("--checkpoint-dir", folder, "--checkpoint-interval", BEGIN)
-    return folder / f"step-{BEGIN:08d}", run.train(1, END, *flags).losses[BEGIN:]
 
 
 def export(run: SmallRun, kind: str, path: pathlib.Path, out: pathlib.Path, *flags: Any) -> None:
@@ -65,9 +66,9 @@ def by_dcp(flat: bool) -> Callable:
     ids=["torch", "dcp", "dcp-flat"],
 )
 def test_eager_pytorch_trains_on(
-    kind: str, load: Callable, run: SmallRun, single: Any, tmp_path: pathlib.Path
+    kind: str, load: Callable, run: SmallRun, single: Single, tmp_path: pathlib.Path
 ) -> None:
-    path, losses = single
+    path, losses = single.at(BEGIN), single.losses[BEGIN:]
     export(run, kind, path, tmp_path / "out")
     model = new_model()
     optimizer = new_optimizer(model)
@@ -83,9 +84,9 @@ def test_eager_pytorch_trains_on(
 
 
 def test_torch_save_has_what_pytorch_saves(
-    run: SmallRun, single: Any, tmp_path: pathlib.Path
+    run: SmallRun, single: Single, tmp_path: pathlib.Path
 ) -> None:
-    export(run, "torch", single[0], tmp_path / "out.pt")
+    export(run, "torch", single.at(BEGIN), tmp_path / "out.pt")
     saved = torch.load(tmp_path / "out.pt", weights_only=True)
     model = new_model()
     optimizer = new_optimizer(model)

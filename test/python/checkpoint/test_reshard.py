@@ -6,18 +6,9 @@ import pathlib
 
 import pytest
 import torch
-from small_run import SmallRun, command, refusal
+from small_run import SmallRun, command, contents, refusal
 
 from fsdp_mlir.checkpoint.reader import open_checkpoint
-
-
-def contents(path: pathlib.Path) -> dict[tuple[str, int], bytes]:
-    with open_checkpoint(path) as checkpoint:
-        return {
-            (tensor.name, rank): checkpoint.read(tensor, rank).tobytes()
-            for tensor in checkpoint.manifest.tensors
-            for rank in tensor.ranks()
-        }
 
 
 def test_bits_survive_a_circle(run: SmallRun, tmp_path: pathlib.Path) -> None:
