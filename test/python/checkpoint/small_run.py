@@ -158,10 +158,15 @@ def contents(path: pathlib.Path) -> dict[tuple[str, int], bytes]:
 
 
 def eager_losses(
-    model: nn.Module, optimizer: torch.optim.Optimizer, begin: int, end: int
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    begin: int,
+    end: int,
+    rank: int = 0,
+    ranks: int = 1,
 ) -> list[float]:
-    """PyTorch's own steps from step `begin` (from 0) to `end` on one rank."""
-    feed = reference.batches(training_step([]), 0, 1)
+    """One rank's losses in PyTorch's own steps from step `begin` (from 0) to `end`."""
+    feed = reference.batches(training_step([]), rank, ranks)
     losses = []
     for number, batch in zip(range(end), feed):
         if number >= begin:

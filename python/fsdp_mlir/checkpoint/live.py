@@ -1,0 +1,235 @@
+"""Checkpoints of modules and optimizers that PyTorch itself trains, on one rank or with FSDP2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Iterator, Optional
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from ..dtypes import dtype_name
+from ..names import plain_path
+from ..tensor_file import as_bytes
+from .elements import describe
+from .errors import CheckpointError
+from .find_state import some
+from .manifest import LOST, Run, Tensor
+from .reader import Checkpoint, open_checkpoint
+from .step_archive import SCALER
+from .writer import write_checkpoint
+
+
+def load(
+    path: Path | str,
+    model: torch.nn.Module,
+    optimizer: Optional[torch.optim.Optimizer] = None,
+) -> int:
+    """Gives a model, and its optimizer, the values of the checkpoint at `path`, or of the newest
+    one in it. Each rank of FSDP2 calls it, and keeps its parts; nothing is communicated. Options of
+    the optimizer's groups stay what they are.
+
+    Returns the number of steps that are done.
+
+    Raises:
+        CheckpointError: the checkpoint is damaged, or of another model or optimizer.
+    """
+    with open_checkpoint(path) as checkpoint:
+        stored = {tensor.name: tensor for tensor in checkpoint.manifest.tensors}
+        targets = {tensor.name: value for tensor, value in _model_tensors(model)}
+        states = {} if optimizer is None else _optimizer_state(model, optimizer)
+        targets |= dict(_tensors_of(states))
+        _compare(targets, stored, optimizer is not None)
+        rank = dist.get_rank() if dist.is_initialized() else 0
+        with torch.no_grad():
+            for name, target in targets.items():
+                if target.numel():
+                    _give(target, checkpoint, stored[name], rank)
+        steps = checkpoint.manifest.run.step
+        if optimizer is not None:
+            _count(states, steps)
+            options = get_optimizer_state_dict(model, optimizer)["param_groups"]
+            state = {"state": states, "param_groups": options}
+            set_optimizer_state_dict(model, optimizer, state)
+        return steps
+
+
+def save(
+    folder: Path | str,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    *,
+    seed: int = 0,
+    samples_per_step: int = 0,
+) -> Path:
+    """Writes a checkpoint of `step` steps into `folder`, from which fsdp-run goes on. Each rank of
+    FSDP2 calls it, and rank 0 writes; one whole tensor at a time is in memory.
+
+    Args:
+        seed: of the data's order.
+        samples_per_step: that all ranks together read in a step, for the run to go on behind them.
+
+    Returns the checkpoint's folder.
+
+    Raises:
+        CheckpointError: a state is not of its parameter's shape and no count of steps.
+    """
+    states = _optimizer_state(model, optimizer)
+    for name, own in states.items():
+        if int(own.get("step", step)) != step:
+            raise CheckpointError(
+                f"the optimizer has updated {name} {int(own['step'])} times, and step is {step}"
+            )
+    described = dict(_model_tensors(model))
+    values = {tensor.name: value for tensor, value in described.items()}
+    tensors = list(described)
+    for name, value in _tensors_of(states):
+        parameter = name.rpartition("/")[0]
+        if value.shape != values[parameter].shape:
+            raise CheckpointError(f"the state {name} is not of its parameter's shape")
+        values[name] = value
+        kind = dtype_name(value.dtype, name)
+        tensors.append(Tensor(name, "optimizer", kind, tuple(value.shape), parameter=parameter))
+    tensors = [tensor for tensor in tensors if tensor.count]
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    run = Run(step, seed, samples_in_epoch=step * samples_per_step)
+    read = _Gather(tensors, values)
+
+    def write() -> Path:
+        mesh = (("shard", ranks),)
+        return write_checkpoint(Path(folder), run, tensors, read, ranks, mesh)
+
+    return _on_rank_0(write, read)
+
+
+class _Gather:
+    """Reads whole tensors of a model, on all ranks alike, in their order."""
+
+    def __init__(self, tensors: list[Tensor], values: dict[str, torch.Tensor]) -> None:
+        self._rest = [values[tensor.name] for tensor in reversed(tensors)]
+
+    def __call__(self, tensor: Tensor, rank: int) -> np.ndarray:
+        value = self._rest.pop()
+        whole = value.full_tensor() if isinstance(value, DTensor) else value
+        return as_bytes(whole.detach().cpu())
+
+    def finish(self) -> None:
+        """Takes part in what other ranks have not read yet."""
+        while self._rest:
+            value = self._rest.pop()
+            if isinstance(value, DTensor):
+                value.full_tensor()
+
+
+def _on_rank_0(write: Callable[[], Path], read: _Gather) -> Path:
+    """Calls `write` on rank 0, which reads together with the others; all ranks get what it gives,
+    or raises."""
+    result: list[Any] = [None]
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        try:
+            result = [write()]
+        except Exception as error:
+            result = [error]
+    read.finish()
+    if dist.is_initialized():
+        dist.broadcast_object_list(result)
+    if isinstance(result[0], Exception):
+        raise result[0]
+    return result[0]
+
+
+def _model_tensors(model: torch.nn.Module) -> Iterator[tuple[Tensor, torch.Tensor]]:
+    """Parameters and buffers as checkpoints have them, each tensor once."""
+    found: dict[int, tuple[str, str, torch.Tensor]] = {}
+    aliases: dict[int, list[str]] = {}
+    named = [
+        ("parameter", model.named_parameters(remove_duplicate=False)),
+        ("buffer", model.named_buffers(remove_duplicate=False)),
+    ]
+    for role, tensors in named:
+        for path, value in tensors:
+            name = plain_path(path)
+            module, _, last = path.rpartition(".")
+            if last in model.get_submodule(module)._non_persistent_buffers_set:
+                name = LOST + name
+            if id(value) in found:
+                aliases[id(value)].append(name)
+            else:
+                found[id(value)] = role, name, value
+                aliases[id(value)] = []
+    for key, (role, name, value) in found.items():
+        kind = dtype_name(value.dtype, name)
+        yield Tensor(name, role, kind, tuple(value.shape), aliases=tuple(aliases[key])), value
+
+
+def _optimizer_state(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, dict[str, Any]]:
+    """The optimizer's own state by the names of parameters; where it has none yet, its first one."""
+    return get_optimizer_state_dict(model, optimizer)["state"]
+
+
+def _tensors_of(states: dict[str, dict[str, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Those that are kept, by their names in checkpoints."""
+    for name, own in states.items():
+        for key, value in own.items():
+            if isinstance(value, torch.Tensor) and key != "step":
+                yield f"{name}/{key}", value
+
+
+def _compare(
+    targets: dict[str, torch.Tensor], stored: dict[str, Tensor], with_optimizer: bool
+) -> None:
+    """Raises CheckpointError where the checkpoint is of another model or optimizer."""
+    targets = {name: value for name, value in targets.items() if value.numel()}
+    if missing := [name for name in targets if name not in stored]:
+        raise CheckpointError(
+            f"the checkpoint has no {some(missing)}; load it into the model and optimizer whose run "
+            "wrote it"
+        )
+    unknown = [
+        tensor.name
+        for tensor in stored.values()
+        if tensor.name not in targets
+        and not tensor.name.startswith(SCALER)
+        and (with_optimizer or tensor.role != "optimizer")
+    ]
+    if unknown:
+        raise CheckpointError(
+            f"the checkpoint has {some(unknown)}, which the model and its optimizer have not; "
+            "where the optimizer has no state yet, clear the gradients before the load"
+        )
+    for name, value in targets.items():
+        tensor = stored[name]
+        kind, shape = dtype_name(value.dtype, name), tuple(value.shape)
+        if (kind, shape) != (tensor.dtype, tensor.shape):
+            raise CheckpointError(
+                f"{name} is {describe(tensor.dtype, tensor.shape)} in the checkpoint and "
+                f"{describe(kind, shape)} in the model; build it in the same sizes and dtypes"
+            )
+
+
+def _give(target: torch.Tensor, checkpoint: Checkpoint, tensor: Tensor, rank: int) -> None:
+    """Of a DTensor, the part that is this rank's."""
+    value = checkpoint.tensor(tensor, rank if rank in tensor.ranks() else 0).to(target.device)
+    if isinstance(target, DTensor):
+        placed = distribute_tensor(value, target.device_mesh, target.placements, src_data_rank=None)
+        target.to_local().copy_(placed.to_local())
+    else:
+        target.copy_(value)
+
+
+def _count(states: dict[str, dict[str, Any]], steps: int) -> None:
+    """Puts the number of steps where the optimizer counts them."""
+    for own in states.values():
+        if isinstance(own.get("step"), torch.Tensor):
+            own["step"].fill_(steps)
+        elif "step" in own:
+            own["step"] = steps
