@@ -28,16 +28,15 @@ _INTO = "the folder of checkpoints to put it into"
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise ValueError
-    return value
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
+    return int(text)
 
 
 def _positive(text: str) -> int:
     value = _count(text)
     if value < 1:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
     return value
 
 
@@ -45,7 +44,7 @@ def _size(text: str) -> int:
     """Bytes of `5GB` or `300 MiB`, as Hugging Face's libraries read them."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT]?)(i?)B?", text, re.IGNORECASE)
     if not match:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text} is no size; give one such as 5GB")
     number, unit, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(unit.upper() or " "))
 
@@ -180,7 +179,7 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
                 "or leave the optimizer out with --no-optimizer"
             )
         step = Step(args.archive)
-        state["optim"] = skeleton.optimizer(step)
+        state["optim"] = skeleton.optimizer(step, complete=args.to == "dcp")
         if scaler := skeleton.scaler(step):
             state["scaler"] = scaler
     if args.to == "dcp":

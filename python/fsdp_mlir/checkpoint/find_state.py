@@ -51,7 +51,6 @@ def find_optimizer(
     """
     members = [name for group in step.groups for name in group["parameters"]]
     number = {name: str(index) for index, name in enumerate(members)}
-    keys = {name: states for name, states in step.trained()}
 
     def spelled(name: str, key: str) -> tuple[str, ...]:
         # As torch.distributed.checkpoint has it, as torch.optim has it, and as checkpoints do.
@@ -62,7 +61,7 @@ def find_optimizer(
         for tensor in tensors
         if tensor.role == "optimizer"
     }
-    counts = {name: spelled(name, "step")[:2] for name in keys}
+    counts = {name: spelled(name, "step")[:2] for name in step.updated()}
     prefix = _prefix(source, names or counts, _OPTIMIZER, wanted, "--optimizer-key")
     found = _found(source, names, prefix)
     if missing := [name for name in names if name not in found]:

@@ -141,6 +141,6 @@ class Import:
                 f"{list(tensor.shape)} in the step; import the state of a model of the same sizes"
             )
         kind = dtype_row(tensor.dtype).dtype
-        if value.dtype != kind:
+        if place is not None and value.dtype != kind:
             self._cast.append(tensor.name)
         return as_bytes(value.to(kind))

@@ -43,15 +43,20 @@ class Skeleton:
                     state[name] = self.place(tensor)
         return state
 
-    def optimizer(self, step: Step) -> dict[str, Any]:
+    def optimizer(self, step: Step, complete: bool) -> dict[str, Any]:
         """The optimizer's `state_dict()` with the names of parameters in place of their numbers, as
-        torch.distributed.checkpoint.state_dict.get_optimizer_state_dict() gives it."""
+        torch.distributed.checkpoint.state_dict.get_optimizer_state_dict() gives it.
+
+        Args:
+            complete: with the first state of parameters that no step updates, which that function
+                makes, and the optimizer itself does not.
+        """
         manifest = self.checkpoint.manifest
         stored: dict[str, dict[str, Tensor]] = {}
         for tensor in manifest.of_role("optimizer"):
             stored.setdefault(tensor.parameter, {})[tensor.key] = tensor
         taken = manifest.run.step - int(self._scalar("skipped_steps"))
-        trained = {name for name, _ in step.trained()}
+        rules, updated = dict(step.trained()), step.updated()
         kind = optimizer_class(step.optimizer)
         groups, state = [], {}
         for group, rate in zip(step.groups, step.rates(manifest.run.step)):
@@ -59,7 +64,9 @@ class Skeleton:
             options |= {"lr": rate, **_implementation(options, step)}
             groups.append({"params": list(group["parameters"]), **options})
             for name in group["parameters"]:
-                if name in trained and example:
+                if name in rules and name not in updated and complete:
+                    state[name] = self._first(name, rules[name], example)
+                elif name in updated and example:
                     own = stored.get(name, {})
                     state[name] = {
                         key: self._value(f"{name}/{key}", value, own.get(key), taken)
@@ -67,16 +74,24 @@ class Skeleton:
                     }
         return {"state": state, "param_groups": groups}
 
+    def _first(self, name: str, rule: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before the optimizer's first step."""
+        tensor = self.checkpoint.manifest.find(name)
+        shape = tensor.shape if tensor else (0,)
+        first = {
+            state["name"]: torch.full(
+                shape, state["initial"], dtype=dtype_row(state["dtype"]).dtype
+            )
+            for state in rule["states"]
+        }
+        return {key: first[key] if key in first else _counted(v, 0) for key, v in example.items()}
+
     def _value(self, name: str, example: Any, tensor: Optional[Tensor], taken: int) -> Any:
         """What a state is, where after the first step of an example it is `example`."""
         if tensor is not None:
             return self.place(tensor)
-        if example is None:
-            return None
-        if isinstance(example, torch.Tensor) and example.numel() == 1 and example.item() == 1:
-            return torch.full_like(example, taken)
-        if isinstance(example, int) and example == 1:
-            return taken
+        if example is None or _is_count(example):
+            return _counted(example, taken)
         raise CheckpointError(
             f"the checkpoint has no {name}; give the archive of the run that wrote it"
         )
@@ -97,6 +112,19 @@ class Skeleton:
         """Of the scaler; 0 where there is none."""
         tensor = self.checkpoint.manifest.find(SCALER + key)
         return self.checkpoint.tensor(tensor).item() if tensor else 0.0
+
+
+def _is_count(example: Any) -> bool:
+    """Whether a state that is `example` after the first step counts steps."""
+    if isinstance(example, torch.Tensor):
+        return example.numel() == 1 and example.item() == 1
+    return isinstance(example, int) and example == 1
+
+
+def _counted(example: Any, taken: int) -> Any:
+    if isinstance(example, torch.Tensor):
+        return torch.full_like(example, taken)
+    return None if example is None else taken
 
 
 def _try(

@@ -13,6 +13,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from ..start_weights import WeightsError, tensor_reads
 from .dcp_alone import alone
 from .errors import CheckpointError
+from .folder import MANIFEST
 from .reader import open_checkpoint
 
 # By the names that torch.distributed.checkpoint gives: keys of nested dictionaries, with dots.
@@ -37,7 +38,7 @@ def open_source(path: Path, kind: str) -> Source:
 
 def open_weights(path: Path) -> Source:
     """Tensors by their names in checkpoints: of the weights file of an export, or of a checkpoint."""
-    if (path / "checkpoint.json").exists():
+    if (path / MANIFEST).exists() or any(path.glob("step-*")):
         checkpoint = open_checkpoint(path)
         tensors = checkpoint.manifest.tensors
         return {t.name: lambda tensor=t: checkpoint.tensor(tensor) for t in tensors}

@@ -57,11 +57,18 @@ class Step:
             return table[min(steps, len(table) - 1)]
         return [group["hyperparameters"]["lr"] for group in self.groups]
 
-    def trained(self) -> Iterator[tuple[str, list[str]]]:
-        """Each parameter that the optimizer updates, and the keys of its state of its shape."""
+    def trained(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each parameter that the optimizer holds and that is trainable, and the rule of it."""
         for rule in self.metadata["optimizer"]["rules"]:
             for name in rule["parameters"]:
-                yield name, [state["name"] for state in rule["states"]]
+                yield name, rule
+
+    def updated(self) -> set[str]:
+        """The parameters that a step updates: those whose gradient it computes. PyTorch's
+        optimizers have no state of others."""
+        results = self.metadata["programs"]["step"]["results"]
+        reached = {result["fqn"] for result in results if result["role"] == "gradient"}
+        return {name for name, _ in self.trained() if name in reached}
 
     def tensors(self) -> list[Tensor]:
         """All that a checkpoint of the step has, without chunks. What has no element is not in
@@ -74,25 +81,13 @@ class Step:
         for state in self.metadata["buffers"]:
             name = state["fqn"] if state["persistent"] else LOST + state["fqn"]
             found.append(_tensor(state, name, "buffer"))
-        if self.scaler:
-            for key, dtype in (
-                ("scale", "float32"),
-                ("growth_tracker", "int32"),
-                ("skipped_steps", "float64"),
-            ):
-                found.append(Tensor(SCALER + key, "buffer", dtype, ()))
-        for rule in self.metadata["optimizer"]["rules"]:
-            for name in rule["parameters"]:
-                for state in rule["states"]:
-                    found.append(
-                        Tensor(
-                            f"{name}/{state['name']}",
-                            "optimizer",
-                            state["dtype"],
-                            shapes[name],
-                            parameter=name,
-                        )
-                    )
+        updated = self.updated()
+        for name, rule in self.trained():
+            for state in rule["states"] if name in updated else ():
+                full = f"{name}/{state['name']}"
+                found.append(
+                    Tensor(full, "optimizer", state["dtype"], shapes[name], parameter=name)
+                )
         return [tensor for tensor in found if tensor.count]
 
     def run_after(self, steps: int, seed: int, samples: int, ranks: int) -> Run:

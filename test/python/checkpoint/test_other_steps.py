@@ -1,0 +1,97 @@
+"""Tests that checkpoints of steps with a loss scaler, and with parameters that no loss reaches, go
+to PyTorch and come back."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import torch
+from small_run import command, contents, refusal
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+
+from fsdp_mlir.checkpoint.reader import open_checkpoint
+from fsdp_mlir.checkpoint.step_archive import Step
+from fsdp_mlir.training_step import load_training_step
+from support import chain, reference
+
+BLOCKS = chain.ROOT / "test" / "parity" / "models" / "blocks.py"
+ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
+# In float32 a gradient of more than 16 is infinite with this scale.
+SCALE = ("--scale", str(2.0**124), "--loss-factor", "64")
+BEGIN, END = 8, 14
+
+
+def begun(step: Any, steps: int) -> tuple[dict[str, Any], list[float]]:
+    """What a script with a scaler saves after so many steps, and its losses."""
+    losses = []
+    for _, batch in zip(range(steps), reference.batches(step, 0, 1)):
+        step.optimizer.zero_grad()
+        loss = step.loss(step.model, **batch)
+        step.scaler.scale(loss).backward()
+        step.scaler.step(step.optimizer)
+        step.scaler.update()
+        losses.append(loss.item())
+    parts = {"model": step.model, "optimizer": step.optimizer, "scaler": step.scaler}
+    return {key: part.state_dict() for key, part in parts.items()} | {"step": steps}, losses
+
+
+def test_a_scaler_goes_on(tmp_path: pathlib.Path) -> None:
+    compiled = chain.compile_step(BLOCKS, tmp_path, SCALE, "mesh=1")
+    flags = ("--checkpoint-dir", tmp_path / "here", "--checkpoint-interval", BEGIN)
+    run = chain.run_plan(compiled, 1, steps=END, extra=flags)
+    state, losses = begun(load_training_step(BLOCKS, list(SCALE)), BEGIN)
+    assert losses == run.losses[:BEGIN]
+    taken = {int(own["step"]) for own in state["optimizer"]["state"].values()}
+    assert taken and max(taken) < BEGIN, "no step was skipped"
+
+    torch.save(state, tmp_path / "saved.pt")
+    archive = ("--archive", compiled.archive)
+    flags = ("--from", "torch", *archive, "-o", tmp_path / "made")
+    status, _, err = command("import", tmp_path / "saved.pt", *flags)
+    assert (status, err) == (0, "")
+    written = tmp_path / "here" / f"step-{BEGIN:08d}"
+    assert contents(tmp_path / "made") == contents(written)
+    resumed = chain.run_plan(compiled, 1, steps=END, extra=["--resume", tmp_path / "made"])
+    assert resumed.losses == run.losses[BEGIN:]
+
+    assert command("export", written, "--to", "torch", *archive, "-o", tmp_path / "back.pt")[0] == 0
+    back = torch.load(tmp_path / "back.pt", weights_only=True)
+    assert back["scaler"] == state["scaler"]
+    assert back["optim"]["param_groups"] == state["optimizer"]["param_groups"]
+    counts = [
+        {n: own["step"] for n, own in o["state"].items()}
+        for o in (back["optim"], state["optimizer"])
+    ]
+    assert counts[0] == counts[1]
+
+    del state["scaler"]
+    torch.save(state, tmp_path / "saved.pt")
+    flags = ("--from", "torch", *archive, "-o", tmp_path / "without")
+    assert "fsdp.scaler.scale" in refusal("import", tmp_path / "saved.pt", *flags)
+
+
+def test_what_no_loss_reaches_has_its_first_state(tmp_path: pathlib.Path) -> None:
+    compiled = chain.compile_step(ZOO, tmp_path, ["--model", "unreached"], "mesh=2")
+    chain.run_plan(compiled, 2, steps=2, extra=["--checkpoint-dir", tmp_path / "run"])
+    archive = ("--archive", compiled.archive)
+    with open_checkpoint(tmp_path / "run") as checkpoint:
+        stored = {tensor.name for tensor in checkpoint.manifest.tensors}
+        assert "unused.weight" in stored and "unused.weight/exp_avg" not in stored
+        assert stored == {tensor.name for tensor in Step(compiled.archive).tensors()}
+    for kind in ("torch", "dcp"):
+        out = tmp_path / kind
+        assert command("export", tmp_path / "run", "--to", kind, *archive, "-o", out)[0] == 0
+        made = tmp_path / f"{kind}-made"
+        flags = ("--from", kind, *archive, "--weights", tmp_path / "run", "-o", made)
+        assert command("import", out, *flags)[0] == 0
+        assert contents(made) == contents(tmp_path / "run")
+    step = load_training_step(ZOO, ["--model", "unreached"])
+    # get_state_dict() makes the state of all parameters, and each must be there.
+    names = ("model", "optim")
+    state = dict(zip(names, get_state_dict(step.model, step.optimizer)))
+    dcp.load(state, checkpoint_id=tmp_path / "dcp", no_dist=True)
+    unused = state["optim"]["state"]["unused.weight"]
+    assert unused["step"] == 0 and not unused["exp_avg"].any()
+    assert state["optim"]["state"]["used.weight"]["step"] == 2
