@@ -75,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
         "--archive", type=Path, metavar="STEP.pt", help="of the run: what it says of the optimizer"
     )
     command.add_argument(
+        "--with-optimizer", action="store_true", help="safetensors: its state too, as PARAMETER/KEY"
+    )
+    command.add_argument(
         "--no-optimizer", action="store_true", help="dcp, torch: the model's state alone"
     )
     command.add_argument(
@@ -168,7 +171,7 @@ def _import(args: argparse.Namespace) -> None:
 
 def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
     if args.to == "safetensors":
-        export_safetensors(checkpoint, args.o, args.max_shard_size)
+        export_safetensors(checkpoint, args.o, args.max_shard_size, args.with_optimizer)
         return args.o
     skeleton = Skeleton(checkpoint)
     state = {"model": skeleton.model(), "step": checkpoint.manifest.run.step}

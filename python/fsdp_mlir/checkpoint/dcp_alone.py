@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from pathlib import Path
 from typing import Iterator
 
 from torch.distributed.checkpoint.api import CheckpointException
@@ -12,8 +13,9 @@ from .errors import CheckpointError
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Inside it an error is the one that happened, and that there are no ranks is not said.
+def alone(path: Path) -> Iterator[None]:
+    """Inside it, where the folder `path` is read or written, an error is the one that happened, and
+    that there are no ranks is not said.
 
     Raises:
         CheckpointError, OSError: for those reasons.
@@ -26,5 +28,7 @@ def alone() -> Iterator[None]:
             [(error, _)] = failure.failures.values()
             if isinstance(error, (CheckpointError, OSError)):
                 raise error from None
-            text = " ".join(str(error).split())
-            raise CheckpointError(f"torch.distributed.checkpoint: {text}") from failure
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise CheckpointError(
+                f"torch.distributed.checkpoint fails at {path}: {text}"
+            ) from failure

@@ -17,17 +17,22 @@ from .pytorch_form import Skeleton
 
 
 class _Planner(DefaultSavePlanner):
-    """Reads each tensor when it is written."""
+    """Reads each tensor when it is written, and gives its memory back when the next one is, since
+    the writer keeps what it wrote until the end."""
 
     def __init__(self, skeleton: Skeleton) -> None:
         super().__init__()
         self._skeleton = skeleton
+        self._written = torch.empty(0)
 
     def resolve_data(self, write_item: WriteItem) -> torch.Tensor | io.BytesIO:
         tensor = self._skeleton.source(self.lookup_object(write_item.index))
         if tensor is None:
             return super().resolve_data(write_item)
-        return self._skeleton.checkpoint.tensor(tensor)
+        self._written.untyped_storage().resize_(0)
+        # PyTorch's own memory can be given back, that of an array cannot.
+        self._written = self._skeleton.checkpoint.tensor(tensor).clone()
+        return self._written
 
 
 def export_dcp(skeleton: Skeleton, state: dict[str, Any], target: Path) -> None:
@@ -40,9 +45,10 @@ def export_dcp(skeleton: Skeleton, state: dict[str, Any], target: Path) -> None:
     if "optim" in state:
         state = {**state, "optim": {**state["optim"], **_by_parameter(state["optim"])}}
     with unfinished(target) as partial:
-        writer = dcp.FileSystemWriter(partial, single_file_per_rank=True, thread_count=1)
+        # No copy ahead: one tensor after the other.
+        writer = dcp.FileSystemWriter(partial, thread_count=1, per_thread_copy_ahead=0)
         planner = _Planner(skeleton)
-        with alone():
+        with alone(target):
             dcp.save(state, storage_writer=writer, planner=planner, no_dist=True)
 
 

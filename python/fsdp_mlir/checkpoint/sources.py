@@ -31,7 +31,7 @@ def open_source(path: Path, kind: str) -> Source:
     try:
         if kind == "dcp":
             return _dcp(path)
-        return _torch(path) if kind == "torch" else dict(tensor_reads(path))
+        return _torch(path) if kind == "torch" else _safetensors(path)
     except WeightsError as error:
         raise CheckpointError(str(error)) from error
 
@@ -43,6 +43,14 @@ def open_weights(path: Path) -> Source:
         tensors = checkpoint.manifest.tensors
         return {t.name: lambda tensor=t: checkpoint.tensor(tensor) for t in tensors}
     return open_source(path, "safetensors")
+
+
+def _safetensors(path: Path) -> Source:
+    source: Source = dict(tensor_reads(path))
+    # An index is the model's; what export writes of the optimizer lies beside it.
+    for file in path.glob("optimizer*.safetensors"):
+        source |= tensor_reads(file)
+    return source
 
 
 class _Reader(dcp.FileSystemReader):
@@ -72,7 +80,7 @@ def _dcp(path: Path) -> Source:
         state: dict[str, Any] = {name: None}
         if isinstance(entry, TensorStorageMetadata):
             state[name] = torch.empty(entry.size, dtype=entry.properties.dtype)
-        with alone():
+        with alone(path):
             dcp.load(state, storage_reader=reader, no_dist=True)
         return state[name]
 

@@ -34,6 +34,8 @@ from torch.distributed.checkpoint.state_dict import (
 from fsdp_mlir.training_step import load_training_step
 from support import chain
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
 
 def export(run: SmallRun, kind: str, path: pathlib.Path, out: pathlib.Path, *flags: Any) -> None:
     archive = () if kind == "safetensors" else ("--archive", run.archive)

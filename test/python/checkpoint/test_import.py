@@ -27,6 +27,8 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+
 Trained = tuple[torch.nn.Module, torch.optim.Optimizer, list[float]]
 
 
@@ -103,15 +105,29 @@ def test_a_run_that_pytorch_began_goes_on(
     assert going == run.train(1, END + 3, "--resume", tmp_path / "run").losses
 
 
-@pytest.mark.parametrize("kind", ["torch", "dcp"])
+@pytest.mark.parametrize(
+    "kind, out, options",
+    [
+        ("torch", "out.pt", ()),
+        ("dcp", "out", ()),
+        ("safetensors", "out.safetensors", ("--with-optimizer",)),
+        ("safetensors", "out", ("--with-optimizer", "--max-shard-size", "300 B")),
+    ],
+)
 def test_what_is_exported_comes_back(
-    kind: str, run: SmallRun, single: Single, tmp_path: pathlib.Path
+    kind: str,
+    out: str,
+    options: tuple[str, ...],
+    run: SmallRun,
+    single: Single,
+    tmp_path: pathlib.Path,
 ) -> None:
     archive = ("--archive", run.archive)
-    out, root = tmp_path / "out", tmp_path / "run"
-    assert command("export", single.at(END), "--to", kind, *archive, "-o", out)[0] == 0
-    flags = ("--weights", single.at(BEGIN), "--ranks", 3)
-    status, _, err = command("import", out, "--from", kind, *archive, *flags, "-o", root)
+    root, source = tmp_path / "run", tmp_path / out
+    arguments = (single.at(END), "--to", kind, *archive, *options, "-o", source)
+    assert command("export", *arguments)[0] == 0
+    flags = ("--weights", single.at(BEGIN), "--ranks", 3, "--step", END)
+    status, _, err = command("import", source, "--from", kind, *archive, *flags, "-o", root)
     assert (status, err) == (0, "")
     path = root / f"step-{END:08d}"
     assert contents(path) == contents(single.at(END))
@@ -201,6 +217,20 @@ def test_casts_and_unknown_tensors_are_said(
     assert status == 0
     assert "note: the source has model.extra, which the model has not" in err
     assert "note: mix.bias are cast to the step's dtype" in err
+
+
+def test_a_damaged_folder_of_pytorchs_is_refused(
+    trained: Trained, run: SmallRun, tmp_path: pathlib.Path
+) -> None:
+    source = dcp_save(tmp_path, *trained[:2])
+    flags = ("--from", "dcp", "--archive", run.archive, "--weights", run.weights)
+    flags += ("-o", tmp_path / "run")
+    [file] = source.glob("*.distcp")
+    file.write_bytes(file.read_bytes()[:100])
+    assert f"fails at {source}: EOFError" in refusal("import", source, *flags)
+    file.unlink()
+    assert "no such file" in refusal("import", source, *flags)
+    assert not list(tmp_path.glob("run/step*"))
 
 
 @pytest.mark.parametrize("kind", ["torch", "dcp", "safetensors"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import pytest
 import torch
 from small_run import command, contents, refusal
 from torch.distributed import checkpoint as dcp
@@ -16,6 +17,7 @@ from fsdp_mlir.checkpoint.step_archive import Step
 from fsdp_mlir.training_step import load_training_step
 from support import chain, reference
 
+pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 BLOCKS = chain.ROOT / "test" / "parity" / "models" / "blocks.py"
 ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
 # In float32 a gradient of more than 16 is infinite with this scale.
