@@ -202,7 +202,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except (CheckpointError, ExportError) as error:
         reason = str(error)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        reason = f"{where}{(error.strerror or str(error)).lower()}"
+        where = error.filename or getattr(args, "o", args.path)
+        reason = f"{where}: {(error.strerror or str(error)).lower()}"
     print(f"error: {reason}", file=sys.stderr)
     return 1

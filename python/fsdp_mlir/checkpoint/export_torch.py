@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .errors import CheckpointError
 from .folder import unfinished
 from .pytorch_form import Skeleton
 
@@ -26,8 +27,15 @@ def export_torch(skeleton: Skeleton, state: dict[str, Any], target: Path) -> Non
         return value
 
     with unfinished(target) as partial:
-        with torch.serialization.skip_data():
-            torch.save(_mapped(emptied, state), partial)
+        try:
+            with torch.serialization.skip_data():
+                torch.save(_mapped(emptied, state), partial)
+        except RuntimeError as error:  # of a stream that cannot be written
+            text = " ".join(str(error).split())
+            raise CheckpointError(f"{target} cannot be written: {text}") from error
+        # A mapped file without room for it would end the process.
+        with open(partial, "rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
         with torch.serialization.set_default_mmap_options(mmap.MAP_SHARED):
             saved = torch.load(partial, mmap=True, weights_only=True)
         _fill(skeleton, state, saved)

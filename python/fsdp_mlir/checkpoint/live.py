@@ -81,11 +81,15 @@ def save(
     Raises:
         CheckpointError: a state is not of its parameter's shape and no count of steps.
     """
+    is_new = not optimizer.state
     states = _optimizer_state(model, optimizer)
+    if is_new:
+        optimizer.state.clear()  # it has no state before its first step
     for name, own in states.items():
-        if int(own.get("step", step)) != step:
+        taken = 0 if is_new else int(own.get("step", step))
+        if taken != step:
             raise CheckpointError(
-                f"the optimizer has updated {name} {int(own['step'])} times, and step is {step}"
+                f"the optimizer has updated {name} {taken} times, and step is {step}"
             )
     described = dict(_model_tensors(model))
     values = {tensor.name: value for tensor, value in described.items()}

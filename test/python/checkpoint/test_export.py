@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import pathlib
+import resource
 import shutil
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_state_dict,
 )
 
+from fsdp_mlir.checkpoint import save
 from fsdp_mlir.training_step import load_training_step
 from support import chain
 
@@ -129,25 +131,22 @@ def test_safetensors_have_what_the_run_saved(run: SmallRun, tmp_path: pathlib.Pa
 
 
 def test_hugging_face_opens_it(tmp_path: pathlib.Path) -> None:
-    file = chain.ROOT / "test" / "generality" / "models" / "huggingface.py"
-    argv = ["--model", "gpt2"]
-    compiled = chain.compile_step(file, tmp_path / "step", argv, "mesh=2")
-    flags = ["--checkpoint-dir", tmp_path / "run"]
-    trained = chain.run_plan(compiled, 2, steps=2, extra=flags)
-    out = tmp_path / "out"
-    status, _, err = command(
-        "export", tmp_path / "run", "--to", "safetensors", "-o", out, "--max-shard-size", "20KB"
-    )
-    assert status == 0, err
-    original = load_training_step(file, argv).model
-    original.config.save_pretrained(out)
     from transformers import GPT2LMHeadModel
 
+    file = chain.ROOT / "test" / "generality" / "models" / "huggingface.py"
+    step = load_training_step(file, ["--model", "gpt2"])
+    save(tmp_path / "run", step.model, step.optimizer, 0)
+    out = tmp_path / "out"
+    flags = ("--to", "safetensors", "--max-shard-size", "20KB", "-o", out)
+    status, _, err = command("export", tmp_path / "run", *flags)
+    assert status == 0, err
+    step.model.config.save_pretrained(out)
     opened, told = GPT2LMHeadModel.from_pretrained(out, output_loading_info=True)
     assert not any(told[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    wanted = step.model.state_dict()
     state = opened.state_dict()
-    assert {*state} == {*trained.weights}
-    for key, value in trained.weights.items():
+    assert {*state} == {*wanted} and "lm_head.weight" in state
+    for key, value in wanted.items():
         assert torch.equal(state[key], value), key
 
 
@@ -175,3 +174,26 @@ def test_a_damaged_checkpoint_is_exported_nowhere(run: SmallRun, tmp_path: pathl
         flags = ("--to", kind, "--archive", run.archive, "-o", tmp_path / "out")
         assert "mix.weight is not what was written" in refusal("export", copy, *flags)
         assert not list(tmp_path.glob("out*"))
+
+
+@pytest.fixture
+def no_room() -> Iterator[None]:
+    """No file may have more than 700 bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (700, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "dcp", "torch", "reshard"])
+def test_nothing_is_left_where_there_is_no_room(
+    kind: str, run: SmallRun, no_room: None, tmp_path: pathlib.Path
+) -> None:
+    out = tmp_path / "out"
+    flags = ("--to", kind, "--archive", run.archive, "-o", out)
+    if kind == "reshard":
+        line = refusal("reshard", run.at(12), "--ranks", 1, "-o", out)
+    else:
+        line = refusal("export", run.at(12), *flags)
+    assert str(out) in line
+    assert {path.name for path in tmp_path.rglob("*")} <= {"out", "lock"}

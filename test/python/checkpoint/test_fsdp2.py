@@ -99,3 +99,15 @@ def test_another_model_is_refused(single: Single, tmp_path: pathlib.Path) -> Non
     eager_losses(model, optimizer, 0, 2)
     with pytest.raises(CheckpointError, match="has updated .* 2 times, and step is 3"):
         save(tmp_path, model, optimizer, 3)
+
+
+def test_a_run_begins_with_what_was_saved_before_the_first_step(
+    run: SmallRun, single: Single, tmp_path: pathlib.Path
+) -> None:
+    model = new_model()
+    optimizer = new_optimizer(model)
+    with pytest.raises(CheckpointError, match="0 times, and step is 1"):
+        save(tmp_path, model, optimizer, 1)
+    save(tmp_path, model, optimizer, 0)
+    assert not optimizer.state
+    assert run.train(1, END, "--resume", tmp_path).losses == single.losses
