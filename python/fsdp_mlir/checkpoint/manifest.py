@@ -284,6 +284,8 @@ def _tensor_of(content: dict[str, Any]) -> Tensor:
     )
     if tensor.dtype not in elements.NAMES:
         raise CheckpointError(f"{tensor.name} has the unknown dtype {tensor.dtype}")
+    if min(tensor.shape, default=0) < 0:
+        raise CheckpointError(f"{tensor.name} has the shape {list(tensor.shape)}")
     if tensor.role not in ROLES:
         raise CheckpointError(f"{tensor.name} has the unknown role {tensor.role}")
     return tensor

@@ -14,6 +14,9 @@ from .errors import Damage
 from .folder import MANIFEST, find_checkpoint
 from .manifest import BLOCK_BYTES, Chunk, File, Manifest, Tensor, hash_of, read_manifest
 
+# A process may have some hundred files open.
+_MAX_OPEN = 128
+
 
 class ShardFile:
     """An open file of a checkpoint. Raises Damage where its size or header are not as written."""
@@ -77,6 +80,8 @@ class Checkpoint:
 
     def file(self, index: int) -> ShardFile:
         if index not in self._files:
+            if len(self._files) >= _MAX_OPEN:
+                self._files.pop(next(iter(self._files))).close()
             self._files[index] = ShardFile(self.path, self.manifest.files[index])
         return self._files[index]
 

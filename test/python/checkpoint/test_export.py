@@ -64,6 +64,25 @@ def by_dcp(flat: bool) -> Callable:
     return load
 
 
+SCHEDULED = """
+import torch
+from fsdp_mlir import TrainingStep
+
+
+def training_step(argv):
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x: model(x).square().mean(),
+        optimizer=optimizer,
+        lr_schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
+        inputs={"x": torch.ones(2, 3)},
+        steps=10,
+    )
+"""
+
+
 @pytest.mark.parametrize(
     "kind, load",
     [("torch", by_torch_save), ("dcp", by_dcp(False)), ("dcp", by_dcp(True))],
@@ -109,6 +128,25 @@ def test_torch_save_has_what_pytorch_saves(
         for tree in (saved["optim"], wanted)
     ]
     assert described[0] == described[1]
+
+
+def test_the_learning_rate_is_the_next_steps(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "step.py"
+    file.write_text(SCHEDULED)
+    chain.export(file, tmp_path / "step.pt", [])
+    step = load_training_step(file, [])
+    for _ in range(3):
+        step.optimizer.zero_grad()
+        step.loss(step.model, **step.inputs).backward()
+        step.optimizer.step()
+        step.lr_schedule.step()
+    save(tmp_path / "run", step.model, step.optimizer, 3)
+    flags = ("--to", "torch", "--archive", tmp_path / "step.pt", "-o", tmp_path / "out.pt")
+    assert command("export", tmp_path / "run", *flags)[0] == 0
+    [group] = torch.load(tmp_path / "out.pt", weights_only=True)["optim"]["param_groups"]
+    [wanted] = step.optimizer.param_groups
+    assert group["lr"] == wanted["lr"] != wanted["initial_lr"]
+    assert (group["momentum"], group["nesterov"]) == (0.9, True)
 
 
 def test_safetensors_have_what_the_run_saved(run: SmallRun, tmp_path: pathlib.Path) -> None:

@@ -119,6 +119,7 @@ def test_what_is_of_another_kind_is_refused(copy: pathlib.Path) -> None:
         ({"tensors": unknown}, "unknown dtype float4"),
         ({"tensors": outside}, "lies outside of it"),
         ({"tensors": [{**tensors[0], "chunks": []}]}, "are not all of it"),
+        ({"tensors": [{**tensors[0], "shape": [-6, -11]}]}, "has the shape [-6, -11]"),
         ({"files": []}, "lies outside of it"),
         ({"run": {}}, "it has no 'step'"),
         ({"mesh": 3}, "cannot be read"),
