@@ -12,15 +12,12 @@ from typing import Optional, Sequence
 from ..errors import ExportError
 from ..progress import sample_count
 from .errors import CheckpointError
-from .export_dcp import export_dcp
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch
-from .importing import Choices, Import
 from .inspect import report, summary
 from .pytorch_form import Skeleton, numbered
 from .reader import Checkpoint, open_checkpoint
 from .reshard import reshard
-from .sources import open_source, open_weights
 from .step_archive import Step
 from .verify import damages
 
@@ -148,6 +145,10 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> None:
+    # torch.distributed takes half a second to import, and most commands do without it.
+    from .importing import Choices, Import
+    from .sources import open_source, open_weights
+
     step = Step(args.archive)
     data = args.data or args.archive.with_suffix(".data.safetensors")
     samples = sample_count(data)
@@ -186,6 +187,8 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
         if scaler := skeleton.scaler(step):
             state["scaler"] = scaler
     if args.to == "dcp":
+        from .export_dcp import export_dcp
+
         export_dcp(skeleton, state, args.o)
     else:
         if "optim" in state:

@@ -6,6 +6,7 @@ from typing import Collection, Iterable, Mapping, Optional
 
 from .errors import CheckpointError
 from .manifest import Tensor
+from .sources import Source
 from .step_archive import Step
 
 # What scripts call the model's state and the optimizer's, before those of copies and others.
@@ -41,13 +42,14 @@ def find_model(
 
 
 def find_optimizer(
-    source: Collection[str], step: Step, tensors: Iterable[Tensor], wanted: Optional[str]
+    source: Source, step: Step, tensors: Iterable[Tensor], wanted: Optional[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The source's name of each tensor of optimizer state, and of each parameter's count of steps
     where it has one.
 
     Raises:
-        CheckpointError: one is missing, or the state of several optimizers is there.
+        CheckpointError: one is missing, the state of several optimizers is there, or the numbers
+            of parameters are of other groups than the step's.
     """
     members = [name for group in step.groups for name in group["parameters"]]
     number = {name: str(index) for index, name in enumerate(members)}
@@ -69,7 +71,24 @@ def find_optimizer(
             f"the source has no optimizer state {some(missing)} of the step's {step.optimizer}; "
             "import what that optimizer left, or begin anew with train --weights"
         )
+    if any(place == prefix + names[name][1] for name, place in found.items()):
+        _check_groups(source, prefix, step)
     return found, _found(source, counts, prefix)
+
+
+def _check_groups(source: Source, prefix: str, step: Step) -> None:
+    """Raises CheckpointError where numbers of parameters are not those of the step's groups."""
+    for key, what in (("params", len), ("param_names", list)):
+        ours = [what(group["parameters"]) for group in step.groups]
+        theirs = []
+        while (place := f"{prefix}param_groups.{len(theirs)}.{key}") in source:
+            theirs.append(what(source[place]()))
+        if theirs and theirs != ours:
+            raise CheckpointError(
+                f"the source's optimizer has groups of {theirs} and the step's of {ours}, so the "
+                "numbers of its parameters say nothing; save the state that "
+                "get_optimizer_state_dict() gives, which has their names"
+            )
 
 
 def _found(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from .elements import describe
-from .manifest import ROLES, Manifest
+from .manifest import ROLES, Manifest, json_number
 from .reader import Checkpoint
 
 
 def summary(checkpoint: Checkpoint) -> dict[str, Any]:
     """In values that JSON has. Bytes are those of one value of each tensor."""
     manifest = checkpoint.manifest
-    run = vars(manifest.run) | {"epoch_losses": list(manifest.run.epoch_losses)}
+    run = vars(manifest.run) | {
+        "epoch_losses": list(map(json_number, manifest.run.epoch_losses)),
+        "metrics": {name: json_number(value) for name, value in manifest.run.metrics.items()},
+    }
     return {
         "path": str(checkpoint.path),
         **run,

@@ -167,16 +167,16 @@ class Manifest:
         return next((tensor for tensor in self.tensors if tensor.name == name), None)
 
 
-def _number(value: float) -> float | str:
-    """JSON has no infinity and no NaN."""
+def json_number(value: float) -> float | str:
+    """Text for what JSON lacks: infinity and NaN."""
     return value if math.isfinite(value) else str(value)
 
 
 def write_manifest(manifest: Manifest) -> bytes:
     """The text of the file. The hash of all that follows stands at its beginning."""
     run = vars(manifest.run) | {
-        "epoch_losses": [_number(loss) for loss in manifest.run.epoch_losses],
-        "metrics": {name: _number(value) for name, value in manifest.run.metrics.items()},
+        "epoch_losses": [json_number(loss) for loss in manifest.run.epoch_losses],
+        "metrics": {name: json_number(value) for name, value in manifest.run.metrics.items()},
     }
     content = {
         "format": FORMAT,

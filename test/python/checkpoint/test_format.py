@@ -7,6 +7,7 @@ import json
 import pathlib
 import random
 import shutil
+import sys
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from small_run import SmallRun, command, damage, refusal
 from fsdp_mlir.checkpoint.errors import Damage
 from fsdp_mlir.checkpoint.manifest import hash_of, read_manifest, write_manifest
 from fsdp_mlir.checkpoint.reader import open_checkpoint
+from support import chain
 
 pytestmark = pytest.mark.quick
 
@@ -65,6 +67,25 @@ def test_inspect_says_where_the_run_was(run: SmallRun) -> None:
 
 def test_verify_finds_a_whole_checkpoint_whole(run: SmallRun) -> None:
     assert command("verify", run.checkpoints)[0] == 0
+
+
+def test_it_is_a_program(copy: pathlib.Path) -> None:
+    damage(copy, "mix.weight")
+    arguments = [sys.executable, "-m", "fsdp_mlir.checkpoint", "verify", copy]
+    done = chain.command(arguments, check=False)
+    assert (done.returncode, done.stdout) == (1, "") and "mix.weight" in done.stderr
+
+
+def test_numbers_that_json_lacks_are_text(copy: pathlib.Path) -> None:
+    content = json.loads((copy / "checkpoint.json").read_bytes())
+    del content["xxh3_64"]
+    content["run"]["metrics"] = {"loss": "nan", "eval_loss": "inf", "other": "-inf"}
+    content["run"]["epoch_losses"] = ["nan", 1.5]
+    write_json(copy / "checkpoint.json", content)
+    text = (copy / "checkpoint.json").read_bytes()
+    again = json.loads(write_manifest(read_manifest(text, "it")))
+    assert again["run"] == content["run"]
+    assert json.loads(command("inspect", copy, "--json")[1])["metrics"] == content["run"]["metrics"]
 
 
 def test_every_flipped_bit_is_found(copy: pathlib.Path) -> None:

@@ -188,6 +188,17 @@ def test_counts_of_steps_must_agree(wrong: Wrong) -> None:
     assert "some parameters 4 times and others 10 times" in wrong.refused(*weights)
 
 
+def test_numbers_of_other_groups_are_refused(wrong: Wrong) -> None:
+    weights = ("--weights", wrong.run.weights)
+    groups = wrong.state["optim"]["param_groups"]
+    groups[0]["param_names"] = ["mix.bias", "norm.weight", "norm.bias"]
+    groups[1]["param_names"] = ["mix.weight", "embedding.weight"]
+    line = wrong.refused(*weights)
+    assert "'mix.weight', 'embedding.weight']] and the step's of" in line
+    wrong.state["optim"]["param_groups"] = [{**groups[0], "params": [0, 1, 2, 3, 4]}]
+    assert "groups of [5] and the step's of [3, 2]" in wrong.refused(*weights)
+
+
 def test_another_shape_is_named(wrong: Wrong) -> None:
     weights = ("--weights", wrong.run.weights)
     wrong.state["model"]["mix.bias"] = torch.zeros(5)
