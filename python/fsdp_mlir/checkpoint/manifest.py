@@ -248,19 +248,17 @@ def _manifest_of(content: dict[str, Any]) -> Manifest:
         )
     if content["hash_block_bytes"] != BLOCK_BYTES:
         raise CheckpointError("its hashes are of blocks of another size")
-    run = {key: content["run"][key] for key in Run.__dataclass_fields__}
     manifest = Manifest(
-        run=Run(
-            **run
-            | {
-                "epoch_losses": tuple(float(loss) for loss in run["epoch_losses"]),
-                "metrics": {key: float(value) for key, value in run["metrics"].items()},
-            }
-        ),
-        plan=content["plan"],
-        mesh=tuple((dim["name"], int(dim["size"])) for dim in content["mesh"]),
+        run=_run_of(content["run"]),
+        plan=_typed(content, "plan", str),
+        mesh=tuple((_typed(d, "name", str), _typed(d, "size", int)) for d in content["mesh"]),
         files=tuple(
-            File(**{key: file[key] for key in File.__dataclass_fields__})
+            File(
+                name=_typed(file, "name", str),
+                bytes=_typed(file, "bytes", int),
+                header_bytes=_typed(file, "header_bytes", int),
+                header_hash=_typed(file, "header_hash", str),
+            )
             for file in content["files"]
         ),
         tensors=tuple(map(_tensor_of, content["tensors"])),
@@ -269,18 +267,55 @@ def _manifest_of(content: dict[str, Any]) -> Manifest:
     return manifest
 
 
+def _checked(value: Any, kind: type, what: str) -> Any:
+    """`value`, of that type; a number of 64 bits."""
+    if type(value) is not kind or (kind is int and not -(2**63) <= value < 2**63):
+        raise CheckpointError(f"{what} is {json.dumps(value)}")
+    return value
+
+
+def _typed(content: dict[str, Any], key: str, kind: type, default: Any = None) -> Any:
+    """A field, which may be left out where it has a default."""
+    if default is not None and key not in content:
+        return default
+    return _checked(content[key], kind, key)
+
+
+def _list(content: dict[str, Any], key: str, kind: type) -> tuple[Any, ...]:
+    return tuple(_checked(member, kind, key) for member in content[key])
+
+
+def _run_of(content: dict[str, Any]) -> Run:
+    counts = ("step", "seed", "epoch", "samples_in_epoch", "samples", "epoch_steps")
+    return Run(
+        **{key: _typed(content, key, int) for key in counts},
+        epoch_losses=tuple(map(float, content["epoch_losses"])),
+        metrics={key: float(value) for key, value in content["metrics"].items()},
+    )
+
+
+def _chunk_of(content: dict[str, Any]) -> Chunk:
+    return Chunk(
+        file=_typed(content, "file", int),
+        begin=_typed(content, "begin", int),
+        length=_typed(content, "length", int),
+        repeat=_typed(content, "repeat", int, 1),
+        stride=_typed(content, "stride", int, 0),
+        rank=_typed(content, "rank", int, 0),
+        hashes=_list(content, "hashes", str),
+    )
+
+
 def _tensor_of(content: dict[str, Any]) -> Tensor:
     tensor = Tensor(
-        name=content["name"],
-        role=content["role"],
-        dtype=content["dtype"],
-        shape=tuple(map(int, content["shape"])),
-        parameter=content.get("parameter", ""),
-        aliases=tuple(content.get("aliases", ())),
-        per_rank=content.get("per_rank", False),
-        chunks=tuple(
-            Chunk(**{**chunk, "hashes": tuple(chunk["hashes"])}) for chunk in content["chunks"]
-        ),
+        name=_typed(content, "name", str),
+        role=_typed(content, "role", str),
+        dtype=_typed(content, "dtype", str),
+        shape=_list(content, "shape", int),
+        parameter=_typed(content, "parameter", str, ""),
+        aliases=_list(content, "aliases", str) if "aliases" in content else (),
+        per_rank=_typed(content, "per_rank", bool, False),
+        chunks=tuple(map(_chunk_of, content["chunks"])),
     )
     if tensor.dtype not in elements.NAMES:
         raise CheckpointError(f"{tensor.name} has the unknown dtype {tensor.dtype}")

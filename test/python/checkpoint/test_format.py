@@ -8,6 +8,7 @@ import pathlib
 import random
 import shutil
 import sys
+from typing import Any, Iterator
 
 import pytest
 import torch
@@ -147,6 +148,34 @@ def test_what_is_of_another_kind_is_refused(copy: pathlib.Path) -> None:
     ):
         write_json(copy / "checkpoint.json", {**content, **changes})
         assert words in refusal("inspect", copy), changes
+
+
+def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
+    """The path of each field and member below `value`."""
+    members = value.items() if isinstance(value, dict) else ()
+    members = enumerate(value) if isinstance(value, list) else members
+    for key, member in members:
+        yield (*path, key)
+        yield from places(member, (*path, key))
+
+
+def test_fields_of_other_types_are_refused(run: SmallRun, copy: pathlib.Path) -> None:
+    content = json.loads((copy / "checkpoint.json").read_bytes())
+    del content["xxh3_64"]
+    content["tensors"] = content["tensors"][:1] + content["tensors"][-1:]
+    fields = list(places(content))
+    generator = random.Random(5)
+    for _ in range(150):
+        spoiled = json.loads(json.dumps(content))
+        *path, last = generator.choice(fields)
+        value: Any = spoiled
+        for key in path:
+            value = value[key]
+        value[last] = generator.choice([None, True, -1, 1.5, 2**63, "", "x", [], [1], {"a": 1}])
+        write_json(copy / "checkpoint.json", spoiled)
+        for name in ("inspect", "verify"):
+            status, _, err = command(name, copy)
+            assert (status == 0) == (not err), (path, last)
 
 
 def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None:
