@@ -254,10 +254,11 @@ int Trainer::run() {
       log.note("stopped after step " + std::to_string(i) + " of " +
                std::to_string(length.steps));
   }
-  bool nothingDone = length.done >= length.steps;
-  if (checkpoints && nothingDone &&
-      from.folder() != checkpoints->pathOf(length.done))
-    checkpointAfter(length.done, {}, runner); // of other ranks, or another plan
+  // Without a step, the state is the start's, or another folder's.
+  bool isThere =
+      from && checkpoints && from.folder() == checkpoints->pathOf(length.done);
+  if (checkpoints && length.done >= length.steps && !isThere)
+    checkpointAfter(length.done, {}, runner);
   if (checkpoints)
     checkpoints->finish();
   return decision.stopSignal;

@@ -74,6 +74,15 @@ TEST(Checkpoint, ACutRunIsTheWholeOne) {
   }
 }
 
+TEST(Checkpoint, ARunWithoutStepsHasOneOfItsStart) {
+  CutRun whole(1), cut(1);
+  ASSERT_EQ(whole.trainTo(2), "");
+  ASSERT_EQ(cut.trainTo(0), "");
+  EXPECT_EQ(cut.steps(), std::vector<uint64_t>{0});
+  ASSERT_EQ(cut.goOnTo(2), "");
+  EXPECT_TRUE(at::equal(cut.saved(), whole.saved()));
+}
+
 TEST(Checkpoint, RowsOfStepsThatAreTakenAgainAreDropped) {
   CutRun whole(1), cut(1);
   ASSERT_EQ(whole.trainTo(6), "");
