@@ -217,15 +217,21 @@ void ProgramMemory::write(const Checked &here, int64_t i, uint64_t offset,
                           uint64_t bytes) {
   const ValueT &value = *program.values[i];
   writeBytes(here, *value.place, offset, bytes, ownerOf(i));
+  if (value.state != -1)
+    changeWindow(here, value.state);
   keepers[value.part_of == -1 ? i : value.part_of] = 0;
+}
+
+void ProgramMemory::changeWindow(const Checked &here, size_t s) {
+  if (auto it = facts.windows.find(s); it != facts.windows.end())
+    writeBytes(here, it->second, 0, it->second.bytes(), s, true);
 }
 
 void ProgramMemory::update(const Checked &here, size_t s) {
   const Place &place = *plan.states[s]->place;
   readBytes(here, place, 0, place.bytes(), s, "updates");
   writeBytes(here, place, 0, place.bytes(), s);
-  if (auto it = facts.windows.find(s); it != facts.windows.end())
-    writeBytes(here, it->second, 0, it->second.bytes(), s, true);
+  changeWindow(here, s);
   updated[s] = true;
 }
 

@@ -42,6 +42,8 @@ public:
   /// Reads a whole value; through a view, all that the view may look at.
   void read(const Checked &here, int64_t i);
   void read(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
+  /// Writes a value; where it is a state, what its window shows changes too, by
+  /// whatever command that is.
   void write(const Checked &here, int64_t i);
   void write(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
   /// Until it is written again, the value is this rank's part of `whole`, of
@@ -75,6 +77,8 @@ private:
                  uint64_t bytes, int64_t owner, const char *does = "reads");
   void writeBytes(const Checked &here, const Place &place, uint64_t offset,
                   uint64_t bytes, int64_t owner, bool everywhere = false);
+  /// Other ranks see a write of a state that a window shows.
+  void changeWindow(const Checked &here, size_t state);
 
   const PlanT &plan;
   const ProgramT &program;

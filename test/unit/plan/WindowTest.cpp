@@ -126,7 +126,48 @@ private:
   }
 };
 
+/// Two ranks read both pieces of a flat buffer in its window; then each writes
+/// its own piece, without an update.
+class MappedBuffer : public MappedStep {
+public:
+  enum class Write { Operator, Copy };
+
+  /// `isAwaited`: the reduction before the write follows the read.
+  MappedBuffer(Write write, bool isAwaited) {
+    plan.states[w]->role = Role::Buffer;
+    plan.states[w]->trainable = false;
+    plan.programs[0]->commands.pop_back(); // the update
+    int own = at(Gather).operation.AsCollective()->source;
+    int sum = at(Reduce).operation.AsCollective()->destination;
+    if (write == Write::Operator)
+      aten("aten::neg", {value(sum)}, {own});
+    else
+      copy(sum, own, piece * sizeof(float));
+    if (!isAwaited) {
+      drop(AwaitRead);
+      drop(WasRead);
+    }
+  }
+};
+
 } // namespace
+
+TEST(Window, OfABufferIsReadBeforeTheCollectiveThatAWriteAwaits) {
+  using Write = MappedBuffer::Write;
+  for (Write write : {Write::Operator, Write::Copy})
+    EXPECT_EQ(check(MappedBuffer(write, true).finish()), "");
+}
+
+TEST(Window, OfABufferAsksForACollectiveBeforeWritesOfEveryKind) {
+  using Write = MappedBuffer::Write;
+  for (Write write : {Write::Operator, Write::Copy}) {
+    std::string said = check(MappedBuffer(write, false).finish());
+    EXPECT_EQ(said.find("C12: "), 0u) << said;
+    EXPECT_NE(said.find("no collective in between that tells it of all ranks"),
+              std::string::npos)
+        << said;
+  }
+}
 
 TEST(Window, IsReadBeforeTheCollectiveThatTheUpdateAwaits) {
   EXPECT_EQ(check(MappedStep().finish()), "");
