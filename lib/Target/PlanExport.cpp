@@ -9,6 +9,7 @@
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "plan/OperatorChecker.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -302,6 +303,7 @@ Operation *PlanOps::find(const plan::PlanEntry &entry) const {
 LogicalResult fsdp::verifyPlan(const ExportedPlan &exported) {
   try {
     plan::checkPlan(exported.plan);
+    plan::checkOperators(exported.plan, aten::findOperatorSchema);
     return success();
   } catch (const plan::Finding &found) {
     const plan::PlanEntry &entry = found.entry;

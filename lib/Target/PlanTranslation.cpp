@@ -1,5 +1,6 @@
 // Plans as targets of mlir-translate.
 
+#include "fsdp/Dialect/Aten/Schema.h"
 #include "fsdp/Dialect/Registration.h"
 #include "fsdp/Target/PlanExport.h"
 #include "plan/PlanFile.h"
@@ -36,7 +37,8 @@ void fsdp::registerPlanToText() {
         try {
           std::ostringstream text;
           plan::printPlan(plan::parsePlan(file->getBuffer().str(),
-                                          file->getBufferIdentifier().str()),
+                                          file->getBufferIdentifier().str(),
+                                          aten::findOperatorSchema),
                           text);
           output << text.str();
           return success();

@@ -185,20 +185,6 @@ void AtenOp::run(const std::vector<double> &scalars,
                 std::to_string(resultValues.size()) + "; export again");
 }
 
-int AtenOp::aliasedValue(size_t i) const {
-  const auto &returns = handle->schema().returns();
-  if (i >= returns.size() || !returns[i].alias_info())
-    return -1;
-  for (const TensorArgument &given : tensors) {
-    const auto *alias =
-        handle->schema().arguments()[given.argument].alias_info();
-    if (given.slot == Slot::Tensor && alias &&
-        alias->beforeSets() == returns[i].alias_info()->beforeSets())
-      return given.values[0];
-  }
-  return -1;
-}
-
 const char *AtenOp::hostRead() const {
   const c10::OperatorName &name = handle->operator_name();
   KernelCall call{name.name, name.overload_name};

@@ -42,9 +42,6 @@ public:
   void run(const std::vector<double> &scalars,
            std::vector<at::Tensor> &results);
 
-  /// The value that result `i` is by schema (an in-place operator's), or -1.
-  int aliasedValue(size_t i) const;
-
   /// The values that it takes, whole lists included.
   std::vector<int> operands() const;
   const std::vector<int> &results() const { return resultValues; }

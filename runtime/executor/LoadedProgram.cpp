@@ -94,15 +94,6 @@ void LoadedProgram::load(const plan::AtenT &aten, size_t command,
     if (v < 0)
       continue;
     const plan::ValueT &value = *plan->values.at(v);
-    if (!tensors.at(v).defined()) {
-      int source = op.aliasedValue(i);
-      if (source < 0)
-        throw Error(op.description() + ": its result " + value.name +
-                    " is a view in the plan, but not by the operator's schema; "
-                    "lower the step again");
-      defineView(*plan, context.arenas, v, tensors.at(source), op.description(),
-                 tensors);
-    }
     // A kernel may write its output before it has read all its operands.
     const plan::Place &place = placeOf(context.plan, value);
     std::vector<int> others = op.operands();

@@ -88,7 +88,8 @@ std::string fsdp::plan::serializePlan(const PlanT &plan) {
 }
 
 LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
-                                 const std::string &name) {
+                                 const std::string &name,
+                                 const FindSchema &find) {
   auto fail = [&](const std::string &what) {
     throw PlanError("'" + name + "' " + what);
   };
@@ -125,6 +126,8 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
     LoadedPlan loaded{std::unique_ptr<PlanT>(GetPlan(buffer)->UnPack()),
                       toHex(digest)};
     checkPlan(*loaded.plan);
+    if (find)
+      checkOperators(*loaded.plan, find);
     return loaded;
   } catch (const PlanError &error) {
     fail(std::string("is not a valid plan: ") + error.what());
@@ -151,7 +154,8 @@ void fsdp::plan::writePlan(const PlanT &plan, const std::string &path) {
   writeFileAtomically(serializePlan(plan), path);
 }
 
-LoadedPlan fsdp::plan::readPlan(const std::string &path) {
+LoadedPlan fsdp::plan::readPlan(const std::string &path,
+                                const FindSchema &find) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw PlanError("cannot open plan '" + path + "': " + std::strerror(errno));
@@ -160,5 +164,5 @@ LoadedPlan fsdp::plan::readPlan(const std::string &path) {
   if (file.bad() || bytes.fail())
     throw PlanError("cannot read plan '" + path +
                     "': is it an empty file or a folder?");
-  return parsePlan(bytes.str(), path);
+  return parsePlan(bytes.str(), path, find);
 }

@@ -8,6 +8,7 @@
 #ifndef FSDP_PLAN_PLANFILE_H
 #define FSDP_PLAN_PLANFILE_H
 
+#include "plan/OperatorChecker.h"
 #include "plan/PlanTypes.h"
 
 #include <memory>
@@ -25,16 +26,19 @@ struct LoadedPlan {
 std::string serializePlan(const PlanT &plan);
 
 /// Reads what serializePlan gave. The digest is compared before anything else
-/// is looked at, then the FlatBuffer is verified, then checkPlan() is run.
-/// `name` stands in errors. Throws PlanError.
-LoadedPlan parsePlan(const std::string &bytes, const std::string &name);
+/// is looked at, then the FlatBuffer is verified, then checkPlan() is run, then
+/// checkOperators(), where somebody knows PyTorch's schemas: without `find`
+/// what is returned must not be executed. `name` stands in errors. Throws
+/// PlanError.
+LoadedPlan parsePlan(const std::string &bytes, const std::string &name,
+                     const FindSchema &find);
 
 /// Writes atomically: another reader sees the old file or the new one, and an
 /// error leaves no file. Throws PlanError.
 void writePlan(const PlanT &plan, const std::string &path);
 
-/// Reads and checks a plan file. Throws PlanError.
-LoadedPlan readPlan(const std::string &path);
+/// Reads and checks a plan file, as parsePlan() does. Throws PlanError.
+LoadedPlan readPlan(const std::string &path, const FindSchema &find);
 
 /// Writes any bytes atomically (a temporary file beside it, then a rename).
 /// Throws PlanError.

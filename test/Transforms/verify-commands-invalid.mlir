@@ -324,3 +324,26 @@ module:// expected-error @+1 {{C27: micro-batches: a step has 2, the plan no pro
 top:  // expected-error @+1 {{C29: says that 12416 bytes of the device arena are in use at one time, but they are 16512}}
     %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 4096>} : tensor<1024xf32>
     fsdp.cmd.aten "neg"(%g) to (%a) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<1024xf32>) -> tensor<1024xf32>
+// -----
+    // Arenas are as large as their places.
+    %0 = fsdp.cmd.value {place = #fsdp.place<0, 16448, 4032>} : tensor<1008xf32>
+    %1 = fsdp.cmd.value {place = #fsdp.place<1, 0, 32768>} : tensor<8192xf32>
+    %2 = fsdp.cmd.value {place = #fsdp.place<2, 64, 448>} : tensor<112xf32>
+    // expected-error @+1 {{C30: calls aten::zero_, which writes its argument 'self'; results are all that a call may write}}
+    fsdp.cmd.aten "zero_"(%x) to () {slots = array<i32: 1>, args = {}, results = array<i32: -1>} : (tensor<16xf32>) -> ()
+// -----
+    // Arenas are as large as their places.
+    %0 = fsdp.cmd.value {place = #fsdp.place<0, 16448, 4032>} : tensor<1008xf32>
+    %1 = fsdp.cmd.value {place = #fsdp.place<1, 0, 32768>} : tensor<8192xf32>
+    %2 = fsdp.cmd.value {place = #fsdp.place<2, 64, 448>} : tensor<112xf32>
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C30: calls aten::native_batch_norm, which writes running statistics}}
+    fsdp.cmd.aten "native_batch_norm"(%x, %x, %x) to (%a) {slots = array<i32: 1, 0, 0, 1, 1>, args = {training = true, momentum = 0.1, eps = 0.1}, results = array<i32: 0, -1, -1>} : (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+// -----
+    // Arenas are as large as their places.
+    %0 = fsdp.cmd.value {place = #fsdp.place<0, 16448, 4032>} : tensor<1008xf32>
+    %1 = fsdp.cmd.value {place = #fsdp.place<1, 0, 32768>} : tensor<8192xf32>
+    %2 = fsdp.cmd.value {place = #fsdp.place<2, 64, 448>} : tensor<112xf32>
+    %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C31: aten::clone: argument 'memory_format' of type MemoryFormat? is given 1000}}
+    fsdp.cmd.aten "clone"(%x) to (%a) {slots = array<i32: 1>, args = {memory_format = 1000}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>

@@ -1,5 +1,6 @@
 // What a command says beside when it runs and where its values lie.
 #include "Sites.h"
+#include "Windows.h"
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
@@ -256,6 +257,7 @@ const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
     {"wrong condition of an update",
      [](PlanT &p, Random &r) { return changeNumber(p, r, &UpdateT::skip); }},
     {"number of a step outside a GPU's memory", giveNumber},
+    {"write of a buffer that a window shows", writeShownBuffer},
     {"gather of another state",
      [](PlanT &p, Random &r) -> Said {
        auto site = findCollective(p, r, isMapped);

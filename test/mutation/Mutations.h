@@ -20,9 +20,10 @@ struct Mutation {
   std::optional<std::string> (*apply)(plan::PlanT &plan, Random &random);
 };
 
-/// Of when a command runs and where its values lie, and of all else that a
-/// command says.
-extern const std::vector<Mutation> placeMutations, contentMutations;
+/// Of when a command runs and where its values lie; of which operators it calls
+/// with what; and of all else that a command says.
+extern const std::vector<Mutation> placeMutations, operatorMutations,
+    contentMutations;
 
 } // namespace fsdp::test
 

@@ -1,13 +1,14 @@
 // fsdp-mutate [--per-class N] [--seed S] PLAN...
-// fsdp-mutate --write FILE PLAN
+// fsdp-mutate --write FILE CLASS PLAN
 //
 // Breaks plans and asks the checker, as a reader of the file would. Prints a
 // line of JSON per class: mutants, refused, how many by which constraint, those
 // that compute the same as the plan in every order that streams can run (they
-// are no mutants), and the survivors. With --write it writes the first mutant
-// that the checker refuses, with the digest of what is in it.
+// are no mutants), and the survivors. With --write it writes a mutant of the
+// class that the checker refuses, with the digest of what is in it.
 #include "Meaning.h"
 #include "Mutations.h"
+#include "operators/DispatcherSchemas.h"
 #include "plan/PlanFile.h"
 
 #include <cstring>
@@ -21,7 +22,8 @@ namespace {
 
 std::vector<Mutation> allMutations() {
   std::vector<Mutation> all = placeMutations;
-  all.insert(all.end(), contentMutations.begin(), contentMutations.end());
+  for (const auto *more : {&operatorMutations, &contentMutations})
+    all.insert(all.end(), more->begin(), more->end());
   return all;
 }
 
@@ -33,7 +35,7 @@ struct Tally {
 
 std::string refusal(const PlanT &plan) {
   try {
-    parsePlan(serializePlan(plan), "mutant");
+    parsePlan(serializePlan(plan), "mutant", fsdp::findDispatcherSchema);
     return "";
   } catch (const PlanError &error) {
     return error.what();
@@ -54,7 +56,7 @@ std::string constraintOf(const std::string &why) {
 
 void mutate(const std::string &path, unsigned perClass, uint64_t seed,
             bool verbose, std::map<std::string, Tally> &tallies) {
-  const PlanT plan = *readPlan(path).plan;
+  const PlanT plan = *readPlan(path, fsdp::findDispatcherSchema).plan;
   const std::string original = serializePlan(plan);
   const uint64_t meaning = meaningOf(plan);
   if (!isOrdered(plan))
@@ -84,12 +86,14 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
   }
 }
 
-void writeMutant(const std::string &from, const std::string &to) {
-  const PlanT plan = *readPlan(from).plan;
+void writeMutant(const std::string &to, const std::string &name,
+                 const std::string &from) {
+  const PlanT plan = *readPlan(from, fsdp::findDispatcherSchema).plan;
   Random random;
   for (const Mutation &mutation : allMutations()) {
     PlanT mutant = plan;
-    if (mutation.apply(mutant, random) && !refusal(mutant).empty())
+    if (mutation.name == name && mutation.apply(mutant, random) &&
+        !refusal(mutant).empty())
       return writePlan(mutant, to);
   }
   throw PlanError("no mutant of '" + from + "' is refused");
@@ -110,8 +114,8 @@ int main(int argc, char **argv) {
         seed = std::stoull(argv[++i]);
       else if (!std::strcmp(argv[i], "--verbose"))
         verbose = true;
-      else if (!std::strcmp(argv[i], "--write") && i + 2 < argc)
-        writeMutant(argv[i + 2], argv[i + 1]), i += 2;
+      else if (!std::strcmp(argv[i], "--write") && i + 3 < argc)
+        writeMutant(argv[i + 1], argv[i + 2], argv[i + 3]), i += 3;
       else
         mutate(argv[i], perClass, seed + i, verbose, tallies);
     }

@@ -1,6 +1,6 @@
 """Tests that plans broken in many ways are refused when they are loaded. Plans of
 four models, in several layouts, meshes and schedules, are broken in each class
-of PlaceMutations.cpp and ContentMutations.cpp; a mutant that computes the same in
+of PlaceMutations.cpp, OperatorMutations.cpp and ContentMutations.cpp; a mutant that computes the same in
 every order that streams can run counts for nothing."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PLANS = (
     ("mlp", "mesh=2x1 streams=3", "--accumulate 3 --clip-norm 0.5 inf"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
-CLASSES = 48
+CLASSES = 53
 MUTANTS = 600
 
 # Survivors that are right to survive: class, what it did, why the plan is valid.
@@ -124,10 +124,15 @@ def test_many_mutants_are_refused(compiled: list[chain.Compiled]) -> None:
 
 
 @pytest.mark.quick
-def test_no_program_takes_a_plan_unchecked(compile_plan: Compile, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "broken", ("wrong event", "operator that does more", "enumeration out of its range")
+)
+def test_no_program_takes_a_plan_unchecked(
+    broken: str, compile_plan: Compile, tmp_path: pathlib.Path
+) -> None:
     compiled = compile_plan(0)
     mutant = tmp_path / "mutant.plan"
-    chain.command([chain.binary("fsdp-mutate"), "--write", mutant, compiled.plan])
+    chain.command([chain.binary("fsdp-mutate"), "--write", mutant, broken, compiled.plan])
     train = chain.run_arguments(dataclasses.replace(compiled, plan=mutant))
     ranks = ["--nproc", "2", "--poison"]
     readers = (

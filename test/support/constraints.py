@@ -75,6 +75,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
     ),
     12: (
         "gather of another state",
+        "write of a buffer that a window shows",
         "wrong kind",
         "wrong window offset",
     ),
@@ -122,6 +123,14 @@ REFUSES: dict[int, tuple[str, ...]] = {
     29: (
         "early command",
         "other live bytes",
+    ),
+    30: (
+        "operator that does more",
+        "operator that writes",
+    ),
+    31: (
+        "enumeration out of its range",
+        "wrong signature",
     ),
 }
 

@@ -7,6 +7,7 @@
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
+#include "operators/DispatcherSchemas.h"
 #include "plan/PlanFile.h"
 #include "train/Trainer.h"
 
@@ -270,7 +271,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     if (!launch.nproc || !launch.supervisor.empty() || std::getenv("RANK"))
       me = findMembership(processVariables());
     checkLaunch(launch, me);
-    plan::LoadedPlan loaded = plan::readPlan(line.plan);
+    plan::LoadedPlan loaded = plan::readPlan(line.plan, findDispatcherSchema);
     // Whether this process is one of the ranks that somebody started.
     bool isMember = !launch.supervisor.empty() ||
                     (!launch.nproc && !launch.threads && !me.source.empty());

@@ -6,9 +6,9 @@
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
+using namespace fsdp;
 using namespace fsdp::aten;
 
 static bool isI64(Attribute attribute) {
@@ -210,19 +210,10 @@ LogicalResult Binder::bindAttribute(CallArgument &bound, Attribute attribute) {
   return success();
 }
 
-/// Whether an operator takes an undefined tensor for what its schema calls a
-/// `Tensor`: what the attention's forward did not need or give.
-static bool takesUndefined(const Schema &schema, const Argument &argument) {
-  static const llvm::StringSet<> names = {"attn_bias", "cum_seq_k", "cum_seq_q",
-                                          "philox_offset", "philox_seed"};
-  return schema.name.starts_with("aten::_scaled_dot_product_") &&
-         schema.name.ends_with("_backward") && names.contains(argument.name);
-}
-
 LogicalResult Binder::bindTensor(CallArgument &bound) {
   const Argument &argument = *bound.argument;
   bool mayBeAbsent = argument.type.optional || argument.defaultText ||
-                     takesUndefined(schema, argument);
+                     plan::takesUndefined(schema.name, argument.name);
   if (atEnd() || atScalar()) {
     if (!mayBeAbsent)
       return fail([&](auto &e) {

@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
+using namespace fsdp;
 using namespace fsdp::aten;
 
 #define GET_OP_CLASSES
@@ -189,8 +190,7 @@ static bool mayCopy(const Schema &schema) {
 std::optional<unsigned> CallOp::getAliasedOperand(unsigned result) {
   const Schema *schema = getSchema();
   const Result *returned = getSchemaResult(result);
-  // A view that its schema keeps quiet about, for autograd's sake.
-  if (schema && schema->name == "aten::_unsafe_view")
+  if (schema && plan::isQuietView(schema->name))
     return 0;
   if (!returned || returned->alias.sets.empty() || mayCopy(*schema))
     return std::nullopt;

@@ -95,21 +95,6 @@ static const Table &table() {
   return instance;
 }
 
-std::string SchemaType::str() const {
-  static const char *const names[] = {
-      "Tensor", "int",       "float",        "bool",   "str",
-      "Scalar", "complex",   "ScalarType",   "Layout", "MemoryFormat",
-      "Device", "Generator", "<unsupported>"};
-  std::string text = names[unsigned(kind)];
-  if (optionalMembers)
-    text += "?";
-  if (list)
-    text += "[]";
-  if (optional)
-    text += "?";
-  return text;
-}
-
 bool AliasInfo::intersects(const AliasInfo &other) const {
   SmallVector<StringRef, 2> mine, theirs;
   sets.split(mine, ',', -1, false);
@@ -140,6 +125,28 @@ const Schema *fsdp::aten::lookup(StringRef name, StringRef overload) {
   if (overload.empty())
     return table().byCallee.lookup(name);
   return table().byCallee.lookup((name + "." + overload).str());
+}
+
+std::optional<fsdp::plan::OperatorSchema>
+fsdp::aten::findOperatorSchema(const std::string &name,
+                               const std::string &overload) {
+  const Schema *schema = lookup(name, overload);
+  if (!schema)
+    return std::nullopt;
+  auto setsOf = [](const AliasInfo &alias) {
+    SmallVector<StringRef, 2> sets;
+    alias.sets.split(sets, ',', -1, false);
+    return std::vector<std::string>(sets.begin(), sets.end());
+  };
+  plan::OperatorSchema out;
+  for (const Argument &argument : schema->arguments)
+    out.arguments.push_back({argument.name.str(), argument.type,
+                             setsOf(argument.alias), argument.alias.isWrite,
+                             argument.defaultText.has_value()});
+  for (const Result &result : schema->results)
+    out.results.push_back(
+        {"", result.type, setsOf(result.alias), result.alias.isWrite, false});
+  return out;
 }
 
 std::string fsdp::aten::suggest(StringRef callee) {

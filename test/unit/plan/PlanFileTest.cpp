@@ -14,7 +14,7 @@ using namespace fsdp::test;
 
 static std::string parseError(const std::string &bytes) {
   try {
-    parsePlan(bytes, "a.plan");
+    parsePlan(bytes, "a.plan", nullptr);
     return "";
   } catch (const PlanError &error) {
     return error.what();
@@ -30,7 +30,7 @@ TEST(PlanFile, ComesBackAsItWasWritten) {
       ::testing::TempDir() + "plan_file_test." + std::to_string(getpid());
   auto builder = linearRegression(2, 3, 4, 5);
   writePlan(builder->finish(), path);
-  LoadedPlan loaded = readPlan(path);
+  LoadedPlan loaded = readPlan(path, nullptr);
   EXPECT_EQ(serializePlan(*loaded.plan), example());
   EXPECT_EQ(loaded.digest.size(), 64u);
   EXPECT_EQ(loaded.plan->programs[0]->name, "step");
@@ -84,7 +84,7 @@ TEST(PlanFile, RefusesAPlanThatDoesNotCheck) {
 
 TEST(PlanFile, NamesAFileThatIsNotThere) {
   try {
-    readPlan("/nonexistent/a.plan");
+    readPlan("/nonexistent/a.plan", nullptr);
     FAIL();
   } catch (const PlanError &error) {
     EXPECT_NE(std::string(error.what())
@@ -94,11 +94,11 @@ TEST(PlanFile, NamesAFileThatIsNotThere) {
 }
 
 TEST(PlanFile, RefusesAFolderAndAnEmptyFile) {
-  EXPECT_THROW(readPlan(::testing::TempDir()), PlanError);
+  EXPECT_THROW(readPlan(::testing::TempDir(), nullptr), PlanError);
   std::string path =
       ::testing::TempDir() + "plan_file_empty." + std::to_string(getpid());
   std::ofstream(path).close();
-  EXPECT_THROW(readPlan(path), PlanError);
+  EXPECT_THROW(readPlan(path, nullptr), PlanError);
   std::remove(path.c_str());
 }
 

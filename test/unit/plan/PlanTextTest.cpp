@@ -10,8 +10,8 @@ using namespace fsdp::plan;
 using namespace fsdp::test;
 
 TEST(PlanText, SaysWhereEverythingIs) {
-  LoadedPlan loaded =
-      parsePlan(serializePlan(linearRegression(4, 10, 4, 5)->finish()), "p");
+  LoadedPlan loaded = parsePlan(
+      serializePlan(linearRegression(4, 10, 4, 5)->finish()), "p", nullptr);
   std::ostringstream out;
   printPlan(loaded, out);
   std::string text = out.str();
@@ -33,6 +33,6 @@ TEST(PlanText, SaysWhichDeviceItIsFor) {
   plan.device = DeviceKind::Cuda;
   *plan.rules[0]->calls[0]->arguments[2] = number(-0.1);
   std::ostringstream out;
-  printPlan(parsePlan(serializePlan(plan), "p"), out);
+  printPlan(parsePlan(serializePlan(plan), "p", nullptr), out);
   EXPECT_NE(out.str().find(", for GPUs"), std::string::npos) << out.str();
 }

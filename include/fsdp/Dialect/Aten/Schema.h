@@ -6,6 +6,8 @@
 #ifndef FSDP_DIALECT_ATEN_SCHEMA_H
 #define FSDP_DIALECT_ATEN_SCHEMA_H
 
+#include "plan/OperatorSchema.h"
+
 #include "llvm/ADT/StringRef.h"
 
 #include <optional>
@@ -14,33 +16,8 @@
 
 namespace fsdp::aten {
 
-enum class Kind : uint8_t {
-  Tensor,
-  Int,
-  Float,
-  Bool,
-  String,
-  Scalar,
-  Complex,
-  DType,
-  Layout,
-  MemoryFormat,
-  Device,
-  Generator,
-  Other, // what no graph can hold: script objects, storages, streams
-};
-
-/// The type of an argument or a result: a kind, `T?`, `T[]`, `T[]?` or `T?[]`.
-struct SchemaType {
-  Kind kind = Kind::Other;
-  bool list = false;
-  bool optional = false;        // `T?`, `T[]?`
-  bool optionalMembers = false; // `T?[]`
-
-  bool isTensor() const { return kind == Kind::Tensor; }
-  /// As in a schema's text: "Tensor?[]".
-  std::string str() const;
-};
+using Kind = plan::SchemaKind;
+using plan::SchemaType;
 
 /// The alias sets of a value: two values with a set in common may share
 /// memory. Names are PyTorch's, "a"; empty where nothing is shared.
@@ -95,6 +72,10 @@ const Schema *lookup(llvm::StringRef name, llvm::StringRef overload);
 
 /// The schema of a name as `aten.call` writes it: "add.Tensor".
 const Schema *lookup(llvm::StringRef callee);
+
+/// The same as a plan's checker asks for it.
+std::optional<plan::OperatorSchema>
+findOperatorSchema(const std::string &name, const std::string &overload);
 
 /// How to mend a callee that is not in the table: the overloads that its name
 /// has, or the names nearest to it. Empty where nothing is near.
