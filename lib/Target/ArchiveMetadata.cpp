@@ -2,6 +2,7 @@
 
 #include "ArchiveMetadata.h"
 
+#include "ArchiveBounds.h"
 #include "ArchiveDigests.h"
 #include "ArchivePrograms.h"
 #include "ArchiveRecipes.h"
@@ -183,6 +184,7 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     throw ArchiveError("has no fsdp.json: it is a TorchScript archive that "
                        "`python -m fsdp_mlir.export` did not write");
   const std::string &text = archive.getRecord(kMetadataRecord);
+  checkDepth(kMetadataRecord, text);
   try {
     nlohmann::json parsed = nlohmann::json::parse(text);
     JsonReader json(parsed);

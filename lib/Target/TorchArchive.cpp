@@ -1,6 +1,6 @@
 // Reads TorchScript archives.
 
-#include "TorchGraph.h"
+#include "ArchiveBounds.h"
 
 #include <caffe2/serialize/inline_container.h>
 #include <caffe2/serialize/read_adapter_interface.h>
@@ -53,6 +53,7 @@ TorchArchive::TorchArchive(std::string_view bytes) : bytes(bytes) {
   if (bytes.substr(0, 4) != std::string_view("PK\3\4", 4))
     throw ArchiveError("is not a TorchScript archive; write one with "
                        "`python -m fsdp_mlir.export -o step.pt STEP.py`");
+  checkRecordSizes(bytes);
   try {
     PyTorchStreamReader reader(adapt(bytes));
     reader.setShouldLoadDebugSymbol(true);
@@ -202,6 +203,8 @@ static TorchGraph readGraph(const torch::jit::Graph &graph) {
 
 std::vector<TorchGraph>
 TorchArchive::readGraphs(const std::vector<std::string> &methods) const {
+  for (size_t i = 0; i < names.size(); ++i)
+    checkDepth(names[i], records[i]);
   try {
     torch::jit::Module module = torch::jit::load(adapt(bytes), std::nullopt,
                                                  /*load_debug_files=*/false);

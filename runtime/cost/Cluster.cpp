@@ -1,10 +1,10 @@
 // Clusters by name or from TOML.
 
 #include "cost/Cluster.h"
+#include "plan/Files.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 
 #define TOML_HEADER_ONLY 1
@@ -140,6 +140,9 @@ Cluster parseCluster(const std::string &text, const std::string &source) {
   return cluster;
 }
 
+// Of a description: some hundred bytes are usual.
+static constexpr uint64_t maxBytes = 1 << 20;
+
 Cluster findCluster(const std::string &nameOrPath) {
   std::string names;
   for (const Cluster &preset : presets()) {
@@ -147,14 +150,15 @@ Cluster findCluster(const std::string &nameOrPath) {
       return preset;
     names += (names.empty() ? "" : ", ") + preset.name;
   }
-  std::ifstream file(nameOrPath);
-  if (!file)
+  std::string text;
+  try {
+    text = readRegularFile(nameOrPath, maxBytes);
+  } catch (const Error &) {
     throw ClusterError("cluster=" + nameOrPath +
                        " is neither a preset nor a file; the presets are " +
                        names);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parseCluster(text.str(), nameOrPath);
+  }
+  return parseCluster(text, nameOrPath);
 }
 
 } // namespace fsdp::cost

@@ -3,7 +3,6 @@
 #include "Error.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
 namespace fsdp {
@@ -35,13 +34,13 @@ DataSet::DataSet(const std::string &path, std::vector<Column> columns)
                      plan::dtypeBytes(column.dtype));
   }
   for (const std::string &file : filesAt(path)) {
-    files.push_back(std::make_unique<SafeTensors>(file));
+    files.push_back(std::make_unique<SafeTensorsFile>(file));
     std::string problems;
     int64_t count = -1;
     for (size_t c = 0; c < columns.size(); ++c) {
       const Column &column = columns[c];
       std::vector<int64_t> wanted = column.shape;
-      const StoredTensor *tensor = files.back()->find(column.name);
+      const FileTensor *tensor = files.back()->find(column.name);
       auto complain = [&](const std::string &what) {
         problems += (problems.empty() ? "" : "; ") + what;
       };
@@ -64,7 +63,7 @@ DataSet::DataSet(const std::string &path, std::vector<Column> columns)
                  " samples, " + columns[0].name + " has " +
                  std::to_string(count));
       count = count < 0 ? tensor->shape[0] : count;
-      data[c].push_back(tensor->data);
+      data[c].push_back(*tensor);
     }
     if (!problems.empty())
       throw Error("data in " + file + " does not fit the plan: " + problems +
@@ -76,12 +75,16 @@ DataSet::DataSet(const std::string &path, std::vector<Column> columns)
 void DataSet::read(size_t column, const int64_t *samples, int64_t count,
                    char *to) const {
   uint64_t width = widths[column];
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0, next; i < count; i = next) {
     size_t file = std::upper_bound(starts.begin(), starts.end(), samples[i]) -
                   starts.begin() - 1;
-    std::memcpy(to + i * width,
-                data[column][file] + (samples[i] - starts[file]) * width,
-                width);
+    // Samples that follow each other are read at once. Not from a mapping: a
+    // file that becomes shorter would end the process.
+    for (next = i + 1; next < count && samples[next] == samples[next - 1] + 1 &&
+                       samples[next] < starts[file + 1];)
+      ++next;
+    files[file]->read(data[column][file], (samples[i] - starts[file]) * width,
+                      (next - i) * width, to + i * width);
   }
 }
 

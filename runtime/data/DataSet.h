@@ -1,7 +1,9 @@
 #ifndef FSDP_RUNTIME_DATA_DATASET_H
 #define FSDP_RUNTIME_DATA_DATASET_H
 
-#include "data/SafeTensors.h"
+#include "data/SafeTensorsFile.h"
+
+#include <memory>
 
 namespace fsdp {
 
@@ -24,15 +26,16 @@ public:
   uint64_t sampleBytes(size_t column) const { return widths[column]; }
   const std::string &path() const { return name; }
 
-  /// Copies sample after sample of a column, row-major.
+  /// Copies sample after sample of a column, row-major. Throws Error when a
+  /// file cannot be read, or has become shorter than it was.
   void read(size_t column, const int64_t *samples, int64_t count,
             char *to) const;
 
 private:
   std::string name;
-  std::vector<std::unique_ptr<SafeTensors>> files;
-  std::vector<int64_t> starts = {0};           // of each file's samples
-  std::vector<std::vector<const char *>> data; // by column and file
+  std::vector<std::unique_ptr<SafeTensorsFile>> files;
+  std::vector<int64_t> starts = {0};         // of each file's samples
+  std::vector<std::vector<FileTensor>> data; // by column and file
   std::vector<uint64_t> widths;
 };
 

@@ -1,38 +1,43 @@
 #include "data/SafeTensors.h"
 
-#include "Error.h"
+#include "plan/Files.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace fsdp {
 
-SafeTensors::SafeTensors(const std::string &path) : file(path) {
-  void *memory =
-      mmap(nullptr, file.bytes(), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
-  if (memory == MAP_FAILED)
-    throw Error("cannot map " + path + ": " + std::strerror(errno));
-  mapping = static_cast<char *>(memory);
-  for (const auto &[name, tensor] : file.tensors())
-    entries[name] = {tensor.dtype, tensor.shape, mapping + tensor.offset,
-                     tensor.bytes};
-}
+static const char partial[] = ".partial.";
 
-SafeTensors::~SafeTensors() { munmap(mapping, file.bytes()); }
-
-const StoredTensor *SafeTensors::find(const std::string &key) const {
-  auto entry = entries.find(key);
-  return entry == entries.end() ? nullptr : &entry->second;
+/// A writer holds a lock on its file, so one without a lock is nobody's.
+static void removeLeftovers(const std::string &path) {
+  namespace fs = std::filesystem;
+  const std::string prefix = fs::path(path).filename().string() + partial;
+  std::error_code ignored;
+  fs::path folder = fs::path(path).parent_path();
+  for (const auto &entry :
+       fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    if (entry.path().filename().string().rfind(prefix, 0) != 0)
+      continue;
+    int file = open(entry.path().c_str(),
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0)
+      continue;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0)
+      unlink(entry.path().c_str());
+    close(file);
+  }
 }
 
 SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
                                      std::vector<Tensor> tensors)
-    : path(path), temporary(path + ".partial." + std::to_string(getpid())) {
+    : path(path), temporary(path + partial + std::to_string(getpid())) {
   // Wide types first keep every tensor aligned.
   std::stable_sort(
       tensors.begin(), tensors.end(), [](const Tensor &a, const Tensor &b) {
@@ -56,10 +61,9 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
   }
   std::string header = json.dump();
   header.resize((header.size() + 7) / 8 * 8, ' ');
-  file =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0)
-    throw Error("cannot write " + path + ": " + std::strerror(errno));
+  removeLeftovers(path);
+  file = makeFile(temporary);
+  flock(file, LOCK_EX | LOCK_NB);
   char length[8];
   for (int i = 0; i < 8; ++i)
     length[i] = static_cast<char>(header.size() >> (8 * i));

@@ -5,45 +5,14 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 namespace fsdp {
 
-/// A tensor inside a mapped file; row-major.
-struct StoredTensor {
-  plan::DType dtype;
-  std::vector<int64_t> shape;
-  const char *data;
-  uint64_t bytes;
-};
-
-/// A safetensors file, mapped into memory: pages are read when they are used.
-class SafeTensors {
-public:
-  /// Throws Error as SafeTensorsFile does.
-  explicit SafeTensors(const std::string &path);
-  ~SafeTensors();
-  SafeTensors(const SafeTensors &) = delete;
-  SafeTensors &operator=(const SafeTensors &) = delete;
-
-  /// Null when there is none of that name.
-  const StoredTensor *find(const std::string &name) const;
-  const std::map<std::string, StoredTensor> &tensors() const { return entries; }
-  const std::map<std::string, std::string> &metadata() const {
-    return file.metadata();
-  }
-  const std::string &path() const { return file.path(); }
-
-private:
-  SafeTensorsFile file;
-  char *mapping = nullptr;
-  std::map<std::string, StoredTensor> entries;
-};
-
 /// Writes a safetensors file whose tensors arrive one by one, in any order,
-/// into a temporary file that takes the final name when all is written.
+/// into a temporary file that takes the final name when all is written. What
+/// writers of that name left who were killed is removed.
 class SafeTensorsWriter {
 public:
   struct Tensor {

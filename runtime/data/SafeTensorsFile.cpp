@@ -1,33 +1,30 @@
 #include "data/SafeTensorsFile.h"
 
-#include "Error.h"
+#include "plan/Files.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace fsdp {
 
 // The format's own limit.
 static constexpr uint64_t maxHeaderBytes = 100'000'000;
+// An object of objects with lists; of the largest models a header has some ten
+// thousand members.
+static constexpr uint64_t maxHeaderDepth = 3, maxHeaderMembers = 2'000'000;
 
 std::string describe(plan::DType dtype, const std::vector<int64_t> &shape) {
   return plan::dtypeName(dtype) + plan::formatShape(shape);
 }
 
 SafeTensorsFile::SafeTensorsFile(const std::string &path) : name(path) {
-  file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0)
-    throw Error("cannot open " + path + ": " + std::strerror(errno));
+  OpenedFile opened = openRegularFile(path);
+  file = opened.descriptor;
+  size = opened.bytes;
   try {
-    struct stat status;
-    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
-      throw Error(path + " is not a file; give a safetensors file");
-    size = status.st_size;
     if (size < 8)
       throw Error(path + " is not a safetensors file: it has " +
                   std::to_string(size) + " bytes");
@@ -55,6 +52,12 @@ void SafeTensorsFile::parse() {
               " bytes does not fit in its " + std::to_string(size));
   std::string text(header, 0);
   readAt(text.data(), header, 8);
+  // A parser allocates for each before anybody asks what it is for.
+  Nesting nesting = nestingOf(text);
+  if (nesting.depth > maxHeaderDepth || nesting.members > maxHeaderMembers)
+    throw bad("its header is " + std::to_string(nesting.depth) +
+              " lists deep and has up to " + std::to_string(nesting.members) +
+              " members");
   nlohmann::json json = nlohmann::json::parse(text, nullptr,
                                               /*allow_exceptions=*/false);
   if (!json.is_object())

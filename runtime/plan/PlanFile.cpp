@@ -1,16 +1,11 @@
 #include "plan/PlanFile.h"
+#include "plan/Files.h"
 #include "plan/PlanChecker.h"
 #include "plan/Sha256.h"
 
 #include <flatbuffers/minireflect.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <sstream>
-#include <unistd.h>
-
+using namespace fsdp;
 using namespace fsdp::plan;
 
 namespace {
@@ -135,34 +130,21 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
   return {};
 }
 
-void fsdp::plan::writeFileAtomically(const std::string &bytes,
-                                     const std::string &path) {
-  std::string temporary = path + ".tmp" + std::to_string(getpid());
-  std::FILE *file = std::fopen(temporary.c_str(), "wb");
-  bool written =
-      file && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (file)
-    written = std::fclose(file) == 0 && written;
-  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::string reason = std::strerror(errno);
-    std::remove(temporary.c_str());
-    throw PlanError("cannot write '" + path + "': " + reason);
-  }
-}
-
 void fsdp::plan::writePlan(const PlanT &plan, const std::string &path) {
-  writeFileAtomically(serializePlan(plan), path);
+  try {
+    writeFileAtomically(serializePlan(plan), path);
+  } catch (const Error &error) {
+    throw PlanError(error.what());
+  }
 }
 
 LoadedPlan fsdp::plan::readPlan(const std::string &path,
                                 const FindSchema &find) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    throw PlanError("cannot open plan '" + path + "': " + std::strerror(errno));
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  if (file.bad() || bytes.fail())
-    throw PlanError("cannot read plan '" + path +
-                    "': is it an empty file or a folder?");
-  return parsePlan(bytes.str(), path, find);
+  std::string bytes;
+  try {
+    bytes = readRegularFile(path, headerBytes + maxBytes);
+  } catch (const Error &error) {
+    throw PlanError(error.what());
+  }
+  return parsePlan(bytes, path, find);
 }

@@ -40,10 +40,6 @@ void writePlan(const PlanT &plan, const std::string &path);
 /// Reads and checks a plan file, as parsePlan() does. Throws PlanError.
 LoadedPlan readPlan(const std::string &path, const FindSchema &find);
 
-/// Writes any bytes atomically (a temporary file beside it, then a rename).
-/// Throws PlanError.
-void writeFileAtomically(const std::string &bytes, const std::string &path);
-
 } // namespace fsdp::plan
 
 #endif // FSDP_PLAN_PLANFILE_H

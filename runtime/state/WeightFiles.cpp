@@ -1,9 +1,8 @@
 #include "state/WeightFiles.h"
 
-#include "Error.h"
+#include "plan/Files.h"
 
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,16 +10,18 @@ namespace fsdp {
 
 namespace fs = std::filesystem;
 
+static constexpr uint64_t maxIndexBytes = 100'000'000, maxIndexDepth = 16;
+
 /// The files that an index names, beside it.
 static std::set<fs::path> filesOfIndex(const fs::path &index) {
-  std::ifstream stream(index);
-  if (!stream)
-    throw Error("cannot open " + index.string());
-  auto json = nlohmann::json::parse(stream, nullptr, /*exceptions=*/false);
   auto bad = [&] {
     return Error(index.string() + " is no index of weights: it has no "
                                   "weight_map from names to files");
   };
+  std::string text = readRegularFile(index.string(), maxIndexBytes);
+  if (nestingOf(text).depth > maxIndexDepth)
+    throw bad();
+  auto json = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
   if (!json.is_object() || !json.contains("weight_map") ||
       !json["weight_map"].is_object())
     throw bad();

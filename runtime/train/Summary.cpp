@@ -1,7 +1,7 @@
 #include "train/Summary.h"
 
 #include "Error.h"
-#include "plan/PlanFile.h"
+#include "plan/Files.h"
 
 #include <algorithm>
 #include <fstream>
@@ -114,7 +114,7 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
                         {"constants", constants}};
   json["memory_peak_bytes"] = peakResidentBytes();
   json["start_peak_bytes"] = startPeaks;
-  plan::writeFileAtomically(json.dump(2) + "\n", path);
+  writeFileAtomically(json.dump(2) + "\n", path);
 }
 
 } // namespace fsdp

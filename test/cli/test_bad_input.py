@@ -128,6 +128,27 @@ def test_flags_for_another_device(
         run_refused(compiled, tmp_path, message, plan=plan, extra=["--threads", *flags])
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "flag, text",
+    (
+        ("--steps", "-1"),
+        ("--steps", "99999999999999999999999"),
+        ("--steps", ""),
+        ("--epochs", "0x10"),
+        ("--eval-interval", "-1"),
+        ("--seed", "-99999999999999999999"),
+        ("--log-interval", "0"),
+        ("--nproc", "-2"),
+        ("--rendezvous-timeout", "1e3"),
+    ),
+)
+def test_numbers_out_of_range(flag: str, text: str, tmp_path: pathlib.Path) -> None:
+    plan = tmp_path / "never.read"
+    message = rf"error: {flag}: '{text}' is no whole number from -?\d+ to \d+; see fsdp-run --help"
+    refused([chain.binary("fsdp-run"), plan, flag, text], message, absent=tmp_path / "saved")
+
+
 def test_archive_given_as_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     run_refused(compiled, tmp_path, r"step\.pt", plan=compiled.archive)
 

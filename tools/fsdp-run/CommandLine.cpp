@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
@@ -25,6 +26,27 @@ static cost::Link parseLink(const std::string &text) {
                           "10,20");
   return {bandwidth * 1e9, latency * 1e-6};
 }
+
+/// Decimal digits, in range: what converts texts takes -1 for 2^64 - 1.
+static CLI::Validator wholeNumber(int64_t least, int64_t most) {
+  return CLI::Validator(
+      [=](std::string &text) -> std::string {
+        int64_t value = 0;
+        const char *end = text.data() + text.size();
+        auto [rest, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc() && rest == end && value >= least &&
+            value <= most)
+          return "";
+        return "'" + text + "' is no whole number from " +
+               std::to_string(least) + " to " + std::to_string(most);
+      },
+      "");
+}
+
+// Steps, epochs and seconds of a year: more would overflow somewhere.
+static constexpr int64_t mostSteps = 1'000'000'000'000'000,
+                         mostEpochs = 1'000'000'000, mostRanks = 1'000'000,
+                         mostSeconds = 31'536'000;
 
 static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *files = "Files";
@@ -61,20 +83,24 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *training = "Training";
   auto *steps = app.add_option("--steps", run.steps,
                                "length of the run (default: the plan's)")
+                    ->check(wholeNumber(0, mostSteps))
                     ->type_name("N")
                     ->group(training);
   app.add_option("--epochs", run.epochs, "length of the run, in epochs")
+      ->check(wholeNumber(0, mostEpochs))
       ->type_name("N")
       ->group(training)
       ->excludes(steps);
   app.add_option("--seed", run.seed,
                  "of shuffling and random operators (default: the plan's)")
+      ->check(wholeNumber(INT64_MIN, INT64_MAX))
       ->type_name("N")
       ->group(training);
   app.add_flag("!--no-shuffle", run.shuffle, "read samples in stored order")
       ->group(training);
   app.add_option("--eval-interval", run.evalInterval,
                  "evaluate every N steps, not at each epoch's end")
+      ->check(wholeNumber(0, mostSteps))
       ->type_name("N")
       ->group(training);
   app.add_option_function<std::string>(
@@ -95,7 +121,7 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *logging = "Logging";
   app.add_option("--log-interval", run.logInterval,
                  "log every N steps (default: 1)")
-      ->check(CLI::PositiveNumber)
+      ->check(wholeNumber(1, mostSteps))
       ->type_name("N")
       ->group(logging);
   app.add_flag("--log-grad-norm", run.logGradientNorm,
@@ -218,18 +244,18 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
 static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
   const char *ranks = "Ranks";
   app.add_option("--nproc", launch.nproc, "start N ranks on this host")
-      ->check(CLI::PositiveNumber)
+      ->check(wholeNumber(1, mostRanks))
       ->type_name("N")
       ->group(ranks);
   app.add_flag("--threads", launch.threads,
                "ranks are threads of this process, not processes")
       ->group(ranks);
   app.add_option("--nnodes", launch.nodes, "hosts, each with --nproc ranks")
-      ->check(CLI::PositiveNumber)
+      ->check(wholeNumber(1, mostRanks))
       ->type_name("N")
       ->group(ranks);
   app.add_option("--node-rank", launch.nodeRank, "which host this is, from 0")
-      ->check(CLI::NonNegativeNumber)
+      ->check(wholeNumber(0, mostRanks))
       ->type_name("N")
       ->group(ranks);
   app.add_option("--master-addr", launch.masterAddress,
@@ -238,7 +264,7 @@ static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
       ->group(ranks);
   app.add_option("--master-port", launch.masterPort,
                  "a free port of host 0 (default: 29500)")
-      ->check(CLI::Range(1, 65535))
+      ->check(wholeNumber(1, 65535))
       ->type_name("PORT")
       ->group(ranks);
   app.add_option("--rendezvous", launch.rendezvous,
@@ -248,7 +274,7 @@ static void addLaunchFlags(CLI::App &app, LaunchOptions &launch) {
       ->group(ranks);
   app.add_option("--rendezvous-timeout", launch.meetingSeconds,
                  "seconds to wait for all ranks (default: 300)")
-      ->check(CLI::PositiveNumber)
+      ->check(wholeNumber(1, mostSeconds))
       ->type_name("S")
       ->group(ranks);
   app.add_option_function<std::string>(

@@ -11,8 +11,8 @@ def read(path):
         return {name: file.read(name) for name in file.namelist()}
 
 
-def write(path, records):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as file:
+def write(path, records, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", method) as file:
         for name, data in records.items():
             file.writestr(name, data)
 
@@ -92,6 +92,20 @@ def main():
         edit(records, lambda m: m.update(seed=8))
     elif how == "no-method":
         records[code] = records[code].replace(b"def step(", b"def other(")
+        sign(records)
+    elif how == "bomb":
+        records["step/extra/fsdp.json"] += b" " * 100_000_000
+        return write(target, records, zipfile.ZIP_DEFLATED)
+    elif how == "deep-json":
+        records["step/extra/fsdp.json"] = b"[" * 40_000_000
+    elif how == "deep-code":
+        records[code] += b"  def deep(self):\n    return " + b"(" * 1_000_000
+        sign(records)
+    elif how == "long-expression":
+        records[code] += b"  def deep(self):\n    return " + b"not " * 1_000_000
+        sign(records)
+    elif how == "deep-objects":
+        records["step/constants.pkl"] = b"\x80\x02)" + b"\x85" * 1_000_000 + b"."
         sign(records)
     elif how == "no-schema":
         records[code] = records[code].replace(b"torch.mm(", b"torch.mnm(")

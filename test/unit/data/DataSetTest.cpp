@@ -4,6 +4,7 @@
 
 #include "Error.h"
 #include "TemporaryFolder.h"
+#include "data/SafeTensors.h"
 
 #include <cstring>
 #include <gtest/gtest.h>
@@ -79,4 +80,25 @@ TEST(DataSet, SampleCountsMustAgree) {
             std::string::npos);
   EXPECT_NE(refusal(folder / "nothing", columns), "");
   EXPECT_NE(refusal(folder.path, columns), "");
+}
+
+TEST(DataSet, AFileThatShrinksIsAnError) {
+  TemporaryFolder folder;
+  std::string path = folder / "a.safetensors";
+  write(path, 0, 40000, 40000);
+  DataSet data(path, columns);
+  const int64_t wanted[] = {5, 6, 39998, 39999};
+  float x[8];
+  data.read(0, wanted, 4, reinterpret_cast<char *>(x));
+  EXPECT_EQ(x[3], 13);
+  EXPECT_EQ(x[7], 79999);
+  std::filesystem::resize_file(path, 4096);
+  try {
+    data.read(0, wanted, 4, reinterpret_cast<char *>(x));
+    FAIL() << "it was read";
+  } catch (const Error &error) {
+    EXPECT_NE(std::string(error.what()).find("it became shorter"),
+              std::string::npos)
+        << error.what();
+  }
 }

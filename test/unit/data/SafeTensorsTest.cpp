@@ -3,14 +3,19 @@
 #include "data/SafeTensors.h"
 
 #include "Error.h"
+#include "StoredTensors.h"
 #include "TemporaryFolder.h"
 #include "device/ScalarType.h"
 
 #include <ATen/ATen.h>
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace fsdp;
+using fsdp::test::SafeTensors;
+using fsdp::test::StoredTensor;
 using fsdp::test::TemporaryFolder;
 
 namespace {
@@ -122,6 +127,58 @@ TEST(SafeTensors, UnfinishedFilesAreRemoved) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
   EXPECT_THROW(SafeTensorsWriter(folder / "no/f", {}), Error);
+}
+
+TEST(SafeTensors, WhatAKilledWriterLeftIsRemoved) {
+  TemporaryFolder folder;
+  folder.write("f.partial.1", "half");
+  folder.write("fg.partial.1", "another file's");
+  SafeTensorsWriter writer(folder / "f", {});
+  EXPECT_FALSE(std::filesystem::exists(folder / "f.partial.1"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "fg.partial.1"));
+  // That of a writer who lives stays.
+  EXPECT_THROW(SafeTensorsWriter(folder / "f", {}), Error);
+  EXPECT_TRUE(std::filesystem::exists(writer.partialPath()));
+}
+
+TEST(SafeTensors, NothingIsWrittenThroughALink) {
+  TemporaryFolder folder;
+  std::string theirs = folder.write("theirs", "precious"),
+              partial = folder / "f.partial." + std::to_string(getpid());
+  std::filesystem::create_symlink(theirs, partial);
+  EXPECT_THROW(SafeTensorsWriter(folder / "f", {}), Error);
+  EXPECT_EQ(std::filesystem::file_size(theirs), 8u);
+}
+
+TEST(SafeTensors, OnlyRegularFilesAreRead) {
+  TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  for (const std::string &path :
+       {folder / "fifo", std::string("/dev/zero"), folder.path})
+    EXPECT_THROW(SafeTensorsFile read(path), Error) << path;
+}
+
+TEST(SafeTensors, HeadersAreBoundedBeforeTheyAreParsed) {
+  EXPECT_NE(refusal(file(std::string(10'000'000, '['), "")).find("lists deep"),
+            std::string::npos);
+  std::string members;
+  for (int i = 0; i < 2'000'000; ++i)
+    members += "0,";
+  EXPECT_NE(refusal(file("{\"w\":[" + members + "0]}", "")).find("members"),
+            std::string::npos);
+  // The format's own depth, with brackets in names.
+  EXPECT_EQ(refusal(file(R"({"[[[[":{"dtype":"F32","shape":[1],)"
+                         R"("data_offsets":[0,4]}})",
+                         "1234")),
+            "");
+}
+
+TEST(SafeTensors, UnknownDTypesAreNamed) {
+  EXPECT_NE(refusal(file(R"({"w":{"dtype":"F4_X","shape":[],)"
+                         R"("data_offsets":[0,4]}})",
+                         "1234"))
+                .find("tensor w has the unknown dtype F4_X"),
+            std::string::npos);
 }
 
 TEST(SafeTensors, MetadataIsKept) {

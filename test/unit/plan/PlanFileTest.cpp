@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace fsdp::plan;
@@ -88,7 +89,7 @@ TEST(PlanFile, NamesAFileThatIsNotThere) {
     FAIL();
   } catch (const PlanError &error) {
     EXPECT_NE(std::string(error.what())
-                  .find("cannot open plan '/nonexistent/a.plan': No such file"),
+                  .find("cannot open '/nonexistent/a.plan': No such file"),
               std::string::npos);
   }
 }
@@ -100,6 +101,15 @@ TEST(PlanFile, RefusesAFolderAndAnEmptyFile) {
   std::ofstream(path).close();
   EXPECT_THROW(readPlan(path, nullptr), PlanError);
   std::remove(path.c_str());
+}
+
+TEST(PlanFile, OnlyRegularFilesAreRead) {
+  std::string fifo =
+      ::testing::TempDir() + "plan_fifo." + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string &path : {fifo, std::string("/dev/zero")})
+    EXPECT_THROW(readPlan(path, nullptr), PlanError) << path;
+  std::remove(fifo.c_str());
 }
 
 TEST(PlanFile, LeavesNothingWhereItCannotWrite) {

@@ -1,6 +1,7 @@
 // Tests that the ranks' pieces of a flat state are its members' elements, each
 // once, and come back whole, however pieces cut members.
 #include "PlanBuilder.h"
+#include "StoredTensors.h"
 #include "TemporaryFolder.h"
 #include "TensorFunctions.h"
 #include "ThreadRanks.h"

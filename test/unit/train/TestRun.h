@@ -3,6 +3,7 @@
 #define FSDP_TEST_UNIT_TRAIN_TESTRUN_H
 
 #include "PlanBuilder.h"
+#include "StoredTensors.h"
 #include "TemporaryFolder.h"
 #include "TensorFunctions.h"
 #include "ThreadRanks.h"

@@ -1,0 +1,100 @@
+#include "plan/Files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fsdp {
+
+static std::string problem() { return std::strerror(errno); }
+
+OpenedFile openRegularFile(const std::string &path) {
+  // Without waiting for the writer of a FIFO.
+  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (file < 0)
+    throw Error("cannot open '" + path + "': " + problem());
+  struct stat status;
+  bool isKnown = fstat(file, &status) == 0;
+  if (isKnown && S_ISREG(status.st_mode))
+    return {file, static_cast<uint64_t>(status.st_size)};
+  std::string why = !isKnown                  ? problem()
+                    : S_ISDIR(status.st_mode) ? "it is a folder"
+                                              : "it is not a regular file";
+  close(file);
+  throw Error("cannot read '" + path + "': " + why);
+}
+
+std::string readRegularFile(const std::string &path, uint64_t most) {
+  auto [file, bytes] = openRegularFile(path);
+  std::string contents, why;
+  if (bytes > most)
+    why = "its " + std::to_string(bytes) + " bytes are more than " +
+          std::to_string(most);
+  else
+    contents.resize(bytes);
+  for (size_t at = 0; why.empty() && at < contents.size();) {
+    ssize_t n = read(file, contents.data() + at, contents.size() - at);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      why = n ? problem() : "it became shorter";
+    at += std::max<ssize_t>(n, 0);
+  }
+  close(file);
+  if (!why.empty())
+    throw Error("cannot read '" + path + "': " + why);
+  return contents;
+}
+
+int makeFile(const std::string &path) {
+  int file = open(path.c_str(),
+                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (file < 0)
+    throw Error("cannot write '" + path + "': " + problem());
+  return file;
+}
+
+void writeFileAtomically(const std::string &bytes, const std::string &path) {
+  std::string temporary = path + ".tmp" + std::to_string(getpid());
+  // A process of this number may have died here.
+  unlink(temporary.c_str());
+  std::FILE *file = fdopen(makeFile(temporary), "wb");
+  bool written =
+      file && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (file)
+    written = std::fclose(file) == 0 && written;
+  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::string reason = problem();
+    std::remove(temporary.c_str());
+    throw Error("cannot write '" + path + "': " + reason);
+  }
+}
+
+Nesting nestingOf(const std::string &text) {
+  Nesting nesting;
+  uint64_t open = 0;
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (quote) {
+      i += c == '\\';
+      quote = c == quote ? 0 : quote;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == '{' || c == '(') {
+      nesting.depth = std::max(nesting.depth, ++open);
+      ++nesting.members;
+    } else if (c == ']' || c == '}' || c == ')') {
+      open -= open > 0;
+    } else if (c == ',') {
+      ++nesting.members;
+    }
+  }
+  return nesting;
+}
+
+} // namespace fsdp
