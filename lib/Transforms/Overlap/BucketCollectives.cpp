@@ -106,11 +106,11 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   SmallVector<Type> wholeTypes;
   SmallVector<RankedTensorType> partTypes;
   for (shard::AllGatherOp gather : gathers) {
-    hoist(gather.getInput(), first);
     parts.push_back(gather.getInput());
     partTypes.push_back(getTensorType(gather.getInput()));
     wholeTypes.push_back(gather.getType());
   }
+  hoist(parts, first);
 
   BucketLayout layout(partTypes);
   Operation *one = gathers.front();

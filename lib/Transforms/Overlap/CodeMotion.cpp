@@ -4,18 +4,24 @@
 
 #include "mlir/IR/Block.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 
 void fsdp::moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
   llvm::SmallPtrSet<Operation *, 16> moving;
+  Operation *first = anchor;
   for (Value value : values)
-    if (Operation *op = value.getDefiningOp())
+    if (Operation *op = value.getDefiningOp()) {
       moving.insert(op);
+      if (op->isBeforeInBlock(first))
+        first = op;
+    }
+  // Nothing in front of the values reads them.
   Operation *last = anchor;
-  for (Operation &op : llvm::make_early_inc_range(llvm::make_range(
-           anchor->getBlock()->begin(), anchor->getIterator())))
+  for (Operation &op : llvm::make_early_inc_range(
+           llvm::make_range(first->getIterator(), anchor->getIterator())))
     if (llvm::any_of(op.getOperands(), [&](Value operand) {
           return moving.contains(operand.getDefiningOp());
         })) {
@@ -25,11 +31,23 @@ void fsdp::moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
     }
 }
 
-void fsdp::hoist(Value value, Operation *anchor) {
+/// Adds what stands behind `anchor` of all that computes a value, operands
+/// first.
+static void collectBehind(Value value, Operation *anchor,
+                          llvm::SetVector<Operation *> &ops) {
   Operation *op = value.getDefiningOp();
-  if (!op || !anchor->isBeforeInBlock(op))
+  if (!op || ops.contains(op) || !anchor->isBeforeInBlock(op))
     return;
   for (Value operand : op->getOperands())
-    hoist(operand, anchor);
-  op->moveBefore(anchor);
+    collectBehind(operand, anchor, ops);
+  ops.insert(op);
+}
+
+void fsdp::hoist(ArrayRef<Value> values, Operation *anchor) {
+  // To ask where ops stand after one has moved is to number the block anew.
+  llvm::SetVector<Operation *> ops;
+  for (Value value : values)
+    collectBehind(value, anchor, ops);
+  for (Operation *op : ops)
+    op->moveBefore(anchor);
 }

@@ -13,8 +13,8 @@ namespace fsdp {
 void moveReadersBehind(llvm::ArrayRef<mlir::Value> values,
                        mlir::Operation *anchor);
 
-/// Moves what computes `value` in front of `anchor`, where it stands behind it.
-void hoist(mlir::Value value, mlir::Operation *anchor);
+/// Moves what computes `values` in front of `anchor`, where it stands behind it.
+void hoist(llvm::ArrayRef<mlir::Value> values, mlir::Operation *anchor);
 
 } // namespace fsdp
 
