@@ -16,16 +16,11 @@ public:
   void run(const Checked &here, const CopyT &copy) {
     here.require(C6, !copy.pieces.empty(), "copies nothing");
     std::set<int> sources, destinations;
-    uint64_t blocks = 0;
     std::map<int, unsigned __int128> taken; // of parameters' bytes
     for (const auto &piece : copy.pieces) {
-      here.require(C6,
-                   piece != nullptr && piece->blocks >= 1 &&
-                       piece->blocks <= maxBlocks - blocks,
-                   "has no blocks, or more than 2^24");
+      here.require(C6, piece != nullptr && piece->blocks >= 1, "has no blocks");
       here.require(C17, piece->owners == 1 || copy.pieces.size() == 1,
                    "keeps a part beside other pieces");
-      blocks += piece->blocks;
       checkPiece(here, *piece);
       sources.insert(piece->source);
       destinations.insert(piece->destination);
@@ -33,6 +28,7 @@ public:
         taken[piece->source] +=
             static_cast<unsigned __int128>(piece->blocks) * piece->block_bytes;
     }
+    checkMemory(here);
     for (auto [source, bytes] : taken)
       here.require(C28, bytes == program.values[source]->place->bytes(),
                    "copies some bytes of ", memory.valueName(source),
@@ -99,23 +95,54 @@ private:
                    "copies bytes of a view; copy those of what it looks into");
       checkBlocks(here, *from.place, piece.source_offset, piece.source_stride,
                   piece);
-      for (uint64_t b = 0; b < piece.blocks; ++b) {
-        uint64_t offset = piece.source_offset + b * piece.source_stride;
-        memory.read(here, piece.source, offset, piece.block_bytes);
-        here.require(C28,
-                     memory.takeOut(piece.source, offset, piece.block_bytes),
-                     "copies bytes that another copy took, or other ones than "
-                     "when it was gathered before");
-      }
+      StridedRange range(piece.source_offset, piece.block_bytes, piece.blocks,
+                         piece.source_stride);
+      reads[piece.source].push_back(range);
       if (to.state == -1)
         memory.expectReader(piece.destination);
     }
-    for (uint64_t b = 0; b < piece.blocks; ++b)
-      memory.write(here, piece.destination,
-                   piece.destination_offset + b * piece.destination_stride,
-                   piece.block_bytes);
+    writes[piece.destination].emplace_back(piece.destination_offset,
+                                           piece.block_bytes, piece.blocks,
+                                           piece.destination_stride);
     if (returns)
-      memory.update(here, to.state);
+      returned.insert(to.state);
+  }
+
+  /// What pieces read, then what they write: they are one command, and none
+  /// reads where another writes.
+  void checkMemory(const Checked &here) {
+    for (const auto &[source, ranges] : reads) {
+      for (const StridedRange &range : unionOf(ranges)) {
+        // What lies between blocks is the value's too, and mostly was written
+        // with them: then one read stands for all.
+        uint64_t all = range.end() - range.offset;
+        if (memory.mayRead(source, range.offset, all))
+          memory.read(here, source, range.offset, all);
+        else
+          walk(here, range, [&](uint64_t offset, uint64_t bytes) {
+            memory.read(here, source, offset, bytes);
+          });
+      }
+      for (const StridedRange &range : ranges)
+        here.require(C28, memory.takeOut(source, range),
+                     "copies bytes that another copy took, or other ones than "
+                     "when it was gathered before");
+    }
+    for (const auto &[destination, ranges] : writes)
+      for (const StridedRange &range : unionOf(ranges))
+        walk(here, range, [&](uint64_t offset, uint64_t bytes) {
+          memory.write(here, destination, offset, bytes);
+        });
+    for (int state : returned)
+      memory.update(here, state);
+  }
+
+  template <typename Fn>
+  void walk(const Checked &here, const StridedRange &range, Fn fn) {
+    here.require(C6, range.blocks <= maxBlocks - walked,
+                 "has more than 2^24 blocks");
+    walked += range.blocks;
+    range.forEachBlock(fn);
   }
 
   /// A rank keeps its part of a whole that so many neighbours have alike: parts
@@ -146,12 +173,13 @@ private:
     memory.keep(piece.destination, piece.source, piece.owners);
   }
 
-  static constexpr uint64_t maxBlocks = uint64_t(1) << 24;
-
   const PlanT &plan;
   const ProgramT &program;
   uint32_t stream;
   ProgramMemory &memory;
+  std::map<int, std::vector<StridedRange>> reads, writes; // by value
+  std::set<int> returned;                                 // states
+  uint64_t walked = 0;                                    // blocks
 };
 
 } // namespace

@@ -144,13 +144,14 @@ bool ProgramMemory::make(size_t view) {
   return isNew;
 }
 
-bool ProgramMemory::takeOut(size_t i, uint64_t offset, uint64_t bytes) {
+bool ProgramMemory::takeOut(size_t i, const StridedRange &range) {
   if (!awaited[i])
     return true;
+  auto bytes = [&](size_t v) { return program.values[v]->place->bytes(); };
   auto whole = restored.find(i);
-  return !taken[i].add(offset, offset + bytes, i) &&
+  return taken[i].take(range, bytes(i)) &&
          (whole == restored.end() ||
-          taken[whole->second].inside(offset, offset + bytes) == bytes);
+          taken[whole->second].has(range, bytes(whole->second)));
 }
 
 void ProgramMemory::requireReady(const Checked &here, int64_t i) const {
@@ -208,6 +209,19 @@ void ProgramMemory::read(const Checked &here, int64_t i, uint64_t offset,
     wasReadWhole[i] = true;
   if (value.part_of != -1)
     wasRead[value.part_of] = true;
+}
+
+bool ProgramMemory::mayRead(int64_t i, uint64_t offset, uint64_t bytes) const {
+  const ValueT &value = *program.values[i];
+  int64_t owner = ownerOf(i);
+  uint64_t begin = value.place->offset() + offset;
+  bool isRight = value.state == -1 || !updated[value.state];
+  memory[value.place->arena()].visit(
+      begin, begin + bytes, [&](const ByteHistory::Entry &entry) {
+        isRight = isRight && entry.owner == owner &&
+                  order[now.stream].here.covers(entry.written);
+      });
+  return isRight;
 }
 
 void ProgramMemory::write(const Checked &here, int64_t i) {

@@ -4,6 +4,7 @@
 
 #include "plan/ByteHistory.h"
 #include "plan/CheckerSupport.h"
+#include "plan/StridedRanges.h"
 
 namespace fsdp::plan {
 
@@ -25,7 +26,7 @@ public:
   bool make(size_t view);
   /// Each of a value's bytes is copied out of it once; out of what is restored,
   /// the same pieces as out of the whole that it was.
-  bool takeOut(size_t i, uint64_t offset, uint64_t bytes);
+  bool takeOut(size_t i, const StridedRange &range);
   /// What arrives in a value must be read by somebody.
   void expectReader(size_t i) { awaited[i] = true; }
 
@@ -42,6 +43,8 @@ public:
   /// Reads a whole value; through a view, all that the view may look at.
   void read(const Checked &here, int64_t i);
   void read(const Checked &here, int64_t i, uint64_t offset, uint64_t bytes);
+  /// Whether a read of these bytes is right; it is not made.
+  bool mayRead(int64_t i, uint64_t offset, uint64_t bytes) const;
   /// Writes a value; where it is a state, what its window shows changes too, by
   /// whatever command that is.
   void write(const Checked &here, int64_t i);
@@ -90,8 +93,9 @@ private:
   std::vector<bool> awaited;               // it must be read
   std::vector<bool> updated;               // per state
   std::vector<uint32_t> keepers;           // per value
-  std::map<size_t, DisjointRanges> parts, taken; // per value that has them
-  std::map<size_t, size_t> wholes;   // of values that are kept parts
+  std::map<size_t, DisjointRanges> parts;  // per value that has them
+  std::map<size_t, TakenBytes> taken;      // likewise
+  std::map<size_t, size_t> wholes;         // of values that are kept parts
   std::map<size_t, size_t> restored; // of values: which whole they are again
 };
 

@@ -1,0 +1,81 @@
+#include "plan/StridedRanges.h"
+
+#include <algorithm>
+#include <tuple>
+
+using namespace fsdp::plan;
+
+std::vector<StridedRange>
+fsdp::plan::unionOf(std::vector<StridedRange> ranges) {
+  auto key = [](const StridedRange &range) {
+    return std::make_tuple(range.stride, range.blocks, range.offset);
+  };
+  std::sort(ranges.begin(), ranges.end(),
+            [&](const StridedRange &a, const StridedRange &b) {
+              return key(a) < key(b);
+            });
+  std::vector<StridedRange> joined;
+  for (const StridedRange &range : ranges) {
+    bool continues = !joined.empty() && joined.back().stride == range.stride &&
+                     joined.back().blocks == range.blocks &&
+                     range.offset <= joined.back().offset + joined.back().bytes;
+    if (!continues) {
+      joined.push_back(range);
+      continue;
+    }
+    StridedRange &last = joined.back();
+    last.bytes =
+        std::max(last.offset + last.bytes, range.offset + range.bytes) -
+        last.offset;
+  }
+  for (StridedRange &range : joined)
+    if (range.blocks > 1 && range.bytes >= range.stride)
+      range = StridedRange(range.offset, range.end() - range.offset, 1, 0);
+  return joined;
+}
+
+/// From bytes of a stride to those of the value.
+bool TakenBytes::spread(uint64_t size) {
+  isSpread = true;
+  if (!stride)
+    return true;
+  if (repeated.size() > maxBlocks / (size / stride))
+    return false;
+  stride = 0;
+  ranges = DisjointRanges();
+  for (const StridedRange &range : repeated)
+    range.forEachBlock([&](uint64_t offset, uint64_t bytes) {
+      ranges.add(offset, offset + bytes, 0);
+    });
+  repeated.clear();
+  return true;
+}
+
+bool TakenBytes::take(const StridedRange &range, uint64_t size) {
+  if (!isSpread && repeats(range, size)) {
+    stride = range.stride;
+    repeated.push_back(range);
+    return !ranges.add(range.offset, range.offset + range.bytes, 0);
+  }
+  if ((!isSpread && !spread(size)) || range.blocks > maxBlocks - count)
+    return false;
+  count += range.blocks;
+  bool isNew = true;
+  range.forEachBlock([&](uint64_t offset, uint64_t bytes) {
+    isNew = isNew && !ranges.add(offset, offset + bytes, 0);
+  });
+  return isNew;
+}
+
+bool TakenBytes::has(const StridedRange &range, uint64_t size) {
+  if (stride && repeats(range, size))
+    return ranges.inside(range.offset, range.offset + range.bytes) ==
+           range.bytes;
+  if ((!isSpread && !spread(size)) || range.blocks > maxBlocks)
+    return false;
+  bool all = true;
+  range.forEachBlock([&](uint64_t offset, uint64_t bytes) {
+    all = all && ranges.inside(offset, offset + bytes) == bytes;
+  });
+  return all;
+}
