@@ -141,11 +141,13 @@ def test_flags_for_another_device(
         ("--log-interval", "0"),
         ("--nproc", "-2"),
         ("--rendezvous-timeout", "1e3"),
+        ("--timeout", "nan"),
     ),
 )
 def test_numbers_out_of_range(flag: str, text: str, tmp_path: pathlib.Path) -> None:
     plan = tmp_path / "never.read"
-    message = rf"error: {flag}: '{text}' is no whole number from -?\d+ to \d+; see fsdp-run --help"
+    kind = r"(whole number from -?\d+|number of seconds above 0, up) to \d+"
+    message = rf"error: {flag}: '{text}' is no {kind}; see fsdp-run --help"
     refused([chain.binary("fsdp-run"), plan, flag, text], message, absent=tmp_path / "saved")
 
 

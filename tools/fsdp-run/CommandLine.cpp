@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 namespace fsdp {
 
@@ -47,6 +48,20 @@ static CLI::Validator wholeNumber(int64_t least, int64_t most) {
 static constexpr int64_t mostSteps = 1'000'000'000'000'000,
                          mostEpochs = 1'000'000'000, mostRanks = 1'000'000,
                          mostSeconds = 31'536'000;
+
+static CLI::Validator secondsAboveZero() {
+  return CLI::Validator(
+      [](std::string &text) -> std::string {
+        char *rest = nullptr;
+        double value = std::strtod(text.c_str(), &rest);
+        if (rest == text.c_str() + text.size() && value > 0 &&
+            value <= mostSeconds) // not NaN
+          return "";
+        return "'" + text + "' is no number of seconds above 0, up to " +
+               std::to_string(mostSeconds);
+      },
+      "");
+}
 
 static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *files = "Files";
@@ -161,12 +176,12 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
         ->needs(folder);
   };
   add("--checkpoint-interval", options.interval, "N", "write one every N steps")
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1, mostSteps));
   add("--checkpoint-seconds", options.seconds, "S", "write one every S seconds")
-      ->check(CLI::PositiveNumber);
+      ->check(secondsAboveZero());
   add("--keep", options.keep, "N",
       "keep the newest N, 0: all of them (default: 3)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(wholeNumber(0, mostSteps));
   add("--keep-best", options.keepBest, "METRIC",
       "keep the one with the least METRIC too, as in eval_loss");
   app.add_flag("--checkpoint-sync", options.synchronous,
@@ -205,7 +220,7 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
   app.add_option("--timeout", launch.patienceSeconds,
                  "seconds that a rank may keep the others waiting in a "
                  "collective before the run ends (default: 1800)")
-      ->check(CLI::PositiveNumber)
+      ->check(secondsAboveZero())
       ->type_name("S")
       ->group(group);
   static const std::map<std::string, Transport> named = [] {
