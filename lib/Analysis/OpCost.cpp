@@ -3,7 +3,6 @@
 #include "fsdp/Analysis/OpCost.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/Aten/Work.h"
 #include "plan/PlanTypes.h"
 
@@ -14,12 +13,6 @@ using namespace fsdp;
 
 OpCost::OpCost(ModuleOp module, cost::Cluster cluster)
     : cluster(std::move(cluster)), mesh(module), symbols(module) {}
-
-/// What a kernel computes in; a memory-bound one in anything.
-static plan::DType getDType(Type element) {
-  return element ? aten::getDType(element).value_or(plan::DType::Float32)
-                 : plan::DType::Float32;
-}
 
 static double getBytes(Type type) {
   if (auto future = dyn_cast<FutureType>(type))
@@ -57,9 +50,8 @@ double OpCost::getMemorySeconds(double bytes) const {
 
 double OpCost::getSeconds(Operation *op) const {
   auto call = [&](StringRef callee, TypeRange operands, TypeRange results) {
-    aten::Work work = aten::getWork(callee, operands, results);
-    return cost::kernelSeconds(work.flops, work.bytes,
-                               getDType(work.elementType), cluster);
+    cost::Work work = aten::getWork(callee, operands, results);
+    return cost::kernelSeconds(work.flops, work.bytes, work.dtype, cluster);
   };
   // Parameter, gradient and states are read, all but the gradient written.
   auto update = [&](auto op) {

@@ -2,6 +2,7 @@
 
 #include "PassOptions.h"
 
+#include "cost/CommandCost.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
@@ -41,7 +42,9 @@ LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
 LogicalResult fsdp::readCluster(ModuleOp module, StringRef name,
                                 cost::Cluster &cluster) {
   if (name == "auto")
-    name = module->hasAttr(kDeviceAttrName) ? "h100x8" : "local";
+    name = cost::defaultCluster(module->hasAttr(kDeviceAttrName)
+                                    ? plan::DeviceKind::Cuda
+                                    : plan::DeviceKind::Cpu);
   try {
     cluster = cost::findCluster(name.str());
     return success();

@@ -8,11 +8,6 @@
 
 namespace fsdp {
 
-static const plan::Place &placeOf(const plan::PlanT &plan,
-                                  const plan::ValueT &value) {
-  return value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
-}
-
 static bool overlap(const plan::Place &a, const plan::Place &b) {
   return a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
          b.offset() < a.offset() + a.bytes();

@@ -62,6 +62,10 @@ int fsdp::plan::findProgram(const PlanT &plan, const std::string &name) {
   return -1;
 }
 
+const Place &fsdp::plan::placeOf(const PlanT &plan, const ValueT &value) {
+  return value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
+}
+
 uint64_t fsdp::plan::numRanks(const PlanT &plan) {
   uint64_t ranks = 1;
   for (const auto &dim : plan.mesh)

@@ -66,6 +66,9 @@ std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape);
 /// Whether two places are the same bytes.
 bool samePlace(const Place &a, const Place &b);
 
+/// Where a value is: of a state's, where that is.
+const Place &placeOf(const PlanT &plan, const ValueT &value);
+
 /// Number of ranks: the product of the mesh's sizes.
 uint64_t numRanks(const PlanT &plan);
 

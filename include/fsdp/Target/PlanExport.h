@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
+#include "llvm/ADT/StringRef.h"
 #include "plan/PlanChecker.h"
 
 #include <string>
@@ -51,6 +52,15 @@ void registerPlanExport();
 
 /// Registers `--plan-to-text`, which checks a plan file and prints it.
 void registerPlanToText();
+
+/// Registers `--plan-to-trace`: a step of a plan as it is predicted.
+void registerPlanToTrace();
+
+/// The flag that names the second plan of `--plan-diff`: programs take one file.
+inline constexpr llvm::StringLiteral kPlanDiffAfter = "plan-diff-after";
+
+/// Registers `--plan-diff`: what a second plan changes.
+void registerPlanDiff();
 
 } // namespace fsdp
 

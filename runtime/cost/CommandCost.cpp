@@ -1,0 +1,154 @@
+// What the commands of a plan cost.
+
+#include "cost/CommandCost.h"
+
+namespace fsdp::cost {
+
+static TensorShape shapeOf(const plan::ProgramT &program, int value) {
+  const plan::ValueT &v = *program.values[value];
+  return {v.dtype, v.shape.data(), v.shape.size()};
+}
+
+static double localBytes(const plan::StateT &state) {
+  return TensorShape{state.dtype, state.local_shape.data(),
+                     state.local_shape.size()}
+      .bytes();
+}
+
+Work workOf(const plan::ProgramT &program, const plan::AtenT &aten) {
+  std::vector<TensorShape> operands, results;
+  for (const auto &argument : aten.arguments) {
+    if (argument->kind == plan::ArgumentKind::Value && argument->value >= 0)
+      operands.push_back(shapeOf(program, argument->value));
+    if (argument->kind == plan::ArgumentKind::ValueList)
+      for (int value : argument->values)
+        if (value >= 0)
+          operands.push_back(shapeOf(program, value));
+  }
+  for (int value : aten.results)
+    if (value >= 0)
+      results.push_back(shapeOf(program, value));
+  // As the compiler names it: "mm", "add.Tensor", "fsdp_mlir::flash_attention".
+  constexpr std::string_view space = "aten::";
+  std::string callee = aten.name;
+  if (callee.compare(0, space.size(), space) == 0)
+    callee.erase(0, space.size());
+  if (!aten.overload.empty())
+    callee += "." + aten.overload;
+  return workOf(callee, operands, results);
+}
+
+double wholeBytes(const plan::ProgramT &program,
+                  const plan::CollectiveT &collective) {
+  TensorShape from = shapeOf(program, collective.source),
+              to = shapeOf(program, collective.destination);
+  return from.elements() > to.elements() ? from.bytes() : to.bytes();
+}
+
+unsigned ranksOf(const plan::PlanT &plan, const plan::CollectiveT &collective) {
+  if (collective.ranks)
+    return collective.ranks;
+  return collective.mesh_dim < plan.mesh.size()
+             ? plan.mesh[collective.mesh_dim]->size
+             : 1;
+}
+
+static double memorySeconds(double bytes, const Cluster &cluster) {
+  return kernelSeconds(0, bytes, plan::DType::Float32, cluster);
+}
+
+static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
+                      const plan::CollectiveT &collective,
+                      const Cluster &cluster) {
+  if (collective.mapped)
+    return cluster.collectiveSeconds;
+  if (collective.mesh_dim >= plan.mesh.size())
+    return 0;
+  return collectiveSeconds(collective.kind, wholeBytes(program, collective),
+                           ranksOf(plan, collective), cluster,
+                           plan::groupOf(plan, collective.mesh_dim, 0).stride);
+}
+
+/// Parameter, gradient and states are read, all but the gradient written.
+static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
+                      const plan::UpdateT &update, const Cluster &cluster) {
+  double bytes = shapeOf(program, update.gradient).bytes() +
+                 2 * localBytes(*plan.states[update.parameter]);
+  for (uint32_t state : update.states)
+    bytes += 2 * localBytes(*plan.states[state]);
+  return memorySeconds(bytes, cluster);
+}
+
+/// Copies within an arena are kernels, those between arenas cross the link to
+/// the host.
+static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
+                      const plan::CopyT &copy, const Cluster &cluster) {
+  auto arena = [&](int value) {
+    return plan::placeOf(plan, *program.values[value]).arena();
+  };
+  double bytes = 0, offloaded = 0;
+  for (const auto &piece : copy.pieces) {
+    double moved = double(piece->block_bytes) * piece->blocks;
+    if (piece->source < 0)
+      bytes += moved;
+    else if (arena(piece->source) != arena(piece->destination))
+      offloaded += moved;
+    else
+      bytes += 2 * moved;
+  }
+  return (bytes ? memorySeconds(bytes, cluster) : 0) +
+         (offloaded ? hostCopySeconds(offloaded, cluster) : 0);
+}
+
+double commandSeconds(const plan::PlanT &plan, const plan::ProgramT &program,
+                      const plan::CommandT &command, const Cluster &cluster) {
+  const plan::OperationUnion &operation = command.operation;
+  switch (operation.type) {
+  case plan::Operation::Aten: {
+    const plan::AtenT &aten = *operation.AsAten();
+    if (aten.view)
+      return 0;
+    Work work = workOf(program, aten);
+    return kernelSeconds(work.flops, work.bytes, work.dtype, cluster);
+  }
+  case plan::Operation::Update:
+    return seconds(plan, program, *operation.AsUpdate(), cluster);
+  case plan::Operation::Copy:
+    return seconds(plan, program, *operation.AsCopy(), cluster);
+  case plan::Operation::Collective:
+    return seconds(plan, program, *operation.AsCollective(), cluster);
+  case plan::Operation::Record:
+  case plan::Operation::Wait:
+  case plan::Operation::NONE:
+    break;
+  }
+  return 0;
+}
+
+const char *defaultCluster(plan::DeviceKind device) {
+  return device == plan::DeviceKind::Cuda ? "h100x8" : "local";
+}
+
+/// The value of the pipeline's last `cluster=`: passes run one behind the
+/// other, and the last one to be told is the one that schedules.
+static std::string clusterName(const std::string &pipeline) {
+  const std::string key = "cluster=";
+  std::string name;
+  for (size_t at = pipeline.find(key); at != std::string::npos;
+       at = pipeline.find(key, at + 1)) {
+    if (at > 0 && pipeline[at - 1] != '{' && pipeline[at - 1] != ' ')
+      continue;
+    size_t begin = at + key.size();
+    name = pipeline.substr(begin, pipeline.find_first_of(" }", begin) - begin);
+  }
+  return name;
+}
+
+Cluster clusterOf(const plan::PlanT &plan) {
+  std::string name = clusterName(plan.pipeline);
+  return findCluster(name.empty() || name == "auto"
+                         ? defaultCluster(plan.device)
+                         : name);
+}
+
+} // namespace fsdp::cost

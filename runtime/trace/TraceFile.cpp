@@ -1,0 +1,264 @@
+#include "trace/TraceFile.h"
+
+#include "trace/CommandTexts.h"
+#include "trace/MemoryByKind.h"
+#include "trace/TraceEvents.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+
+namespace fsdp::trace {
+
+namespace {
+
+/// What is the same in all runs of a program.
+struct ProgramFacts {
+  ProgramFacts(const plan::PlanT &plan, const plan::ProgramT &program,
+               const cost::Cluster &cluster)
+      : program(program), texts(plan, program, cluster),
+        memory(memoryByKind(plan, program, plan::deviceArena)),
+        hostMemory(memoryByKind(plan, program, plan::hostArena)) {
+    std::map<uint32_t, uint32_t> last;     // by stream: what it works on
+    std::map<uint32_t, uint32_t> recorded; // by event: what stands before it
+    for (uint32_t c = 0; c < program.commands.size(); ++c) {
+      const plan::CommandT &command = *program.commands[c];
+      const plan::OperationUnion &operation = command.operation;
+      if (const auto *record = operation.AsRecord()) {
+        auto before = last.find(command.stream);
+        recorded[record->event] =
+            before == last.end() ? nothing : before->second;
+      } else if (const auto *wait = operation.AsWait()) {
+        awaited[c] = recorded[wait->event];
+      } else if (!isView(operation)) {
+        last[command.stream] = c;
+      }
+    }
+  }
+
+  static bool isView(const plan::OperationUnion &operation) {
+    const plan::AtenT *aten = operation.AsAten();
+    return aten && aten->view;
+  }
+
+  const plan::ProgramT &program;
+  CommandTexts texts;
+  std::vector<MemoryUse> memory, hostMemory;
+  std::map<uint32_t, uint32_t> awaited; // by wait: the command it needs
+};
+
+class TraceWriter {
+public:
+  TraceWriter(const plan::PlanT &plan, const cost::Cluster &cluster)
+      : plan(plan), cluster(cluster) {}
+
+  void add(uint32_t number, const Process &process, int64_t zero) {
+    events.nameProcess(number, process.name);
+    events.nameTrack({number, 0}, "steps");
+    for (uint32_t stream : streamsOf(process))
+      events.nameTrack({number, 1 + stream}, plan::streamNames[stream]);
+    shown = {};
+    for (const ProgramRun &run : process.runs) {
+      ProgramFacts &facts = factsOf(run.program);
+      ProgramRun moved = run;
+      moved.begin -= zero;
+      moved.end -= zero;
+      for (Span &span : moved.spans) {
+        span.begin -= zero;
+        span.end -= zero;
+      }
+      std::vector<int64_t> queued = queue(moved);
+      addRun(number, moved);
+      addMemory(number, moved, facts, "memory", facts.memory);
+      if (plan.arenas.at(plan::hostArena)->bytes)
+        addMemory(number, moved, facts, "host memory", facts.hostMemory);
+      addSpans(number, moved, queued, facts);
+      addArrows(number, moved, facts);
+    }
+  }
+
+  std::string text() { return events.text(); }
+
+private:
+  ProgramFacts &factsOf(uint32_t program) {
+    std::unique_ptr<ProgramFacts> &facts = programs[program];
+    if (!facts)
+      facts = std::make_unique<ProgramFacts>(
+          plan, *plan.programs.at(program), cluster);
+    return *facts;
+  }
+
+  std::set<uint32_t> streamsOf(const Process &process) const {
+    std::set<uint32_t> streams = {plan::computeStream};
+    for (const ProgramRun &run : process.runs)
+      for (const Span &span : run.spans)
+        streams.insert(span.stream);
+    return streams;
+  }
+
+  void addRun(uint32_t process, const ProgramRun &run) {
+    std::string name = "step " + std::to_string(run.step);
+    std::string args = "\"step\":" + std::to_string(run.step) +
+                       ",\"program\":" +
+                       jsonString(plan.programs[run.program]->name);
+    if (plan.micro_batches > 1) {
+      name += ", micro-batch " + std::to_string(run.microBatch + 1);
+      args += ",\"micro_batch\":" + std::to_string(run.microBatch + 1);
+    }
+    events.slice({process, 0}, run.begin, run.end, name, "step", args);
+  }
+
+  /// Bytes change when the compute stream comes to a command: what is under way
+  /// elsewhere keeps its memory until the compute stream has waited for it.
+  void addMemory(uint32_t process, const ProgramRun &run,
+                 const ProgramFacts &facts, const char *name,
+                 const std::vector<MemoryUse> &history) {
+    // By what is in front of a command in `history`, when the stream was there.
+    std::vector<int64_t> ends(facts.program.commands.size() + 3, run.begin);
+    for (const Span &span : run.spans)
+      if (span.stream == plan::computeStream)
+        ends.at(span.turn + 2) = std::max(ends.at(span.turn + 2), span.end);
+    int64_t moment = run.begin;
+    for (size_t i = 0; i < history.size(); ++i) {
+      moment = std::max(moment, ends[i]);
+      std::string values;
+      for (size_t k = 0; k < numMemoryKinds; ++k)
+        if (everUsed(history, k))
+          values += (values.empty() ? "\"" : ",\"") +
+                    std::string(memoryKindNames[k]) +
+                    "\":" + std::to_string(history[i][k]);
+      if (shown[name] != values)
+        events.counter(process, moment, name, values);
+      shown[name] = values;
+    }
+  }
+
+  static bool everUsed(const std::vector<MemoryUse> &history, size_t kind) {
+    return std::any_of(history.begin(), history.end(),
+                       [&](const MemoryUse &use) { return use[kind] != 0; });
+  }
+
+  /// A stream's commands follow each other, though one may be handed over while
+  /// the one before is under way: cuts that time off, and gives it for each span.
+  static std::vector<int64_t> queue(ProgramRun &run) {
+    std::vector<int64_t> queued;
+    std::map<uint32_t, int64_t> free;
+    for (Span &span : run.spans) {
+      int64_t &since = free.emplace(span.stream, span.begin).first->second;
+      bool runs = span.kind == Span::Command;
+      queued.push_back(runs ? std::max<int64_t>(since - span.begin, 0) : 0);
+      span.begin += queued.back();
+      if (runs)
+        since = span.end;
+    }
+    return queued;
+  }
+
+  void addSpans(uint32_t process, const ProgramRun &run,
+                const std::vector<int64_t> &queued, const ProgramFacts &facts) {
+    for (size_t i = 0; i < run.spans.size(); ++i) {
+      const Span &span = run.spans[i];
+      Track track = {process, 1 + span.stream};
+      if (span.kind != Span::Command) {
+        addExposed(track, span, facts);
+        continue;
+      }
+      const CommandText &text = facts.texts[span.command];
+      std::string args = "\"command\":" + std::to_string(span.command) +
+                         (text.facts.empty() ? "" : ",") + text.facts;
+      rate(args, "gflop_per_s", text.flops, span.end - span.begin);
+      rate(args, "gb_per_s", text.movedBytes, span.end - span.begin);
+      if (queued[i])
+        args += ",\"queued_us\":" + jsonNumber(queued[i] / 1e3);
+      events.slice(track, span.begin, span.end, text.name, text.category, args);
+    }
+  }
+
+  /// Bytes, or operations, per nanosecond.
+  static void rate(std::string &args, const char *name, double amount,
+                   int64_t nanoseconds) {
+    if (amount > 0 && nanoseconds > 0)
+      args += ",\"" + std::string(name) +
+              "\":" + jsonNumber(std::round(amount / nanoseconds * 1e3) / 1e3);
+  }
+
+  void addExposed(Track track, const Span &span, const ProgramFacts &facts) {
+    uint32_t subject = span.command;
+    if (subject == nothing) {
+      auto it = facts.awaited.find(span.turn);
+      if (it != facts.awaited.end())
+        subject = it->second;
+    }
+    std::string name =
+        subject == nothing ? "all streams" : facts.texts[subject].name;
+    std::string args = "\"turn\":" + std::to_string(span.turn) +
+                       ",\"for\":" + jsonString(name);
+    if (subject != nothing)
+      args += ",\"command\":" + std::to_string(subject);
+    events.slice(track, span.begin, span.end,
+                 (span.kind == Span::Start ? "start " : "wait for ") + name,
+                 "exposed", args);
+  }
+
+  /// From the command in front of each record to what a wait for it kept: where
+  /// it took time, the wait itself, else the next command of its stream.
+  void addArrows(uint32_t process, const ProgramRun &run,
+                 const ProgramFacts &facts) {
+    std::map<uint32_t, const Span *> commands, waits; // by command, by turn
+    std::map<uint32_t, std::map<uint32_t, const Span *>> byStream;
+    for (const Span &span : run.spans)
+      if (span.kind == Span::Command)
+        commands[span.command] = byStream[span.stream][span.command] = &span;
+      else if (span.kind == Span::Wait)
+        waits[span.turn] = &span; // the last of them
+    for (auto [wait, needed] : facts.awaited) {
+      auto from = commands.find(needed);
+      uint32_t stream = facts.program.commands[wait]->stream;
+      const Span *to = nullptr;
+      if (auto own = waits.find(wait);
+          own != waits.end() && own->second->stream == stream) {
+        to = own->second;
+      } else {
+        auto next = byStream[stream].upper_bound(wait);
+        if (next != byStream[stream].end())
+          to = next->second;
+      }
+      if (from == commands.end() || !to)
+        continue;
+      int64_t left = from->second->end - 1;
+      if (to->end <= left || left < from->second->begin)
+        continue;
+      events.arrow({process, 1 + from->second->stream}, left,
+                   {process, 1 + stream}, std::max(left, to->begin));
+    }
+  }
+
+  const plan::PlanT &plan;
+  const cost::Cluster &cluster;
+  TraceEvents events;
+  std::map<uint32_t, std::unique_ptr<ProgramFacts>> programs;
+  std::map<std::string, std::string> shown; // counters, as they are now
+};
+
+} // namespace
+
+std::string traceText(const plan::PlanT &plan, const cost::Cluster &cluster,
+                      const std::vector<Process> &processes,
+                      const Metadata &metadata) {
+  int64_t zero = INT64_MAX;
+  for (const Process &process : processes)
+    for (const ProgramRun &run : process.runs)
+      zero = std::min(zero, run.begin);
+  TraceWriter writer(plan, cluster);
+  for (size_t p = 0; p < processes.size(); ++p)
+    writer.add(static_cast<uint32_t>(p), processes[p], zero);
+  std::string facts;
+  for (const auto &[name, value] : metadata)
+    facts += (facts.empty() ? "" : ",\n") + jsonString(name) + ":" + value;
+  return "{\"displayTimeUnit\":\"ns\",\n\"otherData\":{" + facts +
+         "},\n\"traceEvents\":[\n" + writer.text() + "\n]}\n";
+}
+
+} // namespace fsdp::trace
