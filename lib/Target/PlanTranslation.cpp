@@ -1,9 +1,9 @@
 // Plans as targets of mlir-translate, and as what is shown of them.
 
+#include "cost/CommandCost.h"
 #include "fsdp/Dialect/Aten/Schema.h"
 #include "fsdp/Dialect/Registration.h"
 #include "fsdp/Target/PlanExport.h"
-#include "cost/CommandCost.h"
 #include "plan/PlanFile.h"
 #include "plan/PlanText.h"
 #include "trace/PlanDiff.h"
@@ -69,17 +69,17 @@ namespace {
 struct TraceOptions {
   cl::opt<std::string> cluster{
       "trace-cluster",
-      cl::desc("of --plan-to-trace and --plan-diff: the cluster to predict for, "
-               "a preset or a TOML file (default: the one that the plan was "
-               "compiled for)"),
+      cl::desc(
+          "of --plan-to-trace and --plan-diff: the cluster to predict for, "
+          "a preset or a TOML file (default: the one that the plan was "
+          "compiled for)"),
       cl::value_desc("name"), cl::init("")};
   cl::opt<bool> allRanks{
       "trace-all-ranks",
       cl::desc("of --plan-to-trace: a process for each rank, not one for all")};
 
   cost::Cluster clusterFor(const plan::PlanT &plan) const {
-    return cluster.empty() ? cost::clusterOf(plan)
-                           : cost::findCluster(cluster);
+    return cluster.empty() ? cost::clusterOf(plan) : cost::findCluster(cluster);
   }
 };
 
@@ -103,8 +103,9 @@ void fsdp::registerPlanToTrace() {
 
 void fsdp::registerPlanDiff() {
   TraceOptions &options = getTraceOptions();
-  static cl::opt<std::string> after(
-      StringRef(kPlanDiffAfter), cl::desc("the second plan of --plan-diff"), cl::Hidden);
+  static cl::opt<std::string> after(StringRef(kPlanDiffAfter),
+                                    cl::desc("the second plan of --plan-diff"),
+                                    cl::Hidden);
   registerPlanReader(
       "plan-diff", "say what a second plan changes: --plan-diff A B",
       [&options](const plan::LoadedPlan &before, std::ostream &out) {

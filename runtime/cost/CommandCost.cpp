@@ -146,9 +146,8 @@ static std::string clusterName(const std::string &pipeline) {
 
 Cluster clusterOf(const plan::PlanT &plan) {
   std::string name = clusterName(plan.pipeline);
-  return findCluster(name.empty() || name == "auto"
-                         ? defaultCluster(plan.device)
-                         : name);
+  return findCluster(
+      name.empty() || name == "auto" ? defaultCluster(plan.device) : name);
 }
 
 } // namespace fsdp::cost

@@ -100,6 +100,12 @@ public:
   }
 
   std::optional<Times> times() const override { return std::nullopt; }
+  void setRecorder(trace::Recorder *recorder) override {
+    if (recorder)
+      throw Error("what runs on a GPU cannot be traced yet; use a profiler of "
+                  "the GPU, or fsdp-translate --plan-to-trace for what is "
+                  "predicted");
+  }
 
 private:
   /// A transfer of the newest run, and the event that its stream recorded next.

@@ -38,6 +38,8 @@ struct Executor::Implementation {
   void run(LoadedProgram &program, uint64_t step, uint64_t microBatch);
   void beginStep(LoadedProgram &program, uint64_t step, uint64_t microBatch);
   void runCommands(LoadedProgram &program);
+  void runCommand(LoadedProgram &program, const LoadedProgram::Step &step);
+  void runRecorded(LoadedProgram &program, size_t command);
   void runUpdate(LoadedProgram::Update &update);
   double squaredNormOf(LoadedProgram::Update &update);
   void launch(LoadedProgram &program);
@@ -63,6 +65,7 @@ struct Executor::Implementation {
   std::vector<double> scalars;
   bool gradientNorm = false;
   double squaredNorm = 0;
+  trace::Recorder *recorder = nullptr;
   Counters counters;
 };
 
@@ -165,6 +168,9 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
     return device.scratch.bytesOutside() + bytesTakenByHelpers();
   };
   uint64_t before = bytesOutside();
+  if (recorder)
+    recorder->beginRun(static_cast<uint32_t>(&program - programs.data()), step,
+                       microBatch);
   try {
     launch(program);
     traffic->fetchOutputs(program);
@@ -234,33 +240,61 @@ void Executor::Implementation::runCommands(LoadedProgram &program) {
     const LoadedProgram::Step &step = program.steps[c];
     if (poison)
       poison->before(c);
-    switch (step.kind) {
-    case plan::Operation::Aten:
-      runCall(program, program.calls[step.index]);
-      break;
-    case plan::Operation::Update:
-      runUpdate(program.updates[step.index]);
-      break;
-    case plan::Operation::Copy:
-      streams->copy(step.stream, program.copies[step.index].pieces);
-      break;
-    case plan::Operation::Collective:
-      streams->transfer(step.stream, program.collectives[step.index].transfer,
-                        program.collectives[step.index].name);
-      break;
-    case plan::Operation::Record:
-      streams->record(step.stream, step.index);
-      break;
-    case plan::Operation::Wait:
-      streams->wait(step.stream, step.index);
-      break;
-    case plan::Operation::NONE:
-      break;
-    }
+    if (recorder)
+      runRecorded(program, c);
+    else
+      runCommand(program, step);
     if (poison)
       poison->after(c);
   }
+  if (recorder)
+    recorder->comeTo(static_cast<uint32_t>(program.steps.size()));
   streams->end();
+  if (recorder)
+    recorder->endRun();
+}
+
+void Executor::Implementation::runCommand(LoadedProgram &program,
+                                          const LoadedProgram::Step &step) {
+  switch (step.kind) {
+  case plan::Operation::Aten:
+    runCall(program, program.calls[step.index]);
+    break;
+  case plan::Operation::Update:
+    runUpdate(program.updates[step.index]);
+    break;
+  case plan::Operation::Copy:
+    streams->copy(step.stream, program.copies[step.index].pieces);
+    break;
+  case plan::Operation::Collective:
+    streams->transfer(step.stream, program.collectives[step.index].transfer,
+                      program.collectives[step.index].name);
+    break;
+  case plan::Operation::Record:
+    streams->record(step.stream, step.index);
+    break;
+  case plan::Operation::Wait:
+    streams->wait(step.stream, step.index);
+    break;
+  case plan::Operation::NONE:
+    break;
+  }
+}
+
+/// Streams tell of all but what the calling thread runs itself.
+void Executor::Implementation::runRecorded(LoadedProgram &program,
+                                           size_t command) {
+  const LoadedProgram::Step &step = program.steps[command];
+  auto index = static_cast<uint32_t>(command);
+  recorder->comeTo(index);
+  bool here = step.kind == plan::Operation::Aten ||
+              step.kind == plan::Operation::Update;
+  if (!here)
+    return runCommand(program, step);
+  auto begin = trace::Clock::now();
+  runCommand(program, step);
+  recorder->add(trace::Span::Command, plan::computeStream, index, index, begin,
+                trace::Clock::now());
 }
 
 void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
@@ -328,6 +362,10 @@ std::vector<double> Executor::outputs(unsigned runsAgo) {
 
 void Executor::setGradientNorm(bool enabled) { impl->gradientNorm = enabled; }
 double Executor::squaredGradientNorm() const { return impl->squaredNorm; }
+void Executor::setRecorder(trace::Recorder *recorder) {
+  impl->streams->setRecorder(recorder);
+  impl->recorder = recorder;
+}
 const Counters &Executor::counters() const { return impl->counters; }
 
 } // namespace fsdp

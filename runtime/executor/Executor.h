@@ -56,6 +56,10 @@ public:
   /// it holds, and on rank 0 what every rank holds.
   double squaredGradientNorm() const;
 
+  /// Runs from now on are recorded, and so is what streams do beside them;
+  /// null: they are not. Throws Error on a GPU.
+  void setRecorder(trace::Recorder *recorder);
+
   const Counters &counters() const;
 
 private:

@@ -3,6 +3,7 @@
 
 #include "executor/Streams.h"
 
+#include <chrono>
 #include <memory>
 
 namespace fsdp {
@@ -17,12 +18,33 @@ public:
   uint64_t mark() override { return 0; }
   void await(uint64_t) override {}
   std::optional<Times> times() const override { return spent; }
+  void setRecorder(trace::Recorder *to) override { recorder = to; }
 
 protected:
+  using Clock = std::chrono::steady_clock;
+
   /// A copy, carried out at once.
   static void carryOut(const std::vector<CopyPiece> &pieces);
 
+  /// The command that the program has come to; any where nobody records.
+  uint32_t current() const { return recorder ? recorder->current() : 0; }
+  /// A command that has run on a stream.
+  void ran(unsigned stream, uint32_t command, Clock::time_point begin,
+           Clock::time_point end) {
+    if (recorder)
+      recorder->add(trace::Span::Command, stream, command, command, begin, end);
+  }
+  /// The calling thread was kept from computing: counts it, and tells of it.
+  void expose(trace::Span::Kind kind, uint32_t command, Clock::time_point begin,
+              Clock::time_point end) {
+    spent.exposed += std::chrono::duration<double>(end - begin).count();
+    if (recorder)
+      recorder->add(kind, plan::computeStream, command, recorder->current(),
+                    begin, end);
+  }
+
   Times spent;
+  trace::Recorder *recorder = nullptr;
 };
 
 /// In one thread. A stream goes on as far as it can without waiting for other

@@ -1,6 +1,5 @@
 #include "executor/HostStreams.h"
 
-#include <chrono>
 #include <deque>
 #include <functional>
 #include <vector>
@@ -55,11 +54,11 @@ public:
 
   void transfer(unsigned stream, const Transfer &transfer,
                 const std::string &) override {
-    launch(stream, {Task::Transfer, transfer, nullptr, {}});
+    launch(stream, {Task::Transfer, transfer, nullptr, {}, current()});
   }
 
   void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
-    launch(stream, {Task::Copy, {}, &pieces, {}});
+    launch(stream, {Task::Copy, {}, &pieces, {}, current()});
   }
 
   void record(unsigned stream, unsigned event) override {
@@ -69,7 +68,7 @@ public:
   void wait(unsigned stream, unsigned event) override {
     const Point &recorded = events.at(event);
     if (recorded.stream != stream && !isDone(recorded))
-      launch(stream, {Task::Wait, {}, nullptr, recorded});
+      launch(stream, {Task::Wait, {}, nullptr, recorded, current()});
   }
 
   void end() override {
@@ -90,7 +89,9 @@ private:
     fsdp::Transfer transfer;
     const std::vector<CopyPiece> *pieces;
     Point point;
+    uint32_t command;
     uint64_t ticket = 0;
+    Clock::time_point begin{}; // of a transfer
     bool started = false;
   };
   struct Stream {
@@ -174,10 +175,10 @@ private:
     case Task::Transfer:
       if (!task.started)
         start(task);
-      timed([&] { communicator.finish(task.ticket); });
+      finish(s, task);
       break;
     case Task::Copy:
-      carryOut(*task.pieces);
+      copyNow(s, task);
       break;
     case Task::Wait:
       complete(task.point);
@@ -187,17 +188,33 @@ private:
   }
 
   void start(Task &task) {
-    timed([&] { task.ticket = communicator.start(task.transfer); });
+    task.begin = Clock::now();
+    task.ticket = communicator.start(task.transfer);
+    keptSince(task.begin, trace::Span::Start, task.command);
   }
 
-  template <typename Body> void timed(Body &&body) {
-    auto begin = std::chrono::steady_clock::now();
-    body();
-    double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-            .count();
-    spent.transfer += seconds;
-    spent.exposed += seconds;
+  void finish(unsigned s, const Task &task) {
+    auto begin = Clock::now();
+    communicator.finish(task.ticket);
+    ran(s, task.command, task.begin,
+        keptSince(begin, trace::Span::Wait, task.command));
+  }
+
+  /// A transfer had the thread from `begin` to now, which it gives.
+  Clock::time_point keptSince(Clock::time_point begin, trace::Span::Kind kind,
+                              uint32_t command) {
+    auto end = Clock::now();
+    spent.transfer += std::chrono::duration<double>(end - begin).count();
+    expose(kind, command, begin, end);
+    return end;
+  }
+
+  void copyNow(unsigned s, const Task &task) {
+    if (!recorder)
+      return carryOut(*task.pieces);
+    auto begin = Clock::now();
+    carryOut(*task.pieces);
+    ran(s, task.command, begin, Clock::now());
   }
 
   Communicator &communicator;

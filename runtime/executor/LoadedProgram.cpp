@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "executor/ProgramTensors.h"
+#include "trace/CommandTexts.h"
 
 #include <ATen/core/Tensor.h>
 #include <algorithm>
@@ -172,8 +173,6 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
 
 void LoadedProgram::load(const plan::CollectiveT &collective,
                          const std::string &where, const LoadContext &context) {
-  static constexpr const char *kinds[] = {"all-gather", "reduce-scatter",
-                                          "all-reduce"};
   auto address = [&](uint32_t v) {
     const plan::ValueT &value = *plan->values.at(v);
     return context.arenas.address(placeOf(context.plan, value), value.name);
@@ -190,17 +189,9 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
                                  context.rank, collective.ranks);
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
-  std::string kind = kinds[static_cast<size_t>(collective.kind)];
-  std::string unit = collective.unit < 0
-                         ? where
-                         : context.plan.units.at(collective.unit)->name;
-  if (unit.empty())
-    unit = "the whole model";
   collectives.push_back(
-      {transfer, kind, collective.region,
-       kind + " of " + unit + " (" +
-           (collective.region.empty() ? plan->name : collective.region) + ")",
-       nullptr});
+      {transfer, trace::kindName(collective.kind), collective.region,
+       trace::collectiveName(context.plan, *plan, collective, where), nullptr});
 }
 
 void LoadedProgram::countRun(Counters &counters) {

@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_EXECUTOR_STREAMS_H
 
 #include "comm/Communicator.h"
+#include "trace/Recorder.h"
 
 #include <cstdint>
 #include <optional>
@@ -49,6 +50,11 @@ public:
   virtual uint64_t mark() = 0;
   /// The host waits until what a mark stands behind is over. Once for each.
   virtual void await(uint64_t mark) = 0;
+
+  /// From the next begin() on, tells `recorder` what runs beside kernels, and
+  /// what kept the compute stream; null: nobody. Throws Error where that is not
+  /// known.
+  virtual void setRecorder(trace::Recorder *recorder) = 0;
 
   /// Seconds since the start that transfers took, summed over streams, and that
   /// the calling thread spent in them or waiting for them.

@@ -1,6 +1,5 @@
 #include "executor/HostStreams.h"
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -12,12 +11,6 @@
 namespace fsdp {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double secondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 class ThreadStreams final : public HostStreams {
 public:
@@ -33,26 +26,28 @@ public:
   void transfer(unsigned stream, const Transfer &transfer,
                 const std::string &) override {
     uint64_t turn = launched++;
+    uint32_t command = current();
     if (stream == plan::computeStream) {
       auto begin = Clock::now();
       std::unique_lock<std::mutex> lock(mutex);
-      perform(transfer, turn, lock);
-      spent.exposed += secondsSince(begin);
+      perform({Task::Transfer, transfer, turn, command, 0, nullptr}, stream,
+              lock);
+      expose(trace::Span::Wait, command, begin, Clock::now());
     } else {
-      launch(stream, {Task::Transfer, transfer, turn, 0, nullptr});
+      launch(stream, {Task::Transfer, transfer, turn, command, 0, nullptr});
     }
   }
 
   void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
     if (stream == plan::computeStream)
-      carryOut(pieces);
+      copyNow(pieces, stream, current());
     else
-      launch(stream, {Task::Copy, {}, 0, 0, &pieces});
+      launch(stream, {Task::Copy, {}, 0, current(), 0, &pieces});
   }
 
   void record(unsigned stream, unsigned event) override {
     if (stream != plan::computeStream)
-      return launch(stream, {Task::Record, {}, 0, event, nullptr});
+      return launch(stream, {Task::Record, {}, 0, 0, event, nullptr});
     std::lock_guard<std::mutex> lock(mutex);
     recorded.at(event) = true;
     changed.notify_all();
@@ -60,7 +55,7 @@ public:
 
   void wait(unsigned stream, unsigned event) override {
     if (stream != plan::computeStream)
-      return launch(stream, {Task::Wait, {}, 0, event, nullptr});
+      return launch(stream, {Task::Wait, {}, 0, 0, event, nullptr});
     block([&] { return recorded.at(event); });
   }
 
@@ -85,6 +80,7 @@ private:
     enum Kind { Transfer, Copy, Record, Wait } kind;
     fsdp::Transfer transfer;
     uint64_t turn;
+    uint32_t command;
     unsigned event;
     const std::vector<CopyPiece> *pieces;
   };
@@ -99,7 +95,7 @@ private:
     stream.tasks.push_back(task);
     ++busy;
     if (!stream.thread.joinable())
-      stream.thread = std::thread([this, &stream] { serve(stream); });
+      stream.thread = std::thread([this, s, &stream] { serve(s, stream); });
     changed.notify_all();
   }
 
@@ -109,7 +105,7 @@ private:
     if (!ready()) {
       auto begin = Clock::now();
       changed.wait(lock, [&] { return ready() || failure; });
-      spent.exposed += secondsSince(begin);
+      expose(trace::Span::Wait, trace::nothing, begin, Clock::now());
     }
     if (failure)
       std::rethrow_exception(failure);
@@ -124,22 +120,31 @@ private:
       std::rethrow_exception(failure);
   }
 
-  void perform(const fsdp::Transfer &transfer, uint64_t turn,
+  void perform(const Task &task, unsigned stream,
                std::unique_lock<std::mutex> &lock) {
-    await(lock, [&] { return started == turn; });
+    await(lock, [&] { return started == task.turn; });
     lock.unlock();
     auto begin = Clock::now();
-    uint64_t ticket = communicator.start(transfer);
+    uint64_t ticket = communicator.start(task.transfer);
     lock.lock();
     ++started;
     changed.notify_all();
     lock.unlock();
     communicator.finish(ticket);
     lock.lock();
-    spent.transfer += secondsSince(begin);
+    auto end = Clock::now();
+    spent.transfer += std::chrono::duration<double>(end - begin).count();
+    ran(stream, task.command, begin, end);
   }
 
-  void serve(Stream &stream) {
+  void copyNow(const std::vector<CopyPiece> &pieces, unsigned stream,
+               uint32_t command) {
+    auto begin = Clock::now();
+    carryOut(pieces);
+    ran(stream, command, begin, Clock::now());
+  }
+
+  void serve(unsigned s, Stream &stream) {
     std::unique_lock<std::mutex> lock(mutex);
     try {
       while (true) {
@@ -150,11 +155,11 @@ private:
         stream.tasks.pop_front();
         switch (task.kind) {
         case Task::Transfer:
-          perform(task.transfer, task.turn, lock);
+          perform(task, s, lock);
           break;
         case Task::Copy:
           lock.unlock();
-          carryOut(*task.pieces);
+          copyNow(*task.pieces, s, task.command);
           lock.lock();
           break;
         case Task::Record:

@@ -8,7 +8,7 @@
 
 namespace fsdp::trace {
 
-static const char *kindName(plan::CollectiveKind kind) {
+const char *kindName(plan::CollectiveKind kind) {
   switch (kind) {
   case plan::CollectiveKind::AllGather:
     return "all-gather";
@@ -102,7 +102,7 @@ private:
     text.category = aten.view ? "event" : "kernel";
     fact("operator",
          jsonString(aten.name +
-                (aten.overload.empty() ? "" : "." + aten.overload)));
+                    (aten.overload.empty() ? "" : "." + aten.overload)));
     std::string shapes;
     for (int value : aten.results)
       if (value >= 0) {
@@ -158,9 +158,7 @@ private:
                        : packed   ? "pack"
                        : unpacked ? "unpack"
                                   : "copy";
-    const std::string &of = packed     ? *packed
-                            : unpacked ? *unpacked
-                                       : location;
+    const std::string &of = packed ? *packed : unpacked ? *unpacked : location;
     text.name = of.empty() ? what : std::string(what) + " " + of;
     text.category = "copy";
     text.movedBytes = bytes;

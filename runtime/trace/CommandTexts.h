@@ -12,10 +12,10 @@ namespace fsdp::trace {
 /// A command as a trace shows it. A prediction and a measurement of it have the
 /// same.
 struct CommandText {
-  std::string name;     // "blocks.0.attn mm", "all-gather of blocks.0 (forward)"
-  std::string category; // "kernel", "update", "copy", "collective" or "event"
-  std::string facts;    // members of a JSON object, without its braces
-  double flops = 0;     // of a kernel
+  std::string name; // "blocks.0.attn mm", "all-gather of blocks.0 (forward)"
+  std::string category;  // "kernel", "update", "copy", "collective" or "event"
+  std::string facts;     // members of a JSON object, without its braces
+  double flops = 0;      // of a kernel
   double movedBytes = 0; // read and written, or over a link
 };
 
@@ -33,6 +33,9 @@ public:
 private:
   std::vector<CommandText> texts;
 };
+
+/// "all-gather".
+const char *kindName(plan::CollectiveKind kind);
 
 /// "all-gather of blocks.0 (forward)": by its unit, else by where it is.
 std::string collectiveName(const plan::PlanT &plan,

@@ -57,9 +57,9 @@ private:
   std::pair<int, int> startOf(int edits, int diagonal) const {
     if (edits == 0)
       return {0, 0};
-    bool inserts =
-        diagonal == -edits || (diagonal != edits && at(edits - 1, diagonal - 1) <
-                                                        at(edits - 1, diagonal + 1));
+    bool inserts = diagonal == -edits ||
+                   (diagonal != edits &&
+                    at(edits - 1, diagonal - 1) < at(edits - 1, diagonal + 1));
     return inserts ? std::pair(at(edits - 1, diagonal + 1), diagonal + 1)
                    : std::pair(at(edits - 1, diagonal - 1) + 1, diagonal - 1);
   }

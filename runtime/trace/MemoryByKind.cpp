@@ -92,8 +92,8 @@ private:
       if (piece->source < 0)
         continue;
       auto from = at(piece->source), to = at(piece->destination);
-      if (forward && (from == MemoryKind::Gathered ||
-                      from == MemoryKind::Parameters))
+      if (forward &&
+          (from == MemoryKind::Gathered || from == MemoryKind::Parameters))
         name(piece->destination, MemoryKind::Gathered);
       if (forward && from == MemoryKind::Gradients)
         name(piece->destination, MemoryKind::Gradients);

@@ -23,8 +23,8 @@ enum class MemoryKind {
 };
 constexpr size_t numMemoryKinds = 10;
 constexpr const char *memoryKindNames[numMemoryKinds] = {
-    "parameters", "optimizer", "buffers",     "accumulated gradients",
-    "gathered",   "gradients", "inputs",      "activations",
+    "parameters",  "optimizer", "buffers", "accumulated gradients",
+    "gathered",    "gradients", "inputs",  "activations",
     "temporaries", "padding"};
 
 /// Bytes by kind.

@@ -155,8 +155,7 @@ public:
   }
 
 private:
-  template <typename T>
-  void compare(const char *what, const T &x, const T &y) {
+  template <typename T> void compare(const char *what, const T &x, const T &y) {
     if (x != y)
       out << what << ": " << x << " -> " << y << "\n";
   }
@@ -179,8 +178,9 @@ private:
     compare("seed", a.seed, b.seed);
     for (size_t i = 0; i < std::min(a.arenas.size(), b.arenas.size()); ++i)
       if (a.arenas[i]->bytes != b.arenas[i]->bytes)
-        out << a.arenas[i]->name << " arena: "
-            << bytesChange(a.arenas[i]->bytes, b.arenas[i]->bytes) << "\n";
+        out << a.arenas[i]->name
+            << " arena: " << bytesChange(a.arenas[i]->bytes, b.arenas[i]->bytes)
+            << "\n";
   }
 
   void printOptions() {
@@ -249,7 +249,8 @@ private:
   void printMemory(const Side &x, const Side &y) {
     if (x.peak == y.peak)
       return;
-    out << "  most bytes in use: " << bytesChange(totalOf(x.peak), totalOf(y.peak));
+    out << "  most bytes in use: "
+        << bytesChange(totalOf(x.peak), totalOf(y.peak));
     if (x.where != y.where)
       out << ", at " << x.where << " -> at " << y.where;
     out << "\n";
@@ -298,14 +299,14 @@ private:
         lines.push_back("+ " + now.name + now.behind());
         continue;
       }
-      int64_t by = int64_t(now.keptBefore) -
-                   int64_t(removed[same.back()].keptBefore);
+      int64_t by =
+          int64_t(now.keptBefore) - int64_t(removed[same.back()].keptBefore);
       same.pop_back();
-      moved.push_back(
-          now.name + (by == 0 ? " changes places with its neighbour"
-                              : ": " + std::to_string(std::abs(by)) +
-                                    (by < 0 ? " earlier" : " later")) +
-          now.behind());
+      moved.push_back(now.name +
+                      (by == 0 ? " changes places with its neighbour"
+                               : ": " + std::to_string(std::abs(by)) +
+                                     (by < 0 ? " earlier" : " later")) +
+                      now.behind());
     }
     for (size_t i = removed.size(); i-- > 0;) {
       std::vector<size_t> &left = unmatched[removed[i].name];
@@ -339,11 +340,10 @@ private:
           (second ? kept[passed].second : kept[passed].first) == i)
         ++passed;
       else
-        result.push_back(
-            {labels[i], passed,
-             passed ? labels[second ? kept[passed - 1].second
-                                    : kept[passed - 1].first]
-                    : ""});
+        result.push_back({labels[i], passed,
+                          passed ? labels[second ? kept[passed - 1].second
+                                                 : kept[passed - 1].first]
+                                 : ""});
     return result;
   }
 

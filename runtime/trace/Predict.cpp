@@ -9,7 +9,9 @@ namespace fsdp::trace {
 
 namespace {
 
-int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+int64_t roundToNanoseconds(double seconds) {
+  return std::llround(seconds * 1e9);
+}
 
 /// Follows the commands in the order of the list.
 class Follower {
@@ -39,7 +41,7 @@ public:
 
   Prediction end() {
     prediction.stepSeconds = *std::max_element(now.begin(), now.end());
-    prediction.run.end = nanoseconds(prediction.stepSeconds);
+    prediction.run.end = roundToNanoseconds(prediction.stepSeconds);
     return std::move(prediction);
   }
 
@@ -56,13 +58,13 @@ private:
 
   void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t turn,
            double begin, double end) {
-    if (nanoseconds(begin) < nanoseconds(end))
+    if (roundToNanoseconds(begin) < roundToNanoseconds(end))
       prediction.run.spans.push_back({kind, stream, command, turn,
-                                      nanoseconds(begin), nanoseconds(end)});
+                                      roundToNanoseconds(begin),
+                                      roundToNanoseconds(end)});
   }
 
-  std::vector<double> now =
-      std::vector<double>(std::size(plan::streamNames));
+  std::vector<double> now = std::vector<double>(std::size(plan::streamNames));
   std::vector<double> recorded;
   Prediction prediction;
 };
@@ -96,12 +98,7 @@ std::vector<ProgramRun> predictStep(const plan::PlanT &plan,
                 cluster)
             .run;
     run.microBatch = m;
-    for (Span &span : run.spans) {
-      span.begin += begin;
-      span.end += begin;
-    }
-    run.begin += begin;
-    run.end += begin;
+    run.shift(begin);
     begin = run.end;
     runs.push_back(std::move(run));
   }

@@ -31,6 +31,16 @@ struct ProgramRun {
   uint64_t step = 0, microBatch = 0; // from 1, from 0
   int64_t begin = 0, end = 0;
   std::vector<Span> spans;
+
+  /// Shows its times on a clock that shows so much more.
+  void shift(int64_t nanoseconds) {
+    begin += nanoseconds;
+    end += nanoseconds;
+    for (Span &span : spans) {
+      span.begin += nanoseconds;
+      span.end += nanoseconds;
+    }
+  }
 };
 
 } // namespace fsdp::trace

@@ -7,14 +7,16 @@
 namespace fsdp::trace {
 
 void Recorder::beginRun(uint32_t program, uint64_t step, uint64_t microBatch) {
-  run = {program, step, microBatch, hostNanoseconds(), 0, {}};
+  run = {program, step, microBatch, nanoseconds(Clock::now()), 0, {}};
   for (std::vector<Span> &spans : streams)
     spans.clear(); // of a run that has failed
   turn = 0;
+  isRunning = true;
 }
 
 void Recorder::endRun() {
-  run.end = hostNanoseconds();
+  isRunning = false;
+  run.end = nanoseconds(Clock::now());
   for (std::vector<Span> &spans : streams) {
     run.spans.insert(run.spans.end(), spans.begin(), spans.end());
     spans.clear();

@@ -11,14 +11,17 @@
 namespace fsdp::trace {
 
 /// The clock of a host: CLOCK_MONOTONIC, which its processes share.
-inline int64_t hostNanoseconds() {
+using Clock = std::chrono::steady_clock;
+
+inline int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
+             time.time_since_epoch())
       .count();
 }
 
-/// Runs of one rank. Each stream's spans are added by one thread at a time, all
-/// else is done by the thread that runs the programs.
+/// Runs of one rank. What is done between them, as inputs and outputs are
+/// copied, is not taken down. Each stream's spans are added by one thread at a
+/// time, all else is done by the thread that runs the programs.
 class Recorder {
 public:
   void beginRun(uint32_t program, uint64_t step, uint64_t microBatch);
@@ -30,14 +33,17 @@ public:
   uint32_t current() const { return turn; }
 
   void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t turn,
-           int64_t begin, int64_t end) {
-    streams[stream].push_back({kind, stream, command, turn, begin, end});
+           Clock::time_point begin, Clock::time_point end) {
+    if (isRunning)
+      streams[stream].push_back(
+          {kind, stream, command, turn, nanoseconds(begin), nanoseconds(end)});
   }
 
   const std::vector<ProgramRun> &runs() const { return done; }
 
 private:
   uint32_t turn = 0;
+  bool isRunning = false;
   ProgramRun run;
   std::array<std::vector<Span>, std::size(plan::streamNames)> streams;
   std::vector<ProgramRun> done;

@@ -84,8 +84,8 @@ private:
   static std::string head(const char *phase, Track track, int64_t time) {
     return std::string("{\"ph\":\"") + phase +
            "\",\"pid\":" + std::to_string(track.process) +
-           ",\"tid\":" + std::to_string(track.thread) + ",\"ts\":" +
-           micros(time);
+           ",\"tid\":" + std::to_string(track.thread) +
+           ",\"ts\":" + micros(time);
   }
   void describe(Track track, const std::string &what, const std::string &args) {
     descriptions += (descriptions.empty() ? "" : ",\n") +

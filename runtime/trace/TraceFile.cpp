@@ -63,12 +63,7 @@ public:
     for (const ProgramRun &run : process.runs) {
       ProgramFacts &facts = factsOf(run.program);
       ProgramRun moved = run;
-      moved.begin -= zero;
-      moved.end -= zero;
-      for (Span &span : moved.spans) {
-        span.begin -= zero;
-        span.end -= zero;
-      }
+      moved.shift(-zero);
       std::vector<int64_t> queued = queue(moved);
       addRun(number, moved);
       addMemory(number, moved, facts, "memory", facts.memory);
@@ -85,8 +80,8 @@ private:
   ProgramFacts &factsOf(uint32_t program) {
     std::unique_ptr<ProgramFacts> &facts = programs[program];
     if (!facts)
-      facts = std::make_unique<ProgramFacts>(
-          plan, *plan.programs.at(program), cluster);
+      facts = std::make_unique<ProgramFacts>(plan, *plan.programs.at(program),
+                                             cluster);
     return *facts;
   }
 
@@ -100,9 +95,9 @@ private:
 
   void addRun(uint32_t process, const ProgramRun &run) {
     std::string name = "step " + std::to_string(run.step);
-    std::string args = "\"step\":" + std::to_string(run.step) +
-                       ",\"program\":" +
-                       jsonString(plan.programs[run.program]->name);
+    std::string args =
+        "\"step\":" + std::to_string(run.step) +
+        ",\"program\":" + jsonString(plan.programs[run.program]->name);
     if (plan.micro_batches > 1) {
       name += ", micro-batch " + std::to_string(run.microBatch + 1);
       args += ",\"micro_batch\":" + std::to_string(run.microBatch + 1);
@@ -141,7 +136,8 @@ private:
   }
 
   /// A stream's commands follow each other, though one may be handed over while
-  /// the one before is under way: cuts that time off, and gives it for each span.
+  /// the one before is under way: cuts that time off, and gives it for each
+  /// span.
   static std::vector<int64_t> queue(ProgramRun &run) {
     std::vector<int64_t> queued;
     std::map<uint32_t, int64_t> free;

@@ -15,25 +15,25 @@ static std::string micros(double seconds) {
 Metadata metadataOf(const plan::LoadedPlan &loaded,
                     const cost::Cluster &cluster) {
   const plan::PlanT &plan = *loaded.plan;
-  Metadata facts = {{"plan", jsonString(loaded.digest)},
-                    {"source", jsonString(plan.source)},
-                    {"torch_version", jsonString(plan.torch_version)},
-                    {"pipeline", jsonString(plan.pipeline)},
-                    {"ranks", jsonNumber(plan::numRanks(plan))},
-                    {"micro_batches", jsonNumber(plan.micro_batches)},
-                    {"arena_bytes",
-                     jsonNumber(plan.arenas.at(plan::deviceArena)->bytes)},
-                    {"predicted_on", jsonString(cluster.name)}};
+  Metadata facts = {
+      {"plan", jsonString(loaded.digest)},
+      {"source", jsonString(plan.source)},
+      {"torch_version", jsonString(plan.torch_version)},
+      {"pipeline", jsonString(plan.pipeline)},
+      {"ranks", jsonNumber(plan::numRanks(plan))},
+      {"micro_batches", jsonNumber(plan.micro_batches)},
+      {"arena_bytes", jsonNumber(plan.arenas.at(plan::deviceArena)->bytes)},
+      {"predicted_on", jsonString(cluster.name)}};
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     const std::string &name = plan.programs[p]->name;
-    Prediction prediction =
-        predict(plan, static_cast<uint32_t>(p), cluster);
+    Prediction prediction = predict(plan, static_cast<uint32_t>(p), cluster);
     facts.emplace_back(
         "predicted_" + name,
         "{\"us\":" + micros(prediction.stepSeconds) +
             ",\"communication_us\":" + micros(prediction.communicationSeconds) +
             ",\"exposed_us\":" + micros(prediction.exposedSeconds) +
-            ",\"live_bytes\":" + jsonNumber(plan.programs[p]->live_bytes) + "}");
+            ",\"live_bytes\":" + jsonNumber(plan.programs[p]->live_bytes) +
+            "}");
   }
   return facts;
 }

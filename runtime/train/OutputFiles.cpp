@@ -26,7 +26,7 @@ static void checkWritable(const std::string &file) {
 
 void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
   for (const std::string &file :
-       {options.save, options.summary, options.metrics})
+       {options.save, options.summary, options.metrics, options.trace})
     checkWritable(file);
   if (options.save.empty())
     return;

@@ -25,14 +25,22 @@ struct CheckpointOptions {
   std::string resume;       // "auto", a checkpoint or a folder of some
 };
 
+/// Steps of a run, from 1, both ends among them.
+struct TracedSteps {
+  uint64_t first, last;
+};
+
 /// What a user may say about a run, apart from where its ranks are.
 struct RunOptions {
   std::string weights, data, evalData; // files or folders; empty: none
   bool weightsFromRank0 = false;       // rank 0 alone has the file
   std::string save, metrics, summary;
   CheckpointOptions checkpoints;
-  std::optional<uint64_t> steps, epochs; // default: the plan's
-  std::optional<int64_t> seed;           // default: the plan's
+  std::string trace;                      // a file; empty: nothing is traced
+  std::optional<TracedSteps> tracedSteps; // default: some early ones
+  std::string traceCluster;               // to predict for; empty: the plan's
+  std::optional<uint64_t> steps, epochs;  // default: the plan's
+  std::optional<int64_t> seed;            // default: the plan's
   bool shuffle = true;
   bool sequentialRandom = false;
   bool poison = false;

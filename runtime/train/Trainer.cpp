@@ -14,6 +14,7 @@
 #include "train/StepDecisions.h"
 #include "train/StepLog.h"
 #include "train/StepRunner.h"
+#include "train/StepTrace.h"
 #include "train/StopRequest.h"
 #include "train/Summary.h"
 #include "train/TrainingData.h"
@@ -68,7 +69,8 @@ public:
         seed(seedOf()), runsAhead(backend.isHost() ? 0 : 1),
         data(plan, options, communicator, seed),
         length(findLength(plan, options, data.train(), position())),
-        repeated(plan), log(plan, options, communicator, data) {
+        repeated(plan), trace(loaded, options, communicator, length),
+        log(plan, options, communicator, data) {
     if (communicator.rank() == 0)
       checkOutputs(plan, options);
     requireSameOnAllRanks(communicator, data.found());
@@ -105,6 +107,7 @@ private:
   TrainingData data;
   RunLength length;
   RepeatedInputs repeated;
+  StepTrace trace;
   StepLog log;
   std::unique_ptr<Executor> executor;
   std::vector<uint64_t> startPeaks;         // by rank
@@ -242,7 +245,10 @@ int Trainer::run() {
   for (uint64_t i = length.done + 1; i <= length.steps && !decision.stopSignal;
        ++i) {
     executor->setGradientNorm(log.wantsGradientNorm(i));
+    trace.before(i, *executor);
     runner.launch(i);
+    if (trace.after(i, *executor))
+      log.begin(); // the next step does not wait for the file
     NamedScalars evaluated = evaluateAfter(i, runner);
     decision = decide(i);
     bool ends = decision.stopSignal || i == length.steps;
@@ -254,6 +260,7 @@ int Trainer::run() {
       log.note("stopped after step " + std::to_string(i) + " of " +
                std::to_string(length.steps));
   }
+  trace.finish();
   // Without a step, the state is the start's, or another folder's.
   bool isThere =
       from && checkpoints && from.folder() == checkpoints->pathOf(length.done);

@@ -215,6 +215,49 @@ static void checkCheckpointFlags(const RunOptions &run) {
         "and a run that resumes has no part of it; drop it");
 }
 
+/// "3:5", or "3" for one step.
+static TracedSteps parseSteps(const std::string &text) {
+  unsigned long long first = 0, last = 0;
+  char rest = 0;
+  int read = std::sscanf(text.c_str(), "%llu:%llu%c", &first, &last, &rest);
+  if (read == 1 && text.find_first_not_of("0123456789") == std::string::npos)
+    last = first;
+  else if (read != 2)
+    first = 0;
+  if (first < 1 || last < first || text.find('-') != std::string::npos)
+    throw CLI::ValidationError(
+        "--trace-steps", "'" + text +
+                             "' is no range of steps, as in 3:5 (steps count "
+                             "from 1, and both ends are traced)");
+  return {first, last};
+}
+
+static void addTraceFlags(CLI::App &app, RunOptions &run) {
+  const char *group = "Trace";
+  auto *trace =
+      app.add_option("--trace", run.trace,
+                     "write when each command of some steps ran on all ranks, "
+                     "beside what was predicted: JSON for ui.perfetto.dev "
+                     "(docs/tracing.md)")
+          ->type_name("FILE")
+          ->group(group);
+  app.add_option_function<std::string>(
+         "--trace-steps",
+         [&run](const std::string &text) {
+           run.tracedSteps = parseSteps(text);
+         },
+         "which (default: 3:5, or what the run has of them)")
+      ->type_name("A:B")
+      ->group(group)
+      ->needs(trace);
+  app.add_option("--trace-cluster", run.traceCluster,
+                 "predict for this one, a preset or a TOML file (default: the "
+                 "plan's)")
+      ->type_name("NAME")
+      ->group(group)
+      ->needs(trace);
+}
+
 static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
   const char *group = "Communication";
   app.add_option("--timeout", launch.patienceSeconds,
@@ -326,6 +369,7 @@ std::optional<int> parseCommandLine(int argc, char **argv,
       ->type_name("PLAN");
   addRunFlags(app, result.run);
   addCheckpointFlags(app, result.run.checkpoints);
+  addTraceFlags(app, result.run);
   addLaunchFlags(app, result.launch);
   addCommFlags(app, result.launch);
   try {

@@ -26,8 +26,8 @@ static std::vector<std::string> nameSecondPlan(int argc, char **argv) {
   unsigned files = 0;
   for (size_t i = 1; i < arguments.size(); ++i) {
     bool isFlag = llvm::StringRef(arguments[i]).starts_with("-");
-    bool isValue = is(arguments[i - 1], "o") ||
-                   is(arguments[i - 1], "trace-cluster");
+    bool isValue =
+        is(arguments[i - 1], "o") || is(arguments[i - 1], "trace-cluster");
     if (!isFlag && !isValue && ++files == 2)
       arguments[i] = ("--" + fsdp::kPlanDiffAfter + "=" + arguments[i]).str();
   }
@@ -46,6 +46,6 @@ int main(int argc, char **argv) {
   for (std::string &argument : arguments)
     pointers.push_back(argument.data());
   pointers.push_back(nullptr);
-  return failed(mlir::mlirTranslateMain(argc, pointers.data(),
-                                        "fsdp-mlir translations"));
+  return failed(
+      mlir::mlirTranslateMain(argc, pointers.data(), "fsdp-mlir translations"));
 }

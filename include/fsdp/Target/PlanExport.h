@@ -5,8 +5,8 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
-#include "llvm/ADT/StringRef.h"
 #include "plan/PlanChecker.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <string>
 #include <vector>
@@ -56,7 +56,8 @@ void registerPlanToText();
 /// Registers `--plan-to-trace`: a step of a plan as it is predicted.
 void registerPlanToTrace();
 
-/// The flag that names the second plan of `--plan-diff`: programs take one file.
+/// The flag that names the second plan of `--plan-diff`: programs take one
+/// file.
 inline constexpr llvm::StringLiteral kPlanDiffAfter = "plan-diff-after";
 
 /// Registers `--plan-diff`: what a second plan changes.

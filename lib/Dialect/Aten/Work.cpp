@@ -14,8 +14,8 @@ static std::vector<cost::TensorShape> getShapes(TypeRange types) {
     if (auto tensor = dyn_cast<RankedTensorType>(type)) {
       ArrayRef<int64_t> shape = tensor.getShape();
       // What no plan can hold counts a byte per element.
-      plan::DType dtype = aten::getDType(tensor.getElementType())
-                              .value_or(plan::DType::UInt8);
+      plan::DType dtype =
+          aten::getDType(tensor.getElementType()).value_or(plan::DType::UInt8);
       shapes.push_back({dtype, shape.data(), shape.size()});
     }
   return shapes;

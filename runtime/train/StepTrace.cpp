@@ -1,0 +1,121 @@
+#include "train/StepTrace.h"
+
+#include "Error.h"
+#include "comm/ClockOffsets.h"
+#include "cost/CommandCost.h"
+#include "trace/JsonText.h"
+#include "trace/Predict.h"
+#include "trace/TraceOfPlan.h"
+
+#include <algorithm>
+
+namespace fsdp {
+
+/// Steps that are recorded where nobody says which: behind those in which
+/// operators learn what memory they need.
+static constexpr TracedSteps defaultSteps = {3, 5};
+
+static TracedSteps findSteps(const RunOptions &options,
+                             const RunLength &length) {
+  if (!options.tracedSteps)
+    return {std::min(defaultSteps.first, length.steps),
+            std::min(defaultSteps.last, length.steps)};
+  TracedSteps steps = *options.tracedSteps;
+  if (steps.last > length.steps)
+    throw Error("--trace-steps " + std::to_string(steps.first) + ":" +
+                std::to_string(steps.last) + " goes beyond the run's " +
+                std::to_string(length.steps) +
+                (length.steps == 1 ? " step" : " steps") +
+                "; name steps that it has");
+  return steps;
+}
+
+StepTrace::StepTrace(const plan::LoadedPlan &loaded, const RunOptions &options,
+                     Communicator &communicator, const RunLength &length)
+    : loaded(loaded), options(options), communicator(communicator) {
+  TracedSteps steps = {0, 0};
+  if (communicator.rank() == 0 && !options.trace.empty()) {
+    steps = findSteps(options, length);
+    try {
+      cluster = options.traceCluster.empty()
+                    ? cost::clusterOf(*loaded.plan)
+                    : cost::findCluster(options.traceCluster);
+    } catch (const cost::ClusterError &error) {
+      throw Error(std::string(error.what()) +
+                  "; name one to predict for with --trace-cluster");
+    }
+  }
+  // Other nodes may have been told nothing.
+  uint64_t both[] = {steps.first, steps.last};
+  if (communicator.size() > 1)
+    communicator.broadcast(both, 2, plan::DType::Int64, 0);
+  first = both[0];
+  last = both[1];
+}
+
+void StepTrace::before(uint64_t step, Executor &executor) {
+  if (step == first && first)
+    executor.setRecorder(&recorder);
+}
+
+bool StepTrace::after(uint64_t step, Executor &executor) {
+  if (step != last || !last)
+    return false;
+  executor.setRecorder(nullptr);
+  write();
+  return true;
+}
+
+/// The predicted step begins where the first of rank 0 does.
+static std::vector<trace::Process>
+processesOf(const plan::PlanT &plan, const cost::Cluster &cluster,
+            const std::vector<std::vector<char>> &packed,
+            const std::vector<ClockOffset> &offsets) {
+  std::vector<trace::Process> processes;
+  for (size_t rank = 0; rank < packed.size(); ++rank) {
+    trace::Process process = {"rank " + std::to_string(rank),
+                              trace::unpackRuns(packed[rank])};
+    for (trace::ProgramRun &run : process.runs)
+      run.shift(-offsets[rank].nanoseconds);
+    processes.push_back(std::move(process));
+  }
+  std::vector<trace::ProgramRun> predicted =
+      trace::predictStep(plan, cluster, processes[0].runs.at(0).begin);
+  for (trace::ProgramRun &run : predicted)
+    run.step = processes[0].runs.at(0).step;
+  processes.insert(processes.begin(),
+                   {"predicted on " + cluster.name, std::move(predicted)});
+  return processes;
+}
+
+static std::string clocksText(const std::vector<ClockOffset> &offsets) {
+  std::string text;
+  for (const ClockOffset &offset : offsets)
+    text +=
+        (text.empty() ? "" : ",") + std::string("{\"offset_us\":") +
+        trace::jsonNumber(offset.nanoseconds / 1e3) +
+        ",\"uncertainty_us\":" + trace::jsonNumber(offset.uncertainty / 1e3) +
+        "}";
+  return "[" + text + "]";
+}
+
+void StepTrace::write() {
+  std::vector<ClockOffset> offsets = clockOffsets(communicator, hostClock());
+  std::vector<std::vector<char>> packed =
+      gatherBytes(communicator, trace::packRuns(recorder.runs()), 0);
+  recorder = {};
+  if (communicator.rank() == 0) {
+    trace::Metadata metadata = trace::metadataOf(loaded, cluster);
+    metadata.emplace_back("transport",
+                          trace::jsonString(communicator.transport()));
+    metadata.emplace_back("clocks", clocksText(offsets));
+    plan::writeFileAtomically(
+        trace::traceText(*loaded.plan, cluster,
+                         processesOf(*loaded.plan, cluster, packed, offsets),
+                         metadata),
+        options.trace);
+  }
+  communicator.barrier();
+}
+
+} // namespace fsdp

@@ -1,0 +1,41 @@
+#ifndef FSDP_RUNTIME_TRAIN_STEPTRACE_H
+#define FSDP_RUNTIME_TRAIN_STEPTRACE_H
+
+#include "comm/Communicator.h"
+#include "cost/Cluster.h"
+#include "executor/Executor.h"
+#include "plan/PlanFile.h"
+#include "train/RunOptions.h"
+#include "train/StepReport.h"
+
+namespace fsdp {
+
+/// Records some steps of a run, and has rank 0 write them as a trace, beside
+/// what was predicted. All ranks do the same with it.
+class StepTrace {
+public:
+  /// Rank 0's options count. Throws Error where the steps are not in the run,
+  /// or the cluster is none.
+  StepTrace(const plan::LoadedPlan &loaded, const RunOptions &options,
+            Communicator &communicator, const RunLength &length);
+
+  /// In front of a step.
+  void before(uint64_t step, Executor &executor);
+  /// Behind a step. True behind the last one, when the file is written, which
+  /// waits for all ranks.
+  bool after(uint64_t step, Executor &executor);
+
+private:
+  void write();
+
+  const plan::LoadedPlan &loaded;
+  const RunOptions &options;
+  Communicator &communicator;
+  uint64_t first = 0, last = 0; // 0: none
+  cost::Cluster cluster;
+  trace::Recorder recorder;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_STEPTRACE_H
