@@ -79,7 +79,7 @@ struct TraceOptions {
       cl::desc("of --plan-to-trace: a process for each rank, not one for all")};
 
   cost::Cluster clusterFor(const plan::PlanT &plan) const {
-    return cluster.empty() ? cost::clusterOf(plan) : cost::findCluster(cluster);
+    return trace::clusterFor(plan, cluster);
   }
 };
 

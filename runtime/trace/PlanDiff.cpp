@@ -46,14 +46,16 @@ std::string bytesChange(uint64_t before, uint64_t after) {
          change(before, after);
 }
 
-/// The options of a plan's pipelines: "fsdp-shard units=block".
-std::set<std::string> optionsOf(const std::string &pipeline) {
-  std::set<std::string> options;
+/// The options of a plan's pipelines: "fsdp-shard units" and "block".
+std::map<std::string, std::string> optionsOf(const std::string &pipeline) {
+  std::map<std::string, std::string> options;
   std::string stage, word;
   int depth = 0;
   auto flush = [&] {
+    size_t at = word.find('=');
     if (!word.empty())
-      options.insert(stage + " " + word);
+      options[stage + " " + word.substr(0, at)] =
+          at == std::string::npos ? "" : word.substr(at + 1);
     word.clear();
   };
   for (char c : pipeline) {
@@ -73,18 +75,21 @@ std::set<std::string> optionsOf(const std::string &pipeline) {
   return options;
 }
 
-/// A state in one line, without its offset: that differs wherever another one
-/// does.
+/// A state in a few words, without its place: that differs wherever another one
+/// does. Flat states are others' memory.
 std::map<std::string, std::string> statesOf(const plan::PlanT &plan) {
   std::map<std::string, std::string> states;
   for (const auto &state : plan.states)
-    states[state->fqn] =
-        std::string(plan::dtypeName(state->dtype)) + " " +
-        plan::formatShape(state->shape) + ", " +
-        grouped(state->place->bytes()) + " bytes a rank in the " +
-        plan::arenaNames[state->place->arena()] + " arena" +
-        (state->unit >= 0 ? ", unit '" + plan.units[state->unit]->name + "'"
-                          : "");
+    if (!state->is_flat)
+      states[state->fqn] =
+          std::string(plan::dtypeName(state->dtype)) + " " +
+          plan::formatShape(state->shape) + " in the " +
+          plan::arenaNames[state->place->arena()] + " arena" +
+          (state->trainable || state->role != plan::Role::Parameter
+               ? ""
+               : ", frozen") +
+          (state->unit >= 0 ? ", unit '" + plan.units[state->unit]->name + "'"
+                            : "");
   return states;
 }
 
@@ -184,27 +189,24 @@ private:
   }
 
   void printOptions() {
-    std::set<std::string> mine = optionsOf(a.pipeline),
-                          other = optionsOf(b.pipeline);
-    for (const std::string &option : mine)
-      if (!other.count(option))
-        out << "- " << option << "\n";
-    for (const std::string &option : other)
-      if (!mine.count(option))
-        out << "+ " << option << "\n";
+    printTable("option ", optionsOf(a.pipeline), optionsOf(b.pipeline));
   }
 
-  void printStates() {
-    auto mine = statesOf(a), other = statesOf(b);
+  void printStates() { printTable("state ", statesOf(a), statesOf(b)); }
+
+  /// What one table has alone, and what both have otherwise.
+  void printTable(const std::string &what,
+                  const std::map<std::string, std::string> &mine,
+                  const std::map<std::string, std::string> &other) {
     std::vector<std::string> lines;
     for (const auto &[name, text] : mine)
-      if (!other.count(name))
-        lines.push_back("- state " + name + ": " + text);
-      else if (other[name] != text)
-        lines.push_back("state " + name + ": " + text + " -> " + other[name]);
+      if (auto same = other.find(name); same == other.end())
+        lines.push_back("- " + what + name + ": " + text);
+      else if (same->second != text)
+        lines.push_back(what + name + ": " + text + " -> " + same->second);
     for (const auto &[name, text] : other)
       if (!mine.count(name))
-        lines.push_back("+ state " + name + ": " + text);
+        lines.push_back("+ " + what + name + ": " + text);
     printLines(lines, "");
   }
 
@@ -302,11 +304,12 @@ private:
       int64_t by =
           int64_t(now.keptBefore) - int64_t(removed[same.back()].keptBefore);
       same.pop_back();
-      moved.push_back(now.name +
-                      (by == 0 ? " changes places with its neighbour"
-                               : ": " + std::to_string(std::abs(by)) +
-                                     (by < 0 ? " earlier" : " later")) +
-                      now.behind());
+      moved.push_back(
+          now.name +
+          (by == 0 ? " changes places with its neighbour"
+                   : ": " + std::to_string(std::abs(by)) +
+                         (by < 0 ? " commands earlier" : " commands later")) +
+          now.behind());
     }
     for (size_t i = removed.size(); i-- > 0;) {
       std::vector<size_t> &left = unmatched[removed[i].name];

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 
 namespace fsdp::trace {
@@ -49,6 +50,9 @@ struct ProgramFacts {
   std::map<uint32_t, uint32_t> awaited; // by wait: the command it needs
 };
 
+/// Tracks that a stream has at most.
+constexpr uint32_t maxLanes = 64;
+
 class TraceWriter {
 public:
   TraceWriter(const plan::PlanT &plan, const cost::Cluster &cluster)
@@ -57,20 +61,19 @@ public:
   void add(uint32_t number, const Process &process, int64_t zero) {
     events.nameProcess(number, process.name);
     events.nameTrack({number, 0}, "steps");
-    for (uint32_t stream : streamsOf(process))
-      events.nameTrack({number, 1 + stream}, plan::streamNames[stream]);
+    trackOf(number, plan::computeStream, 0);
     shown = {};
     for (const ProgramRun &run : process.runs) {
       ProgramFacts &facts = factsOf(run.program);
       ProgramRun moved = run;
       moved.shift(-zero);
-      std::vector<int64_t> queued = queue(moved);
+      std::vector<Track> tracks = tracksOf(number, moved);
       addRun(number, moved);
       addMemory(number, moved, facts, "memory", facts.memory);
       if (plan.arenas.at(plan::hostArena)->bytes)
         addMemory(number, moved, facts, "host memory", facts.hostMemory);
-      addSpans(number, moved, queued, facts);
-      addArrows(number, moved, facts);
+      addSpans(moved, tracks, facts);
+      addArrows(moved, tracks, facts);
     }
   }
 
@@ -83,14 +86,6 @@ private:
       facts = std::make_unique<ProgramFacts>(plan, *plan.programs.at(program),
                                              cluster);
     return *facts;
-  }
-
-  std::set<uint32_t> streamsOf(const Process &process) const {
-    std::set<uint32_t> streams = {plan::computeStream};
-    for (const ProgramRun &run : process.runs)
-      for (const Span &span : run.spans)
-        streams.insert(span.stream);
-    return streams;
   }
 
   void addRun(uint32_t process, const ProgramRun &run) {
@@ -135,30 +130,49 @@ private:
                        [&](const MemoryUse &use) { return use[kind] != 0; });
   }
 
-  /// A stream's commands follow each other, though one may be handed over while
-  /// the one before is under way: cuts that time off, and gives it for each
-  /// span.
-  static std::vector<int64_t> queue(ProgramRun &run) {
-    std::vector<int64_t> queued;
-    std::map<uint32_t, int64_t> free;
-    for (Span &span : run.spans) {
-      int64_t &since = free.emplace(span.stream, span.begin).first->second;
-      bool runs = span.kind == Span::Command;
-      queued.push_back(runs ? std::max<int64_t>(since - span.begin, 0) : 0);
-      span.begin += queued.back();
-      if (runs)
-        since = span.end;
+  /// The track of each span. Transfers of one stream may be under way together,
+  /// where one thread runs all streams: those that overlap have tracks of their
+  /// own. What lies within others, on the compute stream, stays there.
+  std::vector<Track> tracksOf(uint32_t process, const ProgramRun &run) {
+    std::vector<size_t> order(run.spans.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return run.spans[a].begin < run.spans[b].begin;
+    });
+    std::vector<Track> tracks(run.spans.size());
+    std::map<uint32_t, std::vector<int64_t>> free; // by stream, of each lane
+    for (size_t i : order) {
+      const Span &span = run.spans[i];
+      uint32_t lane = 0;
+      if (span.stream != plan::computeStream) {
+        std::vector<int64_t> &lanes = free[span.stream];
+        while (lane < lanes.size() && lane + 1 < maxLanes &&
+               lanes[lane] > span.begin)
+          ++lane;
+        lanes.resize(std::max<size_t>(lanes.size(), lane + 1));
+        lanes[lane] = span.end;
+      }
+      tracks[i] = trackOf(process, span.stream, lane);
     }
-    return queued;
+    return tracks;
   }
 
-  void addSpans(uint32_t process, const ProgramRun &run,
-                const std::vector<int64_t> &queued, const ProgramFacts &facts) {
+  /// Lanes of a stream lie below each other.
+  Track trackOf(uint32_t process, uint32_t stream, uint32_t lane) {
+    Track track = {process, (1 + stream) * maxLanes + lane};
+    if (named.insert({process, track.thread}).second)
+      events.nameTrack(
+          track, plan::streamNames[stream] +
+                     (lane ? " " + std::to_string(1 + lane) : std::string()));
+    return track;
+  }
+
+  void addSpans(const ProgramRun &run, const std::vector<Track> &tracks,
+                const ProgramFacts &facts) {
     for (size_t i = 0; i < run.spans.size(); ++i) {
       const Span &span = run.spans[i];
-      Track track = {process, 1 + span.stream};
       if (span.kind != Span::Command) {
-        addExposed(track, span, facts);
+        addExposed(tracks[i], span, facts);
         continue;
       }
       const CommandText &text = facts.texts[span.command];
@@ -166,9 +180,8 @@ private:
                          (text.facts.empty() ? "" : ",") + text.facts;
       rate(args, "gflop_per_s", text.flops, span.end - span.begin);
       rate(args, "gb_per_s", text.movedBytes, span.end - span.begin);
-      if (queued[i])
-        args += ",\"queued_us\":" + jsonNumber(queued[i] / 1e3);
-      events.slice(track, span.begin, span.end, text.name, text.category, args);
+      events.slice(tracks[i], span.begin, span.end, text.name, text.category,
+                   args);
     }
   }
 
@@ -200,42 +213,47 @@ private:
 
   /// From the command in front of each record to what a wait for it kept: where
   /// it took time, the wait itself, else the next command of its stream.
-  void addArrows(uint32_t process, const ProgramRun &run,
+  void addArrows(const ProgramRun &run, const std::vector<Track> &tracks,
                  const ProgramFacts &facts) {
-    std::map<uint32_t, const Span *> commands, waits; // by command, by turn
-    std::map<uint32_t, std::map<uint32_t, const Span *>> byStream;
-    for (const Span &span : run.spans)
+    std::map<uint32_t, size_t> commands, waits; // by command, by turn
+    std::map<uint32_t, std::map<uint32_t, size_t>> byStream;
+    for (size_t i = 0; i < run.spans.size(); ++i) {
+      const Span &span = run.spans[i];
       if (span.kind == Span::Command)
-        commands[span.command] = byStream[span.stream][span.command] = &span;
+        commands[span.command] = byStream[span.stream][span.command] = i;
       else if (span.kind == Span::Wait)
-        waits[span.turn] = &span; // the last of them
+        waits[span.turn] = i; // the last of them
+    }
     for (auto [wait, needed] : facts.awaited) {
       auto from = commands.find(needed);
+      auto to = waits.find(wait);
       uint32_t stream = facts.program.commands[wait]->stream;
-      const Span *to = nullptr;
-      if (auto own = waits.find(wait);
-          own != waits.end() && own->second->stream == stream) {
-        to = own->second;
-      } else {
-        auto next = byStream[stream].upper_bound(wait);
-        if (next != byStream[stream].end())
-          to = next->second;
+      if (to == waits.end() || run.spans[to->second].stream != stream) {
+        std::map<uint32_t, size_t> &later = byStream[stream];
+        to = later.upper_bound(wait);
+        if (to == later.end())
+          continue;
       }
-      if (from == commands.end() || !to)
-        continue;
-      int64_t left = from->second->end - 1;
-      if (to->end <= left || left < from->second->begin)
-        continue;
-      events.arrow({process, 1 + from->second->stream}, left,
-                   {process, 1 + stream}, std::max(left, to->begin));
+      if (from != commands.end())
+        addArrow(run.spans[from->second], tracks[from->second],
+                 run.spans[to->second], tracks[to->second]);
     }
+  }
+
+  /// Both ends within their slices: the first one at the end of its own.
+  void addArrow(const Span &from, Track fromTrack, const Span &to,
+                Track toTrack) {
+    int64_t left = from.end - 1;
+    if (from.begin <= left && left < to.end)
+      events.arrow(fromTrack, left, toTrack, std::max(left, to.begin));
   }
 
   const plan::PlanT &plan;
   const cost::Cluster &cluster;
   TraceEvents events;
   std::map<uint32_t, std::unique_ptr<ProgramFacts>> programs;
-  std::map<std::string, std::string> shown; // counters, as they are now
+  std::map<std::string, std::string> shown;      // counters, as they are now
+  std::set<std::pair<uint32_t, uint32_t>> named; // tracks
 };
 
 } // namespace

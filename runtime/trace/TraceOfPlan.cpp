@@ -1,5 +1,6 @@
 #include "trace/TraceOfPlan.h"
 
+#include "cost/CommandCost.h"
 #include "trace/JsonText.h"
 #include "trace/Predict.h"
 
@@ -10,6 +11,18 @@ namespace fsdp::trace {
 /// Microseconds, to a nanosecond.
 static std::string micros(double seconds) {
   return jsonNumber(std::round(seconds * 1e9) / 1e3);
+}
+
+cost::Cluster clusterFor(const plan::PlanT &plan, const std::string &given) {
+  if (!given.empty())
+    return cost::findCluster(given);
+  try {
+    return cost::clusterOf(plan);
+  } catch (const cost::ClusterError &error) {
+    throw cost::ClusterError(
+        std::string(error.what()) +
+        "; the plan was compiled for it, name another with --trace-cluster");
+  }
 }
 
 Metadata metadataOf(const plan::LoadedPlan &loaded,

@@ -7,6 +7,10 @@
 
 namespace fsdp::trace {
 
+/// The cluster to predict for: the given one, where it is not "", or the one
+/// that the plan was compiled for. Throws ClusterError.
+cost::Cluster clusterFor(const plan::PlanT &plan, const std::string &given);
+
 /// What a trace file says of the plan it is of, and of its predictions.
 Metadata metadataOf(const plan::LoadedPlan &loaded,
                     const cost::Cluster &cluster);

@@ -2,7 +2,6 @@
 
 #include "Error.h"
 #include "comm/ClockOffsets.h"
-#include "cost/CommandCost.h"
 #include "trace/JsonText.h"
 #include "trace/Predict.h"
 #include "trace/TraceOfPlan.h"
@@ -36,14 +35,7 @@ StepTrace::StepTrace(const plan::LoadedPlan &loaded, const RunOptions &options,
   TracedSteps steps = {0, 0};
   if (communicator.rank() == 0 && !options.trace.empty()) {
     steps = findSteps(options, length);
-    try {
-      cluster = options.traceCluster.empty()
-                    ? cost::clusterOf(*loaded.plan)
-                    : cost::findCluster(options.traceCluster);
-    } catch (const cost::ClusterError &error) {
-      throw Error(std::string(error.what()) +
-                  "; name one to predict for with --trace-cluster");
-    }
+    cluster = trace::clusterFor(*loaded.plan, options.traceCluster);
   }
   // Other nodes may have been told nothing.
   uint64_t both[] = {steps.first, steps.last};

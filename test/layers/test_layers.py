@@ -39,12 +39,13 @@ def test_the_runtime_includes_no_compiler() -> None:
     assert reaching(includes("runtime", "tools/fsdp-run"), COMPILER) == []
 
 
-def test_the_plan_and_the_cost_model_are_plain_cpp() -> None:
-    assert reaching(includes("runtime/plan", "runtime/cost"), COMPILER + TORCH) == []
+def test_the_plan_the_cost_model_and_traces_are_plain_cpp() -> None:
+    folders = ("runtime/plan", "runtime/cost", "runtime/trace")
+    assert reaching(includes(*folders), COMPILER + TORCH) == []
 
 
 def test_a_folder_of_the_runtime_includes_only_what_lies_below() -> None:
-    order = ("plan", "cost", "device", "comm", "data", "operators", "executor", "state", "train")
+    order = "plan cost trace device comm data operators executor state train".split()
     above = {folder: set(order[place + 1 :]) for place, folder in enumerate(order)}
     # How ranks meet, and what drives a GPU, know nothing of programs.
     above["launch"] = above["drivers"] = above["comm"]

@@ -104,10 +104,14 @@ class Trace:
         return number
 
     def track(self, process: int, name: str) -> list[Slice]:
-        (where,) = [
-            key for key, text in self.tracks.items() if key[0] == process and text == name
-        ]
+        (where,) = [key for key, text in self.tracks.items() if key[0] == process and text == name]
         return self.slices[where]
+
+    def stream(self, process: int, name: str) -> list[Slice]:
+        """What is on a stream's tracks: those under way together have "gather 2" and so on."""
+        return sorted(
+            (s for stream, s in self.commands(process) if stream == name), key=lambda s: s.begin
+        )
 
     def commands(self, process: int) -> Iterator[tuple[str, Slice]]:
         """What ran, with the name of its stream."""
@@ -115,7 +119,7 @@ class Trace:
             if where[0] == process and name != "steps":
                 for found in self.slices[where]:
                     if found.category != "exposed":
-                        yield name, found
+                        yield name.split()[0], found
 
     def exposed_ms(self, process: int, step: Slice) -> float:
         """Time of a step in which communication kept the compute stream."""
@@ -138,11 +142,7 @@ class Trace:
         for event in self.events:
             if event["ph"] in "sf" and event["pid"] == process:
                 now = nanoseconds(event["ts"])
-                around = [
-                    s
-                    for s in self.slices[(process, event["tid"])]
-                    if s.begin <= now < s.end
-                ]
+                around = [s for s in self.slices[(process, event["tid"])] if s.begin <= now < s.end]
                 ends[event["id"]].append(min(around, key=lambda s: s.end - s.begin))
         return [(left, right) for left, right in ends.values()]
 
