@@ -9,7 +9,7 @@ import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, Optional, TextIO
+from typing import Any, Callable, Iterator, Optional, TextIO
 
 # The keys of a metrics line that are not the step file's own metrics.
 STANDARD = frozenset(
@@ -150,15 +150,27 @@ def perplexity_of(loss: float) -> str:
     return f"{math.exp(loss):.1f}" if loss < 700 else "inf"
 
 
+# Off a terminal, where there is no bar, a run is heard of so often at least.
+QUIET_S = 30.0
+
+
 class Progress:
     """Follows a run by its metrics: a bar on a terminal, a line for each epoch.
 
-    A run whose length is in steps has a line each tenth of it instead.
+    A run whose length is in steps has a line each tenth of it instead. Off a terminal steps have
+    lines between them, so that none comes more than 30 s and a step after another. `clock` gives
+    seconds.
     """
 
     def __init__(
-        self, length: Length, perplexity: bool = False, out: Optional[TextIO] = None
+        self,
+        length: Length,
+        perplexity: bool = False,
+        out: Optional[TextIO] = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
+        self._last_line = clock()
         self.rows: list[dict[str, Any]] = []
         self._length = length
         self._perplexity = perplexity
@@ -181,20 +193,26 @@ class Progress:
         self._epoch.add(row)
         if self._bar is not None and row.get("loss") is not None:
             self._bar.set_description(f"epoch {number}" if self._by_epoch else "steps", False)
-            shown = f"loss {row['loss']:.4f}"
-            if isinstance(row.get("lr"), (int, float)):
-                shown += f", lr {row['lr']:.2e}"
-            for key in ("tokens_per_s", "samples_per_s"):
-                if row.get(key):
-                    shown += f", {row[key]:,.0f} {key.split('_')[0]}/s"
-                    break
-            self._bar.set_postfix_str(shown, False)
+            self._bar.set_postfix_str(", ".join(of_step(row)), False)
             self._bar.update(row.get("step", self._bar.n + 1) - self._bar.n)
+        elif self._bar is None and self._clock() - self._last_line >= QUIET_S:
+            self._line("  ".join([self._place(row), *of_step(row)]))
 
     def close(self) -> None:
         self._finish_epoch()
         if self._bar is not None:
             self._bar.close()
+
+    def _place(self, row: dict[str, Any]) -> str:
+        steps = f"/{self._length.steps}" if self._length.steps else ""
+        return f"step {row.get('step')}{steps}"
+
+    def _line(self, text: str) -> None:
+        self._last_line = self._clock()
+        if self._bar is not None:
+            self._bar.write(text, file=self._out)
+        else:
+            print(text, file=self._out, flush=True)
 
     @property
     def _by_epoch(self) -> bool:
@@ -213,10 +231,21 @@ class Progress:
         if not self._by_epoch:
             line = f"step {self._epoch.last.get('step')}" + line[line.index("  ") :]
         self._epoch = None
-        if self._bar is not None:
-            self._bar.write(line, file=self._out)
-        else:
-            print(line, file=self._out, flush=True)
+        self._line(line)
+
+
+def of_step(row: dict[str, Any]) -> list[str]:
+    """A step's loss, learning rate and throughput, as far as its row has them."""
+    parts = []
+    if row.get("loss") is not None:
+        parts.append(f"loss {row['loss']:.4f}")
+    if isinstance(row.get("lr"), (int, float)):
+        parts.append(f"lr {row['lr']:.2e}")
+    for key in ("tokens_per_s", "samples_per_s"):
+        if row.get(key):
+            parts.append(f"{row[key]:,.0f} {key.split('_')[0]}/s")
+            break
+    return parts
 
 
 def follow(path: Path, running: Any) -> Iterator[dict[str, Any]]:

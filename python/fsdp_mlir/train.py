@@ -74,6 +74,13 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     )
     for name, (kind, what, text) in RUN_FLAGS.items():
         flag(name, type=kind, metavar=what, help=text)
+    flag(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write when each command of some steps ran, for ui.perfetto.dev",
+    )
+    flag("--trace-steps", metavar="A:B", help="which steps (3:5)")
     flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
     flag(
         "--run-args",
@@ -92,6 +99,8 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.steps and args.epochs:
         parser.error("both --steps and --epochs are given; give the one that sets the length")
+    if args.trace_steps and not args.trace:
+        parser.error("--trace-steps says which steps --trace writes; give --trace FILE")
     if not 0 <= args.node_rank < args.nnodes:
         parser.error(f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}")
     if args.nnodes > 1 and not (args.master_addr and args.master_port):
@@ -138,6 +147,10 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
+        if args.trace:
+            command += ["--trace", args.trace]
+        if args.trace_steps:
+            command += ["--trace-steps", args.trace_steps]
     for name, value in given(args).items():
         command += [name, value]
     # This program shows the progress.
@@ -351,6 +364,8 @@ def finish(
     wrote = [f"metrics {args.metrics}", f"weights {args.save}"]
     if loss_curve(rows, picture, f"{args.step_file.stem}, {ranks} ranks"):
         wrote.append(f"loss curve {picture}")
+    if args.trace:
+        wrote.append(f"trace {args.trace}")
     if args.tensorboard:
         write_tensorboard(args.out / "tensorboard", rows)
         wrote.append(f"TensorBoard {args.out / 'tensorboard'}")

@@ -294,7 +294,9 @@ private:
     std::map<std::string, std::vector<size_t>> unmatched; // in `removed`
     for (size_t i = removed.size(); i-- > 0;)
       unmatched[removed[i].name].push_back(i);
-    std::vector<std::string> moved, lines;
+    std::vector<std::string> lines;
+    std::vector<std::pair<std::string, std::string>>
+        moved; // name, and where to
     for (const Missing &now : added) {
       std::vector<size_t> &same = unmatched[now.name];
       if (same.empty()) {
@@ -305,11 +307,11 @@ private:
           int64_t(now.keptBefore) - int64_t(removed[same.back()].keptBefore);
       same.pop_back();
       moved.push_back(
-          now.name +
-          (by == 0 ? " changes places with its neighbour"
-                   : ": " + std::to_string(std::abs(by)) +
-                         (by < 0 ? " commands earlier" : " commands later")) +
-          now.behind());
+          {now.name,
+           (by == 0 ? " changes places with its neighbour"
+                    : ": " + std::to_string(std::abs(by)) +
+                          (by < 0 ? " commands earlier" : " commands later")) +
+               now.behind()});
     }
     for (size_t i = removed.size(); i-- > 0;) {
       std::vector<size_t> &left = unmatched[removed[i].name];
@@ -317,8 +319,19 @@ private:
         lines.insert(lines.begin(),
                      "- " + removed[i].name + removed[i].behind());
     }
-    for (std::string &line : moved)
-      lines.push_back("~ " + line);
+    for (size_t i = 0; i < moved.size();) {
+      size_t like = 1; // those that went the same way together
+      while (i + like < moved.size() &&
+             moved[i + like].second == moved[i].second)
+        ++like;
+      if (like < 4)
+        like = 1;
+      lines.push_back(
+          "~ " + moved[i].first +
+          (like > 1 ? " and " + std::to_string(like - 1) + " more" : "") +
+          moved[i].second);
+      i += like;
+    }
     printLines(lines, "    ");
   }
 

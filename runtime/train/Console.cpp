@@ -21,10 +21,13 @@ static std::string format(const char *pattern, ...) {
 // Long runs show about this many lines where there is no bar.
 static constexpr uint64_t linesPerRun = 20;
 
+// Nor is a run silent for longer, where a step does not take as long.
+static constexpr std::chrono::seconds quiet(30);
+
 Console::Console(ProgressKind kind, const RunLength &length)
     : length(length), lineInterval(std::max<uint64_t>(
                           1, (length.steps + linesPerRun - 1) / linesPerRun)),
-      start(Clock::now()), drawn(start) {
+      start(Clock::now()), drawn(start), lastLine(start) {
   if (kind == ProgressKind::Auto)
     kind = isatty(STDOUT_FILENO) ? ProgressKind::Bar : ProgressKind::Lines;
   bar = kind == ProgressKind::Bar;
@@ -81,8 +84,10 @@ static std::string rate(const StepReport &report) {
 void Console::step(const StepReport &report) {
   last = report;
   bool due = report.step % lineInterval == 0 || report.step == 1 ||
-             report.step == length.steps;
+             report.step == length.steps ||
+             (!bar && Clock::now() - lastLine >= quiet);
   if (due) {
+    lastLine = Clock::now();
     std::string text = format("step: %lu  ", report.step);
     for (const auto &[name, value] : report.outputs)
       text += format("%s: %.5f  ", name.c_str(), value);

@@ -34,7 +34,7 @@ private:
   RunLength length;
   uint64_t lineInterval;
   StepReport last;
-  std::chrono::steady_clock::time_point start, drawn;
+  std::chrono::steady_clock::time_point start, drawn, lastLine;
 };
 
 } // namespace fsdp

@@ -33,7 +33,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Plans:
     return make
 
 
-def report(compiled: chain.Compiled) -> dict[str, Any]:
+def report(compiled: chain.Compiled, cluster: str = "auto") -> dict[str, Any]:
     """The compiler's own figures of the commands that the plan was made of."""
     opt = [chain.binary("fsdp-opt"), compiled.scheduled, "-o", "/dev/null"]
-    return json.loads(chain.command([*opt, "--fsdp-report=format=json"]).stdout)
+    return json.loads(chain.command([*opt, f"--fsdp-report=format=json cluster={cluster}"]).stdout)

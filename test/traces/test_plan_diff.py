@@ -23,16 +23,16 @@ def test_a_plan_differs_in_nothing_from_itself(plans: Plans) -> None:
 
 
 def test_a_later_gather_is_moved(plans: Plans) -> None:
-    before, after = plans("mesh=2 schedule=overlap prefetch-forward=2 bucket-cap-mib=none"), plans(
-        "mesh=2 schedule=overlap prefetch-forward=0 bucket-cap-mib=none"
-    )
+    options = "mesh=2 cluster=h100x8 units=class:Block"
+    before = plans(f"{options} prefetch-forward=2")
+    after = plans(f"{options} prefetch-forward=0")
     text = diff(before.plan, after.plan)
     assert "option fsdp-pipeline prefetch-forward: 2 -> 0\n" in text
     assert re.search(r"~ all-gather of blocks.1 \(forward\): \d+ commands later, behind", text)
     assert not re.search(r"^ *[-+] ", text, re.MULTILINE), "the same commands"
-    figures = [report(of)["programs"]["step"] for of in (before, after)]
+    figures = [report(of, "h100x8")["programs"]["step"] for of in (before, after)]
     shown = " -> ".join(f"{1e6 * of['predicted_seconds']:.1f}" for of in figures)
-    assert f"predicted on local: {shown} us" in text
+    assert f"predicted on h100x8: {shown} us" in text
     exposed = " -> ".join(f"{1e6 * of['exposed_seconds']:.1f}" for of in figures)
     assert f"of it exposed: {exposed} us" in text
 

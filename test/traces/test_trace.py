@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from typing import Any, Sequence
 
 import pytest
@@ -50,7 +51,8 @@ def record(
 )
 def test_a_prediction_is_the_compilers(options: str, plans: Plans) -> None:
     compiled = plans(options)
-    trace, figures = predicted(compiled), report(compiled)
+    trace = predicted(compiled)
+    figures = report(compiled, trace.facts["predicted_on"])
     expected = figures["programs"]["step"]
     (step,) = trace.track(0, "steps")
     assert (step.end - step.begin) / 1e9 == pytest.approx(expected["predicted_seconds"], abs=2e-9)
@@ -70,13 +72,15 @@ def test_commands_say_what_they_are(plans: Plans) -> None:
     compiled = plans()
     trace = predicted(compiled)
     text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
-    commands = [line for line in text.splitlines() if line[:2] == "  " and line[3:5] == "| "]
+    # A command goes on where its pieces stand below each other.
+    commands = [c.replace("\n", " ") for c in re.split(r"\n  (?=\d\| )", text)[1:]]
+    commands[-1] = commands[-1].split("   device arena")[0]
     found = list(trace.commands(0))
     streams = ("compute", "gather", "reduce")
     gathered = reduced = 0
     for stream, command in found:
         line = commands[command.args["command"]]
-        assert streams[int(line.strip()[0])] == stream
+        assert streams[int(line[0])] == stream
         if "module" in command.args:
             assert line.endswith("// " + command.args["module"])
         if command.category == "collective":

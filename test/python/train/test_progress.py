@@ -73,6 +73,22 @@ def test_a_run_in_steps_has_ten_lines() -> None:
     assert lines[0] == "step 10  loss 1.0000"
 
 
+def test_a_batch_job_is_heard_of_every_half_minute() -> None:
+    """Tests that off a terminal long epochs have lines for steps between them."""
+    out, now = io.StringIO(), [0.0]
+    progress = Progress(Length(12, 2, 6), out=out, clock=lambda: now[0])
+    for step in range(1, 13):
+        now[0] += 13.0
+        row = {"step": step, "loss": 1.0, "lr": 0.1, "samples_per_s": 1234.5}
+        progress.update(row)
+    progress.close()
+    # Step 7 is behind the epoch's line by no more than 13 s.
+    step_3, step_6, epoch_1, step_10, epoch_2 = out.getvalue().splitlines()
+    assert step_3 == "step 3/12  loss 1.0000  lr 1.00e-01  1,234 samples/s"
+    assert step_6.startswith("step 6/12  ") and step_10.startswith("step 10/12  ")
+    assert epoch_1.startswith("epoch 1/2  ") and epoch_2.startswith("epoch 2/2  ")
+
+
 def test_follow_reads_while_the_file_grows(tmp_path: Path) -> None:
     """Tests that half lines wait for their end, and that others are left out."""
     path = tmp_path / "metrics.jsonl"

@@ -47,6 +47,7 @@ TEST(MemoryByKind, NamesWhatValuesAreFor) {
   }
   EXPECT_TRUE(gathers && reduces && updates);
   for (size_t v = 0; v < step.values.size(); ++v)
-    if (step.values[v]->state >= 0)
+    if (step.values[v]->state >= 0) {
       EXPECT_EQ(kind(v), MemoryKind::Parameters);
+    }
 }
