@@ -46,14 +46,16 @@ StepTrace::StepTrace(const plan::LoadedPlan &loaded, const RunOptions &options,
 }
 
 void StepTrace::before(uint64_t step, Executor &executor) {
-  if (step == first && first)
+  if (isTraced(step))
     executor.setRecorder(&recorder);
 }
 
 bool StepTrace::after(uint64_t step, Executor &executor) {
-  if (step != last || !last)
+  if (!isTraced(step))
     return false;
-  executor.setRecorder(nullptr);
+  executor.setRecorder(nullptr); // evaluations are no part of a step
+  if (step != last)
+    return false;
   write();
   return true;
 }

@@ -26,6 +26,9 @@ public:
   bool after(uint64_t step, Executor &executor);
 
 private:
+  bool isTraced(uint64_t step) const {
+    return first && first <= step && step <= last;
+  }
   void write();
 
   const plan::LoadedPlan &loaded;
