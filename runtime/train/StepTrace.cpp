@@ -10,22 +10,27 @@
 
 namespace fsdp {
 
-/// Steps that are recorded where nobody says which: behind those in which
-/// operators learn what memory they need.
+/// Steps that are recorded where nobody says which: of those that are run,
+/// behind the first two, in which operators learn what memory they need.
 static constexpr TracedSteps defaultSteps = {3, 5};
 
 static TracedSteps findSteps(const RunOptions &options,
                              const RunLength &length) {
+  if (length.done >= length.steps)
+    return {0, 0};
   if (!options.tracedSteps)
-    return {std::min(defaultSteps.first, length.steps),
-            std::min(defaultSteps.last, length.steps)};
+    return {std::min(length.done + defaultSteps.first, length.steps),
+            std::min(length.done + defaultSteps.last, length.steps)};
   TracedSteps steps = *options.tracedSteps;
+  std::string given = "--trace-steps " + std::to_string(steps.first) + ":" +
+                      std::to_string(steps.last);
   if (steps.last > length.steps)
-    throw Error("--trace-steps " + std::to_string(steps.first) + ":" +
-                std::to_string(steps.last) + " goes beyond the run's " +
-                std::to_string(length.steps) +
-                (length.steps == 1 ? " step" : " steps") +
-                "; name steps that it has");
+    throw Error(
+        given + " goes beyond the run's " + std::to_string(length.steps) +
+        (length.steps == 1 ? " step" : " steps") + "; name steps that it has");
+  if (steps.first <= length.done)
+    throw Error(given + " begins before the run resumes, after step " +
+                std::to_string(length.done) + "; name steps behind it");
   return steps;
 }
 
@@ -56,8 +61,13 @@ bool StepTrace::after(uint64_t step, Executor &executor) {
   executor.setRecorder(nullptr); // evaluations are no part of a step
   if (step != last)
     return false;
-  write();
+  finish();
   return true;
+}
+
+void StepTrace::finish() {
+  if (!recorder.runs().empty()) // on all ranks, or on none
+    write();
 }
 
 /// The predicted step begins where the first of rank 0 does.

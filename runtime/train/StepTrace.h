@@ -24,6 +24,9 @@ public:
   /// Behind a step. True behind the last one, when the file is written, which
   /// waits for all ranks.
   bool after(uint64_t step, Executor &executor);
+  /// The run is over, perhaps before the last of the steps: writes those that
+  /// were recorded and are not written. Collective.
+  void finish();
 
 private:
   bool isTraced(uint64_t step) const {

@@ -6,6 +6,9 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import signal
+import subprocess
+import time
 from typing import Any, Sequence
 
 import pytest
@@ -207,6 +210,42 @@ def test_tracing_changes_no_bit(plans: Plans) -> None:
     # Which steps, where nobody says: those behind the first two.
     trace = Trace.load(file)
     assert [s.args["step"] for s in trace.track(trace.process("rank 1"), "steps")] == [3, 4]
+
+
+def test_a_run_that_resumes_is_traced_from_there(plans: Plans, tmp_path: pathlib.Path) -> None:
+    folder, file = tmp_path / "checkpoints", tmp_path / "t.json"
+    start = chain.run_arguments(plans()) + ["--nproc", "2", "--checkpoint-dir", str(folder)]
+    chain.command([*start, "--steps", "2"])
+    resumed = [*start, "--resume", "auto", "--steps", "6", "--trace", file]
+    done = chain.command([*resumed, "--trace-steps", "2:4"], check=False)
+    assert done.returncode > 0 and not file.exists()
+    assert "begins before the run resumes, after step 2" in done.stdout + done.stderr
+    chain.command(resumed)
+    trace = Trace.load(file)
+    assert [s.args["step"] for s in trace.track(trace.process("rank 0"), "steps")] == [5, 6]
+
+
+def test_a_run_that_is_stopped_leaves_what_it_did(plans: Plans, tmp_path: pathlib.Path) -> None:
+    file, metrics = tmp_path / "t.json", tmp_path / "metrics.jsonl"
+    arguments = chain.run_arguments(plans(), 1_000_000) + ["--nproc", "2", "--trace", str(file)]
+    arguments += ["--trace-steps", "2:1000000", "--metrics", str(metrics)]
+    running = subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=chain.environment()
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not metrics.exists() or len(metrics.read_text().splitlines()) < 5:
+            assert running.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    trace = Trace.load(file)
+    for rank in ("rank 0", "rank 1"):
+        steps = [s.args["step"] for s in trace.track(trace.process(rank), "steps")]
+        assert steps == list(range(2, 2 + len(steps))) and len(steps) >= 4
 
 
 @pytest.mark.parametrize(
