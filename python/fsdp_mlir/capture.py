@@ -18,18 +18,20 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from .capture_context import SharedForward, eval_mode
 from .activation_checkpoints import forwards_in_checkpoints
+from .capture_context import SharedForward, eval_mode, said_to_compile
 from .dynamo_capture import follow
-from .eager_kernels import eager_interpolation, eager_strides, portable_lstm
+from .eager_kernels import eager_interpolation, eager_strides
 from .eager_only import no_backward
 from .errors import ExportError, note
-from .explain import explain_capture_error, located, raised_by_step, user_location
+from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
+from .known_values import StandIns
 from .library_defaults import note_unchecked, static_experts, unchecked_distributions
 from .mixed_precision import MixedPrecision
 from .names import StateNames
 from .python_state import PythonState
-from .run_capture import RunStep, run_and_differentiate, stand_in_mode
+from .sequences import static_sequences
+from .run_capture import RunStep, run_and_differentiate
 from .training_step import TrainingStep
 
 
@@ -122,7 +124,7 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     with contextlib.ExitStack() as stack:
         # What stands in for a parameter on meta has the dtype that its unit computes in.
         ways = (mode, gradients, checkpoints, casts, stand_ins, sharing)
-        kernels = (eager_interpolation(), eager_strides(), portable_lstm())
+        kernels = (eager_interpolation(), eager_strides(), static_sequences())
         libraries = (unchecked_distributions(), static_experts(step.model))
         for context in (*ways, *kernels, *libraries, no_backward()):
             stack.enter_context(context)
@@ -183,21 +185,28 @@ def _trace(
     except Exception as error:
         followed = error
     state = PythonState(loss)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(state.restore)
         own = raised_by_step(loss, inputs)
         refusal = explain_capture_error(followed, own)
-        if own is not None:
+        if own is not None and not isinstance(own, ON_VALUES):
             raise refusal from followed
-        state.restore()
-        names.forget_constants(constants)
-        try:
-            traced = _by_running(loss, inputs, names, fake_mode, state)
-        except ExportError as error:
-            raise located(error) from error
-        except Exception as error:
-            raise explain_capture_error(error, None) from error
-    finally:
-        state.restore()
+        for compiles in (contextlib.nullcontext(), said_to_compile()):
+            # Libraries look at fewer values where they are said to compile.
+            state.restore()
+            names.forget_constants(constants)
+            try:
+                with compiles:
+                    traced = _by_running(loss, inputs, names, fake_mode, state)
+                break
+            except ExportError as error:
+                raise located(error) from error
+            except ON_VALUES as error:
+                failure = error
+            except Exception as error:
+                raise explain_capture_error(error, None) from error
+        else:
+            raise refusal if own is not None else explain_capture_error(failure, None)
     note(
         f"{refusal.where}Dynamo cannot follow the step ({refusal.reason}), which was captured by "
         "running it: what its Python code decides stays as it is now"
@@ -230,13 +239,15 @@ def _by_running(
 
     def trace(step: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
         with contextlib.ExitStack() as stack:
-            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else stand_in_mode()
+            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else StandIns()
             stack.enter_context(mode)
             joint = _differentiate(stack, step, batch, mode)
         _check_outputs(*step.outputs)
         return joint
 
     joint = run_and_differentiate(step, tuple(inputs.values()), state, trace)
+    for place in step.checks:
+        note(f"{place}: a check of values is left out of the exported step")
     return _Traced(joint, step.states, list(step.outputs[1]))
 
 

@@ -75,6 +75,11 @@ def _same_named(ours: dict[str, Any], theirs: dict[str, Any]) -> bool:
     )
 
 
+def said_to_compile() -> Any:
+    """Within it, code that asks whether it is being compiled is told so, as by Dynamo."""
+    return mock.patch.object(torch.compiler, "_is_compiling_flag", True)
+
+
 def _refuse_hook(effects: Any, tensor: Any, *args: Any) -> None:
     torch._dynamo.exc.unimplemented(
         gb_type="hook on a tensor",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from typing import Any, Iterator
-from unittest import mock
 
 import torch
 
@@ -65,26 +64,3 @@ def eager_interpolation() -> Iterator[None]:
         for overload, name, kernel in removed:
             overload.py_kernels[name] = kernel
             overload._dispatch_cache.clear()
-
-
-@contextlib.contextmanager
-def portable_lstm() -> Iterator[None]:
-    """Within it, an LSTM is captured as the matrix products that it is on every device. On the CPU
-    eager calls one kernel of oneDNN's, of other last bits and with memory of its own kind."""
-    overload = torch.ops.aten.lstm.input
-    kernels = dict(overload.py_kernels)
-
-    def without_onednn(kernel: Any) -> Any:
-        def lstm(*args: Any, **kwargs: Any) -> Any:
-            with mock.patch.object(torch._C, "_has_mkldnn", False):
-                return kernel(*args, **kwargs)
-
-        return lstm
-
-    overload.py_kernels.update({key: without_onednn(k) for key, k in kernels.items()})
-    overload._dispatch_cache.clear()
-    try:
-        yield
-    finally:
-        overload.py_kernels.update(kernels)
-        overload._dispatch_cache.clear()

@@ -8,18 +8,20 @@ import traceback
 from typing import Any, Mapping, Optional
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensorMode,
 )
 
 from .errors import ExportError
+from .known_values import StandIns
+from .value_checks import passed_checks
 
 _PYTORCH = os.path.dirname(torch.__file__)
 _HERE = os.path.dirname(__file__)
 # Raised where an op's result, or its shape, depends on values.
-_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 _BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
@@ -82,7 +84,7 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     place = f"{where}: " if where else ""
     if isinstance(own, ExportError):
         return Refusal(place, str(own), str(own))
-    if own is not None and not isinstance(own, _ON_VALUES):
+    if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
         return Refusal(place, reason, reason)
     met = getattr(error, "gb_type", "").lower()
@@ -93,6 +95,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(place, _SHAPE, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
         return Refusal(place, _NUMBER, _NUMBER)
+    if "data-dependent expression" in text:
+        return Refusal(place, _BRANCH, _BRANCH)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         nothing = (
@@ -125,18 +129,18 @@ def raised_by_step(
     try:
         tensors = [*states.values(), *inputs.values()]
         mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None)
-        mode = mode or FakeTensorMode(allow_non_fake_inputs=True)
+        mode = mode or StandIns()
         fakes = {name: _fake(mode, tensor) for name, tensor in states.items()}
         batch = tuple(_fake(mode, tensor) for tensor in inputs.values())
     except Exception:
         return None
     try:
-        with mode:
+        with mode, enable_python_dispatcher(), passed_checks():
             torch.func.functional_call(module, fakes, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel
     except Exception as error:
-        if isinstance(error, _ON_VALUES) or "fake" not in str(error).lower():
+        if isinstance(error, ON_VALUES) or "fake" not in str(error).lower():
             return error
     return None
 

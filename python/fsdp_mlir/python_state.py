@@ -9,6 +9,8 @@ from typing import Any, Callable, Iterator
 
 import torch
 
+from .known_values import known_value
+
 _TABLES = ("_parameters", "_buffers", "_modules")
 _CONTAINERS = (list, dict, set)
 
@@ -60,6 +62,13 @@ class PythonState:
             if not _same_contents(value, contents):
                 value.clear()
                 (value.extend if isinstance(value, list) else value.update)(contents)
+
+    def keep_known(self) -> None:
+        """Gives tensors that a capture has left their values, where these are the code's own."""
+        for _, table, key in list(self._places()):
+            value = known_value(table[key])
+            if value is not None:
+                table[key] = value
 
 
 def warn_changed(names: list[str]) -> None:

@@ -14,20 +14,22 @@ import operator
 import random
 import sys
 import warnings
-from typing import Any, Callable, Iterator, Mapping, Sequence
+import weakref
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 from unittest import mock
 
 import numpy
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
 from .errors import ExportError
 from .explain import is_users, user_location
+from .known_values import may_compute
 from .names import StateNames
 from .python_state import PythonState, warn_changed
+from .value_checks import passed_checks
 
 
 class RunStep(torch.nn.Module):
@@ -37,6 +39,7 @@ class RunStep(torch.nn.Module):
         states: role and name of each of its parameters and buffers.
         outputs: the loss and the metrics of the last run.
         begin: is called in front of each run.
+        checks: where the last run checked values.
     """
 
     def __init__(self, loss: torch.nn.Module, names: StateNames) -> None:
@@ -46,6 +49,7 @@ class RunStep(torch.nn.Module):
         self.states: dict[str, tuple[str, str]] = {}
         self.outputs: tuple[Any, Mapping[str, Any]] = (None, {})
         self.begin: Callable[[], None] = lambda: None
+        self.checks: list[str] = []
         self._targets: dict[int, str] = {}
         for module in loss.model.modules():
             for tensor in (*module._parameters.values(), *module._buffers.values()):
@@ -74,6 +78,7 @@ class RunStep(torch.nn.Module):
             stack.enter_context(_module_paths(self._loss.model))
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
+            self.checks = stack.enter_context(passed_checks())
             loss, metrics = self._loss(*batch)
         self.outputs = loss, metrics
         if isinstance(loss, torch.Tensor) and loss._is_view():
@@ -114,8 +119,11 @@ class RunStep(torch.nn.Module):
     def _swapped(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and id(value) in self._targets:
             return getattr(self, self._targets[id(value)])
-        if type(value) is list and any(isinstance(v, torch.Tensor) for v in value):
-            # Of recurrent layers, who keep a list of their weights.
+        if isinstance(value, weakref.ref):
+            new = self._swapped(value())
+            return value if new is value() else weakref.ref(new)
+        if type(value) is list and any(isinstance(v, (torch.Tensor, weakref.ref)) for v in value):
+            # Of recurrent layers, who keep lists of their weights.
             new = [self._swapped(member) for member in value]
             return new if any(a is not b for a, b in zip(new, value)) else value
         return value
@@ -140,6 +148,7 @@ def run_and_differentiate(
         step.begin = state.restore
         first = differentiate(step, batch)
         warn_changed(state.changed())
+        state.keep_known()
         step.begin = PythonState(step._loss).restore
         second = differentiate(step, batch)
     if _generators() != before:
@@ -170,17 +179,40 @@ def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:
 
 
 def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
-    """Each call of an op, what it calls, and with what, by number."""
+    """Each call of an op, what it calls, and with what, by number. What a step keeps of its own
+    numbers, computed in one graph and read in another, is its value."""
     numbers: dict[fx.Node, Any] = {}
+    known: dict[fx.Node, torch.Tensor] = {}
     count = itertools.count()
     for node in graph.nodes:
         if node.target is operator.getitem:
             # Results are taken apart in no certain order.
             numbers[node] = (numbers[node.args[0]], node.args[1])
             continue
+        value = _known(node, known)
+        if value is not None:
+            known[node] = value
+            content = value.detach().contiguous().reshape(-1).view(torch.uint8)
+            numbers[node] = (str(value.dtype), tuple(value.shape), content.numpy().tobytes())
+            continue
         numbers[node] = next(count)
         arguments = fx.map_arg((node.args, node.kwargs), lambda n: numbers[n])
         yield node, str(node.target), repr(arguments)
+
+
+def _known(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> Optional[torch.Tensor]:
+    """The value of a node that depends on the code alone; `known` has those before it."""
+    if node.op == "get_attr":
+        value = getattr(node.graph.owning_module, node.target)
+        return value if isinstance(value, torch.Tensor) else None
+    operands = node.all_input_nodes
+    if node.op != "call_function" or not all(operand in known for operand in operands):
+        return None
+    if not may_compute(node.target, bool(operands), node.meta.get("val")):
+        return None
+    with torch.no_grad():
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return node.target(*args, **kwargs)
 
 
 class _Places(TorchFunctionMode):
@@ -271,8 +303,3 @@ def _no_hooks_on(parameters: set[int]) -> Iterator[None]:
 
     with mock.patch.object(torch.Tensor, "register_hook", register_hook):
         yield
-
-
-def stand_in_mode() -> FakeTensorMode:
-    """Tensors without values of static sizes, beside which constants of the code keep theirs."""
-    return FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)

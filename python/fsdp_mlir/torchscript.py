@@ -22,6 +22,7 @@ from .dtypes import DTYPES, dtype_name
 from .errors import ExportError
 from .explain import user_location
 from .names import StateNames, plain_path
+from .writable import check_writable
 
 # Names that mean something else in TorchScript source.
 _RESERVED = set(keyword.kwlist) | {
@@ -99,9 +100,9 @@ class ProgramWriter:
         self._used.add(name)
         self._spelling[key] = name
         self._values[name] = {
-            "shape": [_static(size, key) for size in tensor.shape],
+            "shape": list(tensor.shape),
             "dtype": dtype_name(tensor.dtype, str(key)),
-            "strides": [_static(stride, key) for stride in tensor.stride()],
+            "strides": list(tensor.stride()),
         }
         return name
 
@@ -115,18 +116,8 @@ class ProgramWriter:
     def _call(self, node: fx.Node) -> None:
         op = node.target
         where = user_location(node.meta.get("stack_trace") or "")
-        if not isinstance(op, torch._ops.OpOverload):
-            raise ExportError(
-                f"{where + ': ' if where else ''}the step uses {op}, which is not a tensor op and "
-                "cannot be exported; write it as plain tensor code"
-            )
+        check_writable(node)
         schema = op._schema
-        if schema.name in _defined_in_python():
-            raise ExportError(
-                f"{where + ': ' if where else ''}the step calls {schema.name}, an operator with a "
-                "body in Python alone, and no Python runs while a plan does; call the tensor code "
-                "in it as a plain function"
-            )
         values = []
         for index, argument in enumerate(schema.arguments):
             if not argument.kwarg_only and index < len(node.args):
@@ -179,12 +170,6 @@ class ProgramWriter:
             name = self._define(node, node.name, value)
             self._lines.append(f"{name} = {call}")
             return [name]
-        if node.target is torch.ops.aten._local_scalar_dense.default:
-            where = user_location(node.meta.get("stack_trace") or "")
-            raise ExportError(
-                f"{where + ': ' if where else ''}the step reads a tensor's value as a Python "
-                "number; keep it a tensor"
-            )
         is_list = len(returns) == 1 and isinstance(value, (list, tuple))
         if not is_list and not (isinstance(value, (tuple, list)) and len(value) == len(returns)):
             raise ExportError(
@@ -289,11 +274,6 @@ def _literal(value: Any, kind: str, spelled: Callable[[Any], Optional[str]]) -> 
     return "None" if value is None else _scalar(value, kind)
 
 
-def _defined_in_python() -> set[str]:
-    """Names of the operators that `torch.library` made."""
-    return {name.partition(".")[0] for name in torch.library._defs}
-
-
 def _scalar(value: Any, kind: str) -> Optional[str]:
     if isinstance(value, torch.dtype):
         return str(DTYPES[value].scalar_type) if value in DTYPES else None
@@ -327,12 +307,6 @@ def _float(value: float) -> str:
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return repr(value)
-
-
-def _static(size: Any, key: Any) -> int:
-    if not isinstance(size, int):
-        raise ExportError(f"{key} has the dynamic size {size}; shapes are static, use a mask")
-    return size
 
 
 def _phase(node: fx.Node) -> str:

@@ -105,26 +105,6 @@ def test_random_ops_without_a_generator(tmp_path: pathlib.Path) -> None:
             assert "generator" in node["overload"]
 
 
-@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.RNNBase]) -> None:
-    """An LSTM as the matrix products of every device, not oneDNN's one kernel for it."""
-
-    class Recurrent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = layer(8, 6, 2, batch_first=True, bidirectional=True)
-            self.head = nn.Linear(12, 3)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(self.layers(x)[0][:, -1])
-
-    inputs = {"x": torch.randn(4, 5, 8), "y": torch.randint(3, (4,))}
-    with torch.backends.mkldnn.flags(enabled=False):
-        exported = assert_same_as_eager(classify(Recurrent(), inputs=inputs), tmp_path)
-    assert not [op for op in exported.ops() if "mkldnn" in op]
-    assert exported.warnings == [] and exported.notes == []
-
-
 class Straight(torch.autograd.Function):
     """Rounds, and lets gradients pass, doubled."""
 

@@ -61,6 +61,16 @@ def calls_python(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return twice(layer(x))
 
 
+def calls_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    from torchvision.ops import roi_align
+
+    return roi_align(layer(x)[None, None], torch.tensor([[0.0, 0, 0, 3, 3]]), (4, 3))[0, 0]
+
+
+def chooses_rows(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x).index_select(0, torch.nonzero(x[:, 0]).squeeze(-1))
+
+
 def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x.t())
 
@@ -74,6 +84,8 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (higher_order, "uses a higher-order op (cond)"),
         (calls_python, "calls fsdp_test::twice, an operator with a body in Python alone"),
+        (calls_a_library, "calls torchvision::roi_align, an operator of a library"),
+        (chooses_rows, "has a shape that depends on values; shapes are static"),
         (raises, "the step raises RuntimeError: "),
     ],
 )

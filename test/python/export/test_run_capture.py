@@ -150,3 +150,47 @@ def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(ExportError, match="reads weight from somewhere else than its module"):
         export(classify(model, loss=loss), tmp_path)
+
+
+class Causal(nn.Module):
+    """Keeps a mask that it makes in its first step, and asks what is in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.mask = nn.Linear(8, 3), None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.mask is None:
+            self.mask = torch.ones(4, 4).tril()
+        if (self.mask == torch.ones_like(self.mask).tril()).all():
+            rows = torch.nonzero(self.mask[1]).squeeze(-1)
+            return self.layer(self.mask @ x)[rows].repeat(2, 1)
+        return self.layer(x)
+
+
+def test_values_that_the_code_gives_are_known(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(Causal()), tmp_path)
+    (said,) = exported.warnings
+    assert "changes Python state of model.mask" in said
+
+
+def test_values_of_the_step_are_not_known(tmp_path: pathlib.Path) -> None:
+    model = Causal()
+    model.mask = nn.Parameter(torch.ones(4, 4).tril())
+    with pytest.raises(ExportError, match="branches on the value of a tensor"):
+        export(classify(model), tmp_path)
+
+
+def checks(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    if (y < 0).any() or (y > 2).any():
+        wrong = "a class that there is not"
+        raise ValueError(wrong)
+    variance = model(x).exp()
+    return F.gaussian_nll_loss(x[:, :3], x[:, 3:6], variance)
+
+
+def test_checks_of_values_are_left_out(tmp_path: pathlib.Path) -> None:
+    exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=checks), tmp_path)
+    first = checks.__code__.co_firstlineno
+    places = [note.partition(": a check")[0] for note in exported.notes if "a check" in note]
+    assert places[0] == f"test_run_capture.py:{first + 1}" and "functional.py:" in places[1]

@@ -1,0 +1,120 @@
+"""Tensors without values, of which those that hold the code's own numbers keep them.
+
+A mask that is built from `torch.ones`, or lengths given as a list, are the same in every step: what
+reads their values, or has a shape by them, is decided while the step is captured.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+# Elements of a tensor whose values are kept; computing with more takes long.
+_LARGEST = 1 << 16
+
+_aten = torch.ops.aten
+# Whose results' values depend on no tensor.
+_FACTORIES = {
+    getattr(packet, overload)
+    for packet in (
+        *(_aten.arange, _aten.eye, _aten.full, _aten.linspace, _aten.ones, _aten.scalar_tensor),
+        *(_aten.tril_indices, _aten.triu_indices, _aten.zeros),
+        *(_aten.full_like, _aten.ones_like, _aten.zeros_like),
+        *(_aten.new_full, _aten.new_ones, _aten.new_zeros),
+    )
+    for overload in packet.overloads()
+    if not overload.endswith(("out", "names"))
+}
+
+
+class StandIns(FakeTensorMode):
+    """A mode of tensors of static sizes without values, beside which constants of the code, and
+    what is computed of these alone, have theirs."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True, static_shapes=True)
+        self._constants = WeakTensorKeyDictionary()
+
+    def may_turn_const(self, t: Any) -> bool:
+        return (
+            type(t) is torch.Tensor
+            and t.layout == torch.strided
+            and t.device.type == "cpu"
+            and t.numel() <= _LARGEST
+        )
+
+    def validate_and_convert_non_fake_tensors(
+        self, func: Any, converter: Any, flat_args: Any, args_spec: Any
+    ) -> Any:
+        """Takes tensors with values, which the code has from before, for its constants."""
+        known = [self._of_constant(a) if self.may_turn_const(a) else a for a in flat_args]
+        return super().validate_and_convert_non_fake_tensors(func, converter, known, args_spec)
+
+    def _of_constant(self, tensor: torch.Tensor) -> FakeTensor:
+        if tensor not in self._constants:
+            with no_dispatch():
+                copy = tensor.detach().clone(memory_format=torch.preserve_format)
+            convert = self.fake_tensor_converter.from_real_tensor
+            self._constants[tensor] = convert(self, copy, make_constant=True)
+        return self._constants[tensor]
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().dispatch(func, types, args, kwargs or {})
+        if func in _FACTORIES and self.may_be_known(result):
+            with unset_fake_temporarily():
+                value = func(*map(_without_values, args), **(kwargs or {}))
+            result.constant = value
+            self.fake_tensor_converter.add_constant_storage_mapping(result)
+        return result
+
+    def may_be_known(self, result: Any) -> bool:
+        return (
+            isinstance(result, FakeTensor)
+            and result.constant is None
+            and result.device.type == "cpu"
+            and result.layout == torch.strided
+            and result.numel() <= _LARGEST
+        )
+
+
+def may_compute(op: Any, has_operands: bool, result: Any) -> bool:
+    """Whether what `op` computes of known operands alone is known, and not too large."""
+    return (
+        isinstance(result, torch.Tensor)
+        and result.numel() <= _LARGEST
+        and result.device.type == "cpu"
+        and isinstance(op, torch._ops.OpOverload)
+        and (op in _FACTORIES or has_operands)
+        and not op._schema.is_mutable
+        and torch.Tag.nondeterministic_seeded not in op.tags
+        and "empty" not in op._schema.name
+    )
+
+
+def _without_values(argument: Any) -> Any:
+    """A real tensor for a stand-in: of its shape, with any values."""
+    if not isinstance(argument, FakeTensor):
+        return argument
+    return torch.empty_strided(argument.shape, argument.stride(), dtype=argument.dtype)
+
+
+def known_numbers(tensor: torch.Tensor) -> list[int]:
+    """The values of a tensor of integers that the code gives.
+
+    Raises:
+        DataDependentOutputException: they are not known, as they depend on values of the step.
+    """
+    return [int(value) for value in tensor]
+
+
+def known_value(tensor: Any) -> Optional[torch.Tensor]:
+    """What a stand-in that a capture has left behind holds, or None: that depends on the step."""
+    if isinstance(tensor, FunctionalTensor):
+        tensor = torch._from_functional_tensor(tensor.elem)
+    constant = tensor.constant if isinstance(tensor, FakeTensor) else None
+    return None if constant is None else constant.clone()

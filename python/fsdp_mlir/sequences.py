@@ -1,0 +1,144 @@
+"""Captures recurrent layers, and what comes of sequences of several lengths, with static shapes.
+
+Of recurrent layers PyTorch has definitions in Python, which are taken while a graph is captured.
+They are mended here where they are not what eager mode does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import Any, Callable, Iterator, Optional, Sequence
+from unittest import mock
+
+import torch
+from torch._decomp import decompositions
+from torch._subclasses.fake_impls import op_implementations_dict
+
+from .ctc import ctc_loss, loss_and_table, table_backward
+from .known_values import known_numbers
+
+
+def _layers(
+    input: torch.Tensor,
+    hidden: Sequence[Any],
+    params: Sequence[Any],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    layer_fn: Callable[..., tuple[torch.Tensor, Any]],
+) -> tuple[torch.Tensor, list[Any]]:
+    """Layers over each other, with dropout between them, which PyTorch's own function leaves out.
+
+    The arguments are those of `decompositions._rnn_helper`.
+    """
+    x = input.transpose(0, 1) if batch_first else input
+    last: list[Any] = []
+    for i in range(num_layers):
+        ways = decompositions.params_hiddens(params, hidden, i, bidirectional)
+        own_params, own_hidden, back_params, back_hidden = ways
+        out, state = layer_fn(x, own_hidden, own_params, has_biases)
+        last.append(state)
+        if bidirectional:
+            back, state = layer_fn(x, back_hidden, back_params, has_biases, reverse=True)
+            last.append(state)
+            out = torch.cat([out, back], out.dim() - 1)
+        x = out
+        if dropout != 0 and train and i < num_layers - 1:
+            x = torch.dropout(x, dropout, train=True)
+    return x.transpose(0, 1) if batch_first else x, last
+
+
+def _by_products(*args: Any) -> Callable[..., Any]:
+    """Which function computes a layer of an LSTM: the matrix products that it is on every device.
+    On the CPU PyTorch's choice is one kernel of oneDNN's, with memory of its own kind."""
+    return decompositions.one_layer_lstm
+
+
+def _runs(batch_sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Of a packed sequence: how many steps have how many samples."""
+    for samples, steps in itertools.groupby(batch_sizes):
+        yield len(list(steps)), samples
+
+
+def _pack(
+    input: torch.Tensor, lengths: torch.Tensor, batch_first: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`aten::_pack_padded_sequence`, where the lengths are the code's own."""
+    x = input.transpose(0, 1) if batch_first else input
+    counts = known_numbers(lengths)
+    torch._check(
+        len(counts) == x.shape[1], lambda: f"{len(counts)} lengths of {x.shape[1]} sequences"
+    )
+    torch._check(
+        counts == sorted(counts, reverse=True) and 0 < counts[-1] and counts[0] <= x.shape[0],
+        lambda: f"lengths {counts}: they fall from at most {x.shape[0]} to at least 1",
+    )
+    batch_sizes = [sum(count > step for count in counts) for step in range(counts[0])]
+    parts, start = [], 0
+    for steps, samples in _runs(batch_sizes):
+        parts.append(x[start : start + steps, :samples].flatten(0, 1))
+        start += steps
+    return torch.cat(parts), torch.tensor(batch_sizes)
+
+
+def _unpack(
+    data: torch.Tensor,
+    batch_sizes: torch.Tensor,
+    batch_first: bool,
+    padding_value: float,
+    total_length: int = -1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`aten::_pad_packed_sequence`, where the lengths are the code's own."""
+    sizes = known_numbers(batch_sizes)
+    parts, start, rest = [], 0, [0] * (2 * (data.dim() - 1))
+    for steps, samples in _runs(sizes):
+        part = data[start : start + steps * samples].unflatten(0, (steps, samples))
+        parts.append(torch.constant_pad_nd(part, [*rest, 0, sizes[0] - samples], padding_value))
+        start += steps * samples
+    x = torch.cat(parts)
+    torch._check(
+        total_length <= 0 or total_length >= len(sizes),
+        lambda: f"total_length {total_length} is less than the length {len(sizes)} of a sequence",
+    )
+    if total_length > len(sizes):
+        x = torch.constant_pad_nd(x, [*rest, 0, 0, 0, total_length - len(sizes)], padding_value)
+    lengths = torch.tensor([sum(size > i for size in sizes) for i in range(sizes[0])])
+    return x.transpose(0, 1) if batch_first else x, lengths
+
+
+_OPERATORS = {
+    torch.ops.aten.ctc_loss.Tensor: ctc_loss,
+    torch.ops.aten._pack_padded_sequence.default: _pack,
+    torch.ops.aten._pad_packed_sequence.default: _unpack,
+}
+# Operators whose results PyTorch says nothing of.
+_SIZES = {
+    torch.ops.aten._ctc_loss.default: loss_and_table,
+    torch.ops.aten._ctc_loss_backward.default: table_backward,
+}
+
+
+@contextlib.contextmanager
+def static_sequences() -> Iterator[None]:
+    """Within it, recurrent layers, packed sequences and CTC losses are captured so."""
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    before = {overload: dict(overload.py_kernels) for overload in _OPERATORS}
+    for overload, function in _OPERATORS.items():
+        overload.py_kernels.update({key: function for key in keys})
+        overload._dispatch_cache.clear()
+    try:
+        with (
+            mock.patch.object(decompositions, "_rnn_helper", _layers),
+            mock.patch.dict(op_implementations_dict, _SIZES),
+            mock.patch.object(decompositions, "select_one_layer_lstm_function", _by_products),
+        ):
+            yield
+    finally:
+        for overload, kernels in before.items():
+            overload.py_kernels.clear()
+            overload.py_kernels.update(kernels)
+            overload._dispatch_cache.clear()

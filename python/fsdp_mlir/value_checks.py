@@ -1,0 +1,87 @@
+"""Checks of values that code makes before it computes: `if (variance < 0).any(): raise ...`.
+
+A plan does not look at values, so that a check whose only effect is an error passes while the step
+is captured, and a note says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import linecache
+import os
+import sys
+from types import FrameType
+from typing import Any, Callable, Iterator, Optional
+from unittest import mock
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch._subclasses.functional_tensor import FunctionalTensor
+
+
+@contextlib.contextmanager
+def passed_checks() -> Iterator[list[str]]:
+    """Within it, checks of values pass; gives the list of where they are, as `file.py:31`."""
+    places: list[str] = []
+    with contextlib.ExitStack() as stack:
+        for kind in (torch.Tensor, FunctionalTensor):
+            condition = _passing_condition(kind.__bool__, places)
+            stack.enter_context(mock.patch.object(kind, "__bool__", condition))
+        yield places
+
+
+def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Callable[[Any], bool]:
+    def condition(tensor: Any) -> bool:
+        try:
+            return original(tensor)
+        except DataDependentOutputException:
+            frame = sys._getframe(1)
+            passes = _passing(frame)
+            if passes is None:
+                raise
+            place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            if place not in places:
+                places.append(place)
+            return passes
+
+    return condition
+
+
+def _passing(frame: FrameType) -> Optional[bool]:
+    """What the condition that `frame` asks for is where the check passes, or None: no check."""
+    line = frame.f_lineno
+    for node in _conditions(frame.f_code.co_filename):
+        if node.test.lineno <= line <= (node.test.end_lineno or node.test.lineno):
+            return _needed(node.test, isinstance(node, ast.Assert))
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _conditions(path: str) -> list[Any]:
+    """Assertions of a file, and each `if` that does nothing but raise."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except SyntaxError:
+        return []
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) or isinstance(node, ast.If) and _only_raises(node.body)
+    ]
+
+
+def _only_raises(body: list[ast.stmt]) -> bool:
+    *before, last = body
+    return isinstance(last, ast.Raise) and all(isinstance(s, ast.Assign) for s in before)
+
+
+def _needed(test: ast.expr, wanted: bool) -> Optional[bool]:
+    """What the values in `test` must be for it to be `wanted`; None: not the same for all."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _needed(test.operand, not wanted)
+    if isinstance(test, ast.BoolOp):
+        needed = {_needed(value, wanted) for value in test.values}
+        return needed.pop() if len(needed) == 1 else None
+    return wanted

@@ -1,0 +1,90 @@
+"""Tests that recurrent layers, packed sequences and CTC losses are captured as eager computes them."""
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify, export
+from torch import nn
+from torch.nn.utils import rnn
+
+LENGTHS = [3, 5, 5, 2]
+INPUTS = {
+    "x": torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(1)),
+    "y": torch.tensor([0, 2, 1, 0]),
+}
+
+
+class Recurrent(nn.Module):
+    """Two layers both ways with dropout between them, of padded or of packed sequences."""
+
+    def __init__(self, layer: type[nn.RNNBase], packed: bool) -> None:
+        super().__init__()
+        self.layers = layer(8, 6, 2, dropout=0.3, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(12, 3)
+        self.packed = packed
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.packed:
+            return self.head(self.layers(x)[0][:, -1])
+        packed = rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+        out, lengths = rnn.pad_packed_sequence(self.layers(packed)[0], True, -0.5, total_length=6)
+        return self.head(out.sum(1) / lengths[:, None])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.RNNBase], packed: bool) -> None:
+    """An LSTM as the matrix products of every device, not oneDNN's one kernel for it."""
+    torch.manual_seed(0)
+    step = classify(Recurrent(layer, packed), inputs=INPUTS)
+    exported = export(step, tmp_path)
+    assert not [op for op in exported.ops() if "mkldnn" in op or "packed" in op]
+    assert exported.ops().count("aten::bernoulli") == 1
+    assert exported.warnings == []
+    with torch.backends.mkldnn.flags(enabled=False):
+        if not packed:
+            assert_same_as_eager(step, tmp_path)
+            return
+        # Eager multiplies all steps' inputs at once: another order of sums.
+        results = exported.run()
+        torch.manual_seed(5)
+        loss = step.loss(step.model, **step.inputs)
+        loss.backward()
+    torch.testing.assert_close(results["loss", ""], loss.detach())
+    for name, parameter in step.model.named_parameters():
+        torch.testing.assert_close(results["gradient", name], parameter.grad)
+
+
+def ctc_step(lengths: Any, **options: Any) -> Any:
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor, **inputs: torch.Tensor) -> Any:
+        scores = F.log_softmax(model(x), -1).transpose(0, 1)
+        return F.ctc_loss(scores, y, *lengths(**inputs), **options)
+
+    generator = torch.Generator().manual_seed(2)
+    inputs = {
+        "x": torch.randn(4, 9, 8, generator=generator),
+        "y": torch.randint(1, 5, (4, 3), generator=generator),
+    }
+    torch.manual_seed(0)
+    return classify(nn.Linear(8, 5), inputs=inputs, loss=loss)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_ctc_of_known_lengths(tmp_path: pathlib.Path, reduction: str) -> None:
+    lengths = lambda: (torch.full((4,), 9), torch.tensor([3, 1, 2, 3]))
+    exported = assert_same_as_eager(ctc_step(lengths, reduction=reduction), tmp_path)
+    assert "aten::_ctc_loss" in exported.ops()
+
+
+def test_ctc_of_lengths_among_the_inputs(tmp_path: pathlib.Path) -> None:
+    """Up to rounding; a target that does not fit into its steps counts zero."""
+    step = ctc_step(lambda steps, labels: (steps, labels), zero_infinity=True)
+    step.inputs |= {"steps": torch.tensor([9, 5, 2, 7]), "labels": torch.tensor([3, 1, 3, 0])}
+    results = export(step, tmp_path).run()
+    loss = step.loss(step.model, **step.inputs)
+    loss.backward()
+    torch.testing.assert_close(results["loss", ""], loss.detach())
+    torch.testing.assert_close(results["gradient", "weight"], step.model.weight.grad)

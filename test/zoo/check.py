@@ -1,0 +1,118 @@
+"""Trains one model of the zoo through the whole chain and holds it against eager PyTorch.
+
+Export -> import -> passes -> plan -> three steps under `--poison`, with PyTorch's own random
+stream; PyTorch computes each rank's gradients on its own batches and averages them.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import subprocess
+import traceback
+import warnings
+from typing import Any
+
+import torch
+
+from support import chain, compare, reference
+from support.outcomes import CLOSE, PASSED, REFUSED, WRONG, Outcome, Stage, message, same_bits
+from zoo_step import STEPS
+
+STEP_FILE = pathlib.Path(__file__).resolve().parent / "zoo_step.py"
+TOOL_TIMEOUT_S = 200
+CLOSE_BOUND = 1e-5
+
+
+def check(name: str, folder: pathlib.Path, worlds: tuple[int, ...] = (2,)) -> Outcome:
+    """Runs the model on each number of ranks; never raises for what it does."""
+    stage = Stage(folder)
+    argv = [f"--model={name}"]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            stage.enter("eager")
+            trained = {world: _eager(argv, world) for world in worlds}
+            stage.enter("export")
+            archive = folder / "step.pt"
+            chain.export(STEP_FILE, archive, argv)
+            runs = {world: _run(archive, folder / str(world), world, stage) for world in worlds}
+        stage.enter("compare")
+        return max((_compared(runs[w], trained[w]) for w in worlds), key=_badness)
+    except subprocess.TimeoutExpired:
+        return Outcome(WRONG, stage.name, f"no end after {TOOL_TIMEOUT_S} s")
+    except chain.ChainError as error:
+        (folder / "error.txt").write_text(str(error))
+        if error.code < 0 or error.code >= 128:
+            return Outcome(WRONG, stage.name, f"ended by signal ({error.code})")
+        if "error:" not in error.output:
+            return Outcome(WRONG, stage.name, "no error message: " + message(error.output))
+        return Outcome(REFUSED, stage.name, message(error.output, 400))
+    except Exception as error:
+        (folder / "error.txt").write_text(traceback.format_exc())
+        text = f"uncaught {type(error).__name__}: {error}"
+        return Outcome(WRONG, stage.name, message(text))
+
+
+def _badness(outcome: Outcome) -> int:
+    return (PASSED, CLOSE, WRONG).index(outcome.status)
+
+
+def _eager(argv: list[str], world: int) -> reference.Trained:
+    step = reference.load_step(STEP_FILE, argv)
+    if world == 1:
+        return reference.eager(step, STEPS)
+    return reference.averaged(step, world, STEPS)
+
+
+def _run(archive: pathlib.Path, folder: pathlib.Path, world: int, stage: Stage) -> chain.Result:
+    folder.mkdir(parents=True, exist_ok=True)
+    ir, scheduled, plan = (folder / name for name in ("step.mlir", "fsdp.mlir", "step.plan"))
+    translate, opt = chain.binary("fsdp-translate"), chain.binary("fsdp-opt")
+    stages: list[tuple[str, list[Any]]] = [
+        ("import", [translate, "--import-torchscript", archive, "-o", ir]),
+        ("passes", [opt, ir, f"--fsdp-pipeline=mesh={world}", "-o", scheduled]),
+        ("plan", [translate, "--fsdp-to-plan", scheduled, "-o", plan]),
+    ]
+    for name, command in stages:
+        stage.enter(name)
+        chain.command(command, timeout=TOOL_TIMEOUT_S)
+    stage.enter("run")
+    files = [folder / name for name in ("metrics.jsonl", "summary.json", "saved.safetensors")]
+    command = [chain.binary("fsdp-run"), plan, "--nproc", world, "--threads", "--poison"]
+    command += ["--steps", STEPS, "--rng=sequential"]
+    command += ["--weights", archive.with_suffix(".safetensors")]
+    command += ["--data", archive.with_suffix(".data.safetensors")]
+    for flag, file in zip(("--metrics", "--summary", "--save"), files):
+        command += [flag, file]
+    chain.command(command, timeout=TOOL_TIMEOUT_S)
+    return chain.read_result(*files)
+
+
+def _compared(run: chain.Result, trained: reference.Trained) -> Outcome:
+    """Bits of each step's loss and of each tensor; else how far the farthest is."""
+    if sorted(run.weights) != sorted(trained.state):
+        names = sorted(set(run.weights) ^ set(trained.state))
+        return Outcome(WRONG, "compare", f"the names of saved tensors differ: {names}")
+    gaps: dict[str, float] = {}
+    for i, (value, wanted) in enumerate(zip(run.losses, trained.mean_losses, strict=True)):
+        if value != wanted and not (math.isnan(value) and math.isnan(wanted)):
+            gaps[f"the loss of step {i + 1}"] = abs(value - wanted) / max(abs(wanted), 1e-30)
+    for name, value in trained.state.items():
+        found = run.weights[name]
+        if not same_bits(found, value):
+            same = found.shape == value.shape and found.dtype == value.dtype
+            gaps[name] = _gap(found, value) if same else math.inf
+    if not gaps:
+        return Outcome(PASSED)
+    worst = max(gaps, key=lambda name: gaps[name])
+    close = all(gap <= CLOSE_BOUND for gap in gaps.values())
+    text = f"{worst} differs by {gaps[worst]:.1e} ({len(gaps)} differ)"
+    return Outcome(CLOSE if close else WRONG, "compare", text)
+
+
+def _gap(found: torch.Tensor, value: torch.Tensor) -> float:
+    if value.is_complex():
+        found, value = torch.view_as_real(found), torch.view_as_real(value)
+    gap = compare.relative(found, value)
+    return math.inf if math.isnan(gap) else gap

@@ -1,0 +1,232 @@
+"""Models of torchvision and timm, with few classes and small images."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from entry import Entry, classes, numbers, of_logits, rows, together
+
+LABELS = 5
+
+# `size` is the side of an image; what else a row has are the constructor's arguments.
+TORCHVISION = """
+convnext_tiny
+densenet121
+efficientnet_b0
+efficientnet_v2_s size=32
+googlenet size=64 aux_logits=True init_weights=False
+inception_v3 size=96 aux_logits=False init_weights=False
+maxvit_t size=64
+mnasnet0_5
+mobilenet_v2
+mobilenet_v3_small
+mobilenet_v3_large
+regnet_x_400mf
+regnet_y_400mf
+resnet18
+resnet50
+resnext50_32x4d
+shufflenet_v2_x0_5
+squeezenet1_0 size=64
+squeezenet1_1 size=64
+swin_t
+swin_v2_t
+vit_b_16
+"""
+
+TORCHVISION_MAPS = """
+deeplabv3_mobilenet_v3_large size=64
+deeplabv3_resnet50 size=32
+fcn_resnet50 size=32
+lraspp_mobilenet_v3_large size=64
+"""
+
+TORCHVISION_VIDEO = """
+mc3_18
+mvit_v2_s size=32
+r2plus1d_18
+r3d_18
+s3d size=224 frames=14
+swin3d_t size=32
+"""
+
+TIMM = """
+beit_base_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+botnet26t_256 img_size=64
+cait_xxs24_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+coat_tiny img_size=64 embed_dims=(64,64,64,64) serial_depths=(1,1,1,1) parallel_depth=1
+coatnet_nano_rw_224 img_size=64
+convit_tiny img_size=32 embed_dim=32 depth=2 num_heads=4 local_up_to_layer=1
+ConvMixer dim=16 depth=2 patch_size=4 kernel_size=5
+convnext_atto dims=(8,8,16,16) depths=(1,1,1,1)
+convnextv2_atto dims=(8,8,16,16) depths=(1,1,1,1)
+crossvit_tiny_240
+cspresnet50
+davit_tiny embed_dims=(8,16,16,32) depths=(1,1,1,1) num_heads=(1,2,2,4) size=64
+deit3_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+deit_tiny_distilled_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+densenet121 growth_rate=4 block_config=(1,1,1,1) size=64
+dla34
+dpn48b
+eca_resnet33ts
+edgenext_xx_small size=64
+efficientformer_l1 size=224 embed_dims=(8,16,16,32) depths=(1,1,1,1) num_vit=1
+efficientnet_b0
+efficientvit_b0 size=64
+eva02_tiny_patch14_224 img_size=28 embed_dim=32 depth=2 num_heads=4
+fastvit_t8 size=64
+fbnetc_100
+FocalNet embed_dim=8 depths=(1,1,1,1) size=64
+gcvit_xxtiny img_size=64
+gernet_s
+ghostnet_100
+gmlp_ti16_224 size=224
+halonet26t size=256
+hardcorenas_a
+hgnet_tiny size=64
+hrnet_w18_small size=64
+inception_next_tiny dims=(16,16,32,32) depths=(1,1,1,1)
+inception_v4 size=96
+levit_128s size=224
+mambaout_femto size=64
+maxvit_rmlp_pico_rw_256 img_size=64
+MetaFormer dims=(8,16,16,32) depths=(1,1,1,1) size=64
+MlpMixer img_size=32 patch_size=8 embed_dim=32 num_blocks=2
+mixnet_s
+mobilenetv3_small_100
+mobilenetv4_conv_small
+mobileone_s0
+mobilevit_xxs size=64
+mobilevitv2_050 size=64
+mvitv2_tiny img_size=64
+naflexvit_base_patch16_gap img_size=32 embed_dim=32 depth=2 num_heads=4
+Nest img_size=32 embed_dims=(8,16,32) num_heads=(1,2,4) depths=(1,1,1)
+nf_resnet26
+PoolingVisionTransformer img_size=64 base_dims=(8,8,8) depth=(1,1,1) heads=(1,2,4)
+poolformer_s12 size=64
+pvt_v2_b0 embed_dims=(8,8,16,16) num_heads=(1,1,2,2) depths=(1,1,1,1) size=64
+regnety_002
+repghostnet_050
+repvgg_a0
+repvit_m0_9
+res2net50_26w_4s layers=(1,1,1,1)
+resmlp_12_224 size=224
+resnest14d
+resnetv2_50 layers=(1,1,1,1)
+rexnet_100
+samvit_base_patch16 img_size=32 embed_dim=32 depth=2 num_heads=4 global_attn_indexes=(1,)
+selecsls42
+seresnext26t_32x4d
+skresnet18
+swin_tiny_patch4_window7_224 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
+swinv2_tiny_window8_256 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
+tiny_vit_5m_224 size=64
+tinynet_e
+TNT img_size=32 embed_dim=32 inner_dim=8 depth=2 num_heads_outer=4
+tresnet_m
+twins_svt_small size=64 embed_dims=(16,32,32,64) depths=(1,1,1,1) num_heads=(1,1,2,2)
+visformer_tiny img_size=64
+vit_base_patch16_rope_reg1_gap_256 img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+vitamin_small_224 img_size=32
+VOLO img_size=64 layers=(1,1,1,1) stem_hidden_dim=16 embed_dims=(16,16,16,16) num_heads=(1,2,2,2)
+xception41 size=64
+xcit_nano_12_p16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+"""
+
+
+def _all_logits(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Of models with auxiliary classifiers: the sum of all losses."""
+    out = model(x)
+    if isinstance(out, dict):
+        out = tuple(out.values())
+    if not isinstance(out, tuple):
+        return F.cross_entropy(out, y)
+    return sum(F.cross_entropy(logits, y) for logits in out if logits is not None)
+
+
+def _torchvision(kind: str, name: str, size: int = 32, frames: int = 4, **fields: Any) -> Entry:
+    import torchvision.models as models
+
+    image, labels = (3, size, size), ()
+    if kind == "maps":
+        models, labels = models.segmentation, (size, size)
+        fields |= {"weights": None, "weights_backbone": None}
+    if kind == "video":
+        models, image = models.video, (3, frames, size, size)
+    if name.startswith("mvit"):
+        fields |= {"spatial_size": (size, size), "temporal_size": frames}
+        return Entry(_small_mvit(models, **fields), *_classified(image, labels))
+    if name == "vit_b_16":
+        model = models.VisionTransformer(size, 8, 2, 4, 32, 64, num_classes=LABELS)
+    elif name == "maxvit_t":
+        stages = {"block_channels": [16, 32], "block_layers": [1, 1], "partition_size": 4}
+        sizes = {"stem_channels": 16, "head_dim": 8, "stochastic_depth_prob": 0.1}
+        model = models.MaxVit((size, size), **stages, **sizes, num_classes=LABELS)
+    elif name in ("swin_t", "swin_v2_t"):
+        v2 = {"block": models.swin_transformer.SwinTransformerBlockV2} if "v2" in name else {}
+        if v2:
+            v2["downsample_layer"] = models.swin_transformer.PatchMergingV2
+        model = models.SwinTransformer([4, 4], 8, [2, 2], [1, 2], [4, 4], num_classes=LABELS, **v2)
+    else:
+        model = getattr(models, name)(num_classes=LABELS, **fields)
+    return Entry(model, *_classified(image, labels))
+
+
+def _small_mvit(models: Any, **fields: Any) -> nn.Module:
+    setting = functools.partial(models.mvit.MSBlockConfig, num_heads=1, kernel_q=[3, 3, 3])
+    blocks = [
+        setting(
+            input_channels=16,
+            output_channels=16,
+            kernel_kv=[3, 3, 3],
+            stride_q=[1, 1, 1],
+            stride_kv=[1, 4, 4],
+        ),
+        setting(
+            input_channels=16,
+            output_channels=32,
+            kernel_kv=[3, 3, 3],
+            stride_q=[1, 2, 2],
+            stride_kv=[1, 2, 2],
+        ),
+    ]
+    how = {"residual_pool": True, "residual_with_cls_embed": False, "rel_pos_embed": True}
+    return models.MViT(
+        block_setting=blocks, proj_after_attn=True, num_classes=LABELS, **how, **fields
+    )
+
+
+def _timm(name: str, size: int = 0, **fields: Any) -> Entry:
+    import timm
+
+    side = size or fields.get("img_size", 32)
+    model_class = name[0].isupper() and next(
+        getattr(module, name) for module in vars(timm.models).values() if hasattr(module, name)
+    )
+    make = model_class or functools.partial(timm.create_model, name)
+    model = make(num_classes=LABELS, **fields)
+    return Entry(model, *_classified((3, side, side), ()))
+
+
+def _classified(image: tuple[int, ...], labels: tuple[int, ...]) -> tuple[Any, Any]:
+    return together(x=numbers(*image), y=classes(LABELS, *labels)), _all_logits
+
+
+def _models() -> dict[str, Callable[[], Entry]]:
+    found: dict[str, Callable[[], Entry]] = {}
+    tables = {"classes": TORCHVISION, "maps": TORCHVISION_MAPS, "video": TORCHVISION_VIDEO}
+    for kind, table in tables.items():
+        for name, fields in rows(table).items():
+            found[f"torchvision/{name}"] = functools.partial(_torchvision, kind, name, **fields)
+    for name, fields in rows(TIMM).items():
+        found[f"timm/{name}"] = functools.partial(_timm, name, **fields)
+    return found
+
+
+MODELS = _models()

@@ -1,0 +1,48 @@
+"""A step file of one model of the zoo: `zoo_step.py --model=nn/lstm`."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import random
+import sys
+from typing import Any, Callable
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import hugging_face  # noqa: E402
+import layers  # noqa: E402
+import scripts  # noqa: E402
+import vision  # noqa: E402
+from entry import Entry  # noqa: E402
+
+MODELS: dict[str, Callable[[], Entry]] = {
+    **{f"scripts/{name}": make for name, make in scripts.MODELS.items()},
+    **layers.MODELS,
+    **hugging_face.MODELS,
+    **vision.MODELS,
+}
+BATCH, SAMPLES, STEPS = 2, 12, 3
+
+
+def training_step(argv: list[str]) -> Any:
+    from fsdp_mlir import TrainingStep
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True, choices=MODELS)
+    name = parser.parse_args(argv).model
+    random.seed(0)
+    torch.manual_seed(0)
+    entry = MODELS[name]()
+    data = entry.batch(SAMPLES)
+    return TrainingStep(
+        model=entry.model,
+        loss=entry.loss,
+        optimizer=torch.optim.SGD(entry.model.parameters(), lr=0.01),
+        inputs={name: tensor[:BATCH] for name, tensor in data.items()},
+        data=data,
+        steps=STEPS,
+        seed=3,
+    )
