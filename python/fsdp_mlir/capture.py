@@ -343,8 +343,9 @@ def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) 
             if role == "buffer":
                 program.results.append(Result(node, "buffer_update", fqn))
             elif role != "input":
+                where = user_location(node.meta.get("stack_trace") or "")
                 raise ExportError(
-                    f"the step changes the {role} {fqn} in place; only buffers may change in the "
+                    f"{where + ': ' if where else ''}the step changes the {role} {fqn} in place; only buffers may change in the "
                     "forward (register_buffer)"
                 )
         else:

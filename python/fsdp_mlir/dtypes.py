@@ -62,7 +62,13 @@ def dtype_name(dtype: torch.dtype, what: str) -> str:
 
 
 def require_computed(dtype: torch.dtype, what: str) -> None:
-    """Raises ExportError, which names `what`, for a dtype that is stored and not computed with."""
+    """Raises ExportError, which names `what`, for a dtype that is stored and not computed with, or
+    for which there is no update."""
+    if dtype in DTYPES and DTYPES[dtype].kind == "Complex":
+        raise ExportError(
+            f"{what} is {DTYPES[dtype].name}, for which there is no update; keep it as numbers, with "
+            "a last dimension of 2, and read it by torch.view_as_complex in the forward"
+        )
     if dtype in DTYPES and DTYPES[dtype].kind == "StoredFloat":
         raise ExportError(
             f"{what} is {DTYPES[dtype].name}, which is stored and not computed with: it has no "

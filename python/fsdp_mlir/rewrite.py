@@ -217,18 +217,14 @@ def _move_numbers(node: fx.Node) -> None:
     # No such overload: a tensor without dimensions takes part in type promotion nearly as a
     # number does; where it does not, the result's type tells.
     given = node.args, node.kwargs
-    with node.graph.inserting_before(node):
-        for name in numbers:
-            value = values[name]
-            dtype = torch.bool if isinstance(value, bool) else None
-            dtype = dtype or (torch.int64 if isinstance(value, int) else torch.float64)
-            constant = _insert(
-                node, torch.ops.aten.scalar_tensor.default, value, dtype=dtype, device="cpu"
-            )
-            _set_argument(node, name, constant)
-        same = _keeps_types(node)
-    if same:
-        return
+    # Beside truth values and whole numbers only a tensor of the result's own type does.
+    for own in (None, getattr(node.meta["val"], "dtype", None)):
+        with node.graph.inserting_before(node):
+            for name in numbers:
+                constant = _tensor_of(node, values[name], own)
+                _set_argument(node, name, constant)
+            if _keeps_types(node):
+                return
     # As in `loss + 0.5`: `add.Scalar` differs in taking `alpha` by position, too.
     target = _number_overload(schema, numbers, by_keyword=False)
     if target is None:
@@ -238,6 +234,15 @@ def _move_numbers(node: fx.Node) -> None:
             "tensor; write the number as a tensor of the wanted dtype",
         )
     node.target, (node.args, node.kwargs) = target, given
+
+
+def _tensor_of(node: fx.Node, value: Any, dtype: Optional[torch.dtype]) -> fx.Node:
+    """A number as a tensor without dimensions, in front of `node`."""
+    if dtype is None:
+        kinds = {bool: torch.bool, int: torch.int64}
+        dtype = kinds.get(type(value), torch.float64)
+    op = torch.ops.aten.scalar_tensor.default
+    return _insert(node, op, value, dtype=dtype, device="cpu")
 
 
 def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:

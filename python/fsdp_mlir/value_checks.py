@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import itertools
 import linecache
 import os
 import sys
@@ -26,9 +27,10 @@ def passed_checks() -> Iterator[list[str]]:
     """Within it, checks of values pass; gives the list of where they are, as `file.py:31`."""
     places: list[str] = []
     with contextlib.ExitStack() as stack:
-        for kind in (torch.Tensor, FunctionalTensor):
-            condition = _passing_condition(kind.__bool__, places)
-            stack.enter_context(mock.patch.object(kind, "__bool__", condition))
+        # `if check.any()`, and `if check.any().item()`.
+        for kind, name in itertools.product((torch.Tensor, FunctionalTensor), ("__bool__", "item")):
+            condition = _passing_condition(getattr(kind, name), places)
+            stack.enter_context(mock.patch.object(kind, name, condition))
         yield places
 
 
@@ -38,7 +40,8 @@ def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Ca
             return original(tensor)
         except DataDependentOutputException:
             frame = sys._getframe(1)
-            passes = _passing(frame)
+            is_item = original.__name__ == "item"
+            passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)
             if passes is None:
                 raise
             place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -7,12 +7,9 @@ must have eager's bits.
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import re
-import subprocess
 import tempfile
-import traceback
 import warnings
 from typing import Any
 
@@ -21,6 +18,8 @@ import torch
 from cases import Case
 from op_step import NotComparable, make_model, training_step
 from support import chain
+from support.outcomes import CLOSE, NOT_COMPARABLE, PASSED, WRONG
+from support.outcomes import Outcome, Stage, failure, message, same_bits
 
 STEP_FILE = pathlib.Path(__file__).resolve().parent / "op_step.py"
 TOOL_TIMEOUT_S = 120
@@ -45,48 +44,6 @@ UNINITIALISED = {
 CHOSEN_BY_VALUE = {"cumprod", "masked.cumprod", "masked_fill", "prod"}
 CLOSE_BOUND = 1e-5
 
-PASSED, REFUSED, WRONG, NOT_COMPARABLE = "passed", "refused", "wrong", "not comparable"
-CLOSE = "close"
-
-
-@dataclasses.dataclass
-class Outcome:
-    """What became of a case: `stage` is where it stopped, `reason` why."""
-
-    status: str
-    stage: str = ""
-    reason: str = ""
-
-
-class _Trace:
-    """Remembers which stage runs, for the one who waits for this process."""
-
-    def __init__(self, path: pathlib.Path):
-        self.path = path
-
-    def enter(self, stage: str) -> None:
-        self.path.write_text(stage)
-
-    @property
-    def stage(self) -> str:
-        return self.path.read_text() if self.path.exists() else ""
-
-
-def _message(output: str) -> str:
-    """The error of a tool's output, in one line and without paths."""
-    lines = [line for line in output.splitlines() if "error:" in line]
-    text = lines[0].split("error:", 1)[1] if lines else output.strip()[-300:]
-    text = re.sub(r"(/[\w.+-]+)+/([\w.+-]+)", r"\2", text)
-    text = re.sub(r"0x[0-9a-f]{6,}", "0x…", text)
-    return " ".join(text.split())[:200]
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    a, b = a.contiguous().reshape(-1), b.contiguous().reshape(-1)
-    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
-
 
 def _eager(case: Case) -> tuple[float, dict[str, torch.Tensor]]:
     """The loss and the state after one step of PyTorch."""
@@ -103,7 +60,7 @@ def _is_close(case: Case, result: chain.Result) -> bool:
     _, state = _eager(case)
     for name, value in state.items():
         got = result.weights[name]
-        if _same_bits(value, got):
+        if same_bits(value, got):
             continue
         if not re.fullmatch(r"p\d+", name) or got.shape != value.shape:
             return False
@@ -120,7 +77,7 @@ def _difference(case: Case, result: chain.Result) -> str:
         return f"saved tensors differ: {sorted(set(state) ^ set(result.weights))}"
     bad = []
     for name, value in state.items():
-        if not _same_bits(value, result.weights[name]):
+        if not same_bits(value, result.weights[name]):
             got = result.weights[name]
             far = "shape or dtype"
             if got.shape == value.shape and got.dtype == value.dtype:
@@ -135,7 +92,7 @@ def _difference(case: Case, result: chain.Result) -> str:
     return "; ".join(bad)
 
 
-def _chain(case: Case, folder: pathlib.Path, trace: _Trace) -> chain.Result:
+def _chain(case: Case, folder: pathlib.Path, trace: Stage) -> chain.Result:
     """Every stage in turn."""
     archive = folder / "step.pt"
     trace.enter("export")
@@ -164,7 +121,7 @@ def _chain(case: Case, folder: pathlib.Path, trace: _Trace) -> chain.Result:
 def check(case: Case, folder: pathlib.Path) -> Outcome:
     """Runs the case in `folder`; never raises for what the case does."""
     folder.mkdir(parents=True, exist_ok=True)
-    trace = _Trace(folder / "stage")
+    trace = Stage(folder)
     trace.enter("eager")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -179,20 +136,9 @@ def check(case: Case, folder: pathlib.Path) -> Outcome:
                 if _is_close(case, result):
                     return Outcome(CLOSE, "compare", "eager chooses the formula")
         except NotComparable as error:
-            return Outcome(NOT_COMPARABLE, "eager", _message(str(error)))
-        except subprocess.TimeoutExpired:
-            return Outcome(WRONG, trace.stage, f"no end after {TOOL_TIMEOUT_S} s")
-        except chain.ChainError as error:
-            (folder / "error.txt").write_text(str(error))
-            if error.code < 0 or error.code >= 128:
-                return Outcome(WRONG, trace.stage, f"ended by signal ({error.code})")
-            if "error:" not in error.output:
-                return Outcome(WRONG, trace.stage, "no error message: " + _message(error.output))
-            return Outcome(REFUSED, trace.stage, _message(error.output))
+            return Outcome(NOT_COMPARABLE, "eager", message(str(error)))
         except Exception as error:
-            (folder / "error.txt").write_text(traceback.format_exc())
-            text = f"uncaught {type(error).__name__}: {error}"
-            return Outcome(WRONG, trace.stage, _message(text))
+            return failure(error, folder, trace)
     return Outcome(WRONG, "compare", bad) if bad else Outcome(PASSED)
 
 

@@ -11,11 +11,15 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
+import traceback
 from typing import Any, Callable, Sequence, TypeVar
 
 import torch
+
+from support.chain import ChainError
 
 PASSED, CLOSE, REFUSED, WRONG = "passed", "close", "refused", "wrong"
 NOT_COMPARABLE = "not comparable"
@@ -51,6 +55,22 @@ def message(output: str, length: int = 200) -> str:
     text = re.sub(r"(/[\w.+-]+)+/([\w.+-]+)", r"\2", text)
     text = re.sub(r"0x[0-9a-f]{6,}", "0x…", text)
     return " ".join(text.split())[:length]
+
+
+def failure(error: Exception, folder: pathlib.Path, stage: Stage, length: int = 200) -> Outcome:
+    """What `error`, which ended a case in `stage`, makes of it: a refusal is a program's error with
+    a message; `folder` keeps the whole of it."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return Outcome(WRONG, stage.name, f"no end after {error.timeout} s")
+    if not isinstance(error, ChainError):
+        (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
+        return Outcome(WRONG, stage.name, message(f"uncaught {type(error).__name__}: {error}"))
+    (folder / "error.txt").write_text(str(error))
+    if error.code < 0 or error.code >= 128:
+        return Outcome(WRONG, stage.name, f"ended by signal ({error.code})")
+    if "error:" not in error.output:
+        return Outcome(WRONG, stage.name, "no error message: " + message(error.output))
+    return Outcome(REFUSED, stage.name, message(error.output, length))
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -9,30 +9,21 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from entry import Entry, classes, numbers, of_logits, rows, together
+from entry import Entry, classes, numbers, rows, together
 
 LABELS = 5
 
 # `size` is the side of an image; what else a row has are the constructor's arguments.
 TORCHVISION = """
-convnext_tiny
-densenet121
 efficientnet_b0
-efficientnet_v2_s size=32
 googlenet size=64 aux_logits=True init_weights=False
-inception_v3 size=96 aux_logits=False init_weights=False
 maxvit_t size=64
 mnasnet0_5
 mobilenet_v2
 mobilenet_v3_small
-mobilenet_v3_large
 regnet_x_400mf
-regnet_y_400mf
 resnet18
-resnet50
-resnext50_32x4d
 shufflenet_v2_x0_5
-squeezenet1_0 size=64
 squeezenet1_1 size=64
 swin_t
 swin_v2_t
@@ -40,102 +31,47 @@ vit_b_16
 """
 
 TORCHVISION_MAPS = """
-deeplabv3_mobilenet_v3_large size=64
-deeplabv3_resnet50 size=32
-fcn_resnet50 size=32
 lraspp_mobilenet_v3_large size=64
 """
 
 TORCHVISION_VIDEO = """
-mc3_18
 mvit_v2_s size=32
-r2plus1d_18
-r3d_18
-s3d size=224 frames=14
-swin3d_t size=32
 """
 
 TIMM = """
 beit_base_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
-botnet26t_256 img_size=64
 cait_xxs24_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 coat_tiny img_size=64 embed_dims=(64,64,64,64) serial_depths=(1,1,1,1) parallel_depth=1
-coatnet_nano_rw_224 img_size=64
 convit_tiny img_size=32 embed_dim=32 depth=2 num_heads=4 local_up_to_layer=1
 ConvMixer dim=16 depth=2 patch_size=4 kernel_size=5
 convnext_atto dims=(8,8,16,16) depths=(1,1,1,1)
 convnextv2_atto dims=(8,8,16,16) depths=(1,1,1,1)
-crossvit_tiny_240
-cspresnet50
 davit_tiny embed_dims=(8,16,16,32) depths=(1,1,1,1) num_heads=(1,2,2,4) size=64
 deit3_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 deit_tiny_distilled_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 densenet121 growth_rate=4 block_config=(1,1,1,1) size=64
-dla34
-dpn48b
-eca_resnet33ts
 edgenext_xx_small size=64
-efficientformer_l1 size=224 embed_dims=(8,16,16,32) depths=(1,1,1,1) num_vit=1
-efficientnet_b0
-efficientvit_b0 size=64
 eva02_tiny_patch14_224 img_size=28 embed_dim=32 depth=2 num_heads=4
-fastvit_t8 size=64
-fbnetc_100
 FocalNet embed_dim=8 depths=(1,1,1,1) size=64
-gcvit_xxtiny img_size=64
-gernet_s
-ghostnet_100
-gmlp_ti16_224 size=224
-halonet26t size=256
-hardcorenas_a
-hgnet_tiny size=64
-hrnet_w18_small size=64
 inception_next_tiny dims=(16,16,32,32) depths=(1,1,1,1)
-inception_v4 size=96
-levit_128s size=224
-mambaout_femto size=64
-maxvit_rmlp_pico_rw_256 img_size=64
 MetaFormer dims=(8,16,16,32) depths=(1,1,1,1) size=64
 MlpMixer img_size=32 patch_size=8 embed_dim=32 num_blocks=2
-mixnet_s
 mobilenetv3_small_100
-mobilenetv4_conv_small
-mobileone_s0
 mobilevit_xxs size=64
 mobilevitv2_050 size=64
-mvitv2_tiny img_size=64
 naflexvit_base_patch16_gap img_size=32 embed_dim=32 depth=2 num_heads=4
 Nest img_size=32 embed_dims=(8,16,32) num_heads=(1,2,4) depths=(1,1,1)
-nf_resnet26
 PoolingVisionTransformer img_size=64 base_dims=(8,8,8) depth=(1,1,1) heads=(1,2,4)
-poolformer_s12 size=64
 pvt_v2_b0 embed_dims=(8,8,16,16) num_heads=(1,1,2,2) depths=(1,1,1,1) size=64
-regnety_002
-repghostnet_050
-repvgg_a0
-repvit_m0_9
-res2net50_26w_4s layers=(1,1,1,1)
-resmlp_12_224 size=224
-resnest14d
-resnetv2_50 layers=(1,1,1,1)
-rexnet_100
 samvit_base_patch16 img_size=32 embed_dim=32 depth=2 num_heads=4 global_attn_indexes=(1,)
-selecsls42
-seresnext26t_32x4d
-skresnet18
 swin_tiny_patch4_window7_224 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
 swinv2_tiny_window8_256 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
-tiny_vit_5m_224 size=64
 tinynet_e
 TNT img_size=32 embed_dim=32 inner_dim=8 depth=2 num_heads_outer=4
-tresnet_m
 twins_svt_small size=64 embed_dims=(16,32,32,64) depths=(1,1,1,1) num_heads=(1,1,2,2)
-visformer_tiny img_size=64
 vit_base_patch16_rope_reg1_gap_256 img_size=32 embed_dim=32 depth=2 num_heads=4
 vit_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
-vitamin_small_224 img_size=32
 VOLO img_size=64 layers=(1,1,1,1) stem_hidden_dim=16 embed_dims=(16,16,16,16) num_heads=(1,2,2,2)
-xception41 size=64
 xcit_nano_12_p16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 """
 

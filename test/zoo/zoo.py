@@ -94,7 +94,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fsdp-zoo-") as temporary:
         folder = flags.keep or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        _warm_up(folder)
+        if len(names) > 3:
+            _warm_up(folder)
         results = outcomes.run(
             names, checked, str, folder, flags.jobs, TIMEOUT_S, flags.verbose, flags.keep is None
         )

@@ -12,14 +12,15 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import examples  # noqa: E402
+import habits  # noqa: E402
 import hugging_face  # noqa: E402
 import layers  # noqa: E402
-import scripts  # noqa: E402
 import vision  # noqa: E402
 from entry import Entry  # noqa: E402
 
 MODELS: dict[str, Callable[[], Entry]] = {
-    **{f"scripts/{name}": make for name, make in scripts.MODELS.items()},
+    **{f"scripts/{n}": make for n, make in (examples.MODELS | habits.MODELS).items()},
     **layers.MODELS,
     **hugging_face.MODELS,
     **vision.MODELS,

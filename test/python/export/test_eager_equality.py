@@ -143,6 +143,7 @@ def test_asserts_on_values_are_left_out(tmp_path: pathlib.Path) -> None:
 def test_numbers_beside_tensors_without_dimensions(tmp_path: pathlib.Path) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         loss = F.cross_entropy(model(x), y) / (x.std() + 1e-8)
+        loss = loss + torch.add(0.3333, x > 0, alpha=0.6667).mean()  # of truth values
         return loss + 0.5 - (1 - x.mean()) - 1e-8 + torch.add(x.mean(), 2.5, alpha=3)
 
     assert_same_as_eager(classify(nn.Linear(8, 3), loss=loss), tmp_path)

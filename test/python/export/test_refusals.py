@@ -135,6 +135,14 @@ def test_a_frozen_model(tmp_path: pathlib.Path) -> None:
         export(classify(model), tmp_path)
 
 
+def test_complex_parameters(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.weight = nn.Parameter(torch.randn(3, 8, dtype=torch.complex64))
+    step = classify(model, loss=lambda model, x, y: (model.weight * x[:3]).abs().mean())
+    with pytest.raises(ExportError, match="weight is complex64, .* torch.view_as_complex"):
+        export(step, tmp_path)
+
+
 @pytest.mark.parametrize("name", ["step", "eval_", "sgd"])
 def test_a_parameter_named_like_a_program(tmp_path: pathlib.Path, name: str) -> None:
     model = nn.Linear(8, 3)
