@@ -324,13 +324,13 @@ vit_msn
 """
 
 MAPS = """
-beit num_hidden_layers=4 out_indices=[1,2,3,4] drop_path_rate=0.0  # as pegasus_x
+beit num_hidden_layers=4 out_indices=[1,2,3,4] drop_path_rate=0.0 pool_scales=(2,4) image_size=64  # as pegasus_x
 dpt num_hidden_layers=4 backbone_out_indices=(0,1,2,3) neck_hidden_sizes=(8,8,16,16) fusion_hidden_size=16
 segformer depths=(1,1,1,1) hidden_sizes=(8,8,16,16) num_attention_heads=(1,1,2,2) decoder_hidden_size=16
 """
 
 CONTRASTIVE = """
-align vision_config.image_size=64 projection_dim=80 vision_config.width_coefficient=0.25 vision_config.depth_coefficient=0.3 vision_config.hidden_dim=80 text_config.hidden_size=32
+align vision_config.image_size=96 projection_dim=80 vision_config.width_coefficient=0.25 vision_config.depth_coefficient=0.3 vision_config.hidden_dim=80 text_config.hidden_size=32
 chinese_clip
 clip
 siglip

@@ -19,9 +19,7 @@ efficientnet_b0
 googlenet size=64 aux_logits=True init_weights=False
 maxvit_t size=64
 mnasnet0_5
-mobilenet_v2
 mobilenet_v3_small
-regnet_x_400mf
 resnet18
 shufflenet_v2_x0_5
 squeezenet1_1 size=64
@@ -50,26 +48,15 @@ davit_tiny embed_dims=(8,16,16,32) depths=(1,1,1,1) num_heads=(1,2,2,4) size=64
 deit3_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 deit_tiny_distilled_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 densenet121 growth_rate=4 block_config=(1,1,1,1) size=64
-edgenext_xx_small size=64
 eva02_tiny_patch14_224 img_size=28 embed_dim=32 depth=2 num_heads=4
 FocalNet embed_dim=8 depths=(1,1,1,1) size=64
-inception_next_tiny dims=(16,16,32,32) depths=(1,1,1,1)
-MetaFormer dims=(8,16,16,32) depths=(1,1,1,1) size=64
 MlpMixer img_size=32 patch_size=8 embed_dim=32 num_blocks=2
-mobilenetv3_small_100
 mobilevit_xxs size=64
-mobilevitv2_050 size=64
-naflexvit_base_patch16_gap img_size=32 embed_dim=32 depth=2 num_heads=4
 Nest img_size=32 embed_dims=(8,16,32) num_heads=(1,2,4) depths=(1,1,1)
 PoolingVisionTransformer img_size=64 base_dims=(8,8,8) depth=(1,1,1) heads=(1,2,4)
-pvt_v2_b0 embed_dims=(8,8,16,16) num_heads=(1,1,2,2) depths=(1,1,1,1) size=64
-samvit_base_patch16 img_size=32 embed_dim=32 depth=2 num_heads=4 global_attn_indexes=(1,)
 swin_tiny_patch4_window7_224 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
-swinv2_tiny_window8_256 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
-tinynet_e
 TNT img_size=32 embed_dim=32 inner_dim=8 depth=2 num_heads_outer=4
 twins_svt_small size=64 embed_dims=(16,32,32,64) depths=(1,1,1,1) num_heads=(1,1,2,2)
-vit_base_patch16_rope_reg1_gap_256 img_size=32 embed_dim=32 depth=2 num_heads=4
 vit_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 VOLO img_size=64 layers=(1,1,1,1) stem_hidden_dim=16 embed_dims=(16,16,16,16) num_heads=(1,2,2,2)
 xcit_nano_12_p16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
