@@ -173,4 +173,7 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
 @torch.no_grad()
 def exchange(model: torch.nn.Module, values: list[torch.Tensor]) -> None:
     for buffer, value in zip(model.buffers(), values):
-        buffer.copy_(value)
+        if buffer.shape == value.shape:
+            buffer.copy_(value)
+        else:  # the first forward puts another one in its place, which the other ranks' do too
+            buffer.data = value.clone()

@@ -19,7 +19,9 @@ efficientnet_b0
 googlenet size=64 aux_logits=True init_weights=False
 maxvit_t size=64
 mnasnet0_5
+mobilenet_v2 size=64
 mobilenet_v3_small
+regnet_x_400mf size=64
 resnet18
 shufflenet_v2_x0_5
 squeezenet1_1 size=64
@@ -59,6 +61,16 @@ TNT img_size=32 embed_dim=32 inner_dim=8 depth=2 num_heads_outer=4
 twins_svt_small size=64 embed_dims=(16,32,32,64) depths=(1,1,1,1) num_heads=(1,1,2,2)
 vit_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 VOLO img_size=64 layers=(1,1,1,1) stem_hidden_dim=16 embed_dims=(16,16,16,16) num_heads=(1,2,2,2)
+edgenext_xx_small size=64
+inception_next_tiny dims=(16,16,32,32) depths=(1,1,1,1)
+MetaFormer dims=(8,16,16,32) depths=(1,1,1,1) size=64
+mobilenetv3_small_100 size=64
+mobilevitv2_050 size=64
+naflexvit_base_patch16_gap img_size=32 embed_dim=32 depth=2 num_heads=4
+pvt_v2_b0 embed_dims=(8,8,16,16) num_heads=(1,1,2,2) depths=(1,1,1,1) size=64
+samvit_base_patch16 img_size=32 embed_dim=32 depth=2 num_heads=4 global_attn_indexes=(1,)
+swinv2_tiny_window8_256 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
+tinynet_e size=64
 xcit_nano_12_p16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
 """
 
