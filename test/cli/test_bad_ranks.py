@@ -1,0 +1,101 @@
+"""Tests that ranks which do not fit together, or do not meet, end with one error each."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from cli.conftest import CLASSIFIER
+from cli.refusals import HANG_S, check_refusal, run_refused
+from cli.test_launch import started
+from support import chain
+
+
+@pytest.mark.parametrize("threads", (True, False))
+@pytest.mark.parametrize("nproc", (1, 3))
+def test_mesh_and_world_size_differ(
+    nproc: int, threads: bool, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    extra = ["--threads"] if threads else []
+    run_refused(compiled, tmp_path, r"\b2\b", rf"\b{nproc}\b", "mesh", nproc=nproc, extra=extra)
+
+
+def rank_command(compiled: chain.Compiled, meeting: str, saved: pathlib.Path) -> list[Any]:
+    run = chain.run_arguments(compiled, 3)
+    return [*run, "--rendezvous", meeting, "--save", saved]
+
+
+def test_ranks_with_different_plans(
+    archive: pathlib.Path, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    options = "mesh=2 reshard-after-forward=true"
+    other = chain.lower(CLASSIFIER, archive, tmp_path / "other", (), options)
+    saved = tmp_path / "saved.safetensors"
+    meeting = f"file://{tmp_path}/meeting"
+    commands = [rank_command(c, meeting, saved) for c in (compiled, other)]
+    environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    with started(commands, environments) as processes:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
+        for process, output in zip(processes, outputs):
+            check_refusal(process.returncode, output, "plan")
+    assert not saved.exists()
+
+
+def test_ranks_with_different_data(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    data = {name: tensor[:-1].contiguous() for name, tensor in load_file(compiled.data).items()}
+    save_file(data, tmp_path / "fewer.safetensors")
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
+    other = [str(tmp_path / "fewer.safetensors") if c == str(compiled.data) else c for c in command]
+    environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    with started([command, other], environments) as processes:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
+        for process, output in zip(processes, outputs):
+            check_refusal(process.returncode, output, "samples", "rank 1", "same files")
+    assert not saved.exists()
+
+
+@pytest.mark.parametrize("kind", ("tcp", "file"))
+def test_rank_that_never_arrives(
+    kind: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    meeting = {
+        "tcp": f"tcp://127.0.0.1:{port}",
+        "file": f"file://{tmp_path}/meeting",
+    }[kind]
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, meeting, saved) + ["--rendezvous-timeout", "3"]
+    env = chain.environment(RANK="0", WORLD_SIZE="2")
+    with started([command], [env]) as (process,):
+        output = process.communicate(timeout=HANG_S)[0]
+    check_refusal(process.returncode, output, r"rank 1\b", r"\b3\b")
+    assert not saved.exists()
+
+
+def test_port_in_use(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        command = rank_command(compiled, f"tcp://127.0.0.1:{port}", saved)
+        env = chain.environment(RANK="0", WORLD_SIZE="2")
+        with started([command], [env]) as (process,):
+            output = process.communicate(timeout=HANG_S)[0]
+    check_refusal(process.returncode, output, rf"\b{port}\b", "in use")
+    assert not saved.exists()
+
+
+def test_rank_outside_the_world(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
+    env = chain.environment(RANK="2", WORLD_SIZE="2")
+    done = chain.command(command, check=False, timeout=HANG_S, env=env)
+    check_refusal(done.returncode, done.stdout + done.stderr, "RANK|rank")
