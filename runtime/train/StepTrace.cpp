@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "comm/ClockOffsets.h"
+#include "plan/Files.h"
 #include "trace/JsonText.h"
 #include "trace/Predict.h"
 #include "trace/TraceOfPlan.h"
@@ -113,7 +114,7 @@ void StepTrace::write() {
     metadata.emplace_back("transport",
                           trace::jsonString(communicator.transport()));
     metadata.emplace_back("clocks", clocksText(offsets));
-    plan::writeFileAtomically(
+    writeFileAtomically(
         trace::traceText(*loaded.plan, cluster,
                          processesOf(*loaded.plan, cluster, packed, offsets),
                          metadata),
