@@ -1,7 +1,9 @@
 #include "state/WeightFiles.h"
 
 #include "plan/Files.h"
+#include "state/CheckpointFormat.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -82,6 +84,21 @@ WeightFiles::find(const std::string &key,
   for (size_t i = 0; !found && i < aliases.size(); ++i)
     found = findStored(aliases[i]);
   return found;
+}
+
+uint64_t WeightFiles::fingerprint() const {
+  constexpr uint64_t sample = 256; // bytes
+  std::string all;
+  for (const auto &file : files)
+    for (const auto &[key, tensor] : file->tensors()) {
+      std::string bytes(std::min(sample, tensor.bytes), 0);
+      all += key + describe(tensor.dtype, tensor.shape);
+      for (uint64_t begin : {uint64_t(0), tensor.bytes - bytes.size()}) {
+        file->read(tensor, begin, bytes.size(), bytes.data());
+        all += bytes;
+      }
+    }
+  return checkpoint::hashOf(all.data(), all.size());
 }
 
 } // namespace fsdp

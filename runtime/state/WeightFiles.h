@@ -30,6 +30,9 @@ public:
   Found find(const std::string &name,
              const std::vector<std::string> &aliases = {}) const;
   const std::string &path() const { return name; }
+  /// A number that other weights hardly have: of all names and shapes, and of
+  /// the first and the last numbers of each tensor.
+  uint64_t fingerprint() const;
 
 private:
   Found findStored(const std::string &name) const;

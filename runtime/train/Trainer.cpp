@@ -4,6 +4,7 @@
 #include "executor/Executor.h"
 #include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
+#include "state/WeightFiles.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
 #include "train/OutputFiles.h"
@@ -73,7 +74,7 @@ public:
         log(plan, options, communicator, data) {
     if (communicator.rank() == 0)
       checkOutputs(plan, options);
-    requireSameOnAllRanks(communicator, data.found());
+    requireSameOnAllRanks(communicator, found());
     checkpoints = openCheckpoints();
     load(backend);
   }
@@ -89,6 +90,7 @@ private:
     return from ? &from.position() : nullptr;
   }
   int64_t seedOf() const;
+  std::vector<Found> found() const;
   void load(Backend &backend);
   std::vector<std::string> notesOfResuming() const;
   void onFinished(const FinishedStep &ended);
@@ -127,6 +129,16 @@ std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
 /// The run's own, unless another one is given.
 int64_t Trainer::seedOf() const {
   return options.seed.value_or(from ? from.position().seed : plan.seed);
+}
+
+/// What each rank reads by itself, and must not differ.
+std::vector<Found> Trainer::found() const {
+  std::vector<Found> found = data.found();
+  if (communicator.size() > 1 && !options.weights.empty() &&
+      !options.weightsFromRank0)
+    found.push_back({"as the fingerprint of " + options.weights,
+                     WeightFiles(options.weights).fingerprint()});
+  return found;
 }
 
 void Trainer::load(Backend &backend) {

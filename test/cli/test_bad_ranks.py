@@ -45,17 +45,27 @@ def test_ranks_with_different_plans(
     assert not saved.exists()
 
 
-def test_ranks_with_different_data(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
-    data = {name: tensor[:-1].contiguous() for name, tensor in load_file(compiled.data).items()}
-    save_file(data, tmp_path / "fewer.safetensors")
+@pytest.mark.parametrize("kind", ("data", "weights"))
+def test_ranks_with_different_files(
+    kind: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """One sample is missing, or one weight is another."""
+    theirs = {"data": compiled.data, "weights": compiled.weights}[kind]
+    tensors = load_file(theirs)
+    if kind == "data":
+        tensors = {name: tensor[:-1].contiguous() for name, tensor in tensors.items()}
+    else:
+        tensors["weight"][-1, -1] += 1
+    save_file(tensors, tmp_path / "other.safetensors")
     saved = tmp_path / "saved.safetensors"
     command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
-    other = [str(tmp_path / "fewer.safetensors") if c == str(compiled.data) else c for c in command]
+    other = [str(tmp_path / "other.safetensors") if c == str(theirs) else c for c in command]
     environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    what = {"data": "samples", "weights": "fingerprint"}[kind]
     with started([command, other], environments) as processes:
         outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
         for process, output in zip(processes, outputs):
-            check_refusal(process.returncode, output, "samples", "rank 1", "same files")
+            check_refusal(process.returncode, output, what, "rank 1", "same files")
     assert not saved.exists()
 
 
