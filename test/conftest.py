@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -11,6 +12,11 @@ import pytest
 # One compute thread, here and in every program the tests start: reductions
 # split over threads would change their bits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A shell starts what runs in the background without it, and programs respect
+# that; tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = pathlib.Path(__file__).resolve().parent
 for folder in (HERE, HERE.parent / "python"):
