@@ -11,7 +11,6 @@ import pathlib
 import re
 import tempfile
 import warnings
-from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from cases import Case
 from op_step import NotComparable, make_model, training_step
 from support import chain
 from support.outcomes import CLOSE, NOT_COMPARABLE, PASSED, WRONG
-from support.outcomes import Outcome, Stage, failure, message, same_bits
+from support.outcomes import Outcome, Stage, failure, message, same_bits, train
 
 STEP_FILE = pathlib.Path(__file__).resolve().parent / "op_step.py"
 TOOL_TIMEOUT_S = 120
@@ -38,11 +37,18 @@ UNINITIALISED = {
 }
 
 # Operators whose gradient eager PyTorch computes by a formula that it chooses by
-# the values (is there a zero? which elements does the mask take?). A graph has no
-# such choice: PyTorch captures the general formula, whose rounding differs. Their
-# parameters must agree within CLOSE_BOUND of the norm, all else bit for bit.
-CHOSEN_BY_VALUE = {"cumprod", "masked.cumprod", "masked_fill", "prod"}
-CLOSE_BOUND = 1e-5
+# the values (is there a zero? which elements does the mask take? how long is the
+# longest target?). A graph has no such choice: it holds the general formula, whose
+# rounding differs. Their parameters must agree within this part of the norm, all
+# else bit for bit. (Of this sample of ctc_loss, whose scores are sums of 50 steps,
+# eager's own gradient in float32 is 2.4e-5 off the one in float64.)
+CHOSEN_BY_VALUE = {
+    "cumprod": 1e-5,
+    "masked.cumprod": 1e-5,
+    "masked_fill": 1e-5,
+    "nn.functional.ctc_loss": 3e-5,
+    "prod": 1e-5,
+}
 
 
 def _eager(case: Case) -> tuple[float, dict[str, torch.Tensor]]:
@@ -65,7 +71,7 @@ def _is_close(case: Case, result: chain.Result) -> bool:
         if not re.fullmatch(r"p\d+", name) or got.shape != value.shape:
             return False
         gap = float((got.double() - value.double()).norm())
-        if not gap <= CLOSE_BOUND * float(value.double().norm()):
+        if not gap <= CHOSEN_BY_VALUE[case.op] * float(value.double().norm()):
             return False
     return True
 
@@ -92,32 +98,6 @@ def _difference(case: Case, result: chain.Result) -> str:
     return "; ".join(bad)
 
 
-def _chain(case: Case, folder: pathlib.Path, trace: Stage) -> chain.Result:
-    """Every stage in turn."""
-    archive = folder / "step.pt"
-    trace.enter("export")
-    chain.export(STEP_FILE, archive, case.argv)
-    ir, planned, plan = (folder / n for n in ("step.mlir", "fsdp.mlir", "step.plan"))
-    translate, opt = chain.binary("fsdp-translate"), chain.binary("fsdp-opt")
-    stages: list[tuple[str, list[Any]]] = [
-        ("import", [translate, "--import-torchscript", archive, "-o", ir]),
-        ("passes", [opt, ir, "--fsdp-pipeline=mesh=1", "-o", planned]),
-        ("plan", [translate, "--fsdp-to-plan", planned, "-o", plan]),
-    ]
-    for name, command in stages:
-        trace.enter(name)
-        chain.command(command, timeout=TOOL_TIMEOUT_S)
-    trace.enter("run")
-    files = [folder / n for n in ("metrics.jsonl", "summary.json", "saved.safetensors")]
-    command = [chain.binary("fsdp-run"), plan, "--nproc", 1, "--threads", "--poison"]
-    command += ["--steps", 1, "--rng=sequential"]
-    command += ["--weights", archive.with_suffix(".safetensors")]
-    for flag, file in zip(("--metrics", "--summary", "--save"), files):
-        command += [flag, file]
-    chain.command(command, timeout=TOOL_TIMEOUT_S)
-    return chain.read_result(*files)
-
-
 def check(case: Case, folder: pathlib.Path) -> Outcome:
     """Runs the case in `folder`; never raises for what the case does."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +107,10 @@ def check(case: Case, folder: pathlib.Path) -> Outcome:
         warnings.simplefilter("ignore")
         try:
             make_model(case)
-            result = _chain(case, folder, trace)
+            archive = folder / "step.pt"
+            trace.enter("export")
+            chain.export(STEP_FILE, archive, case.argv)
+            result = train(archive, folder, trace, 1, 1, TOOL_TIMEOUT_S)
             trace.enter("compare")
             if case.op in UNINITIALISED:
                 return Outcome(NOT_COMPARABLE, "", "its result is uninitialised memory")

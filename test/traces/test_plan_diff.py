@@ -62,7 +62,7 @@ def test_what_is_no_pair_of_plans_is_one_error(plans: Plans) -> None:
     plan = plans().plan
     for arguments, message in (
         ([plan], "--plan-diff compares two plans; give both"),
-        ([plan, "none.plan"], "cannot open plan 'none.plan'"),
+        ([plan, "none.plan"], "cannot open 'none.plan': No such file"),
         ([plan, STEP_FILE], "is not a plan"),
     ):
         done = chain.command([chain.binary(TRANSLATE), "--plan-diff", *arguments], check=False)

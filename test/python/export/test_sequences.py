@@ -58,9 +58,9 @@ def test_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.RNNBase], packe
         torch.testing.assert_close(results["gradient", name], parameter.grad)
 
 
-def ctc_step(lengths: Any, **options: Any) -> Any:
+def ctc_step(lengths: Any, normalise: Any = F.log_softmax, **options: Any) -> Any:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor, **inputs: torch.Tensor) -> Any:
-        scores = F.log_softmax(model(x), -1).transpose(0, 1)
+        scores = normalise(model(x), -1).transpose(0, 1)
         return F.ctc_loss(scores, y, *lengths(**inputs), **options)
 
     generator = torch.Generator().manual_seed(2)
@@ -79,9 +79,11 @@ def test_ctc_of_known_lengths(tmp_path: pathlib.Path, reduction: str) -> None:
     assert "aten::_ctc_loss" in exported.ops()
 
 
-def test_ctc_of_lengths_among_the_inputs(tmp_path: pathlib.Path) -> None:
-    """Up to rounding; a target that does not fit into its steps counts zero."""
-    step = ctc_step(lambda steps, labels: (steps, labels), zero_infinity=True)
+@pytest.mark.parametrize("normalise", [F.log_softmax, lambda scores, dim: scores], ids=["", "raw"])
+def test_ctc_of_lengths_among_the_inputs(tmp_path: pathlib.Path, normalise: Any) -> None:
+    """Up to rounding; a target that does not fit into its steps counts zero. The slope is
+    PyTorch's also where scores are no logarithms of probabilities."""
+    step = ctc_step(lambda steps, labels: (steps, labels), normalise, zero_infinity=True)
     step.inputs |= {"steps": torch.tensor([9, 5, 2, 7]), "labels": torch.tensor([3, 1, 3, 0])}
     results = export(step, tmp_path).run()
     loss = step.loss(step.model, **step.inputs)
