@@ -1,5 +1,7 @@
 #include "comm/ClockOffsets.h"
 
+#include "comm/Gather.h"
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -26,15 +28,6 @@ HostClock hostClock() {
         .count();
   };
   return clock;
-}
-
-/// Every rank's number, by rank.
-static std::vector<int64_t> gatherNumbers(Communicator &communicator,
-                                          int64_t mine) {
-  std::vector<int64_t> all(communicator.size(), mine);
-  if (communicator.size() > 1)
-    communicator.allGather(&mine, all.data(), 1, plan::DType::Int64);
-  return all;
 }
 
 std::vector<ClockOffset> clockOffsets(Communicator &communicator,
@@ -74,35 +67,6 @@ std::vector<ClockOffset> clockOffsets(Communicator &communicator,
                        (upper[rank] - lower + 1) / 2};
     }
   return offsets;
-}
-
-std::vector<std::vector<char>> gatherBytes(Communicator &communicator,
-                                           const std::vector<char> &mine,
-                                           int root) {
-  constexpr size_t piece = 1 << 16;
-  std::vector<int64_t> sizes =
-      gatherNumbers(communicator, static_cast<int64_t>(mine.size()));
-  size_t most = *std::max_element(sizes.begin(), sizes.end());
-  bool keeps = communicator.rank() == root;
-  std::vector<std::vector<char>> all(keeps ? sizes.size() : 0);
-  std::vector<char> send(piece), received(piece * sizes.size());
-  for (size_t at = 0; at < most; at += piece) {
-    size_t end = std::min(mine.size(), at + piece);
-    if (at < end)
-      std::copy(mine.begin() + at, mine.begin() + end, send.begin());
-    if (communicator.size() > 1)
-      communicator.allGather(send.data(), received.data(), piece,
-                             plan::DType::UInt8);
-    else
-      received = send;
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      size_t size = sizes[rank], last = std::min(size, at + piece);
-      if (at < last)
-        all[rank].insert(all[rank].end(), received.begin() + rank * piece,
-                         received.begin() + rank * piece + (last - at));
-    }
-  }
-  return all;
 }
 
 } // namespace fsdp

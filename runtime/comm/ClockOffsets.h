@@ -30,12 +30,6 @@ HostClock hostClock();
 std::vector<ClockOffset> clockOffsets(Communicator &communicator,
                                       const HostClock &clock);
 
-/// Everybody's bytes, by rank, on rank `root` alone; empty elsewhere.
-/// Collective. A rank may have any number of them.
-std::vector<std::vector<char>> gatherBytes(Communicator &communicator,
-                                           const std::vector<char> &mine,
-                                           int root);
-
 } // namespace fsdp
 
 #endif // FSDP_RUNTIME_COMM_CLOCKOFFSETS_H

@@ -30,13 +30,6 @@ constexpr auto graceAfterTerm = std::chrono::seconds(5);
 // systems give it about as long themselves.
 constexpr auto graceAfterStop = std::chrono::seconds(120);
 
-/// As under nohup: whoever started us means it.
-bool isIgnored(int number) {
-  struct sigaction action;
-  return sigaction(number, nullptr, &action) == 0 &&
-         action.sa_handler == SIG_IGN;
-}
-
 struct Child {
   MemoryFile error;
   pid_t pid = -1;

@@ -58,18 +58,38 @@ int makeFile(const std::string &path) {
   return file;
 }
 
-void writeFileAtomically(const std::string &bytes, const std::string &path) {
+/// Whether all bytes are in the file; else errno says why not.
+static bool writeAll(int file, const std::string &bytes) {
+  for (size_t at = 0; at < bytes.size();) {
+    ssize_t n = write(file, bytes.data() + at, bytes.size() - at);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return false;
+    at += n;
+  }
+  return true;
+}
+
+void writeFileAtomically(const std::string &bytes, const std::string &path,
+                         Durability durability) {
   std::string temporary = path + ".tmp" + std::to_string(getpid());
   // A process of this number may have died here.
   unlink(temporary.c_str());
-  std::FILE *file = fdopen(makeFile(temporary), "wb");
-  bool written =
-      file && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (file)
-    written = std::fclose(file) == 0 && written;
-  if (!written || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::string reason = problem();
-    std::remove(temporary.c_str());
+  int file = makeFile(temporary);
+  bool written = writeAll(file, bytes) &&
+                 (durability == Durability::Process || fsync(file) == 0);
+  std::string reason = problem();
+  if (close(file) != 0 && written) {
+    written = false;
+    reason = problem();
+  }
+  if (written && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = false;
+    reason = problem();
+  }
+  if (!written) {
+    unlink(temporary.c_str());
     throw Error("cannot write '" + path + "': " + reason);
   }
 }

@@ -28,9 +28,16 @@ std::string readRegularFile(const std::string &path, uint64_t most);
 /// another file.
 int makeFile(const std::string &path);
 
+/// What a file must survive.
+enum class Durability {
+  Process, // the end of this process
+  Machine  // that of the machine: its bytes are on the disk before its name is
+};
+
 /// Writes any bytes under another name, which is then moved: another reader
 /// sees the old file or the new one, and an error leaves no file. Throws Error.
-void writeFileAtomically(const std::string &bytes, const std::string &path);
+void writeFileAtomically(const std::string &bytes, const std::string &path,
+                         Durability durability = Durability::Process);
 
 /// The deepest nesting of brackets in JSON or code: those in quotes do not
 /// count. What parses text this way needs no more memory or stack than that.

@@ -130,32 +130,6 @@ void Folder::remove(uint64_t step) const {
   fs::remove_all(away, ignored);
 }
 
-void writeDurably(const std::string &path, const std::string &text) {
-  std::string unfinished = path + ".new";
-  int file = open(unfinished.c_str(),
-                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (file < 0)
-    throw cannot("write", path);
-  const char *from = text.data();
-  size_t rest = text.size();
-  bool good = true;
-  while (rest && good) {
-    ssize_t n = write(file, from, rest);
-    if (n < 0 && errno == EINTR)
-      continue;
-    good = n > 0;
-    from += good ? n : 0;
-    rest -= good ? n : 0;
-  }
-  good = good && fsync(file) == 0;
-  int reason = errno;
-  good = close(file) == 0 && good;
-  if (!good || rename(unfinished.c_str(), path.c_str()) != 0) {
-    errno = good ? errno : reason;
-    throw cannot("write", path);
-  }
-}
-
 void syncFolder(const std::string &path) {
   int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0)

@@ -49,9 +49,6 @@ private:
 /// The step of a checkpoint's folder by its name; -1: it is none.
 int64_t stepOfName(const std::string &name);
 
-/// Writes all of a file and brings it to the disk: whoever finds it after a
-/// crash finds the whole of it. Throws Error.
-void writeDurably(const std::string &path, const std::string &text);
 /// Brings the names in a folder to the disk. Throws Error.
 void syncFolder(const std::string &path);
 

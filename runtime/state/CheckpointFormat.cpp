@@ -37,13 +37,6 @@ uint32_t Manifest::ranks() const {
   return ranks;
 }
 
-const StoredTensor *Manifest::find(const std::string &name) const {
-  auto found = std::find_if(
-      tensors.begin(), tensors.end(),
-      [&](const StoredTensor &tensor) { return tensor.name == name; });
-  return found == tensors.end() ? nullptr : &*found;
-}
-
 //===----------------------------------------------------------------------===//
 // Words
 //===----------------------------------------------------------------------===//

@@ -68,7 +68,6 @@ struct Manifest {
   std::vector<StoredTensor> tensors;
 
   uint32_t ranks() const;
-  const StoredTensor *find(const std::string &name) const;
 };
 
 /// XXH3 of 64 bits.

@@ -1,28 +1,28 @@
 #include "state/CheckpointReader.h"
 
+#include "plan/Files.h"
 #include "state/CheckpointFolder.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 namespace fsdp::checkpoint {
 
-std::string readText(const std::string &path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || !text)
-    throw Damage("cannot read " + path + ": " + std::strerror(errno));
-  return text.str();
+Manifest readManifestFile(const std::string &path) {
+  // Of 16,384 ranks and thousands of tensors; and no stranger's file is read
+  // for ever.
+  constexpr uint64_t mostBytes = uint64_t(4) << 30, deepest = 8;
+  std::string text = readRegularFile(path, mostBytes);
+  // What parses deeper brackets needs more stack.
+  if (nestingOf(text).depth > deepest)
+    throw Error(path + " is no manifest: its brackets are nested too deep");
+  return readManifest(text, path);
 }
 
 Manifest readCheckpoint(const std::string &folder) {
   std::string path = folder + "/" + manifestName;
   try {
-    return readManifest(readText(path), path);
+    return readManifestFile(path);
   } catch (const Error &error) {
     throw Damage(error.what());
   }

@@ -16,8 +16,8 @@ struct Damage : Error {
   using Error::Error;
 };
 
-/// All of a file. Throws Damage where it cannot be read.
-std::string readText(const std::string &path);
+/// Throws Error where the file cannot be read, or is not what was written.
+Manifest readManifestFile(const std::string &path);
 
 /// A shard file's entry in the manifest. Throws Damage.
 StoredFile describeFile(const std::string &path);

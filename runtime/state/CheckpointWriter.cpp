@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "data/SafeTensors.h"
+#include "plan/Files.h"
 #include "state/CheckpointReader.h"
 
 #include <algorithm>
@@ -61,7 +62,8 @@ void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
   }
   file.finish();
   mine.files.push_back(describeFile(path));
-  writeDurably(partial + "/" + partName(rank), writeManifest(mine));
+  writeFileAtomically(writeManifest(mine), partial + "/" + partName(rank),
+                      Durability::Machine);
 }
 
 /// Puts a rank's manifest behind those of the ranks before it.
@@ -100,9 +102,10 @@ void commitShards(const Folder &folder, const Facts &facts,
         throw Cancelled();
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
-    append(all, indexOf, readManifest(readText(path), path));
+    append(all, indexOf, readManifestFile(path));
   }
-  writeDurably(partial + "/" + manifestName, writeManifest(all));
+  writeFileAtomically(writeManifest(all), partial + "/" + manifestName,
+                      Durability::Machine);
   for (uint32_t rank = 0; rank < all.ranks(); ++rank)
     std::filesystem::remove(partial + "/" + partName(rank));
   folder.commit(facts.run.step);

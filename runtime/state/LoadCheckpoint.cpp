@@ -18,11 +18,17 @@ static bool hasEntry(const NamedState &tensor) {
   return isStored(*tensor.state) && *plan::numElements(tensor.shape) > 0;
 }
 
-void checkFits(const plan::PlanT &plan, const Manifest &manifest,
-               const std::string &name) {
+static std::unordered_map<std::string, const StoredTensor *>
+byName(const Manifest &manifest) {
   std::unordered_map<std::string, const StoredTensor *> stored;
   for (const StoredTensor &tensor : manifest.tensors)
     stored[tensor.name] = &tensor;
+  return stored;
+}
+
+void checkFits(const plan::PlanT &plan, const Manifest &manifest,
+               const std::string &name) {
+  auto stored = byName(manifest);
   std::vector<std::string> problems;
   std::unordered_set<std::string> known;
   StateMap map(plan);
@@ -58,9 +64,7 @@ void checkFits(const plan::PlanT &plan, const Manifest &manifest,
 
 void loadCheckpoint(const plan::PlanT &plan, const std::string &folder,
                     const Manifest &manifest, int rank, Executor &executor) {
-  std::unordered_map<std::string, const StoredTensor *> stored;
-  for (const StoredTensor &tensor : manifest.tensors)
-    stored[tensor.name] = &tensor;
+  auto stored = byName(manifest);
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   Reader reader(folder, manifest);
   StateMap map(plan);

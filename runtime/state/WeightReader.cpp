@@ -1,6 +1,7 @@
 #include "state/WeightReader.h"
 
 #include "Error.h"
+#include "comm/SameOnAllRanks.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +14,9 @@ WeightReader::WeightReader(const std::string &path, bool fromRank0,
       scatters(fromRank0 && communicator.size() > 1) {
   if (!scatters || communicator.rank() == 0)
     files.emplace(path);
+  if (!scatters && communicator.size() > 1)
+    requireSameOnAllRanks(communicator, {{"as the fingerprint of " + path,
+                                          files->fingerprint()}});
 }
 
 bool WeightReader::hasAny(const std::vector<const NamedTensor *> &tensors) {

@@ -19,7 +19,8 @@ public:
   using RunsOf = std::function<std::vector<Run>(int rank)>;
 
   /// `path`: see WeightFiles. With `fromRank0` rank 0 alone opens it, and sends
-  /// each rank its part. Throws Error.
+  /// each rank its part; else the files of all ranks must be the same. Throws
+  /// Error.
   WeightReader(const std::string &path, bool fromRank0,
                Communicator &communicator);
 

@@ -39,6 +39,11 @@ private:
   std::vector<char> staging;
 };
 
+/// Samples of all ranks and micro-batches in a step.
+inline uint64_t samplesOfStep(const plan::PlanT &plan, const Batches &data) {
+  return data.globalBatch() * plan.micro_batches;
+}
+
 /// Does the program read anything from data?
 bool readsData(const plan::ProgramT &program);
 

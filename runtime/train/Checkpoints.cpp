@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "state/CheckpointReader.h"
 #include "train/FirstProblem.h"
+#include "train/OutputFiles.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,15 +59,8 @@ void Checkpoints::checkSpace() const {
   double bytes = shards.bytes();
   if (communicator.size() > 1)
     communicator.allReduce(&bytes, &bytes, 1, plan::DType::Float64);
-  if (!isFirst())
-    return;
-  std::error_code unknown;
-  double free = fs::space(folder.path(), unknown).available;
-  if (!unknown && free < bytes)
-    throw Error("a checkpoint takes " + std::to_string(uint64_t(bytes)) +
-                " bytes, and the disk of " + folder.path() + " has " +
-                std::to_string(uint64_t(free)) +
-                " left; make room, or name another folder");
+  if (isFirst())
+    requireRoom("a checkpoint", static_cast<uint64_t>(bytes), folder.path());
 }
 
 bool Checkpoints::isTime() const {

@@ -11,9 +11,6 @@ namespace fsdp {
 /// the same text on all ranks. Empty: all are well. Collective.
 std::string firstProblem(Communicator &communicator, const std::string &mine);
 
-/// Rank 0's text, on all ranks. Collective.
-std::string textOfRank0(Communicator &communicator, const std::string &mine);
-
 } // namespace fsdp
 
 #endif // FSDP_RUNTIME_TRAIN_FIRSTPROBLEM_H

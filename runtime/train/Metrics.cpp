@@ -1,11 +1,12 @@
 #include "train/Metrics.h"
 
-#include "Error.h"
+#include "plan/Files.h"
 
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -14,8 +15,11 @@ namespace fsdp {
 
 /// The lines of a file that are of steps up to `done`.
 static std::string linesUpTo(const std::string &path, uint64_t done) {
-  std::ifstream old(path);
   std::string kept;
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown))
+    return kept; // a device may have no end
+  std::ifstream old(path);
   for (std::string text; done && std::getline(old, text);) {
     auto row = nlohmann::json::parse(text, nullptr, /*exceptions=*/false);
     if (row.is_object() && row.contains("step") &&
@@ -27,24 +31,15 @@ static std::string linesUpTo(const std::string &path, uint64_t done) {
 
 MetricsFile::MetricsFile(const std::string &path, uint64_t done) {
   std::string kept = linesUpTo(path, done);
-  // Beside it first: what was measured is not to be lost here.
-  std::string unfinished = path + ".partial." + std::to_string(getpid());
-  const std::string &made = kept.empty() ? path : unfinished;
-  file = open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
+  // At once: what was measured is not to be lost here.
+  if (!kept.empty())
+    writeFileAtomically(kept, path);
+  file = open(path.c_str(),
+              O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+                  (kept.empty() ? O_TRUNC : 0),
               0666);
-  bool good = file >= 0;
-  if (good && !kept.empty())
-    good = ::write(file, kept.data(), kept.size()) ==
-               static_cast<ssize_t>(kept.size()) &&
-           rename(unfinished.c_str(), path.c_str()) == 0;
-  if (good)
-    return;
-  std::string reason = std::strerror(errno);
-  if (file >= 0 && !kept.empty())
-    unlink(unfinished.c_str());
-  if (file >= 0)
-    close(file);
-  throw Error("cannot write " + path + ": " + reason);
+  if (file < 0)
+    throw Error("cannot write " + path + ": " + std::strerror(errno));
 }
 
 MetricsFile::~MetricsFile() { close(file); }

@@ -30,17 +30,19 @@ void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
     checkWritable(file);
   if (options.save.empty())
     return;
-  std::filesystem::path folder =
-      std::filesystem::absolute(options.save).parent_path();
+  requireRoom("the file of trained weights", savedBytes(plan),
+              std::filesystem::absolute(options.save).parent_path().string());
+}
+
+void requireRoom(const std::string &what, uint64_t bytes,
+                 const std::string &folder) {
   std::error_code unknown;
-  uint64_t needed = savedBytes(plan);
   uint64_t free = std::filesystem::space(folder, unknown).available;
-  if (!unknown && free < needed)
-    throw Error("the trained weights take " + std::to_string(needed) +
-                " bytes, and the disk of " + options.save + " has " +
+  if (!unknown && free < bytes)
+    throw Error(what + " takes " + std::to_string(bytes) +
+                " bytes, and the disk of " + folder + " has " +
                 std::to_string(free) +
-                " left; make room, or name another "
-                "place");
+                " left; make room, or name another folder");
 }
 
 } // namespace fsdp

@@ -4,12 +4,20 @@
 #include "plan/PlanTypes.h"
 #include "train/RunOptions.h"
 
+#include <cstdint>
+#include <string>
+
 namespace fsdp {
 
 /// What is written at the end must not fail for what is known at the start.
 /// Throws Error where a file's folder is not there or not to be written, or its
 /// disk has no room for the trained weights.
 void checkOutputs(const plan::PlanT &plan, const RunOptions &options);
+
+/// Throws Error where the disk of a folder has no room for so many bytes, which
+/// `what` needs: "a checkpoint". Where nobody knows, it has.
+void requireRoom(const std::string &what, uint64_t bytes,
+                 const std::string &folder);
 
 } // namespace fsdp
 

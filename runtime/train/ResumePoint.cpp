@@ -1,6 +1,7 @@
 #include "train/ResumePoint.h"
 
 #include "Error.h"
+#include "comm/Gather.h"
 #include "state/CheckpointFolder.h"
 #include "state/CheckpointReader.h"
 #include "state/LoadCheckpoint.h"

@@ -7,11 +7,6 @@
 
 namespace fsdp {
 
-/// Samples of all ranks in a step.
-static uint64_t samplesOfStep(const plan::PlanT &plan, const Batches &data) {
-  return data.globalBatch() * plan.micro_batches;
-}
-
 checkpoint::RunPosition positionAfter(uint64_t step, const plan::PlanT &plan,
                                       const RunLength &length,
                                       const Batches *data, int64_t seed) {

@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "comm/ClockOffsets.h"
+#include "comm/Gather.h"
 #include "plan/Files.h"
 #include "trace/JsonText.h"
 #include "trace/Predict.h"

@@ -40,13 +40,9 @@ StopRequest::StopRequest() {
   action.sa_handler = remember;
   // A system call that waits goes on waiting: the step is to be finished.
   action.sa_flags = SA_RESTART;
-  for (int number : stopSignals) {
-    struct sigaction &old = before[number];
-    sigaction(number, nullptr, &old);
-    // `nohup` and shells in the background mean it.
-    if (old.sa_handler != SIG_IGN)
-      sigaction(number, &action, nullptr);
-  }
+  for (int number : stopSignals)
+    if (!isIgnored(number))
+      sigaction(number, &action, &before[number]);
 }
 
 StopRequest::~StopRequest() {

@@ -31,7 +31,7 @@ static uint64_t localBytes(const plan::StateT &state) {
 
 void writeSummary(const plan::PlanT &plan, const std::string &digest,
                   const Counters &counters, uint64_t steps,
-                  const std::vector<uint64_t> &startPeaks,
+                  const std::vector<int64_t> &startPeaks,
                   const std::string &path) {
   nlohmann::ordered_json json;
   json["plan"] = digest;

@@ -15,7 +15,7 @@ uint64_t peakResidentBytes();
 /// the fields. Throws Error.
 void writeSummary(const plan::PlanT &plan, const std::string &digest,
                   const Counters &counters, uint64_t steps,
-                  const std::vector<uint64_t> &startPeaks,
+                  const std::vector<int64_t> &startPeaks,
                   const std::string &path);
 
 } // namespace fsdp

@@ -1,17 +1,16 @@
 #include "train/Trainer.h"
 
 #include "Error.h"
+#include "comm/Gather.h"
 #include "executor/Executor.h"
 #include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
-#include "state/WeightFiles.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
 #include "train/OutputFiles.h"
 #include "train/RepeatedInputs.h"
 #include "train/ResumePoint.h"
 #include "train/RunLength.h"
-#include "train/SameOnAllRanks.h"
 #include "train/StepDecisions.h"
 #include "train/StepLog.h"
 #include "train/StepRunner.h"
@@ -49,16 +48,6 @@ bool isLossNaN(const FinishedStep &step) {
   return step.outputs.empty() || std::isnan(step.outputs[0]);
 }
 
-/// What each rank has taken so far.
-std::vector<uint64_t> gatherPeaks(Communicator &communicator) {
-  uint64_t mine = peakResidentBytes();
-  std::vector<uint64_t> peaks(communicator.size(), mine);
-  if (communicator.size() > 1)
-    communicator.allGather(&mine, peaks.data(), sizeof(mine),
-                           plan::DType::UInt8);
-  return peaks;
-}
-
 /// A run of one rank: it reads what it needs, loads, steps and saves, in this
 /// order. What costs little comes first, so that it is refused first.
 class Trainer {
@@ -74,7 +63,7 @@ public:
         log(plan, options, communicator, data) {
     if (communicator.rank() == 0)
       checkOutputs(plan, options);
-    requireSameOnAllRanks(communicator, found());
+    requireSameOnAllRanks(communicator, data.found());
     checkpoints = openCheckpoints();
     load(backend);
   }
@@ -90,7 +79,6 @@ private:
     return from ? &from.position() : nullptr;
   }
   int64_t seedOf() const;
-  std::vector<Found> found() const;
   void load(Backend &backend);
   std::vector<std::string> notesOfResuming() const;
   void onFinished(const FinishedStep &ended);
@@ -112,7 +100,7 @@ private:
   StepTrace trace;
   StepLog log;
   std::unique_ptr<Executor> executor;
-  std::vector<uint64_t> startPeaks;         // by rank
+  std::vector<int64_t> startPeaks;          // by rank
   std::unique_ptr<Checkpoints> checkpoints; // null: none are written
   StepDecisions decisions{communicator};
 };
@@ -131,16 +119,6 @@ int64_t Trainer::seedOf() const {
   return options.seed.value_or(from ? from.position().seed : plan.seed);
 }
 
-/// What each rank reads by itself, and must not differ.
-std::vector<Found> Trainer::found() const {
-  std::vector<Found> found = data.found();
-  if (communicator.size() > 1 && !options.weights.empty() &&
-      !options.weightsFromRank0)
-    found.push_back({"as the fingerprint of " + options.weights,
-                     WeightFiles(options.weights).fingerprint()});
-  return found;
-}
-
 void Trainer::load(Backend &backend) {
   ExecutorOptions how;
   how.seed = seed;
@@ -156,7 +134,8 @@ void Trainer::load(Backend &backend) {
     from.load(plan, *executor);
     length = findLength(plan, options, data.train(), position());
   }
-  startPeaks = gatherPeaks(communicator);
+  startPeaks =
+      gatherNumbers(communicator, static_cast<int64_t>(peakResidentBytes()));
   std::vector<std::string> notes = data.notes();
   for (const std::string &text : notesOfResuming())
     notes.push_back(text);

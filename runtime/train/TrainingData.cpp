@@ -19,7 +19,7 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
     if (options.data.empty())
       throw Error("the plan reads its inputs from data; pass --data FILE");
     ofSteps.emplace(step, options.data, ranks, rank, options.shuffle, seed);
-    samplesPerStep = ofSteps->globalBatch() * plan.micro_batches;
+    samplesPerStep = samplesOfStep(plan, *ofSteps);
     tokensPerStep = countTokens(ranks) * plan.micro_batches;
   } else if (!options.data.empty()) {
     throw Error("the plan reads no data, its inputs repeat; drop --data, or "

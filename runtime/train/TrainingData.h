@@ -2,9 +2,9 @@
 #define FSDP_RUNTIME_TRAIN_TRAININGDATA_H
 
 #include "comm/Communicator.h"
+#include "comm/SameOnAllRanks.h"
 #include "train/Batches.h"
 #include "train/RunOptions.h"
-#include "train/SameOnAllRanks.h"
 
 #include <optional>
 #include <string>

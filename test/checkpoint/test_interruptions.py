@@ -136,6 +136,7 @@ def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs
     output = runs.train()
     assert "a line of /dev/full could not be written: No space left" in output
     assert_same(runs, whole, rows=False)
+    assert "nothing is left to train" in runs.train()  # nor does it read what has no end
 
 
 def test_a_reader_that_leaves_does_not_end_a_run(runs: Runs, whole: Runs) -> None:

@@ -95,9 +95,7 @@ def main() -> int:
         failures += outcomes.compare(results, read_table(), _label, whole)
     elif whole:
         write_table(results, flags.output or RESULTS)
-    for line in failures:
-        print("error:", line)
-    return 1 if failures else 0
+    return outcomes.conclude(failures)
 
 
 if __name__ == "__main__":

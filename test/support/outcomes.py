@@ -19,6 +19,7 @@ from typing import Any, Callable, Sequence, TypeVar
 
 import torch
 
+from support import chain
 from support.chain import ChainError
 
 PASSED, CLOSE, REFUSED, WRONG = "passed", "close", "refused", "wrong"
@@ -71,6 +72,34 @@ def failure(error: Exception, folder: pathlib.Path, stage: Stage, length: int = 
     if "error:" not in error.output:
         return Outcome(WRONG, stage.name, "no error message: " + message(error.output))
     return Outcome(REFUSED, stage.name, message(error.output, length))
+
+
+def train(
+    archive: pathlib.Path, folder: pathlib.Path, stage: Stage, ranks: int, steps: int, tool_s: float
+) -> chain.Result:
+    """Imports, compiles and runs an archive under `--poison`, with PyTorch's own random stream; a
+    program may take `tool_s` seconds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ir, scheduled, plan = (folder / name for name in ("step.mlir", "fsdp.mlir", "step.plan"))
+    translate, opt = chain.binary("fsdp-translate"), chain.binary("fsdp-opt")
+    files = [folder / name for name in ("metrics.jsonl", "summary.json", "saved.safetensors")]
+    run = [chain.binary("fsdp-run"), plan, "--nproc", ranks, "--threads", "--poison"]
+    run += ["--steps", steps, "--rng=sequential"]
+    run += ["--weights", archive.with_suffix(".safetensors")]
+    if (data := archive.with_suffix(".data.safetensors")).exists():
+        run += ["--data", data]
+    for flag, file in zip(("--metrics", "--summary", "--save"), files):
+        run += [flag, file]
+    stages: list[tuple[str, list[Any]]] = [
+        ("import", [translate, "--import-torchscript", archive, "-o", ir]),
+        ("passes", [opt, ir, f"--fsdp-pipeline=mesh={ranks}", "-o", scheduled]),
+        ("plan", [translate, "--fsdp-to-plan", scheduled, "-o", plan]),
+        ("run", run),
+    ]
+    for name, command in stages:
+        stage.enter(name)
+        chain.command(command, timeout=tool_s)
+    return chain.read_result(*files)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -163,6 +192,13 @@ def summary(results: dict[Any, Outcome], statuses: Sequence[str]) -> str:
     for (stage, reason), n in collections.Counter(refused).most_common(20):
         lines.append(f"  refused by {stage}, {n}: {reason}")
     return "\n".join(lines)
+
+
+def conclude(failures: list[str]) -> int:
+    """Prints what is wrong; the exit status."""
+    for line in failures:
+        print("error:", line)
+    return 1 if failures else 0
 
 
 def compare(

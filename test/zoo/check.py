@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 import pathlib
 import warnings
-from typing import Any
 
 import torch
 
 from support import chain, reference
-from support.outcomes import CLOSE, PASSED, WRONG, Outcome, Stage, failure, same_bits
+from support.outcomes import CLOSE, PASSED, WRONG, Outcome, Stage, failure, same_bits, train
 from zoo_step import STEPS
 
 STEP_FILE = pathlib.Path(__file__).resolve().parent / "zoo_step.py"
@@ -35,7 +34,10 @@ def check(name: str, folder: pathlib.Path, worlds: tuple[int, ...] = (2,)) -> Ou
             stage.enter("export")
             archive = folder / "step.pt"
             chain.export(STEP_FILE, archive, argv)
-            runs = {world: _run(archive, folder / str(world), world, stage) for world in worlds}
+            runs = {
+                world: train(archive, folder / str(world), stage, world, STEPS, TOOL_TIMEOUT_S)
+                for world in worlds
+            }
         stage.enter("compare")
         return max((_compared(runs[w], trained[w]) for w in worlds), key=_badness)
     except Exception as error:
@@ -51,30 +53,6 @@ def _eager(argv: list[str], world: int) -> reference.Trained:
     if world == 1:
         return reference.eager(step, STEPS)
     return reference.averaged(step, world, STEPS)
-
-
-def _run(archive: pathlib.Path, folder: pathlib.Path, world: int, stage: Stage) -> chain.Result:
-    folder.mkdir(parents=True, exist_ok=True)
-    ir, scheduled, plan = (folder / name for name in ("step.mlir", "fsdp.mlir", "step.plan"))
-    translate, opt = chain.binary("fsdp-translate"), chain.binary("fsdp-opt")
-    stages: list[tuple[str, list[Any]]] = [
-        ("import", [translate, "--import-torchscript", archive, "-o", ir]),
-        ("passes", [opt, ir, f"--fsdp-pipeline=mesh={world}", "-o", scheduled]),
-        ("plan", [translate, "--fsdp-to-plan", scheduled, "-o", plan]),
-    ]
-    for name, command in stages:
-        stage.enter(name)
-        chain.command(command, timeout=TOOL_TIMEOUT_S)
-    stage.enter("run")
-    files = [folder / name for name in ("metrics.jsonl", "summary.json", "saved.safetensors")]
-    command = [chain.binary("fsdp-run"), plan, "--nproc", world, "--threads", "--poison"]
-    command += ["--steps", STEPS, "--rng=sequential"]
-    command += ["--weights", archive.with_suffix(".safetensors")]
-    command += ["--data", archive.with_suffix(".data.safetensors")]
-    for flag, file in zip(("--metrics", "--summary", "--save"), files):
-        command += [flag, file]
-    chain.command(command, timeout=TOOL_TIMEOUT_S)
-    return chain.read_result(*files)
 
 
 def _compared(run: chain.Result, trained: reference.Trained) -> Outcome:

@@ -1,6 +1,7 @@
 // Tests that the clocks of other hosts are found, and that bytes of any number
 // reach one rank.
 #include "comm/ClockOffsets.h"
+#include "comm/Gather.h"
 
 #include "ThreadRanks.h"
 

@@ -1,5 +1,5 @@
-#ifndef FSDP_RUNTIME_TRAIN_SAMEONALLRANKS_H
-#define FSDP_RUNTIME_TRAIN_SAMEONALLRANKS_H
+#ifndef FSDP_RUNTIME_COMM_SAMEONALLRANKS_H
+#define FSDP_RUNTIME_COMM_SAMEONALLRANKS_H
 
 #include "comm/Communicator.h"
 
@@ -22,4 +22,4 @@ void requireSameOnAllRanks(Communicator &communicator,
 
 } // namespace fsdp
 
-#endif // FSDP_RUNTIME_TRAIN_SAMEONALLRANKS_H
+#endif // FSDP_RUNTIME_COMM_SAMEONALLRANKS_H
