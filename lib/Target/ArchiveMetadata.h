@@ -115,7 +115,7 @@ struct GroupInfo {
   using Value = std::variant<bool, double, std::string, std::vector<double>>;
   std::vector<std::string> parameters;
   double lr = 0.0;
-  std::map<std::string, Value> hyperparameters; // without lr
+  std::map<std::string, Value> hyperparameters; // that do not change
 };
 
 /// A number of the step, from earlier ones and constants.
@@ -123,6 +123,7 @@ struct NumberInfo {
   using Operand = std::variant<double, std::string>;
   std::string name, op;
   std::vector<Operand> operands;
+  std::string hyperparameter; // of the rule's group, that it is
 };
 
 /// What a step does to each of its parameters.
@@ -158,6 +159,17 @@ struct ScalerInfo {
   int64_t growthInterval = 2000;
 };
 
+/// The numbers of parameter groups that steps read as numbers of the step.
+struct ScheduleInfo {
+  struct Column {
+    std::string name; // "lr", "momentum", "betas.0"
+    size_t group;
+    double value; // in the first step
+  };
+  std::vector<Column> columns;
+  std::vector<std::vector<double>> rows; // by step; empty: constant
+};
+
 struct ArchiveMetadata {
   std::string torchVersion, source;
   std::map<std::string, ProgramInfo> programs;
@@ -171,7 +183,7 @@ struct ArchiveMetadata {
   OptimizerInfo optimizer;
   ClippingInfo clipping;
   std::optional<ScalerInfo> scaler;
-  std::vector<std::vector<double>> learningRates; // empty: constant
+  ScheduleInfo schedule;
   std::optional<int64_t> epochs, steps;
   int64_t accumulate = 1; // micro-batches per step
   int64_t seed = 0;

@@ -44,7 +44,7 @@ static GroupInfo readGroup(const JsonReader &json,
 static NumberInfo readNumber(const JsonReader &json,
                              const std::set<std::string> &known) {
   static const std::map<std::string, size_t> operands = {
-      {"learning_rate", 0},
+      {"hyperparameter", 0},
       {"step_count", 0},
       {"add", 2},
       {"subtract", 2},
@@ -63,6 +63,8 @@ static NumberInfo readNumber(const JsonReader &json,
   auto op = operands.find(number.op);
   if (op == operands.end())
     json["op"].fail("an operation on numbers of the step");
+  if (number.op == "hyperparameter")
+    number.hyperparameter = json["hyperparameter"].asString();
   if (op->second == 0)
     return number;
   json["operands"].forEach([&](const JsonReader &operand) {

@@ -46,20 +46,63 @@ static ScalerInfo readScaler(const JsonReader &json) {
   return scaler;
 }
 
-static void readRates(const JsonReader &json, ArchiveMetadata &metadata) {
-  if (json.isNull())
-    return;
-  json.forEach([&](const JsonReader &row) {
-    metadata.learningRates.emplace_back();
-    row.forEach([&](const JsonReader &rate) {
-      metadata.learningRates.back().push_back(rate.asDouble());
-    });
-    if (metadata.learningRates.back().size() !=
-        metadata.optimizer.groups.size())
-      row.fail("a rate for each parameter group");
+/// Without a schedule learning rates alone are numbers of the step.
+static ScheduleInfo getConstantRates(const OptimizerInfo &optimizer) {
+  ScheduleInfo schedule;
+  for (size_t group = 0; group < optimizer.groups.size(); ++group)
+    schedule.columns.push_back({"lr", group, optimizer.groups[group].lr});
+  return schedule;
+}
+
+static ScheduleInfo readSchedule(const JsonReader &json,
+                                 const OptimizerInfo &optimizer) {
+  ScheduleInfo schedule;
+  std::set<std::pair<std::string, size_t>> seen;
+  json["columns"].forEach([&](const JsonReader &column) {
+    std::string name = column["name"].asString();
+    int64_t group = column["group"].asInt();
+    if (group < 0 || static_cast<size_t>(group) >= optimizer.groups.size())
+      column["group"].fail("the number of a group");
+    std::string key = name.substr(0, name.find('.'));
+    if (name != "lr" && !optimizer.groups[group].hyperparameters.count(key))
+      column["name"].fail("a hyperparameter of the group");
+    if (!seen.insert({name, group}).second)
+      column.fail("given once");
+    schedule.columns.push_back({name, static_cast<size_t>(group), 0});
   });
-  if (metadata.learningRates.empty())
-    json.fail("null or a table of at least one row");
+  for (size_t group = 0; group < optimizer.groups.size(); ++group)
+    if (!seen.count({"lr", group}))
+      json["columns"].fail("the learning rate of each group among others");
+  json["rows"].forEach([&](const JsonReader &row) {
+    std::vector<double> &values = schedule.rows.emplace_back();
+    row.forEach(
+        [&](const JsonReader &value) { values.push_back(value.asDouble()); });
+    if (values.size() != schedule.columns.size())
+      row.fail("a number for each column");
+  });
+  if (schedule.rows.empty())
+    json["rows"].fail("a table of at least one row");
+  for (size_t i = 0; i < schedule.columns.size(); ++i)
+    schedule.columns[i].value = schedule.rows[0][i];
+  return schedule;
+}
+
+/// What changes is no part of a rule's identity; and rules read nothing else as
+/// a number of the step.
+static void separateScheduled(const JsonReader &rules,
+                              ArchiveMetadata &metadata) {
+  std::set<std::pair<std::string, size_t>> columns;
+  for (const ScheduleInfo::Column &column : metadata.schedule.columns) {
+    columns.insert({column.name, column.group});
+    metadata.optimizer.groups[column.group].hyperparameters.erase(
+        column.name.substr(0, column.name.find('.')));
+  }
+  for (const RuleInfo &rule : metadata.optimizer.rules)
+    for (const NumberInfo &number : rule.numbers)
+      if (number.op == "hyperparameter" &&
+          !columns.count({number.hyperparameter, rule.group}))
+        rules.fail("rules whose hyperparameters are columns of `schedule`, "
+                   "which " + number.hyperparameter + " is not");
 }
 
 static void readLength(const JsonReader &json, ArchiveMetadata &metadata) {
@@ -76,10 +119,13 @@ void fsdp::readTraining(const JsonReader &json,
                         const std::set<std::string> &parameters,
                         ArchiveMetadata &metadata) {
   metadata.optimizer = readOptimizer(json["optimizer"], parameters);
+  metadata.schedule = json["schedule"].isNull()
+                          ? getConstantRates(metadata.optimizer)
+                          : readSchedule(json["schedule"], metadata.optimizer);
+  separateScheduled(json["optimizer"]["rules"], metadata);
   metadata.clipping = readClipping(json);
   if (!json["scaler"].isNull())
     metadata.scaler = readScaler(json["scaler"]);
-  readRates(json["learning_rates"], metadata);
   readLength(json["length"], metadata);
   metadata.accumulate = json["accumulate"].asInt();
   if (metadata.accumulate < 1)

@@ -31,7 +31,7 @@ static std::optional<ScalarKind> getSelect(arith::CmpFPredicate predicate) {
 }
 
 bool ScalarTable::isScalar(Operation *op) {
-  return isa<LearningRateOp, StepCountOp, StateValueOp>(op) ||
+  return isa<HyperparameterOp, StepCountOp, StateValueOp>(op) ||
          isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
 }
 
@@ -52,7 +52,8 @@ LogicalResult ScalarTable::add(Operation *op) {
   auto kind =
       llvm::TypeSwitch<Operation *, std::optional<ScalarKind>>(op)
           .Case<arith::ConstantOp>([](auto) { return ScalarKind::Constant; })
-          .Case<LearningRateOp>([](auto) { return ScalarKind::LearningRate; })
+          .Case<HyperparameterOp>(
+              [](auto) { return ScalarKind::Hyperparameter; })
           .Case<StepCountOp>([](auto) { return ScalarKind::Step; })
           .Case<StateValueOp>([](auto) { return ScalarKind::State; })
           .Case<arith::AddFOp>([](auto) { return ScalarKind::Add; })
@@ -80,8 +81,12 @@ LogicalResult ScalarTable::add(Operation *op) {
   SmallVector<Value> operands(op->getOperands());
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     scalar->value = cast<FloatAttr>(constant.getValue()).getValueAsDouble();
-  } else if (auto rate = dyn_cast<LearningRateOp>(op)) {
-    scalar->group = toUInt32(rate.getGroup());
+  } else if (auto number = dyn_cast<HyperparameterOp>(op)) {
+    auto it =
+        symbols.hyperparameters.find({number.getName(), number.getGroup()});
+    if (it == symbols.hyperparameters.end())
+      return op->emitOpError("is none of the hyperparameters of fsdp.training");
+    scalar->hyperparameter = it->second;
   } else if (auto value = dyn_cast<StateValueOp>(op)) {
     auto it = symbols.states.find(value.getState());
     if (it == symbols.states.end())

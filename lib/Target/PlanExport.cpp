@@ -70,13 +70,9 @@ private:
       out.epochs = toUInt32(training.getEpochs());
       out.steps = training.getSteps();
       out.micro_batches = toUInt32(training.getAccumulate());
+      if (failed(exportHyperparameters(training)))
+        return failure();
     }
-    if (auto rates = module->getAttrOfType<DenseF64ArrayAttr>(
-            "fsdp.group_learning_rates"))
-      out.group_learning_rates.assign(rates.asArrayRef().begin(),
-                                      rates.asArrayRef().end());
-    if (failed(exportLearningRateTable()))
-      return failure();
     for (auto grid : module.getOps<shard::GridOp>())
       if (failed(exportMesh(grid)))
         return failure();
@@ -94,24 +90,32 @@ private:
     return success();
   }
 
-  /// A resource prints behind the module, where a long table is not in the
-  /// reader's way; a short one may be written in place.
-  LogicalResult exportLearningRateTable() {
-    Attribute table = module->getAttr("fsdp.learning_rates");
+  LogicalResult exportHyperparameters(TrainingOp training) {
+    if (ArrayAttr attrs = training.getHyperparametersAttr())
+      for (auto attr : attrs.getAsRange<HyperparameterAttr>()) {
+        auto exported = std::make_unique<plan::HyperparameterT>();
+        exported->name = attr.getName().str();
+        exported->group = toUInt32(attr.getGroup());
+        exported->value = attr.getValue().getValueAsDouble();
+        symbols.hyperparameters[{attr.getName(), attr.getGroup()}] =
+            out.hyperparameters.size();
+        out.hyperparameters.push_back(std::move(exported));
+      }
+    ElementsAttr table = training.getScheduleAttr();
     if (!table)
       return success();
-    if (auto dense = dyn_cast<DenseFPElementsAttr>(table);
-        dense && dense.getElementType().isF64()) {
-      llvm::append_range(out.learning_rate_table, dense.getValues<double>());
+    // A short one may be written in place.
+    if (auto dense = dyn_cast<DenseFPElementsAttr>(table)) {
+      llvm::append_range(out.schedule, dense.getValues<double>());
       return success();
     }
     if (auto resource = dyn_cast<DenseF64ResourceElementsAttr>(table))
-      if (auto rates = resource.tryGetAsArrayRef()) {
-        llvm::append_range(out.learning_rate_table, *rates);
+      if (auto values = resource.tryGetAsArrayRef()) {
+        llvm::append_range(out.schedule, *values);
         return success();
       }
-    return module.emitError("fsdp.learning_rates is not a table of f64; give "
-                            "dense or dense_resource elements");
+    return training.emitOpError("has a schedule without values; give dense or "
+                                "dense_resource elements");
   }
 
   LogicalResult exportMesh(shard::GridOp grid) {

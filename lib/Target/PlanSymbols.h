@@ -8,6 +8,7 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <type_traits>
 
@@ -16,6 +17,7 @@ namespace fsdp {
 /// What programs name, by its number in the plan.
 struct PlanSymbols {
   llvm::StringMap<int> units, states, rules;
+  std::map<std::pair<llvm::StringRef, int64_t>, int> hyperparameters;
 
   /// Leaves `index` as it is where no unit is named.
   mlir::LogicalResult findUnit(mlir::Operation *op,

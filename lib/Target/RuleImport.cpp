@@ -42,7 +42,7 @@ private:
     SmallVector<Value> operands;
     for (const NumberInfo::Operand &operand : number->operands)
       operands.push_back(get(operand));
-    values[name] = create(number->op, operands);
+    values[name] = create(*number, operands);
   }
 
   Value get(const NumberInfo::Operand &operand) {
@@ -65,10 +65,12 @@ private:
     return arith::SelectOp::create(builder, loc, holds, v[2], v[3]);
   }
 
-  Value create(StringRef op, ValueRange v) {
+  Value create(const NumberInfo &number, ValueRange v) {
     Type f64 = builder.getF64Type();
-    if (op == "learning_rate")
-      return LearningRateOp::create(builder, loc, f64, group);
+    StringRef op = number.op;
+    if (op == "hyperparameter")
+      return HyperparameterOp::create(builder, loc, f64, number.hyperparameter,
+                                      group);
     if (op == "step_count")
       return StepCountOp::create(builder, loc, f64);
     if (op == "add")

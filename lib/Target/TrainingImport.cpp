@@ -10,25 +10,28 @@
 using namespace mlir;
 using namespace fsdp;
 
-static void importLearningRates(OpBuilder &builder, ModuleOp module,
-                                const ArchiveMetadata &metadata) {
-  module->setAttr("fsdp.group_learning_rates",
-                  builder.getDenseF64ArrayAttr(llvm::map_to_vector(
-                      metadata.optimizer.groups,
-                      [](const GroupInfo &group) { return group.lr; })));
-  if (metadata.learningRates.empty())
-    return;
+static ArrayAttr getHyperparameters(OpBuilder &builder,
+                                    const ScheduleInfo &schedule) {
+  return builder.getArrayAttr(llvm::map_to_vector(
+      schedule.columns, [&](const ScheduleInfo::Column &column) -> Attribute {
+        return HyperparameterAttr::get(builder.getContext(), column.name,
+                                       column.group,
+                                       builder.getF64FloatAttr(column.value));
+      }));
+}
+
+/// A resource: it prints behind the module, where a long table is not in the
+/// reader's way.
+static ElementsAttr getTable(OpBuilder &builder, const ScheduleInfo &schedule) {
   SmallVector<double> table;
-  for (const std::vector<double> &row : metadata.learningRates)
+  for (const std::vector<double> &row : schedule.rows)
     table.append(row.begin(), row.end());
-  auto type = RankedTensorType::get({int64_t(metadata.learningRates.size()),
-                                     int64_t(metadata.optimizer.groups.size())},
-                                    builder.getF64Type());
-  module->setAttr(
-      "fsdp.learning_rates",
-      DenseF64ResourceElementsAttr::get(
-          type, "learning_rates",
-          HeapAsmResourceBlob::allocateAndCopyInferAlign<double>(table)));
+  auto type = RankedTensorType::get(
+      {int64_t(schedule.rows.size()), int64_t(schedule.columns.size())},
+      builder.getF64Type());
+  return cast<ElementsAttr>(DenseF64ResourceElementsAttr::get(
+      type, "schedule",
+      HeapAsmResourceBlob::allocateAndCopyInferAlign<double>(table)));
 }
 
 static DictionaryAttr getScaler(OpBuilder &builder, const ScalerInfo &scaler) {
@@ -43,7 +46,6 @@ static DictionaryAttr getScaler(OpBuilder &builder, const ScalerInfo &scaler) {
 
 void fsdp::importTraining(OpBuilder &builder, ModuleOp module,
                           const ArchiveMetadata &metadata) {
-  importLearningRates(builder, module, metadata);
   OperationState state(module.getLoc(), TrainingOp::getOperationName());
   auto &to = state.getOrAddProperties<TrainingOp::Properties>();
   to.source = builder.getStringAttr(metadata.source);
@@ -52,6 +54,9 @@ void fsdp::importTraining(OpBuilder &builder, ModuleOp module,
   to.epochs = builder.getI64IntegerAttr(metadata.epochs.value_or(0));
   to.steps = builder.getI64IntegerAttr(metadata.steps.value_or(0));
   to.accumulate = builder.getI64IntegerAttr(metadata.accumulate);
+  to.hyperparameters = getHyperparameters(builder, metadata.schedule);
+  if (!metadata.schedule.rows.empty())
+    to.schedule = getTable(builder, metadata.schedule);
   const ClippingInfo &clipping = metadata.clipping;
   if (clipping.maxNorm)
     to.clip_grad_norm =

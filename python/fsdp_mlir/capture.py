@@ -19,6 +19,7 @@ from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .activation_checkpoints import forwards_in_checkpoints
+from .batch_norm import cumulative_averages
 from .capture_context import SharedForward, eval_mode, said_to_compile
 from .dynamo_capture import follow
 from .eager_kernels import eager_interpolation, eager_strides
@@ -26,7 +27,8 @@ from .eager_only import no_backward
 from .errors import ExportError, note
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
 from .known_values import StandIns
-from .library_defaults import note_unchecked, static_experts, unchecked_distributions
+from .library_defaults import every_layer, note_unchecked, padded_targets
+from .library_defaults import static_experts, unchecked_distributions
 from .mixed_precision import MixedPrecision
 from .names import StateNames
 from .python_state import PythonState
@@ -124,9 +126,9 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     with contextlib.ExitStack() as stack:
         # What stands in for a parameter on meta has the dtype that its unit computes in.
         ways = (mode, gradients, checkpoints, casts, stand_ins, sharing)
-        kernels = (eager_interpolation(), eager_strides(), static_sequences())
-        libraries = (unchecked_distributions(), static_experts(step.model))
-        for context in (*ways, *kernels, *libraries, no_backward()):
+        kernels = (eager_interpolation(), eager_strides(), static_sequences(), cumulative_averages())
+        libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
+        for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
             stack.enter_context(context)
         traced = _trace(wrapper, inputs, names, fake_mode)
     if training:

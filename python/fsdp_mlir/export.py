@@ -21,7 +21,8 @@ from .errors import ExportError, ExportNote
 from .explain import user_location
 from .fsdp_module import original_class
 from .names import StateNames, plain_path
-from .optimizer import describe_optimizer, learning_rates, length
+from .optimizer import describe_optimizer
+from .schedule import read_schedule
 from .rewrite import prepare
 from .scaler import describe_scaler, scaler_states
 from .torchscript import ProgramWriter
@@ -55,8 +56,8 @@ def export_step(
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad:
             require_computed(tensor.dtype, f"the trainable parameter {fqn}")
-    rates = learning_rates(step)
-    optimizer, rules = describe_optimizer(step, names, rates)
+    schedule = read_schedule(step)
+    optimizer, rules = describe_optimizer(step, names, schedule)
     sharding = describe_units(step, names)
     if step.scaler is None:
         _warn_half(names, sharding)
@@ -70,7 +71,7 @@ def export_step(
             _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 4,
+        "format_version": 5,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
@@ -107,8 +108,8 @@ def export_step(
         "optimizer": optimizer,
         **describe_clipping(step.clip_grad_norm, step.clip_grad_value),
         "scaler": describe_scaler(step.scaler),
-        "learning_rates": rates,
-        "length": length(step),
+        "schedule": schedule and schedule.describe(),
+        "length": _length(step),
         "accumulate": step.accumulate,
         "seed": step.seed,
         "rank_metrics": [],
@@ -116,6 +117,13 @@ def export_step(
     sources = {name: writer.source for name, writer in writers.items()} | rules
     archive = build_archive(sources, metadata)
     return _write_files(Path(path), step, names, archive, weights)
+
+
+def _length(step: TrainingStep) -> Optional[dict[str, int]]:
+    """The default length of a run, as the archive holds it."""
+    if step.steps is not None:
+        return {"steps": step.steps}
+    return None if step.epochs is None else {"epochs": step.epochs}
 
 
 def _write_files(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import Any, Iterator
 from unittest import mock
 
 import torch
 from torch import fx
+from torch.nn import functional as F
 
 from .errors import note
 from .explain import user_location
@@ -73,10 +75,77 @@ def _are_experts(module: torch.nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def _changed(config: Any, name: str, value: Any) -> Iterator[None]:
-    before = vars(config)[name]
-    vars(config)[name] = value
+def every_layer(model: torch.nn.Module) -> Iterator[None]:
+    """Within it, models of Hugging Face leave out no layer by chance (LayerDrop). A note says so.
+
+    Ranks that leave out different layers cannot gather these together; under FSDP transformers has
+    no LayerDrop either, where it says anything about it (`synced_gpus`).
+    """
+    owners = {id(module): module for module in model.modules()}
+    owners |= {id(config): config for config in _configurations(model)}
+    with contextlib.ExitStack() as stack:
+        found = False
+        for owner in owners.values():
+            for name, value in list(vars(owner).items()):
+                if name.endswith("layerdrop") and isinstance(value, float) and value > 0:
+                    stack.enter_context(_changed(owner, name, 0.0))
+                    found = True
+        if found:
+            note(
+                "LayerDrop is off, as transformers has it under FSDP: ranks that leave out different "
+                "layers could not gather these together"
+            )
+        yield
+
+
+@contextlib.contextmanager
+def padded_targets() -> Iterator[None]:
+    """Within it, CTC losses of Hugging Face get each sample's targets as a row, not all of a batch
+    side by side, whose number depends on values."""
+    losses = sys.modules.get("transformers.loss.loss_utils")
+    if losses is None:
+        yield
+        return
+    with mock.patch.dict(losses.LOSS_MAPPING, {"ForCTC": _ctc_of_rows}):
+        yield
+
+
+def _ctc_of_rows(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    logit_lengths: torch.Tensor,
+    blank_token_id: int,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+    ignore_index: int = -100,
+    **_: Any,
+) -> torch.Tensor:
+    """`ForCTCLoss` of transformers."""
+    kept = (labels != ignore_index) & (labels != blank_token_id)
+    first = kept.logical_not().to(torch.uint8).sort(dim=-1, stable=True).indices
+    return F.ctc_loss(
+        F.log_softmax(logits, -1, dtype=torch.float32).transpose(0, 1),
+        labels.gather(-1, first),
+        logit_lengths,
+        kept.sum(-1),
+        blank=blank_token_id,
+        reduction=reduction,
+        zero_infinity=zero_infinity,
+    )
+
+
+def _configurations(model: torch.nn.Module) -> Iterator[Any]:
+    for module in model.modules():
+        config = vars(module).get("config")
+        if type(config).__module__.startswith("transformers."):
+            yield config
+
+
+@contextlib.contextmanager
+def _changed(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = vars(owner)[name]
+    vars(owner)[name] = value
     try:
         yield
     finally:
-        vars(config)[name] = before
+        vars(owner)[name] = before

@@ -1,8 +1,7 @@
-"""Reads a torch.optim optimizer and a learning-rate schedule into `fsdp.json`."""
+"""Reads a torch.optim optimizer into `fsdp.json`."""
 
 from __future__ import annotations
 
-import copy
 import warnings
 from typing import Any, Optional
 
@@ -13,6 +12,7 @@ from .errors import ExportError
 from .names import StateNames
 from .rule_capture import capture_rules
 from .rule_writer import RuleWriter
+from .schedule import OF_SCHEDULERS, Schedule, constant_rates
 from .training_step import TrainingStep
 
 # Flags that change what an optimizer computes, and why a plan has no use for them.
@@ -22,16 +22,10 @@ _REFUSED_FLAGS = {
 }
 
 
-# What schedulers keep in a group beside what they change.
-_OF_SCHEDULERS = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
-
-
 def describe_optimizer(
-    step: TrainingStep, names: StateNames, table: Optional[list[list[float]]]
+    step: TrainingStep, names: StateNames, schedule: Optional[Schedule]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The optimizer's identity, groups and rules; and the rules' methods by name.
-
-    `table` are the learning rates that a schedule gives.
 
     Warns by name of trainable parameters that the optimizer does not hold: they get no update.
 
@@ -68,9 +62,8 @@ def describe_optimizer(
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad and fqn not in held:
             warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
-    rates = [group["hyperparameters"]["lr"] for group in groups]
     captured = capture_rules(
-        optimizer, [group["parameters"] for group in groups], table[0] if table else rates
+        optimizer, [group["parameters"] for group in groups], schedule or constant_rates(optimizer)
     )
     name = optimizer_name(optimizer)
     writers: dict[str, RuleWriter] = {}
@@ -106,7 +99,7 @@ def _hyperparameters(group: dict[str, Any], index: int) -> dict[str, Any]:
     """What describes a group in plain values, but for what chooses the implementation."""
     values = {}
     for key, value in group.items():
-        if key in ("params", "foreach", "fused", *_REFUSED_FLAGS) or key in _OF_SCHEDULERS:
+        if key in ("params", "foreach", "fused", *_REFUSED_FLAGS) or key in OF_SCHEDULERS:
             continue
         plain = _plain(value, key, index)
         if plain is not None:
@@ -148,73 +141,3 @@ def _plain(value: Any, key: str, index: int) -> Any:
     if isinstance(value, (bool, str)):
         return value
     return float(value) if isinstance(value, (int, float)) else None
-
-
-def length(step: TrainingStep) -> Optional[dict[str, int]]:
-    """The default length of a run, as the archive holds it."""
-    if step.steps is not None:
-        return {"steps": step.steps}
-    if step.epochs is not None:
-        return {"epochs": step.epochs}
-    return None
-
-
-def learning_rates(step: TrainingStep) -> Optional[list[list[float]]]:
-    """A row per step, a column per parameter group: absolute rates. None: constant.
-
-    The table has `steps` rows, or as many as one rank takes in `epochs` (more ranks take fewer
-    steps and use its beginning). A scheduler object is stepped once per step, on the optimizer
-    itself, whose rates and whose scheduler are put back afterwards.
-    """
-    schedule = step.lr_schedule
-    if schedule is None:
-        return None
-    if step.steps is not None:
-        rows = step.steps
-    elif step.epochs is not None and step.data is not None and step.batch_size:
-        samples = next(iter(step.data.values())).shape[0]
-        rows = step.epochs * (samples // (step.batch_size * step.accumulate))
-    else:
-        raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
-    groups = step.optimizer.param_groups
-    if not isinstance(schedule, torch.optim.lr_scheduler.LRScheduler):
-        rates = [float(group["lr"]) for group in groups]
-        return [[rate * float(schedule(row)) for rate in rates] for row in range(rows)]
-    if schedule.optimizer is not step.optimizer:
-        raise ExportError("lr_schedule belongs to another optimizer; make it with this one")
-    return _run_scheduler(schedule, groups, rows)
-
-
-def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> list[list[float]]:
-    name = type(schedule).__name__
-    if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise ExportError(f"{name} depends on the losses of the run; use one that steps alone")
-    # Rates that are tensors are changed in place.
-    saved = [{k: copy.deepcopy(v) for k, v in g.items() if k != "params"} for g in groups]
-    state = copy.deepcopy(schedule.state_dict())
-    table = [[float(group["lr"]) for group in groups]]
-    try:
-        with warnings.catch_warnings():
-            # "lr_scheduler.step() before optimizer.step()": no step is taken here.
-            warnings.simplefilter("ignore")
-            for _ in range(rows - 1):
-                schedule.step()
-                table.append([float(group["lr"]) for group in groups])
-                for group, values in zip(groups, saved):
-                    _check_only_rates_change(group, values, name)
-    except ValueError as error:
-        raise ExportError(f"{name} cannot be stepped {rows} times: {error}") from error
-    finally:
-        schedule.load_state_dict(state)
-        for group, values in zip(groups, saved):
-            group.update(values)
-    return table
-
-
-def _check_only_rates_change(group: dict[str, Any], before: dict[str, Any], name: str) -> None:
-    for key, value in before.items():
-        if key not in ("lr", "initial_lr") and group[key] != value:
-            raise ExportError(
-                f"{name} changes {key} as well; only learning rates may change from step to step "
-                "(cycle_momentum=False)"
-            )

@@ -17,6 +17,7 @@ from .errors import ExportError
 from .rule_follow import Follower, Outcome, first_state, later_state
 from .rule_merge import FirstMerger
 from .rule_values import Expr, Pool
+from .schedule import Schedule
 
 
 @dataclass
@@ -46,17 +47,16 @@ class Rule:
 def capture_rules(
     optimizer: torch.optim.Optimizer,
     groups: Sequence[Sequence[str]],
-    rates: Sequence[float],
+    schedule: Schedule,
 ) -> list[Rule]:
-    """The rules of `optimizer`, whose groups hold the parameters named `groups`.
-
-    `rates` are the groups' learning rates in the first step, which some states begin with.
+    """The rules of `optimizer`, whose groups hold the parameters named `groups`. Numbers that the
+    schedule changes are not constants of the rules.
 
     Raises:
         ExportError: the step is not the same function of each element in every step.
     """
     pool = Pool()
-    follower = Follower(optimizer, groups, pool)
+    follower = Follower(optimizer, groups, schedule, pool)
     _check_closure(optimizer)
     first = follower.follow(first_state)
     later = follower.follow(later_state)
@@ -69,7 +69,7 @@ def capture_rules(
                 number += 1
                 continue
             a, b, c = (outcomes[number] for outcomes in (first, later, third))
-            rule = _rule(follower, number, group, a, b, c, rates)
+            rule = _rule(follower, number, group, a, b, c)
             key = (group, rule.dtype, tuple(map(id, rule.results)))
             rules.setdefault(key, rule).parameters.append(fqn)
             number += 1
@@ -110,8 +110,8 @@ class _Owned:
             if owner != self.parameter:
                 self._fail(value, f"reads {self.follower.fqns[owner]}")
             return make("input", -1, name, dtype=value.dtype)
-        if value.op == "learning_rate" and value.operands[0] != self.group:
-            self._fail(value, "reads the learning rate of another parameter group")
+        if value.op == "hyperparameter" and value.operands[0] != self.group:
+            self._fail(value, f"reads {value.operands[1]} of another parameter group")
         return self.follower.pool.like(value, *map(self, value.operands))
 
     def _fail(self, value: Expr, what: str) -> NoReturn:
@@ -126,7 +126,6 @@ def _rule(
     first: Outcome,
     later: Outcome,
     third: Outcome,
-    rates: Sequence[float],
 ) -> Rule:
     pool, own = follower.pool, _Owned(follower, number, group)
     if set(first.states) != set(later.states):
@@ -161,14 +160,13 @@ def _rule(
     param = follower.tensors[number]
     if results[0].dtype != param.dtype:
         follower.fail(f"gives {results[0].dtype} for a parameter of {param.dtype}")
-    first_rates = {
-        pool.make("learning_rate", index): pool.constant(rate) for index, rate in enumerate(rates)
-    }
     for name, result in zip(names, results[1:]):
         # What nothing changes and nothing reads is no state.
         if result.op == "input" and not _reads([r for r in results if r is not result], result):
             continue
-        initial = pool.substitute(merger.initial.get(name, pool.constant(0)), first_rates)
+        initial = pool.substitute(
+            merger.initial.get(name, pool.constant(0)), follower.in_first_step
+        )
         if initial.op != "constant":
             follower.fail(f"begins its state {name} with a number that is not known")
         rule.states.append(State(name, result.dtype, initial.operands[0]))

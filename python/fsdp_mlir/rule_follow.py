@@ -8,7 +8,7 @@ import inspect
 import os
 import traceback
 from dataclasses import dataclass
-from typing import Any, Callable, NoReturn, Sequence
+from typing import Any, Callable, NoReturn, Optional, Sequence
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -17,7 +17,8 @@ from .errors import ExportError
 from .rule_merge import Merger
 from .rule_numbers import Number, is_optimizers
 from .rule_trace import Trace, following
-from .rule_values import Expr, Pool
+from .rule_values import Comparison, Expr, Pool, holds_for
+from .schedule import Schedule, set_number
 
 # How many ways through a step are followed.
 _WAYS = 64
@@ -44,9 +45,20 @@ class Follower:
     """Follows steps of a copy of the optimizer, on tensors without values."""
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, groups: Sequence[Sequence[str]], pool: Pool
+        self,
+        optimizer: torch.optim.Optimizer,
+        groups: Sequence[Sequence[str]],
+        schedule: Schedule,
+        pool: Pool,
     ) -> None:
         self.optimizer, self.groups, self.pool = optimizer, groups, pool
+        self.scheduled = [pool.make("hyperparameter", *column) for column in schedule.columns]
+        self.in_first_step = self._values(schedule.rows[0])
+        # Learning rates may become others in a run; what else changes is in the table.
+        self._rows = {
+            tuple(None if x.operands[1] == "lr" else y for x, y in zip(self.scheduled, row))
+            for row in schedule.rows
+        }
         self.name = type(optimizer).__name__
         self.fqns = [fqn for members in groups for fqn in members]
         self.tensors = [p for group in optimizer.param_groups for p in group["params"]]
@@ -72,7 +84,7 @@ class Follower:
         On the CPU `foreach` runs the same kernels as the for-loop, on one tensor after the other;
         so does `fused` of SGD, in one kernel, but that its first step says so.
         """
-        entry = self._copied({k: v for k, v in group.items() if k not in ("params", "lr")})
+        entry = self._copied({k: v for k, v in group.items() if k != "params"})
         for key, value in entry.items():
             if isinstance(value, (tuple, list)):
                 entry[key] = type(value)(map(_plain, value))
@@ -83,6 +95,26 @@ class Follower:
         if isinstance(self.optimizer, torch.optim.SGD):
             entry["fused"] = False
         return entry
+
+    def _values(self, row: Sequence[Optional[float]]) -> dict[Expr, Expr]:
+        """The scheduled numbers that are known in a row of the schedule."""
+        return {x: self.pool.constant(y) for x, y in zip(self.scheduled, row) if y is not None}
+
+    def _in_all_steps(self, comparison: Comparison) -> Optional[bool]:
+        """How a comparison of scheduled numbers goes; None: not always the same way."""
+        op, a, b = comparison
+        outcome: Optional[bool] = None
+        for row in self._rows:
+            known = self._values(row)
+            x, y = self.pool.substitute(a, known), self.pool.substitute(b, known)
+            if x.op != "constant" or y.op != "constant":
+                return None
+            holds = holds_for(op, x.operands[0], y.operands[0])
+            if outcome is None:
+                outcome = holds
+            if outcome != holds:
+                return None
+        return outcome
 
     def fail(self, what: str) -> NoReturn:
         raise ExportError(f"the step of {self.name} {what}")
@@ -99,7 +131,7 @@ class Follower:
                 self.fail(
                     f"branches in more than {_WAYS} ways on numbers that change between steps"
                 )
-            trace = Trace(self.pool, self.name, given)
+            trace = Trace(self.pool, self.name, self._in_all_steps, given)
             outcomes, *after = self._run(trace, place)
             left.append(after)
             new = list(trace.decisions)[len(given) :]
@@ -123,9 +155,10 @@ class Follower:
         shadow = object.__new__(type(self.optimizer))
         shadow.__dict__.update(self._copied(self.attributes))
         entries = self._copied(self.entries)
-        rates = [
-            Number(trace, self.pool.make("learning_rate", index)) for index in range(len(entries))
-        ]
+        given = self._copied(entries)
+        for number in self.scheduled:
+            group, name = number.operands
+            set_number(given[group], name, Number(trace, number))
         try:
             with following(trace), torch.no_grad():
                 params = [self._parameter(trace, i) for i in range(len(self.tensors))]
@@ -135,8 +168,8 @@ class Follower:
                 ]
                 rest = iter(params)
                 shadow.param_groups = [
-                    {"params": [next(rest) for _ in members], "lr": rate, **entry}
-                    for members, rate, entry in zip(self.groups, rates, entries)
+                    {"params": [next(rest) for _ in members], **entry}
+                    for members, entry in zip(self.groups, given)
                 ]
                 shadow.state = collections.defaultdict(dict)
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
@@ -153,7 +186,7 @@ class Follower:
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
         for index, group in enumerate(shadow.param_groups):
-            self._check_entries(group, {**entries[index], "lr": rates[index]})
+            self._check_entries(group, given[index])
         return outcomes, attributes, entries, after
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:

@@ -6,10 +6,9 @@ from typing import Any, Optional
 
 import torch
 
-from .rule_values import Expr, Pool
+from .rule_values import Comparison, Expr, Pool
 
 aten = torch.ops.aten
-Comparison = tuple[str, Expr, Expr]
 
 
 class Merger:

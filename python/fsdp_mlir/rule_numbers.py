@@ -11,7 +11,7 @@ from typing import Any, Callable, NoReturn, Protocol
 
 import torch
 
-from .rule_values import Expr
+from .rule_values import Comparison, Expr
 
 _TORCH = os.path.dirname(torch.__file__)
 _OPTIM = os.path.join(_TORCH, "optim")
@@ -26,7 +26,7 @@ class Followed(Protocol):
     def fail(self, what: str) -> NoReturn: ...
     def number(self, value: Any) -> Expr: ...
     def compute(self, op: str, *operands: Any) -> Any: ...
-    def decide(self, key: tuple[str, Expr, Expr]) -> bool: ...
+    def decide(self, key: Comparison) -> bool: ...
 
 
 def current_line() -> str:

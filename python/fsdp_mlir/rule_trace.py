@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .errors import ExportError
 from .rule_numbers import Number, current_line
-from .rule_values import Expr, Pool
+from .rule_values import Comparison, Expr, Pool
 
 aten = torch.ops.aten
 # Calls that give what they are given.
@@ -44,10 +44,17 @@ class Trace(TorchDispatchMode):
             were given; of each new one the outcome is true.
     """
 
-    def __init__(self, pool: Pool, name: str, given: tuple[bool, ...] = ()) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        name: str,
+        in_all_steps: Callable[[Comparison], Optional[bool]],
+        given: tuple[bool, ...] = (),
+    ) -> None:
         super().__init__()
         self.pool, self.name, self.given = pool, name, given
-        self.decisions: dict[tuple[str, Expr, Expr], bool] = {}
+        self._in_all_steps = in_all_steps
+        self.decisions: dict[Comparison, bool] = {}
         self._cells: dict[int, Cell] = {}
         self._making = False
 
@@ -73,12 +80,15 @@ class Trace(TorchDispatchMode):
         where = current_line()
         return self.wrap(self.pool.number(op, *map(self.number, operands), where=where))
 
-    def decide(self, key: tuple[str, Expr, Expr]) -> bool:
+    def decide(self, key: Comparison) -> bool:
         op, a, b = key
         yes, no = self.pool.constant(1), self.pool.constant(0)
         chosen = self.pool.number(op, a, b, yes, no)
         if chosen.op == "constant":
             return bool(chosen.operands[0])
+        always = self._in_all_steps(key)
+        if always is not None:
+            return always
         if key not in self.decisions:
             index = len(self.decisions)
             if index == _BRANCHES:

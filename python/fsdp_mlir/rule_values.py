@@ -31,9 +31,10 @@ class Expr:
     """A number of the step, where `dtype` is None, or a tensor.
 
     Attributes:
-        op: of a number `constant`, `learning_rate`, `step` or one of NUMBER_OPS; of a tensor
+        op: of a number `constant`, `hyperparameter`, `step` or one of NUMBER_OPS; of a tensor
             `input`, `fill`, `call` or `result`.
-        operands: expressions, lists of them, and constants. `step` has what is added to the number
+        operands: expressions, lists of them, and constants. A `hyperparameter` has its parameter
+            group and its name there (`schedule.Column`); `step` has what is added to the number
             of the step, 1 in the first; an `input` the parameter that it belongs to, and its name;
             a `call` PyTorch's operator and its arguments by schema; a `result` a call and its index.
         whole: whether a tensor has the parameter's shape; else it has no dimension.
@@ -55,6 +56,10 @@ class Expr:
     @property
     def callee(self) -> Any:
         return self.operands[0] if self.op == "call" else None
+
+
+# `select_less` and two numbers: whether one is less than the other.
+Comparison = tuple[str, Expr, Expr]
 
 
 def _key(value: Any) -> Any:
@@ -104,7 +109,7 @@ class Pool:
         values = [x.operands[0] if x.op == "constant" else None for x in operands]
         if op.startswith("select_"):
             if None not in values[:2]:
-                return operands[2] if _holds(op, *values[:2]) else operands[3]
+                return operands[2] if holds_for(op, *values[:2]) else operands[3]
             if operands[2] is operands[3]:
                 return operands[2]
         elif None not in values:
@@ -140,7 +145,8 @@ class Pool:
         return self.number(number.op, *operands, where=number.where)
 
 
-def _holds(op: str, a: float, b: float) -> bool:
+def holds_for(op: str, a: float, b: float) -> bool:
+    """Whether a comparison by the name of its select holds."""
     return {"select_equal": a == b, "select_less": a < b, "select_less_equal": a <= b}[op]
 
 

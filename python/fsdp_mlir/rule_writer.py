@@ -106,7 +106,9 @@ class RuleWriter:
                 entry = {"op": "add", "operands": [self._name(count), float(offset)]}
         elif value.op == "constant":
             entry = {"op": "add", "operands": [self._finite(value), 0.0]}
-        elif value.op != "learning_rate":
+        elif value.op == "hyperparameter":
+            entry["hyperparameter"] = value.operands[1]
+        else:
             entry["operands"] = [self._operand(operand) for operand in value.operands]
         name = f"s{len(self._numbers)}"
         self._numbers.append({"name": name, **entry})

@@ -146,7 +146,7 @@ void Executor::Implementation::prepareTransfers() {
 void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                                          uint64_t microBatch) {
   // A device's states are known there alone, and its scalars with them.
-  StepContext context{step, learningRates(plan, step), [&](int state) {
+  StepContext context{step, hyperparameters(plan, step), [&](int state) {
                         return numbers ? std::nan("")
                                        : states.at(state).item<double>();
                       }};

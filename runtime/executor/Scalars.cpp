@@ -18,8 +18,8 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
     case plan::ScalarKind::Constant:
       v = s->value;
       break;
-    case plan::ScalarKind::LearningRate:
-      v = context.learningRates.at(s->group);
+    case plan::ScalarKind::Hyperparameter:
+      v = context.hyperparameters.at(s->hyperparameter);
       break;
     case plan::ScalarKind::Step:
       v = static_cast<double>(context.step);
@@ -66,22 +66,34 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
   return values;
 }
 
-uint64_t learningRateSteps(const plan::PlanT &plan) {
-  size_t groups = plan.group_learning_rates.size();
-  return groups ? plan.learning_rate_table.size() / groups : 0;
+uint64_t scheduledSteps(const plan::PlanT &plan) {
+  size_t columns = plan.hyperparameters.size();
+  return columns ? plan.schedule.size() / columns : 0;
+}
+
+std::vector<double> hyperparameters(const plan::PlanT &plan, uint64_t step) {
+  std::vector<double> values;
+  if (plan.schedule.empty()) {
+    for (const auto &one : plan.hyperparameters)
+      values.push_back(one->value);
+    return values;
+  }
+  if (step > scheduledSteps(plan))
+    throw Error("step " + std::to_string(step) +
+                " is past the end of the schedule of " +
+                std::to_string(scheduledSteps(plan)) +
+                " steps; export the step with a longer schedule");
+  size_t columns = plan.hyperparameters.size();
+  auto row = plan.schedule.begin() + (step - 1) * columns;
+  return {row, row + columns};
 }
 
 std::vector<double> learningRates(const plan::PlanT &plan, uint64_t step) {
-  if (plan.learning_rate_table.empty())
-    return plan.group_learning_rates;
-  if (step > learningRateSteps(plan))
-    throw Error("step " + std::to_string(step) +
-                " is past the end of the learning-rate table of " +
-                std::to_string(learningRateSteps(plan)) +
-                " steps; export the step with a longer schedule");
-  size_t groups = plan.group_learning_rates.size();
-  auto row = plan.learning_rate_table.begin() + (step - 1) * groups;
-  return {row, row + groups};
+  std::vector<double> rates, values = hyperparameters(plan, step);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (plan.hyperparameters[i]->name == "lr")
+      rates.push_back(values[i]);
+  return rates;
 }
 
 } // namespace fsdp

@@ -14,8 +14,8 @@ using ScalarList = std::vector<std::unique_ptr<plan::ScalarT>>;
 
 /// What scalars depend on.
 struct StepContext {
-  uint64_t step = 1;                 // 1 in the first
-  std::vector<double> learningRates; // by parameter group
+  uint64_t step = 1; // 1 in the first
+  std::vector<double> hyperparameters;
   std::function<double(int)> valueOfState = {};
 };
 
@@ -23,12 +23,15 @@ struct StepContext {
 std::vector<double> evaluateScalars(const ScalarList &scalars,
                                     const StepContext &context);
 
-/// The learning rates of step `step`, one per parameter group. Throws Error
-/// when the plan's table is shorter than that.
+/// The plan's hyperparameters in step `step`. Throws Error when its schedule is
+/// shorter than that.
+std::vector<double> hyperparameters(const plan::PlanT &plan, uint64_t step);
+
+/// Those of them that are learning rates, one per parameter group.
 std::vector<double> learningRates(const plan::PlanT &plan, uint64_t step);
 
-/// The number of steps that the plan's learning-rate table covers; 0: any.
-uint64_t learningRateSteps(const plan::PlanT &plan);
+/// The number of steps that the plan's schedule covers; 0: any.
+uint64_t scheduledSteps(const plan::PlanT &plan);
 
 } // namespace fsdp
 

@@ -23,8 +23,10 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
   switch (scalar.kind) {
   case ScalarKind::Constant:
     return numberText(scalar.value);
-  case ScalarKind::LearningRate:
-    return "learning rate of group " + std::to_string(scalar.group);
+  case ScalarKind::Hyperparameter: {
+    const HyperparameterT &one = *plan.hyperparameters[scalar.hyperparameter];
+    return one.name + " of group " + std::to_string(one.group);
+  }
   case ScalarKind::Step:
     return "step";
   case ScalarKind::Add:

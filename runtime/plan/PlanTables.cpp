@@ -222,13 +222,13 @@ void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {
 }
 
 void checkSchedule(const PlanT &plan) {
-  size_t groups = plan.group_learning_rates.size();
+  size_t columns = plan.hyperparameters.size();
   Checked at(plan);
-  at.inside("learning rates")
+  at.inside("schedule")
       .require(C20,
-               plan.learning_rate_table.empty() ||
-                   (groups && plan.learning_rate_table.size() % groups == 0),
-               "the table is not rows of ", groups, " parameter groups");
+               plan.schedule.empty() ||
+                   (columns && plan.schedule.size() % columns == 0),
+               "the table is not rows of ", columns, " hyperparameters");
   at.inside("length").require(C20, !plan.epochs || !plan.steps,
                               "epochs and steps are both given");
 }
@@ -267,9 +267,9 @@ void fsdp::plan::checkScalars(
     const ScalarT &scalar = *scalars[i];
     Checked here = at.inside("scalar ", i);
     here.require(C1, scalar.kind <= ScalarKind::MAX, "its kind is unknown");
-    if (scalar.kind == ScalarKind::LearningRate)
-      here.index(scalar.group, plan.group_learning_rates.size(),
-                 "parameter group");
+    if (scalar.kind == ScalarKind::Hyperparameter)
+      here.index(scalar.hyperparameter, plan.hyperparameters.size(),
+                 "hyperparameter");
     if (scalar.kind == ScalarKind::State) {
       here.index(scalar.state, plan.states.size(), "state");
       const StateT &state = *plan.states[scalar.state];

@@ -122,14 +122,16 @@ private:
     for (const auto &arena : plan.arenas)
       out << "arena " << arena->name << " " << bytesText(arena->bytes)
           << (arena->pinned ? ", pinned\n" : "\n");
-    out << "learning rates";
-    for (double rate : plan.group_learning_rates)
-      out << " " << rate;
-    if (size_t groups = plan.group_learning_rates.size();
-        groups && !plan.learning_rate_table.empty())
-      out << ", table of " << plan.learning_rate_table.size() / groups
-          << " steps";
-    out << "\n";
+    const char *separator = "hyperparameters ";
+    for (const auto &one : plan.hyperparameters) {
+      out << separator << one->name << " of group " << one->group << " "
+          << one->value;
+      separator = ", ";
+    }
+    if (!plan.schedule.empty())
+      out << ", in a table of "
+          << plan.schedule.size() / plan.hyperparameters.size() << " steps";
+    out << (plan.hyperparameters.empty() ? "" : "\n");
   }
 
   void printStates() {

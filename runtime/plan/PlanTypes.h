@@ -20,7 +20,7 @@ struct PlanError : std::runtime_error {
 };
 
 /// The version of the schema that this code writes and reads.
-constexpr uint32_t planVersion = 1;
+constexpr uint32_t planVersion = 2;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
 /// The arenas, by index and by name: a rank's own memory, the window through

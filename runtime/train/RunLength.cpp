@@ -58,11 +58,10 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
     length.steps = epochs(plan.epochs);
   else
     throw Error("the plan has no default length; pass --steps or --epochs");
-  uint64_t table = learningRateSteps(plan);
-  if (!plan.learning_rate_table.empty() && length.steps > table)
+  uint64_t table = scheduledSteps(plan);
+  if (table && length.steps > table)
     throw Error("the run has " + std::to_string(length.steps) +
-                " steps, the plan's learning-rate table " +
-                std::to_string(table) +
+                " steps, the plan's schedule " + std::to_string(table) +
                 "; train for fewer, or export with a longer schedule");
   if (!data && length.steps)
     length.stepsPerEpoch = options.epochs || plan.epochs ? 1 : length.steps;

@@ -9,12 +9,12 @@
 // CHECK-NEXT: arena device {{[0-9]+}} B
 // CHECK-NEXT: arena window 0 B
 // CHECK-NEXT: arena host 0 B
-// CHECK-NEXT: learning rates 0.1, table of 2 steps
+// CHECK-NEXT: hyperparameters lr of group 0 0.1, momentum of group 0 0.9, in a table of 2 steps
 // CHECK-NEXT: parameter w: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 0+32, unit ''
 // CHECK-NEXT: optimizer w/momentum: float32 [3, 4], Shard(0) 2,1, local [2, 4], at device 64+32
 // CHECK-NEXT: buffer count: float32 [], Replicate, local [], at device 128+4
-module attributes {fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learning_rates = dense<[[0.1], [0.05]]> : tensor<2x1xf64>} {
-  fsdp.training {source = "net.py", torch_version = "2.11.0", seed = 7 : i64, epochs = 3 : i64}
+module {
+  fsdp.training {source = "net.py", torch_version = "2.11.0", seed = 7 : i64, epochs = 3 : i64, hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-01 : f64>, #fsdp.hyperparameter<"momentum" of 0 = 9.0e-01 : f64>], schedule = dense<[[0.1, 0.9], [0.05, 0.8]]> : tensor<2x2xf64>}
   shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
   fsdp.state @w parameter : tensor<2x4xf32> {trainable, group = 0 : i64, unit = "", global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
@@ -22,10 +22,10 @@ module attributes {fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learnin
   fsdp.state @count buffer : tensor<f32> {persistent}
 
   // CHECK: rule sgd of 3 operands
-  // CHECK-NEXT: s0 = learning rate of group 0
+  // CHECK-NEXT: s0 = lr of group 0
   // CHECK-NEXT: s1 = step
   // CHECK-NEXT: s2 = 1
-  // CHECK-NEXT: s3 = 0.9
+  // CHECK-NEXT: s3 = momentum of group 0
   // CHECK-NEXT: s4 = 0
   // CHECK-NEXT: s5 = s1 == s2 ? s4 : s3
   // CHECK-NEXT: s6 = -s0
@@ -38,10 +38,10 @@ module attributes {fsdp.group_learning_rates = array<f64: 1.0e-01>, fsdp.learnin
   // CHECK-NEXT: %6 = aten::add.Tensor(%0, %5)
   // CHECK-NEXT: results %6, %4
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %step = fsdp.step_count
     %first = arith.constant 1.0 : f64
-    %momentum = arith.constant 0.9 : f64
+    %momentum = fsdp.hyperparameter "momentum" of 0
     %none = arith.constant 0.0 : f64
     %is = arith.cmpf oeq, %step, %first : f64
     %f = arith.select %is, %none, %momentum : f64

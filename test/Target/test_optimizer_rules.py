@@ -92,7 +92,7 @@ def run_rule(lines: list[str], tensors: list[torch.Tensor], rate: float, step: i
         op = text.split()[0]
         if op == "arith.constant":
             values[name] = float(text.split()[1])
-        elif op == "fsdp.learning_rate":
+        elif op == "fsdp.hyperparameter":
             values[name] = rate
         elif op == "fsdp.step_count":
             values[name] = float(step)

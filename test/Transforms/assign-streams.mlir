@@ -16,9 +16,9 @@ func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> a
 func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
   // CHECK-NOT: fsdp.load{{.*}}fsdp.stream
   %w = fsdp.load @w : tensor<4xf32>
-  // CHECK: fsdp.learning_rate 0
+  // CHECK: fsdp.hyperparameter "lr" of 0
   // CHECK-NOT: fsdp.stream
-  %lr = fsdp.learning_rate 0
+  %lr = fsdp.hyperparameter "lr" of 0
   // CHECK: fsdp.pack {{.*}}fsdp.stream = 0 : i64
   %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 16, blocks = 1>]} : (tensor<4xf32>) -> tensor<64xui8>
   // ONE: fsdp.all_gather_start {{.*}}fsdp.stream = 0 : i64

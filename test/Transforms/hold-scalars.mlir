@@ -9,7 +9,7 @@ module attributes {fsdp.device = "cuda"} {
   // overload takes a tensor; numbers that never change stay.
   // CHECK-LABEL: func.func private @rule
   // CHECK-SAME: (%[[P:.*]]: tensor<*xf32>, %[[G:.*]]: tensor<*xf32>, %[[M:.*]]: tensor<*xf32>)
-  // CHECK-NEXT: %[[LR:.*]] = fsdp.learning_rate 0
+  // CHECK-NEXT: %[[LR:.*]] = fsdp.hyperparameter "lr" of 0
   // CHECK-NEXT: %[[T:.*]] = aten.call "scalar_tensor"(%[[LR]]) {dtype = f32} : (f64) -> tensor<f32>
   // CHECK-NEXT: %[[A:.*]] = aten.call "mul.Tensor"(%[[P]], %[[T]]) : (tensor<*xf32>, tensor<f32>) -> tensor<*xf32>
   // CHECK-NEXT: %[[B:.*]] = aten.call "mul.Tensor"(%[[G]], %[[T]])
@@ -19,7 +19,7 @@ module attributes {fsdp.device = "cuda"} {
   // CHECK-NEXT: %[[F:.*]] = aten.call "mul.Scalar"(%[[E]]) {other = 5.000000e-01 : f64}
   // CHECK-NEXT: return %[[F]] : tensor<*xf32>
   func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %a = aten.call "mul.Scalar"(%p, %lr) : (tensor<*xf32>, f64) -> tensor<*xf32>
     %b = aten.call "add.Tensor"(%a, %g, %lr) : (tensor<*xf32>, tensor<*xf32>, f64) -> tensor<*xf32>
     %c = aten.call "addcdiv"(%b, %m, %g, %lr) : (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>, f64) -> tensor<*xf32>
@@ -33,7 +33,7 @@ module attributes {fsdp.device = "cuda"} {
   // CHECK: %[[R:.*]] = aten.call "mul.Tensor"(%[[P]], %{{.*}}) : (tensor<*xf32>, tensor<f32>) -> tensor<*xf32>
   // CHECK: aten.call "_to_copy"(%[[R]]) {dtype = bf16} : (tensor<*xf32>) -> tensor<*xbf16>
   func.func private @half(%p: tensor<*xbf16>, %g: tensor<*xbf16>) -> tensor<*xbf16> attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %a = aten.call "mul.Scalar"(%p, %lr) : (tensor<*xbf16>, f64) -> tensor<*xbf16>
     return %a : tensor<*xbf16>
   }
@@ -50,7 +50,7 @@ module attributes {fsdp.device = "cuda"} {
   // CHECK: %[[STEPS:.*]] = aten.call "_to_copy"(%[[DONE]]) {dtype = f32}
   // CHECK: aten.call "_fused_adam.tensor_lr"({{.*}}, [], [%[[STEPS]]], %[[LR]])
   func.func private @fused(%p: tensor<*xf64>, %g: tensor<*xf64>, %m: tensor<*xf64>, %v: tensor<*xf64>) -> (tensor<*xf64>, tensor<*xf64>, tensor<*xf64>) attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %n = fsdp.step_count
     %s = fsdp.state_value @skipped
     %done = arith.subf %n, %s : f64
@@ -67,7 +67,7 @@ module {
   // CHECK-LABEL: func.func private @cpu
   // CHECK: aten.call "mul.Scalar"(%{{.*}}, %{{.*}}) : (tensor<*xf32>, f64)
   func.func private @cpu(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %a = aten.call "mul.Scalar"(%p, %lr) : (tensor<*xf32>, f64) -> tensor<*xf32>
     return %a : tensor<*xf32>
   }

@@ -1,13 +1,14 @@
 // Tests that each scheduled op becomes its commands: packs are copies and zeroed gaps, waits on one stream nothing (of three: lower-to-commands-streams.mlir).
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 --fsdp-plan-memory --fsdp-lower-to-commands --fsdp-verify-commands | FileCheck %s
 
-module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
+module {
+  fsdp.training {hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-02 : f64>]}
   shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
   fsdp.state @w parameter : tensor<2x4xf32> {trainable, group = 0 : i64, unit = "", global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>}
   fsdp.state @count buffer : tensor<f32> {persistent}
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %d = aten.call "mul.Scalar"(%g, %lr) : (tensor<*xf32>, f64) -> tensor<*xf32>
     %p1 = aten.call "sub.Tensor"(%p, %d) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
     return %p1 : tensor<*xf32>

@@ -2,7 +2,7 @@
 // and are skipped on all ranks where a gradient of any is not finite, that the
 // next scale is stored, and that skipped steps do not count for the rules. With
 // clipping, the norm is that of the gradients without the scale.
-// RUN: sed 's/seed = 0 : i64/scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}/; s/  fsdp.state @calls/  fsdp.state @fsdp.scaler.scale buffer : tensor<f32>\n  fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>\n  fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>\n&/; s/other = 0.9 : f64} : (tensor<\*xf32>)/} : (tensor<*xf32>, f64)/; s/"mul.Scalar"(%m) {/"mul.Scalar"(%m, %n) {/; s/    %lr = fsdp.learning_rate 0/&\n    %n = fsdp.step_count/' %S/Inputs/mlp.mlir > %t.mlir
+// RUN: sed 's/seed = 0 : i64/scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}/; s/  fsdp.state @calls/  fsdp.state @fsdp.scaler.scale buffer : tensor<f32>\n  fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>\n  fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>\n&/; s/other = 0.9 : f64} : (tensor<\*xf32>)/} : (tensor<*xf32>, f64)/; s/"mul.Scalar"(%m) {/"mul.Scalar"(%m, %n) {/; s/    %lr = fsdp.hyperparameter "lr" of 0/&\n    %n = fsdp.step_count/' %S/Inputs/mlp.mlir > %t.mlir
 // RUN: sed 's/scaler =/clip_grad_norm = array<f64: 0.5, 2.0>, &/' %t.mlir > %t.clip.mlir
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2" | FileCheck %s
 // RUN: fsdp-opt %t.clip.mlir --fsdp-shard="mesh=2" | FileCheck %s --check-prefix=CLIP

@@ -11,14 +11,14 @@
 // REMARK: remark: [Passed] optimizer{{.*}}Function=adamw{{.*}}_fused_adamw
 // CHECK-LABEL: func.func private @adamw
 // CHECK-SAME: (%[[P:.*]]: tensor<*xf32>, %[[G:.*]]: tensor<*xf32>, %[[M:.*]]: tensor<*xf32>, %[[V:.*]]: tensor<*xf32>, %[[X:.*]]: tensor<*xf32>)
-// CHECK-NEXT: %[[LR:.*]] = fsdp.learning_rate 1
+// CHECK-NEXT: %[[LR:.*]] = fsdp.hyperparameter "lr" of 1
 // CHECK-NEXT: %[[N:.*]] = fsdp.step_count
 // CHECK-NEXT: %[[STEP:.*]] = aten.call "scalar_tensor"(%[[N]]) {dtype = f32} : (f64) -> tensor<f32>
 // CHECK-NEXT: %[[R:.*]]:5 = aten.call "_fused_adamw"([%[[P]]], [%[[G]]], [%[[M]]], [%[[V]]], [%[[X]]], [%[[STEP]]], %[[LR]]) {amsgrad = true, beta1 = 9.000000e-01 : f64, beta2 = 0.99{{.*}} : f64, eps = 1.000000e-08 : f64, maximize = true, weight_decay = 1.000000e-02 : f64}
 // CHECK-NEXT: return %[[R]]#0, %[[R]]#2, %[[R]]#3, %[[R]]#4
 func.func private @adamw(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>, %v: tensor<*xf32>, %x: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>, tensor<*xf32>)
     attributes {fsdp.rule, fsdp.optimizer = #fsdp.optimizer<"adamw", for_loop, {amsgrad = true, betas = array<f64: 0.9, 0.999>, eps = 1.0e-08 : f64, maximize = true, weight_decay = 0.01 : f64}>} {
-  %lr = fsdp.learning_rate 1
+  %lr = fsdp.hyperparameter "lr" of 1
   %p1 = aten.call "add.Tensor"(%p, %g, %lr) : (tensor<*xf32>, tensor<*xf32>, f64) -> tensor<*xf32>
   return %p1, %m, %v, %x : tensor<*xf32>, tensor<*xf32>, tensor<*xf32>, tensor<*xf32>
 }
@@ -27,12 +27,12 @@ func.func private @adamw(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>
 // REMARK: remark: [Passed] optimizer{{.*}}Function=momentum{{.*}}_fused_sgd
 // CHECK-LABEL: func.func private @momentum
 // CHECK-SAME: (%[[P:.*]]: tensor<*xbf16>, %[[G:.*]]: tensor<*xbf16>, %[[B:.*]]: tensor<*xbf16>)
-// CHECK-NEXT: %[[LR:.*]] = fsdp.learning_rate 0
+// CHECK-NEXT: %[[LR:.*]] = fsdp.hyperparameter "lr" of 0
 // CHECK-NEXT: %[[R:.*]]:3 = aten.call "_fused_sgd"([%[[P]]], [%[[G]]], [%[[B]]], %[[LR]]) {dampening = 0.000000e+00 : f64, is_first_step = false, maximize = false, momentum = 9.000000e-01 : f64, nesterov = true, weight_decay = 1.000000e-01 : f64}
 // CHECK-NEXT: return %[[R]]#0, %[[R]]#2
 func.func private @momentum(%p: tensor<*xbf16>, %g: tensor<*xbf16>, %b: tensor<*xbf16>) -> (tensor<*xbf16>, tensor<*xbf16>)
     attributes {fsdp.rule, fsdp.optimizer = #fsdp.optimizer<"sgd", fused, {dampening = 0.0 : f64, maximize = false, momentum = 0.9 : f64, nesterov = true, weight_decay = 0.1 : f64}>} {
-  %lr = fsdp.learning_rate 0
+  %lr = fsdp.hyperparameter "lr" of 0
   %p1 = aten.call "add.Tensor"(%p, %g, %lr) : (tensor<*xbf16>, tensor<*xbf16>, f64) -> tensor<*xbf16>
   return %p1, %b : tensor<*xbf16>, tensor<*xbf16>
 }
@@ -43,7 +43,7 @@ func.func private @momentum(%p: tensor<*xbf16>, %g: tensor<*xbf16>, %b: tensor<*
 // CHECK-NOT: _fused
 func.func private @damped(%p: tensor<*xf32>, %g: tensor<*xf32>, %b: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>)
     attributes {fsdp.rule, fsdp.optimizer = #fsdp.optimizer<"sgd", for_loop, {dampening = 0.5 : f64, maximize = false, momentum = 0.9 : f64, nesterov = false, weight_decay = 0.0 : f64}>} {
-  %lr = fsdp.learning_rate 0
+  %lr = fsdp.hyperparameter "lr" of 0
   %p1 = aten.call "add.Tensor"(%p, %g, %lr) : (tensor<*xf32>, tensor<*xf32>, f64) -> tensor<*xf32>
   return %p1, %b : tensor<*xf32>, tensor<*xf32>
 }
@@ -54,7 +54,7 @@ func.func private @damped(%p: tensor<*xf32>, %g: tensor<*xf32>, %b: tensor<*xf32
 // CHECK-NOT: _fused
 func.func private @other(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32>
     attributes {fsdp.rule, fsdp.optimizer = #fsdp.optimizer<"mine.Adam", for_loop, {amsgrad = false, betas = array<f64: 0.9, 0.999>, eps = 1.0e-08 : f64, maximize = false, weight_decay = 0.0 : f64}>} {
-  %lr = fsdp.learning_rate 0
+  %lr = fsdp.hyperparameter "lr" of 0
   %p1 = aten.call "add.Tensor"(%p, %g, %lr) : (tensor<*xf32>, tensor<*xf32>, f64) -> tensor<*xf32>
   return %p1 : tensor<*xf32>
 }

@@ -271,9 +271,10 @@ module:// expected-error @+1 {{C13: arena 'device': has 20480 bytes, its places 
     fsdp.cmd.update @sgd @h, %x [] staged %a : tensor<16xf32> : tensor<16xf32>
 // -----
 attributes:, fsdp.device = "cuda"
+top:  fsdp.training {hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-02 : f64>]}
     %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 4>} : tensor<f32>
     %b = fsdp.cmd.value {place = #fsdp.place<0, 16448, 64>} : tensor<16xf32>
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     // In memory is where it belongs.
     fsdp.cmd.aten "scalar_tensor"(%lr) to (%a) {slots = array<i32: 1>, args = {dtype = f32}, results = array<i32: 0>} : (f64) -> tensor<f32>
     // expected-error @+1 {{C19: aten::mul: takes a number of the step, which a GPU has in memory alone; run --fsdp-hold-scalars first}}

@@ -61,7 +61,10 @@ PlanBuilder::PlanBuilder(unsigned ranks) : ranks(ranks) {
     arena->name = name;
     plan.arenas.push_back(std::move(arena));
   }
-  plan.group_learning_rates = {0.1};
+  auto rate = std::make_unique<HyperparameterT>();
+  rate->name = "lr";
+  rate->value = 0.1;
+  plan.hyperparameters.push_back(std::move(rate));
 }
 
 Place PlanBuilder::place(unsigned arena, const Shape &shape, DType dtype) {
@@ -222,7 +225,7 @@ unsigned addSgdRule(PlanBuilder &builder) {
   rule->operands = 2;
   rule->dtypes = {DType::Float32, DType::Float32, DType::Float32};
   auto rate = std::make_unique<ScalarT>();
-  rate->kind = ScalarKind::LearningRate;
+  rate->kind = ScalarKind::Hyperparameter;
   auto negative = std::make_unique<ScalarT>();
   negative->kind = ScalarKind::Negate;
   negative->a = 0;

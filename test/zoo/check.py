@@ -12,6 +12,7 @@ import warnings
 
 import torch
 
+from fsdp_mlir.library_defaults import every_layer
 from support import chain, reference
 from support.outcomes import CLOSE, PASSED, WRONG, Outcome, Stage, failure, same_bits, train
 from zoo_step import STEPS
@@ -50,9 +51,10 @@ def _badness(outcome: Outcome) -> int:
 
 def _eager(argv: list[str], world: int) -> reference.Trained:
     step = reference.load_step(STEP_FILE, argv)
-    if world == 1:
-        return reference.eager(step, STEPS)
-    return reference.averaged(step, world, STEPS)
+    with every_layer(step.model):
+        if world == 1:
+            return reference.eager(step, STEPS)
+        return reference.averaged(step, world, STEPS)
 
 
 def _compared(run: chain.Result, trained: reference.Trained) -> Outcome:

@@ -337,11 +337,11 @@ siglip
 """
 
 CTC = """
-hubert conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2
-sew conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2
-wav2vec2 conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2
-wav2vec2-conformer conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2 vocab_size=64
-wavlm conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2
+hubert conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2 apply_spec_augment=False
+sew conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2 apply_spec_augment=False
+wav2vec2 conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2 apply_spec_augment=False
+wav2vec2-conformer conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2 vocab_size=64 apply_spec_augment=False
+wavlm conv_dim=(16,16) conv_stride=(10,8) conv_kernel=(10,8) num_conv_pos_embeddings=16 num_conv_pos_embedding_groups=2 apply_spec_augment=False
 """
 
 AUDIO = """

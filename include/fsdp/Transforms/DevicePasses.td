@@ -83,7 +83,7 @@ def HoldScalars : ModulePass<"fsdp-hold-scalars"> {
     // fsdp-opt --fsdp-hold-scalars
     module attributes {fsdp.device = "cuda"} {
       func.func private @rule(%g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-        %lr = fsdp.learning_rate 0
+        %lr = fsdp.hyperparameter "lr" of 0
         %d = aten.call "mul.Scalar"(%g, %lr) : (tensor<*xf32>, f64) -> tensor<*xf32>
         return %d : tensor<*xf32>
       }
@@ -95,7 +95,7 @@ def HoldScalars : ModulePass<"fsdp-hold-scalars"> {
     ```mlir
     module attributes {fsdp.device = "cuda"} {
       func.func private @rule(%arg0: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
-        %0 = fsdp.learning_rate 0
+        %0 = fsdp.hyperparameter "lr" of 0
         %1 = aten.call "scalar_tensor"(%0) {dtype = f32} : (f64) -> tensor<f32>
         %2 = aten.call "mul.Tensor"(%arg0, %1) : (tensor<*xf32>, tensor<f32>) -> tensor<*xf32>
         return %2 : tensor<*xf32>

@@ -78,13 +78,6 @@ static constexpr KnownAttribute knownAttributes[] = {
      }},
     {"fsdp.pin_memory", "unit", is<UnitAttr>},
     {"fsdp.arenas", "array<i64>, bytes", is<DenseI64ArrayAttr>},
-    {"fsdp.group_learning_rates", "array<f64>, one per group",
-     is<DenseF64ArrayAttr>},
-    {"fsdp.learning_rates", "a table of f64, a row per step",
-     [](Attribute value) {
-       auto table = dyn_cast<ElementsAttr>(value);
-       return table && table.getElementType().isF64();
-     }},
     // On functions.
     {"fsdp.rule", "unit", is<UnitAttr>},
     {"fsdp.optimizer", "#fsdp.optimizer", is<OptimizerAttr>},

@@ -3,6 +3,7 @@
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -25,6 +26,24 @@ static bool isScaler(DictionaryAttr scaler) {
          backoff.getValueAsDouble() < 1 && interval.getInt() > 0;
 }
 
+/// Whether all are f64 and each is there once.
+static bool areHyperparameters(ArrayAttr attrs) {
+  llvm::SmallSet<std::pair<StringRef, int64_t>, 8> seen;
+  return llvm::all_of(
+      attrs.getAsRange<HyperparameterAttr>(), [&](HyperparameterAttr attr) {
+        return attr.getValue().getType().isF64() && attr.getGroup() >= 0 &&
+               seen.insert({attr.getName(), attr.getGroup()}).second;
+      });
+}
+
+/// Whether it is a table of f64 with a column for each hyperparameter.
+static bool isSchedule(ElementsAttr table, ArrayAttr hyperparameters) {
+  ShapedType type = table.getShapedType();
+  return type.getElementType().isF64() && type.getRank() == 2 &&
+         hyperparameters &&
+         type.getDimSize(1) == int64_t(hyperparameters.size());
+}
+
 LogicalResult TrainingOp::verify() {
   auto module = dyn_cast<ModuleOp>((*this)->getParentOp());
   if (!module || of(module) != *this)
@@ -43,6 +62,12 @@ LogicalResult TrainingOp::verify() {
     return emitOpError("scaler is not a growth_factor above 1, a "
                        "backoff_factor between 0 and 1 and a growth_interval "
                        "of at least 1");
+  if (getHyperparameters() && !areHyperparameters(*getHyperparameters()))
+    return emitOpError("hyperparameters are not f64 numbers of groups from 0, "
+                       "each given once");
+  if (getSchedule() && !isSchedule(*getSchedule(), getHyperparametersAttr()))
+    return emitOpError("schedule is not a table of f64 with a column for each "
+                       "of the hyperparameters");
   if (!getMesh() && (getMeshNames() || getMeshDevice()))
     return emitOpError("names a mesh's axes or device, but no mesh");
   if (getMeshDevice() && *getMeshDevice() != "cpu" &&

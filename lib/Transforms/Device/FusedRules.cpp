@@ -87,7 +87,7 @@ StringRef fsdp::fuseRule(func::FuncOp rule) {
   auto optimizer = rule->getAttrOfType<OptimizerAttr>(kOptimizerAttrName);
   auto type = dyn_cast<TensorType>(rule.getArgument(0).getType());
   std::optional<int64_t> group;
-  rule.walk([&](LearningRateOp rate) { group = rate.getGroup(); });
+  rule.walk([&](HyperparameterOp number) { group = number.getGroup(); });
   if (!optimizer || !group || !type || !isa<FloatType>(type.getElementType()))
     return "";
   KernelArguments args(optimizer.getHyperparameters());
@@ -98,7 +98,7 @@ StringRef fsdp::fuseRule(func::FuncOp rule) {
   OpBuilder builder(end);
   Location loc = rule.getLoc();
   Type f64 = builder.getF64Type();
-  Value rate = LearningRateOp::create(builder, loc, f64, *group);
+  Value rate = HyperparameterOp::create(builder, loc, f64, "lr", *group);
   Value step = StepCountOp::create(builder, loc, f64);
   end->setOperands(aten::createFusedOptimizer(
       builder, loc, callee, rule.getArguments(), step, rate, args.get()));

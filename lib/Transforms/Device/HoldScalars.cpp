@@ -172,6 +172,18 @@ Value Holder::compute(Value number, aten::CallOp reader) {
   return create(reader, callee, operands, type);
 }
 
+static LogicalResult refuse(aten::CallOp call, StringRef argument) {
+  InFlightDiagnostic error =
+      call.emitOpError("is given a number that changes between steps as its "
+                       "argument '")
+      << argument
+      << "'; on GPUs such numbers are in memory, and no overload of it takes a "
+         "tensor there";
+  if (call.getCallee().starts_with("_fused"))
+    error << "; give the optimizer fused=False";
+  return error;
+}
+
 void Holder::replaceNumber(aten::CallOp call, unsigned operand,
                            const TensorForm &form) {
   builder.setInsertionPoint(call);
@@ -215,9 +227,12 @@ void Holder::replaceNumber(aten::CallOp call, unsigned operand,
 }
 
 LogicalResult Holder::convert(aten::CallOp call) {
+  const TensorForm *form = nullptr; // none of these takes two numbers
+  unsigned operand = 0;
   for (const aten::CallArgument &given : call.getCallArguments()) {
     if (given.kind != aten::CallArgument::Kind::Scalar)
       continue;
+    operand = given.operands.front();
     if (call.getCallee() == kHold) {
       Value number = call->getOperand(0), result = call->getResult(0);
       if (isComputed(number))
@@ -225,19 +240,15 @@ LogicalResult Holder::convert(aten::CallOp call) {
             hold(number, getElementTypeOrSelf(result), call));
       return success();
     }
-    const TensorForm *form = llvm::find_if(kForms, [&](const TensorForm &form) {
+    form = llvm::find_if(kForms, [&](const TensorForm &form) {
       return form.callee == call.getCallee() &&
              form.argument == given.argument->name;
     });
     if (form == std::end(kForms))
-      return call.emitOpError("is given a number that changes between steps as "
-                              "its argument '")
-             << given.argument->name
-             << "'; on GPUs such numbers are in memory, and no overload of it "
-                "takes a tensor there";
-    replaceNumber(call, given.operands.front(), *form);
-    return success(); // none of these takes two
+      return refuse(call, given.argument->name);
   }
+  if (form)
+    replaceNumber(call, operand, *form);
   return success();
 }
 

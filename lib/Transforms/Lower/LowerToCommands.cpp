@@ -106,7 +106,7 @@ private:
         operand.set(values.lookup(operand.get()));
       return success();
     }
-    if (isa<LearningRateOp, StepCountOp, StateValueOp>(op) ||
+    if (isa<HyperparameterOp, StepCountOp, StateValueOp>(op) ||
         isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) {
       for (Value result : op->getResults())
         values.map(result, result);

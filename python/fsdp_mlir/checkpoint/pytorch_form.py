@@ -59,9 +59,9 @@ class Skeleton:
         rules, updated = dict(step.trained()), step.updated()
         kind = optimizer_class(step.optimizer)
         groups, state = [], {}
-        for group, rate in zip(step.groups, step.rates(manifest.run.step)):
-            options, example = _try(kind, group["hyperparameters"])
-            options |= {"lr": rate, **_implementation(options, step)}
+        for group, values in zip(step.groups, step.hyperparameters(manifest.run.step)):
+            options, example = _try(kind, values)
+            options |= {"lr": values["lr"], **_implementation(options, step)}
             groups.append({"params": list(group["parameters"]), **options})
             for name in group["parameters"]:
                 if name in rules and name not in updated and complete:

@@ -8,6 +8,7 @@ from typing import Any, Iterator, Mapping, Optional
 import torch
 
 from ..progress import archive_metadata, length_of
+from ..schedule import set_number
 from .errors import CheckpointError
 from .manifest import LOST, Run, Tensor
 
@@ -50,12 +51,15 @@ class Step:
         """The factors of a `torch.amp.GradScaler`, or None."""
         return self.metadata["scaler"]
 
-    def rates(self, steps: int) -> list[float]:
-        """Each group's learning rate after so many steps: that of the next one."""
-        table = self.metadata["learning_rates"]
-        if table:
-            return table[min(steps, len(table) - 1)]
-        return [group["hyperparameters"]["lr"] for group in self.groups]
+    def hyperparameters(self, steps: int) -> list[dict[str, Any]]:
+        """Each group's hyperparameters after so many steps: those of the next one."""
+        groups = [dict(group["hyperparameters"]) for group in self.groups]
+        schedule = self.metadata["schedule"]
+        if schedule:
+            row = schedule["rows"][min(steps, len(schedule["rows"]) - 1)]
+            for column, value in zip(schedule["columns"], row):
+                set_number(groups[column["group"]], column["name"], value)
+        return groups
 
     def trained(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each parameter that the optimizer holds and that is trainable, and the rule of it."""

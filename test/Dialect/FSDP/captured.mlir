@@ -28,8 +28,8 @@ fsdp.state @"u.b" parameter : tensor<2xf32> {flat = @"u/flat.0", flat_offset = 1
 // CHECK-LABEL: func.func private @rule
 func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>)
     -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
-  // CHECK: fsdp.learning_rate 0
-  %lr = fsdp.learning_rate 0
+  // CHECK: fsdp.hyperparameter "lr" of 0
+  %lr = fsdp.hyperparameter "lr" of 0
   // CHECK: fsdp.step_count
   %step = fsdp.step_count
   return %p, %m : tensor<*xf32>, tensor<*xf32>

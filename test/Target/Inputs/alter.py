@@ -63,7 +63,9 @@ EDITS = {
     "bad-overload": lambda m: node(m, "aten::mm").update(overload="Scalar"),
     "other-node": lambda m: node(m, "aten::mm").update(op="aten::bmm"),
     "no-gradient": lambda m: m["optimizer"].update(groups=[], rules=[])
-    or m.update(learning_rates=None),
+    or m.update(schedule=None),
+    "schedule-column": lambda m: m["schedule"]["columns"][1].update(name="warmth"),
+    "schedule-row": lambda m: m["schedule"]["rows"][2].pop(),
     "rule-operand": lambda m: m["optimizer"]["rules"][0]["numbers"][-1].update(operands=["s99"]),
     "rule-method": lambda m: m["optimizer"]["rules"][0]["arguments"].pop(),
     "rule-parameter": lambda m: m["optimizer"]["rules"][0]["parameters"].pop(),

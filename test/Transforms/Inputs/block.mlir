@@ -2,8 +2,8 @@
 // write it, with the module of each op.
 #block = loc("block"("model.py":3:0))
 #root = loc("model.py":9:0)
-module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
-  fsdp.training {source = "model.py", seed = 0 : i64}
+module {
+  fsdp.training {source = "model.py", seed = 0 : i64, hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-02 : f64>]}
   fsdp.module "" class "Model"
   fsdp.module "block" class "Block"
   fsdp.unit "block"

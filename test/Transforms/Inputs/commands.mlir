@@ -1,6 +1,6 @@
 // A step of commands on four ranks. Cases of a test stand in it: see fill.py.
 MODULE
-module attributes {fsdp.arenas = array<i64: 20480, 32768, 512>, fsdp.group_learning_rates = array<f64: 1.0e-02> ATTRIBUTES} {
+module attributes {fsdp.arenas = array<i64: 20480, 32768, 512> ATTRIBUTES} {
   shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.state @w parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<4096xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 0, 4096>}
   fsdp.state @v parameter : tensor<1024xf32> {trainable, is_flat, mapped, global = tensor<4096xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, fsdp.place = #fsdp.place<0, 4096, 4096>}

@@ -1,7 +1,7 @@
 // A step of two blocks and a head, written down as export would: odd sizes, a
 // view chain from forward that backward reads, a frozen head, a buffer.
-module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
-  fsdp.training {source = "mlp.py", seed = 0 : i64}
+module {
+  fsdp.training {source = "mlp.py", seed = 0 : i64, hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-02 : f64>]}
   fsdp.module "" class "MLP"
   fsdp.module "blocks" class "ModuleList"
   fsdp.module "blocks.0" class "Linear"
@@ -15,7 +15,7 @@ module attributes {fsdp.group_learning_rates = array<f64: 1.0e-02>} {
   fsdp.state @calls buffer : tensor<2x4xf32> {persistent}
 
   func.func private @"sgd.0"(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>) attributes {fsdp.rule} {
-    %lr = fsdp.learning_rate 0
+    %lr = fsdp.hyperparameter "lr" of 0
     %m1 = aten.call "mul.Scalar"(%m) {other = 0.9 : f64} : (tensor<*xf32>) -> tensor<*xf32>
     %m2 = aten.call "add.Tensor"(%m1, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
     %d = aten.call "mul.Scalar"(%m2, %lr) : (tensor<*xf32>, f64) -> tensor<*xf32>

@@ -101,7 +101,30 @@ OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
     ),
     "rprop": lambda model: Rprop(model.parameters()),
     "adamw-fused": lambda model: AdamW(without_decay_of_biases(model), fused=True),
+    "adamw-one-cycle": lambda model: AdamW(without_decay_of_biases(model)),
+    "adam-fused-one-cycle": lambda model: Adam(model.parameters(), fused=True),
+    "sgd-one-cycle": lambda model: SGD(
+        groups(model, {"nesterov": True}, {"weight_decay": 0.1}, {"maximize": True}), momentum=0.9
+    ),
+    "adamw-rising-decay": lambda model: AdamW(without_decay_of_biases(model)),
 }
+
+
+class RisingDecay(lr_scheduler.LRScheduler):
+    """Keeps rates and raises the weight decay, as schedules for vision transformers do."""
+
+    def get_lr(self) -> list[float]:
+        for group in self.optimizer.param_groups:
+            group["weight_decay"] = 0.01 * self.last_epoch
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
+def schedule(name: str, optimizer: Optimizer) -> lr_scheduler.LRScheduler:
+    if name.endswith("one-cycle"):
+        return lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20)
+    if name.endswith("rising-decay"):
+        return RisingDecay(optimizer)
+    return lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, T_mult=2)
 
 
 def training_step(argv: list[str]) -> TrainingStep:
@@ -127,6 +150,6 @@ def training_step(argv: list[str]) -> TrainingStep:
         optimizer=optimizer,
         inputs={"x": x[:4], "y": y[:4]},
         data={"x": x, "y": y},
-        lr_schedule=lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, T_mult=2),
+        lr_schedule=schedule(flags.optimizer, optimizer),
         steps=20,
     )

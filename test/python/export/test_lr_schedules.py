@@ -1,5 +1,5 @@
 """Tests that every learning-rate schedule of PyTorch becomes the table of rates that it would
-set, and that what depends on a run's losses or changes more than rates is refused by name."""
+set, and that what depends on a run's losses is refused by name."""
 
 import pathlib
 from typing import Any, Callable
@@ -49,9 +49,11 @@ SCHEDULES: dict[Any, Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler]
     lr_scheduler.CyclicLR: lambda o: lr_scheduler.CyclicLR(
         o, 0.01, [0.1, 0.2], step_size_up=3, mode="triangular2", cycle_momentum=False
     ),
+    "cycles of momentum": lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1, step_size_up=3),
     lr_scheduler.OneCycleLR: lambda o: lr_scheduler.OneCycleLR(
         o, [0.5, 1.0], total_steps=STEPS, cycle_momentum=False
     ),
+    "one cycle of momentum": lambda o: lr_scheduler.OneCycleLR(o, [0.5, 1.0], total_steps=STEPS),
     lr_scheduler.SequentialLR: lambda o: lr_scheduler.SequentialLR(
         o, [linear(o), cosine(o)], milestones=[3]
     ),
@@ -66,19 +68,23 @@ SCHEDULES: dict[Any, Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler]
     ),
     SWALR: lambda o: SWALR(o, swa_lr=0.05, anneal_epochs=5),
 }
+
+
+class Toggling(lr_scheduler.LRScheduler):
+    """Changes what is no number."""
+
+    def get_lr(self) -> list[float]:
+        for group in self.optimizer.param_groups:
+            group["nesterov"] = self.last_epoch % 2 == 1
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
 REFUSED = {
     lr_scheduler.ReduceLROnPlateau: (
         lr_scheduler.ReduceLROnPlateau,
         "ReduceLROnPlateau depends on the losses",
     ),
-    "one cycle of momentum": (
-        lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=STEPS),
-        "OneCycleLR changes momentum",
-    ),
-    "cycles of momentum": (
-        lambda o: lr_scheduler.CyclicLR(o, 0.01, 0.1),
-        "CyclicLR changes momentum",
-    ),
+    "a flag": (Toggling, "Toggling changes nesterov, which is no number"),
 }
 
 
@@ -101,22 +107,27 @@ def test_a_scheduler_becomes_a_table_and_is_put_back(
         momentum=0.9,
     )
     scheduler = SCHEDULES[case](optimizer)
-    before = [{**group, "lr": float(group["lr"])} for group in optimizer.param_groups]
+    before = _numbers(optimizer)
     exported = record(tmp_path, model, optimizer, lr_schedule=scheduler, steps=STEPS)
-    after = [{**group, "lr": float(group["lr"])} for group in optimizer.param_groups]
-    assert after == before
-    expected = []
-    for step in range(STEPS):
-        expected.append([float(group["lr"]) for group in optimizer.param_groups])
+    assert _numbers(optimizer) == before
+    schedule = exported.metadata["schedule"]
+    for step, row in enumerate(schedule["rows"]):
+        for column, value in zip(schedule["columns"], row, strict=True):
+            assert value == _numbers(optimizer)[column["group"]][column["name"]]
         optimizer.step()
         if step + 1 < STEPS:
             scheduler.step()
-    assert exported.metadata["learning_rates"] == expected
-    assert len({tuple(row) for row in expected}) > 1
+    names = [column["name"] for column in schedule["columns"]]
+    assert names == ["lr", "lr"] + ["momentum"] * (2 if "momentum" in str(case) else 0)
+    assert len({tuple(row) for row in schedule["rows"]}) > 1
+
+
+def _numbers(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    return [{**group, "lr": float(group["lr"])} for group in optimizer.param_groups]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda c: getattr(c, "__name__", c))
-def test_what_is_not_a_table_of_rates_is_refused(tmp_path: pathlib.Path, case: Any) -> None:
+def test_what_only_a_run_knows_is_refused(tmp_path: pathlib.Path, case: Any) -> None:
     make, message = REFUSED[case]
     model = nn.Linear(8, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.5, momentum=0.9)
@@ -128,7 +139,7 @@ def test_a_function_scales_each_groups_rate(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
     exported = record(tmp_path, model, optimizer, lr_schedule=lambda step: 1 / (step + 1), steps=3)
-    assert exported.metadata["learning_rates"] == [[0.5], [0.25], [0.5 * (1 / 3)]]
+    assert exported.metadata["schedule"]["rows"] == [[0.5], [0.25], [0.5 * (1 / 3)]]
 
 
 def test_epochs_give_the_table_one_ranks_steps(tmp_path: pathlib.Path) -> None:
@@ -136,7 +147,7 @@ def test_epochs_give_the_table_one_ranks_steps(tmp_path: pathlib.Path) -> None:
     data = {"x": torch.randn(11, 8), "y": torch.zeros(11, dtype=torch.int64)}
     optimizer = torch.optim.SGD(model.parameters(), 0.5)
     exported = record(tmp_path, model, optimizer, lr_schedule=lambda step: 1.0, data=data, epochs=3)
-    assert len(exported.metadata["learning_rates"]) == 3 * (11 // 4)
+    assert len(exported.metadata["schedule"]["rows"]) == 3 * (11 // 4)
 
 
 def test_a_schedule_without_a_length_is_refused(tmp_path: pathlib.Path) -> None:

@@ -21,6 +21,7 @@ from fsdp_mlir import ExportError
 from fsdp_mlir.archive import build_archive
 from fsdp_mlir.rule_capture import capture_rules
 from fsdp_mlir.rule_writer import RuleWriter
+from fsdp_mlir.schedule import constant_rates
 
 CASES: list[tuple[type, dict[str, Any]]] = [
     (SGD, {}),
@@ -46,8 +47,7 @@ class Capture:
     """The one rule of an optimizer of one parameter."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        rates = [group["lr"] for group in optimizer.param_groups]
-        (rule,) = capture_rules(optimizer, [["w"]], rates)
+        (rule,) = capture_rules(optimizer, [["w"]], constant_rates(optimizer))
         writer = RuleWriter(rule, "rule.0", "rule_0")
         self.description = writer.description
         metadata = {"programs": {}, "optimizer": {"rules": [self.description]}}
@@ -63,7 +63,7 @@ class Capture:
     def numbers(self, rate: float, step: int) -> dict[str, float]:
         values: dict[str, float] = {}
         compute: dict[str, Callable[..., float]] = {
-            "learning_rate": lambda: rate,
+            "hyperparameter": lambda: rate,
             "step_count": lambda: float(step),
             "add": lambda a, b: a + b,
             "subtract": lambda a, b: a - b,
@@ -191,7 +191,8 @@ def sums(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
 def test_a_step_without_a_rule_is_refused(update: Callable[..., None], message: str) -> None:
     params = [nn.Parameter(torch.ones(6)), nn.Parameter(torch.ones(6))]
     with pytest.raises(ExportError, match=message) as caught:
-        capture_rules(Own(params, update), [["a", "b"]], [0.1])
+        optimizer = Own(params, update)
+        capture_rules(optimizer, [["a", "b"]], constant_rates(optimizer))
     if message.startswith((r":", r": ")):
         first = update.__code__.co_firstlineno
         line = re.match(r"test_rules.py:(\d+): ", str(caught.value))
@@ -214,4 +215,4 @@ def test_a_step_without_a_rule_is_refused(update: Callable[..., None], message: 
 def test_optimizers_of_whole_tensors_are_refused(kind: type, message: str) -> None:
     optimizer = kind([nn.Parameter(torch.ones(6, 4))])
     with pytest.raises(ExportError, match=message):
-        capture_rules(optimizer, [["w"]], [0.1])
+        capture_rules(optimizer, [["w"]], constant_rates(optimizer))

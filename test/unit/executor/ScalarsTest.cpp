@@ -25,7 +25,7 @@ TEST(Scalars, BiasCorrectionOfAdam) {
   list.push_back(scalar(plan::ScalarKind::Power, 0, 1));
   list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 1.0));
   list.push_back(scalar(plan::ScalarKind::Subtract, 3, 2));
-  list.push_back(scalar(plan::ScalarKind::LearningRate));
+  list.push_back(scalar(plan::ScalarKind::Hyperparameter));
   list.push_back(scalar(plan::ScalarKind::Divide, 5, 4));
   for (uint64_t step : {1, 2, 1000})
     EXPECT_EQ(evaluateScalars(list, {step, {1e-3}}).back(),
@@ -81,12 +81,19 @@ TEST(Scalars, AStatesNumberIsThatBeforeTheStep) {
   EXPECT_EQ(evaluateScalars(list, {5, {}, valueOf}).back(), 3.0);
 }
 
-TEST(Scalars, TableOfLearningRates) {
+TEST(Scalars, HyperparametersFollowTheSchedule) {
   plan::PlanT plan;
-  plan.group_learning_rates = {1, 2};
-  EXPECT_EQ(learningRates(plan, 9), (std::vector<double>{1, 2}));
-  plan.learning_rate_table = {1, 2, 3, 4};
-  EXPECT_EQ(learningRateSteps(plan), 2u);
-  EXPECT_EQ(learningRates(plan, 2), (std::vector<double>{3, 4}));
-  EXPECT_THROW(learningRates(plan, 3), Error);
+  for (const char *name : {"lr", "lr", "momentum"}) {
+    auto one = std::make_unique<plan::HyperparameterT>();
+    one->name = name;
+    one->group = plan.hyperparameters.size() % 2;
+    one->value = plan.hyperparameters.size() + 1;
+    plan.hyperparameters.push_back(std::move(one));
+  }
+  EXPECT_EQ(hyperparameters(plan, 9), (std::vector<double>{1, 2, 3}));
+  plan.schedule = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(scheduledSteps(plan), 2u);
+  EXPECT_EQ(hyperparameters(plan, 2), (std::vector<double>{4, 5, 6}));
+  EXPECT_EQ(learningRates(plan, 2), (std::vector<double>{4, 5}));
+  EXPECT_THROW(hyperparameters(plan, 3), Error);
 }

@@ -151,8 +151,9 @@ static const Break<PlanT> breaks[] = {
      "rule 'sgd.0': must give a result for the parameter and for each state"},
     {"ScalarAhead", C24, [](PlanT &p) { p.rules[0]->scalars[1]->a = 1; },
      "scalar 1: refers to scalar 1, which is not an earlier one"},
-    {"ScalarGroup", C1, [](PlanT &p) { p.rules[0]->scalars[0]->group = 3; },
-     "parameter group 3 does not exist"},
+    {"ScalarHyperparameter", C1,
+     [](PlanT &p) { p.rules[0]->scalars[0]->hyperparameter = 3; },
+     "hyperparameter 3 does not exist"},
     {"Unaligned", C2,
      [](PlanT &p) {
        named(p, "loss").place = std::make_unique<Place>(0, 8, 4);

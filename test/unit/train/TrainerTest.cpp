@@ -132,9 +132,9 @@ TEST(Trainer, BadInputIsRefusedAndLeavesNothing) {
              }),
              "float32[5, 3]");
   EXPECT_HAS(refusal([](TestRun &r) {
-               r.loaded.plan->learning_rate_table = {0.1, 0.1, 0.1};
+               r.loaded.plan->schedule = {0.1, 0.1, 0.1};
              }),
-             "6 steps, the plan's learning-rate table 3");
+             "6 steps, the plan's schedule 3");
   EXPECT_HAS(refusal([](TestRun &r) {
                writeTensors(r.options.data, {{"x", numbers({7, in}, 2)},
                                              {"y", numbers({7, out}, 3)}});

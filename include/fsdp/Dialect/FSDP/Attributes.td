@@ -158,6 +158,22 @@ def FSDP_OptimizerAttr : FSDP_Attr<"Optimizer", "optimizer"> {
       "`<` $name `,` $implementation `,` $hyperparameters `>`";
 }
 
+def FSDP_HyperparameterAttr : FSDP_Attr<"Hyperparameter", "hyperparameter"> {
+  let summary = "A number of a parameter group that steps read, and its value";
+  let description = [{
+    `name` is PyTorch's key in the group; of a tuple, such as Adam's betas, the
+    member's number follows. The value holds where no schedule says another one.
+
+    ```mlir
+    #fsdp.hyperparameter<"lr" of 0 = 1.000000e-03 : f64>
+    #fsdp.hyperparameter<"betas.0" of 0 = 9.000000e-01 : f64>
+    ```
+  }];
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$group,
+                        "::mlir::FloatAttr":$value);
+  let assemblyFormat = "`<` $name `of` $group `=` $value `>`";
+}
+
 def FSDP_ShardingAttr : FSDP_Attr<"Sharding", "sharding"> {
   let summary = "How a tensor is split over a grid";
   let description = [{

@@ -22,11 +22,17 @@ def FSDP_TrainingOp : FSDP_Op<"training"> {
     `growth_factor`, a `backoff_factor` and a `growth_interval`, and its states
     `@fsdp.scaler.*`.
 
+    `hyperparameters` are the numbers of parameter groups that steps read as
+    numbers of the step: each group's `"lr"`, and what else a schedule changes.
+    The `schedule` has a row for each step and a column for each of them;
+    without one they keep their values.
+
     `mesh` is what the model asks for: the number of ranks along each axis,
     the axes' names, if it gives any, and the ranks' device, "cpu" or "cuda".
 
     ```mlir
     fsdp.training {source = "gpt.py", torch_version = "2.11.0", epochs = 3 : i64, accumulate = 4 : i64, clip_grad_norm = array<f64: 1.0, 2.0>}
+    fsdp.training {hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-3 : f64>, #fsdp.hyperparameter<"lr" of 1 = 2.0e-3 : f64>], schedule = dense<[[0.0, 0.0], [1.0e-3, 2.0e-3]]> : tensor<2x2xf64>}
     fsdp.training {seed = 7 : i64, scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}}
     fsdp.training {mesh = array<i64: 2, 4>, mesh_names = ["dp", "fsdp"], mesh_device = "cpu"}
     ```
@@ -39,6 +45,8 @@ def FSDP_TrainingOp : FSDP_Op<"training"> {
       OptionalAttr<DenseF64ArrayAttr>:$clip_grad_norm,
       OptionalAttr<F64Attr>:$clip_grad_value,
       OptionalAttr<DictionaryAttr>:$scaler,
+      OptionalAttr<TypedArrayAttrBase<FSDP_HyperparameterAttr, "hyperparameters">>:$hyperparameters,
+      OptionalAttr<ElementsAttr>:$schedule,
       OptionalAttr<DenseI64ArrayAttr>:$mesh,
       OptionalAttr<StrArrayAttr>:$mesh_names,
       OptionalAttr<StrAttr>:$mesh_device);
@@ -221,14 +229,22 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
-def FSDP_LearningRateOp : FSDP_Op<"learning_rate", [Pure]> {
-  let summary = "The learning rate of a parameter group in this step";
+def FSDP_HyperparameterOp : FSDP_Op<"hyperparameter", [Pure]> {
+  let summary = "A number of a parameter group in this step";
   let description = [{
-    Pure: it changes between steps only.
+    The learning rate, `"lr"`, or another one that a schedule changes: one of
+    the `hyperparameters` of `fsdp.training`. Pure: it changes between steps
+    only.
+
+    ```mlir
+    %lr = fsdp.hyperparameter "lr" of 0
+    %beta1 = fsdp.hyperparameter "betas.0" of 1
+    ```
   }];
-  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$group);
+  let arguments = (ins StrAttr:$name,
+                       ConfinedAttr<I64Attr, [IntNonNegative]>:$group);
   let results = (outs F64:$result);
-  let assemblyFormat = "$group attr-dict";
+  let assemblyFormat = "$name `of` $group attr-dict";
 }
 
 def FSDP_StepCountOp : FSDP_Op<"step_count", [Pure]> {
