@@ -126,7 +126,12 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     with contextlib.ExitStack() as stack:
         # What stands in for a parameter on meta has the dtype that its unit computes in.
         ways = (mode, gradients, checkpoints, casts, stand_ins, sharing)
-        kernels = (eager_interpolation(), eager_strides(), static_sequences(), cumulative_averages())
+        kernels = (
+            eager_interpolation(),
+            eager_strides(),
+            static_sequences(),
+            cumulative_averages(),
+        )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
             stack.enter_context(context)

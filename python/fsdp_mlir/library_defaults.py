@@ -81,8 +81,7 @@ def every_layer(model: torch.nn.Module) -> Iterator[None]:
     Ranks that leave out different layers cannot gather these together; under FSDP transformers has
     no LayerDrop either, where it says anything about it (`synced_gpus`).
     """
-    owners = {id(module): module for module in model.modules()}
-    owners |= {id(config): config for config in _configurations(model)}
+    owners = {id(owner): owner for owner in _of_transformers(model)}
     with contextlib.ExitStack() as stack:
         found = False
         for owner in owners.values():
@@ -134,11 +133,12 @@ def _ctc_of_rows(
     )
 
 
-def _configurations(model: torch.nn.Module) -> Iterator[Any]:
+def _of_transformers(model: torch.nn.Module) -> Iterator[Any]:
+    """Modules of Hugging Face's, and configurations."""
     for module in model.modules():
-        config = vars(module).get("config")
-        if type(config).__module__.startswith("transformers."):
-            yield config
+        for owner in (module, vars(module).get("config")):
+            if type(owner).__module__.startswith("transformers."):
+                yield owner
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import itertools
 import operator
 import random
 import sys
+import traceback
 import warnings
 import weakref
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
@@ -152,12 +153,37 @@ def run_and_differentiate(
         step.begin = PythonState(step._loss).restore
         second = differentiate(step, batch)
     if _generators() != before:
+        where = _where_drawn(lambda: differentiate(step, batch))
         raise ExportError(
-            "the step draws random numbers from Python or NumPy, of which each step would get the "
-            "same; draw them with torch"
+            f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "
+            "which each step would get the same; draw them with torch"
         )
     _check_same(first, second)
     return first
+
+
+def _where_drawn(run: Callable[[], Any]) -> str:
+    """The line that first draws from Python's or NumPy's global generator while `run` does."""
+    places: list[str] = []
+
+    def noting(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            places.append(user_location("".join(traceback.format_stack())))
+            return draw(*args, **kwargs)
+
+        return noted
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        for module, generator in (
+            (random, random._inst),
+            (numpy.random, numpy.random.mtrand._rand),
+        ):
+            for name, draw in list(vars(module).items()):
+                if getattr(draw, "__self__", None) is generator:
+                    stack.enter_context(mock.patch.object(module, name, noting(draw)))
+        run()
+    return next(filter(None, places), "")
 
 
 def _generators() -> tuple[Any, ...]:

@@ -113,7 +113,7 @@ def _waves(config: Any) -> Callable[[int], Tensors]:
 
 
 def _waves_text(config: Any) -> Callable[[int], Tensors]:
-    return together(input_values=numbers(1600), labels=_ids(2))
+    return together(input_values=numbers(800), labels=_ids(2))
 
 
 def _mels(config: Any) -> Callable[[int], Tensors]:

@@ -62,8 +62,7 @@ EDITS = {
     "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(shape=[1 << 40, 1 << 40]),
     "bad-overload": lambda m: node(m, "aten::mm").update(overload="Scalar"),
     "other-node": lambda m: node(m, "aten::mm").update(op="aten::bmm"),
-    "no-gradient": lambda m: m["optimizer"].update(groups=[], rules=[])
-    or m.update(schedule=None),
+    "no-gradient": lambda m: m["optimizer"].update(groups=[], rules=[]) or m.update(schedule=None),
     "schedule-column": lambda m: m["schedule"]["columns"][1].update(name="warmth"),
     "schedule-row": lambda m: m["schedule"]["rows"][2].pop(),
     "rule-operand": lambda m: m["optimizer"]["rules"][0]["numbers"][-1].update(operands=["s99"]),

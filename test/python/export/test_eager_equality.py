@@ -156,6 +156,33 @@ def test_batch_norm_updates_its_buffers(tmp_path: pathlib.Path) -> None:
     assert sorted(exported.results("buffer_update")) == sorted(names)
 
 
+def test_batch_norm_over_all_batches(tmp_path: pathlib.Path) -> None:
+    """Its averages up to rounding, in the second batch too."""
+    model = nn.Sequential(nn.Linear(8, 7), nn.BatchNorm1d(7, momentum=None), nn.Linear(7, 3))
+    model[1].num_batches_tracked.fill_(1)
+    step = classify(model)
+    results = export(step, tmp_path).run()
+    step.loss(step.model, **step.inputs)
+    for name, buffer in step.model.named_buffers():
+        torch.testing.assert_close(results["buffer_update", name], buffer)
+
+
+def test_models_of_transformers_run_every_layer(tmp_path: pathlib.Path) -> None:
+    class Drops(nn.Linear):
+        layerdrop = 0.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            skips = self.layerdrop > 0 and torch.rand([]) < self.layerdrop
+            return x if skips else super().forward(x)
+
+    Drops.__module__ = "transformers.models.drops"
+    model = nn.Sequential(Drops(8, 8), nn.Linear(8, 3))
+    model[0].layerdrop = 0.5
+    exported = export(classify(model), tmp_path)
+    assert "gradient 0.weight" in map(" ".join, exported.run()) and model[0].layerdrop == 0.5
+    assert [n for n in exported.notes if "LayerDrop is off" in n]
+
+
 def test_tied_weights_are_one_parameter(tmp_path: pathlib.Path) -> None:
     model = nn.Sequential(nn.Linear(8, 8, bias=False), nn.ReLU(), nn.Linear(8, 8, bias=False))
     model[2].weight = model[0].weight

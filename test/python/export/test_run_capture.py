@@ -120,7 +120,10 @@ def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
         with LOCK:
             return F.cross_entropy(model(x) * random.random(), y)
 
-    with pytest.raises(ExportError, match="random numbers from Python or NumPy"):
+    with pytest.raises(
+        ExportError,
+        match=r"test_run_capture.py:\d+: the step draws random numbers from Python or NumPy",
+    ):
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
