@@ -172,8 +172,7 @@ def learning_rates(step: TrainingStep) -> Optional[list[list[float]]]:
     if step.steps is not None:
         rows = step.steps
     elif step.epochs is not None and step.data is not None and step.batch_size:
-        samples = next(iter(step.data.values())).shape[0]
-        rows = step.epochs * (samples // (step.batch_size * step.accumulate))
+        rows = step.epochs * (step.samples // (step.batch_size * step.accumulate))
     else:
         raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
     groups = step.optimizer.param_groups

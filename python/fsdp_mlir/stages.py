@@ -160,10 +160,20 @@ def export(
             line + "\n" for line in said.splitlines() if not line.startswith(f"wrote {made}")
         )
         said += warnings_of(errors)
-        cache.store_export(key, made, sorted(known), {"said": said})
+        large = described_files(made)
+        cache.store_export(key, made, sorted(known | large), {"said": said}, large)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return cache.export_folder(key), said, False
+
+
+def described_files(folder: Path) -> set[str]:
+    """The data that an export only describes."""
+    return {
+        file["path"]
+        for path in folder.glob("step.*.json")
+        for file in json.loads(path.read_text())["files"]
+    }
 
 
 def digest_of_exporter() -> str:

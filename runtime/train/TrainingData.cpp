@@ -1,6 +1,7 @@
 #include "train/TrainingData.h"
 
 #include "Error.h"
+#include "train/SampledBatches.h"
 
 #include <algorithm>
 
@@ -18,7 +19,8 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
   if (readsData(step)) {
     if (options.data.empty())
       throw Error("the plan reads its inputs from data; pass --data FILE");
-    ofSteps.emplace(step, options.data, ranks, rank, options.shuffle, seed);
+    ofSteps = std::make_unique<SampledBatches>(step, options.data, ranks, rank,
+                                               options.shuffle, seed);
     samplesPerStep = samplesOfStep(plan, *ofSteps);
     tokensPerStep = countTokens(ranks) * plan.micro_batches;
   } else if (!options.data.empty()) {
@@ -36,8 +38,9 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
                 "eval_data, or drop --eval-data");
   if (!readsData(*plan.programs[eval]))
     throw Error("the plan's evaluation reads no data; drop --eval-data");
-  ofEval.emplace(*plan.programs[eval], options.evalData, ranks, rank,
-                 /*shuffle=*/false, seed);
+  ofEval = std::make_unique<SampledBatches>(*plan.programs[eval],
+                                            options.evalData, ranks, rank,
+                                            /*shuffle=*/false, seed);
 }
 
 int64_t TrainingData::countTokens(int ranks) const {

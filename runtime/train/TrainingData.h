@@ -6,7 +6,7 @@
 #include "train/Batches.h"
 #include "train/RunOptions.h"
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,9 +20,9 @@ public:
                const Communicator &communicator, int64_t seed);
 
   /// Null: every step has the same inputs.
-  Batches *train() { return ofSteps ? &*ofSteps : nullptr; }
+  Batches *train() { return ofSteps.get(); }
   /// Null: nothing is evaluated.
-  Batches *eval() { return ofEval ? &*ofEval : nullptr; }
+  Batches *eval() { return ofEval.get(); }
 
   /// What must be the same on all ranks, since each reads its own files.
   std::vector<Found> found() const;
@@ -39,7 +39,7 @@ private:
   int64_t countTokens(int ranks) const;
 
   const plan::PlanT &plan;
-  std::optional<Batches> ofSteps, ofEval;
+  std::unique_ptr<Batches> ofSteps, ofEval;
 };
 
 } // namespace fsdp

@@ -75,7 +75,8 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
                "rank 0 alone reads --weights, and sends each rank its part")
       ->group(files);
   app.add_option("--data", run.data,
-                 "training samples: a safetensors file, or a folder of them")
+                 "training samples: a safetensors file, a folder of them, or a "
+                 "description of files (docs/data.md)")
       ->type_name("FILE")
       ->group(files);
   app.add_option("--eval-data", run.evalData,
