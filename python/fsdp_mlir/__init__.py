@@ -12,6 +12,7 @@ _MODULES = {
     "TrainingStep": "training_step",
     "Windows": "data_files",
     "Shards": "data_files",
+    "feed": "feeding",
     "fully_shard": "fsdp_module",
     "FSDPModule": "fsdp_module",
     "register_fsdp_forward_method": "fsdp_module",

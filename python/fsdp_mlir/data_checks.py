@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Union
+from dataclasses import dataclass
+from typing import Mapping, NamedTuple, Optional, Union
 
 import torch
 
 from .data_files import FileData, converts
 from .errors import ExportError
+from .feeding import Loader, batch_count
 
-Data = Union[Mapping[str, torch.Tensor], FileData]
+
+@dataclass
+class LoaderData:
+    """Batches that a process beside each rank makes: they are seen when they come.
+
+    Attributes:
+        loader: what `feed` takes.
+        names: of all inputs, in their order.
+    """
+
+    loader: Loader
+    names: list[str]
+
+
+Data = Union[Mapping[str, torch.Tensor], FileData, LoaderData]
 
 
 class Samples(NamedTuple):
@@ -22,14 +38,20 @@ class Samples(NamedTuple):
 
 def column_names(data: Data) -> list[str]:
     """The inputs that come from data."""
+    if isinstance(data, LoaderData):
+        return data.names
     return list(data.columns if isinstance(data, FileData) else data)
 
 
-def sample_count(data: Data) -> int:
-    return len(data) if isinstance(data, FileData) else next(iter(data.values())).shape[0]
+def batches_per_epoch(data: Data, batch: int) -> Optional[int]:
+    """Of one rank alone; None where there is no such number."""
+    if isinstance(data, LoaderData):
+        return batch_count(data.loader)
+    count = len(data) if isinstance(data, FileData) else next(iter(data.values())).shape[0]
+    return count // batch
 
 
-def _samples(what: str, data: Data) -> dict[str, Samples]:
+def _samples(what: str, data: Union[Mapping[str, torch.Tensor], FileData]) -> dict[str, Samples]:
     if isinstance(data, FileData):
         return {
             name: Samples(column.dtype, column.sample, len(data))
@@ -61,6 +83,13 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
         )
     if not column_names(data):
         raise ExportError(f"{what} is empty; name the inputs that change from step to step")
+    if isinstance(data, LoaderData):
+        for name, example in inputs.items():
+            if example.dim() == 0:
+                raise ExportError(
+                    f"inputs[{name!r}] has no dimension 0 to hold the samples that {what} gives"
+                )
+        return
     counts: dict[int, str] = {}
     batches: dict[int, str] = {}
     for name, samples in _samples(what, data).items():

@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
@@ -130,7 +130,7 @@ def _write_files(
             if isinstance(data, FileData):
                 name = path.with_suffix(f"{suffix}.json")
                 files.append((name, lambda p, data=data: p.write_text(data.description())))
-            elif data is not None:
+            elif isinstance(data, Mapping):
                 name = path.with_suffix(f"{suffix}.safetensors")
                 files.append((name, lambda p, data=data: save_tensors(p, data)))
     # The archive last: where it is, the others are.

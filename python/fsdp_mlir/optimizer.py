@@ -171,8 +171,8 @@ def learning_rates(step: TrainingStep) -> Optional[list[list[float]]]:
         return None
     if step.steps is not None:
         rows = step.steps
-    elif step.epochs is not None and step.data is not None and step.batch_size:
-        rows = step.epochs * (step.samples // (step.batch_size * step.accumulate))
+    elif step.epochs is not None and step.steps_per_epoch is not None:
+        rows = step.epochs * step.steps_per_epoch
     else:
         raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
     groups = step.optimizer.param_groups

@@ -138,18 +138,32 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     return {"--checkpoint-dir": args.out / "checkpoints", **found} if found else {}
 
 
+def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
+    """The files that export wrote, or the commands that feed the ranks."""
+    metadata = archive_metadata(out / "step.pt")
+    fed = any(value.get("source") == "data" for value in metadata.get("inputs", []))
+    flags: list[Any] = []
+    for kind, flag, program in (("data", "--data", "step"), ("eval", "--eval-data", "eval")):
+        path = data_beside(out / "step.pt", kind)
+        if path is None and args.dry_run:
+            path = out / f"step.{kind}.safetensors"
+        if path is not None:
+            flags += [flag, path]
+        elif fed and program in metadata.get("programs", {}):
+            words = [sys.executable, "-m", "fsdp_mlir.feed_step"]
+            words += ["--eval"] if kind == "eval" else []
+            words += [str(args.step_file), *args.argv]
+            flags += [f"{flag}-command", shlex.join(words)]
+    return flags
+
+
 def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
     command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
     if args.nnodes > 1:
         command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
         command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
     command += ["--weights", out / (START if args.weights else "step.safetensors")]
-    for kind, flag in (("data", "--data"), ("eval", "--eval-data")):
-        path = data_beside(out / "step.pt", kind)
-        if path is None and args.dry_run:
-            path = out / f"step.{kind}.safetensors"
-        if path is not None:
-            command += [flag, path]
+    command += data_flags(args, out)
     for name in ("steps", "epochs"):
         if getattr(args, name):
             command += [f"--{name}", getattr(args, name)]

@@ -6,13 +6,15 @@ import importlib.util
 import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
 from .clipping import Norm, check_clipping
-from .data_checks import Data, check_data, column_names, sample_count
+from .data_checks import Data, LoaderData, batches_per_epoch, check_data, column_names
 from .data_files import FileData
+from .feeding import batch_count
 from .errors import ExportError
 from .init_recorder import active_recorder, record_init
 from .options import checked_options
@@ -30,8 +32,9 @@ class TrainingStep:
         optimizer: `torch.optim.SGD`, `Adam` or `AdamW` over the model's parameters.
         inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static.
         data: tensors by input name whose dimension 0 is the sample; or `Windows` or `Shards`,
-            files that stay where they are. Inputs it does not name are constants. Without it every
-            step repeats `inputs`.
+            files that stay where they are. Inputs it does not name are constants. Or a `DataLoader`
+            or another iterable of batches, or a function that gives a batch: it runs in a process
+            beside each rank and gives all inputs. Without data every step repeats `inputs`.
         lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, or a function from the
             step (0-based) to a factor of each group's learning rate.
         epochs, steps: the default length of a run; at most one of them.
@@ -108,11 +111,11 @@ class TrainingStep:
         self.loss = loss
         self.optimizer = optimizer
         self.inputs = _check_tensors("inputs", inputs)
-        self.data = _check_kind("data", data)
+        self.data = _check_kind("data", data, self.inputs)
         self.lr_schedule = lr_schedule
         self.epochs = epochs
         self.steps = steps
-        self.eval_data = _check_kind("eval_data", eval_data)
+        self.eval_data = _check_kind("eval_data", eval_data, self.inputs)
         self.metrics = metrics
         self.seed = seed
         self.accumulate = accumulate
@@ -128,6 +131,11 @@ class TrainingStep:
             check_data("data", self.data, self.inputs)
         if self.eval_data is not None:
             check_data("eval_data", self.eval_data, self.inputs)
+        if epochs is not None and isinstance(self.data, LoaderData):
+            if batch_count(self.data.loader) is None:
+                raise ExportError(
+                    "epochs is given, and data has no length (no len()); give steps instead"
+                )
         if epochs is not None and self.data is None:
             raise ExportError(
                 "epochs is given without data, so an epoch has no length; give steps instead"
@@ -142,19 +150,28 @@ class TrainingStep:
         return self.inputs[column_names(named)[0]].shape[0]
 
     @property
-    def samples(self) -> Optional[int]:
-        """In `data`; None where there is none."""
-        return None if self.data is None else sample_count(self.data)
+    def steps_per_epoch(self) -> Optional[int]:
+        """Of one rank alone; None where an epoch has no length."""
+        if self.data is None or self.batch_size is None:
+            return None
+        batches = batches_per_epoch(self.data, self.batch_size)
+        return None if batches is None else batches // self.accumulate
 
 
 def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> TrainingStep:
     """Runs the step file at `path`, and its `training_step(argv)`.
 
-    The step file's own folder is put first on `sys.path`, as Python does for a script, and stays
-    there: the loss may import when it is captured.
-
     Raises:
         ExportError: the file is missing, does not run, or does not define a training step.
+    """
+    return training_step_of(load_step_file(path), path, argv)
+
+
+def load_step_file(path: Union[str, Path]) -> ModuleType:
+    """Runs the step file at `path`; raises ExportError where it is no Python file.
+
+    The step file's own folder is put first on `sys.path`, as Python does for a script, and stays
+    there: the loss may import when it is captured.
     """
     file = Path(path)
     if not file.is_file():
@@ -171,6 +188,13 @@ def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> Trai
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def training_step_of(
+    module: ModuleType, path: Union[str, Path], argv: Sequence[str] = ()
+) -> TrainingStep:
+    """What the `training_step(argv)` of a step file gives; raises ExportError."""
     function = getattr(module, "training_step", None)
     if not callable(function):
         raise ExportError(
@@ -215,10 +239,17 @@ def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
     return dict(tensors)
 
 
-def _check_kind(what: str, data: Any) -> Optional[Data]:
+def _check_kind(what: str, data: Any, inputs: Mapping[str, torch.Tensor]) -> Optional[Data]:
     if data is None or isinstance(data, FileData):
         return data
-    return _check_tensors(what, data)
+    if isinstance(data, (Mapping, torch.Tensor, str)):
+        return _check_tensors(what, data)
+    if hasattr(data, "__iter__") or callable(data):
+        return LoaderData(data, list(inputs))
+    raise ExportError(
+        f"{what} is {type(data).__name__}; give tensors by name, Windows, Shards, a DataLoader or "
+        "another iterable of batches, or a function that gives a batch"
+    )
 
 
 def _check_call(what: str, function: Callable[..., Any], model: Any, inputs: Any) -> None:

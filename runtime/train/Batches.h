@@ -1,6 +1,7 @@
 #ifndef FSDP_RUNTIME_TRAIN_BATCHES_H
 #define FSDP_RUNTIME_TRAIN_BATCHES_H
 
+#include "comm/SameOnAllRanks.h"
 #include "data/SampleSource.h"
 #include "executor/Executor.h"
 
@@ -11,6 +12,11 @@ class Batches {
 public:
   virtual ~Batches() = default;
 
+  /// Waits until it is known how much there is, before anything is asked.
+  /// Throws Error.
+  virtual void open() {}
+  /// Whether there are epochs; else the batches have no end.
+  virtual bool hasEpochs() const { return true; }
   /// Batches of an epoch; the same on all ranks.
   virtual int64_t perEpoch() const = 0;
   /// Samples per batch, all ranks together.
@@ -21,6 +27,13 @@ public:
   virtual int64_t dropped() const = 0;
   /// For messages.
   virtual const std::string &path() const = 0;
+
+  /// What must be the same on all ranks, since each reads its own.
+  virtual Found found() const {
+    return {"samples in " + path(), static_cast<uint64_t>(samples())};
+  }
+  /// What may be wrong with what was read, as a sentence; empty: nothing.
+  virtual std::string doubt() const { return ""; }
 
   /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0.
   virtual void set(int64_t epoch, int64_t batch, int program,

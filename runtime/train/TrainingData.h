@@ -24,6 +24,8 @@ public:
   /// Null: nothing is evaluated.
   Batches *eval() { return ofEval.get(); }
 
+  /// What may be wrong with what the steps have read; empty: nothing.
+  std::string doubt() const { return ofSteps ? ofSteps->doubt() : ""; }
   /// What must be the same on all ranks, since each reads its own files.
   std::vector<Found> found() const;
   /// Sentences about samples that no epoch and no evaluation gets to see.

@@ -77,11 +77,11 @@ def test_the_archive_holds_a_description(tokens, of_tensors, tmp_path: pathlib.P
     assert got == of_tensors[1]
 
 
-def eager_losses(batches) -> list[float]:
+def eager_losses(batches, steps: int = 6) -> list[float]:
     net = step.model()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
     losses = []
-    for _, batch in zip(range(6), batches):
+    for _, batch in zip(range(steps), batches):
         optimizer.zero_grad()
         loss = step.loss(net, **{name: tensor.long() for name, tensor in batch.items()})
         loss.backward()

@@ -79,10 +79,27 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
                  "description of files (docs/data.md)")
       ->type_name("FILE")
       ->group(files);
+  app.add_option("--data-command", run.dataCommand,
+                 "a command that feeds each rank with batches in place of "
+                 "--data (docs/data.md)")
+      ->type_name("COMMAND")
+      ->group(files)
+      ->excludes("--data");
+  app.add_option("--data-timeout", run.dataSeconds,
+                 "seconds to wait for a batch of such a command (default: "
+                 "1800)")
+      ->check(secondsAboveZero())
+      ->type_name("S")
+      ->group(files);
   app.add_option("--eval-data", run.evalData,
                  "samples for the plan's evaluation")
       ->type_name("FILE")
       ->group(files);
+  app.add_option("--eval-data-command", run.evalDataCommand,
+                 "as --data-command, in place of --eval-data")
+      ->type_name("COMMAND")
+      ->group(files)
+      ->excludes("--eval-data");
   app.add_option("--save", run.save,
                  "write the trained weights under their state_dict() names")
       ->type_name("FILE")
