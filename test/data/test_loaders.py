@@ -3,7 +3,8 @@ which one can fail is one error."""
 
 from __future__ import annotations
 
-import os
+import difflib
+import json
 import pathlib
 import shlex
 import subprocess
@@ -141,3 +142,21 @@ def test_a_loader_that_fails_is_one_error(
     assert kind == "fewer" or "[rank " in errors[0]
     assert (kind == "raises") == ("in __getitem__" in output)  # the traceback
     assert processes_of(str(mine)) == []
+
+
+def test_nanogpts_script_needs_few_changes(tokens, tmp_path: pathlib.Path) -> None:
+    """Its model, get_batch and schedule; the losses are its loop's."""
+    folder = pathlib.Path(__file__).parent / "nanogpt"
+    (tmp_path / "train.bin").symlink_to(tokens)
+    env = chain.environment(DATA_DIR=str(tmp_path))
+    eager = chain.command([sys.executable, folder / "train.py", tmp_path], env=env).stdout
+    out = tmp_path / "out"
+    words = ["-m", "fsdp_mlir.train", "--out", out, "--no-cache", "--cache-dir", tmp_path / "cache"]
+    chain.command([sys.executable, *words, folder / "step.py"], env=env)
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    lines = [f"iter {row['step'] - 1}: loss {row['loss']!r}" for row in rows]
+    assert lines == eager.splitlines()
+    changed = difflib.ndiff(
+        *((folder / n).read_text().splitlines() for n in ("train.py", "step.py"))
+    )
+    assert len([line for line in changed if line.startswith("+") and line[1:].strip()]) <= 25
