@@ -10,6 +10,9 @@ from .errors import ExportError
 # Where each name is. PyTorch is imported only for those who use one: the driver starts without.
 _MODULES = {
     "TrainingStep": "training_step",
+    "Windows": "data_files",
+    "Shards": "data_files",
+    "feed": "feeding",
     "fully_shard": "fsdp_module",
     "FSDPModule": "fsdp_module",
     "register_fsdp_forward_method": "fsdp_module",

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Container, Iterable, Optional
 
 # Exports hold weights and data: only so many stay.
 KEPT_EXPORTS = 8
@@ -47,14 +47,15 @@ def key_of(parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def fingerprint(path: Path) -> dict[str, Any]:
-    """What `unchanged` compares; raises OSError where there is no such file."""
+def fingerprint(path: Path, large: bool = False) -> dict[str, Any]:
+    """What `unchanged` compares; raises OSError where there is no such file. A `large` one is not
+    read: another time is a change."""
     stat = path.stat()
     return {
         "path": str(path),
         "size": stat.st_size,
         "mtime_ns": stat.st_mtime_ns,
-        "sha256": digest(path),
+        "sha256": "" if large else digest(path),
     }
 
 
@@ -68,7 +69,7 @@ def unchanged(known: dict[str, Any]) -> bool:
                 return False
             if stat.st_mtime_ns == known["mtime_ns"]:
                 return True
-        return digest(path) == known["sha256"]
+        return known["sha256"] != "" and digest(path) == known["sha256"]
     except OSError:
         return False
 
@@ -97,14 +98,21 @@ class Cache:
     def export_folder(self, key: str) -> Path:
         return self.folder / "export" / key
 
-    def store_export(self, key: str, made: Path, files: Iterable[str], notes: dict) -> None:
+    def store_export(
+        self,
+        key: str,
+        made: Path,
+        files: Iterable[str],
+        notes: dict,
+        large: Container[str] = (),
+    ) -> None:
         """Moves the folder `made` into the cache. `files` are what it came
-        from; one that vanished meanwhile makes the entry good for nothing, and
+        from, of which those in `large` are not read again; one that vanished meanwhile makes the entry good for nothing, and
         it is then not found again."""
         known = []
         for file in files:
             try:
-                known.append(fingerprint(Path(file)))
+                known.append(fingerprint(Path(file), file in large))
             except OSError:
                 known.append({"path": file, "size": -1, "mtime_ns": -1, "sha256": ""})
         (made / "notes.json").write_text(json.dumps({**notes, "files": known}))

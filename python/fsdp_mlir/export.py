@@ -8,13 +8,15 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
 from .archive import build_archive
 from .capture import Program, capture
 from .clipping import describe_clipping
+from .data_checks import column_names
+from .data_files import FileData
 from .dtypes import dtype_name, require_computed
 from .eager_only import check_eager_only
 from .errors import ExportError, ExportNote
@@ -38,8 +40,8 @@ def export_step(
 
     Args:
         step: what to export. The model is read in place and not changed.
-        path: `NAME.pt`; beside it `NAME.safetensors`, and `NAME.data.safetensors` and
-            `NAME.eval.safetensors` where there is data.
+        path: `NAME.pt`; beside it `NAME.safetensors`, and where there is data `NAME.data.*` and
+            `NAME.eval.*`: tensors as `.safetensors`, a description of files as `.json`.
         source: the step file's name, for messages.
         weights: False for a model under fake tensors: the archive and nothing else.
 
@@ -133,7 +135,10 @@ def _write_files(
     if weights:
         files.append((path.with_suffix(".safetensors"), lambda p: save_weights(p, step, names)))
         for suffix, data in ((".data", step.data), (".eval", step.eval_data)):
-            if data is not None:
+            if isinstance(data, FileData):
+                name = path.with_suffix(f"{suffix}.json")
+                files.append((name, lambda p, data=data: p.write_text(data.description())))
+            elif isinstance(data, Mapping):
                 name = path.with_suffix(f"{suffix}.safetensors")
                 files.append((name, lambda p, data=data: save_tensors(p, data)))
     # The archive last: where it is, the others are.
@@ -144,6 +149,11 @@ def _write_files(
             write(new)
         for new, name in temporary:
             os.replace(new, name)
+        # Data of an earlier export in the other form is none of this one's.
+        for kind in ("data", "eval"):
+            for other in (path.with_suffix(f".{kind}.{form}") for form in ("json", "safetensors")):
+                if weights and other not in dict(files):
+                    other.unlink(missing_ok=True)
     except OSError as error:
         raise ExportError(f"{error.filename or path}: {error.strerror or error}") from error
     finally:
@@ -165,7 +175,7 @@ def _tensor(fqn: str, tensor: torch.Tensor, names: StateNames) -> dict[str, Any]
 
 
 def _input_source(step: TrainingStep, name: str) -> str:
-    return "data" if step.data is not None and name in step.data else "repeat"
+    return "data" if step.data is not None and name in column_names(step.data) else "repeat"
 
 
 def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:

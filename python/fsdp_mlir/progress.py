@@ -65,7 +65,13 @@ def archive_metadata(archive: Path) -> dict[str, Any]:
 
 
 def sample_count(data: Path) -> Optional[int]:
-    """Dimension 0 of the tensors of a safetensors file, read from its header."""
+    """Of a description of files (`.json`), or dimension 0 of the tensors of a safetensors file,
+    read from its header."""
+    if data.suffix == ".json":
+        try:
+            return json.loads(data.read_bytes())["samples"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
     try:
         with open(data, "rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -73,6 +79,14 @@ def sample_count(data: Path) -> Optional[int]:
         return None
     shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
     return shapes[0][0] if shapes and shapes[0] else None
+
+
+def data_beside(archive: Path, kind: str = "data") -> Optional[Path]:
+    """What export wrote as `data` or `eval`: tensors, or a description of files."""
+    for suffix in ("safetensors", "json"):
+        if (path := archive.with_suffix(f".{kind}.{suffix}")).exists():
+            return path
+    return None
 
 
 def length_of(

@@ -67,9 +67,8 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
         return None
     if step.steps is not None:
         rows = step.steps
-    elif step.epochs is not None and step.data is not None and step.batch_size:
-        samples = next(iter(step.data.values())).shape[0]
-        rows = step.epochs * (samples // (step.batch_size * step.accumulate))
+    elif step.epochs is not None and step.steps_per_epoch is not None:
+        rows = step.epochs * step.steps_per_epoch
     else:
         raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
     if not isinstance(schedule, torch.optim.lr_scheduler.LRScheduler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -55,10 +56,21 @@ def error_line(output: str, fallback: str) -> str:
     """The one line of a failed program's output that says why: its first
     error, else an uncaught exception's last line, else its last line."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
-    for line in lines:
-        if "error:" in line.lower() and "Traceback" not in line:
-            return strip_label(line)
+    # What a program calls its error, before an exception such as ValueError.
+    for label in (r"(^|\s)error:", r"error:"):
+        for line in lines:
+            if re.search(label, line, re.IGNORECASE) and "Traceback" not in line:
+                return strip_label(line)
     return strip_label(lines[-1]) if lines else fallback
+
+
+def traceback_of(lines: Sequence[str]) -> str:
+    """What a loader's process said when it failed: its traceback, up to the error of the run."""
+    begins = [i for i, line in enumerate(lines) if line.startswith("Traceback ")]
+    ends = [i for i, line in enumerate(lines) if line.startswith("error: ")]
+    if not begins:
+        return ""
+    return "".join(lines[begins[0] : next((i for i in ends if i > begins[0]), None)])
 
 
 def strip_label(line: str) -> str:
@@ -160,10 +172,20 @@ def export(
             line + "\n" for line in said.splitlines() if not line.startswith(f"wrote {made}")
         )
         said += warnings_of(errors)
-        cache.store_export(key, made, sorted(known), {"said": said})
+        large = described_files(made)
+        cache.store_export(key, made, sorted(known | large), {"said": said}, large)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return cache.export_folder(key), said, False
+
+
+def described_files(folder: Path) -> set[str]:
+    """The data that an export only describes."""
+    return {
+        file["path"]
+        for path in folder.glob("step.*.json")
+        for file in json.loads(path.read_text())["files"]
+    }
 
 
 def digest_of_exporter() -> str:
@@ -233,6 +255,7 @@ def run(
         errors="replace",
         # Its own group, so that an interrupt reaches it once, from here.
         start_new_session=True,
+        env={**os.environ, "PYTHONPATH": python_path()},
     )
     lines: list[str] = []
 
@@ -255,6 +278,8 @@ def run(
         raise
     reader.join(timeout=5)
     if code != 0:
+        if not runner.verbose:
+            sys.stderr.write(traceback_of(lines))
         raise StageError(f"run: {error_line(''.join(lines), ended(code))}", status(code))
 
 

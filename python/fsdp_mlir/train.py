@@ -11,8 +11,6 @@ What a step file may define besides `training_step(argv)`:
 from __future__ import annotations
 
 import argparse
-import ast
-import importlib.util
 import math
 import shlex
 import signal
@@ -22,8 +20,18 @@ from typing import Any, Optional, Sequence
 
 from . import stages
 from .cache import Cache, default_folder
-from .progress import Length, Progress, Stages, archive_metadata, follow, length_of, sample_count
+from .progress import (
+    Length,
+    Progress,
+    Stages,
+    archive_metadata,
+    data_beside,
+    follow,
+    length_of,
+    sample_count,
+)
 from .stages import Runner, StageError
+from .step_hooks import after_training, constants
 
 # Flags of fsdp-run that this program has too: what they take, and what they do.
 RUN_FLAGS: dict[str, tuple[Any, str, str]] = {
@@ -130,18 +138,32 @@ def given(args: argparse.Namespace) -> dict[str, Any]:
     return {"--checkpoint-dir": args.out / "checkpoints", **found} if found else {}
 
 
+def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
+    """The files that export wrote, or the commands that feed the ranks."""
+    metadata = archive_metadata(out / "step.pt")
+    fed = any(value.get("source") == "data" for value in metadata.get("inputs", []))
+    flags: list[Any] = []
+    for kind, flag, program in (("data", "--data", "step"), ("eval", "--eval-data", "eval")):
+        path = data_beside(out / "step.pt", kind)
+        if path is None and args.dry_run:
+            path = out / f"step.{kind}.safetensors"
+        if path is not None:
+            flags += [flag, path]
+        elif fed and program in metadata.get("programs", {}):
+            words = [sys.executable, "-m", "fsdp_mlir.feed_step"]
+            words += ["--eval"] if kind == "eval" else []
+            words += [str(args.step_file), *args.argv]
+            flags += [f"{flag}-command", shlex.join(words)]
+    return flags
+
+
 def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
     command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
     if args.nnodes > 1:
         command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
         command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
     command += ["--weights", out / (START if args.weights else "step.safetensors")]
-    for name, flag in (
-        ("step.data.safetensors", "--data"),
-        ("step.eval.safetensors", "--eval-data"),
-    ):
-        if args.dry_run or (out / name).exists():
-            command += [flag, out / name]
+    command += data_flags(args, out)
     for name in ("steps", "epochs"):
         if getattr(args, name):
             command += [f"--{name}", getattr(args, name)]
@@ -155,41 +177,6 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
         command += [name, value]
     # This program shows the progress.
     return [*command, "--progress", "notes", *shlex.split(args.run_args)]
-
-
-def constants(step_file: Path) -> dict[str, Any]:
-    """What a step file says to the driver, read without running it: names set
-    to literals at top level, and the functions it defines (as True)."""
-    try:
-        tree = ast.parse(step_file.read_bytes())
-    except (SyntaxError, ValueError):
-        return {}  # the export says what is wrong with it
-    found: dict[str, Any] = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            found[node.name] = True
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    found[target.id] = node.value.value
-    return found
-
-
-def after_training(step_file: Path, argv: Sequence[str], weights: Path) -> None:
-    """Calls the step file's function of that name."""
-    from safetensors.torch import load_file
-
-    sys.path.insert(0, str(step_file.parent))
-    spec = importlib.util.spec_from_file_location("fsdp_mlir_step", step_file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-        module.after_training(list(argv), load_file(weights))
-    except Exception as error:
-        raise StageError(
-            f"after_training of {step_file.name}: {type(error).__name__}: {error}"
-        ) from error
 
 
 def write_tensorboard(folder: Path, rows: list[dict[str, Any]]) -> None:
@@ -213,8 +200,10 @@ def compile_step(
     folder, said, cached = stages.export(
         runner, cache, args.step_file, args.argv, args.nproc * args.nnodes
     )
-    for name in ("step.safetensors", "step.data.safetensors", "step.eval.safetensors"):
-        (out / name).unlink(missing_ok=True)
+    (out / "step.safetensors").unlink(missing_ok=True)
+    for kind in ("data", "eval"):
+        while (path := data_beside(out / "step.pt", kind)) is not None:
+            path.unlink()
     for path in folder.glob("step.*"):
         stages.place(path, out / path.name)
     display.end("export", "step.pt", cached)
@@ -322,7 +311,8 @@ def train(args: argparse.Namespace) -> None:
         start_from(args, display)
     hooks = constants(args.step_file)
     ranks = args.nproc * args.nnodes
-    samples = sample_count(args.out / "step.data.safetensors")
+    data = data_beside(args.out / "step.pt")
+    samples = sample_count(data) if data else None
     length = length_of(
         archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs
     )

@@ -6,11 +6,15 @@ import importlib.util
 import inspect
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
 from .clipping import Norm, check_clipping
+from .data_checks import Data, LoaderData, batches_per_epoch, check_data, column_names
+from .data_files import FileData
+from .feeding import batch_count
 from .errors import ExportError
 from .init_recorder import active_recorder, record_init
 from .options import checked_options
@@ -27,8 +31,10 @@ class TrainingStep:
         loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch.
         optimizer: `torch.optim.SGD`, `Adam` or `AdamW` over the model's parameters.
         inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static.
-        data: tensors by input name whose dimension 0 is the sample. Inputs it does not name are
-            constants. Without it every step repeats `inputs`.
+        data: tensors by input name whose dimension 0 is the sample; or `Windows` or `Shards`,
+            files that stay where they are. Inputs it does not name are constants. Or a `DataLoader`
+            or another iterable of batches, or a function that gives a batch: it runs in a process
+            beside each rank and gives all inputs. Without data every step repeats `inputs`.
         lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, or a function from the
             step (0-based) to a factor of each group's learning rate.
         epochs, steps: the default length of a run; at most one of them.
@@ -56,11 +62,11 @@ class TrainingStep:
         loss: Callable[..., torch.Tensor],
         optimizer: torch.optim.Optimizer,
         inputs: Mapping[str, torch.Tensor],
-        data: Optional[Mapping[str, torch.Tensor]] = None,
+        data: Optional[Data] = None,
         lr_schedule: Optional[Schedule] = None,
         epochs: Optional[int] = None,
         steps: Optional[int] = None,
-        eval_data: Optional[Mapping[str, torch.Tensor]] = None,
+        eval_data: Optional[Data] = None,
         metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
         seed: int = 0,
         accumulate: int = 1,
@@ -105,11 +111,11 @@ class TrainingStep:
         self.loss = loss
         self.optimizer = optimizer
         self.inputs = _check_tensors("inputs", inputs)
-        self.data = None if data is None else _check_tensors("data", data)
+        self.data = _check_kind("data", data, self.inputs)
         self.lr_schedule = lr_schedule
         self.epochs = epochs
         self.steps = steps
-        self.eval_data = None if eval_data is None else _check_tensors("eval_data", eval_data)
+        self.eval_data = _check_kind("eval_data", eval_data, self.inputs)
         self.metrics = metrics
         self.seed = seed
         self.accumulate = accumulate
@@ -122,9 +128,14 @@ class TrainingStep:
         if metrics is not None:
             _check_call("metrics", metrics, model, self.inputs)
         if self.data is not None:
-            _check_data("data", self.data, self.inputs)
+            check_data("data", self.data, self.inputs)
         if self.eval_data is not None:
-            _check_data("eval_data", self.eval_data, self.inputs)
+            check_data("eval_data", self.eval_data, self.inputs)
+        if epochs is not None and isinstance(self.data, LoaderData):
+            if batch_count(self.data.loader) is None:
+                raise ExportError(
+                    "epochs is given, and data has no length (no len()); give steps instead"
+                )
         if epochs is not None and self.data is None:
             raise ExportError(
                 "epochs is given without data, so an epoch has no length; give steps instead"
@@ -136,17 +147,31 @@ class TrainingStep:
         named = self.data if self.data is not None else self.eval_data
         if named is None:
             return None
-        return self.inputs[next(iter(named))].shape[0]
+        return self.inputs[column_names(named)[0]].shape[0]
+
+    @property
+    def steps_per_epoch(self) -> Optional[int]:
+        """Of one rank alone; None where an epoch has no length."""
+        if self.data is None or self.batch_size is None:
+            return None
+        batches = batches_per_epoch(self.data, self.batch_size)
+        return None if batches is None else batches // self.accumulate
 
 
 def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> TrainingStep:
     """Runs the step file at `path`, and its `training_step(argv)`.
 
-    The step file's own folder is put first on `sys.path`, as Python does for a script, and stays
-    there: the loss may import when it is captured.
-
     Raises:
         ExportError: the file is missing, does not run, or does not define a training step.
+    """
+    return training_step_of(load_step_file(path), path, argv)
+
+
+def load_step_file(path: Union[str, Path]) -> ModuleType:
+    """Runs the step file at `path`; raises ExportError where it is no Python file.
+
+    The step file's own folder is put first on `sys.path`, as Python does for a script, and stays
+    there: the loss may import when it is captured.
     """
     file = Path(path)
     if not file.is_file():
@@ -163,6 +188,13 @@ def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> Trai
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    return module
+
+
+def training_step_of(
+    module: ModuleType, path: Union[str, Path], argv: Sequence[str] = ()
+) -> TrainingStep:
+    """What the `training_step(argv)` of a step file gives; raises ExportError."""
     function = getattr(module, "training_step", None)
     if not callable(function):
         raise ExportError(
@@ -207,6 +239,19 @@ def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
     return dict(tensors)
 
 
+def _check_kind(what: str, data: Any, inputs: Mapping[str, torch.Tensor]) -> Optional[Data]:
+    if data is None or isinstance(data, FileData):
+        return data
+    if isinstance(data, (Mapping, torch.Tensor, str)):
+        return _check_tensors(what, data)
+    if hasattr(data, "__iter__") or callable(data):
+        return LoaderData(data, list(inputs))
+    raise ExportError(
+        f"{what} is {type(data).__name__}; give tensors by name, Windows, Shards, a DataLoader or "
+        "another iterable of batches, or a function that gives a batch"
+    )
+
+
 def _check_call(what: str, function: Callable[..., Any], model: Any, inputs: Any) -> None:
     try:
         signature = inspect.signature(function)
@@ -219,54 +264,3 @@ def _check_call(what: str, function: Callable[..., Any], model: Any, inputs: Any
             f"{what} cannot be called as {what}(model, {', '.join(inputs)}): {error}; its "
             "parameters are the names of inputs"
         ) from error
-
-
-def _check_data(what: str, data: dict[str, torch.Tensor], inputs: dict[str, torch.Tensor]) -> None:
-    """Checks that batches of `data` have the dtypes and shapes of `inputs`."""
-    unknown = sorted(set(data) - set(inputs))
-    if unknown:
-        raise ExportError(
-            f"{what} names {', '.join(unknown)}, which inputs does not; inputs are "
-            f"{', '.join(inputs)}"
-        )
-    if not data:
-        raise ExportError(f"{what} is empty; name the inputs that change from step to step")
-    samples: dict[int, str] = {}
-    batches: dict[int, str] = {}
-    for name, tensor in data.items():
-        example = inputs[name]
-        if example.dim() == 0 or tensor.dim() == 0:
-            raise ExportError(
-                f"{what}[{name!r}] has no dimension 0 to hold samples; leave it out of {what} and "
-                "it is a constant"
-            )
-        if tensor.dtype != example.dtype:
-            raise ExportError(
-                f"{what}[{name!r}] is {_dtype(tensor)} but inputs[{name!r}] is {_dtype(example)}; "
-                "convert one of them"
-            )
-        if tensor.shape[1:] != example.shape[1:]:
-            raise ExportError(
-                f"{what}[{name!r}] has samples of shape {list(tensor.shape[1:])} but "
-                f"inputs[{name!r}] of shape {list(example.shape[1:])}"
-            )
-        samples.setdefault(tensor.shape[0], name)
-        batches.setdefault(example.shape[0], name)
-    if len(batches) > 1:
-        sizes = ", ".join(f"{name} {size}" for size, name in batches.items())
-        raise ExportError(f"inputs differ in batch size ({sizes}); dimension 0 is the local batch")
-    if len(samples) > 1:
-        sizes = ", ".join(f"{name} {size}" for size, name in samples.items())
-        raise ExportError(
-            f"{what} differs in number of samples ({sizes}); dimension 0 is the sample"
-        )
-    (count,), (batch,) = samples, batches
-    if count < batch:
-        raise ExportError(
-            f"{what} has {count} samples, fewer than one batch of {batch}; give more samples or "
-            "smaller inputs"
-        )
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")

@@ -73,7 +73,7 @@ DataSet::DataSet(const std::string &path, std::vector<Column> columns)
 }
 
 void DataSet::read(size_t column, const int64_t *samples, int64_t count,
-                   char *to) const {
+                   char *to) {
   uint64_t width = widths[column];
   for (int64_t i = 0, next; i < count; i = next) {
     size_t file = std::upper_bound(starts.begin(), starts.end(), samples[i]) -

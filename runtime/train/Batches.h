@@ -1,42 +1,53 @@
 #ifndef FSDP_RUNTIME_TRAIN_BATCHES_H
 #define FSDP_RUNTIME_TRAIN_BATCHES_H
 
-#include "data/DataSet.h"
-#include "data/Sampler.h"
+#include "comm/SameOnAllRanks.h"
+#include "data/SampleSource.h"
 #include "executor/Executor.h"
-
-#include <optional>
 
 namespace fsdp {
 
-/// What a program, or several with the same inputs, read from a data set, batch
-/// after batch.
+/// What a program, or several with the same inputs, read, batch after batch.
 class Batches {
 public:
-  /// `shuffle` and `seed` as DistributedSampler's. Throws Error when `path`
-  /// does not fit the program or holds less than one batch of all ranks.
-  Batches(const plan::ProgramT &program, const std::string &path, int ranks,
-          int rank, bool shuffle, int64_t seed);
+  virtual ~Batches() = default;
 
+  /// Waits until it is known how much there is, before anything is asked.
+  /// Throws Error.
+  virtual void open() {}
+  /// Whether there are epochs; else the batches have no end.
+  virtual bool hasEpochs() const { return true; }
   /// Batches of an epoch; the same on all ranks.
-  int64_t perEpoch() const { return sampler.batches(); }
+  virtual int64_t perEpoch() const = 0;
   /// Samples per batch, all ranks together.
-  int64_t globalBatch() const { return sampler.batch * sampler.ranks; }
-  /// In the data set.
-  int64_t samples() const { return sampler.samples; }
-  int64_t dropped() const { return sampler.dropped(); }
-  const std::string &path() const { return data.path(); }
+  virtual int64_t globalBatch() const = 0;
+  /// In all the data; 0: unknown.
+  virtual int64_t samples() const = 0;
+  /// Samples that no batch of an epoch has.
+  virtual int64_t dropped() const = 0;
+  /// For messages.
+  virtual const std::string &path() const = 0;
+
+  /// What must be the same on all ranks, since each reads its own.
+  virtual Found found() const {
+    return {"samples in " + path(), static_cast<uint64_t>(samples())};
+  }
+  /// What may be wrong with what was read, as a sentence; empty: nothing.
+  virtual std::string doubt() const { return ""; }
 
   /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0.
-  void set(int64_t epoch, int64_t batch, int program, Executor &executor);
+  virtual void set(int64_t epoch, int64_t batch, int program,
+                   Executor &executor) = 0;
+};
 
-private:
-  std::vector<size_t> inputs; // of the program, by column
-  DataSet data;
-  Sampler sampler;
-  std::optional<int64_t> currentEpoch;
-  std::vector<int64_t> order;
-  std::vector<char> staging;
+/// The inputs of a program that come from data.
+struct DataInputs {
+  explicit DataInputs(const plan::ProgramT &program);
+
+  std::vector<size_t> numbers; // of the program's inputs, by column
+  std::vector<Column> columns;
+  /// Samples of one rank. Throws Error where the columns disagree.
+  int64_t batch() const;
 };
 
 /// Samples of all ranks and micro-batches in a step.

@@ -26,7 +26,9 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
                      const Batches *data, const checkpoint::RunPosition *from) {
   RunLength length;
   uint64_t microBatches = plan.micro_batches;
-  length.stepsPerEpoch = data ? data->perEpoch() / microBatches : 1;
+  // Batches without end are one epoch, as no data is.
+  bool hasEpochs = data && data->hasEpochs();
+  length.stepsPerEpoch = hasEpochs ? data->perEpoch() / microBatches : 1;
   if (!length.stepsPerEpoch)
     throw Error("data in " + data->path() + " has " +
                 std::to_string(data->perEpoch()) +
@@ -36,13 +38,16 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
                 "fewer micro-batches");
   if (from)
     length.done = from->step;
-  if (from && data) {
+  if (from && hasEpochs) {
     uint64_t each = samplesOfStep(plan, *data);
     uint64_t read = from->epoch * length.stepsPerEpoch +
                     (from->samplesInEpoch + each - 1) / each;
     length.ahead = static_cast<int64_t>(read - from->step);
   }
   auto epochs = [&](uint64_t n) {
+    if (data && !hasEpochs)
+      throw Error("the loader has no length, so an epoch has none; give "
+                  "--steps");
     if (n > INT64_MAX / length.stepsPerEpoch)
       throw Error(std::to_string(n) + " epochs are too many steps to count");
     int64_t steps = n * length.stepsPerEpoch - length.ahead;
@@ -63,7 +68,7 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
     throw Error("the run has " + std::to_string(length.steps) +
                 " steps, the plan's schedule " + std::to_string(table) +
                 "; train for fewer, or export with a longer schedule");
-  if (!data && length.steps)
+  if (!hasEpochs && length.steps)
     length.stepsPerEpoch = options.epochs || plan.epochs ? 1 : length.steps;
   return length;
 }

@@ -33,7 +33,10 @@ struct TracedSteps {
 /// What a user may say about a run, apart from where its ranks are.
 struct RunOptions {
   std::string weights, data, evalData; // files or folders; empty: none
-  bool weightsFromRank0 = false;       // rank 0 alone has the file
+  /// Commands of a shell in place of files, started for each rank.
+  std::string dataCommand, evalDataCommand;
+  double dataSeconds = 1800;     // that a rank waits for a batch of theirs
+  bool weightsFromRank0 = false; // rank 0 alone has the file
   std::string save, metrics, summary;
   CheckpointOptions checkpoints;
   std::string trace;                      // a file; empty: nothing is traced

@@ -184,6 +184,8 @@ void Trainer::onFinished(const FinishedStep &ended) {
     if (checkpoints)
       hint = "; the newest checkpoint in " + options.checkpoints.folder +
              " is of a step before it" + hint;
+    if (std::string doubt = data.doubt(); !doubt.empty())
+      hint = "; " + doubt + hint;
     throw Error("the loss became NaN in step " + std::to_string(ended.number) +
                 " on rank " + std::to_string(rank) + hint);
   }

@@ -1,6 +1,8 @@
 #include "train/TrainingData.h"
 
 #include "Error.h"
+#include "train/FedBatches.h"
+#include "train/SampledBatches.h"
 
 #include <algorithm>
 
@@ -10,25 +12,13 @@ static const plan::ProgramT &stepOf(const plan::PlanT &plan) {
   return *plan.programs.at(plan::findProgram(plan, "step"));
 }
 
-TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
-                           const Communicator &communicator, int64_t seed)
-    : plan(plan) {
-  const plan::ProgramT &step = stepOf(plan);
-  int ranks = communicator.size(), rank = communicator.rank();
-  if (readsData(step)) {
-    if (options.data.empty())
-      throw Error("the plan reads its inputs from data; pass --data FILE");
-    ofSteps.emplace(step, options.data, ranks, rank, options.shuffle, seed);
-    samplesPerStep = samplesOfStep(plan, *ofSteps);
-    tokensPerStep = countTokens(ranks) * plan.micro_batches;
-  } else if (!options.data.empty()) {
-    throw Error("the plan reads no data, its inputs repeat; drop --data, or "
-                "export the step with data");
-  }
-  if (options.evalData.empty()) {
+/// Throws Error where the plan cannot evaluate what is asked for.
+static bool wantsEvaluation(const plan::PlanT &plan,
+                            const RunOptions &options) {
+  if (options.evalData.empty() && options.evalDataCommand.empty()) {
     if (options.evalInterval)
       throw Error("--eval-interval needs --eval-data FILE");
-    return;
+    return false;
   }
   int eval = plan::findProgram(plan, "eval");
   if (eval < 0)
@@ -36,8 +26,48 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
                 "eval_data, or drop --eval-data");
   if (!readsData(*plan.programs[eval]))
     throw Error("the plan's evaluation reads no data; drop --eval-data");
-  ofEval.emplace(*plan.programs[eval], options.evalData, ranks, rank,
-                 /*shuffle=*/false, seed);
+  return true;
+}
+
+TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
+                           const Communicator &communicator, int64_t seed)
+    : plan(plan) {
+  const plan::ProgramT &step = stepOf(plan);
+  int ranks = communicator.size(), rank = communicator.rank();
+  auto open = [&](const plan::ProgramT &program, const std::string &file,
+                  const std::string &command,
+                  FedBatches::Use use) -> std::unique_ptr<Batches> {
+    if (!command.empty())
+      return std::make_unique<FedBatches>(
+          program, command, BatchRing::Reader{rank, ranks, seed},
+          std::chrono::milliseconds(int64_t(1e3 * options.dataSeconds)), use);
+    if (file.empty())
+      return nullptr;
+    bool shuffle = options.shuffle && use == FedBatches::Use::Training;
+    return std::make_unique<SampledBatches>(program, file, ranks, rank, shuffle,
+                                            seed);
+  };
+  if (readsData(step)) {
+    ofSteps = open(step, options.data, options.dataCommand,
+                   FedBatches::Use::Training);
+    if (!ofSteps)
+      throw Error("the plan reads its inputs from data; pass --data FILE, or "
+                  "--data-command");
+  } else if (!options.data.empty() || !options.dataCommand.empty()) {
+    throw Error("the plan reads no data, its inputs repeat; drop --data, or "
+                "export the step with data");
+  }
+  if (wantsEvaluation(plan, options))
+    ofEval =
+        open(*plan.programs[plan::findProgram(plan, "eval")], options.evalData,
+             options.evalDataCommand, FedBatches::Use::Evaluation);
+  for (const auto &batches : {ofSteps.get(), ofEval.get()})
+    if (batches)
+      batches->open();
+  if (ofSteps) {
+    samplesPerStep = samplesOfStep(plan, *ofSteps);
+    tokensPerStep = countTokens(ranks) * plan.micro_batches;
+  }
 }
 
 int64_t TrainingData::countTokens(int ranks) const {
@@ -57,14 +87,13 @@ std::vector<Found> TrainingData::found() const {
   std::vector<Found> found;
   for (const auto *batches : {&ofSteps, &ofEval})
     if (*batches)
-      found.push_back({"samples in " + (*batches)->path(),
-                       static_cast<uint64_t>((*batches)->samples())});
+      found.push_back((*batches)->found());
   return found;
 }
 
 std::vector<std::string> TrainingData::notes() const {
   std::vector<std::string> notes;
-  if (ofSteps) {
+  if (ofSteps && ofSteps->hasEpochs()) {
     uint64_t batches = ofSteps->perEpoch() % plan.micro_batches;
     uint64_t samples = ofSteps->dropped() + batches * ofSteps->globalBatch();
     std::string of = std::to_string(ofSteps->globalBatch());

@@ -6,7 +6,7 @@
 #include "train/Batches.h"
 #include "train/RunOptions.h"
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,10 +20,12 @@ public:
                const Communicator &communicator, int64_t seed);
 
   /// Null: every step has the same inputs.
-  Batches *train() { return ofSteps ? &*ofSteps : nullptr; }
+  Batches *train() { return ofSteps.get(); }
   /// Null: nothing is evaluated.
-  Batches *eval() { return ofEval ? &*ofEval : nullptr; }
+  Batches *eval() { return ofEval.get(); }
 
+  /// What may be wrong with what the steps have read; empty: nothing.
+  std::string doubt() const { return ofSteps ? ofSteps->doubt() : ""; }
   /// What must be the same on all ranks, since each reads its own files.
   std::vector<Found> found() const;
   /// Sentences about samples that no epoch and no evaluation gets to see.
@@ -39,7 +41,7 @@ private:
   int64_t countTokens(int ranks) const;
 
   const plan::PlanT &plan;
-  std::optional<Batches> ofSteps, ofEval;
+  std::unique_ptr<Batches> ofSteps, ofEval;
 };
 
 } // namespace fsdp

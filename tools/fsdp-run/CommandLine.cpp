@@ -75,13 +75,31 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
                "rank 0 alone reads --weights, and sends each rank its part")
       ->group(files);
   app.add_option("--data", run.data,
-                 "training samples: a safetensors file, or a folder of them")
+                 "training samples: a safetensors file, a folder of them, or a "
+                 "description of files (docs/data.md)")
       ->type_name("FILE")
+      ->group(files);
+  app.add_option("--data-command", run.dataCommand,
+                 "a command that feeds each rank with batches in place of "
+                 "--data (docs/data.md)")
+      ->type_name("COMMAND")
+      ->group(files)
+      ->excludes("--data");
+  app.add_option("--data-timeout", run.dataSeconds,
+                 "seconds to wait for a batch of such a command (default: "
+                 "1800)")
+      ->check(secondsAboveZero())
+      ->type_name("S")
       ->group(files);
   app.add_option("--eval-data", run.evalData,
                  "samples for the plan's evaluation")
       ->type_name("FILE")
       ->group(files);
+  app.add_option("--eval-data-command", run.evalDataCommand,
+                 "as --data-command, in place of --eval-data")
+      ->type_name("COMMAND")
+      ->group(files)
+      ->excludes("--eval-data");
   app.add_option("--save", run.save,
                  "write the trained weights under their state_dict() names")
       ->type_name("FILE")

@@ -77,8 +77,8 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " shuffle=" + std::to_string(run.shuffle) +
       " log-interval=" + std::to_string(run.logInterval) +
       " log-grad-norm=" + std::to_string(run.logGradientNorm) +
-      " eval-interval=" + std::to_string(run.evalInterval) +
-      " eval=" + std::to_string(!run.evalData.empty()) +
+      " eval-interval=" + std::to_string(run.evalInterval) + " eval=" +
+      std::to_string(!run.evalData.empty() || !run.evalDataCommand.empty()) +
       " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
       " rng=" + (run.sequentialRandom ? "sequential" : "site") +
       " comm=" + std::to_string(int(line.launch.transport)) +

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from ..errors import ExportError
-from ..progress import sample_count
+from ..progress import data_beside, sample_count
 from .errors import CheckpointError
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch
@@ -150,8 +150,8 @@ def _import(args: argparse.Namespace) -> None:
     from .sources import open_source, open_weights
 
     step = Step(args.archive)
-    data = args.data or args.archive.with_suffix(".data.safetensors")
-    samples = sample_count(data)
+    data = args.data or data_beside(args.archive)
+    samples = sample_count(data) if data else None
     if samples is None and args.data:
         raise CheckpointError(f"{data} cannot be read; give the run's data")
     choices = Choices(

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from fsdp_mlir import stages
-from fsdp_mlir.train import constants, main, parse, pipeline_options
+from fsdp_mlir.step_hooks import constants
+from fsdp_mlir.train import main, parse, pipeline_options
 
 STEP = """
 import torch

@@ -29,11 +29,11 @@ void write(const std::string &path, int64_t first, int64_t count,
   writer.finish();
 }
 
-const std::vector<DataSet::Column> columns = {
-    {"x", plan::DType::Float32, {4, 2}}, {"y", plan::DType::Int64, {4}}};
+const std::vector<Column> columns = {{"x", plan::DType::Float32, {4, 2}},
+                                     {"y", plan::DType::Int64, {4}}};
 
 std::string refusal(const std::string &path,
-                    const std::vector<DataSet::Column> &wanted) {
+                    const std::vector<Column> &wanted) {
   try {
     DataSet data(path, wanted);
   } catch (const Error &error) {

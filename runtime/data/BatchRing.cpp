@@ -1,0 +1,135 @@
+#include "data/BatchRing.h"
+
+#include "Error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace fsdp {
+
+namespace {
+
+struct Header {
+  char magic[8];
+  uint64_t version;
+  uint64_t slots, slotBytes, slotsBegin;
+  uint64_t textBegin, textBytes;
+  uint64_t errorBegin, errorCapacity;
+  int64_t startEpoch, startBatch;
+  // What follows is the loader's.
+  int64_t batches;
+  uint64_t errorBytes;
+};
+
+struct SlotHeader {
+  uint64_t number; // from 1
+  int64_t epoch, batch;
+  int64_t nanColumn, nanSample;
+};
+
+constexpr char magic[9] = "FSDPRING";
+constexpr uint64_t version = 1, alignment = 64, slotHeaderBytes = 64,
+                   errorCapacity = 1 << 16, pageBytes = 4096;
+
+uint64_t roundUp(uint64_t bytes, uint64_t to) {
+  return (bytes + to - 1) / to * to;
+}
+
+} // namespace
+
+BatchRing::BatchRing(const std::vector<Column> &columns, const Reader &reader) {
+  nlohmann::ordered_json text;
+  text["rank"] = reader.rank;
+  text["ranks"] = reader.ranks;
+  text["seed"] = reader.seed;
+  slotBytes = slotHeaderBytes;
+  for (const Column &column : columns) {
+    offsets.push_back(slotBytes);
+    uint64_t bytes =
+        *plan::numElements(column.shape) * plan::dtypeBytes(column.dtype);
+    text["columns"].push_back({{"name", column.name},
+                               {"dtype", plan::dtypeName(column.dtype)},
+                               {"shape", column.shape},
+                               {"offset", slotBytes},
+                               {"bytes", bytes}});
+    slotBytes = roundUp(slotBytes + bytes, alignment);
+  }
+  slotBytes = roundUp(slotBytes, pageBytes);
+  std::string json = text.dump();
+  Header header{};
+  std::memcpy(header.magic, magic, sizeof(header.magic));
+  header.version = version;
+  header.slots = slots;
+  header.slotBytes = slotBytes;
+  header.textBegin = roundUp(sizeof(Header), alignment);
+  header.textBytes = json.size();
+  header.errorBegin = roundUp(header.textBegin + json.size(), alignment);
+  header.errorCapacity = errorCapacity;
+  slotsBegin = roundUp(header.errorBegin + errorCapacity, pageBytes);
+  header.slotsBegin = slotsBegin;
+  header.batches = INT64_MIN;
+  memory = SharedSegment::create(slotsBegin + slots * slotBytes);
+  std::memcpy(memory.data(), &header, sizeof(header));
+  std::memcpy(memory.data() + header.textBegin, json.data(), json.size());
+}
+
+static Header headerOf(const SharedSegment &memory) {
+  Header header;
+  std::memcpy(&header, memory.data(), sizeof(header));
+  return header;
+}
+
+int BatchRing::descriptor() const {
+  return static_cast<int>(memory.address().descriptor);
+}
+
+BatchRing::Extent BatchRing::extent() const {
+  int64_t batches = headerOf(memory).batches;
+  if (batches < -1)
+    throw Error("the loader does not say how many batches it has; write its "
+                "number or -1 into the ring");
+  if (batches == 0)
+    throw Error("the loader has no batch; give it more samples, or smaller "
+                "batches");
+  return {batches};
+}
+
+void BatchRing::start(int64_t epoch, int64_t batch) {
+  Header header = headerOf(memory);
+  header.startEpoch = epoch;
+  header.startBatch = batch;
+  std::memcpy(memory.data(), &header, sizeof(header));
+}
+
+char *BatchRing::slot(uint64_t count) const {
+  return memory.data() + slotsBegin + count % slots * slotBytes;
+}
+
+BatchRing::Batch BatchRing::at(uint64_t count) const {
+  SlotHeader header;
+  std::memcpy(&header, slot(count), sizeof(header));
+  if (header.number != count + 1)
+    throw Error("the loader filled slot " + std::to_string(header.number) +
+                " of its ring where " + std::to_string(count + 1) +
+                " was due; one process alone may feed a rank");
+  int64_t columns = static_cast<int64_t>(offsets.size());
+  bool isNaN = header.nanColumn >= 0 && header.nanColumn < columns;
+  return {header.epoch, header.batch, isNaN ? header.nanColumn : -1,
+          header.nanSample};
+}
+
+const char *BatchRing::column(uint64_t count, size_t column) const {
+  return slot(count) + offsets[column];
+}
+
+std::string BatchRing::problem() const {
+  Header header = headerOf(memory);
+  // The loader may have written anything.
+  uint64_t bytes = std::min(header.errorBytes, errorCapacity);
+  uint64_t at = std::min(header.errorBegin, slotsBegin - errorCapacity);
+  std::string text(memory.data() + at, bytes);
+  return text.substr(0, text.find('\n'));
+}
+
+} // namespace fsdp

@@ -1,0 +1,33 @@
+#include "train/SampledBatches.h"
+
+#include "Error.h"
+
+namespace fsdp {
+
+SampledBatches::SampledBatches(const plan::ProgramT &program,
+                               const std::string &path, int ranks, int rank,
+                               bool shuffle, int64_t seed)
+    : inputs(program), data(openSamples(path, inputs.columns)) {
+  int64_t batch = inputs.batch();
+  geometry = {data->samples(), ranks, rank, batch, shuffle, seed};
+  if (batch == 0 || geometry.batches() == 0)
+    throw Error("data in " + path + " has " + std::to_string(data->samples()) +
+                " samples, fewer than one batch of all ranks: " +
+                std::to_string(ranks) + " x " + std::to_string(batch) + " = " +
+                std::to_string(ranks * batch) +
+                "; use more data, fewer ranks or a smaller batch");
+  order.emplace(geometry,
+                shuffle ? data->order() : OrderChoice{OrderKind::Sequential});
+}
+
+void SampledBatches::set(int64_t epoch, int64_t batch, int program,
+                         Executor &executor) {
+  const int64_t *samples = order->batch(epoch, batch);
+  for (size_t c = 0; c < inputs.columns.size(); ++c) {
+    staging.resize(data->sampleBytes(c) * geometry.batch);
+    data->read(c, samples, geometry.batch, staging.data());
+    executor.setInput(program, inputs.numbers[c], staging.data());
+  }
+}
+
+} // namespace fsdp

@@ -1,0 +1,61 @@
+"""nanoGPT's train.py, on one process and a CPU: its get_batch, its schedule, its loop."""
+
+import math
+import os
+import sys
+
+import numpy as np
+import torch
+from model import GPT
+
+data_dir = sys.argv[1]
+batch_size, block_size = 4, 16
+vocab_size, n_embd, n_head, n_layer = 32, 32, 4, 2
+gradient_accumulation_steps = 2
+learning_rate, min_lr = 2.0**-7, 2.0**-10
+warmup_iters, lr_decay_iters, max_iters = 2, 8, 8
+weight_decay, beta1, beta2, grad_clip = 1e-1, 0.9, 0.95, 1.0
+
+torch.manual_seed(1337)
+
+
+def get_batch(split):
+    # recreate np.memmap every batch to avoid a memory leak
+    data = np.memmap(os.path.join(data_dir, f"{split}.bin"), dtype=np.uint16, mode="r")
+    ix = torch.randint(len(data) - block_size, (batch_size,))
+    x = torch.stack([torch.from_numpy((data[i : i + block_size]).astype(np.int64)) for i in ix])
+    y = torch.stack(
+        [torch.from_numpy((data[i + 1 : i + 1 + block_size]).astype(np.int64)) for i in ix]
+    )
+    return x, y
+
+
+def get_lr(it):
+    if it < warmup_iters:
+        return learning_rate * (it + 1) / (warmup_iters + 1)
+    if it > lr_decay_iters:
+        return min_lr
+    decay_ratio = (it - warmup_iters) / (lr_decay_iters - warmup_iters)
+    coeff = 0.5 * (1.0 + math.cos(math.pi * decay_ratio))
+    return min_lr + coeff * (learning_rate - min_lr)
+
+
+model = GPT(vocab_size, block_size, n_embd, n_head, n_layer)
+optimizer = model.configure_optimizers(weight_decay, learning_rate, (beta1, beta2))
+
+X, Y = get_batch("train")
+for iter_num in range(max_iters):
+    lr = get_lr(iter_num)
+    for param_group in optimizer.param_groups:
+        param_group["lr"] = lr
+    mean = 0.0
+    for micro_step in range(gradient_accumulation_steps):
+        logits, loss = model(X, Y)
+        mean += loss.item() / gradient_accumulation_steps
+        loss = loss / gradient_accumulation_steps
+        X, Y = get_batch("train")
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    print(f"iter {iter_num}: loss {mean!r}")

@@ -1,0 +1,162 @@
+"""Tests that loaders of processes beside the ranks train to the same bits, and that each way in
+which one can fail is one error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+from itertools import chain as chained
+
+import pytest
+import torch
+
+from data import feeder, step
+from data.conftest import Train
+from data.test_files import eager_losses
+from support import chain
+
+
+def command(tokens: pathlib.Path, kind: str, workers: int = 0) -> str:
+    environment = f"PYTHONPATH={chain.PYTHON}:{chain.ROOT / 'test'}"
+    words = [sys.executable, feeder.__file__, tokens, kind, workers]
+    return f"{environment} exec {shlex.join(map(str, words))}"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("ranks, workers, kind", ((2, 2, "plain"), (1, 0, "tuples")))
+def test_a_loader_trains_to_the_bits_of_tensors(
+    ranks: int, workers: int, kind: str, train: Train, tokens, of_tensors
+) -> None:
+    got = train(ranks, None, "--data-command", command(tokens, kind, workers))
+    assert got.losses == of_tensors[ranks].losses and got == of_tensors[ranks]
+
+
+def test_pytorchs_own_loop_has_the_same_losses(train: Train, tokens) -> None:
+    """With workers whose random numbers change the samples, into the second epoch."""
+    steps = 18
+    got = train(1, None, "--steps", steps, "--data-command", command(tokens, "noise", 2))
+    torch.manual_seed(3)  # as feeder.py does
+    loader = feeder.loader_of(str(tokens), "noise", 0, 1, workers=2)
+    epochs = []
+    for epoch in range(2):
+        loader.sampler.set_epoch(epoch)
+        epochs.append(list(loader))
+    assert got.losses == eager_losses(chained(*epochs), steps)
+
+
+@pytest.mark.parametrize("workers", (0, 2))
+def test_a_run_that_resumes_reads_what_follows(
+    workers: int, train: Train, tokens, tmp_path: pathlib.Path
+) -> None:
+    loader = ["--data-command", command(tokens, "noise", workers)]
+    folder = ["--checkpoint-dir", tmp_path / "checkpoints"]
+    whole = train(1, None, "--steps", 18, *loader)
+    train(1, None, "--steps", 16, *loader, *folder)
+    rest = train(1, None, "--steps", 18, *loader, *folder, "--resume", "auto")
+    assert rest.losses == whole.losses[16:] and rest == whole
+
+
+def test_nanogpts_get_batch(train: Train, tokens) -> None:
+    got = train(1, None, "--data-command", command(tokens, "get_batch"))
+    get = feeder.get_batch(str(tokens))
+    batches = [dict(zip("xy", get())) for _ in range(6)]
+    assert got.losses == eager_losses(batches)
+
+
+FAULTS = {
+    "raises": (
+        *(2, "failed at batch 1 of epoch 0: ValueError: the picture is broken"),
+        *("worker 1", "sample 19", "feeder.py:"),
+    ),
+    "killed": (2, "failed at batch 1 of epoch 0", "exited unexpectedly", "(worker 1"),
+    "hangs": (0, "has given nothing for 6 s", "--data-timeout"),
+    "fewer": (0, "batches of an epoch", "rank 0 finds 7", "rank 1 8"),
+    "announced": (0, "failed at batch 7 of epoch 0: it has ended after 7 of the 8 batches"),
+    "short": (0, "x is int64[2, 8], the plan reads int64[4, 8]", "drop_last=True"),
+    "tuples": (2, "x is int32[4, 8], the plan reads int64[4, 8]", "from worker 0"),
+    "nothing": (0, "ended with status 0", "fsdp_mlir.feed()"),
+}
+
+
+def test_a_loss_of_nan_names_the_sample(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "step.py").write_text(NAN_STEP)
+    compiled = chain.compile_step(tmp_path / "step.py", tmp_path, pipeline="mesh=1")
+    words = [sys.executable, "-m", "fsdp_mlir.feed_step", tmp_path / "step.py"]
+    with pytest.raises(chain.ChainError) as failed:
+        chain.run_plan(compiled, 1, extra=["--data-command", shlex.join(map(str, words))])
+    text = "NaN in step 2 on rank 0; batch 1 from the loader has NaN in sample 2 of x"
+    assert text in failed.value.output
+
+
+NAN_STEP = """
+import torch
+from fsdp_mlir import TrainingStep
+
+class Batches:
+    def __iter__(self):
+        x = torch.ones(4, 3)
+        yield {"x": x, "more": "text"}
+        yield {"x": torch.where(torch.arange(4)[:, None] < 2, x, torch.nan)}
+
+def training_data(argv):
+    return Batches()
+
+def training_step(argv):
+    model = torch.nn.Linear(3, 1)
+    return TrainingStep(
+        model,
+        loss=lambda model, x: model(x).square().mean(),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        inputs={"x": torch.ones(4, 3)},
+        data=Batches(),
+        steps=3,
+    )
+"""
+
+
+def processes_of(group: str) -> list[str]:
+    """Command lines that name `group`, of processes that still run."""
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    return [line for line in listed.splitlines() if group in line]
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_loader_that_fails_is_one_error(
+    kind: str, train: Train, tokens, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "tuples":
+        monkeypatch.setenv("WRONG", "1")
+    mine = tmp_path / "tokens.bin"
+    mine.symlink_to(tokens)
+    workers, *words = FAULTS[kind]
+    extra = ["--data-timeout", 6] if kind == "hangs" else []
+    with pytest.raises(chain.ChainError) as failed:
+        train(2, None, "--steps", 9, "--data-command", command(mine, kind, workers), *extra)
+    output = failed.value.output
+    errors = [line for line in output.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and all(word in errors[0] for word in words), output
+    assert kind == "fewer" or "[rank " in errors[0]
+    assert (kind == "raises") == ("in __getitem__" in output)  # the traceback
+    assert processes_of(str(mine)) == []
+
+
+def test_nanogpts_script_needs_few_changes(tokens, tmp_path: pathlib.Path) -> None:
+    """Its model, get_batch and schedule; the losses are its loop's."""
+    folder = pathlib.Path(__file__).parent / "nanogpt"
+    (tmp_path / "train.bin").symlink_to(tokens)
+    env = chain.environment(DATA_DIR=str(tmp_path))
+    eager = chain.command([sys.executable, folder / "train.py", tmp_path], env=env).stdout
+    out = tmp_path / "out"
+    words = ["-m", "fsdp_mlir.train", "--out", out, "--no-cache", "--cache-dir", tmp_path / "cache"]
+    chain.command([sys.executable, *words, folder / "step.py"], env=env)
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    lines = [f"iter {row['step'] - 1}: loss {row['loss']!r}" for row in rows]
+    assert lines == eager.splitlines()
+    changed = difflib.ndiff(
+        *((folder / n).read_text().splitlines() for n in ("train.py", "step.py"))
+    )
+    assert len([line for line in changed if line.startswith("+") and line[1:].strip()]) <= 25
