@@ -174,8 +174,12 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
   try {
     launch(program);
     traffic->fetchOutputs(program);
+  } catch (const PeerFailure &failure) {
+    streams->abandon(failure.what());
+    throw;
   } catch (const std::exception &error) {
-    streams->abandon(error.what());
+    streams->abandon("rank " + std::to_string(backend.rank()) +
+                     " failed: " + error.what());
     throw;
   }
   bool first = program.runs == 0;

@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "comm/Gather.h"
+#include "comm/RankWatch.h"
 #include "executor/Executor.h"
 #include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
@@ -237,6 +238,8 @@ int Trainer::run() {
        ++i) {
     executor->setGradientNorm(log.wantsGradientNorm(i));
     trace.before(i, *executor);
+    if (RankWatch *watch = communicator.watch())
+      watch->progress().step = i;
     runner.launch(i);
     if (trace.after(i, *executor))
       log.begin(); // the next step does not wait for the file

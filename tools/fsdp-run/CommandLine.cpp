@@ -262,7 +262,8 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
   const char *group = "Communication";
   app.add_option("--timeout", launch.patienceSeconds,
                  "seconds that a rank may keep the others waiting in a "
-                 "collective before the run ends (default: 1800)")
+                 "collective before the run ends (default: 100 of the plan's "
+                 "expected steps, at least 600)")
       ->check(secondsAboveZero())
       ->type_name("S")
       ->group(group);

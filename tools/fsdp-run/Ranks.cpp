@@ -4,6 +4,7 @@
 #include "OpenBackend.h"
 #include "comm/ConnectRanks.h"
 #include "comm/LocalRanks.h"
+#include "launch/Deadline.h"
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
@@ -40,6 +41,16 @@ RankError describeCurrent() {
     std::string text = error.what();
     return {text.substr(0, text.find('\n')), false};
   }
+}
+
+/// Tells the other ranks, which report whose failure came first.
+void leave(const Connection &connection, const RankError &error) {
+  if (!connection.communicator)
+    return;
+  if (error.consequence)
+    connection.communicator->leave(error.message);
+  else
+    connection.communicator->abort(error.message);
 }
 
 /// One compute thread per rank unless the user says otherwise, as torchrun
@@ -98,12 +109,14 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
           {"set of flags", flags}};
 }
 
-CommOptions commOptions(const CommandLine &line, const Transports &transports) {
+CommOptions commOptions(const CommandLine &line, const plan::PlanT &plan,
+                        const Transports &transports) {
   CommOptions options;
   options.transport = transports.hosts;
   options.throttle = line.launch.throttle;
-  options.patience =
-      std::chrono::milliseconds(int64_t(1e3 * line.launch.patienceSeconds));
+  double seconds = line.launch.patienceSeconds;
+  options.patience = seconds ? std::chrono::milliseconds(int64_t(1e3 * seconds))
+                             : deadlineOf(plan);
   options.patience.note = [](const std::string &text) {
     std::fprintf(stderr, "note: %s\n", text.c_str());
   };
@@ -153,9 +166,9 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     limitThreads();
     Connection connection;
     try {
-      connection =
-          connectRanks(*store, rank, size, commOptions(line, transports),
-                       {"", /*loopback=*/true});
+      connection = connectRanks(*store, rank, size,
+                                commOptions(line, *loaded.plan, transports),
+                                {"", /*loopback=*/true});
       int ended =
           trainRank(line, loaded, transports, connection, {rank, local});
       if (rank == 0)
@@ -168,8 +181,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
           first = Failure{rank, error};
       }
       local->fail(rank); // wakes those who wait for its device
-      if (connection.communicator)
-        connection.communicator->abort(error.message);
+      leave(connection, error);
     }
   };
   if (size == 1) {
@@ -217,7 +229,8 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     std::string url =
         line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
     connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line), commOptions(line, transports),
+                      agreementOf(loaded, line),
+                      commOptions(line, *loaded.plan, transports),
                       std::chrono::seconds(line.launch.meetingSeconds));
     int status = trainRank(line, loaded, transports, connection,
                            {me.localRank, nullptr});
@@ -231,8 +244,7 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     else
       leaveError(line.launch.supervisor, error);
     writeLauncherErrorFile(error.message);
-    if (connection.communicator)
-      connection.communicator->abort(error.message);
+    leave(connection, error);
     // Gloo's threads may still be waiting for ranks that are gone.
     std::fflush(nullptr);
     std::_Exit(1);
