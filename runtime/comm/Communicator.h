@@ -19,6 +19,8 @@ class RankWatch;
 /// consequence, not the cause.
 struct PeerFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
+  /// Said behind it to people, and not to other ranks: which file tells more.
+  std::string addition;
 };
 
 /// A collective in flight. `count` is the plan's: what one rank contributes to

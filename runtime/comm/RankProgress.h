@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <exception>
 
 namespace fsdp {
 
@@ -46,7 +47,8 @@ private:
   static Clock::rep now() { return Clock::now().time_since_epoch().count(); }
 };
 
-/// A finish() that waits, as long as this lives.
+/// A finish() that waits, as long as this lives; one that fails stays to be
+/// seen.
 class Awaiting {
 public:
   Awaiting(RankProgress &progress, unsigned channel, uint64_t number,
@@ -54,7 +56,10 @@ public:
       : progress(progress), channel(channel) {
     progress.await(channel, number, name);
   }
-  ~Awaiting() { progress.arrive(channel); }
+  ~Awaiting() {
+    if (!std::uncaught_exceptions())
+      progress.arrive(channel);
+  }
   Awaiting(const Awaiting &) = delete;
   Awaiting &operator=(const Awaiting &) = delete;
 

@@ -258,7 +258,7 @@ void RankWatch::Thread::stop() {
 
 RankWatch::RankWatch(c10d::Store &store, int rank, int size,
                      const Patience &patience)
-    : rank(rank), patience(patience),
+    : rank(rank), size(size), patience(patience),
       shared(std::make_shared<Thread>(store, rank, size)) {
   if (size > 1)
     thread = std::thread([shared = shared] { shared->run(); });
@@ -276,7 +276,7 @@ RankWatch::~RankWatch() {
 
 RankProgress &RankWatch::progress() { return shared->progress; }
 
-RankWatch::Heard RankWatch::lastHeard() const {
+RankWatch::Heard RankWatch::lastHeard() {
   std::lock_guard<std::mutex> lock(mutex);
   return heard;
 }
@@ -287,6 +287,18 @@ Culprits RankWatch::ask(const AwaitedTransfer &awaited) {
   std::lock_guard<std::mutex> lock(mutex);
   heard = {std::move(states), culprits.ranks};
   return culprits;
+}
+
+RankWatch::Heard RankWatch::hear() {
+  if (thread.joinable() && lastHeard().states.empty()) {
+    RankPosition here = positionOf(progress());
+    AwaitedTransfer awaited = {"", 0, 0, {0, 1, uint32_t(size)}};
+    for (unsigned c = 0; c < numChannels; ++c)
+      if (here.channels[c].awaited)
+        awaited = {"", c, here.channels[c].awaited, awaited.group};
+    ask(awaited);
+  }
+  return lastHeard();
 }
 
 double RankWatch::waitedFor(const AwaitedTransfer &awaited) {

@@ -46,18 +46,20 @@ public:
     std::vector<RankState> states; // by rank; empty: nobody was asked
     std::vector<int> blamed;
   };
-  Heard lastHeard() const;
+  /// Asks, where nobody has been asked: for one that ends.
+  Heard hear();
 
 private:
   class Thread;
+  Heard lastHeard();
   Culprits ask(const AwaitedTransfer &awaited);
   double waitedFor(const AwaitedTransfer &awaited);
 
-  const int rank;
+  const int rank, size;
   const Patience patience;
   std::shared_ptr<Thread> shared; // a thread that hangs outlives this
   std::thread thread;
-  mutable std::mutex mutex;
+  std::mutex mutex;
   Heard heard;
 };
 

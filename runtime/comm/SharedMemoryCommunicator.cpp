@@ -101,7 +101,10 @@ public:
   std::optional<Clock::time_point>
   startedByAll(uint64_t transfer) const override;
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override;
-  void leave(const std::string &why) override { group.fail(why); }
+  void leave(const std::string &why) override {
+    group.fail(why);
+    group.watch().leaveWord(why);
+  }
   RankWatch *watch() override { return &group.watch(); }
   void check() override {
     group.checkFailures();

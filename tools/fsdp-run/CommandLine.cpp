@@ -95,6 +95,13 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->type_name("FILE")
       ->group(files);
 
+  app.add_option("--flight-record", run.flightRecord,
+                 "where each rank says how far it was when another one failed "
+                 "or did not come (default: the folder of checkpoints, else of "
+                 "--summary or --metrics)")
+      ->type_name("DIR")
+      ->group(files);
+
   const char *training = "Training";
   auto *steps = app.add_option("--steps", run.steps,
                                "length of the run (default: the plan's)")

@@ -34,7 +34,7 @@ RankError describeCurrent() {
   try {
     throw;
   } catch (const PeerFailure &error) {
-    return {error.what(), /*consequence=*/true};
+    return {error.what() + error.addition, /*consequence=*/true};
   } catch (const std::bad_alloc &) {
     return {"out of memory; use more ranks or a smaller batch", false};
   } catch (const std::exception &error) {
@@ -43,14 +43,18 @@ RankError describeCurrent() {
   }
 }
 
-/// Tells the other ranks, which report whose failure came first.
-void leave(const Connection &connection, const RankError &error) {
+/// Tells the other ranks of the current exception: they report whose failure
+/// came first.
+void leave(const Connection &connection) {
   if (!connection.communicator)
     return;
-  if (error.consequence)
-    connection.communicator->leave(error.message);
-  else
-    connection.communicator->abort(error.message);
+  try {
+    throw;
+  } catch (const PeerFailure &failure) {
+    connection.communicator->leave(failure.what());
+  } catch (...) {
+    connection.communicator->abort(describeCurrent().message);
+  }
 }
 
 /// One compute thread per rank unless the user says otherwise, as torchrun
@@ -181,7 +185,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
           first = Failure{rank, error};
       }
       local->fail(rank); // wakes those who wait for its device
-      leave(connection, error);
+      leave(connection);
     }
   };
   if (size == 1) {
@@ -244,7 +248,7 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     else
       leaveError(line.launch.supervisor, error);
     writeLauncherErrorFile(error.message);
-    leave(connection, error);
+    leave(connection);
     // Gloo's threads may still be waiting for ranks that are gone.
     std::fflush(nullptr);
     std::_Exit(1);
