@@ -98,19 +98,37 @@ def test_ranks_that_are_killed_cost_only_what_came_after_the_checkpoint(
     assert_same(runs, whole)
 
 
-def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) -> None:
+def torchrun(runs: Runs, restarts: int) -> "subprocess.Popen[str]":
+    """A run of two ranks that writes checkpoints."""
     command = runs.command("--checkpoint-interval", 3, "--throttle", "1,20000")
     at = command.index("--nproc")
     del command[at : at + 2]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
-    launcher += ["--nproc-per-node", "2", "--max-restarts", "1"]
-    process = subprocess.Popen(
+    launcher += ["--nproc-per-node", "2", "--max-restarts", str(restarts)]
+    return subprocess.Popen(
         [*launcher, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=chain.environment(),
     )
+
+
+def test_torchrun_names_the_rank_that_was_killed(runs: Runs) -> None:
+    """And not the first of the others, whose errors follow from it."""
+    process = torchrun(runs, restarts=0)
+    wait_for_row(runs, process, 2)
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    others, _, cause = output.partition("Root Cause")
+    assert re.search(r"(?m)^ +rank +: 1 ", cause) and "Signal 9" in cause, output
+    assert not re.search(r"(?m)^ +rank +: 0 ", cause), output
+    assert re.search(r"(?m)^ +traceback : rank 1 ended without a word", others), output
+
+
+def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) -> None:
+    process = torchrun(runs, restarts=1)
     wait_for_row(runs, process, 8)
     os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
     output, _ = process.communicate(timeout=PATIENCE_S)

@@ -203,7 +203,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     return status;
   }
   printError(first->error.message, size > 1 ? first->rank : -1);
-  writeLauncherErrorFile(first->error.message);
+  writeLauncherErrorFile(first->error);
   return 1;
 }
 
@@ -247,7 +247,7 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
       printError(error.message, me.rank);
     else
       leaveError(line.launch.supervisor, error);
-    writeLauncherErrorFile(error.message);
+    writeLauncherErrorFile(error);
     leave(connection);
     // Gloo's threads may still be waiting for ranks that are gone.
     std::fflush(nullptr);
@@ -308,7 +308,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       leaveError(launch.supervisor, error);
     else
       printError(error.message, me.size > 1 ? me.rank : -1);
-    writeLauncherErrorFile(error.message);
+    writeLauncherErrorFile(error);
     return 1;
   }
 }
