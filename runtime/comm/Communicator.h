@@ -13,10 +13,14 @@
 
 namespace fsdp {
 
+class RankWatch;
+
 /// Another rank, or the way to it, failed: what this rank reports is a
 /// consequence, not the cause.
 struct PeerFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
+  /// Said behind it to people, and not to other ranks: which file tells more.
+  std::string addition;
 };
 
 /// A collective in flight. `count` is the plan's: what one rank contributes to
@@ -41,7 +45,8 @@ struct Transfer {
   /// Those who take part, this rank among them; nothing: all. They start and
   /// finish it alike, and rank order is theirs.
   std::optional<plan::RankGroup> group = std::nullopt;
-  /// What people call it: "all-gather of blocks.0 (forward)". Outlives it.
+  /// What people call it: "all-gather of blocks.0 (forward)". Lives as long
+  /// as the program.
   const char *name = "an agreement between steps";
 
   /// The same, of so many ranks in all.
@@ -118,7 +123,15 @@ public:
 
   /// ncclCommAbort: this rank failed; wakes the others, whose pending and later
   /// calls throw PeerFailure.
-  virtual void abort(const std::string &reason) = 0;
+  void abort(const std::string &reason) {
+    leave("rank " + std::to_string(rank()) + " failed: " + reason);
+  }
+  /// The same, where `why` is the others' error: a sentence that says which
+  /// rank failed first.
+  virtual void leave(const std::string &why) = 0;
+
+  /// Who knows where the ranks are; null: nobody.
+  virtual RankWatch *watch() { return nullptr; }
 
   /// Throws PeerFailure when it is known already that a rank is gone. Waits for
   /// nobody.

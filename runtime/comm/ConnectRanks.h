@@ -21,7 +21,7 @@ namespace fsdp {
 struct CommOptions {
   HostTransport transport = HostTransport::Auto;
   std::optional<cost::Link> throttle;
-  Patience patience = std::chrono::minutes(30);
+  Patience patience = std::chrono::minutes(10);
 };
 
 struct Connection {

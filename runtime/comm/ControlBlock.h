@@ -87,7 +87,7 @@ struct ChannelControl {
 struct ControlBlock {
   static constexpr size_t reasonBytes = 512;
 
-  /// 1: the rank has failed, and says why.
+  /// 1: the rank has failed, or another one before it, and it says why.
   alignas(lineBytes) std::atomic<uint32_t> failed;
   char reason[reasonBytes];
   /// Where the rank may run.

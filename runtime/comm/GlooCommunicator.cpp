@@ -1,5 +1,6 @@
 #include "comm/GlooCommunicator.h"
 
+#include "comm/RankWatch.h"
 #include "comm/Reduce.h"
 
 #include <ATen/core/Tensor.h>
@@ -35,6 +36,7 @@ using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
 struct InFlight {
   Transfer transfer;
+  uint64_t number;                     // on its channel, from 1
   c10::intrusive_ptr<c10d::Work> work; // null: nothing to be moved
   Buffer sent, received;
 };
@@ -57,10 +59,11 @@ public:
       : myRank(rank), ranks(size),
         store(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store)),
         options(c10d::ProcessGroupGloo::Options::create(patience.limit)),
-        patience(patience) {
+        patience(patience), rankWatch(store, rank, size, patience) {
     // The transfers of a channel follow each other, so one thread carries them.
     options->threads = 1;
-    guarded([&] {
+    const AwaitedTransfer all{"the first meeting", 0, 0, groupOf(Transfer())};
+    guarded(all, [&] {
       using Group = c10d::ProcessGroupGloo;
       options->devices.push_back(
           !address.interface.empty()
@@ -69,7 +72,7 @@ public:
                              : Group::createDefaultDevice());
     });
     // That all can be reached is known from the beginning.
-    connect(Transfer());
+    connect(Transfer(), all);
   }
 
   int rank() const override { return myRank; }
@@ -79,36 +82,46 @@ public:
   void finish(uint64_t transfer) override;
 
   // Closing the connections fails the others' calls at once.
-  void abort(const std::string &) override {
-    aborted = true;
+  void leave(const std::string &why) override {
+    rankWatch.leaveWord(why);
+    left = true;
     for (Channel &channel : channels)
       channel.groups.clear();
   }
+  RankWatch *watch() override { return &rankWatch; }
 
 private:
-  template <typename Call> void guarded(Call call, const char *what = nullptr) {
+  /// What Gloo throws means that others are gone, or too late.
+  template <typename Call>
+  void guarded(const AwaitedTransfer &awaited, Call call) {
     try {
       call();
+    } catch (const PeerFailure &) {
+      throw;
     } catch (const std::exception &error) {
       std::string text = error.what();
-      throw PeerFailure("lost the connection to another rank" +
-                        (what ? std::string(", in ") + what : "") + ": " +
-                        text.substr(0, text.find('\n')));
+      throw rankWatch.failure(awaited, text.substr(0, text.find('\n')));
     }
   }
-  void await(c10d::Work &work, const char *what);
+  AwaitedTransfer awaitedOf(const InFlight &flight) const {
+    const Transfer &transfer = flight.transfer;
+    return {transfer.name, transfer.channel, flight.number, groupOf(transfer)};
+  }
+  void await(c10d::Work &work, const InFlight &flight);
   /// The process group of a transfer's members on its channel, which they make
   /// when they need it first.
-  ProcessGroup connect(const Transfer &transfer);
+  ProcessGroup connect(const Transfer &transfer,
+                       const AwaitedTransfer &awaited);
   /// Sends piece i of `source` to the i-th member, whose comes to i * bytes.
   void startExchange(Channel &channel, InFlight &flight, const void *source,
                      size_t bytes);
-  c10::intrusive_ptr<c10d::Work> gather(const Transfer &transfer,
+  c10::intrusive_ptr<c10d::Work> gather(const InFlight &flight,
                                         const void *source, void *destination,
                                         size_t bytes) {
     at::Tensor from = bytesAt(source, bytes);
-    at::Tensor to = bytesAt(destination, bytes * groupOf(transfer).size);
-    return connect(transfer)->_allgather_base(to, from);
+    at::Tensor to = bytesAt(destination, bytes * groupOf(flight.transfer).size);
+    return connect(flight.transfer, awaitedOf(flight))
+        ->_allgather_base(to, from);
   }
   /// Reduces the ranks' pieces, which have arrived one after the other.
   void reduceReceived(const InFlight &flight, void *destination, size_t count);
@@ -138,17 +151,21 @@ private:
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
   Patience patience;
-  bool aborted = false;
+  RankWatch rankWatch;
+  bool left = false;
   std::array<Channel, numChannels> channels;
 };
 
-ProcessGroup GlooCommunicator::connect(const Transfer &transfer) {
-  if (aborted)
+ProcessGroup GlooCommunicator::connect(const Transfer &transfer,
+                                       const AwaitedTransfer &awaited) {
+  if (left)
     throw PeerFailure("this rank has closed its connections");
   plan::RankGroup members = groupOf(transfer);
   ProcessGroup &group = channels.at(transfer.channel).groups[members];
-  if (!group)
-    guarded([&] {
+  if (!group) {
+    Awaiting waits(rankWatch.progress(), transfer.channel, awaited.number,
+                   awaited.name);
+    guarded(awaited, [&] {
       std::string keys = "channel" + std::to_string(transfer.channel);
       for (uint32_t part : {members.first, members.stride, members.size})
         keys += "/" + std::to_string(part);
@@ -156,6 +173,7 @@ ProcessGroup GlooCommunicator::connect(const Transfer &transfer) {
           c10::make_intrusive<c10d::PrefixStore>(keys, store),
           members.indexOf(myRank), members.size, options);
     });
+  }
   return group;
 }
 
@@ -165,14 +183,16 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
   Channel &channel = channels.at(transfer.channel);
   InFlight &flight = channel.inFlight.emplace_back();
   flight.transfer = transfer;
+  flight.number = ++channel.started;
+  rankWatch.progress().start(transfer.channel, transfer.name);
   size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
   size_t piece = pieceOf(transfer) * dtypeBytes;
   if (piece > 0)
-    guarded([&] {
+    guarded(awaitedOf(flight), [&] {
       switch (transfer.kind) {
       case plan::CollectiveKind::AllGather:
         flight.work =
-            gather(transfer, transfer.source, transfer.destination, piece);
+            gather(flight, transfer.source, transfer.destination, piece);
         break;
       case plan::CollectiveKind::ReduceScatter:
         startExchange(channel, flight, transfer.source, piece);
@@ -181,7 +201,7 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
         if (isSmallAllReduce(transfer)) {
           flight.received = takeBuffer(channel, piece * groupOf(transfer).size);
           flight.work =
-              gather(transfer, transfer.source, flight.received.data(), piece);
+              gather(flight, transfer.source, flight.received.data(), piece);
           break;
         }
         // A reduce-scatter, of which finish() gathers the pieces.
@@ -192,27 +212,24 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
         break;
       }
     });
-  return channel.started++ * numChannels + transfer.channel;
+  return flight.number * numChannels + transfer.channel;
 }
 
-/// Gloo does not say who keeps it waiting.
-void GlooCommunicator::await(c10d::Work &work, const char *what) {
-  guarded(
-      [&] {
-        try {
-          work.wait(patience.noteAfter);
-          return;
-        } catch (...) {
-          if (work.isCompleted())
-            throw;
-        }
-        if (patience.note)
-          patience.note("another rank has kept rank " + std::to_string(myRank) +
-                        " waiting for " + inSeconds(patience.noteAfter) +
-                        ", in " + what);
-        work.wait();
-      },
-      what);
+void GlooCommunicator::await(c10d::Work &work, const InFlight &flight) {
+  const AwaitedTransfer awaited = awaitedOf(flight);
+  Awaiting waits(rankWatch.progress(), awaited.channel, awaited.number,
+                 awaited.name);
+  guarded(awaited, [&] {
+    try {
+      work.wait(patience.noteAfter);
+      return;
+    } catch (...) {
+      if (work.isCompleted())
+        throw;
+    }
+    rankWatch.note(awaited);
+    work.wait();
+  });
 }
 
 void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
@@ -222,7 +239,8 @@ void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
   at::Tensor from = bytesAt(source, all);
   at::Tensor to = bytesAt(flight.received.data(), all);
   std::vector<int64_t> even;
-  flight.work = connect(flight.transfer)->alltoall_base(to, from, even, even);
+  flight.work = connect(flight.transfer, awaitedOf(flight))
+                    ->alltoall_base(to, from, even, even);
 }
 
 void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,
@@ -241,7 +259,7 @@ void GlooCommunicator::finish(uint64_t ticket) {
   InFlight &flight = channel.inFlight.front();
   const Transfer &transfer = flight.transfer;
   if (flight.work) {
-    await(*flight.work, transfer.name);
+    await(*flight.work, flight);
     size_t piece = pieceOf(transfer);
     size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
     if (transfer.kind == plan::CollectiveKind::ReduceScatter ||
@@ -252,11 +270,10 @@ void GlooCommunicator::finish(uint64_t ticket) {
       char *mine = flight.sent.data() + index * piece * dtypeBytes;
       reduceReceived(flight, mine, piece);
       c10::intrusive_ptr<c10d::Work> work;
-      guarded([&] {
-        work =
-            gather(transfer, mine, flight.received.data(), piece * dtypeBytes);
+      guarded(awaitedOf(flight), [&] {
+        work = gather(flight, mine, flight.received.data(), piece * dtypeBytes);
       });
-      await(*work, transfer.name);
+      await(*work, flight);
       std::memcpy(transfer.destination, flight.received.data(),
                   transfer.count * dtypeBytes);
     }

@@ -101,7 +101,11 @@ public:
   std::optional<Clock::time_point>
   startedByAll(uint64_t transfer) const override;
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override;
-  void abort(const std::string &reason) override { group.fail(reason); }
+  void leave(const std::string &why) override {
+    group.fail(why);
+    group.watch().leaveWord(why);
+  }
+  RankWatch *watch() override { return &group.watch(); }
   void check() override {
     group.checkFailures();
     group.checkPeers();
@@ -119,11 +123,10 @@ private:
   uint64_t locate(const void *pointer) const;
   char *find(int r, uint64_t location) const;
   bool findAll(unsigned channel, uint64_t number, RankGroup members);
-  void moveDirectly(unsigned channel, uint64_t number,
-                    const Transfer &transfer);
+  void moveDirectly(const AwaitedTransfer &awaited, const Transfer &transfer);
   void movePart(Channel &channel, const Transfer &transfer,
                 const Pieces &pieces, int piece, size_t begin, size_t count);
-  void moveStaged(unsigned channel, const Transfer &transfer);
+  void moveStaged(const AwaitedTransfer &awaited, const Transfer &transfer);
 
   SharedMemoryGroup group;
   std::vector<Channel> channels;
@@ -191,6 +194,7 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   control(rank(), transfer.channel)
       .started.store(number, std::memory_order_release);
   group.announce(transfer.channel);
+  group.watch().progress().start(transfer.channel, transfer.name);
   return number * numChannels + transfer.channel;
 }
 
@@ -200,11 +204,12 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
   Channel &channel = channels[c];
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
   RankGroup members = groupOf(transfer);
+  AwaitedTransfer awaited{transfer.name, c, number, members};
   uint64_t mine =
       slot(rank(), c, number).signature.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < members.size; ++i)
     if (int r = members[i]; r != rank()) {
-      group.await(c, r, transfer.name, [&, r] {
+      group.await(awaited, [&, r] {
         return control(r, c).started.load(std::memory_order_acquire) >= number;
       });
       if (slot(r, c, number).signature.load(std::memory_order_relaxed) != mine)
@@ -215,9 +220,9 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
     }
   if (!shown) {
     if (findAll(c, number, members))
-      moveDirectly(c, number, transfer);
+      moveDirectly(awaited, transfer);
     else
-      moveStaged(c, transfer);
+      moveStaged(awaited, transfer);
   }
   channel.finished = number;
 }
@@ -239,9 +244,11 @@ bool SharedMemoryCommunicator::findAll(unsigned c, uint64_t number,
   return true;
 }
 
-void SharedMemoryCommunicator::moveDirectly(unsigned c, uint64_t number,
+void SharedMemoryCommunicator::moveDirectly(const AwaitedTransfer &awaited,
                                             const Transfer &transfer) {
-  RankGroup members = groupOf(transfer);
+  unsigned c = awaited.channel;
+  uint64_t number = awaited.number;
+  RankGroup members = awaited.group;
   int ranks = members.size, mine = members.indexOf(rank());
   Pieces pieces(transfer, ranks);
   size_t part = partBytes / plan::dtypeBytes(transfer.dtype);
@@ -262,7 +269,7 @@ void SharedMemoryCommunicator::moveDirectly(unsigned c, uint64_t number,
     }
   }
   for (int piece = 0; piece < ranks; ++piece)
-    group.await(c, members[piece], transfer.name, [&, piece] {
+    group.await(awaited, [&, piece] {
       return slot(members[piece], c, number).work.done(number, parts(piece));
     });
 }
@@ -290,8 +297,9 @@ void SharedMemoryCommunicator::movePart(Channel &channel,
 /// Through the control blocks, in rounds that each fill a half of the staging
 /// area: a rank that fills the next half has read this one, so once all of its
 /// readers have, the one after may overwrite it.
-void SharedMemoryCommunicator::moveStaged(unsigned c,
+void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
                                           const Transfer &transfer) {
+  unsigned c = awaited.channel;
   Channel &channel = channels[c];
   size_t bytes = plan::dtypeBytes(transfer.dtype), count = transfer.count;
   const char *source = static_cast<const char *>(transfer.source);
@@ -308,7 +316,7 @@ void SharedMemoryCommunicator::moveStaged(unsigned c,
     uint64_t turn = ++channel.staged;
     auto staging = [&](int r) { return control(r, c).staging[turn % 2]; };
     auto awaitTurn = [&](int r, uint64_t turn) {
-      group.await(c, r, transfer.name, [&] {
+      group.await(awaited, [&] {
         return control(r, c).staged.load(std::memory_order_acquire) >= turn;
       });
     };

@@ -1,16 +1,15 @@
 #include "comm/SharedMemoryGroup.h"
 
 #include "Error.h"
+#include "comm/HostProcess.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <fstream>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sstream>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -28,24 +27,8 @@ constexpr auto lookAround = std::chrono::milliseconds(20);
 /// Ranks that share memory have met a moment ago.
 constexpr auto meetingTimeout = std::chrono::seconds(60);
 
-/// What only processes that can share memory have in common.
-struct Host {
-  std::string boot;
-  uint64_t processNamespace = 0;
-};
-
-Host thisHost() {
-  Host host;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot;
-  struct stat found;
-  if (host.boot.empty() || stat("/proc/self/ns/pid", &found) != 0)
-    throw Error(std::string("cannot tell from /proc which host this is: ") +
-                std::strerror(errno));
-  host.processNamespace = found.st_ino;
-  return host;
-}
-
-std::string greet(const Host &host, const SharedSegment::Address &address) {
+std::string greet(const HostIdentity &host,
+                  const SharedSegment::Address &address) {
   std::ostringstream text;
   text << host.boot << ' ' << host.processNamespace << ' ' << address.process
        << ' ' << address.descriptor << ' ' << address.device << ' '
@@ -55,8 +38,8 @@ std::string greet(const Host &host, const SharedSegment::Address &address) {
 
 /// Where the rank's segment is, if it is on this host.
 SharedSegment::Address understand(const std::string &greeting,
-                                  const Host &host) {
-  Host other;
+                                  const HostIdentity &host) {
+  HostIdentity other;
   SharedSegment::Address address;
   std::istringstream text(greeting);
   text >> other.boot >> other.processNamespace >> address.process >>
@@ -87,7 +70,7 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
     : rank(rank), size(size), segments(size), patience(patience) {
   // Nobody leaves before all know whether all can: they fall back together.
   std::string greeting = "none", complaint;
-  Host host;
+  HostIdentity host;
   auto attempt = [&](const std::string &about, auto &&call) {
     try {
       call();
@@ -110,7 +93,7 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
       attempt("rank " + std::to_string(r) + " for rank " + std::to_string(rank),
               [&] {
                 auto address = understand(greetings[r], host);
-                watch.add(r, address.process);
+                processes.add(r, address.process);
                 segments[r] = SharedSegment::open(address);
               });
   for (const std::string &other : exchange(store, "complaint", complaint + " "))
@@ -119,6 +102,7 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
                   other.substr(0, other.size() - 1));
   for (SharedSegment &segment : segments)
     segment.closeDescriptor();
+  rankWatch = std::make_unique<RankWatch>(store, rank, size, patience);
   // With a CPU for each rank nobody is kept from working by one that spins.
   bool crowded = isCrowded();
   spins = crowded ? 200 : 20'000;
@@ -146,7 +130,7 @@ std::vector<std::string> SharedMemoryGroup::exchange(c10d::Store &store,
     store.set(key(rank), std::vector<uint8_t>(mine.begin(), mine.end()));
     for (int r = 0; r < size; ++r) {
       while (!store.check({key(r)})) {
-        watch.check();
+        processes.check();
         if (Clock::now() > deadline)
           throw PeerFailure("rank " + std::to_string(r) +
                             " left while memory was being shared");
@@ -165,10 +149,11 @@ std::vector<std::string> SharedMemoryGroup::exchange(c10d::Store &store,
   return said;
 }
 
-void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
-                                    const char *what,
+void SharedMemoryGroup::awaitSlowly(const AwaitedTransfer &awaited,
                                     const std::function<bool()> &ready) {
-  std::atomic<uint32_t> &asleep = block(rank).channels[channel].asleep;
+  Awaiting waits(watch().progress(), awaited.channel, awaited.number,
+                 awaited.name);
+  std::atomic<uint32_t> &asleep = block(rank).channels[awaited.channel].asleep;
   Clock::time_point begin = Clock::now(), look = begin + lookAround;
   bool told = false;
   while (!ready()) {
@@ -184,15 +169,11 @@ void SharedMemoryGroup::awaitSlowly(unsigned channel, int awaited,
           return;
         throw;
       }
-      std::string who = "rank " + std::to_string(awaited);
       if (now - begin > patience.limit)
-        throw PeerFailure(who + " did not answer within " +
-                          inSeconds(patience.limit) + ", in " + what);
-      if (!told && patience.note && now - begin > patience.noteAfter) {
+        throw watch().failure(awaited);
+      if (!told && now - begin > patience.noteAfter) {
         told = true;
-        patience.note(who + " has kept rank " + std::to_string(rank) +
-                      " waiting for " + inSeconds(patience.noteAfter) +
-                      ", in " + what);
+        watch().note(awaited);
       }
     }
     if (now - begin < yielding) {
@@ -218,12 +199,12 @@ void SharedMemoryGroup::announce(unsigned channel) {
   }
 }
 
-void SharedMemoryGroup::fail(const std::string &reason) {
+void SharedMemoryGroup::fail(const std::string &why) {
   ControlBlock &mine = block(rank);
   if (mine.failed.load(std::memory_order_relaxed))
     return;
-  size_t length = std::min(reason.size(), ControlBlock::reasonBytes - 1);
-  std::memcpy(mine.reason, reason.data(), length);
+  size_t length = std::min(why.size(), ControlBlock::reasonBytes - 1);
+  std::memcpy(mine.reason, why.data(), length);
   mine.reason[length] = 0;
   mine.failed.store(1, std::memory_order_release);
   for (unsigned channel = 0; channel < numChannels; ++channel)
@@ -233,13 +214,12 @@ void SharedMemoryGroup::fail(const std::string &reason) {
 void SharedMemoryGroup::checkFailures() const {
   for (int r = 0; r < size; ++r)
     if (block(r).failed.load(std::memory_order_acquire))
-      throw PeerFailure("rank " + std::to_string(r) +
-                        " failed: " + block(r).reason);
+      throw PeerFailure(block(r).reason);
 }
 
 void SharedMemoryGroup::checkPeers() const {
   try {
-    watch.check();
+    processes.check();
   } catch (const PeerFailure &) {
     // What it said before it ended says more.
     checkFailures();

@@ -4,10 +4,12 @@
 #include "comm/ControlBlock.h"
 #include "comm/Patience.h"
 #include "comm/PeerWatch.h"
+#include "comm/RankWatch.h"
 #include "comm/SharedSegment.h"
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,28 +31,30 @@ public:
     return *reinterpret_cast<ControlBlock *>(segments[r].data());
   }
 
-  /// Returns once `ready()`, which `awaited` makes true and then announces.
-  /// Throws PeerFailure when a rank has failed or died, or when patience is at
-  /// its end. `what` is waited for, for people.
+  /// Returns once `ready()`, which another rank makes true and then announces
+  /// on the transfer's channel. Throws PeerFailure when a rank has failed or
+  /// died, or when patience is at its end.
   template <typename Ready>
-  void await(unsigned channel, int awaited, const char *what,
-             const Ready &ready) {
+  void await(const AwaitedTransfer &awaited, const Ready &ready) {
     for (unsigned i = 0; i < spins; ++i) {
       if (ready())
         return;
       relax();
     }
-    awaitSlowly(channel, awaited, what, ready);
+    awaitSlowly(awaited, ready);
   }
 
   /// Wakes those that sleep in await() on this channel.
   void announce(unsigned channel);
 
-  void fail(const std::string &reason);
+  /// `why`: what others report.
+  void fail(const std::string &why);
   /// Throws PeerFailure when a rank has failed.
   void checkFailures() const;
   /// Or died. A system call.
   void checkPeers() const;
+
+  RankWatch &watch() { return *rankWatch; }
 
   const int rank, size;
 
@@ -61,15 +65,16 @@ private:
     __builtin_ia32_pause();
 #endif
   }
-  void awaitSlowly(unsigned channel, int awaited, const char *what,
+  void awaitSlowly(const AwaitedTransfer &awaited,
                    const std::function<bool()> &ready);
   std::vector<std::string> exchange(c10d::Store &store, const std::string &what,
                                     const std::string &mine);
   bool isCrowded() const;
 
   std::vector<SharedSegment> segments; // by rank
-  PeerWatch watch;
+  PeerWatch processes;
   Patience patience;
+  std::unique_ptr<RankWatch> rankWatch;
   // How long to wait before the CPU is offered to others, and before sleeping.
   unsigned spins;
   std::chrono::microseconds yielding;

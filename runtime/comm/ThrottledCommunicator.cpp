@@ -36,7 +36,8 @@ public:
   std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override {
     return inner->allocate(layout);
   }
-  void abort(const std::string &reason) override { inner->abort(reason); }
+  void leave(const std::string &why) override { inner->leave(why); }
+  RankWatch *watch() override { return inner->watch(); }
   void check() override { inner->check(); }
 
   uint64_t start(const Transfer &transfer) override {

@@ -45,6 +45,9 @@ struct Executor::Implementation {
   void launch(LoadedProgram &program);
   void decideOnGraph(LoadedProgram &program);
   void runCall(const LoadedProgram &program, OperatorCall &call);
+  uint32_t numberOf(const LoadedProgram &program) const {
+    return static_cast<uint32_t>(&program - programs.data());
+  }
   /// The host waits for what its next update reads.
   void awaitDevice() { streams->await(streams->mark()); }
 
@@ -66,6 +69,8 @@ struct Executor::Implementation {
   bool gradientNorm = false;
   double squaredNorm = 0;
   trace::Recorder *recorder = nullptr;
+  trace::LastCommands lastCommands;
+  uint64_t step = 0; // that runs
   Counters counters;
 };
 
@@ -150,6 +155,7 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                         return numbers ? std::nan("")
                                        : states.at(state).item<double>();
                       }};
+  this->step = step;
   scalars = evaluateScalars(program.plan->scalars, context);
   if (program.numbers)
     program.numbers->set(scalars);
@@ -169,13 +175,16 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
   };
   uint64_t before = bytesOutside();
   if (recorder)
-    recorder->beginRun(static_cast<uint32_t>(&program - programs.data()), step,
-                       microBatch);
+    recorder->beginRun(numberOf(program), step, microBatch);
   try {
     launch(program);
     traffic->fetchOutputs(program);
+  } catch (const PeerFailure &failure) {
+    streams->abandon(failure.what());
+    throw;
   } catch (const std::exception &error) {
-    streams->abandon(error.what());
+    streams->abandon("rank " + std::to_string(backend.rank()) +
+                     " failed: " + error.what());
     throw;
   }
   bool first = program.runs == 0;
@@ -233,17 +242,22 @@ void Executor::Implementation::runCall(const LoadedProgram &program,
 
 void Executor::Implementation::runCommands(LoadedProgram &program) {
   Poison *poison = program.poison.get();
+  uint32_t number = numberOf(program);
   streams->begin(program.plan->events);
   if (poison)
     poison->beginRun();
   for (size_t c = 0; c < program.steps.size(); ++c) {
-    const LoadedProgram::Step &step = program.steps[c];
+    const LoadedProgram::Step &command = program.steps[c];
+    if (command.kind != plan::Operation::NONE &&
+        command.kind != plan::Operation::Record)
+      lastCommands.add(command.stream, {number, static_cast<uint32_t>(c), step,
+                                        trace::Clock::now()});
     if (poison)
       poison->before(c);
     if (recorder)
       runRecorded(program, c);
     else
-      runCommand(program, step);
+      runCommand(program, command);
     if (poison)
       poison->after(c);
   }
@@ -367,5 +381,8 @@ void Executor::setRecorder(trace::Recorder *recorder) {
   impl->recorder = recorder;
 }
 const Counters &Executor::counters() const { return impl->counters; }
+const trace::LastCommands &Executor::lastCommands() const {
+  return impl->lastCommands;
+}
 
 } // namespace fsdp

@@ -4,6 +4,7 @@
 #include "executor/Backend.h"
 #include "executor/Counters.h"
 #include "plan/PlanTypes.h"
+#include "trace/LastCommands.h"
 
 #include <ATen/core/Tensor.h>
 #include <functional>
@@ -61,6 +62,9 @@ public:
   void setRecorder(trace::Recorder *recorder);
 
   const Counters &counters() const;
+
+  /// Of the runs so far; a device's graphs are not taken apart.
+  const trace::LastCommands &lastCommands() const;
 
 private:
   struct Implementation;

@@ -6,12 +6,23 @@
 
 #include <ATen/core/Tensor.h>
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 namespace fsdp {
 
 static bool overlap(const plan::Place &a, const plan::Place &b) {
   return a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
          b.offset() < a.offset() + a.bytes();
+}
+
+/// A text that lives as long as the process: another thread may tell of a
+/// collective whose program is gone. Few are different.
+static const char *keepName(const std::string &name) {
+  static std::mutex mutex;
+  static auto *names = new std::set<std::string>;
+  std::lock_guard<std::mutex> lock(mutex);
+  return names->insert(name).first->c_str();
 }
 
 LoadedProgram::LoadedProgram(const plan::ProgramT &program,
@@ -63,7 +74,7 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
     steps.push_back(step);
   }
   for (Collective &collective : collectives)
-    collective.transfer.name = collective.name.c_str();
+    collective.transfer.name = keepName(collective.name);
   for (const auto &output : program.outputs)
     if (tensors.at(output->value).numel() != 1)
       throw Error("output " + output->name +

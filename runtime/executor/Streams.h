@@ -43,8 +43,8 @@ public:
   /// host after a mark of it, follows everything launched so far.
   virtual void end() = 0;
   /// After an error of this rank: ends what is still running. The rank is lost
-  /// to the others.
-  virtual void abandon(const std::string &reason) = 0;
+  /// to the others. `why`: see Communicator::leave.
+  virtual void abandon(const std::string &why) = 0;
 
   /// Marks what is on stream 0 so far, for await().
   virtual uint64_t mark() = 0;

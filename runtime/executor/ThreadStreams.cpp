@@ -63,15 +63,15 @@ public:
     block([&] { return busy == 0; });
   }
 
-  void abandon(const std::string &reason) override {
+  void abandon(const std::string &why) override {
     {
       std::lock_guard<std::mutex> lock(mutex);
       if (!failure)
-        failure = std::make_exception_ptr(PeerFailure(reason));
+        failure = std::make_exception_ptr(PeerFailure(why));
       changed.notify_all();
     }
     // Wakes the threads that are in a transfer.
-    communicator.abort(reason);
+    communicator.leave(why);
     stop();
   }
 

@@ -23,15 +23,18 @@ std::optional<RankError> collectError(const std::string &file) {
   return RankError{json.value("message", ""), json.value("consequence", false)};
 }
 
-void writeLauncherErrorFile(const std::string &message) {
+void writeLauncherErrorFile(const RankError &error) {
   const char *path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (!path || !*path)
     return;
+  // A rank that was killed leaves no file: the agent takes the time at which it
+  // sees that, in whole seconds, or at which it has killed one that is stopped,
+  // half a minute later. What only follows from that is to be later still.
+  std::time_t time = std::time(nullptr) + (error.consequence ? 60 : 0);
   nlohmann::json json;
-  json["message"] = {{"message", message},
-                     {"extraInfo",
-                      {{"py_callstack", ""},
-                       {"timestamp", std::to_string(std::time(nullptr))}}}};
+  // Without a "py_callstack", which would be shown instead of the message.
+  json["message"] = {{"message", error.message},
+                     {"extraInfo", {{"timestamp", std::to_string(time)}}}};
   std::ofstream(path) << json.dump(-1, ' ', false,
                                    nlohmann::json::error_handler_t::replace);
 }

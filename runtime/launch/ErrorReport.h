@@ -18,8 +18,9 @@ void leaveError(const std::string &file, const RankError &error);
 std::optional<RankError> collectError(const std::string &file);
 
 /// Writes torchrun's error file (TORCHELASTIC_ERROR_FILE), if there is to be
-/// one; its agent reads the message and the time from it.
-void writeLauncherErrorFile(const std::string &message);
+/// one; its agent reads the message and the time from it, and takes the error
+/// with the least time for the root cause.
+void writeLauncherErrorFile(const RankError &error);
 
 /// Prints `error: ...` on one line of standard error; `rank` is shown where it
 /// is not negative.

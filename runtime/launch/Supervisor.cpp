@@ -60,8 +60,10 @@ private:
   void start(int local);
   void signalAll(int number) {
     for (Child &child : children)
-      if (child.running)
+      if (child.running) {
         kill(child.pid, number);
+        kill(child.pid, SIGCONT); // one that is stopped hears nothing else
+      }
   }
   void reap(bool block);
   int signalOfStop() const;

@@ -83,6 +83,10 @@ struct RankGroup {
   uint32_t operator[](uint32_t i) const { return first + i * stride; }
   /// Which of them `rank` is.
   uint32_t indexOf(uint32_t rank) const { return (rank - first) / stride; }
+  bool contains(uint32_t rank) const {
+    return rank >= first && (rank - first) % stride == 0 &&
+           indexOf(rank) < size;
+  }
   bool operator<(const RankGroup &other) const {
     return std::tie(first, stride, size) <
            std::tie(other.first, other.stride, other.size);

@@ -39,6 +39,9 @@ struct RunOptions {
   bool weightsFromRank0 = false; // rank 0 alone has the file
   std::string save, metrics, summary;
   CheckpointOptions checkpoints;
+  /// Where a rank that another one fails says how far it was; empty: beside
+  /// what the run writes.
+  std::string flightRecord;
   std::string trace;                      // a file; empty: nothing is traced
   std::optional<TracedSteps> tracedSteps; // default: some early ones
   std::string traceCluster;               // to predict for; empty: the plan's

@@ -2,11 +2,13 @@
 
 #include "Error.h"
 #include "comm/Gather.h"
+#include "comm/RankWatch.h"
 #include "executor/Executor.h"
 #include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
+#include "train/FlightRecord.h"
 #include "train/OutputFiles.h"
 #include "train/RepeatedInputs.h"
 #include "train/ResumePoint.h"
@@ -70,6 +72,10 @@ public:
 
   /// Returns the signal that ended it before its last step; 0: none.
   int run();
+  /// See recordFlight().
+  std::string record(const PeerFailure &failure) const {
+    return recordFlight(failure, loaded, options, communicator, *executor);
+  }
   void save(const std::function<void(const std::string &)> &onPartialFile);
 
 private:
@@ -239,6 +245,8 @@ int Trainer::run() {
        ++i) {
     executor->setGradientNorm(log.wantsGradientNorm(i));
     trace.before(i, *executor);
+    if (RankWatch *watch = communicator.watch())
+      watch->progress().step = i;
     runner.launch(i);
     if (trace.after(i, *executor))
       log.begin(); // the next step does not wait for the file
@@ -298,10 +306,15 @@ int train(const plan::LoadedPlan &loaded, const RunOptions &options,
           Communicator &communicator, Backend &backend,
           const std::function<void(const std::string &)> &onPartialFile) {
   Trainer trainer(loaded, options, communicator, backend);
-  if (int signal = trainer.run())
-    return signal;
-  trainer.save(onPartialFile);
-  return 0;
+  try {
+    if (int signal = trainer.run())
+      return signal;
+    trainer.save(onPartialFile);
+    return 0;
+  } catch (PeerFailure &failure) {
+    failure.addition = trainer.record(failure);
+    throw;
+  }
 }
 
 } // namespace fsdp

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
@@ -96,25 +98,67 @@ def test_ranks_that_are_killed_cost_only_what_came_after_the_checkpoint(
     assert_same(runs, whole)
 
 
-def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) -> None:
+def torchrun(runs: Runs, restarts: int) -> "subprocess.Popen[str]":
+    """A run of two ranks that writes checkpoints."""
     command = runs.command("--checkpoint-interval", 3, "--throttle", "1,20000")
     at = command.index("--nproc")
     del command[at : at + 2]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone"]
-    launcher += ["--nproc-per-node", "2", "--max-restarts", "1"]
-    process = subprocess.Popen(
+    launcher += ["--nproc-per-node", "2", "--max-restarts", str(restarts)]
+    return subprocess.Popen(
         [*launcher, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=chain.environment(),
     )
+
+
+def test_torchrun_names_the_rank_that_was_killed(runs: Runs) -> None:
+    """And not the first of the others, whose errors follow from it."""
+    process = torchrun(runs, restarts=0)
+    wait_for_row(runs, process, 2)
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    others, _, cause = output.partition("Root Cause")
+    assert re.search(r"(?m)^ +rank +: 1 ", cause) and "Signal 9" in cause, output
+    assert not re.search(r"(?m)^ +rank +: 0 ", cause), output
+    assert re.search(r"(?m)^ +traceback : rank 1 ended without a word", others), output
+
+
+def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) -> None:
+    process = torchrun(runs, restarts=1)
     wait_for_row(runs, process, 8)
     os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, output
     assert "resumed after step" in output
     assert_same(runs, whole)
+
+
+def flight_record(runs: Runs, output: str, rank: int) -> dict[str, Any]:
+    """What a rank wrote of the others, in the file that its error names."""
+    path = runs.checkpoints / f"flight-rank{rank}.json"
+    assert f"; see {path}" in output
+    record = json.loads(path.read_text())
+    assert record["rank"] == rank and record["world_size"] == 2
+    return record
+
+
+@pytest.mark.parametrize("transport", ("shm", "gloo"))
+def test_a_rank_that_is_killed_is_named(transport: str, runs: Runs) -> None:
+    """By the ranks that are left too, which write down how far they were."""
+    process = runs.start("--throttle", "1,5000", "--comm", transport, "--checkpoint-interval", 2)
+    wait_for_row(runs, process, 6)
+    os.kill(ranks_of(process.pid)[1], signal.SIGKILL)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert "[rank 1] was ended by signal 9" in output
+    record = json.loads((runs.checkpoints / "flight-rank0.json").read_text())
+    assert record["error"].startswith("rank 1 ended without a word")
+    assert record["not_arrived"] == [1]
+    assert [other["condition"] for other in record["others"]] == ["ended"]
 
 
 @pytest.mark.parametrize("transport", ("shm", "gloo"))
@@ -125,8 +169,19 @@ def test_a_rank_that_hangs_is_found(transport: str, runs: Runs, whole: Runs) -> 
     os.kill(ranks_of(process.pid)[1], signal.SIGSTOP)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, output
-    if transport == "shm":  # Gloo does not say who it was
-        assert "rank 1 did not answer within 1 s, in " in output
+    assert re.search(r"rank 1 has kept rank 0 waiting for 1 s, since .* UTC, in all-", output)
+    assert re.search(r" of step \d+: its process \d+ on .* is stopped; see ", output), output
+    record = flight_record(runs, output, rank=0)
+    assert record["not_arrived"] == [1]
+    (other,) = record["others"]
+    assert (other["rank"], other["condition"]) == (1, "stopped")
+    (waiting,) = [channel["awaits"] for channel in record["channels"] if "awaits" in channel]
+    assert f"in {waiting['name']} of step {record['step']}" in output
+    assert waiting["for_ms"] >= 1000
+    launched = record["streams"]["compute"] + record["streams"]["gather"]
+    assert {command["step"] for command in launched} <= {record["step"], record["step"] - 1}
+    if waiting["name"] != "an agreement between steps":
+        assert waiting["name"] in [command["name"] for command in launched]
     runs.train()
     assert_same(runs, whole)
 

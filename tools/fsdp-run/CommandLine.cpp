@@ -113,6 +113,13 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->type_name("FILE")
       ->group(files);
 
+  app.add_option("--flight-record", run.flightRecord,
+                 "where each rank says how far it was when another one failed "
+                 "or did not come (default: the folder of checkpoints, else of "
+                 "--summary or --metrics)")
+      ->type_name("DIR")
+      ->group(files);
+
   const char *training = "Training";
   auto *steps = app.add_option("--steps", run.steps,
                                "length of the run (default: the plan's)")
@@ -280,7 +287,8 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
   const char *group = "Communication";
   app.add_option("--timeout", launch.patienceSeconds,
                  "seconds that a rank may keep the others waiting in a "
-                 "collective before the run ends (default: 1800)")
+                 "collective before the run ends (default: 100 of the plan's "
+                 "expected steps, at least 600)")
       ->check(secondsAboveZero())
       ->type_name("S")
       ->group(group);

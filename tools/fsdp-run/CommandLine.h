@@ -20,7 +20,7 @@ struct LaunchOptions {
   int masterPort = 29500;
   std::string rendezvous; // empty: env://
   int meetingSeconds = 300;
-  double patienceSeconds = 1800;
+  double patienceSeconds = 0; // 0: see deadlineOf()
   Transport transport = Transport::Auto;
   std::optional<cost::Link> throttle;
   HostStreamKind hostStreams = HostStreamKind::Inline;

@@ -4,6 +4,7 @@
 #include "OpenBackend.h"
 #include "comm/ConnectRanks.h"
 #include "comm/LocalRanks.h"
+#include "launch/Deadline.h"
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
@@ -33,12 +34,26 @@ RankError describeCurrent() {
   try {
     throw;
   } catch (const PeerFailure &error) {
-    return {error.what(), /*consequence=*/true};
+    return {error.what() + error.addition, /*consequence=*/true};
   } catch (const std::bad_alloc &) {
     return {"out of memory; use more ranks or a smaller batch", false};
   } catch (const std::exception &error) {
     std::string text = error.what();
     return {text.substr(0, text.find('\n')), false};
+  }
+}
+
+/// Tells the other ranks of the current exception: they report whose failure
+/// came first.
+void leave(const Connection &connection) {
+  if (!connection.communicator)
+    return;
+  try {
+    throw;
+  } catch (const PeerFailure &failure) {
+    connection.communicator->leave(failure.what());
+  } catch (...) {
+    connection.communicator->abort(describeCurrent().message);
   }
 }
 
@@ -98,12 +113,14 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
           {"set of flags", flags}};
 }
 
-CommOptions commOptions(const CommandLine &line, const Transports &transports) {
+CommOptions commOptions(const CommandLine &line, const plan::PlanT &plan,
+                        const Transports &transports) {
   CommOptions options;
   options.transport = transports.hosts;
   options.throttle = line.launch.throttle;
-  options.patience =
-      std::chrono::milliseconds(int64_t(1e3 * line.launch.patienceSeconds));
+  double seconds = line.launch.patienceSeconds;
+  options.patience = seconds ? std::chrono::milliseconds(int64_t(1e3 * seconds))
+                             : deadlineOf(plan);
   options.patience.note = [](const std::string &text) {
     std::fprintf(stderr, "note: %s\n", text.c_str());
   };
@@ -153,9 +170,9 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     limitThreads();
     Connection connection;
     try {
-      connection =
-          connectRanks(*store, rank, size, commOptions(line, transports),
-                       {"", /*loopback=*/true});
+      connection = connectRanks(*store, rank, size,
+                                commOptions(line, *loaded.plan, transports),
+                                {"", /*loopback=*/true});
       int ended =
           trainRank(line, loaded, transports, connection, {rank, local});
       if (rank == 0)
@@ -168,8 +185,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
           first = Failure{rank, error};
       }
       local->fail(rank); // wakes those who wait for its device
-      if (connection.communicator)
-        connection.communicator->abort(error.message);
+      leave(connection);
     }
   };
   if (size == 1) {
@@ -187,7 +203,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     return status;
   }
   printError(first->error.message, size > 1 ? first->rank : -1);
-  writeLauncherErrorFile(first->error.message);
+  writeLauncherErrorFile(first->error);
   return 1;
 }
 
@@ -217,7 +233,8 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
     std::string url =
         line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
     connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line), commOptions(line, transports),
+                      agreementOf(loaded, line),
+                      commOptions(line, *loaded.plan, transports),
                       std::chrono::seconds(line.launch.meetingSeconds));
     int status = trainRank(line, loaded, transports, connection,
                            {me.localRank, nullptr});
@@ -230,9 +247,8 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
       printError(error.message, me.rank);
     else
       leaveError(line.launch.supervisor, error);
-    writeLauncherErrorFile(error.message);
-    if (connection.communicator)
-      connection.communicator->abort(error.message);
+    writeLauncherErrorFile(error);
+    leave(connection);
     // Gloo's threads may still be waiting for ranks that are gone.
     std::fflush(nullptr);
     std::_Exit(1);
@@ -292,7 +308,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
       leaveError(launch.supervisor, error);
     else
       printError(error.message, me.size > 1 ? me.rank : -1);
-    writeLauncherErrorFile(error.message);
+    writeLauncherErrorFile(error);
     return 1;
   }
 }

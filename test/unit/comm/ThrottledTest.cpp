@@ -35,7 +35,7 @@ struct Instant : Communicator {
   std::optional<Clock::time_point> startedByAll(uint64_t) const override {
     return lastStart;
   }
-  void abort(const std::string &reason) override {}
+  void leave(const std::string &) override {}
 
   int ranks;
   uint64_t next = 0;

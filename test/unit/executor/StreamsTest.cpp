@@ -52,7 +52,7 @@ public:
     EXPECT_EQ(memory->mapped(), layout.windowBytes > 0);
     return memory;
   }
-  void abort(const std::string &reason) override { inner->abort(reason); }
+  void leave(const std::string &why) override { inner->leave(why); }
 
 private:
   void pause(Late now) {
@@ -120,7 +120,7 @@ public:
   void finish(uint64_t transfer) override {
     notes.push_back("finish " + std::to_string(transfer / numChannels));
   }
-  void abort(const std::string &) override {}
+  void leave(const std::string &) override {}
 
   std::vector<std::string> notes;
 

@@ -1,0 +1,68 @@
+#ifndef FSDP_RUNTIME_COMM_RANKWATCH_H
+#define FSDP_RUNTIME_COMM_RANKWATCH_H
+
+#include "comm/Patience.h"
+#include "comm/RankStates.h"
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace c10d {
+class Store;
+}
+
+namespace fsdp {
+
+/// Lets ranks ask each other where they are, when one keeps another waiting. A
+/// thread of each looks a few times a second whether there is a question, and
+/// answers whatever the others do: so one that computes is told from one that
+/// is stopped. Nothing is sent while nobody asks.
+class RankWatch {
+public:
+  /// `store`: its keys are not used by others; it is kept.
+  RankWatch(c10d::Store &store, int rank, int size, const Patience &patience);
+  ~RankWatch();
+  RankWatch(const RankWatch &) = delete;
+  RankWatch &operator=(const RankWatch &) = delete;
+
+  RankProgress &progress();
+
+  /// Tells people who keeps this rank waiting.
+  void note(const AwaitedTransfer &awaited);
+  /// Why this rank ends: it has waited for too long, or where `broken` says
+  /// what was heard of a connection, that is lost. Waits a moment for answers.
+  PeerFailure failure(const AwaitedTransfer &awaited,
+                      const std::string &broken = "");
+
+  /// Which rank's failure ends this one, for the others: a whole sentence. The
+  /// first one counts.
+  void leaveWord(const std::string &sentence);
+
+  /// What was heard when the others were asked last, and who was to blame.
+  struct Heard {
+    std::vector<RankState> states; // by rank; empty: nobody was asked
+    std::vector<int> blamed;
+  };
+  /// Asks, where nobody has been asked: for one that ends.
+  Heard hear();
+
+private:
+  class Thread;
+  Heard lastHeard();
+  Culprits ask(const AwaitedTransfer &awaited);
+  double waitedFor(const AwaitedTransfer &awaited);
+
+  const int rank, size;
+  const Patience patience;
+  std::shared_ptr<Thread> shared; // a thread that hangs outlives this
+  std::thread thread;
+  std::mutex mutex;
+  Heard heard;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_COMM_RANKWATCH_H

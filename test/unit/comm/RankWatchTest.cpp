@@ -1,0 +1,190 @@
+// Tests that a rank which waits learns who keeps it: who is gone, who computes,
+// and who waits itself; with and without an answer.
+#include "comm/RankWatch.h"
+
+#include "RankProcesses.h"
+#include "comm/GlooCommunicator.h"
+
+#include <csignal>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <thread>
+
+using namespace fsdp;
+using namespace fsdp::test;
+
+namespace {
+
+/// Of a rank that has started so many transfers of channel 1 and waits for one,
+/// 0: none.
+RankState standing(uint64_t started, uint64_t awaited) {
+  RankState state;
+  state.condition = RankState::Answers;
+  state.host = "a";
+  state.process = 7;
+  state.position.emplace().step = 3;
+  RankPosition::Channel &channel = state.position->channels[1];
+  channel.started = started;
+  channel.startedName = "all-gather of b";
+  channel.startedAgo = 5;
+  channel.awaited = awaited;
+  channel.awaitedName = awaited ? "all-gather of b" : "";
+  return state;
+}
+
+RankState in(RankState::Condition condition) {
+  RankState state;
+  state.condition = condition;
+  return state;
+}
+
+const AwaitedTransfer fifth = {"all-gather of c", 1, 5, {0, 1, 4}};
+
+std::vector<int> blamed(const std::vector<RankState> &states) {
+  return findCulprits(0, fifth, states).ranks;
+}
+
+} // namespace
+
+TEST(Culprits, WhoIsGoneIsNamedAlone) {
+  EXPECT_EQ(blamed({standing(5, 5), in(RankState::Stopped), standing(4, 0),
+                    standing(5, 5)}),
+            std::vector<int>{1});
+  EXPECT_EQ(blamed({standing(5, 5), standing(5, 5), in(RankState::Silent),
+                    in(RankState::Ended)}),
+            (std::vector<int>{2, 3}));
+}
+
+TEST(Culprits, WhoComputesIsNamedBeforeWhoWaits) {
+  EXPECT_EQ(
+      blamed({standing(5, 5), standing(4, 4), standing(4, 0), standing(5, 5)}),
+      std::vector<int>{2});
+  // It has come, but does not move its part.
+  EXPECT_EQ(
+      blamed({standing(5, 5), standing(5, 5), standing(5, 5), standing(5, 0)}),
+      std::vector<int>{3});
+  EXPECT_EQ(
+      blamed({standing(5, 5), standing(4, 4), standing(5, 5), standing(5, 5)}),
+      std::vector<int>{1});
+}
+
+TEST(Culprits, OnlyMembersOfItsGroupAreLate) {
+  AwaitedTransfer pair = {"all-gather of c", 1, 5, {0, 2, 2}}; // 0 and 2
+  EXPECT_EQ(findCulprits(0, pair,
+                         {standing(5, 5), standing(4, 0), standing(4, 0),
+                          standing(5, 5)})
+                .ranks,
+            std::vector<int>{2});
+}
+
+TEST(Culprits, NobodyWhereAllWait) {
+  std::vector<RankState> all(4, standing(5, 5));
+  EXPECT_TRUE(blamed(all).empty());
+  std::string text = describeWait(0, 3, 30, fifth, findCulprits(0, fifth, all));
+  EXPECT_NE(text.find("rank 0 has waited for 30 s, since "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("the network"), std::string::npos) << text;
+}
+
+TEST(Culprits, AreDescribed) {
+  std::string text =
+      describeWait(0, 3, 600, fifth,
+                   findCulprits(0, fifth,
+                                {standing(5, 5), standing(4, 0), standing(4, 0),
+                                 standing(5, 5)}));
+  EXPECT_EQ(
+      text.find("ranks 1 and 2 have kept rank 0 waiting for 600 s, since "), 0u)
+      << text;
+  EXPECT_NE(text.find(" UTC, in all-gather of c of step 3: rank 1: its process "
+                      "7 on a is alive, in step 3, and began its last such "
+                      "collective, all-gather of b, 5 s ago; rank 2: "),
+            std::string::npos)
+      << text;
+}
+
+TEST(Culprits, PositionsAreSent) {
+  RankPosition position = *standing(5, 5).position, none;
+  auto sent = unpackPosition(packPosition(position));
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->step, 3u);
+  EXPECT_EQ(sent->channels[1].awaitedName, "all-gather of b");
+  EXPECT_EQ(sent->channels[1].started, 5u);
+  EXPECT_EQ(sent->channels[2].startedName, "");
+  EXPECT_TRUE(unpackPosition(packPosition(none)));
+  EXPECT_FALSE(unpackPosition("1\n2"));
+}
+
+namespace {
+
+/// What two ranks over Gloo, as processes, find where rank 2 does not come: the
+/// text of each one's error.
+std::vector<std::string>
+errorsWithout2(const std::function<void(Communicator &)> &rank2) {
+  TemporaryFolder folder;
+  std::vector<pid_t> children;
+  for (int r = 0; r < 3; ++r)
+    children.push_back(inProcess([&, r] {
+      auto store = c10::make_intrusive<c10d::FileStore>(folder / "store", 3);
+      auto c = createGlooCommunicator(*store, r, 3, {"", /*loopback=*/true},
+                                      std::chrono::milliseconds(1500));
+      c->barrier();
+      try {
+        if (r == 2)
+          rank2(*c);
+        c->barrier();
+        return false;
+      } catch (const PeerFailure &failure) {
+        folder.write("rank" + std::to_string(r), failure.what());
+        c->leave(failure.what());
+      } catch (const std::exception &error) {
+        c->abort(error.what());
+      }
+      std::_Exit(0); // as fsdp-run ends
+    }));
+  std::vector<std::string> errors;
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(statusOf(children[r]), 0);
+    std::ifstream file(folder / ("rank" + std::to_string(r)));
+    errors.emplace_back(std::istreambuf_iterator<char>(file),
+                        std::istreambuf_iterator<char>());
+  }
+  kill(children[2], SIGKILL);
+  statusOf(children[2]);
+  return errors;
+}
+
+void expectAll(const std::vector<std::string> &errors,
+               const std::string &expected) {
+  for (const std::string &error : errors)
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+}
+
+} // namespace
+
+TEST(RankWatch, NamesAStoppedRank) {
+  auto errors = errorsWithout2([](Communicator &) { raise(SIGSTOP); });
+  expectAll(errors, "rank 2 has kept rank ");
+  expectAll(errors, " is stopped");
+  expectAll(errors, "in an agreement between steps");
+}
+
+TEST(RankWatch, NamesARankThatComputes) {
+  auto errors = errorsWithout2([](Communicator &c) {
+    c.watch()->progress().step = 8;
+    std::this_thread::sleep_for(std::chrono::seconds(10));
+    std::_Exit(1);
+  });
+  expectAll(errors, "rank 2 has kept rank ");
+  expectAll(errors, "is alive, in step 8, and began its last such collective");
+}
+
+TEST(RankWatch, NamesARankThatIsKilled) {
+  auto errors = errorsWithout2([](Communicator &) { raise(SIGKILL); });
+  expectAll(errors, "rank 2 ended without a word, in an agreement");
+}
+
+TEST(RankWatch, PassesOnWhyARankFailed) {
+  auto errors = errorsWithout2(
+      [](Communicator &) { throw std::runtime_error("out of paper"); });
+  expectAll(errors, "rank 2 failed: out of paper");
+}
