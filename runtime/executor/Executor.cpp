@@ -370,6 +370,10 @@ void Executor::setInput(int program, size_t input, const void *rowMajor) {
   impl->traffic->setInput(impl->programs.at(program), input, rowMajor);
 }
 
+char *Executor::inputMemory(int program, size_t input) const {
+  return impl->traffic->inputMemory(impl->programs.at(program), input);
+}
+
 std::vector<double> Executor::outputs(unsigned runsAgo) {
   return impl->traffic->outputs(runsAgo);
 }

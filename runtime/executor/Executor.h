@@ -47,6 +47,9 @@ public:
   /// Gives an input its value, from row-major memory; it stays until other
   /// values reuse its bytes, so inputs are set before each run.
   void setInput(int program, size_t input, const void *rowMajor);
+  /// Where an input is to be written, row-major, in place of setInput(); null
+  /// where it has other strides or the host cannot write it.
+  char *inputMemory(int program, size_t input) const;
   /// The scalar outputs of the last run, or of the one before it; waits until
   /// that run is over.
   std::vector<double> outputs(unsigned runsAgo = 0);

@@ -40,6 +40,15 @@ void ProgramTraffic::setInput(LoadedProgram &program, size_t input,
   staging->launch(streams);
 }
 
+char *ProgramTraffic::inputMemory(const LoadedProgram &program,
+                                  size_t input) const {
+  const at::Tensor &planned =
+      program.tensors[program.plan->inputs.at(input)->value];
+  return backend.isHost() && planned.is_contiguous()
+             ? static_cast<char *>(planned.data_ptr())
+             : nullptr;
+}
+
 void ProgramTraffic::fetchOutputs(const LoadedProgram &program) {
   Outputs &run = runs[numRuns++ % runs.size()];
   const auto &named = program.plan->outputs;

@@ -23,6 +23,8 @@ public:
   /// Gives an input its value, from row-major memory, which is read before it
   /// returns.
   void setInput(LoadedProgram &program, size_t input, const void *rowMajor);
+  /// Where it is written in place of that; null where it cannot be.
+  char *inputMemory(const LoadedProgram &program, size_t input) const;
 
   /// After a run of the program: its outputs begin their way to the host.
   void fetchOutputs(const LoadedProgram &program);

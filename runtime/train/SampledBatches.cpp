@@ -24,6 +24,11 @@ void SampledBatches::set(int64_t epoch, int64_t batch, int program,
                          Executor &executor) {
   const int64_t *samples = order->batch(epoch, batch);
   for (size_t c = 0; c < inputs.columns.size(); ++c) {
+    // Where the plan has it so, the file is read to where the program reads.
+    if (char *place = executor.inputMemory(program, inputs.numbers[c])) {
+      data->read(c, samples, geometry.batch, place);
+      continue;
+    }
     staging.resize(data->sampleBytes(c) * geometry.batch);
     data->read(c, samples, geometry.batch, staging.data());
     executor.setInput(program, inputs.numbers[c], staging.data());

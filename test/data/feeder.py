@@ -37,7 +37,7 @@ class Samples(Dataset):
     def fail(self) -> None:
         if self.fault == "raises":
             raise ValueError("the picture is broken")
-        if self.fault == "killed":
+        if self.fault in ("killed", "ends"):  # a worker, and the loader itself
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault == "hangs":
             time.sleep(1000)

@@ -1,14 +1,13 @@
 #include "CommandLine.h"
+#include "FlagValidators.h"
 
 #include "device/Device.h"
 #include "launch/ErrorReport.h"
 
 #include <CLI/CLI.hpp>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 
 namespace fsdp {
 
@@ -26,41 +25,6 @@ static cost::Link parseLink(const std::string &text) {
                           "' is not GB/s and microseconds, as in 10 or "
                           "10,20");
   return {bandwidth * 1e9, latency * 1e-6};
-}
-
-/// Decimal digits, in range: what converts texts takes -1 for 2^64 - 1.
-static CLI::Validator wholeNumber(int64_t least, int64_t most) {
-  return CLI::Validator(
-      [=](std::string &text) -> std::string {
-        int64_t value = 0;
-        const char *end = text.data() + text.size();
-        auto [rest, error] = std::from_chars(text.data(), end, value);
-        if (error == std::errc() && rest == end && value >= least &&
-            value <= most)
-          return "";
-        return "'" + text + "' is no whole number from " +
-               std::to_string(least) + " to " + std::to_string(most);
-      },
-      "");
-}
-
-// Steps, epochs and seconds of a year: more would overflow somewhere.
-static constexpr int64_t mostSteps = 1'000'000'000'000'000,
-                         mostEpochs = 1'000'000'000, mostRanks = 1'000'000,
-                         mostSeconds = 31'536'000;
-
-static CLI::Validator secondsAboveZero() {
-  return CLI::Validator(
-      [](std::string &text) -> std::string {
-        char *rest = nullptr;
-        double value = std::strtod(text.c_str(), &rest);
-        if (rest == text.c_str() + text.size() && value > 0 &&
-            value <= mostSeconds) // not NaN
-          return "";
-        return "'" + text + "' is no number of seconds above 0, up to " +
-               std::to_string(mostSeconds);
-      },
-      "");
 }
 
 static void addRunFlags(CLI::App &app, RunOptions &run) {

@@ -1,0 +1,50 @@
+// What numbers a flag takes.
+#ifndef FSDP_RUN_FLAGVALIDATORS_H
+#define FSDP_RUN_FLAGVALIDATORS_H
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+namespace fsdp {
+
+/// Decimal digits, in range: what converts texts takes -1 for 2^64 - 1.
+inline CLI::Validator wholeNumber(int64_t least, int64_t most) {
+  return CLI::Validator(
+      [=](std::string &text) -> std::string {
+        int64_t value = 0;
+        const char *end = text.data() + text.size();
+        auto [rest, error] = std::from_chars(text.data(), end, value);
+        if (error == std::errc() && rest == end && value >= least &&
+            value <= most)
+          return "";
+        return "'" + text + "' is no whole number from " +
+               std::to_string(least) + " to " + std::to_string(most);
+      },
+      "");
+}
+
+// Steps, epochs and seconds of a year: more would overflow somewhere.
+inline constexpr int64_t mostSteps = 1'000'000'000'000'000,
+                         mostEpochs = 1'000'000'000, mostRanks = 1'000'000,
+                         mostSeconds = 31'536'000;
+
+inline CLI::Validator secondsAboveZero() {
+  return CLI::Validator(
+      [](std::string &text) -> std::string {
+        char *rest = nullptr;
+        double value = std::strtod(text.c_str(), &rest);
+        if (rest == text.c_str() + text.size() && value > 0 &&
+            value <= mostSeconds) // not NaN
+          return "";
+        return "'" + text + "' is no number of seconds above 0, up to " +
+               std::to_string(mostSeconds);
+      },
+      "");
+}
+
+} // namespace fsdp
+
+#endif // FSDP_RUN_FLAGVALIDATORS_H
