@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
+import numpy as np
 import torch
 
 from .clipping import Norm, check_clipping
@@ -244,7 +245,8 @@ def _check_kind(what: str, data: Any, inputs: Mapping[str, torch.Tensor]) -> Opt
         return data
     if isinstance(data, (Mapping, torch.Tensor, str)):
         return _check_tensors(what, data)
-    if hasattr(data, "__iter__") or callable(data):
+    is_array = isinstance(data, np.ndarray)
+    if not is_array and (hasattr(data, "__iter__") or callable(data)):
         return LoaderData(data, list(inputs))
     raise ExportError(
         f"{what} is {type(data).__name__}; give tensors by name, Windows, Shards, a DataLoader or "

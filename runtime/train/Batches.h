@@ -29,9 +29,7 @@ public:
   virtual const std::string &path() const = 0;
 
   /// What must be the same on all ranks, since each reads its own.
-  virtual Found found() const {
-    return {"samples in " + path(), static_cast<uint64_t>(samples())};
-  }
+  virtual std::vector<Found> found() const = 0;
   /// What may be wrong with what was read, as a sentence; empty: nothing.
   virtual std::string doubt() const { return ""; }
 

@@ -20,9 +20,9 @@ void FedBatches::open() {
                 "length");
 }
 
-Found FedBatches::found() const {
-  return {"batches of an epoch from " + command,
-          static_cast<uint64_t>(extent.batches)};
+std::vector<Found> FedBatches::found() const {
+  return {{"batches of an epoch from " + command,
+           static_cast<uint64_t>(extent.batches)}};
 }
 
 /// "batch 3 of epoch 1": counted from 0, as a loader counts them.

@@ -27,7 +27,7 @@ public:
   int64_t globalBatch() const override { return batch * ranks; }
   int64_t samples() const override { return 0; }
   int64_t dropped() const override { return 0; }
-  Found found() const override;
+  std::vector<Found> found() const override;
   const std::string &path() const override { return command; }
   void set(int64_t epoch, int64_t batch, int program,
            Executor &executor) override;

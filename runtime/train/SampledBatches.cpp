@@ -20,6 +20,14 @@ SampledBatches::SampledBatches(const plan::ProgramT &program,
                 shuffle ? data->order() : OrderChoice{OrderKind::Sequential});
 }
 
+std::vector<Found> SampledBatches::found() const {
+  OrderChoice choice = data->order();
+  return {{"samples in " + path(), static_cast<uint64_t>(samples())},
+          {"as the order in " + path(), static_cast<uint64_t>(choice.kind)},
+          {"samples in a block of the order in " + path(),
+           static_cast<uint64_t>(choice.block)}};
+}
+
 void SampledBatches::set(int64_t epoch, int64_t batch, int program,
                          Executor &executor) {
   const int64_t *samples = order->batch(epoch, batch);

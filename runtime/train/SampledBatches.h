@@ -21,6 +21,7 @@ public:
   }
   int64_t samples() const override { return geometry.samples; }
   int64_t dropped() const override { return geometry.dropped(); }
+  std::vector<Found> found() const override;
   const std::string &path() const override { return data->path(); }
   void set(int64_t epoch, int64_t batch, int program,
            Executor &executor) override;

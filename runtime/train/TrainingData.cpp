@@ -87,7 +87,8 @@ std::vector<Found> TrainingData::found() const {
   std::vector<Found> found;
   for (const auto *batches : {&ofSteps, &ofEval})
     if (*batches)
-      found.push_back((*batches)->found());
+      for (const Found &thing : (*batches)->found())
+        found.push_back(thing);
   return found;
 }
 

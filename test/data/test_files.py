@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from data import step
 from data.conftest import Train, Trained
-from fsdp_mlir import ExportError, Shards, Windows
+from fsdp_mlir import ExportError, Shards, TrainingStep, Windows
 from support import chain
 
 
@@ -183,6 +183,27 @@ def test_a_description_that_does_not_fit_is_one_error(
         train(2, tmp_path / "d.json")
     lines = [line for line in failed.value.output.splitlines() if "error" in line.lower()]
     assert len(lines) == 1 and lines[0].startswith("error: ") and words in lines[0], lines
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    (
+        (object(), "data is object; give tensors by name"),
+        (lambda: None, "data has no length"),
+        (np.zeros(3), "data is ndarray; give tensors by name, Windows"),
+    ),
+)
+def test_what_is_no_data_is_refused_at_once(data, words: str) -> None:
+    model = torch.nn.Linear(3, 1)
+    with pytest.raises(ExportError, match=words):
+        TrainingStep(
+            model,
+            loss=lambda model, x: model(x).mean(),
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            inputs={"x": torch.zeros(4, 3)},
+            data=data,
+            epochs=1,
+        )
 
 
 @pytest.mark.parametrize(

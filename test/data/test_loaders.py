@@ -3,12 +3,15 @@ which one can fail is one error."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import difflib
 import json
 import pathlib
 import shlex
 import subprocess
 import sys
+import time
 from itertools import chain as chained
 
 import pytest
@@ -119,10 +122,14 @@ def training_step(argv):
 """
 
 
-def processes_of(group: str) -> list[str]:
-    """Command lines that name `group`, of processes that still run."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if group in line]
+def processes_of(name: str) -> list[str]:
+    """Command lines with `name` in them, of processes that run."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            found += [words] if name in words else []
+    return found
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -142,6 +149,28 @@ def test_a_loader_that_fails_is_one_error(
     assert len(errors) == 1 and all(word in errors[0] for word in words), output
     assert kind == "fewer" or "[rank " in errors[0]
     assert (kind == "raises") == ("in __getitem__" in output)  # the traceback
+    assert processes_of(str(mine)) == []
+
+
+def test_a_rank_that_is_killed_takes_its_loader_along(
+    plans, tokens, tmp_path: pathlib.Path
+) -> None:
+    mine, metrics = tmp_path / "tokens.bin", tmp_path / "metrics.jsonl"
+    mine.symlink_to(tokens)
+    compiled = dataclasses.replace(plans[1], data=None)
+    words = [*chain.run_arguments(compiled, 1_000_000_000), "--metrics", str(metrics)]
+    words += ["--data-command", command(mine, "get_batch")]
+    running = subprocess.Popen(words, env=chain.environment(), stdout=subprocess.DEVNULL)
+    try:
+        while running.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            time.sleep(0.05)
+        assert running.poll() is None and processes_of(str(mine))
+    finally:
+        running.kill()
+        running.wait()
+    ends = time.monotonic() + 30
+    while processes_of(str(mine)) and time.monotonic() < ends:
+        time.sleep(0.05)
     assert processes_of(str(mine)) == []
 
 

@@ -42,6 +42,16 @@ def test_a_touched_file_is_compared_by_content(tmp_path: Path) -> None:
     assert not unchanged(known)
 
 
+def test_large_data_is_not_read(tmp_path: Path) -> None:
+    """Tests that of a file that is only described size and time are compared."""
+    source = tmp_path / "train.bin"
+    source.write_text("text")
+    known = fingerprint(source, large=True)
+    assert known["sha256"] == "" and unchanged(known)
+    os.utime(source, (1, 1))
+    assert not unchanged(known)
+
+
 def test_a_folder_is_its_files(tmp_path: Path) -> None:
     """Tests that a file added to a folder is a change, a compiled module is not."""
     (tmp_path / "a.txt").write_text("a")

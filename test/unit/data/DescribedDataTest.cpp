@@ -115,9 +115,10 @@ TEST(DescribedData, ADamagedDescriptionIsRefused) {
       Json changed = described.json;
       changed[Json::json_pointer(pointer)] = other;
       // y may have any name: nobody reads it here.
-      if (other != value && pointer != "/columns/1/name")
+      if (other != value && pointer != "/columns/1/name") {
         EXPECT_NE(described.refusal(changed.dump()), "")
             << pointer << " " << other;
+      }
     }
   }
   for (const char *pointer :
