@@ -166,7 +166,7 @@ def test_a_schedule_keeps_its_learning_rates(compile_step: Compile) -> None:
     with load(compile_step("mesh=1", "--schedule")) as run:
         rates = [(run.lr, run(next(feed)))[0][0] for _ in range(4)]
         assert rates == [0.01, 0.01, 0.005, 0.005]
-        with pytest.raises(fsdp_mlir.RunError, match="a table of learning rates for 12 steps"):
+        with pytest.raises(fsdp_mlir.RunError, match="a schedule of learning rates for 12 steps"):
             run.lr = 0.1
 
 

@@ -84,7 +84,7 @@ def test_the_other_rank_is_told(how: str, comm: str, compile_step: Compile, rank
         "exception": "rank 1 failed: ValueError: no more pictures",
         "death": "rank 1 ended without a word",
     }
-    assert said.startswith(reasons[how] if comm == "shm" else "lost the connection")
+    assert said.startswith(reasons[how])
     assert later.startswith(f"the session is over: {said}")
     if how == "death":
         assert second is None
@@ -124,6 +124,4 @@ def test_an_interrupt_ends_a_wait(
     assert kind == "KeyboardInterrupt"
     assert seconds < (6.4 if signals == 1 else 2.9)
     assert other == "RankFailure"
-    assert words.startswith(
-        "rank 0 failed: it was interrupted" if comm == "shm" else "lost the connection"
-    )
+    assert words.startswith("rank 0 failed: it was interrupted")
