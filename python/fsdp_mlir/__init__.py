@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from .errors import ExportError
+from .errors import BatchError, ExportError, RankFailure, RunError
 
 # Where each name is. PyTorch is imported only for those who use one: the driver starts without.
 _MODULES = {
@@ -23,9 +23,12 @@ _MODULES = {
     "record_init": "init_recorder",
     "DeviceMesh": "mesh",
     "init_device_mesh": "mesh",
+    "compile": "compiling",
+    "load": "run",
+    "Run": "run",
 }
 
-__all__ = ["ExportError", *_MODULES]
+__all__ = ["BatchError", "ExportError", "RankFailure", "RunError", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

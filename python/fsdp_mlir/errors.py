@@ -20,3 +20,15 @@ class ExportNote(UserWarning):
 def note(text: str) -> None:
     """Says `text` where warnings are said, as a note."""
     warnings.warn(text, ExportNote, stacklevel=2)
+
+
+class RunError(RuntimeError):
+    """A plan that cannot be loaded or run here: what, and how to mend it."""
+
+
+class BatchError(RunError, ValueError):
+    """A batch that is not what the plan reads. The step was not taken."""
+
+
+class RankFailure(RunError):
+    """Another rank failed, or left: what this one reports is a consequence."""

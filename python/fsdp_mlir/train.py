@@ -16,7 +16,7 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from . import stages
 from .cache import Cache, default_folder
@@ -208,9 +208,23 @@ def compile_step(
         stages.place(path, out / path.name)
     display.end("export", "step.pt", cached)
     tell(said)
-    sizes = mesh_of(archive_metadata(out / "step.pt"), args)
+    lower(runner, cache, tools, args.pipeline, args.nproc * args.nnodes, out, display, tell)
 
-    options = pipeline_options(args.pipeline, sizes)
+
+def lower(
+    runner: Runner,
+    cache: Cache,
+    tools: dict[str, Path],
+    pipeline: Sequence[str],
+    ranks: int,
+    out: Path,
+    display: Any,
+    tell: Callable[[str], None],
+) -> None:
+    """Compiles `out`/step.pt to step.plan beside it. `display` is told when a stage begins and
+    ends, and `tell` what it had to say."""
+    sizes = mesh_of(archive_metadata(out / "step.pt"), ranks)
+    options = pipeline_options(pipeline, sizes)
     for name, tool, flags, source, target in (
         ("import", "fsdp-translate", ["--import-torchscript"], "step.pt", "step.mlir"),
         ("shard", "fsdp-opt", [f"--fsdp-pipeline={options}"], "step.mlir", "step.fsdp.mlir"),
@@ -239,7 +253,7 @@ def start_from(args: argparse.Namespace, display: Stages) -> None:
     tell("".join(f"note: {line}\n" for line in notes))
 
 
-def mesh_of(metadata: dict[str, Any], args: argparse.Namespace) -> list[int]:
+def mesh_of(metadata: dict[str, Any], world: int) -> list[int]:
     """The ranks along each dimension of the mesh: as the model describes it, or all along one.
 
     Raises:
@@ -247,10 +261,10 @@ def mesh_of(metadata: dict[str, Any], args: argparse.Namespace) -> list[int]:
     """
     mesh = metadata.get("mesh")
     if not mesh:
-        return [args.nproc * args.nnodes]
-    if (ranks := math.prod(mesh["shape"])) != args.nproc * args.nnodes:
+        return [world]
+    if (ranks := math.prod(mesh["shape"])) != world:
         raise StageError(
-            f"the model's mesh has {ranks} ranks and this run {args.nproc * args.nnodes}; give "
+            f"the model's mesh has {ranks} ranks and this run {world}; give "
             f"--nproc {ranks}, or describe another mesh (the environment's WORLD_SIZE is the "
             "number of ranks)"
         )

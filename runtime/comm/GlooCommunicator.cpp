@@ -6,12 +6,17 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/version.h>
@@ -52,6 +57,9 @@ struct Channel {
   std::vector<Buffer> spare; // kept for later transfers
 };
 
+/// A rank that waits looks this often whether its own abort() was called.
+constexpr std::chrono::milliseconds lookAround(500);
+
 class GlooCommunicator : public Communicator {
 public:
   GlooCommunicator(c10d::Store &store, int rank, int size,
@@ -81,12 +89,24 @@ public:
   uint64_t start(const Transfer &transfer) override;
   void finish(uint64_t transfer) override;
 
-  // Closing the connections fails the others' calls at once.
+  // Closing the connections fails the others' calls at once. A group waits for
+  // its transfer before it closes, and that maybe for a rank that does nothing.
   void leave(const std::string &why) override {
     rankWatch.leaveWord(why);
-    left = true;
-    for (Channel &channel : channels)
+    if (left.exchange(true))
+      return;
+    auto closed = std::make_shared<std::promise<void>>();
+    auto groups = std::make_shared<std::vector<ProcessGroup>>();
+    for (Channel &channel : channels) {
+      for (auto &[members, group] : channel.groups)
+        groups->push_back(std::move(group));
       channel.groups.clear();
+    }
+    std::thread([groups, closed] {
+      groups->clear();
+      closed->set_value();
+    }).detach();
+    closed->get_future().wait_for(std::chrono::seconds(1));
   }
   RankWatch *watch() override { return &rankWatch; }
 
@@ -152,7 +172,7 @@ private:
   c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
   Patience patience;
   RankWatch rankWatch;
-  bool left = false;
+  std::atomic<bool> left = false;
   std::array<Channel, numChannels> channels;
 };
 
@@ -220,15 +240,22 @@ void GlooCommunicator::await(c10d::Work &work, const InFlight &flight) {
   Awaiting waits(rankWatch.progress(), awaited.channel, awaited.number,
                  awaited.name);
   guarded(awaited, [&] {
-    try {
-      work.wait(patience.noteAfter);
-      return;
-    } catch (...) {
-      if (work.isCompleted())
-        throw;
+    auto begin = Clock::now();
+    for (bool told = false;;) {
+      try {
+        work.wait(lookAround);
+        return;
+      } catch (...) {
+        if (work.isCompleted())
+          throw;
+      }
+      if (left)
+        throw PeerFailure("this rank has closed its connections");
+      if (told || Clock::now() - begin < patience.noteAfter)
+        continue;
+      told = true;
+      rankWatch.note(awaited);
     }
-    rankWatch.note(awaited);
-    work.wait();
   });
 }
 

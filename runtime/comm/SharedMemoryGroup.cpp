@@ -157,18 +157,20 @@ void SharedMemoryGroup::awaitSlowly(const AwaitedTransfer &awaited,
   Clock::time_point begin = Clock::now(), look = begin + lookAround;
   bool told = false;
   while (!ready()) {
-    checkFailures();
     Clock::time_point now = Clock::now();
-    if (now >= look) {
-      look = now + lookAround;
-      try {
+    bool looks = now >= look;
+    try {
+      checkFailures();
+      if (looks)
         checkPeers();
-      } catch (const PeerFailure &) {
-        // What it did before it ended counts.
-        if (ready())
-          return;
-        throw;
-      }
+    } catch (const PeerFailure &) {
+      // What it did before it failed or ended counts.
+      if (ready())
+        return;
+      throw;
+    }
+    if (looks) {
+      look = now + lookAround;
       if (now - begin > patience.limit)
         throw watch().failure(awaited);
       if (!told && now - begin > patience.noteAfter) {

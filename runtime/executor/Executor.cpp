@@ -66,6 +66,7 @@ struct Executor::Implementation {
   std::unique_ptr<Streams> streams;
   std::optional<ProgramTraffic> traffic;
   std::vector<double> scalars;
+  std::vector<double> givenRates; // by parameter group; none: the plan's
   bool gradientNorm = false;
   double squaredNorm = 0;
   trace::Recorder *recorder = nullptr;
@@ -155,6 +156,8 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                         return numbers ? std::nan("")
                                        : states.at(state).item<double>();
                       }};
+  if (!givenRates.empty())
+    replaceLearningRates(plan, givenRates, context.hyperparameters);
   this->step = step;
   scalars = evaluateScalars(program.plan->scalars, context);
   if (program.numbers)
@@ -376,6 +379,10 @@ char *Executor::inputMemory(int program, size_t input) const {
 
 std::vector<double> Executor::outputs(unsigned runsAgo) {
   return impl->traffic->outputs(runsAgo);
+}
+
+void Executor::setLearningRates(std::vector<double> rates) {
+  impl->givenRates = std::move(rates);
 }
 
 void Executor::setGradientNorm(bool enabled) { impl->gradientNorm = enabled; }

@@ -54,6 +54,10 @@ public:
   /// that run is over.
   std::vector<double> outputs(unsigned runsAgo = 0);
 
+  /// Learning rates of later runs, by parameter group, in place of the plan's;
+  /// none: the plan's.
+  void setLearningRates(std::vector<double> rates);
+
   /// With set, each run sums the squares of the gradients it hands to updates.
   void setGradientNorm(bool enabled);
   /// This rank's share of the squared gradient norm of the last run: the shards

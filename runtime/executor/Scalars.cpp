@@ -96,4 +96,13 @@ std::vector<double> learningRates(const plan::PlanT &plan, uint64_t step) {
   return rates;
 }
 
+void replaceLearningRates(const plan::PlanT &plan,
+                          const std::vector<double> &rates,
+                          std::vector<double> &values) {
+  size_t group = 0;
+  for (size_t i = 0; i < values.size(); ++i)
+    if (plan.hyperparameters[i]->name == "lr")
+      values[i] = rates.at(group++);
+}
+
 } // namespace fsdp

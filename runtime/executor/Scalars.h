@@ -30,6 +30,12 @@ std::vector<double> hyperparameters(const plan::PlanT &plan, uint64_t step);
 /// Those of them that are learning rates, one per parameter group.
 std::vector<double> learningRates(const plan::PlanT &plan, uint64_t step);
 
+/// Gives those of `values`, which hyperparameters() gave, that are learning
+/// rates the given ones, one per parameter group.
+void replaceLearningRates(const plan::PlanT &plan,
+                          const std::vector<double> &rates,
+                          std::vector<double> &values);
+
 /// The number of steps that the plan's schedule covers; 0: any.
 uint64_t scheduledSteps(const plan::PlanT &plan);
 

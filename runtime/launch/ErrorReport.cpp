@@ -1,12 +1,28 @@
 #include "launch/ErrorReport.h"
 
+#include "comm/Communicator.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
 
 namespace fsdp {
+
+RankError describeCurrentError() {
+  try {
+    throw;
+  } catch (const PeerFailure &error) {
+    return {error.what() + error.addition, /*consequence=*/true};
+  } catch (const std::bad_alloc &) {
+    return {"out of memory; use more ranks or a smaller batch", false};
+  } catch (const std::exception &error) {
+    std::string text = error.what();
+    return {text.substr(0, text.find('\n')), false};
+  }
+}
 
 void leaveError(const std::string &file, const RankError &error) {
   nlohmann::json json = {{"message", error.message},

@@ -13,6 +13,9 @@ struct RankError {
   bool consequence = false;
 };
 
+/// Of the exception that is being handled. Its message is one line.
+RankError describeCurrentError();
+
 /// What a rank leaves for the process that supervises it, in `file`.
 void leaveError(const std::string &file, const RankError &error);
 std::optional<RankError> collectError(const std::string &file);

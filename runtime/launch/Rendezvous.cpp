@@ -75,6 +75,9 @@ StorePtr Meeting::open() {
   options.port = static_cast<uint16_t>(where.port);
   options.isServer = me.rank == 0 && !where.launcherServes;
   options.waitWorkers = false;
+  // A process that meets again, or whose own process group meets there too,
+  // has one server.
+  options.multiTenant = options.isServer;
   options.timeout = left();
   try {
     return c10::make_intrusive<c10d::TCPStore>(where.host, options);

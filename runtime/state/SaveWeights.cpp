@@ -1,8 +1,7 @@
 #include "state/SaveWeights.h"
 
 #include "data/SafeTensors.h"
-#include "state/RowMajorPart.h"
-#include "state/StateMap.h"
+#include "state/GatheredMemory.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <map>
@@ -68,30 +67,20 @@ void saveWeights(
     file = openFile(plan, map, path);
     onPartialFile(file->partialPath());
   }
-  plan::RankGroup shards = plan::shardGroupOf(plan, communicator.rank());
   // One memory at a time.
   for (const StateMemory &memory : map.memories()) {
     std::vector<const NamedState *> saved = savedOf(memory);
     if (saved.empty())
       continue;
-    RowMajorPart part(executor, memory.state);
-    bool cut = plan.states[memory.state]->shard_dim >= 0;
-    std::vector<char> parts(cut ? shards.size * part.bytes() : 0);
-    if (cut)
-      communicator.allGather(part.data(), parts.data(), part.bytes(),
-                             plan::DType::UInt8, shards);
+    GatheredMemory gathered(plan, map, memory, communicator, executor);
     if (!file)
       continue;
     for (const NamedState *tensor : saved)
-      for (uint32_t shard = 0; shard < (cut ? shards.size : 1); ++shard) {
-        const char *from =
-            cut ? parts.data() + shard * part.bytes() : part.data();
-        int64_t size = tensor->elementBytes();
-        for (const Run &run : map.part(*tensor, shards[shard]).runs())
-          for (const std::string &name : namesOf(*tensor))
-            file->write(name, run.whole * size, from + run.local * size,
-                        run.count * size);
-      }
+      gathered.forEachPart(
+          *tensor, [&](uint64_t offset, const char *from, uint64_t bytes) {
+            for (const std::string &name : namesOf(*tensor))
+              file->write(name, offset, from, bytes);
+          });
   }
   if (file) {
     file->finish();

@@ -11,11 +11,10 @@ static double milliseconds(Clock::duration duration) {
 }
 
 StepRunner::StepRunner(const plan::PlanT &plan, Executor &executor,
-                       const RepeatedInputs &repeated, Batches *data,
-                       const RunLength &length, unsigned runsAhead,
-                       OnFinished onFinished)
-    : plan(plan), executor(executor), repeated(repeated), data(data),
-      length(length), runsAhead(runsAhead), onFinished(std::move(onFinished)),
+                       const RepeatedInputs &repeated, Feed feed,
+                       unsigned runsAhead, OnFinished onFinished)
+    : plan(plan), executor(executor), repeated(repeated), feed(std::move(feed)),
+      runsAhead(runsAhead), onFinished(std::move(onFinished)),
       stepProgram(plan::findProgram(plan, "step")),
       accumulateProgram(plan::findProgram(plan, "accumulate")) {}
 
@@ -34,11 +33,8 @@ void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch) {
   int program = last ? stepProgram : accumulateProgram;
   auto begin = Clock::now();
   repeated.set(program, executor);
-  if (data) {
-    data->set(length.epochOf(step),
-              length.placeOf(step) * plan.micro_batches + microBatch, program,
-              executor);
-  }
+  if (feed)
+    feed(step, microBatch, program);
   Step &current = steps.back();
   const Counters &counters = executor.counters();
   std::optional<Streams::Times> before = counters.communication;

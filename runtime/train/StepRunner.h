@@ -2,9 +2,7 @@
 #define FSDP_RUNTIME_TRAIN_STEPRUNNER_H
 
 #include "executor/Executor.h"
-#include "train/Batches.h"
 #include "train/RepeatedInputs.h"
-#include "train/StepReport.h"
 
 #include <deque>
 #include <functional>
@@ -28,14 +26,16 @@ struct FinishedStep {
 /// for the host.
 class StepRunner {
 public:
+  /// Gives a program's inputs the data of a step's micro-batch, from 0.
+  using Feed =
+      std::function<void(uint64_t step, uint64_t microBatch, int program)>;
   using OnFinished = std::function<void(const FinishedStep &)>;
 
-  /// `data`: null where all inputs repeat. `runsAhead`: runs whose outputs are
+  /// `feed`: null where all inputs repeat. `runsAhead`: runs whose outputs are
   /// awaited only when as many others are launched. Steps finish in their
   /// order, within calls of this class.
   StepRunner(const plan::PlanT &plan, Executor &executor,
-             const RepeatedInputs &repeated, Batches *data,
-             const RunLength &length, unsigned runsAhead,
+             const RepeatedInputs &repeated, Feed feed, unsigned runsAhead,
              OnFinished onFinished);
 
   void launch(uint64_t step);
@@ -53,8 +53,7 @@ private:
   const plan::PlanT &plan;
   Executor &executor;
   const RepeatedInputs &repeated;
-  Batches *data;
-  RunLength length;
+  Feed feed;
   const unsigned runsAhead;
   OnFinished onFinished;
   int stepProgram, accumulateProgram;

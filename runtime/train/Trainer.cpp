@@ -3,15 +3,12 @@
 #include "Error.h"
 #include "comm/Gather.h"
 #include "comm/RankWatch.h"
-#include "executor/Executor.h"
-#include "state/LoadWeights.h"
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
 #include "train/FlightRecord.h"
+#include "train/LoadedRun.h"
 #include "train/OutputFiles.h"
-#include "train/RepeatedInputs.h"
-#include "train/ResumePoint.h"
 #include "train/RunLength.h"
 #include "train/StepDecisions.h"
 #include "train/StepLog.h"
@@ -27,13 +24,6 @@
 namespace fsdp {
 
 namespace {
-
-const plan::PlanT &checkPrograms(const plan::PlanT &plan) {
-  if (plan::findProgram(plan, "step") < 0)
-    throw Error(
-        "the plan has no program 'step'; lower the training step again");
-  return plan;
-}
 
 /// Whether a scaler of the loss skips the update of a step whose gradients are
 /// not finite.
@@ -56,12 +46,12 @@ class Trainer {
 public:
   Trainer(const plan::LoadedPlan &loaded, const RunOptions &options,
           Communicator &communicator, Backend &backend)
-      : loaded(loaded), plan(checkPrograms(*loaded.plan)), options(options),
+      : loaded(loaded), plan(requirePrograms(*loaded.plan)), options(options),
         communicator(communicator), from(options.checkpoints, communicator),
-        seed(seedOf()), runsAhead(backend.isHost() ? 0 : 1),
+        seed(seedOf(plan, options, from)), runsAhead(backend.isHost() ? 0 : 1),
         data(plan, options, communicator, seed),
         length(findLength(plan, options, data.train(), position())),
-        repeated(plan), trace(loaded, options, communicator, length),
+        trace(loaded, options, communicator, length),
         log(plan, options, communicator, data) {
     if (communicator.rank() == 0)
       checkOutputs(plan, options);
@@ -84,8 +74,8 @@ private:
   const checkpoint::RunPosition *position() const {
     return from ? &from.position() : nullptr;
   }
-  int64_t seedOf() const;
   void load(Backend &backend);
+  StepRunner::Feed feed();
   std::vector<std::string> notesOfResuming() const;
   void onFinished(const FinishedStep &ended);
   NamedScalars evaluateAfter(uint64_t step, StepRunner &runner);
@@ -102,10 +92,10 @@ private:
   const unsigned runsAhead;
   TrainingData data;
   RunLength length;
-  RepeatedInputs repeated;
   StepTrace trace;
   StepLog log;
-  std::unique_ptr<Executor> executor;
+  std::optional<LoadedRun> state;
+  Executor *executor = nullptr;             // of the state
   std::vector<int64_t> startPeaks;          // by rank
   std::unique_ptr<Checkpoints> checkpoints; // null: none are written
   StepDecisions decisions{communicator};
@@ -120,36 +110,18 @@ std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
       [this](const std::string &text) { log.note(text); });
 }
 
-/// The run's own, unless another one is given.
-int64_t Trainer::seedOf() const {
-  return options.seed.value_or(from ? from.position().seed : plan.seed);
-}
-
 void Trainer::load(Backend &backend) {
-  ExecutorOptions how;
-  how.seed = seed;
-  how.sequentialRandom = options.sequentialRandom;
-  how.poison = options.poison;
-  how.graph = options.graph;
-  how.note = [this](const std::string &text) { log.note(text); };
-  executor = std::make_unique<Executor>(plan, backend, how);
-  size_t drawn = loadWeights(
-      plan, {options.weights, options.weightsFromRank0, seed, bool(from)},
-      communicator, *executor, repeated.tensors());
-  if (from) {
-    from.load(plan, *executor);
+  state.emplace(plan, options, from, communicator, backend,
+                [this](const std::string &text) { log.note(text); });
+  executor = &state->executor;
+  if (from)
     length = findLength(plan, options, data.train(), position());
-  }
   startPeaks =
       gatherNumbers(communicator, static_cast<int64_t>(peakResidentBytes()));
   std::vector<std::string> notes = data.notes();
   for (const std::string &text : notesOfResuming())
     notes.push_back(text);
-  if (drawn)
-    notes.insert(notes.begin(),
-                 std::to_string(drawn) +
-                     " tensors start by the model's own recipes, with seed " +
-                     std::to_string(seed));
+  notes.insert(notes.begin(), state->notes.begin(), state->notes.end());
   log.open(length, position(), notes);
 }
 
@@ -211,8 +183,8 @@ NamedScalars Trainer::evaluateAfter(uint64_t step, StepRunner &runner) {
     runner.finishAll();
   NamedScalars evaluated;
   if (due) {
-    evaluated =
-        evaluate(plan, step, *data.eval(), repeated, communicator, *executor);
+    evaluated = evaluate(plan, step, *data.eval(), state->repeated,
+                         communicator, *executor);
     log.evaluation(step, evaluated, epochEnds);
   }
   if (epochEnds)
@@ -235,8 +207,19 @@ void Trainer::checkpointAfter(uint64_t step, const NamedScalars &evaluated,
   log.fill(position, evaluated);
   checkpoints->begin(position, *executor);
 }
+
+/// Each step's batches of the data set; null: there is none.
+StepRunner::Feed Trainer::feed() {
+  if (!data.train())
+    return nullptr;
+  return [this](uint64_t step, uint64_t microBatch, int program) {
+    uint64_t batch = length.placeOf(step) * plan.micro_batches + microBatch;
+    data.train()->set(length.epochOf(step), batch, program, *executor);
+  };
+}
+
 int Trainer::run() {
-  StepRunner runner(plan, *executor, repeated, data.train(), length, runsAhead,
+  StepRunner runner(plan, *executor, state->repeated, feed(), runsAhead,
                     [this](const FinishedStep &ended) { onFinished(ended); });
   StopRequest stop;
   StepDecision decision;

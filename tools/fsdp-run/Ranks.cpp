@@ -8,6 +8,7 @@
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
 #include "launch/Supervisor.h"
+#include "launch/WorldSize.h"
 #include "operators/DispatcherSchemas.h"
 #include "plan/PlanFile.h"
 #include "train/Trainer.h"
@@ -30,19 +31,6 @@ struct Failure {
   RankError error;
 };
 
-RankError describeCurrent() {
-  try {
-    throw;
-  } catch (const PeerFailure &error) {
-    return {error.what() + error.addition, /*consequence=*/true};
-  } catch (const std::bad_alloc &) {
-    return {"out of memory; use more ranks or a smaller batch", false};
-  } catch (const std::exception &error) {
-    std::string text = error.what();
-    return {text.substr(0, text.find('\n')), false};
-  }
-}
-
 /// Tells the other ranks of the current exception: they report whose failure
 /// came first.
 void leave(const Connection &connection) {
@@ -53,7 +41,7 @@ void leave(const Connection &connection) {
   } catch (const PeerFailure &failure) {
     connection.communicator->leave(failure.what());
   } catch (...) {
-    connection.communicator->abort(describeCurrent().message);
+    connection.communicator->abort(describeCurrentError().message);
   }
 }
 
@@ -62,16 +50,6 @@ void leave(const Connection &connection) {
 void limitThreads() {
   if (!std::getenv("OMP_NUM_THREADS"))
     at::set_num_threads(1);
-}
-
-void checkWorldSize(const plan::PlanT &plan, int size) {
-  uint64_t mesh = plan::numRanks(plan);
-  if (mesh != static_cast<uint64_t>(size))
-    throw Error("the plan's mesh has " + std::to_string(mesh) +
-                (mesh == 1 ? " rank" : " ranks") + ", this run " +
-                std::to_string(size) + "; run it with --nproc " +
-                std::to_string(mesh) +
-                ", or compile it for mesh=" + std::to_string(size));
 }
 
 std::string describe(const std::optional<cost::Link> &link) {
@@ -178,7 +156,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
       if (rank == 0)
         status = ended;
     } catch (...) {
-      RankError error = describeCurrent();
+      RankError error = describeCurrentError();
       {
         std::lock_guard<std::mutex> lock(mutex);
         if (!first || (first->error.consequence && !error.consequence))
@@ -242,7 +220,7 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
       printError(describeStop(status));
     return status;
   } catch (...) {
-    RankError error = describeCurrent();
+    RankError error = describeCurrentError();
     if (line.launch.supervisor.empty())
       printError(error.message, me.rank);
     else
@@ -297,13 +275,15 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     Transports transports =
         resolveTransport(launch.transport, loaded.plan->device, threads);
     checkDevice(*loaded.plan, line, transports, local);
-    checkWorldSize(*loaded.plan, size);
+    checkWorldSize(*loaded.plan, size,
+                   "run it with --nproc " +
+                       std::to_string(plan::numRanks(*loaded.plan)));
     if (threads)
       return runThreads(line, loaded, transports, size);
     return isMember ? runMember(line, loaded, transports, me)
                     : superviseProcesses(line, argc, argv);
   } catch (...) {
-    RankError error = describeCurrent();
+    RankError error = describeCurrentError();
     if (!launch.supervisor.empty())
       leaveError(launch.supervisor, error);
     else

@@ -1,0 +1,275 @@
+// The extension module `fsdp_runtime`: sessions for fsdp_mlir.run, which is
+// what scripts use. Here are conversions, exceptions and Python's lock only.
+#include "python/Interrupts.h"
+#include "session/Session.h"
+
+#include <ATen/EmptyTensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace py = pybind11;
+
+namespace fsdp {
+
+namespace {
+
+using SessionPtr = std::shared_ptr<Session>;
+
+/// Runs a call without Python's lock. An interrupt that came meanwhile is
+/// raised when it is over.
+template <typename Call> auto unlocked(const SessionPtr &session, Call &&call) {
+  auto run = [&] {
+    py::gil_scoped_release release;
+    InterruptedCall interruptible(
+        [session] { session->leave("it was interrupted"); });
+    return call();
+  };
+  auto raise = [] {
+    if (PyErr_CheckSignals() != 0)
+      throw py::error_already_set();
+  };
+  if constexpr (std::is_void_v<decltype(call())>) {
+    try {
+      run();
+    } catch (const std::exception &) {
+      raise();
+      throw;
+    }
+    raise();
+  } else {
+    try {
+      auto result = run();
+      raise();
+      return result;
+    } catch (const py::error_already_set &) {
+      throw;
+    } catch (const std::exception &) {
+      raise();
+      throw;
+    }
+  }
+}
+
+/// What is no tensor becomes an undefined one, which the session refuses.
+Batch toBatch(const py::handle &given) {
+  if (!PyDict_Check(given.ptr()) && !py::hasattr(given, "keys"))
+    throw BatchError("a batch is a dict of tensors by name, and not " +
+                     std::string(Py_TYPE(given.ptr())->tp_name));
+  py::dict dict = PyDict_Check(given.ptr())
+                      ? py::reinterpret_borrow<py::dict>(given)
+                      : py::dict(py::reinterpret_borrow<py::object>(given));
+  Batch batch;
+  batch.reserve(dict.size());
+  for (auto [name, value] : dict)
+    batch.emplace_back(py::cast<std::string>(py::str(name)),
+                       THPVariable_Check(value.ptr())
+                           ? THPVariable_Unpack(value.ptr())
+                           : at::Tensor());
+  return batch;
+}
+
+std::vector<Batch> toBatches(const py::object &given) {
+  std::vector<Batch> batches;
+  if (given.is_none())
+    return batches;
+  if (PyList_Check(given.ptr()) || PyTuple_Check(given.ptr()))
+    for (const py::handle &one : given)
+      batches.push_back(toBatch(one));
+  else
+    batches.push_back(toBatch(given));
+  return batches;
+}
+
+/// Even what is no batch at all must not keep the other ranks waiting.
+std::vector<Batch> batchesFor(const SessionPtr &session,
+                              const py::object &given) {
+  try {
+    return toBatches(given);
+  } catch (const std::exception &error) {
+    if (session->size() > 1)
+      session->leave(error.what());
+    throw;
+  }
+}
+
+py::object wrap(const at::Tensor &tensor) {
+  if (!tensor.defined())
+    return py::none();
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
+}
+
+/// The loss has its tensor before the step: behind it none of the code that
+/// makes one is in a cache.
+py::object step(const SessionPtr &session, const py::object &given) {
+  std::vector<Batch> batches = batchesFor(session, given);
+  at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
+  double *value = loss.mutable_data_ptr<double>();
+  py::object result = wrap(loss);
+  *value =
+      unlocked(session, [&] { return session->step(batches).outputs.at(0); });
+  return result;
+}
+
+py::dict evaluate(const SessionPtr &session, const py::object &given) {
+  std::vector<Batch> batches = batchesFor(session, given);
+  py::dict result;
+  for (const auto &[name, value] :
+       unlocked(session, [&] { return session->evaluate(batches); }))
+    result[py::str(name)] = value;
+  return result;
+}
+
+/// Of the last step, as docs/metrics.md names them; empty before the first.
+py::dict metrics(const Session &session) {
+  py::dict result;
+  const auto &last = session.last();
+  if (!last)
+    return result;
+  const plan::PlanT &plan = session.plan();
+  const auto &outputs = plan.programs[plan::findProgram(plan, "step")]->outputs;
+  result["step"] = last->number;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    result[py::str(outputs[i]->name)] = last->outputs[i];
+  result["step_ms"] = last->stepMs;
+  result["data_wait_ms"] = last->dataWaitMs;
+  if (last->exposedCommMs)
+    result["exposed_comm_ms"] = *last->exposedCommMs;
+  return result;
+}
+
+py::list states(const SessionPtr &session) {
+  py::list result;
+  for (const StateView &view : session->states()) {
+    py::dict entry;
+    entry["name"] = view.name;
+    entry["aliases"] = view.aliases;
+    entry["shape"] = view.shape;
+    entry["dtype"] = plan::dtypeName(view.dtype);
+    entry["is_parameter"] = view.role == plan::Role::Parameter;
+    entry["persistent"] = view.persistent;
+    entry["shard_dim"] = view.shardDim;
+    entry["local"] = wrap(view.local);
+    result.append(entry);
+  }
+  return result;
+}
+
+py::dict whole(const SessionPtr &session, bool flatAlone) {
+  py::dict result;
+  for (const auto &[name, tensor] :
+       unlocked(session, [&] { return session->whole(flatAlone); }))
+    result[py::str(name)] = wrap(tensor);
+  return result;
+}
+
+Transport transportNamed(const std::string &name) {
+  for (const TransportInfo &info : transports)
+    if (name == info.name && info.device != plan::DeviceKind::Cuda)
+      return info.transport;
+  throw Error("comm is '" + name + "'; give auto, shm or gloo");
+}
+
+SessionPtr open(const std::string &plan, const std::string &weights,
+                const std::string &resume, std::optional<int64_t> seed,
+                bool weightsFromRank0, const std::string &rng,
+                const std::string &comm, double timeout, int meetingTimeout,
+                const std::string &rendezvous) {
+  RunOptions run;
+  run.weights = weights;
+  run.weightsFromRank0 = weightsFromRank0;
+  run.seed = seed;
+  run.sequentialRandom = rng == "sequential";
+  run.checkpoints.resume = resume;
+  JoinOptions join;
+  join.transport = transportNamed(comm);
+  join.patienceSeconds = timeout;
+  join.meetingSeconds = meetingTimeout;
+  join.rendezvous = rendezvous;
+  py::gil_scoped_release release;
+  return Session::open(plan, std::move(run), join);
+}
+
+std::vector<std::pair<std::string, uint32_t>> meshOf(const Session &session) {
+  std::vector<std::pair<std::string, uint32_t>> mesh;
+  for (const auto &dim : session.plan().mesh)
+    mesh.emplace_back(dim->name, dim->size);
+  return mesh;
+}
+
+/// As the classes of fsdp_mlir.errors.
+void registerExceptions() {
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    auto raise = [](const char *name, const char *text) {
+      py::object type = py::module_::import("fsdp_mlir.errors").attr(name);
+      PyErr_SetString(type.ptr(), text);
+    };
+    try {
+      if (pointer)
+        std::rethrow_exception(pointer);
+    } catch (const BatchError &error) {
+      raise("BatchError", error.what());
+    } catch (const Error &error) {
+      raise("RunError", error.what());
+    } catch (const plan::PlanError &error) {
+      raise("RunError", error.what());
+    } catch (const PeerFailure &error) {
+      raise("RankFailure", error.what());
+    }
+  });
+}
+
+} // namespace
+
+} // namespace fsdp
+
+PYBIND11_MODULE(fsdp_runtime, module) {
+  using namespace fsdp;
+  registerExceptions();
+  module.attr("torch_version") = FSDP_TORCH;
+  module.def("membership", [] {
+    Membership me = findMembership(processVariables());
+    return std::make_pair(me.rank, me.size);
+  });
+  module.def("open", &fsdp::open, py::kw_only(), py::arg("plan"),
+             py::arg("weights"), py::arg("resume"), py::arg("seed"),
+             py::arg("weights_from_rank0"), py::arg("rng"), py::arg("comm"),
+             py::arg("timeout"), py::arg("meeting_timeout"),
+             py::arg("rendezvous"));
+  py::class_<Session, SessionPtr>(module, "Session")
+      .def("step", &fsdp::step)
+      .def("evaluate", &fsdp::evaluate)
+      .def("metrics", &metrics)
+      .def("states", &states)
+      .def("whole", &whole)
+      .def("mean",
+           [](const SessionPtr &session, std::vector<double> values) {
+             return unlocked(session, [&] { return session->mean(values); });
+           })
+      .def("barrier",
+           [](const SessionPtr &session) {
+             unlocked(session, [&] { session->barrier(); });
+           })
+      .def("save",
+           [](const SessionPtr &session, const std::string &path) {
+             unlocked(session, [&] { session->save(path); });
+           })
+      .def("checkpoint",
+           [](const SessionPtr &session, const std::string &folder,
+              uint64_t keep) {
+             return unlocked(session,
+                             [&] { return session->checkpoint(folder, keep); });
+           })
+      .def("leave", &Session::leave)
+      .def("close", &Session::close)
+      .def_property_readonly("rates", &Session::learningRates)
+      .def("set_rates", &Session::setLearningRates)
+      .def_property_readonly("rank", &Session::rank)
+      .def_property_readonly("size", &Session::size)
+      .def_property_readonly("steps", &Session::steps)
+      .def_property_readonly("notes", &Session::notes)
+      .def_property_readonly("transport", &Session::transport)
+      .def_property_readonly("mesh", &meshOf);
+}

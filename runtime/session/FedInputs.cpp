@@ -1,0 +1,134 @@
+#include "session/FedInputs.h"
+
+#include "device/ScalarType.h"
+#include "train/Batches.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <algorithm>
+#include <sstream>
+
+namespace fsdp {
+
+/// "x, y and z".
+std::string FedInputs::names() const {
+  std::string text;
+  for (size_t i = 0; i < program.inputs.size(); ++i)
+    text += (i == 0                           ? ""
+             : i + 1 == program.inputs.size() ? " and "
+                                              : ", ") +
+            program.inputs[i]->name;
+  return text;
+}
+
+static std::string nameOf(at::ScalarType type) {
+  auto dtype = plan::dtypeOfScalarType(static_cast<int64_t>(type));
+  return dtype ? plan::dtypeName(*dtype) : c10::toString(type);
+}
+
+/// A row-major tensor of the same values; the tensor itself where it is one.
+static at::Tensor rowMajor(const at::Tensor &tensor) {
+  at::AutoDispatchBelowADInplaceOrView noAutograd;
+  at::AutoGradMode noGradient(false);
+  return tensor.resolve_conj().resolve_neg().contiguous();
+}
+
+/// Whether its elements are in memory of its own: those of subclasses, as
+/// distributed or fake tensors, may be anywhere.
+static bool isPlain(const at::Tensor &tensor) {
+  return tensor.layout() == at::kStrided && tensor.has_storage() &&
+         !tensor.key_set().has(c10::DispatchKey::Python);
+}
+
+at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
+                              const plan::ValueT &value, uint64_t count) const {
+  std::string what = "batch['" + name + "']";
+  if (!tensor.defined())
+    throw BatchError(what + " is no tensor; give one, as torch.as_tensor() "
+                            "makes it");
+  if (!isPlain(tensor))
+    throw BatchError(what + " is no plain dense tensor; give one that is, as "
+                            "to_dense() or full_tensor() do");
+  if (!tensor.device().is_cpu())
+    throw BatchError(what + " is on " + tensor.device().str() +
+                     ", and the plan is for CPUs; give it with .cpu()");
+  if (tensor.scalar_type() != toScalarType(value.dtype)) {
+    std::string wanted = plan::dtypeName(value.dtype);
+    throw BatchError(what + " is " + nameOf(tensor.scalar_type()) +
+                     ", and the plan reads " + wanted +
+                     "; convert it with .to(torch." + wanted + ")");
+  }
+  std::vector<int64_t> wanted = value.shape;
+  if (count > 1 && !wanted.empty())
+    wanted[0] *= count;
+  if (tensor.sizes() != c10::IntArrayRef(wanted)) {
+    std::string all =
+        count > 1 ? ", that of all " + std::to_string(count) + " micro-batches"
+                  : "";
+    throw BatchError(what + " has shape " +
+                     plan::formatShape(tensor.sizes().vec()) +
+                     ", and the plan reads " + plan::formatShape(wanted) + all +
+                     "; shapes are those of the export: drop a last batch that "
+                     "is smaller, or export with this shape");
+  }
+  return rowMajor(tensor);
+}
+
+/// A batch for `count` micro-batches from the `first` on.
+void FedInputs::takeOne(const Batch &batch, uint64_t first, uint64_t count) {
+  auto find = [&](const std::string &name) {
+    return std::find_if(batch.begin(), batch.end(),
+                        [&](const auto &entry) { return entry.first == name; });
+  };
+  bool needsAll = !readsData(program);
+  for (size_t i = 0; i < program.inputs.size(); ++i) {
+    const plan::InputT &input = *program.inputs[i];
+    auto found = find(input.name);
+    if (found == batch.end()) {
+      if (needsAll || input.from_data)
+        throw BatchError("the batch has no '" + input.name +
+                         "'; the plan reads " + names());
+      continue;
+    }
+    const plan::ValueT &value = *program.values[input.value];
+    at::Tensor whole = checked(input.name, found->second, value, count);
+    for (uint64_t m = 0; m < count; ++m)
+      tensors[first + m][i] =
+          count == 1 || value.shape.empty()
+              ? whole
+              : whole.narrow(0, m * value.shape[0], value.shape[0]);
+  }
+  for (const auto &[name, tensor] : batch)
+    if (std::none_of(program.inputs.begin(), program.inputs.end(),
+                     [&](const auto &input) { return input->name == name; }))
+      throw BatchError("the batch has '" + name +
+                       "', which the plan does not read; it reads " + names());
+}
+
+void FedInputs::take(const std::vector<Batch> &batches) {
+  drop();
+  std::vector<at::Tensor> none(program.inputs.size());
+  tensors.assign(microBatches, none);
+  if (batches.empty()) {
+    if (!readsData(program))
+      return;
+    throw BatchError("the step needs a batch; the plan reads " + names());
+  }
+  if (batches.size() != 1 && batches.size() != microBatches)
+    throw BatchError(std::to_string(batches.size()) +
+                     " batches are given for a step of " +
+                     std::to_string(microBatches) +
+                     " micro-batches; give as many, or one that has all of "
+                     "them along dimension 0");
+  for (size_t b = 0; b < batches.size(); ++b)
+    takeOne(batches[b], b, microBatches / batches.size());
+}
+
+void FedInputs::set(uint64_t microBatch, int to, Executor &executor) const {
+  const std::vector<at::Tensor> &inputs = tensors.at(microBatch);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i].defined())
+      executor.setInput(to, i, inputs[i].const_data_ptr());
+}
+
+} // namespace fsdp

@@ -1,0 +1,53 @@
+#ifndef FSDP_RUNTIME_SESSION_FEDINPUTS_H
+#define FSDP_RUNTIME_SESSION_FEDINPUTS_H
+
+#include "Error.h"
+#include "executor/Executor.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdp {
+
+/// Tensors by name, as a caller's loop has them.
+using Batch = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// A batch that is not what the plan reads. Nothing has happened yet.
+struct BatchError : Error {
+  using Error::Error;
+};
+
+/// What a program, or several with the same inputs, read in one step, from the
+/// tensors of a caller.
+class FedInputs {
+public:
+  /// The program outlives it.
+  FedInputs(const plan::ProgramT &program, uint64_t microBatches)
+      : program(program), microBatches(microBatches) {}
+
+  /// Takes a step's tensors: a batch for each micro-batch, or one for all of
+  /// them, whose dimension 0 has them one after the other. They have all
+  /// inputs that a data set would give; those that repeat keep their value
+  /// where they are not named. A program that reads no data takes all of its
+  /// inputs, or no batch. Throws BatchError.
+  void take(const std::vector<Batch> &batches);
+  /// Gives the tensors of a micro-batch to a program.
+  void set(uint64_t microBatch, int program, Executor &executor) const;
+  void drop() { tensors.clear(); }
+
+private:
+  void takeOne(const Batch &batch, uint64_t first, uint64_t count);
+  at::Tensor checked(const std::string &name, const at::Tensor &tensor,
+                     const plan::ValueT &value, uint64_t count) const;
+  std::string names() const;
+
+  const plan::ProgramT &program;
+  const uint64_t microBatches;
+  // By micro-batch and input; undefined: it repeats.
+  std::vector<std::vector<at::Tensor>> tensors;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_SESSION_FEDINPUTS_H

@@ -1,0 +1,30 @@
+#ifndef FSDP_RUNTIME_SESSION_JOINRANKS_H
+#define FSDP_RUNTIME_SESSION_JOINRANKS_H
+
+#include "comm/ConnectRanks.h"
+#include "launch/Environment.h"
+#include "plan/PlanFile.h"
+
+#include <string>
+
+namespace fsdp {
+
+/// How a rank that somebody else started finds the others.
+struct JoinOptions {
+  Transport transport = Transport::Auto;
+  std::string rendezvous = "env://";
+  int meetingSeconds = 300;
+  double patienceSeconds = 1800;
+};
+
+/// Connects this process with the other ranks of its run, as its environment
+/// says who they are; without a word there it is alone. `agreement`: what all
+/// must have alike besides the plan. Processes may join again and again, all of
+/// them as often. Throws Error where the plan is for another number of ranks,
+/// and as meet() does.
+Connection joinRanks(const plan::LoadedPlan &loaded, const JoinOptions &options,
+                     const std::string &agreement);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_SESSION_JOINRANKS_H

@@ -1,0 +1,291 @@
+#include "session/Session.h"
+
+#include "executor/Scalars.h"
+#include "launch/ErrorReport.h"
+#include "operators/DispatcherSchemas.h"
+#include "state/SaveWeights.h"
+#include "train/FirstProblem.h"
+#include "train/OutputFiles.h"
+#include "train/StepLog.h"
+
+#include <algorithm>
+
+namespace fsdp {
+
+/// A plan that this process can run.
+static plan::LoadedPlan readOwnPlan(const std::string &path) {
+  plan::LoadedPlan loaded = plan::readPlan(path, findDispatcherSchema);
+  requirePrograms(*loaded.plan);
+  if (loaded.plan->device != plan::DeviceKind::Cpu)
+    throw Error("the plan is for GPUs, and a loop of one's own runs on CPUs so "
+                "far; train it with fsdp-run, or compile it for device=cpu");
+  return loaded;
+}
+
+/// What would part the ranks if it differed.
+static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
+  return "seed=" + (run.seed ? std::to_string(*run.seed) : "default") +
+         " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
+         " rng=" + (run.sequentialRandom ? "sequential" : "site") +
+         " comm=" + std::to_string(int(join.transport)) +
+         " resume=" + run.checkpoints.resume;
+}
+
+static const plan::ProgramT &programOf(const plan::PlanT &plan,
+                                       const char *name) {
+  return *plan.programs.at(plan::findProgram(plan, name));
+}
+
+Session::Session(const std::string &planPath, RunOptions run,
+                 const JoinOptions &join)
+    : loaded(readOwnPlan(planPath)), options(std::move(run)),
+      connection(joinRanks(loaded, join, agreementOf(options, join))),
+      backend(ranks()),
+      stepInputs(programOf(plan(), "step"), plan().micro_batches) {
+  if (plan::findProgram(plan(), "eval") >= 0)
+    evalInputs.emplace(programOf(plan(), "eval"), 1);
+}
+
+/// Runs a call of the caller's, of which only one is under way.
+template <typename Call> decltype(auto) Session::guarded(Call &&call) {
+  std::unique_lock<std::mutex> only(calling, std::try_to_lock);
+  if (!only)
+    throw Error("another thread is in a call of this session; wait for it");
+  {
+    std::lock_guard<std::mutex> lock(ending);
+    if (!ended.empty())
+      throw Error("the session is over: " + ended + "; load the plan again");
+  }
+  struct Mark {
+    explicit Mark(std::atomic<bool> &flag) : flag(flag) { flag = true; }
+    ~Mark() { flag = false; }
+    std::atomic<bool> &flag;
+  } mark(isCalling);
+  try {
+    return call();
+  } catch (const Refusal &) {
+    throw;
+  } catch (const BatchError &error) {
+    if (size() > 1)
+      fail(error.what());
+    throw;
+  } catch (const PeerFailure &failure) {
+    fail(failure.what(), /*isOthers=*/true);
+    throw;
+  } catch (...) {
+    fail(describeCurrentError().message);
+    throw;
+  }
+}
+
+std::shared_ptr<Session> Session::open(const std::string &planPath,
+                                       RunOptions run,
+                                       const JoinOptions &join) {
+  std::shared_ptr<Session> session(new Session(planPath, std::move(run), join));
+  session->guarded([&] { session->load(); });
+  return session;
+}
+
+Session::~Session() { leave("it ended the session"); }
+
+void Session::load() {
+  from.emplace(options.checkpoints, ranks());
+  state.emplace(plan(), options, *from, ranks(), backend,
+                [](const std::string &) {});
+  said = state->notes;
+  said.insert(said.end(), from->notes().begin(), from->notes().end());
+  if (*from) {
+    done = from->position().step;
+    said.push_back("resumed after step " + std::to_string(done) + " from " +
+                   from->folder());
+  }
+  runner.emplace(
+      plan(), state->executor, state->repeated,
+      [this](uint64_t, uint64_t microBatch, int program) {
+        stepInputs.set(microBatch, program, state->executor);
+      },
+      /*runsAhead=*/0,
+      [this](const FinishedStep &ended) {
+        static_cast<FinishedStep &>(lastStep.emplace()) = ended;
+      });
+  ranks().barrier();
+}
+
+/// Nobody waits for a rank in vain.
+void Session::fail(const std::string &reason, bool isOthers) {
+  {
+    std::lock_guard<std::mutex> lock(ending);
+    if (!ended.empty())
+      return;
+    ended = reason;
+  }
+  if (size() == 1)
+    return;
+  if (isCalling)
+    kept = shared_from_this();
+  isOthers ? ranks().leave(reason) : ranks().abort(reason);
+}
+
+void Session::leave(const std::string &reason) { fail(reason); }
+
+void Session::close(const std::string &reason) {
+  fail(reason);
+  std::unique_lock<std::mutex> only(calling, std::try_to_lock);
+  if (only)
+    checkpoints.reset();
+}
+
+int Session::programNamed(const char *name) const {
+  int program = plan::findProgram(plan(), name);
+  if (program < 0)
+    throw Refusal(std::string("the plan has no program '") + name +
+                  "'; export the step with eval_data");
+  return program;
+}
+
+std::vector<double> Session::learningRates() const {
+  return givenRates.empty() ? fsdp::learningRates(plan(), done + 1)
+                            : givenRates;
+}
+
+void Session::setLearningRates(std::vector<double> rates) {
+  if (!plan().schedule.empty())
+    throw Refusal("the plan has a schedule of learning rates for " +
+                  std::to_string(scheduledSteps(plan())) +
+                  " steps; export the step without lr_schedule to set them");
+  size_t groups = fsdp::learningRates(plan(), 1).size();
+  if (rates.size() != groups)
+    throw Refusal(std::to_string(rates.size()) +
+                  " learning rates are given, and the optimizer has " +
+                  std::to_string(groups) + " groups of parameters");
+  guarded([&] { state->executor.setLearningRates(rates); });
+  givenRates = std::move(rates);
+}
+
+const SessionStep &Session::step(const std::vector<Batch> &batches) {
+  return guarded([&]() -> const SessionStep & {
+    auto begin = std::chrono::steady_clock::now();
+    stepInputs.take(batches);
+    runner->launch(done + 1);
+    runner->finishAll();
+    stepInputs.drop();
+    ++done;
+    lastStep->stepMs = std::chrono::duration<double, std::milli>(
+                           std::chrono::steady_clock::now() - begin)
+                           .count();
+    return *lastStep;
+  });
+}
+
+NamedScalars Session::evaluate(const std::vector<Batch> &batches) {
+  return guarded([&] {
+    int program = programNamed("eval");
+    evalInputs->take(batches);
+    state->repeated.set(program, state->executor);
+    evalInputs->set(0, program, state->executor);
+    evalInputs->drop();
+    state->executor.run(program, std::max<uint64_t>(done, 1));
+    std::vector<double> values = state->executor.outputs();
+    NamedScalars result;
+    const auto &outputs = plan().programs[program]->outputs;
+    for (size_t i = 0; i < values.size(); ++i)
+      result.emplace_back(outputs[i]->name, values[i]);
+    return result;
+  });
+}
+
+std::vector<double> Session::mean(std::vector<double> values) {
+  return guarded([&] {
+    std::vector<double> sums = sumOverRanks(ranks(), std::move(values));
+    for (double &sum : sums)
+      sum /= size();
+    return sums;
+  });
+}
+
+void Session::barrier() {
+  guarded([&] { ranks().barrier(); });
+}
+
+void Session::save(const std::string &path) {
+  guarded([&] {
+    std::string problem;
+    try {
+      RunOptions wanted;
+      wanted.save = path;
+      if (rank() == 0)
+        checkOutputs(plan(), wanted);
+    } catch (const Error &error) {
+      problem = error.what();
+    }
+    problem = firstProblem(ranks(), problem);
+    if (!problem.empty())
+      throw Refusal(problem);
+    saveWeights(plan(), path, ranks(), state->executor,
+                [](const std::string &) {});
+    ranks().barrier();
+  });
+}
+
+/// The folder stays open, so that later checkpoints of it find it locked.
+void Session::openCheckpoints(const std::string &folder, uint64_t keep) {
+  if (checkpoints && checkpointOptions.folder == folder &&
+      checkpointOptions.keep == keep)
+    return;
+  checkpoints.reset();
+  checkpointOptions = {};
+  checkpointOptions.folder = folder;
+  checkpointOptions.keep = keep;
+  checkpointOptions.synchronous = true;
+  checkpointOptions.mustSucceed = true;
+  bool resumes = !options.checkpoints.resume.empty();
+  try {
+    checkpoints =
+        std::make_unique<Checkpoints>(loaded, checkpointOptions, resumes,
+                                      ranks(), [](const std::string &) {});
+  } catch (const Error &error) {
+    if (size() == 1)
+      throw Refusal(error.what());
+    throw;
+  }
+}
+
+/// Where fsdp-run would be: the samples so far were those of its first epoch.
+checkpoint::RunPosition Session::position() const {
+  checkpoint::RunPosition position;
+  position.step = done;
+  position.seed = seedOf(plan(), options, *from);
+  const plan::ProgramT &program = programOf(plan(), "step");
+  for (const auto &input : program.inputs)
+    if (const auto &shape = program.values[input->value]->shape;
+        input->from_data && !shape.empty())
+      position.samplesInEpoch = done * shape[0] * size() * plan().micro_batches;
+  position.epochLosses = {0};
+  if (lastStep)
+    for (size_t i = 0; i < program.outputs.size(); ++i)
+      position.metrics.emplace_back(program.outputs[i]->name,
+                                    lastStep->outputs[i]);
+  return position;
+}
+
+std::string Session::checkpoint(const std::string &folder, uint64_t keep) {
+  return guarded([&] {
+    openCheckpoints(folder, keep);
+    checkpoints->begin(position(), state->executor);
+    return checkpoints->pathOf(done);
+  });
+}
+
+std::vector<StateView> Session::states() {
+  return guarded([&] {
+    return stateViews(plan(), rank(), state->executor, shared_from_this());
+  });
+}
+
+std::vector<std::pair<std::string, at::Tensor>> Session::whole(bool flatAlone) {
+  return guarded([&] {
+    return wholeTensors(plan(), ranks(), state->executor, flatAlone);
+  });
+}
+
+} // namespace fsdp

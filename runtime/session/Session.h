@@ -1,0 +1,126 @@
+#ifndef FSDP_RUNTIME_SESSION_SESSION_H
+#define FSDP_RUNTIME_SESSION_SESSION_H
+
+#include "Error.h"
+#include "comm/ConnectRanks.h"
+#include "executor/HostBackend.h"
+#include "plan/PlanFile.h"
+#include "session/FedInputs.h"
+#include "session/JoinRanks.h"
+#include "session/StateViews.h"
+#include "train/Checkpoints.h"
+#include "train/LoadedRun.h"
+#include "train/StepReport.h"
+#include "train/StepRunner.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace fsdp {
+
+/// Nothing has happened, on any rank, and the session goes on.
+struct Refusal : Error {
+  using Error::Error;
+};
+
+/// What a session's last step came to.
+struct SessionStep : FinishedStep {
+  double stepMs = 0;
+};
+
+/// One rank of a run whose loop is the caller's: the caller gives each step its
+/// data and says when to evaluate and to save. All ranks call the same in the
+/// same order, but for what is said to be a rank's own.
+///
+/// A call that fails ends the session: the other ranks' calls throw
+/// PeerFailure, and later ones of this rank say why. Only a Refusal, and a
+/// BatchError on a rank that is alone, leave it as it was. One call runs at a
+/// time; a second one, of another thread, is an Error.
+class Session : public std::enable_shared_from_this<Session> {
+public:
+  /// Reads and checks the plan, meets the other ranks and gives the states
+  /// their values. `run` says what from: weights, seed, resume. Throws Error.
+  static std::shared_ptr<Session> open(const std::string &planPath,
+                                       RunOptions run, const JoinOptions &join);
+  ~Session();
+
+  /// Of this rank; they wait for nobody.
+  int rank() const { return connection.communicator->rank(); }
+  int size() const { return connection.communicator->size(); }
+  const plan::PlanT &plan() const { return *loaded.plan; }
+  const std::string &digest() const { return loaded.digest; }
+  std::string transport() const { return connection.communicator->transport(); }
+  const std::vector<std::string> &notes() const { return said; }
+  /// Steps that are done.
+  uint64_t steps() const { return done; }
+  const std::optional<SessionStep> &last() const { return lastStep; }
+
+  /// Of the next step, by parameter group. Throws Error past the end of the
+  /// plan's table.
+  std::vector<double> learningRates() const;
+  /// From the next step on, the same on all ranks. Throws Refusal where the
+  /// plan has a table of them, or another number of groups.
+  void setLearningRates(std::vector<double> rates);
+
+  /// Takes a step: see FedInputs::take(). Its outputs are this rank's.
+  const SessionStep &step(const std::vector<Batch> &batches);
+  /// Runs the program "eval" on one batch. Returns this rank's outputs.
+  NamedScalars evaluate(const std::vector<Batch> &batches);
+  /// The means over all ranks.
+  std::vector<double> mean(std::vector<double> values);
+  void barrier();
+
+  /// Writes the weights; rank 0 alone has the file.
+  void save(const std::string &path);
+  /// Writes a checkpoint below `folder`, keeps the newest `keep` there (0: all)
+  /// and returns its path when it is whole.
+  std::string checkpoint(const std::string &folder, uint64_t keep);
+  /// This rank's own, of the memory that the session trains in.
+  std::vector<StateView> states();
+  std::vector<std::pair<std::string, at::Tensor>> whole(bool flatAlone);
+
+  /// This rank leaves: what the others wait for fails and says `reason`. From
+  /// any thread.
+  void leave(const std::string &reason);
+  /// Likewise, and lets go of the folder of its checkpoints. The memory stays
+  /// as long as somebody has a view of it.
+  void close(const std::string &reason);
+
+private:
+  Session(const std::string &planPath, RunOptions run, const JoinOptions &join);
+  void load();
+  template <typename Call> decltype(auto) guarded(Call &&call);
+  void fail(const std::string &reason, bool isOthers = false);
+  int programNamed(const char *name) const;
+  void openCheckpoints(const std::string &folder, uint64_t keep);
+  checkpoint::RunPosition position() const;
+  Communicator &ranks() const { return *connection.communicator; }
+
+  plan::LoadedPlan loaded;
+  RunOptions options;
+  Connection connection;
+  HostBackend backend;
+  std::optional<ResumePoint> from;
+  std::optional<LoadedRun> state;
+  FedInputs stepInputs;
+  std::optional<FedInputs> evalInputs;
+  std::optional<StepRunner> runner;
+  CheckpointOptions checkpointOptions;
+  std::unique_ptr<Checkpoints> checkpoints;
+  std::vector<std::string> said;
+  std::vector<double> givenRates;
+  uint64_t done = 0;
+  std::optional<SessionStep> lastStep;
+  std::mutex calling, ending;
+  std::atomic<bool> isCalling = false;
+  std::string ended; // why; empty: it goes on
+  // Itself, where a transfer that nobody waits for may still use its memory.
+  std::shared_ptr<Session> kept;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_SESSION_SESSION_H

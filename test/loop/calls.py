@@ -1,0 +1,216 @@
+"""What ranks are asked to do. Each function runs on both of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import torch
+from .step import BATCH, SEED, samples
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import fsdp_mlir
+
+STORE = ""  # of PyTorch's process group
+
+
+def batches(micro_batches: int = 1, rank: int | None = None, world: int | None = None) -> Any:
+    """This rank's, epoch after epoch, from PyTorch's own loader."""
+    rank = int(os.environ.get("RANK", 0)) if rank is None else rank
+    world = int(os.environ.get("WORLD_SIZE", 1)) if world is None else world
+    data = samples()
+    dataset = TensorDataset(data["x"], data["y"])
+    sampler = DistributedSampler(dataset, world, rank, seed=SEED, drop_last=True)
+    loader = DataLoader(dataset, BATCH * micro_batches, sampler=sampler, drop_last=True)
+    epoch = 0
+    while True:
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            yield {"x": x, "y": y}
+        epoch += 1
+
+
+def train(plan: str, weights: str, saved: str, steps: int, **how: Any) -> dict[str, Any]:
+    """An own loop: losses are means over ranks."""
+    feed = batches()
+    with fsdp_mlir.load(plan, weights, **how) as run:
+        rows = []
+        for _ in range(steps):
+            loss = run(next(feed))
+            rows.append(run.mean({"loss": loss, "accuracy": run.metrics["accuracy"]}))
+        run.save(saved)
+        return {"rows": rows, "transport": run._session.transport}
+
+
+def train_by_keywords(arguments: dict[str, Any]) -> dict[str, Any]:
+    return train(**arguments)
+
+
+def outcome(call: Any) -> tuple[str, str]:
+    """The class of what it raises, and its words."""
+    try:
+        call()
+    except BaseException as error:
+        return type(error).__name__, str(error)
+    return "", ""
+
+
+def fail_on_rank_1(plan: str, weights: str, meeting: str, comm: str, how: str) -> Any:
+    """Rank 1 goes wrong after a step; what each rank's next call raises, and how long it took."""
+    feed = batches()
+    run = fsdp_mlir.load(plan, weights, rendezvous=meeting, comm=comm)
+    run(next(feed))
+    begin = time.monotonic()
+    batch = next(feed)
+    if run.rank == 1 and how == "batch":
+        batch.pop("y")
+    if run.rank == 1 and how == "close":
+        run.close()
+    if run.rank == 1 and how == "exception":
+
+        def leave() -> None:
+            with run:
+                raise ValueError("no more pictures")
+
+        outcome(leave)
+    if run.rank == 1 and how == "death":
+        os.kill(os.getpid(), signal.SIGKILL)
+    said = outcome(lambda: run(batch))
+    return said, outcome(lambda: run(batch)), time.monotonic() - begin
+
+
+def load_different(plans: list[str], weights: str, meeting: str) -> tuple[str, str]:
+    plan = plans[int(os.environ["RANK"])]
+    return outcome(lambda: fsdp_mlir.load(plan, weights, rendezvous=meeting))
+
+
+def open_and_close(plan: str, weights: str, meetings: list[str], comm: str) -> None:
+    """Each rank leaves as soon as it has what it waits for."""
+    for meeting in meetings:
+        run = fsdp_mlir.load(plan, weights, rendezvous=meeting, comm=comm)
+        run(next(batches()))
+        run.close()
+
+
+def join_process_group() -> None:
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        store = dist.FileStore(STORE, int(os.environ["WORLD_SIZE"]))
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=world)
+
+
+def save_states(plan: str, weights: str, meeting: str, folder: str) -> dict[str, Any]:
+    """Trains, and saves the states by torch.distributed.checkpoint; what they are, and the losses
+    of a run that goes on with them and of another one that loads them into its own."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.tensor import DTensor
+
+    join_process_group()
+    feed = batches()
+    with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
+        for _ in range(3):
+            run(next(feed))
+        states = run.state_dict()
+        dcp.save(states, checkpoint_id=folder)
+        found = {
+            "kinds": {name: type(value).__name__ for name, value in states.items()},
+            "placements": {
+                name: str(value.placements)
+                for name, value in states.items()
+                if isinstance(value, DTensor)
+            },
+            "whole": {
+                name: (value.full_tensor() if isinstance(value, DTensor) else value).clone()
+                for name, value in states.items()
+            },
+        }
+        run.save(folder + ".safetensors")
+        rest = [next(feed) for _ in range(2)]
+        views = {name: value for name, value in states.items() if "head" in name}
+        before = {name: value.to_local().clone() for name, value in views.items()}
+        run(rest[0])
+        found["moved"] = [
+            not torch.equal(value.to_local(), before[name]) for name, value in views.items()
+        ]
+    return found
+
+
+def load_into_fsdp2(folder: str) -> dict[str, torch.Tensor]:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+
+    from loop.step import Model
+
+    join_process_group()
+    torch.manual_seed(99)
+    model = fully_shard(Model())
+    states = model.state_dict()
+    dcp.load(states, checkpoint_id=folder)
+    model.load_state_dict(states)
+    return {
+        name: value.full_tensor() if isinstance(value, DTensor) else value
+        for name, value in model.state_dict().items()
+    }
+
+
+def load_into_run(plan: str, weights: str, meeting: str, folder: str) -> list[str]:
+    """Parameters that a run has not as the checkpoint has them, after a load in place."""
+    import torch.distributed.checkpoint as dcp
+    from safetensors.torch import load_file
+
+    join_process_group()
+    with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
+        dcp.load(run.state_dict(), checkpoint_id=folder)
+        run.mean({"all": 0.0})  # every rank has written
+        run.save(folder + ".again.safetensors")
+    first, again = load_file(folder + ".safetensors"), load_file(folder + ".again.safetensors")
+    return [name for name in first if not torch.equal(first[name], again[name])]
+
+
+def whole_states(plan: str, weights: str, meeting: str) -> dict[str, torch.Tensor]:
+    """Of a process without PyTorch's process group."""
+    import torch.distributed as dist
+
+    assert not dist.is_initialized()
+    with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
+        run(next(batches()))
+        return {name: value.clone() for name, value in run.state_dict().items()}
+
+
+def sleep_on_rank_1(plan: str, weights: str, meeting: str, comm: str, signals: int) -> Any:
+    """Rank 0 is interrupted while it waits for rank 1, which does nothing."""
+    run = fsdp_mlir.load(plan, weights, rendezvous=meeting, comm=comm)
+    feed = batches()
+    run(next(feed))
+    if run.rank == 1:
+        time.sleep(3 if signals == 2 else 6.5)
+        return outcome(lambda: run(next(feed)))
+    import threading
+
+    def interrupt() -> None:
+        for _ in range(signals):
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    begin = time.monotonic()
+    kind, _ = outcome(lambda: run(next(feed)))
+    return kind, time.monotonic() - begin
+
+
+def compile_and_train(meeting: str, cache: str, steps: int, pipeline: str) -> list[float]:
+    from .step import training_step
+
+    feed = batches()
+    how = {"rendezvous": meeting, "cache_dir": cache, "pipeline": pipeline}
+    with fsdp_mlir.compile(training_step([]), **how) as run:
+        return [run.mean({"loss": run(next(feed))})["loss"] for _ in range(steps)]
+
+
+def compile_badly(meeting: str, cache: str) -> tuple[str, str]:
+    return outcome(lambda: compile_and_train(meeting, cache, 1, "shard-layuot=flat"))

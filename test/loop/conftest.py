@@ -1,0 +1,42 @@
+"""Plans of the small step, and ranks that stay up."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Callable, Iterator
+
+import pytest
+
+from support import chain
+
+from .ranks import Ranks
+
+STEP = pathlib.Path(__file__).parent / "step.py"
+
+Compile = Callable[..., chain.Compiled]
+
+
+@pytest.fixture(scope="session")
+def compile_step(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Compiles the step by its flags and the pipeline's options, each once."""
+    archives: dict[tuple[str, ...], pathlib.Path] = {}
+    plans: dict[tuple[str, ...], chain.Compiled] = {}
+
+    def compiled(pipeline: str, *flags: str) -> chain.Compiled:
+        if flags not in archives:
+            archives[flags] = tmp_path_factory.mktemp("archive") / "step.pt"
+            chain.export(STEP, archives[flags], flags)
+        if (pipeline, *flags) not in plans:
+            folder = tmp_path_factory.mktemp("plan")
+            plans[pipeline, *flags] = chain.lower(STEP, archives[flags], folder, flags, pipeline)
+        return plans[pipeline, *flags]
+
+    return compiled
+
+
+@pytest.fixture(scope="session")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    """Two processes that take calls one after the other."""
+    ranks = Ranks(tmp_path_factory.mktemp("ranks"))
+    yield ranks
+    ranks.close()

@@ -1,0 +1,57 @@
+"""Tests that a run's states are tensors that PyTorch's own code works on."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from .conftest import Compile
+from .ranks import Ranks
+
+
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_states_go_through_a_distributed_checkpoint(
+    layout: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
+) -> None:
+    compiled = compile_step(f"mesh=2 shard-layout={layout}")
+    plan, weights, folder = str(compiled.plan), str(compiled.weights), str(tmp_path / "dcp")
+    first, second = ranks.call("save_states", plan, weights, ranks.meeting(), folder)
+    saved = load_file(folder + ".safetensors")
+    assert first["kinds"].keys() == saved.keys()
+    for found in (first, second):
+        for name, value in saved.items():
+            is_buffer = name.startswith("norm.") and name.split(".")[1] not in ("weight", "bias")
+            assert found["kinds"][name] == ("Tensor" if is_buffer else "DTensor"), name
+            if not is_buffer:
+                assert torch.equal(found["whole"][name], value), name
+                assert found["placements"][name] == "(Shard(dim=0),)"
+        # Views of what the run trains in, but for the layout that has none.
+        assert found["moved"] == [layout == "dim0"] * 2
+    loaded, _ = ranks.call("load_into_fsdp2", folder)
+    for name, value in saved.items():
+        if "running" not in name:
+            assert torch.equal(loaded[name], value), name
+    if layout == "dim0":
+        differing = ranks.call("load_into_run", plan, weights, ranks.meeting(), folder)
+        assert all("running" in name for names in differing for name in names)
+
+
+def test_without_a_process_group_states_are_whole(
+    compile_step: Compile, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    ranks = Ranks(tmp_path_factory.mktemp("fresh"))
+    try:
+        compiled = compile_step("mesh=2 shard-layout=flat")
+        arguments = str(compiled.plan), str(compiled.weights), ranks.meeting()
+        first, second = ranks.call("whole_states", *arguments)
+    finally:
+        ranks.close()
+    start = load_file(compiled.weights)
+    assert first.keys() == second.keys() == {k for k in start if not k.startswith("fsdp.")}
+    for name, value in first.items():
+        assert value.shape == start[name].shape
+        if "running" not in name:
+            assert torch.equal(value, second[name]), name

@@ -1,0 +1,127 @@
+"""Tests that a loop of one's own runs on two ranks, and that none of them waits in vain."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from support import chain
+
+from .conftest import Compile
+from .ranks import Ranks
+
+HERE = pathlib.Path(__file__).parent
+STEPS = 8
+
+
+def check(found: list[dict], saved: pathlib.Path, expected: chain.Result) -> None:
+    from safetensors.torch import load_file
+
+    for name in ("loss", "accuracy"):
+        rows = [row[name] for row in expected.metrics if "loss" in row]
+        for rank in found:
+            assert [row[name] for row in rank["rows"]] == rows
+    weights = load_file(saved)
+    assert weights.keys() == expected.weights.keys()
+    for name, value in expected.weights.items():
+        assert torch.equal(weights[name], value), name
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("comm", ("shm", "gloo"))
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_two_ranks_have_the_bits_of_fsdp_run(
+    layout: str, comm: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
+) -> None:
+    compiled = compile_step(f"mesh=2 shard-layout={layout}")
+    expected = chain.run_plan(compiled, 2, steps=STEPS)
+    saved = tmp_path / "saved.safetensors"
+    arguments = {
+        "plan": str(compiled.plan),
+        "weights": str(compiled.weights),
+        "saved": str(saved),
+        "steps": STEPS,
+        "comm": comm,
+        "rendezvous": ranks.meeting(),
+    }
+    found = ranks.call("train_by_keywords", arguments)
+    transport = {"shm": "shared memory", "gloo": "Gloo"}[comm]
+    assert [rank["transport"] for rank in found] == [transport] * 2
+    check(found, saved, expected)
+
+
+def test_torchrun_starts_a_loop(compile_step: Compile, tmp_path: pathlib.Path) -> None:
+    """Two runs one after the other, and PyTorch's own process group beside them."""
+    compiled = compile_step("mesh=2")
+    expected = chain.run_plan(compiled, 2, steps=STEPS)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", HERE / "torchrun_loop.py"]
+    command += [compiled.plan, compiled.weights, tmp_path, STEPS]
+    chain.command(command, timeout=120)
+    for name in ("first", "second"):
+        found = torch.load(tmp_path / f"{name}.pt")
+        check([found], tmp_path / f"{name}.safetensors", expected)
+
+
+@pytest.mark.parametrize("comm", ("shm", "gloo"))
+@pytest.mark.parametrize("how", ("batch", "close", "exception", "death"))
+def test_the_other_rank_is_told(how: str, comm: str, compile_step: Compile, ranks: Ranks) -> None:
+    compiled = compile_step("mesh=2")
+    arguments = str(compiled.plan), str(compiled.weights), ranks.meeting(), comm, how
+    ranks.begin("fail_on_rank_1", *arguments)
+    (error, first), (_, second) = ranks.answers()
+    assert not error, error
+    (kind, said), (_, later), seconds = first
+    assert kind == "RankFailure"
+    assert seconds < 10
+    reasons = {
+        "batch": "rank 1 failed: the batch has no 'y'; the plan reads x and y",
+        "close": "rank 1 failed: it closed the run after step 1",
+        "exception": "rank 1 failed: ValueError: no more pictures",
+        "death": "rank 1 ended without a word",
+    }
+    assert said.startswith(reasons[how])
+    assert later.startswith(f"the session is over: {said}")
+    if how == "death":
+        assert second is None
+        ranks.close()
+        ranks.start()
+    elif how == "batch":
+        assert second[0] == ("BatchError", "the batch has no 'y'; the plan reads x and y")
+    else:
+        assert second[0] == ("RunError", "the run is closed; load the plan again")
+
+
+def test_ranks_that_differ_are_refused(compile_step: Compile, ranks: Ranks) -> None:
+    plans = [str(compile_step(f"mesh=2 shard-layout={name}").plan) for name in ("dim0", "flat")]
+    found = ranks.call(
+        "load_different", plans, str(compile_step("mesh=2").weights), ranks.meeting()
+    )
+    for kind, words in found:
+        assert kind == "RunError"
+        assert "rank 0 and rank 1 have a different plan" in words
+
+
+def test_ranks_leave_when_they_are_done(compile_step: Compile, ranks: Ranks) -> None:
+    """Who is done first takes nothing from those who are not."""
+    compiled = compile_step("mesh=2")
+    for comm in ("shm", "gloo"):
+        meetings = [ranks.meeting() for _ in range(10)]
+        ranks.call("open_and_close", str(compiled.plan), str(compiled.weights), meetings, comm)
+
+
+@pytest.mark.parametrize("comm, signals", (("shm", 1), ("gloo", 2)))
+def test_an_interrupt_ends_a_wait(
+    comm: str, signals: int, compile_step: Compile, ranks: Ranks
+) -> None:
+    compiled = compile_step("mesh=2")
+    arguments = str(compiled.plan), str(compiled.weights), ranks.meeting(), comm, signals
+    (kind, seconds), (other, words) = ranks.call("sleep_on_rank_1", *arguments)
+    assert kind == "KeyboardInterrupt"
+    assert seconds < (6.4 if signals == 1 else 2.9)
+    assert other == "RankFailure"
+    assert words.startswith("rank 0 failed: it was interrupted")
