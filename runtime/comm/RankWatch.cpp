@@ -128,13 +128,13 @@ void RankWatch::Thread::run() {
       bool isAsked = asked != answered;
       std::string toLeave = wordLeft ? "" : word;
       lock.unlock();
+      learnOthers();
       if (!toLeave.empty()) {
         put("word", rank, toLeave);
         if (rank == 0)
           linger();
       }
       answerQuestions();
-      learnOthers();
       std::vector<RankState> found;
       if (isAsked)
         found = askAll();
