@@ -127,12 +127,22 @@ static std::string whyLate(const RankState &state,
 }
 
 /// How much a rank is to blame; the most comes first.
-enum Blame { Gone, LateMember, IdleMember, LateElsewhere, Waits, None };
+enum Blame {
+  Gone,
+  Spoke, // and left, perhaps for another one's sake
+  LateMember,
+  IdleMember,
+  LateElsewhere,
+  Waits,
+  None
+};
 
 static Blame blameOf(int rank, const RankState &state,
                      const AwaitedTransfer &awaited) {
   if (state.condition == RankState::Near)
     return None; // it waits too, as far as is known
+  if (!state.lastWord.empty())
+    return Spoke;
   if (state.condition != RankState::Answers || !state.position)
     return Gone;
   bool member = awaited.group.contains(rank);

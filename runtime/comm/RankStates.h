@@ -67,7 +67,8 @@ struct Culprits {
 };
 
 /// Who keeps `rank` from finishing a transfer: those that cannot come, else
-/// those that could have come and have not, else those that wait elsewhere.
+/// those that left and said why, else those that could have come and have not,
+/// else those that wait elsewhere.
 /// Nobody where all have come and wait for each other.
 Culprits findCulprits(int rank, const AwaitedTransfer &awaited,
                       const std::vector<RankState> &states);

@@ -81,6 +81,7 @@ private:
   milliseconds pause() const {
     return std::max(milliseconds(250), milliseconds(size));
   }
+  static constexpr milliseconds lingerLimit{2000};
   milliseconds answerLimit() const { return 2 * pause() + milliseconds(1500); }
 
   static std::string key(const char *what, int64_t number) {
@@ -97,6 +98,7 @@ private:
   }
   void answerQuestions();
   void learnOthers();
+  void linger();
   std::vector<RankState> askAll();
   void lookAtProcesses(std::vector<RankState> &states) const;
   std::vector<RankState> withoutStore() const;
@@ -126,10 +128,13 @@ void RankWatch::Thread::run() {
       bool isAsked = asked != answered;
       std::string toLeave = wordLeft ? "" : word;
       lock.unlock();
-      if (!toLeave.empty())
-        put("word", rank, toLeave);
-      answerQuestions();
       learnOthers();
+      if (!toLeave.empty()) {
+        put("word", rank, toLeave);
+        if (rank == 0)
+          linger();
+      }
+      answerQuestions();
       std::vector<RankState> found;
       if (isAsked)
         found = askAll();
@@ -162,6 +167,27 @@ void RankWatch::Thread::learnOthers() {
       std::lock_guard<std::mutex> lock(mutex);
       known[r] = other;
     }
+}
+
+/// The store may go with this rank. It stays while others may still ask, who
+/// waits for them and why it left; those that cannot are not waited for.
+void RankWatch::Thread::linger() {
+  Clock::time_point limit = Clock::now() + lingerLimit;
+  std::vector<RankState> found(size);
+  for (;;) {
+    lookAtProcesses(found);
+    bool anyLeft = false;
+    for (int r = 1; r < size; ++r) {
+      bool isGone =
+          found[r].condition != RankState::Silent ||
+          (!states.empty() && states[r].condition != RankState::Answers);
+      anyLeft |= !isGone && !store->check({key("word", r)});
+    }
+    if (!anyLeft || Clock::now() > limit)
+      return;
+    answerQuestions();
+    std::this_thread::sleep_for(milliseconds(10));
+  }
 }
 
 std::vector<RankState> RankWatch::Thread::askAll() {
@@ -247,7 +273,9 @@ void RankWatch::Thread::leaveWord(const std::string &sentence) {
     return;
   word = sentence;
   changed.notify_all();
-  changed.wait_for(lock, milliseconds(500), [&] { return wordLeft || ended; });
+  changed.wait_for(lock,
+                   milliseconds(500) + (rank ? milliseconds(0) : lingerLimit),
+                   [&] { return wordLeft || ended; });
 }
 
 void RankWatch::Thread::stop() {

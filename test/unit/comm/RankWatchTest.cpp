@@ -55,6 +55,15 @@ TEST(Culprits, WhoIsGoneIsNamedAlone) {
             (std::vector<int>{2, 3}));
 }
 
+TEST(Culprits, WhoSaidWhyItLeftIsNamedBehindWhoCouldNot) {
+  RankState spoke = in(RankState::Ended);
+  spoke.lastWord = "rank 2 has kept rank 1 waiting";
+  RankState here = standing(5, 5), late = standing(4, 0);
+  EXPECT_EQ(blamed({here, spoke, in(RankState::Silent), here}),
+            std::vector<int>{2});
+  EXPECT_EQ(blamed({here, spoke, late, here}), std::vector<int>{1});
+}
+
 TEST(Culprits, WhoComputesIsNamedBeforeWhoWaits) {
   EXPECT_EQ(
       blamed({standing(5, 5), standing(4, 4), standing(4, 0), standing(5, 5)}),
