@@ -27,7 +27,7 @@ def load(
     weights_from_rank0: bool = False,
     rng: str = "site",
     comm: str = "auto",
-    timeout: float = 1800,
+    timeout: float = 0,
     meeting_timeout: int = 300,
     rendezvous: str = "env://",
 ) -> "Run":
@@ -44,7 +44,8 @@ def load(
         weights_from_rank0: rank 0 alone has the weights, and sends each rank its part.
         rng: `site`, or `sequential` as eager PyTorch draws.
         comm: `auto`, `shm` or `gloo`.
-        timeout: seconds that a rank may keep the others waiting.
+        timeout: seconds that a rank may keep the others waiting; 0: a hundred of the steps that the
+            plan expects, and ten minutes at least.
         meeting_timeout: seconds to wait for all ranks here.
         rendezvous: where they meet: `env://`, `tcp://HOST:PORT` or `file:///PATH`.
 
@@ -161,7 +162,7 @@ class Run:
         """Ends the run. A rank that still waits for this one raises RankFailure. Tensors of
         state_dict() stay."""
         if self._open is not None:
-            self._open.close(f"it closed the run after step {self._open.steps}")
+            self._open.leave(f"it closed the run after step {self._open.steps}")
             self._open = None
 
     def __enter__(self) -> "Run":

@@ -1,6 +1,7 @@
 #include "session/JoinRanks.h"
 
 #include "Error.h"
+#include "launch/Deadline.h"
 #include "launch/Rendezvous.h"
 #include "launch/WorldSize.h"
 
@@ -15,8 +16,9 @@ static CommOptions commOptions(const plan::PlanT &plan,
   CommOptions result;
   result.transport =
       resolveTransport(options.transport, plan.device, alone).hosts;
-  result.patience =
-      std::chrono::milliseconds(int64_t(1e3 * options.patienceSeconds));
+  double seconds = options.patienceSeconds;
+  result.patience = seconds ? std::chrono::milliseconds(int64_t(1e3 * seconds))
+                            : deadlineOf(plan);
   result.patience.note = [](const std::string &text) {
     std::fprintf(stderr, "note: %s\n", text.c_str());
   };

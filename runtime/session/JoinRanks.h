@@ -14,7 +14,7 @@ struct JoinOptions {
   Transport transport = Transport::Auto;
   std::string rendezvous = "env://";
   int meetingSeconds = 300;
-  double patienceSeconds = 1800;
+  double patienceSeconds = 0; // 0: deadlineOf the plan
 };
 
 /// Connects this process with the other ranks of its run, as its environment
