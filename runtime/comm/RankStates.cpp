@@ -91,8 +91,6 @@ static std::string whyGone(const RankState &state) {
     return processOf(state) + " has ended";
   case RankState::Stopped:
     return processOf(state) + " is stopped";
-  case RankState::Left:
-    return processOf(state) + " has failed: " + state.lastWord;
   case RankState::Silent:
     return processOf(state) + " does not answer: it is stopped, or its host is "
                               "dead or cut off";
@@ -102,6 +100,7 @@ static std::string whyGone(const RankState &state) {
                               "cut off";
   case RankState::Answers: // in words of another version
   case RankState::Near:
+  case RankState::Left:
     break;
   }
   return processOf(state) + " answers what nobody understands";
@@ -166,7 +165,10 @@ Culprits findCulprits(int rank, const AwaitedTransfer &awaited,
       continue;
     found.ranks.push_back(static_cast<int>(r));
     found.reasons.push_back(worst == Gone ? whyGone(states[r])
-                                          : whyLate(states[r], awaited));
+                            : worst == Spoke
+                                ? processOf(states[r]) +
+                                      " has failed: " + states[r].lastWord
+                                : whyLate(states[r], awaited));
   }
   return found;
 }

@@ -61,7 +61,10 @@ TEST(Culprits, WhoSaidWhyItLeftIsNamedBehindWhoCouldNot) {
   RankState here = standing(5, 5), late = standing(4, 0);
   EXPECT_EQ(blamed({here, spoke, in(RankState::Silent), here}),
             std::vector<int>{2});
-  EXPECT_EQ(blamed({here, spoke, late, here}), std::vector<int>{1});
+  Culprits found = findCulprits(0, fifth, {here, spoke, late, here});
+  EXPECT_EQ(found.ranks, std::vector<int>{1});
+  EXPECT_EQ(found.reasons[0],
+            "its process has failed: rank 2 has kept rank 1 waiting");
 }
 
 TEST(Culprits, WhoComputesIsNamedBeforeWhoWaits) {
