@@ -109,7 +109,8 @@ def test_a_rank_of_the_other_host_is_stopped(hosts: Hosts, runs: Runs, whole: Ru
     stopped = ranks_of(launcher[0])[1] if len(launcher) == 1 else launcher[1]
     os.kill(stopped, signal.SIGSTOP)
     outputs = outputs_of(processes, 1)
-    assert re.search(r"rank 3 has kept rank [01] waiting for \d s, since", outputs[0])
-    assert f"on {NAMES[1]} does not answer: it is stopped, or its host" in outputs[0]
+    # The first host's ranks say what they found, or what rank 2, which saw more, said before.
+    assert re.search(r"rank 3 has kept rank [012] waiting for \d s, since", outputs[0])
+    assert re.search(rf"on {NAMES[1]} (is stopped|does not answer: it is stopped)", outputs[0])
     assert re.search(rf"rank 3 has kept rank 2 waiting .* on {NAMES[1]} is stopped", outputs[1])
     go_on(hosts, runs, whole)
