@@ -88,6 +88,8 @@ void MetricsFile::write(const StepReport &report) {
     json["offload_bytes"] = *report.offloadBytes;
   json["memory_bytes"] = report.memoryBytes;
   json["memory_peak_bytes"] = report.memoryPeakBytes;
+  if (report.failedCheckpoints)
+    json["failed_checkpoints"] = report.failedCheckpoints;
   line(json.dump());
 }
 

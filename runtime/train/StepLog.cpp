@@ -98,7 +98,7 @@ void StepLog::note(const std::string &text) {
     console->note("note: " + text);
 }
 
-void StepLog::step(const FinishedStep &ended) {
+void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
   epochLoss += ended.outputs[0];
   ++epochSteps;
   bool logged = logs(ended.number);
@@ -114,6 +114,7 @@ void StepLog::step(const FinishedStep &ended) {
   if (!console || !logged)
     return;
   StepReport report = reportOf(ended, sums, stepMs);
+  report.failedCheckpoints = failedCheckpoints;
   latest = report.outputs;
   write(report);
   console->step(report);

@@ -40,11 +40,15 @@ public:
   /// Whether a step's gradients are to be summed, since no output is their
   /// norm.
   bool wantsGradientNorm(uint64_t step) const { return addsNorm && logs(step); }
-  void step(const FinishedStep &ended);
+  /// `failedCheckpoints`: so many of the run could not be written.
+  void step(const FinishedStep &ended, uint64_t failedCheckpoints);
   /// `epochEnds`: epoch() will show it.
   void evaluation(uint64_t step, const NamedScalars &evaluated, bool epochEnds);
   /// The epoch of `step` is over; its evaluation may be empty.
   void epoch(uint64_t step, const NamedScalars &evaluated);
+
+  /// Lines of metrics that could not be written.
+  uint64_t lostLines() const { return metrics ? metrics->lost() : 0; }
 
   /// What a checkpoint is to know of losses: this rank's in the epoch so far,
   /// and what was logged last and is evaluated now.

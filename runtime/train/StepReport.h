@@ -25,6 +25,7 @@ struct StepReport {
   std::optional<double> exposedCommMs, launchMs;
   std::optional<uint64_t> offloadBytes; // of this rank, with a host arena
   uint64_t memoryBytes = 0, memoryPeakBytes = 0;
+  uint64_t failedCheckpoints = 0; // so far
 };
 
 /// An evaluation: names already begin with "eval_".

@@ -29,15 +29,13 @@ static uint64_t localBytes(const plan::StateT &state) {
                                plan::dtypeBytes(state.dtype);
 }
 
-void writeSummary(const plan::PlanT &plan, const std::string &digest,
-                  const Counters &counters, uint64_t steps,
-                  const std::vector<int64_t> &startPeaks,
-                  const std::string &path) {
+void writeSummary(const plan::PlanT &plan, const Counters &counters,
+                  const RunFacts &facts, const std::string &path) {
   nlohmann::ordered_json json;
-  json["plan"] = digest;
+  json["plan"] = facts.digest;
   json["torch_version"] = plan.torch_version;
   json["world_size"] = plan::numRanks(plan);
-  json["steps"] = steps;
+  json["steps"] = facts.steps;
 
   // Per run of its program; a plan's runs are all alike.
   json["collectives"] = nlohmann::json::array();
@@ -113,7 +111,9 @@ void writeSummary(const plan::PlanT &plan, const std::string &digest,
                         {"buffers", buffers},
                         {"constants", constants}};
   json["memory_peak_bytes"] = peakResidentBytes();
-  json["start_peak_bytes"] = startPeaks;
+  json["start_peak_bytes"] = facts.startPeaks;
+  json["failed_checkpoints"] = facts.failedCheckpoints;
+  json["lost_metrics_lines"] = facts.lostMetricsLines;
   writeFileAtomically(json.dump(2) + "\n", path);
 }
 

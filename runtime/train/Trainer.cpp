@@ -79,6 +79,9 @@ private:
   std::vector<std::string> notesOfResuming() const;
   void onFinished(const FinishedStep &ended);
   NamedScalars evaluateAfter(uint64_t step, StepRunner &runner);
+  uint64_t failedCheckpoints() const {
+    return checkpoints ? checkpoints->failures() : 0;
+  }
   StepDecision decide(uint64_t step);
   void checkpointAfter(uint64_t step, const NamedScalars &evaluated,
                        StepRunner &runner);
@@ -170,7 +173,7 @@ void Trainer::onFinished(const FinishedStep &ended) {
   if (isLossNaN(ended))
     log.note("the loss of step " + std::to_string(ended.number) +
              " is NaN; the scaler skips the step");
-  log.step(ended);
+  log.step(ended, failedCheckpoints());
 }
 
 /// Evaluates where it is due.
@@ -261,7 +264,7 @@ void Trainer::saveTrained(
   try {
     saveWeights(plan, options.save, communicator, *executor, onPartialFile);
   } catch (const Error &error) {
-    if (!checkpoints || checkpoints->failures())
+    if (!checkpoints || failedCheckpoints())
       throw;
     throw Error(std::string(error.what()) + "; the weights are in " +
                 checkpoints->pathOf(length.steps));
@@ -278,8 +281,10 @@ void Trainer::save(
   if (wanted)
     saveTrained(onPartialFile);
   if (communicator.rank() == 0 && !options.summary.empty())
-    writeSummary(plan, loaded.digest, executor->counters(), length.steps,
-                 startPeaks, options.summary);
+    writeSummary(plan, executor->counters(),
+                 {loaded.digest, length.steps, startPeaks, failedCheckpoints(),
+                  log.lostLines()},
+                 options.summary);
   communicator.barrier();
 }
 

@@ -187,9 +187,10 @@ def test_a_rank_that_hangs_is_found(transport: str, runs: Runs, whole: Runs) -> 
 
 
 def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs) -> None:
-    runs.metrics = pathlib.Path("/dev/full")
-    output = runs.train()
+    runs.metrics, summary = pathlib.Path("/dev/full"), runs.folder / "summary.json"
+    output = runs.train("--summary", summary)
     assert "a line of /dev/full could not be written: No space left" in output
+    assert json.loads(summary.read_text())["lost_metrics_lines"] > 0
     assert_same(runs, whole, rows=False)
     assert "nothing is left to train" in runs.train()  # nor does it read what has no end
 
