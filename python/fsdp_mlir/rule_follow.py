@@ -14,9 +14,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .errors import ExportError
+from .rule_context import following
 from .rule_merge import Merger
 from .rule_numbers import Number, is_optimizers
-from .rule_trace import Trace, following
+from .rule_trace import Trace
 from .rule_values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
 

@@ -14,7 +14,8 @@ import pytest
 
 from fsdp_mlir import stages
 from fsdp_mlir.step_hooks import constants
-from fsdp_mlir.train import main, parse, pipeline_options
+from fsdp_mlir.train import main, pipeline_options
+from fsdp_mlir.train_flags import parse
 
 STEP = """
 import torch
