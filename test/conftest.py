@@ -13,10 +13,14 @@ import pytest
 # split over threads would change their bits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell starts what runs in the background without it, and programs respect
-# that; tests send it.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what runs in the background without interrupts, and nohup
+# without hang-ups. Programs respect that; tests send both.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 HERE = pathlib.Path(__file__).resolve().parent
 for folder in (HERE, HERE.parent / "python"):

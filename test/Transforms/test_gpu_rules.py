@@ -65,7 +65,7 @@ def run(
             return list(evaluate(line.removeprefix("results ") + ","))
         names, text = line.split(" = ", 1)
         if not text.startswith("aten::"):
-            known = {"step": step, "learning rate of group 0": rate}
+            known = {"step": step, "lr of group 0": rate}
             values[names] = known[text] if text in known else evaluate(text)
             continue
         callee, given = re.fullmatch(r"aten::([\w.]+)\((.*)\)", text).groups()

@@ -45,19 +45,21 @@ def test_the_plan_the_cost_model_and_traces_are_plain_cpp() -> None:
 
 
 def test_a_folder_of_the_runtime_includes_only_what_lies_below() -> None:
-    order = "plan cost trace device comm data operators executor state train".split()
+    order = "plan cost trace device comm data operators executor state train session python".split()
     above = {folder: set(order[place + 1 :]) for place, folder in enumerate(order)}
-    # How ranks meet, and what drives a GPU, know nothing of programs.
+    # How ranks meet, and what drives a GPU, know nothing of programs; of them a session knows
+    # how ranks meet.
     above["launch"] = above["drivers"] = above["comm"]
+    known_to = {"launch": {"launch", "session", "python"}, "drivers": {"drivers"}}
     folders = {path.name for path in (ROOT / "runtime").iterdir() if path.is_dir()}
     assert folders == set(above)
-    upwards = [
-        (file, name)
-        for file, names in includes("runtime").items()
-        for name in names
-        if name.partition("/")[0] in above.get(pathlib.Path(file).parts[1], ())
-        or (name.startswith(("drivers/", "launch/")) and file.split("/")[1] != name.split("/")[0])
-    ]
+    upwards = []
+    for file, names in includes("runtime").items():
+        own = pathlib.Path(file).parts[1]
+        for name in names:
+            other = name.partition("/")[0]
+            if other in above.get(own, ()) or own not in known_to.get(other, {own}):
+                upwards.append((file, name))
     assert upwards == []
 
 
