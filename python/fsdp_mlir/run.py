@@ -162,7 +162,7 @@ class Run:
         """Ends the run. A rank that still waits for this one raises RankFailure. Tensors of
         state_dict() stay."""
         if self._open is not None:
-            self._open.leave(f"it closed the run after step {self._open.steps}")
+            self._open.close(f"it closed the run after step {self._open.steps}")
             self._open = None
 
     def __enter__(self) -> "Run":

@@ -179,7 +179,7 @@ def test_a_rank_that_hangs_is_found(transport: str, runs: Runs, whole: Runs) -> 
     assert f"in {waiting['name']} of step {record['step']}" in output
     assert waiting["for_ms"] >= 1000
     launched = record["streams"]["compute"] + record["streams"]["gather"]
-    assert {command["step"] for command in launched} <= {record["step"], record["step"] - 1}
+    assert max(command["step"] for command in launched) == record["step"]
     if waiting["name"] != "an agreement between steps":
         assert waiting["name"] in [command["name"] for command in launched]
     runs.train()
