@@ -77,7 +77,7 @@ def test_the_other_rank_is_told(how: str, comm: str, compile_step: Compile, rank
     assert not error, error
     (kind, said), (_, later), seconds = first
     assert kind == "RankFailure"
-    assert seconds < 10
+    assert seconds < 60  # and not the minutes of the deadline
     reasons = {
         "batch": "rank 1 failed: the batch has no 'y'; the plan reads x and y",
         "close": "rank 1 failed: it closed the run after step 1",
