@@ -18,7 +18,7 @@ from cli.test_deaths import PATIENCE_S, ranks_of
 from support import chain
 from support.hosts import ADDRESSES, CABLE, NAMES, Hosts, two_hosts, why_not
 
-STEPS, DEADLINE_S = 14, 2
+STEPS, DEADLINE_S = 14, 4
 
 
 @pytest.fixture
