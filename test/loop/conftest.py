@@ -8,6 +8,7 @@ from typing import Callable, Iterator
 import pytest
 
 from support import chain
+from support.compilations import Compilations
 
 from .ranks import Ranks
 
@@ -19,19 +20,7 @@ Compile = Callable[..., chain.Compiled]
 @pytest.fixture(scope="session")
 def compile_step(tmp_path_factory: pytest.TempPathFactory) -> Compile:
     """Compiles the step by its flags and the pipeline's options, each once."""
-    archives: dict[tuple[str, ...], pathlib.Path] = {}
-    plans: dict[tuple[str, ...], chain.Compiled] = {}
-
-    def compiled(pipeline: str, *flags: str) -> chain.Compiled:
-        if flags not in archives:
-            archives[flags] = tmp_path_factory.mktemp("archive") / "step.pt"
-            chain.export(STEP, archives[flags], flags)
-        if (pipeline, *flags) not in plans:
-            folder = tmp_path_factory.mktemp("plan")
-            plans[pipeline, *flags] = chain.lower(STEP, archives[flags], folder, flags, pipeline)
-        return plans[pipeline, *flags]
-
-    return compiled
+    return Compilations(STEP, tmp_path_factory.mktemp)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from typing import Any, Callable
 import pytest
 
 from support import chain
+from support.compilations import Compilations
 
 STEP_FILE = chain.ROOT / "test" / "options" / "step.py"
 Plans = Callable[..., chain.Compiled]
@@ -17,18 +18,10 @@ Plans = Callable[..., chain.Compiled]
 @pytest.fixture(scope="session")
 def plans(tmp_path_factory: pytest.TempPathFactory) -> Plans:
     """Makes plans: exported once per flags, lowered once per options."""
-    archives: dict[tuple[str, ...], pathlib.Path] = {}
-    made: dict[tuple[str, ...], chain.Compiled] = {}
+    compilations = Compilations(STEP_FILE, tmp_path_factory.mktemp)
 
     def make(options: str = "mesh=2", *argv: str) -> chain.Compiled:
-        argv = ("--model", "gpt", *argv)
-        if argv not in archives:
-            archives[argv] = tmp_path_factory.mktemp("archive") / "step.pt"
-            chain.export(STEP_FILE, archives[argv], argv)
-        if (options, *argv) not in made:
-            folder = tmp_path_factory.mktemp("plan")
-            made[options, *argv] = chain.lower(STEP_FILE, archives[argv], folder, argv, options)
-        return made[options, *argv]
+        return compilations(options, "--model", "gpt", *argv)
 
     return make
 

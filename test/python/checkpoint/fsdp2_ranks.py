@@ -2,52 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pathlib
-import traceback
-from multiprocessing.connection import wait
 from typing import Any
 
-RANKS, TIMEOUT_S = 2, 240
+from support.rank_calls import RANKS, RankCalls, serve
 
 
-class Ranks:
-    """Two processes that stay up until close()."""
+class Ranks(RankCalls):
+    """They call functions of this file."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        # A fork server imports PyTorch once for both of them.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch.distributed.fsdp"])
-        self.pipes, self.workers = [], []
-        for rank in range(RANKS):
-            here, there = context.Pipe()
-            arguments = (there, rank, str(folder / "store"))
-            worker = context.Process(target=_serve, args=arguments, daemon=True)
-            worker.start()
-            there.close()
-            self.pipes.append(here)
-            self.workers.append(worker)
-
-    def call(self, function: str, *arguments: Any) -> list[Any]:
-        """What a function of this file gives on each rank."""
-        for pipe in self.pipes:
-            pipe.send((function, arguments))
-        answers: dict[int, Any] = {}
-        while len(answers) < RANKS:
-            waiting = {pipe: r for r, pipe in enumerate(self.pipes) if r not in answers}
-            ready = wait(waiting, TIMEOUT_S)
-            assert ready, f"ranks {sorted(waiting.values())} did not answer"
-            for pipe in ready:
-                error, answers[waiting[pipe]] = pipe.recv()
-                assert not error, error
-        return [answers[rank] for rank in range(RANKS)]
-
-    def close(self) -> None:
-        for pipe, worker in zip(self.pipes, self.workers):
-            pipe.close()
-            worker.kill()
-            worker.join()
+        super().__init__(_serve, folder, preload="torch.distributed.fsdp")
 
 
 def _serve(pipe: Any, rank: int, store: str) -> None:
@@ -57,15 +23,7 @@ def _serve(pipe: Any, rank: int, store: str) -> None:
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=dist.FileStore(store, RANKS), rank=rank, world_size=RANKS)
-    while True:
-        try:
-            function, arguments = pipe.recv()
-        except (EOFError, ConnectionError):
-            return
-        try:
-            pipe.send((None, globals()[function](*arguments)))
-        except Exception:
-            pipe.send((traceback.format_exc(), None))
+    serve(pipe, globals().__getitem__)
 
 
 def _sharded() -> Any:
