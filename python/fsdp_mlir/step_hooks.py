@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -33,12 +31,10 @@ def after_training(step_file: Path, argv: Sequence[str], weights: Path) -> None:
     """Calls the step file's function of that name."""
     from safetensors.torch import load_file
 
-    sys.path.insert(0, str(step_file.parent))
-    spec = importlib.util.spec_from_file_location("fsdp_mlir_step", step_file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    from .training_step import load_step_file
+
     try:
-        spec.loader.exec_module(module)
+        module = load_step_file(step_file)
         module.after_training(list(argv), load_file(weights))
     except Exception as error:
         raise StageError(

@@ -57,7 +57,7 @@ struct Channel {
   std::vector<Buffer> spare; // kept for later transfers
 };
 
-/// A rank that waits looks this often whether its own abort() was called.
+/// A rank that waits looks this often whether it has left itself.
 constexpr std::chrono::milliseconds lookAround(500);
 
 class GlooCommunicator : public Communicator {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace fsdp {
 
@@ -18,6 +19,12 @@ HostIdentity thisHost() {
                 std::strerror(errno));
   host.processNamespace = found.st_ino;
   return host;
+}
+
+std::string hostName() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
 }
 
 ProcessState processState(int64_t process) {

@@ -19,6 +19,9 @@ struct HostIdentity {
 /// Throws Error where /proc does not say.
 HostIdentity thisHost();
 
+/// What people call this host.
+std::string hostName();
+
 /// What the system says of a process of this host.
 enum class ProcessState { Runs, Stopped, Ended };
 ProcessState processState(int64_t process);

@@ -26,8 +26,6 @@ struct Introduction {
 };
 
 std::string introduce() {
-  char name[256] = "";
-  gethostname(name, sizeof(name) - 1);
   HostIdentity host;
   try {
     host = thisHost();
@@ -36,7 +34,7 @@ std::string introduce() {
   }
   std::ostringstream text;
   text << host.boot << ' ' << host.processNamespace << ' ' << getpid() << ' '
-       << name;
+       << hostName();
   return text.str();
 }
 

@@ -1,6 +1,7 @@
 #include "data/LoaderProcess.h"
 
 #include "Error.h"
+#include "StopSignals.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -94,7 +95,8 @@ void LoaderProcess::runChild(const char *command, char **environment,
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (int number : {SIGPIPE, SIGTERM, SIGINT, SIGUSR1, SIGHUP})
+  std::signal(SIGPIPE, SIG_DFL);
+  for (int number : stopSignals)
     std::signal(number, SIG_DFL);
   const char *arguments[] = {"sh", "-c", command, nullptr};
   execve("/bin/sh", const_cast<char **>(arguments), environment);

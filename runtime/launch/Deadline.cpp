@@ -4,6 +4,7 @@
 #include "trace/Predict.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace fsdp {
 
@@ -26,6 +27,16 @@ std::chrono::milliseconds deadlineOf(const plan::PlanT &plan) {
   } catch (const cost::ClusterError &) {
     return least; // the file that describes it is elsewhere
   }
+}
+
+Patience patienceOf(const plan::PlanT &plan, double seconds) {
+  Patience patience = seconds
+                          ? std::chrono::milliseconds(int64_t(1e3 * seconds))
+                          : deadlineOf(plan);
+  patience.note = [](const std::string &text) {
+    std::fprintf(stderr, "note: %s\n", text.c_str());
+  };
+  return patience;
 }
 
 } // namespace fsdp

@@ -1,6 +1,7 @@
 #ifndef FSDP_RUNTIME_LAUNCH_DEADLINE_H
 #define FSDP_RUNTIME_LAUNCH_DEADLINE_H
 
+#include "comm/Patience.h"
 #include "plan/PlanTypes.h"
 
 #include <chrono>
@@ -13,6 +14,10 @@ namespace fsdp {
 /// loading, saving and evaluation, of which no plan knows. The plan must have
 /// been checked.
 std::chrono::milliseconds deadlineOf(const plan::PlanT &plan);
+
+/// The patience of a process of this plan: so many seconds, 0: deadlineOf.
+/// Notes go to standard error.
+Patience patienceOf(const plan::PlanT &plan, double seconds);
 
 } // namespace fsdp
 

@@ -1,6 +1,7 @@
 #include "launch/Rendezvous.h"
 
 #include "Error.h"
+#include "comm/HostProcess.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -137,9 +138,7 @@ void Meeting::agree(const Agreement &agreement) {
     throw Error("rank " + std::to_string(me.rank) + " has met at " + place() +
                 " before; start each rank once, and remove a file that an "
                 "earlier run left");
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
-  nlohmann::json hello = {{"host", host}};
+  nlohmann::json hello = {{"host", hostName()}};
   for (const auto &[name, value] : agreement)
     hello["agree"][name] = value;
   put(key("hello", me.rank), hello.dump());

@@ -6,7 +6,6 @@
 #include "launch/WorldSize.h"
 
 #include <atomic>
-#include <cstdio>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 namespace fsdp {
@@ -16,12 +15,7 @@ static CommOptions commOptions(const plan::PlanT &plan,
   CommOptions result;
   result.transport =
       resolveTransport(options.transport, plan.device, alone).hosts;
-  double seconds = options.patienceSeconds;
-  result.patience = seconds ? std::chrono::milliseconds(int64_t(1e3 * seconds))
-                            : deadlineOf(plan);
-  result.patience.note = [](const std::string &text) {
-    std::fprintf(stderr, "note: %s\n", text.c_str());
-  };
+  result.patience = patienceOf(plan, options.patienceSeconds);
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "state/CheckpointFolder.h"
 
 #include "Error.h"
+#include "comm/HostProcess.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -81,10 +82,8 @@ void Folder::lock() {
                 (n > 0 ? std::string(" (") + who + ")" : "") +
                 "; wait for its end, or name another folder");
   }
-  char host[128] = {};
-  gethostname(host, sizeof(host) - 1);
-  int length = std::snprintf(who, sizeof(who), "process %d on %s",
-                             static_cast<int>(getpid()), host);
+  int length = std::snprintf(who, sizeof(who), "process %d on %.100s",
+                             static_cast<int>(getpid()), hostName().c_str());
   // Only words for people: that it could not be written harms nothing.
   if (ftruncate(lockFile, 0) == 0 && pwrite(lockFile, who, length, 0) < 0)
     return;

@@ -1,5 +1,6 @@
 #include "train/FlightRecord.h"
 
+#include "comm/HostProcess.h"
 #include "comm/RankWatch.h"
 #include "plan/Files.h"
 #include "trace/CommandTexts.h"
@@ -137,13 +138,11 @@ std::string recordFlight(const PeerFailure &failure,
   int rank = communicator.rank();
   RankPosition here = positionOf(watch->progress());
   RankWatch::Heard heard = watch->hear();
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
   Json json = {{"time", timeNow()},
                {"error", failure.what()},
                {"rank", rank},
                {"world_size", communicator.size()},
-               {"host", host},
+               {"host", hostName()},
                {"process", getpid()},
                {"plan", loaded.digest},
                {"step", here.step},

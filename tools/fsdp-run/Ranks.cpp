@@ -96,12 +96,7 @@ CommOptions commOptions(const CommandLine &line, const plan::PlanT &plan,
   CommOptions options;
   options.transport = transports.hosts;
   options.throttle = line.launch.throttle;
-  double seconds = line.launch.patienceSeconds;
-  options.patience = seconds ? std::chrono::milliseconds(int64_t(1e3 * seconds))
-                             : deadlineOf(plan);
-  options.patience.note = [](const std::string &text) {
-    std::fprintf(stderr, "note: %s\n", text.c_str());
-  };
+  options.patience = patienceOf(plan, line.launch.patienceSeconds);
   return options;
 }
 
