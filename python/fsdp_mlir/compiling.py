@@ -15,7 +15,7 @@ import torch
 
 from . import stages
 from .cache import Cache, default_folder
-from .errors import ExportError, RankFailure, RunError, note
+from .errors import RankFailure, RunError, note
 from .export import export_step
 from .extension import runtime
 from .progress import archive_metadata

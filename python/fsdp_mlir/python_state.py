@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import torch
 

@@ -7,7 +7,7 @@ identity, and what is computed twice is computed once.
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Mapping, Optional
 
 import torch
 

@@ -109,7 +109,7 @@ def compile_step(
 ) -> None:
     """Export to plan: leaves step.pt, step.mlir, step.fsdp.mlir, step.plan and
     the tensors in `args.out`."""
-    cache = Cache(args.cache_dir or default_folder(), enabled=not args.no_cache)
+    cache = Cache(args.cache_dir, enabled=not args.no_cache)
     out = args.out
     display.begin("export")
     folder, said, cached = stages.export(

@@ -68,7 +68,8 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         metavar="ARGS",
         help="further flags of fsdp-run: --run-args='--poison --seed 1'",
     )
-    flag("--cache-dir", type=Path, metavar="DIR", help=f"({default_folder()})")
+    cache = default_folder()
+    flag("--cache-dir", type=Path, default=cache, metavar="DIR", help=f"({cache})")
     flag("--no-cache", action="store_true", help="do every stage again")
     flag("--verbose", action="store_true", help="show each stage's command and output")
     flag("--dry-run", action="store_true", help="show the commands and stop")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pathlib
 import re
-import shutil
 from typing import Optional
 
 from bench import bound, charts, goals

@@ -17,7 +17,7 @@ from itertools import chain as chained
 import pytest
 import torch
 
-from data import feeder, step
+from data import feeder
 from data.conftest import Train
 from data.test_files import eager_losses
 from support import chain

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 
 from gpu import cases, machine, prepare, rows, run, tensors
-from gpu.cases import CASES, FILES, STEPS, Files
+from gpu.cases import CASES, STEPS, Files
 from gpu.lab import Lab, Run
 from gpu.rows import FAIL, PASS, SKIP
 from support import chain

@@ -1,8 +1,11 @@
 """Tests that the halves stay apart: the plan is the only bridge between compiler and runtime;
-and that no folder of tests is forgotten where only quick ones run."""
+that no folder of tests is forgotten where only quick ones run; and that Python's names are there.
+"""
 
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -101,3 +104,12 @@ def test_each_folder_of_python_tests_has_a_quick_one() -> None:
     files = list((ROOT / "test").rglob("test_*.py"))
     quick = {file.parent for file in files if "pytest.mark.quick" in file.read_text()}
     assert {file.parent for file in files} - quick == set()
+
+
+def test_every_python_name_is_defined_and_every_import_used() -> None:
+    files = [
+        f for d in ("python", "test") for f in (ROOT / d).rglob("*.py") if f.name != "lit.cfg.py"
+    ]
+    command = [sys.executable, "-m", "pyflakes", *map(str, sorted(files))]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("", "")

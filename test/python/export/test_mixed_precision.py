@@ -1,7 +1,6 @@
 """Tests that units are captured in the dtypes of their MixedPrecisionPolicy, as FSDP2 casts."""
 
 import collections
-import dataclasses
 import pathlib
 from typing import Any, Iterator
 

@@ -4,14 +4,12 @@ import pathlib
 from typing import Any
 
 import pytest
-import torch
 from exporting import classify, export
 from test_fully_shard import Model, shard_blocks
 
 from fsdp_mlir import (
     DeviceMesh,
     ExportError,
-    fully_shard,
     init_device_mesh,
 )
 

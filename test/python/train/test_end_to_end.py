@@ -15,10 +15,12 @@ EXAMPLES = Path(__file__).resolve().parents[3] / "python" / "examples"
 
 
 @pytest.fixture
-def train(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def train(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """The driver as the README calls it, with the cache where it is by default."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
     def run(*flags: str, example: str, argv: tuple[str, ...] = ()) -> str:
-        options = ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
-        status = main([*options, *flags, str(EXAMPLES / example), *argv])
+        status = main(["--out", str(tmp_path / "out"), *flags, str(EXAMPLES / example), *argv])
         out, err = capfd.readouterr()
         assert status == 0, err
         return out
