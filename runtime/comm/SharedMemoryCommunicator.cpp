@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 namespace fsdp {
 
@@ -167,8 +168,7 @@ char *SharedMemoryCommunicator::find(int r, uint64_t location) const {
 }
 
 uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
-  if (transfer.kind != plan::CollectiveKind::AllGather)
-    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
+  checkReduction(transfer);
   group.checkFailures();
   Channel &channel = channels.at(transfer.channel);
   uint64_t number = channel.started + 1;
@@ -371,8 +371,12 @@ SharedMemoryCommunicator::allocate(const ArenaLayout &layout) {
   try {
     arena->connect(all);
   } catch (const Error &) {
-    // The memory of a rank that has ended cannot be opened.
-    group.checkPeers();
+    // The memory of a rank that ends cannot be opened. Its files are closed a
+    // moment before the system says that it has ended.
+    for (auto end = Clock::now() + std::chrono::seconds(1);
+         Clock::now() < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+      group.checkPeers();
     throw;
   }
   barrier();
