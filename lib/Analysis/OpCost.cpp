@@ -4,7 +4,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/Work.h"
-#include "plan/PlanTypes.h"
+#include "plan/Collectives.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -37,8 +37,7 @@ double OpCost::getCollectiveSeconds(CollectiveOpInterface op) const {
   for (int64_t axis : op.getMeshAxes())
     if (axis < mesh.getNumAxes())
       seconds += cost::collectiveSeconds(
-          static_cast<plan::CollectiveKind>(op.getKind()),
-          getBytes(op.getWholeType()),
+          op.getInfo().kind, getBytes(op.getWholeType()),
           op.getRanks() ? op.getRanks() : mesh.getSize(axis), cluster,
           mesh.getStride(axis));
   return seconds;

@@ -3,6 +3,7 @@
 #include "fsdp/Analysis/Places.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -44,4 +45,17 @@ StringRef fsdp::getModulePath(Location loc) {
     return WalkResult::advance();
   });
   return path;
+}
+
+std::string fsdp::getSourceLine(Location loc) {
+  std::string line;
+  loc->walk([&](Location part) {
+    if (auto file = dyn_cast<FileLineColLoc>(part)) {
+      line = llvm::formatv("{0}:{1}", file.getFilename().getValue(),
+                           file.getLine());
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
+  });
+  return line;
 }

@@ -50,6 +50,10 @@ public:
   /// ncclCommGetAsyncError: throws what went wrong in what was launched.
   virtual void check() = 0;
 
+  /// Who asks the other ranks where they are, when one keeps this one waiting;
+  /// null: nobody. See Communicator::watch().
+  virtual RankWatch *watch() { return nullptr; }
+
   /// ncclCommAbort: what was launched ends without a result. May be called from
   /// any thread.
   virtual void abort() = 0;

@@ -198,8 +198,7 @@ ProcessGroup GlooCommunicator::connect(const Transfer &transfer,
 }
 
 uint64_t GlooCommunicator::start(const Transfer &transfer) {
-  if (transfer.kind != plan::CollectiveKind::AllGather)
-    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
+  checkReduction(transfer);
   Channel &channel = channels.at(transfer.channel);
   InFlight &flight = channel.inFlight.emplace_back();
   flight.transfer = transfer;

@@ -6,6 +6,7 @@
 #include "device/Kernels.h"
 #include "device/ScalarType.h"
 #include "device/TensorAt.h"
+#include "plan/Collectives.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/div.h>
@@ -25,11 +26,6 @@ using Posts = LocalRanks::Posts;
 at::ScalarType dividesIn(plan::DType dtype) {
   at::ScalarType type = toScalarType(dtype);
   return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
-}
-
-void checkTransfer(const Transfer &transfer) {
-  if (transfer.kind != plan::CollectiveKind::AllGather)
-    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
 }
 
 class LocalDeviceCommunicator final : public DeviceCommunicator {
@@ -54,8 +50,8 @@ public:
   }
 
   void prepare(const Transfer &transfer) override {
-    checkTransfer(transfer);
-    if (transfer.kind == plan::CollectiveKind::AllGather)
+    checkReduction(transfer);
+    if (!plan::infoOf(transfer.kind).reduces)
       return;
     uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
     grow(sum, bytes);
@@ -66,7 +62,7 @@ public:
   }
 
   void launch(const Transfer &transfer, unsigned stream) override {
-    checkTransfer(transfer);
+    checkReduction(transfer);
     plan::RankGroup group = groupOf(transfer);
     if (group.size == 1)
       return writeResult(transfer, transfer.source, stream);

@@ -284,7 +284,7 @@ void RankWatch::Thread::stop() {
 
 RankWatch::RankWatch(c10d::Store &store, int rank, int size,
                      const Patience &patience)
-    : rank(rank), size(size), patience(patience),
+    : rank(rank), size(size), limits(patience),
       shared(std::make_shared<Thread>(store, rank, size)) {
   if (size > 1)
     thread = std::thread([shared = shared] { shared->run(); });
@@ -332,10 +332,10 @@ double RankWatch::waitedFor(const AwaitedTransfer &awaited) {
 }
 
 void RankWatch::note(const AwaitedTransfer &awaited) {
-  if (!patience.note)
+  if (!limits.note)
     return;
   Culprits culprits = ask(awaited);
-  patience.note(describeWait(rank, progress().step, waitedFor(awaited), awaited,
+  limits.note(describeWait(rank, progress().step, waitedFor(awaited), awaited,
                              culprits));
 }
 

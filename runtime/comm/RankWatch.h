@@ -29,6 +29,8 @@ public:
   RankWatch &operator=(const RankWatch &) = delete;
 
   RankProgress &progress();
+  const Patience &patience() const { return limits; }
+  uint32_t worldSize() const { return static_cast<uint32_t>(size); }
 
   /// Tells people who keeps this rank waiting.
   void note(const AwaitedTransfer &awaited);
@@ -56,7 +58,7 @@ private:
   double waitedFor(const AwaitedTransfer &awaited);
 
   const int rank, size;
-  const Patience patience;
+  const Patience limits;
   std::shared_ptr<Thread> shared; // a thread that hangs outlives this
   std::thread thread;
   std::mutex mutex;

@@ -1,6 +1,8 @@
 #include "comm/Reduce.h"
 
+#include "comm/Communicator.h"
 #include "comm/ReducedPrecision.h"
+#include "plan/Collectives.h"
 
 #include <algorithm>
 #include <c10/core/ScalarType.h>
@@ -195,6 +197,11 @@ void checkReduction(plan::DType dtype, double divisor, plan::ReduceOp op) {
   if (divisor != 1 && (isMax || !plan::isFloating(dtype)))
     throw std::invalid_argument("only sums of floating numbers are divided in "
                                 "a reduction; divide after it");
+}
+
+void checkReduction(const Transfer &transfer) {
+  if (plan::infoOf(transfer.kind).reduces)
+    checkReduction(transfer.dtype, transfer.divisor, transfer.op);
 }
 
 } // namespace fsdp

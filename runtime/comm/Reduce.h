@@ -8,6 +8,8 @@
 
 namespace fsdp {
 
+struct Transfer;
+
 /// Every destination's element i = (sources[0][i] + sources[1][i] + ...) /
 /// divisor, added in that order and rounded to `dtype` after each operation,
 /// the division as PyTorch's by a Python number. A maximum is the largest
@@ -22,6 +24,9 @@ void combine(const std::vector<const void *> &sources,
 /// to divide integers or a maximum, to order complex numbers.
 void checkReduction(plan::DType dtype, double divisor,
                     plan::ReduceOp op = plan::ReduceOp::Sum);
+
+/// The same of a transfer. One that reduces nothing can always be done.
+void checkReduction(const Transfer &transfer);
 
 } // namespace fsdp
 

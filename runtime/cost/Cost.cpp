@@ -2,6 +2,8 @@
 
 #include "cost/Cost.h"
 
+#include "plan/Collectives.h"
+
 #include <algorithm>
 
 namespace fsdp::cost {
@@ -13,8 +15,7 @@ double collectiveSeconds(plan::CollectiveKind kind, double bytes,
     return 0;
   unsigned onNode = std::max(1u, cluster.ranksPerNode / stride);
   unsigned nodes = (ranks + onNode - 1) / onNode;
-  // An all-reduce is a reduce-scatter and an all-gather.
-  unsigned rounds = kind == plan::CollectiveKind::AllReduce ? 2 : 1;
+  unsigned rounds = plan::infoOf(kind).rounds;
   double between = nodes - 1, within = ranks - nodes;
   double steps =
       within * cluster.intraNode.latency + between * cluster.interNode.latency;

@@ -24,6 +24,8 @@ std::vector<int> fsdp::plan::valuesOf(const CommandT &command) {
     add(update->scale);
     add(update->skip);
     add(update->staged);
+    for (int value : update->given)
+      add(value);
   } else if (const CopyT *copy = operation.AsCopy()) {
     for (const auto &piece : copy->pieces) {
       add(piece->source);

@@ -121,6 +121,8 @@ private:
       } else if (const UpdateT *update = operation.AsUpdate()) {
         ++uses[update->parameter].additions;
         read(update->gradient);
+        for (int value : update->given)
+          read(value);
       } else if (const CopyT *copy = operation.AsCopy()) {
         for (const auto &piece : copy->pieces) {
           read(piece->source);

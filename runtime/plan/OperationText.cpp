@@ -53,6 +53,8 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
     return "sqrt(" + ref(scalar.a) + ")";
   case ScalarKind::Round:
     return "float32(" + ref(scalar.a) + ")";
+  case ScalarKind::Former:
+    return ref(scalar.a) + " before, " + ref(scalar.b) + " at first";
   }
   return "?";
 }

@@ -15,12 +15,14 @@ constexpr uint64_t maxArenaBytes = uint64_t(1) << 50;
 constexpr uint64_t maxRanks = uint64_t(1) << 20;
 
 /// Operands of a step scalar, in the order of the schema's ScalarKind.
-constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2, 1, 4, 0, 4, 4, 1, 1};
+constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2,
+                                  1, 4, 0, 4, 4, 1, 1, 2};
 static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
 
 void checkMesh(const PlanT &plan) {
   uint64_t ranks = 1;
   std::set<std::string> names;
+  unsigned shardDims = 0;
   for (size_t d = 0; d < plan.mesh.size(); ++d) {
     const auto &dim = plan.mesh[d];
     Checked at = Checked(plan).at(PlanEntry::MeshDim, d);
@@ -30,7 +32,12 @@ void checkMesh(const PlanT &plan) {
                "has no ranks, or more than 2^20");
     ranks *= dim->size;
     at.require(C20, ranks <= maxRanks, "the mesh has more than 2^20 ranks");
+    at.require(C1, dim->role <= AxisRole::MAX, "its role is unknown");
+    shardDims += dim->role == AxisRole::Shard;
   }
+  Checked(plan).inside("mesh").require(
+      C20, plan.mesh.empty() || shardDims == 1,
+      "states are cut along one dimension, and ", shardDims, " are for it");
 }
 
 void checkArenas(const PlanT &plan) {
@@ -211,7 +218,7 @@ void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {
       written[result] = true;
     }
   }
-  at.require(C24, rule.results.size() == rule.operands - 1,
+  at.require(C24, !rule.results.empty() && rule.results.size() < rule.operands,
              "must give a result for the parameter and for each state");
   for (size_t i = 0; i < rule.results.size(); ++i) {
     read(rule.results[i]);
@@ -263,6 +270,10 @@ void fsdp::plan::checkTensor(const Checked &at,
 void fsdp::plan::checkScalars(
     const Checked &at, const PlanT &plan,
     const std::vector<std::unique_ptr<ScalarT>> &scalars) {
+  bool readsState =
+      std::any_of(scalars.begin(), scalars.end(), [](const auto &scalar) {
+        return scalar->kind == ScalarKind::State;
+      });
   for (size_t i = 0; i < scalars.size(); ++i) {
     const ScalarT &scalar = *scalars[i];
     Checked here = at.inside("scalar ", i);
@@ -278,10 +289,17 @@ void fsdp::plan::checkScalars(
           "'", state.fqn, "' is not one number that every rank has");
     }
     const int given[] = {scalar.a, scalar.b, scalar.c, scalar.d};
-    for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
-      here.require(C24, given[k] >= 0 && static_cast<size_t>(given[k]) < i,
+    for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k) {
+      bool former = scalar.kind == ScalarKind::Former && k == 0;
+      size_t end = former ? scalars.size() : i;
+      here.require(C24, given[k] >= 0 && static_cast<size_t>(given[k]) < end,
                    "refers to scalar ", given[k],
-                   ", which is not an earlier one");
+                   former ? ", which does not exist"
+                          : ", which is not an earlier one");
+    }
+    // Steps are counted again where a run is resumed; states are as they are.
+    here.require(C24, scalar.kind != ScalarKind::Former || !readsState,
+                 "follows from the step before, beside a state's number");
     // A GPU's states are known on the host a step late.
     for (int k = 0; k < scalarOperands[static_cast<int>(scalar.kind)]; ++k)
       here.require(C19,

@@ -233,6 +233,8 @@ private:
           << plan.rules[update.rule]->name << "(%" << update.gradient;
       if (update.scale >= 0)
         out << " * %" << update.scale;
+      for (int value : update.given)
+        out << ", %" << value;
       out << ")";
       if (update.skip >= 0)
         out << " unless %" << update.skip;

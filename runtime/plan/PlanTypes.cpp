@@ -83,7 +83,10 @@ RankGroup fsdp::plan::groupOf(const PlanT &plan, uint32_t meshDim,
 }
 
 uint32_t fsdp::plan::shardDim(const PlanT &plan) {
-  return plan.mesh.empty() ? 0 : plan.mesh.size() - 1;
+  uint32_t dim = 0;
+  while (dim < plan.mesh.size() && plan.mesh[dim]->role != AxisRole::Shard)
+    ++dim;
+  return dim;
 }
 
 RankGroup fsdp::plan::shardGroupOf(const PlanT &plan, uint32_t rank) {
@@ -92,7 +95,8 @@ RankGroup fsdp::plan::shardGroupOf(const PlanT &plan, uint32_t rank) {
 }
 
 uint64_t fsdp::plan::numShards(const PlanT &plan) {
-  return plan.mesh.empty() ? 1 : plan.mesh.back()->size;
+  uint32_t dim = shardDim(plan);
+  return dim < plan.mesh.size() ? plan.mesh[dim]->size : 1;
 }
 
 std::string fsdp::plan::formatShape(const std::vector<int64_t> &shape) {

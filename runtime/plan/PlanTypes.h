@@ -20,7 +20,7 @@ struct PlanError : std::runtime_error {
 };
 
 /// The version of the schema that this code writes and reads.
-constexpr uint32_t planVersion = 2;
+constexpr uint32_t planVersion = 3;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
 /// The arenas, by index and by name: a rank's own memory, the window through
@@ -100,8 +100,9 @@ struct RankGroup {
 RankGroup groupOf(const PlanT &plan, uint32_t meshDim, uint32_t rank,
                   uint32_t neighbours = 0);
 
-/// States are cut over the last mesh dimension; those in front of it have
-/// replicas. Of a mesh without dimensions, the one rank.
+/// The mesh dimension along which states are cut; along the others they have
+/// replicas. Of a mesh without dimensions: 0, and the one rank. The checker
+/// sees to it that there is one.
 uint32_t shardDim(const PlanT &plan);
 RankGroup shardGroupOf(const PlanT &plan, uint32_t rank);
 uint64_t numShards(const PlanT &plan);

@@ -1,5 +1,6 @@
 // Checks one program: each command by itself, and what it does to the program's
 // memory.
+#include "plan/Collectives.h"
 #include "plan/CopyChecker.h"
 #include "plan/LiveRanges.h"
 #include "plan/ProgramMemory.h"
@@ -138,9 +139,13 @@ private:
         used.add(here, *program.values[scalar]->place);
       }
     numbers.checkUpdate(here, update);
-    here.require(C25, rule.operands == 2 + update.states.size(), "rule '",
-                 rule.name, "' takes ", rule.operands, " operands, given are ",
-                 2 + update.states.size());
+    size_t operands = 2 + update.states.size() + update.given.size();
+    here.require(C25, rule.operands == operands, "rule '", rule.name,
+                 "' takes ", rule.operands, " operands, given are ", operands);
+    here.require(C25, rule.results.size() == 1 + update.states.size(), "rule '",
+                 rule.name, "' does not give the parameter and each state");
+    for (size_t i = 0; i < update.given.size(); ++i)
+      checkGiven(here, update, i, used);
     here.require(C25, rule.dtypes[1] == gradient.dtype, "rule '", rule.name,
                  "' is of other dtypes");
     auto change = [&](size_t s, size_t operand) {
@@ -167,6 +172,27 @@ private:
                    "'", state.fqn, "' is not state of '", parameter.fqn,
                    "', or given twice");
       change(update.states[i], 2 + i);
+    }
+  }
+
+  /// What an update reads of whole matrices: each element's own.
+  void checkGiven(const Checked &here, const UpdateT &update, size_t i,
+                  OneMemory &used) {
+    memory.read(here, update.given[i]);
+    const ValueT &given = *program.values[update.given[i]];
+    const RuleT &rule = *plan.rules[update.rule];
+    const StateT &parameter = *plan.states[update.parameter];
+    used.add(here, *given.place);
+    here.require(C25,
+                 given.shape == parameter.local_shape &&
+                     rule.dtypes[2 + update.states.size() + i] == given.dtype,
+                 "what is given of '", parameter.fqn,
+                 "' has not its shape, or another dtype than rule '", rule.name,
+                 "' takes");
+    memory.requireApart(here, *parameter.place, update.given[i]);
+    for (uint32_t state : update.states) {
+      here.index(state, plan.states.size(), "state");
+      memory.requireApart(here, *plan.states[state]->place, update.given[i]);
     }
   }
 
@@ -240,8 +266,7 @@ private:
                  ", so ranks could disagree on the order");
     if (collective.unit != -1)
       here.index(collective.unit, plan.units.size(), "unit");
-    bool gather = collective.kind == CollectiveKind::AllGather;
-    bool scatter = collective.kind == CollectiveKind::ReduceScatter;
+    const CollectiveInfo &info = infoOf(collective.kind);
     here.index(collective.source, program.values.size(), "value");
     checkReduction(here, plan, collective, numbers.normOf(collective.source));
     memory.requireTarget(here, collective.destination, collective.mapped);
@@ -258,18 +283,18 @@ private:
     if (collective.ranks) {
       // These kept the same whole, in the order in which they are gathered.
       here.require(C17,
-                   gather && !collective.mapped &&
+                   collective.kind == CollectiveKind::AllGather &&
+                       !collective.mapped &&
                        collective.mesh_dim == shardDim(plan) &&
                        memory.keepersOf(collective.source) == collective.ranks,
                    "is among ", collective.ranks,
                    " neighbours; only a gather of what as many kept is");
       ranks = collective.ranks;
     }
-    unsigned __int128 all = one * ranks;
-    here.require(C7, from.place->bytes() == (scatter ? all : one),
+    here.require(C7, from.place->bytes() == one * info.piecesSent(ranks),
                  "its source has ", from.place->bytes(),
                  " bytes, which is not what it sends");
-    here.require(C7, into.place->bytes() == (gather ? all : one),
+    here.require(C7, into.place->bytes() == one * info.piecesReceived(ranks),
                  "its destination has ", into.place->bytes(),
                  " bytes, which is not what it receives");
     here.require(C15,

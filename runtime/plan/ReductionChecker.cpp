@@ -1,12 +1,13 @@
 #include "plan/ReductionChecker.h"
 
+#include "plan/Collectives.h"
 #include "plan/GradientDivisors.h"
 
 using namespace fsdp::plan;
 
 void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
                                 const CollectiveT &collective, Norm norm) {
-  bool gathers = collective.kind == CollectiveKind::AllGather;
+  bool reduces = infoOf(collective.kind).reduces;
   bool isMax = collective.op == ReduceOp::Max;
   here.require(C1, collective.op <= ReduceOp::MAX, "its operation is unknown");
   here.require(C14, !isMax || collective.kind == CollectiveKind::AllReduce,
@@ -15,7 +16,7 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
                isMax ? "maximum" : "sum", " of what is ",
                norm == Norm::Largest ? "the largest" : "no maximum",
                " on each rank");
-  here.require(C14, gathers || isReducible(collective.dtype, collective.op),
+  here.require(C14, !reduces || isReducible(collective.dtype, collective.op),
                "reduces ", dtypeName(collective.dtype));
   // Gradients are summed over shards, then over replicas; what comes last
   // makes the mean of all.

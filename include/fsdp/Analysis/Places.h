@@ -43,6 +43,10 @@ llvm::ArrayRef<int64_t> getArenaBytes(mlir::ModuleOp module);
 /// name location.
 llvm::StringRef getModulePath(mlir::Location loc);
 
+/// The line of the user's program that an op comes from, "gpt.py:31", or empty:
+/// the first one of the location.
+std::string getSourceLine(mlir::Location loc);
+
 } // namespace fsdp
 
 #endif // FSDP_ANALYSIS_PLACES_H

@@ -2,6 +2,7 @@
 
 #include "ShardCollectives.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "plan/Collectives.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -20,6 +21,17 @@ std::optional<uint64_t> fsdp::detail::getGivenStream(Operation *op) {
   if (auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName))
     return stream.getInt();
   return std::nullopt;
+}
+
+#define FSDP_COLLECTIVE(ENUM, ...)                                             \
+  static_assert(static_cast<int>(CollectiveKind::ENUM) ==                      \
+                static_cast<int>(plan::CollectiveKind::ENUM));
+#include "plan/Collectives.def"
+#undef FSDP_COLLECTIVE
+
+const plan::CollectiveInfo &
+fsdp::detail::getCollectiveInfo(CollectiveKind kind) {
+  return plan::infoOf(static_cast<plan::CollectiveKind>(kind));
 }
 
 namespace {

@@ -52,26 +52,17 @@ static NcclFunctions load() {
                 "); install the one that PyTorch needs, or run with --threads");
   checkOneNccl(loadedNccl());
   NcclFunctions nccl;
+  // The version first: an old one has not all functions.
   find(library, "ncclGetVersion", nccl.getVersion);
   int version = 0;
   nccl.getVersion(&version);
   checkNcclVersion(version);
-  find(library, "ncclGetErrorString", nccl.getErrorString);
-  find(library, "ncclGetLastError", nccl.getLastError);
-  find(library, "ncclGetUniqueId", nccl.getUniqueId);
-  find(library, "ncclCommInitRank", nccl.commInitRank);
-  find(library, "ncclCommSplit", nccl.commSplit);
-  find(library, "ncclCommDestroy", nccl.commDestroy);
-  find(library, "ncclCommAbort", nccl.commAbort);
-  find(library, "ncclCommGetAsyncError", nccl.commGetAsyncError);
-  find(library, "ncclRedOpCreatePreMulSum", nccl.redOpCreatePreMulSum);
-  find(library, "ncclAllGather", nccl.allGather);
-  find(library, "ncclReduceScatter", nccl.reduceScatter);
-  find(library, "ncclAllReduce", nccl.allReduce);
-  findNewer(library, "ncclMemAlloc", nccl.memAlloc);
-  findNewer(library, "ncclMemFree", nccl.memFree);
-  findNewer(library, "ncclCommRegister", nccl.commRegister);
-  findNewer(library, "ncclCommDeregister", nccl.commDeregister);
+#define NCCL_FUNCTION(FUNCTION, MEMBER) find(library, #FUNCTION, nccl.MEMBER);
+#define NCCL_NEWER_FUNCTION(FUNCTION, MEMBER)                                  \
+  findNewer(library, #FUNCTION, nccl.MEMBER);
+#include "drivers/cuda/NcclFunctions.def"
+#undef NCCL_FUNCTION
+#undef NCCL_NEWER_FUNCTION
   return nccl;
 }
 

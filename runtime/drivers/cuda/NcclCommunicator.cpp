@@ -1,10 +1,11 @@
 #include "drivers/cuda/NcclCommunicator.h"
 
 #include "Error.h"
+#include "drivers/cuda/CudaLibrary.h"
 #include "drivers/cuda/NcclAgreement.h"
 #include "drivers/cuda/NcclLibrary.h"
 #include "drivers/cuda/NcclReduction.h"
-#include "drivers/cuda/CudaLibrary.h"
+#include "plan/Collectives.h"
 
 #include <algorithm>
 #include <atomic>
@@ -72,7 +73,7 @@ public:
     Member &member = members[keyOf(transfer)];
     if (!member.handle)
       member.handle = connect(transfer.groupOf(size));
-    if (transfer.kind == plan::CollectiveKind::AllGather)
+    if (!plan::infoOf(transfer.kind).reduces)
       return;
     NcclReduction how =
         reductionOf(transfer.dtype, transfer.op, transfer.divisor);
@@ -131,6 +132,8 @@ public:
       require(result, "finish its transfers");
     }
   }
+
+  RankWatch *watch() override { return control.watch(); }
 
   void abort() override {
     if (aborted.exchange(true))

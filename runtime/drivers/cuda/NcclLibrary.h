@@ -9,24 +9,11 @@ namespace fsdp {
 
 /// NCCL's functions, by their names in nccl.h without "nccl".
 struct NcclFunctions {
-  decltype(&ncclGetVersion) getVersion;
-  decltype(&ncclGetErrorString) getErrorString;
-  decltype(&ncclGetLastError) getLastError;
-  decltype(&ncclGetUniqueId) getUniqueId;
-  decltype(&ncclCommInitRank) commInitRank;
-  decltype(&ncclCommSplit) commSplit;
-  decltype(&ncclCommDestroy) commDestroy;
-  decltype(&ncclCommAbort) commAbort;
-  decltype(&ncclCommGetAsyncError) commGetAsyncError;
-  decltype(&ncclRedOpCreatePreMulSum) redOpCreatePreMulSum;
-  decltype(&ncclAllGather) allGather;
-  decltype(&ncclReduceScatter) reduceScatter;
-  decltype(&ncclAllReduce) allReduce;
-  // Since 2.19: null in what is older.
-  decltype(&ncclMemAlloc) memAlloc;
-  decltype(&ncclMemFree) memFree;
-  decltype(&ncclCommRegister) commRegister;
-  decltype(&ncclCommDeregister) commDeregister;
+#define NCCL_FUNCTION(FUNCTION, MEMBER) decltype(&::FUNCTION) MEMBER;
+#define NCCL_NEWER_FUNCTION(FUNCTION, MEMBER) decltype(&::FUNCTION) MEMBER;
+#include "drivers/cuda/NcclFunctions.def"
+#undef NCCL_FUNCTION
+#undef NCCL_NEWER_FUNCTION
 };
 
 /// NCCL as this process has it: PyTorch's own copy, loaded here and not before.

@@ -122,6 +122,9 @@ static const Break<PlanT> breaks[] = {
      "or for one twice"},
     {"RegionWithoutStrides", C23, [](PlanT &p) { fillRegion(p, 0, {2}, {}); },
      "as many sizes as strides"},
+    {"MeshWithoutShards", C20,
+     [](PlanT &p) { p.mesh[0]->role = AxisRole::Replicate; },
+     "states are cut along one dimension, and 0 are for it"},
     {"MeshWithoutRanks", C20, [](PlanT &p) { p.mesh[0]->size = 0; },
      "mesh dimension 'shard': has no ranks"},
     {"ArenaName", C20, [](PlanT &p) { p.arenas[1]->name = "scratch"; },
@@ -151,6 +154,32 @@ static const Break<PlanT> breaks[] = {
      "rule 'sgd.0': must give a result for the parameter and for each state"},
     {"ScalarAhead", C24, [](PlanT &p) { p.rules[0]->scalars[1]->a = 1; },
      "scalar 1: refers to scalar 1, which is not an earlier one"},
+    {"GivenToARuleThatTakesNone", C25,
+     [](PlanT &p) {
+       for (auto &command : step(p).commands)
+         if (auto *update = command->operation.AsUpdate())
+           update->given = {static_cast<int>(update->gradient)};
+     },
+     "rule 'sgd.0' takes 2 operands, given are 3"},
+    {"GivenOfAnotherShape", C25,
+     [](PlanT &p) {
+       RuleT &rule = *p.rules[0];
+       rule.operands = 3;
+       rule.dtypes.push_back(DType::Float32);
+       rule.calls[0]->results = rule.results = {3};
+       for (auto &command : step(p).commands)
+         if (auto *update = command->operation.AsUpdate())
+           update->given = {valueNamed(p, "loss")};
+     },
+     "has not its shape, or another dtype than rule 'sgd.0' takes"},
+    {"FormerAhead", C24,
+     [](PlanT &p) {
+       ScalarT &scalar = *p.rules[0]->scalars[1];
+       scalar.kind = ScalarKind::Former;
+       scalar.a = static_cast<int>(p.rules[0]->scalars.size());
+       scalar.b = 0;
+     },
+     "scalar 1: refers to scalar 2, which does not exist"},
     {"ScalarHyperparameter", C1,
      [](PlanT &p) { p.rules[0]->scalars[0]->hyperparameter = 3; },
      "hyperparameter 3 does not exist"},

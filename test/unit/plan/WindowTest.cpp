@@ -86,6 +86,7 @@ public:
     auto replicas = std::make_unique<MeshDimT>();
     replicas->name = "replicate";
     replicas->size = 2;
+    replicas->role = AxisRole::Replicate;
     plan.mesh.insert(plan.mesh.begin(), std::move(replicas));
     plan.gradient_divisor = 4;
     at(Gather).operation.AsCollective()->mesh_dim = 1;

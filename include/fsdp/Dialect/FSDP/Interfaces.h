@@ -13,6 +13,10 @@
 
 namespace fsdp {
 
+namespace plan {
+struct CollectiveInfo;
+} // namespace plan
+
 /// I64 on every op that becomes a command: its stream.
 inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
 
@@ -21,6 +25,7 @@ mlir::RankedTensorType getMovedType(mlir::Value value);
 
 namespace detail {
 std::optional<uint64_t> getGivenStream(mlir::Operation *op);
+const plan::CollectiveInfo &getCollectiveInfo(CollectiveKind kind);
 } // namespace detail
 
 } // namespace fsdp

@@ -54,6 +54,10 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       }]>,
   ];
   let extraSharedClassDeclaration = [{
+    /// What holds for its kind; include "plan/Collectives.h" to read it.
+    const ::fsdp::plan::CollectiveInfo &getInfo() {
+      return ::fsdp::detail::getCollectiveInfo($_op.getKind());
+    }
     /// The type of all ranks' pieces: what a gather gives, and a
     /// reduce-scatter takes.
     ::mlir::RankedTensorType getWholeType() {
