@@ -114,6 +114,8 @@ struct UnitInfo {
 struct GroupInfo {
   using Value = std::variant<bool, double, std::string, std::vector<double>>;
   std::vector<std::string> parameters;
+  std::string optimizer;      // adamw; or with its module: lion.Lion
+  std::string implementation; // for-loop, foreach, fused
   double lr = 0.0;
   std::map<std::string, Value> hyperparameters; // that do not change
 };
@@ -124,6 +126,7 @@ struct NumberInfo {
   std::string name, op;
   std::vector<Operand> operands;
   std::string hyperparameter; // of the rule's group, that it is
+  std::string next;           // of "former": the number that it is afterwards
 };
 
 /// What a step does to each of its parameters.
@@ -141,8 +144,6 @@ struct RuleInfo {
 };
 
 struct OptimizerInfo {
-  std::string name;           // adamw; or with its module: lion.Lion
-  std::string implementation; // for-loop, foreach, fused
   std::vector<GroupInfo> groups;
   std::vector<RuleInfo> rules;
 };

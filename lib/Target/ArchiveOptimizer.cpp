@@ -32,6 +32,9 @@ static GroupInfo readGroup(const JsonReader &json,
     if (!seen.insert(group.parameters.back()).second)
       member.fail("in one group only");
   });
+  group.optimizer = readFqn(json["optimizer"]);
+  group.implementation =
+      json["implementation"].asOneOf({"for-loop", "foreach", "fused"});
   JsonReader values = json["hyperparameters"];
   group.lr = values["lr"].asDouble();
   values.forEachField([&](const std::string &name, const JsonReader &value) {
@@ -44,19 +47,13 @@ static GroupInfo readGroup(const JsonReader &json,
 static NumberInfo readNumber(const JsonReader &json,
                              const std::set<std::string> &known) {
   static const std::map<std::string, size_t> operands = {
-      {"hyperparameter", 0},
-      {"step_count", 0},
-      {"add", 2},
-      {"subtract", 2},
-      {"multiply", 2},
-      {"divide", 2},
-      {"power", 2},
-      {"negate", 1},
-      {"sqrt", 1},
-      {"round", 1},
-      {"select_equal", 4},
-      {"select_less", 4},
-      {"select_less_equal", 4}};
+      {"hyperparameter", 0}, {"step_count", 0},
+      {"former", 1},         {"add", 2},
+      {"subtract", 2},       {"multiply", 2},
+      {"divide", 2},         {"power", 2},
+      {"negate", 1},         {"sqrt", 1},
+      {"round", 1},          {"select_equal", 4},
+      {"select_less", 4},    {"select_less_equal", 4}};
   NumberInfo number;
   number.name = readName(json["name"]);
   number.op = json["op"].asString();
@@ -65,6 +62,8 @@ static NumberInfo readNumber(const JsonReader &json,
     json["op"].fail("an operation on numbers of the step");
   if (number.op == "hyperparameter")
     number.hyperparameter = json["hyperparameter"].asString();
+  if (number.op == "former")
+    number.next = json["next"].asString();
   if (op->second == 0)
     return number;
   json["operands"].forEach([&](const JsonReader &operand) {
@@ -85,8 +84,12 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
   json["values"].forEachField(
       [&](const std::string &name, const JsonReader &value) {
         TensorInfo &info = program.values[name];
+        if (!value["shape"].isNull()) {
+          info = readTensor(value);
+          return;
+        }
         info.dtype = readDtype(value["dtype"]);
-        info.anyShape = value["shape"].isNull();
+        info.anyShape = true;
       });
   DefinedValues defined(program);
   std::set<std::string> numbers;
@@ -94,6 +97,11 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
     rule.numbers.push_back(readNumber(number, numbers));
     if (!numbers.insert(rule.numbers.back().name).second)
       number["name"].fail("a name of its own");
+  });
+  json["numbers"].forEach([&](const JsonReader &number) {
+    if (number["op"].asString() == "former" &&
+        !numbers.count(number["next"].asString()))
+      number["next"].fail("the name of a number");
   });
   json["arguments"].forEach([&](const JsonReader &argument) {
     ArgumentInfo info;
@@ -143,8 +151,8 @@ static void checkBody(const JsonReader &json, const RuleInfo &rule) {
   for (size_t i = 0; i < program.results.size(); ++i) {
     const TensorInfo &result = program.values.at(program.results[i].name);
     TensorInfo replaced = type(i == 0 ? 0 : i + 1);
-    if (result.dtype != replaced.dtype || !result.anyShape ||
-        !replaced.anyShape)
+    if (result.dtype != replaced.dtype ||
+        result.anyShape != replaced.anyShape || result.shape != replaced.shape)
       json["results"].fail("of the types of what they replace");
   }
   for (size_t i = 0; i < rule.states.size(); ++i)
@@ -184,9 +192,6 @@ static RuleInfo readRule(const JsonReader &json, const OptimizerInfo &optimizer,
 OptimizerInfo fsdp::readOptimizer(const JsonReader &json,
                                   const std::set<std::string> &parameters) {
   OptimizerInfo optimizer;
-  optimizer.name = readFqn(json["name"]);
-  optimizer.implementation =
-      json["implementation"].asOneOf({"for-loop", "foreach", "fused"});
   std::set<std::string> grouped, ruled, names;
   json["groups"].forEach([&](const JsonReader &group) {
     optimizer.groups.push_back(readGroup(group, parameters, grouped));

@@ -22,7 +22,7 @@ class NumberBuilder {
 public:
   NumberBuilder(OpBuilder &builder, Location loc, const RuleInfo &rule,
                 llvm::StringMap<Value> &values)
-      : builder(builder), loc(loc), group(rule.group), values(values) {
+      : builder(builder), loc(loc), rule(rule), values(values) {
     for (const NumberInfo &number : rule.numbers)
       numbers[number.name] = &number;
   }
@@ -39,6 +39,8 @@ private:
     const NumberInfo *number = numbers.lookup(name);
     if (!number || values.contains(name))
       return;
+    if (number->op == "former")
+      return buildRecurrence();
     SmallVector<Value> operands;
     for (const NumberInfo::Operand &operand : number->operands)
       operands.push_back(get(operand));
@@ -60,6 +62,33 @@ private:
     return constant;
   }
 
+  /// All numbers that follow from the step before, as they may do so from each
+  /// other.
+  void buildRecurrence() {
+    SmallVector<const NumberInfo *> formers;
+    SmallVector<Value> initial;
+    for (const NumberInfo &number : rule.numbers)
+      if (number.op == "former") {
+        formers.push_back(&number);
+        initial.push_back(get(number.operands.front()));
+      }
+    SmallVector<Type> types(formers.size(), builder.getF64Type());
+    auto recurrence = RecurrenceOp::create(builder, loc, types, initial);
+    SmallVector<Location> locs(formers.size(), loc);
+    OpBuilder::InsertionGuard guard(builder);
+    Block *body = builder.createBlock(&recurrence.getBody(), {}, types, locs);
+    llvm::StringMap<Value> inner;
+    for (auto [former, argument] : llvm::zip(formers, body->getArguments()))
+      inner[former->name] = argument;
+    NumberBuilder next(builder, loc, rule, inner);
+    SmallVector<Value> yielded;
+    for (const NumberInfo *former : formers)
+      yielded.push_back(next.get(former->next));
+    YieldOp::create(builder, loc, yielded);
+    for (auto [former, result] : llvm::zip(formers, recurrence.getNumbers()))
+      values[former->name] = result;
+  }
+
   Value select(arith::CmpFPredicate predicate, ValueRange v) {
     Value holds = arith::CmpFOp::create(builder, loc, predicate, v[0], v[1]);
     return arith::SelectOp::create(builder, loc, holds, v[2], v[3]);
@@ -70,7 +99,7 @@ private:
     StringRef op = number.op;
     if (op == "hyperparameter")
       return HyperparameterOp::create(builder, loc, f64, number.hyperparameter,
-                                      group);
+                                      rule.group);
     if (op == "step_count")
       return StepCountOp::create(builder, loc, f64);
     if (op == "add")
@@ -101,7 +130,7 @@ private:
 
   OpBuilder &builder;
   Location loc;
-  int64_t group;
+  const RuleInfo &rule;
   llvm::StringMap<Value> &values;
   llvm::StringMap<const NumberInfo *> numbers;
   llvm::DenseMap<uint64_t, Value> constants;
@@ -120,19 +149,17 @@ struct ToAttribute {
 };
 } // namespace
 
-static OptimizerAttr getIdentity(MLIRContext *context,
-                                 const OptimizerInfo &optimizer,
-                                 const GroupInfo &group) {
+static OptimizerAttr getIdentity(MLIRContext *context, const GroupInfo &group) {
   Builder builder(context);
   SmallVector<NamedAttribute> hyperparameters;
   for (const auto &[name, value] : group.hyperparameters)
     hyperparameters.push_back(
         builder.getNamedAttr(name, std::visit(ToAttribute{builder}, value)));
-  auto implementation =
-      optimizer.implementation == "fused"     ? Implementation::Fused
-      : optimizer.implementation == "foreach" ? Implementation::Foreach
-                                              : Implementation::ForLoop;
-  return OptimizerAttr::get(context, optimizer.name, implementation,
+  auto implementation = group.implementation == "fused" ? Implementation::Fused
+                        : group.implementation == "foreach"
+                            ? Implementation::Foreach
+                            : Implementation::ForLoop;
+  return OptimizerAttr::get(context, group.optimizer, implementation,
                             builder.getDictionaryAttr(hyperparameters));
 }
 
@@ -170,9 +197,8 @@ func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
       builder, loc, rule.name, builder.getFunctionType(operands, results));
   function.setPrivate();
   function->setAttr("fsdp.rule", builder.getUnitAttr());
-  function->setAttr(
-      kOptimizerAttrName,
-      getIdentity(context, optimizer, optimizer.groups[rule.group]));
+  function->setAttr(kOptimizerAttrName,
+                    getIdentity(context, optimizer.groups[rule.group]));
 
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock());

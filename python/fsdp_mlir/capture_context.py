@@ -99,19 +99,22 @@ def capture_settings() -> Iterator[None]:
     # Dynamo takes a hook on a parameter for something to do behind the forward, which is not done.
     hooks = mock.patch.object(torch._dynamo.side_effects.SideEffects, "register_hook", _refuse_hook)
     try:
-        with hooks, torch._dynamo.config.patch(
-            ignore_logging_functions=methods | {print, warnings.warn},
-            # Every size and number is what it is in this batch, also after another capture.
-            assume_static_by_default=True,
-            automatic_dynamic_shapes=False,
-            specialize_int=True,
-            specialize_float=True,
-            capture_scalar_outputs=False,
-            capture_dynamic_output_shape_ops=False,
-            # As matrix products: `eager_kernels` says which.
-            allow_rnn=True,
-            # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
-            enable_dynamo_decompositions=False,
+        with (
+            hooks,
+            torch._dynamo.config.patch(
+                ignore_logging_functions=methods | {print, warnings.warn},
+                # Every size and number is what it is in this batch, also after another capture.
+                assume_static_by_default=True,
+                automatic_dynamic_shapes=False,
+                specialize_int=True,
+                specialize_float=True,
+                capture_scalar_outputs=False,
+                capture_dynamic_output_shape_ops=False,
+                # As matrix products: `eager_kernels` says which.
+                allow_rnn=True,
+                # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
+                enable_dynamo_decompositions=False,
+            ),
         ):
             yield
     finally:

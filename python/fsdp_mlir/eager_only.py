@@ -11,6 +11,7 @@ from unittest import mock
 import torch
 
 from .errors import ExportError
+from .optimizer_list import parts_of
 from .training_step import TrainingStep
 
 
@@ -20,15 +21,15 @@ def check_eager_only(step: TrainingStep) -> None:
     Raises:
         ExportError: the optimizer's `step` is not its class's.
     """
-    replaced = vars(step.optimizer).get("step")
-    # A learning-rate scheduler wraps it, to see that it is called.
-    if replaced is not None and inspect.unwrap(replaced) is not inspect.unwrap(
-        type(step.optimizer).step
-    ):
-        raise ExportError(
-            "the optimizer's step is replaced, and no Python runs while a plan does; give the "
-            "optimizer as its class makes it"
-        )
+    for optimizer in parts_of(step.optimizer):
+        replaced = vars(optimizer).get("step")
+        own = inspect.unwrap(type(optimizer).step)
+        # A learning-rate scheduler wraps it, to see that it is called.
+        if replaced is not None and inspect.unwrap(replaced) is not own:
+            raise ExportError(
+                "the optimizer's step is replaced, and no Python runs while a plan does; give the "
+                "optimizer as its class makes it"
+            )
     if not any(module.training for module in step.model.modules()):
         warnings.warn(
             "the whole model is in eval(): it trains without dropout, and with the statistics that "

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import os
 import sysconfig
-from pathlib import Path
 from types import ModuleType
 
+from . import programs
 from .errors import RunError
 
 NAME = "fsdp_runtime"
-
-
-def folder() -> Path:
-    """Where the programs are, by $FSDP_MLIR_BIN or in build/bin."""
-    named = os.environ.get("FSDP_MLIR_BIN")
-    return Path(named) if named else Path(__file__).resolve().parents[2] / "build" / "bin"
 
 
 @functools.cache
@@ -29,12 +22,12 @@ def runtime() -> ModuleType:
     """
     import torch  # first: the module uses the libraries that it has loaded
 
-    path = folder() / (NAME + sysconfig.get_config_var("EXT_SUFFIX"))
+    path = programs.folder() / (NAME + sysconfig.get_config_var("EXT_SUFFIX"))
     if not path.is_file():
-        others = sorted(found.name for found in folder().glob(f"{NAME}.*"))
+        others = sorted(found.name for found in programs.folder().glob(f"{NAME}.*"))
         what = f"has {others[0]}, built for another Python" if others else "has none"
         raise RunError(
-            f"a loop of one's own needs {path.name}, and {folder()} {what}; build with `tools/dev "
+            f"a loop of one's own needs {path.name}, and {programs.folder()} {what}; build with `tools/dev "
             "build`, or set FSDP_MLIR_BIN to the folder that holds it"
         )
     spec = importlib.util.spec_from_file_location(NAME, path)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Optional
+from typing import Any, Container, Optional
 
 import torch
 
 from .dtypes import dtype_name
 from .errors import ExportError
 from .names import StateNames
-from .rule_capture import capture_rules
+from .optimizer_list import parts_of
+from .rule_capture import Rule, capture_rules
 from .rule_writer import RuleWriter
 from .schedule import OF_SCHEDULERS, Schedule, constant_rates
 from .training_step import TrainingStep
@@ -25,7 +26,7 @@ _REFUSED_FLAGS = {
 def describe_optimizer(
     step: TrainingStep, names: StateNames, schedule: Optional[Schedule]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """The optimizer's identity, groups and rules; and the rules' methods by name.
+    """The groups and rules of the optimizer, or of several; and the rules' methods by name.
 
     Warns by name of trainable parameters that the optimizer does not hold: they get no update.
 
@@ -33,14 +34,51 @@ def describe_optimizer(
         ExportError: a parameter that is not in the model, a step that does not treat each element
             alike or is not the same one in all steps, or groups of several implementations.
     """
-    optimizer = step.optimizer
+    parts = parts_of(step.optimizer)
+    schedule = schedule or constant_rates(step.optimizer)
+    if len(parts) > 1 and step.scaler is not None:
+        raise ExportError(
+            "a GradScaler skips the step of each optimizer by itself, which is not there; give one "
+            "optimizer, or bfloat16, which needs no scaler"
+        )
+    groups: list[dict[str, Any]] = []
+    writers: dict[str, RuleWriter] = {}
+    for part in parts:
+        first = len(groups)
+        own = _describe_groups(part, names, first)
+        groups += own
+        captured = capture_rules(
+            part, [group["parameters"] for group in own], schedule.part(first, len(own))
+        )
+        if step.scaler is not None:
+            _check_counted(part, captured)
+        for rule in captured:
+            rule.group += first
+            symbol = _symbol(rule, optimizer_name(part), writers)
+            names.check_symbol(symbol)
+            writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
+    held = {fqn for group in groups for fqn in group["parameters"]}
+    for fqn, tensor in names.parameters.items():
+        if tensor.requires_grad and fqn not in held:
+            warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
+    description = {
+        "groups": groups,
+        "rules": [writer.description for writer in writers.values()],
+    }
+    return description, {w.description["method"]: w.source for w in writers.values()}
+
+
+def _describe_groups(
+    optimizer: torch.optim.Optimizer, names: StateNames, first: int
+) -> list[dict[str, Any]]:
+    """The groups of one optimizer, of which the first has the number `first`."""
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ExportError(
             "the optimizer has step hooks, and no Python runs while a plan does; remove them"
         )
     _check_flags(optimizer)
     fqns = {id(tensor): fqn for fqn, tensor in names.parameters.items()}
-    groups, held, implementations = [], set(), set()
+    groups, implementations = [], set()
     for index, group in enumerate(optimizer.param_groups):
         members = []
         for tensor in group["params"]:
@@ -51,37 +89,42 @@ def describe_optimizer(
                     "optimizer model.parameters() after the model is complete"
                 )
             members.append(fqns[id(tensor)])
-        held.update(members)
         implementations.add(_implementation(group))
-        groups.append({"parameters": members, "hyperparameters": _hyperparameters(group, index)})
+        groups.append(
+            {
+                "optimizer": optimizer_name(optimizer),
+                "implementation": _implementation(group),
+                "parameters": members,
+                "hyperparameters": _hyperparameters(group, first + index),
+            }
+        )
     if len(implementations) > 1:
         raise ExportError(
             f"the optimizer's groups differ in implementation ({', '.join(sorted(implementations))}); "
             "give all of them the same foreach and fused"
         )
-    for fqn, tensor in names.parameters.items():
-        if tensor.requires_grad and fqn not in held:
-            warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
-    captured = capture_rules(
-        optimizer, [group["parameters"] for group in groups], schedule or constant_rates(optimizer)
-    )
-    name = optimizer_name(optimizer)
-    writers: dict[str, RuleWriter] = {}
-    for rule in captured:
-        symbol = f"{name.rpartition('.')[2].lower()}.{rule.group}"
-        if symbol in writers:
-            symbol += f".{dtype_name(rule.dtype, symbol)}"
-        while symbol in writers:
-            symbol += ".other"
-        names.check_symbol(symbol)
-        writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
-    description = {
-        "name": name,
-        "implementation": implementations.pop(),
-        "groups": groups,
-        "rules": [writer.description for writer in writers.values()],
-    }
-    return description, {w.description["method"]: w.source for w in writers.values()}
+    return groups
+
+
+def _symbol(rule: Rule, optimizer: str, taken: Container[str]) -> str:
+    symbol = f"{optimizer.rpartition('.')[2].lower()}.{rule.group}"
+    if rule.shape is not None:
+        symbol += "." + "x".join(map(str, rule.shape))
+    if symbol in taken:
+        symbol += f".{dtype_name(rule.dtype, symbol)}"
+    while symbol in taken:
+        symbol += ".other"
+    return symbol
+
+
+def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:
+    for former in (former for rule in rules for former in rule.formers):
+        where = former.next.where
+        raise ExportError(
+            f"{where + ': ' if where else ''}the step of {type(optimizer).__name__} keeps a number "
+            f"in its state {former.name!r} that follows from every step before, and a GradScaler "
+            "skips steps that only the run knows; leave the scaler out, or use another optimizer"
+        )
 
 
 def optimizer_name(optimizer: torch.optim.Optimizer) -> str:

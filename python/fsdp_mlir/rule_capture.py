@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, NoReturn, Sequence
+from typing import Any, Iterator, NoReturn, Optional, Sequence
 
 import torch
 
 from .errors import ExportError
-from .rule_follow import Follower, Outcome, first_state, later_state
+from .rule_follow import Follower, Outcome
 from .rule_merge import FirstMerger
 from .rule_values import Expr, Pool
 from .schedule import Schedule
@@ -30,11 +30,21 @@ class State:
 
 
 @dataclass
+class Former:
+    """Optimizer state that is one number, and known without the run: in the first step it is
+    `initial`, and `next` after a step in which it was `Expr("former")` of this name."""
+
+    name: str
+    initial: Expr
+    next: Expr
+
+
+@dataclass
 class Rule:
     """What a step does to each of `parameters`, of one group and dtype.
 
     `results` are the new parameter and the new states, as expressions of the inputs `param`,
-    `grad` and the states' names.
+    `grad` and the states' names, and of `formers`.
     """
 
     group: int
@@ -42,6 +52,9 @@ class Rule:
     parameters: list[str]
     states: list[State]
     results: list[Expr]
+    formers: list[Former]
+    # Of a rule that looks at whole tensors, theirs; None: any.
+    shape: Optional[tuple[int, ...]] = None
 
 
 def capture_rules(
@@ -53,14 +66,14 @@ def capture_rules(
     schedule changes are not constants of the rules.
 
     Raises:
-        ExportError: the step is not the same function of each element in every step.
+        ExportError: the step is not the same function of each parameter in every step.
     """
     pool = Pool()
     follower = Follower(optimizer, groups, schedule, pool)
     _check_closure(optimizer)
-    first = follower.follow(first_state)
-    later = follower.follow(later_state)
-    third = follower.follow(later_state)
+    first = follower.follow_first()
+    later = follower.follow_later(first)
+    third = follower.follow_later(first)
     rules: dict[Any, Rule] = {}
     number = 0
     for group, members in enumerate(groups):
@@ -70,7 +83,8 @@ def capture_rules(
                 continue
             a, b, c = (outcomes[number] for outcomes in (first, later, third))
             rule = _rule(follower, number, group, a, b, c)
-            key = (group, rule.dtype, tuple(map(id, rule.results)))
+            formers = tuple((f.name, id(f.initial), id(f.next)) for f in rule.formers)
+            key = (group, rule.dtype, rule.shape, tuple(map(id, rule.results)), formers)
             rules.setdefault(key, rule).parameters.append(fqn)
             number += 1
     follower.check_unchanged()
@@ -105,11 +119,14 @@ class _Owned:
 
     def _strip(self, value: Expr) -> Expr:
         make = self.follower.pool.make
-        if value.op == "input":
+        if value.op in ("input", "former"):
             owner, name = value.operands
-            if owner != self.parameter:
+            own = self.parameter
+            if value.op == "former":
+                own = self.follower.formers.get((own, name), own)
+            if owner != own:
                 self._fail(value, f"reads {self.follower.fqns[owner]}")
-            return make("input", -1, name, dtype=value.dtype)
+            return make(value.op, -1, name, dtype=value.dtype)
         if value.op == "hyperparameter" and value.operands[0] != self.group:
             self._fail(value, f"reads {value.operands[1]} of another parameter group")
         return self.follower.pool.like(value, *map(self, value.operands))
@@ -132,31 +149,36 @@ def _rule(
         follower.fail("has other state after some steps than after others")
     for name, value in later.states.items():
         begins = first.states[name]
-        if not value.is_number:
-            continue
-        if value is not pool.make("step", 0) or begins is not pool.constant(1):
-            raise ExportError(
-                f"{value.where + ': ' if value.where else ''}the step of {follower.name} keeps one "
-                f"number in its state {name!r} that does not count its steps, which is not there "
-                "yet; compute it from the count of steps"
-            )
+        counts = value is pool.make("step", 0)
+        if value.is_number and not begins.is_number:
+            follower.fail(f"makes its state {name} a number")
+        if counts and begins is not pool.constant(1):
+            follower.fail(f"begins to count in its state {name!r} at another number than 1")
     names = [name for name, value in later.states.items() if not value.is_number]
+    kept = [name for index, name in sorted(follower.formers) if index == number]
     results = [own(later.param), *(own(later.states[name]) for name in names)]
     again = [own(third.param), *(own(third.states[name]) for name in names)]
-    for result, other in zip(results, again):
+    follows = [own(later.states[name]) for name in kept]
+    follows_again = [own(third.states[name]) for name in kept]
+    for result, other in zip(results + follows, again + follows_again):
         if result is not other:
             where = _difference(result, other)
             raise ExportError(
                 f"{where + ': ' if where else ''}the step of {follower.name} reads Python state "
                 "that changes between steps; keep it in the optimizer's state, per parameter"
             )
-    merger = FirstMerger(pool)
+    merger = FirstMerger(pool, {name: own(first.begins[name]) for name in first.begins})
     begun = [own(first.param), *(own(first.states[name]) for name in names)]
     results = [merger.merge(a, b) for a, b in zip(begun, results)]
     for name, value in zip(names, results[1:]):
         if value.is_number:
             follower.fail(f"makes its state {name} a number")
-    rule = Rule(group, results[0].dtype, [], [], results[:1])
+    follows = [merger.merge(own(first.states[name]), x) for name, x in zip(kept, follows)]
+    zero = pool.constant(0)
+    formers = [
+        Former(name, merger.formers.get(name, zero), value) for name, value in zip(kept, follows)
+    ]
+    rule = Rule(group, results[0].dtype, [], [], results[:1], formers)
     param = follower.tensors[number]
     if results[0].dtype != param.dtype:
         follower.fail(f"gives {results[0].dtype} for a parameter of {param.dtype}")
@@ -171,21 +193,31 @@ def _rule(
             follower.fail(f"begins its state {name} with a number that is not known")
         rule.states.append(State(name, result.dtype, initial.operands[0]))
         rule.results.append(result)
+    if any(value.layout is not None for value in _reached(rule.results)):
+        rule.shape = tuple(param.shape)
+        if not rule.shape:
+            follower.fail(
+                f"looks at the whole of {follower.fqns[number]}, which has no dimension; give it "
+                "to another optimizer"
+            )
     return rule
 
 
-def _reads(results: Sequence[Any], state: Expr) -> bool:
-    seen: set[int] = set()
-
-    def visit(value: Any) -> bool:
+def _reached(results: Sequence[Any]) -> Iterator[Expr]:
+    """All that `results` follow from, and these."""
+    left, seen = list(results), set()
+    while left:
+        value = left.pop()
         if isinstance(value, tuple):
-            return any(map(visit, value))
-        if not isinstance(value, Expr) or id(value) in seen:
-            return False
-        seen.add(id(value))
-        return value is state or any(map(visit, value.operands))
+            left += value
+        elif isinstance(value, Expr) and id(value) not in seen:
+            seen.add(id(value))
+            left += value.operands
+            yield value
 
-    return any(map(visit, results))
+
+def _reads(results: Sequence[Any], state: Expr) -> bool:
+    return any(value is state for value in _reached(results))
 
 
 def _difference(a: Any, b: Any) -> str:

@@ -36,10 +36,12 @@ class Kept:
 
 @dataclass
 class Outcome:
-    """After one step: a parameter's value, and its state by name."""
+    """After one step: a parameter's value, and its state by name; and what those tensors of the
+    state that are one number began with."""
 
     param: Expr
     states: dict[str, Expr]
+    begins: dict[str, Expr]
 
 
 class Follower:
@@ -71,6 +73,9 @@ class Follower:
         # Python state that a step has changed, and what names it in the optimizer's source.
         self.changed: dict[str, str] = {}
         self.state: list[dict[str, Any]] = [dict(optimizer.state.get(p, {})) for p in self.tensors]
+        # States of one number that do not count steps: of a parameter and a name, the first
+        # parameter that has the same number under this name.
+        self.formers: dict[tuple[int, str], int] = {}
 
     def _copied(self, values: Any) -> Any:
         kept = {id(x): x for x in (self.optimizer, *self.tensors)}
@@ -120,8 +125,67 @@ class Follower:
     def fail(self, what: str) -> NoReturn:
         raise ExportError(f"the step of {self.name} {what}")
 
+    def follow_first(self) -> list[Outcome]:
+        """The first step, which makes the optimizer's state."""
+        return self.follow(first_state)
+
+    def follow_later(self, first: list[Outcome]) -> list[Outcome]:
+        """A step that finds the state which `first` has made. What of it is one number counts the
+        steps, or else follows from what it was."""
+        before = self.attributes, self.entries, self.state
+        while True:
+            outcomes = self.follow(self._later_state)
+            formers = dict(self.formers)
+            for index, outcome in enumerate(outcomes):
+                for name, value in outcome.states.items():
+                    owner = formers.get((index, name))
+                    if owner is not None and outcomes[owner].states[name] is not value:
+                        formers[index, name] = index
+                    counts = value is self.pool.make("step", 0)
+                    if owner is None and value.is_number and not counts:
+                        formers[index, name] = self._first_like(first, index, name)
+            if formers == self.formers:
+                return outcomes
+            self.formers = formers
+            self.attributes, self.entries, self.state = before
+
+    def _first_like(self, first: list[Outcome], index: int, name: str) -> int:
+        """The first parameter of the group whose state `name` begins as this one's does."""
+        own = first[index]
+        for other in self._members(self._group_of(index)):
+            values = first[other].states.get(name), first[other].begins.get(name)
+            if values == (own.states[name], own.begins.get(name)):
+                return other
+        return index
+
+    def _members(self, group: int) -> range:
+        start = sum(map(len, self.groups[:group]))
+        return range(start, start + len(self.groups[group]))
+
+    def _group_of(self, index: int) -> int:
+        return next(g for g in range(len(self.groups)) if index in self._members(g))
+
+    def _later_state(
+        self, trace: Trace, index: int, param: torch.Tensor, name: str, value: Any
+    ) -> Any:
+        number = self.pool.make("step", -1)
+        if (index, name) in self.formers:
+            number = self.pool.make("former", self.formers[index, name], name)
+        return later_state(trace, index, param, name, value, number)
+
     def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[Outcome]:
-        """Every way through one step, merged. `place` gives the value that a state begins with."""
+        """Every way through one step, merged. `place` gives the value that a state begins with.
+
+        Groups are followed one by one, since each may go its own ways.
+        """
+        outcomes: list[Outcome] = []
+        begun = self.attributes
+        for group in range(len(self.groups)):
+            self.attributes = begun
+            outcomes += self._follow_group(group, place)
+        return outcomes
+
+    def _follow_group(self, group: int, place: Callable[..., Any]) -> list[Outcome]:
         ways = 0
         left: list[Any] = []
 
@@ -133,7 +197,7 @@ class Follower:
                     f"branches in more than {_WAYS} ways on numbers that change between steps"
                 )
             trace = Trace(self.pool, self.name, self._in_all_steps, given)
-            outcomes, *after = self._run(trace, place)
+            outcomes, *after = self._run(trace, group, place)
             left.append(after)
             new = list(trace.decisions)[len(given) :]
             if not new:
@@ -143,35 +207,36 @@ class Follower:
             return [self._merge(merger, a, b) for a, b in zip(yes, no)]
 
         outcomes = explore(())
-        self.attributes, self.entries, self.state = left[0]
+        self.attributes, entry, state = left[0]
+        self.entries = [*self.entries[:group], entry, *self.entries[group + 1 :]]
+        self.state = list(self.state)
+        for index, own in zip(self._members(group), state):
+            self.state[index] = own
         return outcomes
 
     def _merge(self, merger: Merger, a: Outcome, b: Outcome) -> Outcome:
         if set(a.states) != set(b.states):
             self.fail("has other state after some steps than after others")
         states = {name: merger.merge(a.states[name], b.states[name]) for name in b.states}
-        return Outcome(merger.merge(a.param, b.param), states)
+        begins = {name: x for name, x in b.begins.items() if a.begins.get(name) is x}
+        return Outcome(merger.merge(a.param, b.param), states, begins)
 
-    def _run(self, trace: Trace, place: Callable[..., Any]) -> tuple[Any, ...]:
+    def _run(self, trace: Trace, group: int, place: Callable[..., Any]) -> tuple[Any, ...]:
         shadow = object.__new__(type(self.optimizer))
         shadow.__dict__.update(self._copied(self.attributes))
-        entries = self._copied(self.entries)
-        given = self._copied(entries)
+        entry = self._copied(self.entries[group])
+        given = self._copied(entry)
         for number in self.scheduled:
-            group, name = number.operands
-            set_number(given[group], name, Number(trace, number))
+            if number.operands[0] == group:
+                set_number(given, number.operands[1], Number(trace, number))
         try:
             with following(trace), torch.no_grad():
-                params = [self._parameter(trace, i) for i in range(len(self.tensors))]
+                params = [self._parameter(trace, i) for i in self._members(group)]
                 states = [
-                    {k: place(trace, i, params[i], k, v) for k, v in held.items()}
-                    for i, held in enumerate(self.state)
+                    {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
+                    for i, p in zip(self._members(group), params)
                 ]
-                rest = iter(params)
-                shadow.param_groups = [
-                    {"params": [next(rest) for _ in members], **entry}
-                    for members, entry in zip(self.groups, given)
-                ]
+                shadow.param_groups = [{"params": list(params), **given}]
                 shadow.state = collections.defaultdict(dict)
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
                 type(self.optimizer).step(shadow)
@@ -186,9 +251,8 @@ class Follower:
             ) from error
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
-        for index, group in enumerate(shadow.param_groups):
-            self._check_entries(group, given[index])
-        return outcomes, attributes, entries, after
+        self._check_entries(shadow.param_groups[0], given)
+        return outcomes, attributes, entry, after
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
         like = self.tensors[index]
@@ -199,16 +263,19 @@ class Follower:
             value = self.pool.make("input", index, name, dtype=like.dtype)
             return trace.make(shape, stride, like.dtype, value)
 
+        trace.shapes.add(torch.Size(shape))
         tensor = make("param")
         if like.requires_grad:
             tensor.requires_grad_().grad = make("grad")
         return tensor
 
     def _outcome(self, trace: Trace, param: torch.Tensor, state: dict[str, Any]) -> Outcome:
-        values = {}
+        values, begins = {}, {}
         for name, value in state.items():
             if isinstance(value, torch.Tensor):
                 values[name] = trace.value_of(value)
+                if values[name].is_number:
+                    begins[name] = trace.first_value_of(value)
                 if not values[name].is_number and value.shape != param.shape:
                     self.fail(
                         f"keeps state {name} of shape {list(value.shape)} for a parameter of shape "
@@ -216,7 +283,7 @@ class Follower:
                     )
             elif isinstance(value, (int, float, Number)) and not isinstance(value, bool):
                 values[name] = trace.number(value)
-        return Outcome(trace.value_of(param), values)
+        return Outcome(trace.value_of(param), values, begins)
 
     def _kept(self, trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -305,14 +372,15 @@ def _uniform(name: str, value: torch.Tensor) -> float:
     return float(one)
 
 
-def later_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
-    """State that an earlier step has left: numbers are taken to count the steps before."""
-    done = trace.pool.make("step", -1)
+def later_state(
+    trace: Trace, index: int, param: torch.Tensor, name: str, value: Any, number: Expr
+) -> Any:
+    """State that an earlier step has left; where it is one number, that is `number`."""
     if isinstance(value, (int, float, Number)) and not isinstance(value, bool):
-        return Number(trace, done)
+        return Number(trace, number)
     if not isinstance(value, Kept):
         return value
     if value.is_number:
-        return trace.make((), (), value.dtype, done)
+        return trace.make((), (), value.dtype, number)
     held = trace.pool.make("input", index, name, dtype=value.dtype)
     return trace.make(param.shape, param.stride(), value.dtype, held)

@@ -74,8 +74,9 @@ class Merger:
         )  # fmt: skip
         holds = self.pool.make("call", aten.ne.Scalar, held, 0, dtype=torch.bool, whole=False)
         return self.pool.make(
-            "call", aten.where.self, holds, yes, no, dtype=no.dtype, where=no.where
-        )
+            "call", aten.where.self, holds, yes, no,
+            dtype=no.dtype, whole=no.whole, layout=no.layout, where=no.where,
+        )  # fmt: skip
 
 
 class FirstMerger(Merger):
@@ -86,17 +87,23 @@ class FirstMerger(Merger):
 
     Attributes:
         initial: the first values of states, by name: numbers that may follow from learning rates.
+        formers: those of states of one number; at first, what the optimizer has made them with.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, formers: dict[str, Expr]) -> None:
         self.first = pool.constant(1)
         super().__init__(pool, ("select_equal", pool.make("step", 0), self.first))
         self.initial: dict[str, Expr] = {}
+        self.formers = formers
 
     def _in_first(self, number: Expr) -> Expr:
-        return self.pool.substitute(number, {self.pool.make("step", 0): self.first})
+        known = {self.pool.make("step", 0): self.first}
+        known |= {self.pool.make("former", -1, name): x for name, x in self.formers.items()}
+        return self.pool.substitute(number, known)
 
     def _number(self, yes: Expr, no: Expr) -> Expr:
+        if no.op == "former":
+            self.formers.setdefault(no.operands[1], yes)
         return no if self._in_first(no) is yes else super()._number(yes, no)
 
     def _special(self, yes: Expr, no: Expr) -> Optional[Expr]:
@@ -135,11 +142,15 @@ class FirstMerger(Merger):
 
 def _alike(a: Expr, b: Expr) -> bool:
     """Whether they are calls of one operator that differ in numbers and tensors alone."""
-    if a.op not in ("call", "result") or (a.op, a.dtype, a.whole) != (b.op, b.dtype, b.whole):
+    if a.op not in ("call", "result") or (a.op, *_kind(a)) != (b.op, *_kind(b)):
         return False
     return len(a.operands) == len(b.operands) and all(
         _mergeable(x, y) for x, y in zip(a.operands, b.operands)
     )
+
+
+def _kind(x: Expr) -> tuple[Any, ...]:
+    return x.dtype, x.whole, x.layout
 
 
 def _mergeable(x: Any, y: Any) -> bool:
@@ -147,6 +158,6 @@ def _mergeable(x: Any, y: Any) -> bool:
         return len(x) == len(y) and all(map(_mergeable, x, y))
     tensor = [isinstance(v, Expr) and not v.is_number for v in (x, y)]
     if any(tensor):
-        return all(tensor) and x.dtype == y.dtype and x.whole == y.whole
+        return all(tensor) and _kind(x) == _kind(y)
     number = [isinstance(v, Expr) or type(v) in (int, float) for v in (x, y)]
     return all(number) if any(number) else x == y

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .errors import ExportError
 from .rule_numbers import Number, current_line
 from .rule_values import Comparison, Expr, Pool
+from .rule_views import layout_of, order_of, permuted
 
 aten = torch.ops.aten
 # Calls that give what they are given.
@@ -25,11 +26,11 @@ _BRANCHES = 64
 
 
 class Cell:
-    """A tensor's memory: what it holds, and of which size and strides."""
+    """A tensor's memory: what it holds and held at first, and of which size and strides."""
 
     def __init__(self, tensor: torch.Tensor, value: Expr) -> None:
-        self.tensor, self.value = tensor, value
-        self.shape, self.stride = tensor.shape, tensor.stride()
+        self.tensor, self.value, self.first = tensor, value, value
+        self.shape, self.stride = layout_of(tensor)
 
 
 class Trace(TorchDispatchMode):
@@ -51,6 +52,7 @@ class Trace(TorchDispatchMode):
         self.pool, self.name, self.given = pool, name, given
         self._in_all_steps = in_all_steps
         self.decisions: dict[Comparison, bool] = {}
+        self.shapes: set[torch.Size] = set()  # of parameters
         self._cells: dict[int, Cell] = {}
         self._making = False
 
@@ -110,12 +112,10 @@ class Trace(TorchDispatchMode):
         """What a tensor holds: a number where it has no dimension and no parameter's shape."""
         cell = self._cells.get(tensor.untyped_storage()._cdata)
         if cell is not None:
-            if tensor.shape != cell.shape or tensor.stride() != cell.stride:
-                self.fail(
-                    f"looks at a tensor of shape {list(cell.shape)} as {list(tensor.shape)}; only "
-                    "steps that treat each element alike can be exported"
-                )
-            return cell.value
+            if layout_of(tensor) == (cell.shape, cell.stride):
+                return cell.value
+            order, layout = self._order(tensor, cell), layout_of(tensor)
+            return permuted(self.pool, cell.value, order, layout, current_line())
         if tensor.numel() != 1:
             self.fail(
                 f"reads a tensor of shape {list(tensor.shape)} that is neither the parameter, nor "
@@ -126,6 +126,20 @@ class Trace(TorchDispatchMode):
             return self.number(wrapped)
         with _disable_current_modes():
             return self.pool.constant(tensor.item())
+
+    def _order(self, tensor: torch.Tensor, cell: Cell) -> tuple[int, ...]:
+        order = order_of(tensor, (cell.shape, cell.stride))
+        if order is None:
+            self.fail(
+                f"looks at a tensor of shape {list(cell.shape)} as {list(tensor.shape)}; a step "
+                "may look at whole tensors, transposed or not"
+            )
+        return order
+
+    def first_value_of(self, tensor: torch.Tensor) -> Expr:
+        """What a tensor of this step was made with."""
+        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        return cell.first if cell else self.value_of(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._making or func.namespace in ("prim", "profiler"):
@@ -208,7 +222,9 @@ class Trace(TorchDispatchMode):
         counts = "self" not in given or self.value_of(given["self"]).is_number
         if result.numel() == 1 and counts:
             return self._write(result, number)
-        return self._write(result, self.pool.make("fill", number, dtype=result.dtype, where=where))
+        layout = None if result.shape in self.shapes else layout_of(result)
+        fill = self.pool.make("fill", number, dtype=result.dtype, layout=layout, where=where)
+        return self._write(result, fill)
 
     def _count(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
         """Arithmetic on tensors of one number."""
@@ -272,26 +288,31 @@ class Trace(TorchDispatchMode):
             if "Scalar" in getattr(aten, name).overloads():
                 functional, given = getattr(aten, name).Scalar, {**given, "other": wrapped}
         same = name in (*_SAME, "_to_copy")
-        if not same and torch.Tag.pointwise not in functional.tags:
-            self.fail(
-                f"calls {functional.name()}, which looks at more than one element; only steps that "
-                "treat each element alike can be exported"
-            )
         arguments = {a.name: given[a.name] for a in functional._schema.arguments}
-        shapes = {t.shape for t in _tensors(arguments) if not self.value_of(t).is_number}
         fake = functional(**self._without_numbers(arguments))
-        if not isinstance(fake, torch.Tensor) or len(shapes) > 1 or fake.shape not in shapes:
-            self.fail(
-                f"calls {functional.name()} on shapes {sorted(map(list, shapes))}; only steps that "
-                "treat each element alike can be exported"
-            )
+        if not isinstance(fake, torch.Tensor):
+            self.fail(f"calls {functional.name()}, which gives no tensor or several")
         if same:
             return self._write(fake, self._cast(self.value_of(given["self"]), fake.dtype, where))
+        # What is like the parameter is so whatever else is read; all else has a layout.
+        like = [
+            t.shape for t in _tensors(arguments)
+            if (v := self.value_of(t)).layout is None and v.whole and not v.is_number
+        ]  # fmt: skip
+        pointwise = torch.Tag.pointwise in functional.tags
+        free = all(
+            v.layout is None and not v.whole for v in map(self.value_of, _tensors(arguments))
+        )
+        layout = None if pointwise and (fake.shape in like or free) else layout_of(fake)
         operands = []
         for value in arguments.values():
             tensor = isinstance(value, torch.Tensor)
             operands.append(self._tensor(value, where) if tensor else self._literal(value))
-        call = self._call(functional, operands, fake.dtype, where)
+        whole = fake.shape in like or fake.dim() > 0
+        call = self.pool.make(
+            "call", functional, *operands,
+            dtype=fake.dtype, whole=whole, layout=layout, where=where,
+        )  # fmt: skip
         target = next((given[a.name] for a in func._schema.arguments if a.alias_info), None)
         if target is None:
             return self._write(fake, call)
@@ -306,7 +327,10 @@ class Trace(TorchDispatchMode):
     def _cast(self, value: Expr, dtype: torch.dtype, where: str) -> Expr:
         if value.is_number or value.dtype == dtype:
             return value
-        return self._call(aten._to_copy.default, [value, dtype], dtype, where)
+        return self.pool.make(
+            "call", aten._to_copy.default, value, dtype,
+            dtype=dtype, whole=value.whole, layout=value.layout, where=where,
+        )  # fmt: skip
 
     def _operand(self, value: Any) -> Expr:
         return self.value_of(value) if isinstance(value, torch.Tensor) else self.number(value)
@@ -329,7 +353,11 @@ class Trace(TorchDispatchMode):
         cell = self._cells.get(tensor.untyped_storage()._cdata)
         if cell is None:
             return self.add(tensor, value)
-        self.value_of(tensor)
+        if layout_of(tensor) != (cell.shape, cell.stride):
+            order = self._order(tensor, cell)
+            inverse = tuple(order.index(i) for i in range(len(order)))
+            layout = (cell.shape, cell.stride)
+            value = permuted(self.pool, value, inverse, layout, current_line())
         cell.value = value
         return tensor
 

@@ -27,26 +27,39 @@ NUMBER_OPS = {
 }
 
 
+# Shape and strides.
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+
+
 class Expr:
     """A number of the step, where `dtype` is None, or a tensor.
 
     Attributes:
-        op: of a number `constant`, `hyperparameter`, `step` or one of NUMBER_OPS; of a tensor
-            `input`, `fill`, `call` or `result`.
+        op: of a number `constant`, `hyperparameter`, `step`, `former` or one of NUMBER_OPS; of a
+            tensor `input`, `fill`, `call` or `result`.
         operands: expressions, lists of them, and constants. A `hyperparameter` has its parameter
             group and its name there (`schedule.Column`); `step` has what is added to the number
-            of the step, 1 in the first; an `input` the parameter that it belongs to, and its name;
+            of the step, 1 in the first; a `former` is a state of one number as the step before
+            has left it, and has the parameter that it belongs to, and its name, as an `input` has;
             a `call` PyTorch's operator and its arguments by schema; a `result` a call and its index.
         whole: whether a tensor has the parameter's shape; else it has no dimension.
+        layout: of what is computed of whole tensors, its own shape and strides; else None.
         where: the optimizer's line.
         order: the later it was computed, the larger.
     """
 
-    __slots__ = ("op", "operands", "dtype", "whole", "where", "order")
+    __slots__ = ("op", "operands", "dtype", "whole", "layout", "where", "order")
 
-    def __init__(self, op: str, operands: tuple, dtype: Optional[torch.dtype], whole: bool) -> None:
+    def __init__(
+        self,
+        op: str,
+        operands: tuple,
+        dtype: Optional[torch.dtype],
+        whole: bool,
+        layout: Optional[Layout],
+    ) -> None:
         self.op, self.operands = op, operands
-        self.dtype, self.whole = dtype, whole
+        self.dtype, self.whole, self.layout = dtype, whole, layout
         self.where, self.order = "", 0
 
     @property
@@ -84,19 +97,22 @@ class Pool:
         *operands: Any,
         dtype: Optional[torch.dtype] = None,
         whole: bool = True,
+        layout: Optional[Layout] = None,
         where: str = "",
     ) -> Expr:
-        key = (op, dtype, whole, _key(operands))
+        key = (op, dtype, whole, layout, _key(operands))
         if key not in self._known:
-            self._known[key] = Expr(op, operands, dtype, whole)
+            self._known[key] = Expr(op, operands, dtype, whole, layout)
             self._known[key].where, self._known[key].order = where, len(self._known)
         return self._known[key]
 
     def like(self, old: Expr, *operands: Any) -> Expr:
         """`old` with other operands, in its place."""
         count = len(self._known)
-        types = {"dtype": old.dtype, "whole": old.whole, "where": old.where}
-        made = self.make(old.op, *operands, **types)
+        made = self.make(
+            old.op, *operands,
+            dtype=old.dtype, whole=old.whole, layout=old.layout, where=old.where,
+        )  # fmt: skip
         if len(self._known) > count:
             made.order = old.order
         return made

@@ -36,6 +36,8 @@ class RuleWriter:
         self._values: dict[str, dict[str, Any]] = {}
         self._inputs: dict[str, str] = {}
         self._taken: set[str] = set()  # numbers that tensors are computed with
+        self._shape = rule.shape
+        self._formers = {former.name: former for former in rule.formers}
         arguments = [self._argument("param", "parameter", "", rule.dtype)]
         arguments.append(self._argument("grad", "gradient", "", rule.dtype))
         arguments += [self._argument(s.name, "state", s.name, s.dtype) for s in rule.states]
@@ -44,6 +46,10 @@ class RuleWriter:
         for call in sorted(_calls(values), key=lambda call: call.order):
             self._name(call)
         results = [self._name(value) for value in values]
+        # What a state will be may follow from further ones: the list grows.
+        for number in self._numbers:
+            if number["op"] == "former":
+                number["next"] = self._name(self._formers[number["state"]].next)
         numbers = [n["name"] for n in self._numbers if n["name"] in self._taken]
         arguments += [{"name": name, "role": "number"} for name in numbers]
         types = {"number": "float"}
@@ -68,7 +74,7 @@ class RuleWriter:
     def _argument(self, wish: str, role: str, fqn: str, dtype: torch.dtype) -> dict[str, Any]:
         name = self._define(wish)
         self._inputs[wish] = name
-        self._values[name] = {"shape": None, "dtype": dtype_name(dtype, wish)}
+        self._values[name] = self._described(dtype, name)
         return {"name": name, "role": role} | ({"fqn": fqn} if fqn else {})
 
     def _result(self, place: str, value: Expr) -> Expr:
@@ -108,6 +114,9 @@ class RuleWriter:
             entry = {"op": "add", "operands": [self._finite(value), 0.0]}
         elif value.op == "hyperparameter":
             entry["hyperparameter"] = value.operands[1]
+        elif value.op == "former":
+            former = self._formers[value.operands[1]]
+            entry |= {"operands": [self._operand(former.initial)], "state": former.name}
         else:
             entry["operands"] = [self._operand(operand) for operand in value.operands]
         name = f"s{len(self._numbers)}"
@@ -133,6 +142,8 @@ class RuleWriter:
         if value.op == "fill":
             param = self._pool.make("input", -1, "param", dtype=value.dtype)
             operands = (aten.full_like.default, param, value.operands[0], value.dtype)
+            if value.layout is not None:
+                operands = (aten.full.default, value.layout[0], value.operands[0], value.dtype)
         else:
             operands = value.operands
         op, *given = operands
@@ -160,15 +171,28 @@ class RuleWriter:
             self._taken.add(name)
         return name
 
+    def _described(
+        self, dtype: torch.dtype, name: str, value: Optional[Expr] = None
+    ) -> dict[str, Any]:
+        """A value's type; one without `value` is like the parameter."""
+        entry: dict[str, Any] = {"dtype": dtype_name(dtype, name), "shape": None}
+        if value is not None and value.layout is not None:
+            shape, strides = value.layout
+        elif value is not None and not value.whole:
+            shape, strides = (), ()
+        elif self._shape is not None:
+            shape = self._shape
+            strides = torch.empty(shape, device="meta").stride()
+        else:
+            return entry
+        return entry | {"shape": list(shape), "strides": list(strides)}
+
     def _results(self, value: Expr, op: Any, text: str) -> list[str]:
         """Names the results, and writes the line."""
         base = op._schema.name.split("::")[1].strip("_")
         if len(op._schema.returns) == 1:
             name = self._define(base)
-            self._values[name] = {
-                "shape": None if value.whole else [],
-                "dtype": dtype_name(value.dtype, name),
-            }
+            self._values[name] = self._described(value.dtype, name, value)
             self._lines.append(f"{name} = {text}")
             return [name]
         # A kernel gives a list for each list that it takes and writes, each of one member.
@@ -178,7 +202,7 @@ class RuleWriter:
         for index, (group, members) in enumerate(zip(lists, value.operands[1:])):
             for member in members:
                 name = self._define(base)
-                self._values[name] = {"shape": None, "dtype": dtype_name(member.dtype, name)}
+                self._values[name] = self._described(member.dtype, name)
                 self._lines.append(f"{name}, = {group}")
                 self._members[id(value), index] = name
                 names.append(name)

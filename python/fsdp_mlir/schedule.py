@@ -15,7 +15,8 @@ from typing import Any, Optional, Sequence
 import torch
 
 from .errors import ExportError
-from .training_step import TrainingStep
+from .optimizer_list import parts_of
+from .training_step import TrainingStep, is_schedulers
 
 # What schedulers keep in a group beside what they change.
 OF_SCHEDULERS = (
@@ -41,12 +42,18 @@ class Schedule:
     columns: list[Column]
     rows: list[list[float]]
 
+    def part(self, first: int, groups: int) -> Schedule:
+        """The numbers of `groups` groups from `first` on, as those of an optimizer of its own."""
+        own = [i for i, (group, _) in enumerate(self.columns) if first <= group < first + groups]
+        columns = [(self.columns[i][0] - first, self.columns[i][1]) for i in own]
+        return Schedule(columns, [[row[i] for i in own] for row in self.rows])
+
     def describe(self) -> dict[str, Any]:
         columns = [{"group": group, "name": name} for group, name in self.columns]
         return {"columns": columns, "rows": self.rows}
 
 
-def constant_rates(optimizer: torch.optim.Optimizer) -> Schedule:
+def constant_rates(optimizer: Any) -> Schedule:
     """What changes where nothing is scheduled: nothing, but learning rates may."""
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     return Schedule([(index, "lr") for index in range(len(rates))], [rates])
@@ -71,15 +78,35 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
         rows = step.epochs * step.steps_per_epoch
     else:
         raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
-    if not isinstance(schedule, torch.optim.lr_scheduler.LRScheduler):
+    if not is_schedulers(schedule):
         constant = constant_rates(step.optimizer)
         factors = [float(schedule(row)) for row in range(rows)]
         return Schedule(
             constant.columns, [[rate * factor for rate in constant.rows[0]] for factor in factors]
         )
-    if schedule.optimizer is not step.optimizer:
+    parts, first = parts_of(step.optimizer), 0
+    tables = []
+    left = list(schedule) if isinstance(schedule, (list, tuple)) else [schedule]
+    for part in parts:
+        own = [scheduler for scheduler in left if scheduler.optimizer is part]
+        left = [scheduler for scheduler in left if scheduler.optimizer is not part]
+        if len(own) > 1:
+            raise ExportError(
+                "lr_schedule has two schedulers of one optimizer; use ChainedScheduler"
+            )
+        table = (
+            _run_scheduler(own[0], part.param_groups, rows)
+            if own
+            else Schedule((constant := constant_rates(part)).columns, constant.rows * rows)
+        )
+        tables.append(Schedule([(first + g, name) for g, name in table.columns], table.rows))
+        first += len(part.param_groups)
+    if left:
         raise ExportError("lr_schedule belongs to another optimizer; make it with this one")
-    return _run_scheduler(schedule, step.optimizer.param_groups, rows)
+    columns = [column for table in tables for column in table.columns]
+    rows_of_all = [sum(own, []) for own in zip(*(table.rows for table in tables))]
+    order = sorted(range(len(columns)), key=lambda i: columns[i][1] != "lr")  # rates first
+    return Schedule([columns[i] for i in order], [[row[i] for i in order] for row in rows_of_all])
 
 
 def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Schedule:

@@ -16,10 +16,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
+from . import programs
 from .cache import Cache, digest, key_of
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("fsdp-translate", "fsdp-opt", "fsdp-run")
+# What makes fsdp-opt write its decisions into a file.
+REMARKS = ["--remarks-filter=fsdp.*", "--remark-format=yaml"]
 
 
 class StageError(Exception):
@@ -32,19 +33,16 @@ class StageError(Exception):
 
 
 def find_tools() -> dict[str, Path]:
-    """The programs by name: from $FSDP_MLIR_BIN, else build/bin, else PATH."""
-    found: dict[str, Path] = {}
-    named = os.environ.get("FSDP_MLIR_BIN")
-    folders = [Path(named)] if named else [ROOT / "build" / "bin"]
-    for name in TOOLS:
-        for folder in folders:
-            if os.access(folder / name, os.X_OK):
-                found[name] = folder / name
-        if name not in found and not named and (path := shutil.which(name)):
-            found[name] = Path(path)
-    missing = [name for name in TOOLS if name not in found]
+    """The programs by name.
+
+    Raises:
+        StageError: one is not there.
+    """
+    found = {name: path for name in programs.NAMES if (path := programs.find(name))}
+    missing = [name for name in programs.NAMES if name not in found]
     if missing:
-        where = f"$FSDP_MLIR_BIN ({named})" if named else f"{folders[0]} or on PATH"
+        named = os.environ.get("FSDP_MLIR_BIN")
+        where = f"$FSDP_MLIR_BIN ({named})" if named else f"{programs.folder()} or on PATH"
         raise StageError(
             f"{', '.join(missing)} not found in {where}; build with `tools/dev build`, or set "
             "FSDP_MLIR_BIN to the folder that holds them"
@@ -213,19 +211,25 @@ def convert(
     flags: Sequence[str],
     source: Path,
     target: Path,
+    remarks: Optional[Path] = None,
 ) -> tuple[str, bool]:
     """Runs `TOOL FLAGS source -o target`, or fetches what it made before; gives
-    its warnings and whether it was there before."""
-    key = key_of([stage, digest(source), digest(tool), list(flags), torch_version()])
+    its warnings and whether it was there before. `remarks` is for the compiler's decisions."""
+    flags = [*flags, *(REMARKS if remarks else [])]
+    key = key_of([stage, digest(source), digest(tool), flags, torch_version()])
 
     def make(path: Path) -> str:
-        output, errors = runner.run(stage, [tool, *flags, source, "-o", path])
+        beside = [f"--remarks-output-file={path.with_name('remarks')}"] if remarks else []
+        output, errors = runner.run(stage, [tool, *flags, *beside, source, "-o", path])
         return warnings_of(errors + output)
 
     result, said, cached = cache.file(stage, key, make)
-    # A copy: whoever edits the text must not edit the cache.
-    target.unlink(missing_ok=True)
-    shutil.copyfile(result, target)
+    for made, wanted in ((result, target), (result.with_name("remarks"), remarks)):
+        if wanted is not None:
+            # A copy: whoever edits the text must not edit the cache.
+            wanted.unlink(missing_ok=True)
+            if made == result or made.exists():
+                shutil.copyfile(made, wanted)
     return said, cached
 
 

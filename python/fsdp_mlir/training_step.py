@@ -18,10 +18,17 @@ from .data_files import FileData
 from .feeding import batch_count
 from .errors import ExportError
 from .init_recorder import active_recorder, record_init
+from .optimizer_list import Optimizers, as_one
 from .options import checked_options
 from .scaler import check_scaler
 
-Schedule = Union["torch.optim.lr_scheduler.LRScheduler", Callable[[int], float]]
+Scheduler = torch.optim.lr_scheduler.LRScheduler
+Schedule = Union[Scheduler, Sequence[Scheduler], Callable[[int], float]]
+
+
+def is_schedulers(value: Any) -> bool:
+    members = value if isinstance(value, (list, tuple)) else [value]
+    return bool(members) and all(isinstance(member, Scheduler) for member in members)
 
 
 class TrainingStep:
@@ -30,14 +37,15 @@ class TrainingStep:
     Args:
         model: the module to train, in the mode (train, or eval for single layers) it trains in.
         loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch.
-        optimizer: `torch.optim.SGD`, `Adam` or `AdamW` over the model's parameters.
+        optimizer: a `torch.optim.Optimizer` over the model's parameters; or a list of some, each
+            of parameters of its own, as `[Muon(matrices), AdamW(others)]`.
         inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static.
         data: tensors by input name whose dimension 0 is the sample; or `Windows` or `Shards`,
             files that stay where they are. Inputs it does not name are constants. Or a `DataLoader`
             or another iterable of batches, or a function that gives a batch: it runs in a process
             beside each rank and gives all inputs. Without data every step repeats `inputs`.
-        lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, or a function from the
-            step (0-based) to a factor of each group's learning rate.
+        lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, a list of them on several
+            optimizers, or a function from the step (0-based) to a factor of each group's rate.
         epochs, steps: the default length of a run; at most one of them.
         eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
         metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
@@ -61,7 +69,7 @@ class TrainingStep:
         self,
         model: torch.nn.Module,
         loss: Callable[..., torch.Tensor],
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizers,
         inputs: Mapping[str, torch.Tensor],
         data: Optional[Data] = None,
         lr_schedule: Optional[Schedule] = None,
@@ -78,21 +86,13 @@ class TrainingStep:
         _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
         _require(callable(loss), "loss", "a function loss(model, **inputs)", loss)
         _require(
-            isinstance(optimizer, torch.optim.Optimizer),
-            "optimizer",
-            "a torch.optim.Optimizer",
-            optimizer,
-        )
-        _require(
             metrics is None or callable(metrics),
             "metrics",
             "a function metrics(model, **inputs) that returns scalars by name",
             metrics,
         )
         _require(
-            lr_schedule is None
-            or callable(lr_schedule)
-            or isinstance(lr_schedule, torch.optim.lr_scheduler.LRScheduler),
+            lr_schedule is None or callable(lr_schedule) or is_schedulers(lr_schedule),
             "lr_schedule",
             "a torch.optim.lr_scheduler object or a function from step to factor",
             lr_schedule,
@@ -110,7 +110,7 @@ class TrainingStep:
 
         self.model = model
         self.loss = loss
-        self.optimizer = optimizer
+        self.optimizer = as_one(optimizer)
         self.inputs = _check_tensors("inputs", inputs)
         self.data = _check_kind("data", data, self.inputs)
         self.lr_schedule = lr_schedule

@@ -2,12 +2,14 @@
 
 #include "Error.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace fsdp {
 
 std::vector<double> evaluateScalars(const ScalarList &scalars,
-                                    const StepContext &context) {
+                                    const StepContext &context,
+                                    const std::vector<double> &former) {
   std::vector<double> values;
   values.reserve(scalars.size());
   for (const auto &s : scalars) {
@@ -60,10 +62,45 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
     case plan::ScalarKind::State:
       v = context.valueOfState(s->state);
       break;
+    case plan::ScalarKind::Former:
+      v = former.empty() ? operand(s->b) : former.at(s->a);
+      break;
     }
     values.push_back(v);
   }
   return values;
+}
+
+StepScalars::StepScalars(const ScalarList &scalars)
+    : scalars(scalars), followsFormer(std::any_of(
+                            scalars.begin(), scalars.end(), [](const auto &s) {
+                              return s->kind == plan::ScalarKind::Former;
+                            })) {}
+
+void StepScalars::beginStep(const StepContext &context) {
+  if (followsFormer && context.step != step) {
+    uint64_t last = context.step < step ? 0 : step;
+    bool repeats = last + 1 < context.step;
+    step = 0;
+    for (uint64_t next = last + 1; next <= context.step; ++next) {
+      former = next == 1 ? std::vector<double>() : std::move(now);
+      if (next < context.step)
+        now = evaluateScalars(scalars, {next, context.before(next)}, former);
+    }
+    if (repeats)
+      checkKnown();
+  }
+  now = evaluateScalars(scalars, context, former);
+  step = context.step;
+}
+
+void StepScalars::checkKnown() const {
+  for (const auto &s : scalars)
+    if (s->kind == plan::ScalarKind::Former && std::isnan(former.at(s->a)))
+      throw Error("a number of the optimizer follows from the learning rates "
+                  "of all earlier steps, which were set one by one and are not "
+                  "known after a checkpoint is resumed; export the step with "
+                  "lr_schedule");
 }
 
 uint64_t scheduledSteps(const plan::PlanT &plan) {

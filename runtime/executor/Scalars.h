@@ -17,11 +17,36 @@ struct StepContext {
   uint64_t step = 1; // 1 in the first
   std::vector<double> hyperparameters;
   std::function<double(int)> valueOfState = {};
+  /// The hyperparameters of an earlier step, where this process has not run it;
+  /// NaN where they are not known.
+  std::function<std::vector<double>(uint64_t step)> before = {};
 };
 
 /// The values of `scalars` in a step, in double as Python computes them.
+/// `former` are those of the step before; none: it is the first.
 std::vector<double> evaluateScalars(const ScalarList &scalars,
-                                    const StepContext &context);
+                                    const StepContext &context,
+                                    const std::vector<double> &former = {});
+
+/// Scalars from step to step. Those that follow from the step before are kept;
+/// where it was another one, as after a checkpoint is resumed, the steps from
+/// the first on are gone through. Throws Error where such a number is NaN then.
+class StepScalars {
+public:
+  /// `scalars` must outlive it.
+  explicit StepScalars(const ScalarList &scalars);
+  void beginStep(const StepContext &context);
+  /// In the step that began last.
+  const std::vector<double> &values() const { return now; }
+
+private:
+  void checkKnown() const;
+
+  const ScalarList &scalars;
+  bool followsFormer;
+  uint64_t step = 0; // that `now` is of
+  std::vector<double> former, now;
+};
 
 /// The plan's hyperparameters in step `step`. Throws Error when its schedule is
 /// shorter than that.

@@ -59,7 +59,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
                        StepNumbers::List *numbers)
     : rule(rule), fused(isFused(rule)),
       onHost(random.generator().device().is_cpu()), numbers(numbers),
-      values(rule.dtypes.size()) {
+      scalars(rule.scalars), values(rule.dtypes.size()) {
   for (size_t i = 0; i < rule.calls.size(); ++i) {
     plan::AtenT call = *rule.calls[i];
     if (fused && i + 1 == rule.calls.size()) {
@@ -77,17 +77,16 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
 }
 
 void UpdateRule::beginStep(const StepContext &context) {
-  scalars = evaluateScalars(rule.scalars, context);
+  scalars.beginStep(context);
   if (numbers)
-    numbers->set(scalars);
+    numbers->set(scalars.values());
 }
 
 void UpdateRule::apply(const std::vector<at::Tensor> &operands,
                        const at::Tensor &scale, const at::Tensor &skip) {
   if (readsSkip())
     calls.back().setOptional("found_inf", skip);
-  if (operands.size() != rule.operands ||
-      rule.results.size() + 1 != rule.operands)
+  if (operands.size() != rule.operands || rule.results.size() >= rule.operands)
     throw Error("rule " + rule.name + " takes " +
                 std::to_string(rule.operands) + " operands, the plan gives " +
                 std::to_string(operands.size()) + "; lower the step again");
@@ -160,7 +159,7 @@ void UpdateRule::applyToChunk(std::vector<at::Tensor> operands,
   for (AtenOp &call : calls) {
     scratch.clear();
     call.bind(values);
-    call.run(scalars, scratch);
+    call.run(scalars.values(), scratch);
     call.unbind();
     for (size_t i = 0; i < scratch.size(); ++i)
       if (int v = call.results()[i]; v >= 0)

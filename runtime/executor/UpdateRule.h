@@ -20,7 +20,8 @@ public:
   void beginStep(const StepContext &context);
 
   /// Replaces `operands[0]` (the parameter) and `operands[2...]` (its states)
-  /// by the rule's results; `operands[1]` is the gradient. All have one shape.
+  /// by the rule's results; `operands[1]` is the gradient, and those that no
+  /// result is for are read alone. All have one shape.
   /// Where `scale`, a scalar, is defined the rule sees the gradient times it.
   /// Where `skip`, a float32 scalar, is 1 nothing happens; for a rule that
   /// readsSkip() only.
@@ -42,7 +43,7 @@ private:
   std::vector<AtenOp> calls;
   StepNumbers::List *numbers;
   bool skips = false;
-  std::vector<double> scalars;
+  StepScalars scalars;
   std::vector<at::Tensor> values, scratch, tail;
 };
 

@@ -70,7 +70,7 @@ def test_one_rank_and_three(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_loss_that_is_no_number_is_skipped_too(tmp_path: pathlib.Path) -> None:
-    """Without a scaler it ends the run."""
+    """Whatever `--non-finite` says of steps without a scaler."""
     described = scaled(ranks=1, steps=3)
     compiled = chain.compile_step(training.annotated(described), tmp_path, described.argv, "")
     data = load_file(compiled.data)
@@ -78,6 +78,6 @@ def test_a_loss_that_is_no_number_is_skipped_too(tmp_path: pathlib.Path) -> None
     data[first][:] = float("nan")
     save_file(data, compiled.data)
     run = chain.run_plan(compiled, 1, steps=3, poison=False)
-    assert "the loss of step 2 is NaN; the scaler skips the step" in run.output
+    assert "the loss of step 2 is NaN on rank 0; the scaler skips the step" in run.output
     start = load_file(compiled.weights)
     assert all(torch.equal(start[name], value) for name, value in run.weights.items())

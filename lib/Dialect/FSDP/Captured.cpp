@@ -145,6 +145,20 @@ SmallVector<FlatSymbolRefAttr> StateValueOp::getReadStates() {
   return {getStateAttr()};
 }
 
+// recurrence
+
+LogicalResult RecurrenceOp::verify() {
+  Block &block = getBody().front();
+  size_t count = getInitial().size();
+  if (count != getNumbers().size() || count != block.getNumArguments() ||
+      count != block.getTerminator()->getNumOperands() ||
+      !llvm::all_of(block.getArgumentTypes(),
+                    [](Type type) { return type.isF64(); }))
+    return emitOpError("has not as many f64 arguments and yielded numbers as "
+                       "operands and results");
+  return success();
+}
+
 // update
 
 LogicalResult UpdateOp::verify() {
@@ -184,10 +198,9 @@ LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
   if (!rule || !rule->hasAttr("fsdp.rule"))
     return emitOpError() << "names the rule " << getRuleAttr()
                          << ", which is not a function marked `fsdp.rule`";
-  size_t states = getStates().size();
-  if (rule.getNumArguments() != states + 2 ||
-      rule.getNumResults() != states + 1)
-    return emitOpError() << "passes " << states + 2 << " operands to a rule of "
+  size_t states = getStates().size(), operands = states + 2 + getGiven().size();
+  if (rule.getNumArguments() != operands || rule.getNumResults() != states + 1)
+    return emitOpError() << "passes " << operands << " operands to a rule of "
                          << rule.getNumArguments() << " and expects "
                          << states + 1 << " results of its "
                          << rule.getNumResults();

@@ -222,7 +222,7 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
     auto collective = dyn_cast<CollectiveOpInterface>(op);
     if (!start || !collective || replicaSums.contains(start))
       continue;
-    if (collective.getRole() == CollectiveRole::Parameter) {
+    if (start.isIncoming()) {
       schedule.gathers.push_back(makeFlight(start, cost));
     } else if (collective.getRole() == CollectiveRole::Gradient) {
       schedule.reductions.push_back(makeFlight(start, cost));

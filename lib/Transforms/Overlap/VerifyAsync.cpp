@@ -5,6 +5,7 @@
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
+#include "plan/Collectives.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -49,16 +50,15 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     return verifyStart(start, !collective || matchesMesh(collective));
   }
 
-  /// Its axes exist, and it takes and gives a piece, or one for each rank.
+  /// Its axes exist, and it takes and gives as many pieces as its kind does.
   bool matchesMesh(CollectiveOpInterface op) {
     for (int64_t axis : op.getMeshAxes())
       if (axis >= mesh->getNumAxes())
         return false;
-    bool isPerRank = op.getKind() == CollectiveKind::AllGather ||
-                     op.getKind() == CollectiveKind::ReduceScatter;
-    return op.getWholeType().getNumElements() ==
-           op.getPieceType().getNumElements() *
-               (isPerRank ? mesh->getNumRanks(op) : 1);
+    const plan::CollectiveInfo &info = op.getInfo();
+    int64_t ranks = mesh->getNumRanks(op);
+    return op.getSourceType().getNumElements() * info.piecesReceived(ranks) ==
+           op.getDestinationType().getNumElements() * info.piecesSent(ranks);
   }
 
   /// Where there are replicas, the sum over them divides. Sums may be divided

@@ -201,3 +201,15 @@ module attributes {fsdp.sede = 1 : i64} {
 // expected-error @below {{has "forward" as fsdp.phase; it is "backward", or left out}}
 module attributes {fsdp.phase = "forward"} {
 }
+
+// -----
+
+func.func private @rule(%p: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  %lr = fsdp.hyperparameter "lr" of 0
+  // expected-error @below {{has not as many f64 arguments and yielded numbers as operands and results}}
+  %x = fsdp.recurrence %lr {
+  ^bb0(%a: f64, %b: f64):
+    fsdp.yield %a
+  } : f64
+  return %p : tensor<*xf32>
+}

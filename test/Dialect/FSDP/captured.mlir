@@ -32,6 +32,16 @@ func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>)
   %lr = fsdp.hyperparameter "lr" of 0
   // CHECK: fsdp.step_count
   %step = fsdp.step_count
+  // CHECK: %[[X:.*]] = fsdp.recurrence %{{.*}} {
+  // CHECK-NEXT: ^bb0(%[[FORMER:[a-z0-9]+]]: f64
+  // CHECK: %[[NEXT:.*]] = arith.mulf %[[FORMER]]
+  // CHECK: fsdp.yield %[[NEXT]]
+  %x = fsdp.recurrence %lr {
+  ^bb0(%former: f64):
+    %count = fsdp.step_count
+    %next = arith.mulf %former, %count : f64
+    fsdp.yield %next
+  } : f64
   return %p, %m : tensor<*xf32>, tensor<*xf32>
 }
 

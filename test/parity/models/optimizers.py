@@ -6,12 +6,15 @@ from typing import Callable
 import torch
 from torch import nn
 from torch.optim import (
+    ASGD,
     SGD,
     Adadelta,
     Adagrad,
     Adam,
     Adamax,
     AdamW,
+    Muon,
+    NAdam,
     Optimizer,
     RAdam,
     RMSprop,
@@ -63,7 +66,7 @@ class Lion(Optimizer):
                 exp_avg.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
-OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer | list[Optimizer]]] = {
     "adam": lambda model: Adam(
         groups(model, {"amsgrad": True}, {"maximize": True}, {"weight_decay": 0.0, "eps": 1e-5}),
         weight_decay=0.1,
@@ -90,7 +93,20 @@ OPTIMIZERS: dict[str, Callable[[nn.Sequential], Optimizer]] = {
         initial_accumulator_value=0.5,
     ),
     "adamax": lambda model: Adamax(model.parameters(), weight_decay=0.1),
+    "asgd": lambda model: ASGD(
+        groups(model, {"t0": 6}, {"maximize": True}, {"lambd": 0.1, "weight_decay": 0.1})
+    ),
     "lion": lambda model: Lion(model.parameters()),
+    "muon": lambda model: [
+        Muon([layer.weight for layer in model if isinstance(layer, nn.Linear)], lr=0.02),
+        AdamW([layer.bias for layer in model if isinstance(layer, nn.Linear)], lr=1e-2),
+    ],
+    "nadam": lambda model: NAdam(
+        groups(model, {}, {"maximize": True}, {"betas": (0.8, 0.9), "momentum_decay": 0.1}),
+        weight_decay=0.1,
+        decoupled_weight_decay=True,
+    ),
+    "nadam-one-cycle": lambda model: NAdam(model.parameters()),
     "radam": lambda model: RAdam(
         groups(model, {}, {"maximize": True}, {"betas": (0.8, 0.9)}),
         weight_decay=0.1,
@@ -119,7 +135,11 @@ class RisingDecay(lr_scheduler.LRScheduler):
         return [group["lr"] for group in self.optimizer.param_groups]
 
 
-def schedule(name: str, optimizer: Optimizer) -> lr_scheduler.LRScheduler:
+def schedule(
+    name: str, optimizer: Optimizer | list[Optimizer]
+) -> lr_scheduler.LRScheduler | Callable[[int], float]:
+    if isinstance(optimizer, list):
+        return lambda step: 0.9**step
     if name.endswith("one-cycle"):
         return lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=20)
     if name.endswith("rising-decay"):

@@ -1,13 +1,17 @@
 """Tests that optimizers are recorded as PyTorch runs them, by class, flags and groups."""
 
 import pathlib
+from typing import Any
 
 import pytest
 import torch
 from exporting import classify, export
 from torch import nn
 
-from fsdp_mlir import ExportError
+from fsdp_mlir import ExportError, TrainingStep
+from fsdp_mlir.names import StateNames
+from fsdp_mlir.optimizer import describe_optimizer
+from fsdp_mlir.schedule import read_schedule
 
 
 def record(tmp_path: pathlib.Path, model: nn.Module, optimizer: torch.optim.Optimizer, **options):
@@ -18,9 +22,10 @@ def test_sgd(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     sgd = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=1e-2)
     optimizer = record(tmp_path, model, sgd).metadata["optimizer"]
-    assert (optimizer["name"], optimizer["implementation"]) == ("sgd", "for-loop")
     assert optimizer["groups"] == [
         {
+            "optimizer": "sgd",
+            "implementation": "for-loop",
             "parameters": ["weight", "bias"],
             "hyperparameters": {
                 "lr": 0.1,
@@ -38,7 +43,7 @@ def test_sgd(tmp_path: pathlib.Path) -> None:
 def test_adam_and_adamw(tmp_path: pathlib.Path, kind: type) -> None:
     model = nn.Linear(8, 3)
     optimizer = record(tmp_path, model, kind(model.parameters(), 2e-3)).metadata["optimizer"]
-    assert optimizer["name"] == kind.__name__.lower()
+    assert optimizer["groups"][0]["optimizer"] == kind.__name__.lower()
     assert optimizer["groups"][0]["hyperparameters"] == {
         "lr": 2e-3,
         "betas": [0.9, 0.999],
@@ -60,7 +65,7 @@ def test_the_implementation_follows_the_flags(
     model = nn.Linear(8, 3)
     adam = torch.optim.Adam(model.parameters(), **flags)
     exported = record(tmp_path, model, adam)
-    assert exported.metadata["optimizer"]["implementation"] == implementation
+    assert exported.metadata["optimizer"]["groups"][0]["implementation"] == implementation
 
 
 def test_groups_keep_their_order_and_values(tmp_path: pathlib.Path) -> None:
@@ -107,7 +112,7 @@ def test_flags_that_have_no_meaning_in_a_plan_are_refused(
 def test_adam_with_decoupled_weight_decay_is_adamw(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     adam = torch.optim.Adam(model.parameters(), weight_decay=0.1, decoupled_weight_decay=True)
-    assert record(tmp_path, model, adam).metadata["optimizer"]["name"] == "adamw"
+    assert record(tmp_path, model, adam).metadata["optimizer"]["groups"][0]["optimizer"] == "adamw"
 
 
 def test_weight_decay_is_of_one_kind(tmp_path: pathlib.Path) -> None:
@@ -116,3 +121,33 @@ def test_weight_decay_is_of_one_kind(tmp_path: pathlib.Path) -> None:
     groups = [{"params": [model.weight], "decoupled_weight_decay": True}, {"params": [model.bias]}]
     with pytest.raises(ExportError, match="differ in decoupled_weight_decay"):
         record(tmp_path, model, torch.optim.Adam(groups, weight_decay=0.1))
+
+
+def test_several_optimizers(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(3, 2)
+    muon, adamw = torch.optim.Muon([model.weight]), torch.optim.AdamW([model.bias], lr=0.1)
+
+    def step(**more: Any) -> TrainingStep:
+        given = {"optimizer": [muon, adamw], "steps": 3, **more}
+        inputs = {"x": torch.randn(4, 3)}
+        return TrainingStep(model, lambda model, x: model(x).mean(), inputs=inputs, **given)
+
+    halves = torch.optim.lr_scheduler.StepLR(adamw, 1, gamma=0.5)
+    table = read_schedule(step(lr_schedule=[halves]))
+    assert table is not None
+    assert table.columns == [(0, "lr"), (1, "lr")]
+    assert table.rows == [[1e-3, 0.1], [1e-3, 0.05], [1e-3, 0.025]]
+    made = step()
+    description, _ = describe_optimizer(made, StateNames(made), table)
+    assert [group["optimizer"] for group in description["groups"]] == ["muon", "adamw"]
+    assert [rule["name"] for rule in description["rules"]] == ["muon.0.2x3", "adamw.1"]
+
+    with pytest.raises(ExportError, match="is in Muon and in SGD; give each to one optimizer"):
+        step(optimizer=[muon, torch.optim.SGD(model.parameters())])
+    with pytest.raises(ExportError, match="optimizer has a member of class int"):
+        step(optimizer=[muon, 3])
+    with pytest.raises(ExportError, match="lr_schedule belongs to another optimizer"):
+        read_schedule(step(optimizer=muon, lr_schedule=halves))
+    scaled = step(scaler=torch.amp.GradScaler("cpu"))
+    with pytest.raises(ExportError, match="skips the step of each optimizer by itself"):
+        describe_optimizer(scaled, StateNames(scaled), None)

@@ -59,6 +59,52 @@ TEST(Scalars, RootsAndNumbersOfLessPrecision) {
             (std::vector<double>{0.1, std::sqrt(0.1), double(0.1f)}));
 }
 
+/// eta = lr * eta of the step before, 0.5 at first.
+static ScalarList product() {
+  ScalarList list;
+  list.push_back(scalar(plan::ScalarKind::Constant, -1, -1, 0.5));
+  list.push_back(scalar(plan::ScalarKind::Former, 3, 0));
+  list.push_back(scalar(plan::ScalarKind::Hyperparameter));
+  list.push_back(scalar(plan::ScalarKind::Multiply, 1, 2));
+  return list;
+}
+
+TEST(Scalars, FormerOnesFollowFromEachStepBefore) {
+  ScalarList list = product();
+  std::vector<uint64_t> repeated;
+  auto at = [&](StepScalars &scalars, uint64_t step) {
+    auto rate = [](uint64_t step) { return 1.0 / double(step + 1); };
+    StepContext context{step, {rate(step)}};
+    context.before = [&, rate](uint64_t earlier) {
+      repeated.push_back(earlier);
+      return std::vector<double>{rate(earlier)};
+    };
+    scalars.beginStep(context);
+    return scalars.values()[1];
+  };
+  StepScalars scalars(list);
+  // The same step again, as micro-batches and evaluations are: the same number.
+  for (uint64_t step : {1, 1, 2, 3, 3, 4})
+    EXPECT_EQ(at(scalars, step),
+              std::vector<double>(
+                  {0.5, 0.5 / 2, 0.5 / 2 / 3, 0.5 / 2 / 3 / 4})[step - 1]);
+  EXPECT_TRUE(repeated.empty());
+  // After a checkpoint is resumed, and back.
+  StepScalars resumed(list);
+  EXPECT_EQ(at(resumed, 4), 0.5 / 2 / 3 / 4);
+  EXPECT_EQ(repeated, (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(at(resumed, 2), 0.5 / 2);
+  EXPECT_EQ(at(resumed, 1), 0.5);
+}
+
+TEST(Scalars, AFormerOneOfStepsThatAreNotKnownIsRefused) {
+  ScalarList list = product();
+  StepScalars scalars(list);
+  StepContext context{3, {0.1}};
+  context.before = [](uint64_t) { return std::vector<double>{std::nan("")}; };
+  EXPECT_THROW(scalars.beginStep(context), Error);
+}
+
 TEST(Scalars, SelectComparesForEquality) {
   ScalarList list;
   list.push_back(scalar(plan::ScalarKind::Step));

@@ -57,6 +57,29 @@ TEST(UpdateRule, SeesTheGradientTimesTheScale) {
   EXPECT_FALSE(at::equal(scaled, start));
 }
 
+TEST(UpdateRule, ReadsWhatIsGivenBehindTheStates) {
+  plan::RuleT plan;
+  plan.operands = 3; // parameter, gradient, given
+  plan.dtypes.assign(4, plan::DType::Float32);
+  auto call = std::make_unique<plan::AtenT>();
+  call->name = "aten::mul";
+  call->overload = "Tensor";
+  call->arguments.push_back(value(1));
+  call->arguments.push_back(value(2));
+  call->results = {3};
+  plan.calls.push_back(std::move(call));
+  plan.results = {3};
+  SiteRandom random(0, 0, false, hostKernels());
+  UpdateRule rule(plan, random);
+  rule.beginStep({});
+  // More than a chunk: each element meets its own.
+  at::Tensor gradient = at::arange(40'001, at::kFloat), given = gradient + 1;
+  at::Tensor actual = at::zeros({40'001});
+  rule.apply({actual, gradient, given});
+  EXPECT_TRUE(at::equal(actual, at::mul(gradient, given)));
+  EXPECT_TRUE(at::equal(given, gradient + 1));
+}
+
 TEST(UpdateRule, ScalesWhatDoesNotLieAsTheParameter) {
   plan::RuleT plan = addSquare();
   SiteRandom random(0, 0, false, hostKernels());

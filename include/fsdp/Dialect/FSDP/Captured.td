@@ -186,6 +186,9 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
     any part of the parameter: where `end` is not 0, on the elements `begin` to
     `end` of the whole, flat parameter, of which a rank runs those it holds.
 
+    What the rule needs to know of whole matrices is `given`: tensors of the
+    parameter's local shape, which are operands behind the states.
+
     The rule sees the gradient times `scale`, a scalar, where there is one: the
     product has the gradient's dtype and is never in memory as a whole. Where
     `skip`, a scalar, is not zero nothing happens.
@@ -208,10 +211,12 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
                        FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
                        Optional<FSDP_Scalar>:$scale,
                        Optional<FSDP_Scalar>:$skip,
-                       Optional<AnyRankedTensor>:$staged);
+                       Optional<AnyRankedTensor>:$staged,
+                       Variadic<AnyRankedTensor>:$given);
   let results = (outs Optional<AnyRankedTensor>:$result);
   let assemblyFormat = [{
-    $rule $parameter `,` $gradient $states (`scale` $scale^ `:` type($scale))?
+    $rule $parameter `,` $gradient $states
+    (`given` $given^ `:` type($given))? (`scale` $scale^ `:` type($scale))?
     (`skip` $skip^ `:` type($skip))? (`staged` $staged^ `:` type($staged))?
     attr-dict `:` type($gradient) (`->` type($result)^)?
   }];
@@ -223,7 +228,7 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
       build($_builder, $_state, /*result=*/::mlir::Type(), rule, parameter,
             gradient, states, /*begin=*/all, /*end=*/all,
             /*scale=*/::mlir::Value(), /*skip=*/::mlir::Value(),
-            /*staged=*/::mlir::Value());
+            /*staged=*/::mlir::Value(), /*given=*/::mlir::ValueRange());
     }]>
   ];
   let hasVerifier = 1;
@@ -268,6 +273,41 @@ def FSDP_StateValueOp : FSDP_Op<"state_value", [Pure,
   let arguments = (ins FlatSymbolRefAttr:$state);
   let results = (outs F64:$result);
   let assemblyFormat = "$state attr-dict";
+}
+
+def FSDP_RecurrenceOp : FSDP_Op<"recurrence", [Pure, IsolatedFromAbove,
+    SingleBlock]> {
+  let summary = "Numbers that follow from what they were in the step before";
+  let description = [{
+    In the first step the results are the operands. In any later one they are
+    what the body gives for the step before: there its arguments were the
+    results, and `fsdp.step_count` and `fsdp.hyperparameter` those of that
+    step. So the numbers are no state: they are known wherever the steps before
+    can be counted.
+
+    ```mlir
+    // x in the first step, then x * 0.5, then x * 0.25
+    %x = fsdp.hyperparameter "lr" of 0
+    %y = fsdp.recurrence %x {
+    ^bb0(%former: f64):
+      %half = arith.constant 0.5 : f64
+      %next = arith.mulf %former, %half : f64
+      fsdp.yield %next
+    } : f64
+    ```
+  }];
+  let arguments = (ins Variadic<F64>:$initial);
+  let results = (outs Variadic<F64>:$numbers);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$initial $body attr-dict `:` type($numbers)";
+  let hasVerifier = 1;
+}
+
+def FSDP_YieldOp : FSDP_Op<"yield", [Pure, Terminator,
+                                     HasParent<"RecurrenceOp">]> {
+  let summary = "What the numbers of a recurrence are in the next step";
+  let arguments = (ins Variadic<F64>:$numbers);
+  let assemblyFormat = "$numbers attr-dict";
 }
 
 #endif // FSDP_CAPTURED_TD

@@ -70,7 +70,7 @@ def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments,
                               ["getReadStates", "getWrittenStates"]>]> {
   let summary = "Runs a rule on a parameter and its state, in place";
   let description = [{
-    `begin`, `end`, `scale` and `skip` are those of `fsdp.update`. Where there
+    `begin`, `end`, `given`, `scale` and `skip` are those of `fsdp.update`. Where there
     is a `staged` copy of the parameter, that is what is written.
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
@@ -80,9 +80,11 @@ def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments,
                        Optional<FSDP_Scalar>:$scale,
                        Optional<FSDP_Scalar>:$skip,
                        Optional<AnyRankedTensor>:$staged,
+                       Variadic<AnyRankedTensor>:$given,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
-    $rule $parameter `,` $gradient $states (`scale` $scale^ `:` type($scale))?
+    $rule $parameter `,` $gradient $states
+    (`given` $given^ `:` type($given))? (`scale` $scale^ `:` type($scale))?
     (`skip` $skip^ `:` type($skip))? (`staged` $staged^ `:` type($staged))?
     attr-dict `:` type($gradient)
   }];

@@ -1,0 +1,48 @@
+// A rule that looks at whole matrices, and what of it treats each element
+// alike.
+
+#ifndef FSDP_LIB_TRANSFORMS_OVERLAP_MATRIXRULE_H
+#define FSDP_LIB_TRANSFORMS_OVERLAP_MATRIXRULE_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace fsdp {
+
+class MatrixRule {
+public:
+  /// Tells the values of a rule apart. Fails with an error on what a program
+  /// cannot compute in front of the update.
+  static mlir::FailureOr<MatrixRule> read(mlir::func::FuncOp rule);
+
+  /// Whether each element follows from the same ones of the operands: any rows
+  /// can be computed by themselves.
+  bool isOfElements(mlir::Value value) const {
+    return elements.contains(value);
+  }
+  /// Whether it follows from numbers of the step alone.
+  bool isFree(mlir::Value value) const { return free.contains(value); }
+  /// What is of whole matrices, and read by what is of elements.
+  llvm::ArrayRef<mlir::Value> getCrossing() const {
+    return crossing.getArrayRef();
+  }
+
+  /// The rest of the rule, of elements, which takes what is crossing behind the
+  /// states; made where it is not there yet.
+  mlir::func::FuncOp getElementRule(const mlir::SymbolTable &table) const;
+
+private:
+  explicit MatrixRule(mlir::func::FuncOp rule) : rule(rule) {}
+  bool treatsElements(mlir::Operation *op) const;
+  bool isLikeParameter(mlir::Type type) const;
+  void findCrossing(mlir::Value value, llvm::DenseSet<mlir::Value> &seen);
+
+  mlir::func::FuncOp rule;
+  llvm::DenseSet<mlir::Value> elements, free;
+  llvm::SetVector<mlir::Value> crossing;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_OVERLAP_MATRIXRULE_H
