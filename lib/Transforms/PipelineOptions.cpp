@@ -38,7 +38,7 @@ LogicalResult ModulePass::initializeOptions(StringRef options,
     if (unknown.empty())
       return fail(getArgument() + ": " + StringRef(why).trim());
     return fail(getArgument() + " has no option \"" + unknown +
-                "\"; fsdp-opt --help lists those that it has");
+                "\"; fsdp-opt --help-all lists those that it has");
   });
 }
 

@@ -65,6 +65,7 @@ struct ShardOptions : virtual ScheduleOptions {
   Text reduceDtype{this, meaning::reduceDtype, ""};
   Choice<ShardLayout> shardLayout{this, meaning::shardLayout};
   Choice<AccumulateReduce> accumulateReduce{this, meaning::accumulateReduce};
+  Choice<NonFinite> nonFinite{this, meaning::nonFinite};
   Choice<GatherBy> gather{this, meaning::gather};
   Choice<Offload> offload{this, meaning::offload};
   Named<bool> pinMemory{this, meaning::pinMemory, llvm::cl::init(true)};

@@ -33,6 +33,9 @@ void buildOverlap(OpPassManager &pm, const ScheduleOptions &options,
   // What backward gathers again is a bucket of forward, so both are there.
   pm.addPass(createKeepPieces());
 
+  // Behind the buckets, which are of parameters and their gradients.
+  pm.addPass(createSplitMatrixRules());
+
   // In flight at last; from here on the order of the ops is the schedule.
   pm.addPass(createConvertToAsync());
   pm.addPass(createScheduleOverlap({options.schedule, prefetchForward.str(),
@@ -87,6 +90,7 @@ void buildSharding(OpPassManager &pm, const ShardOptions &options,
   // What is asked of all gradients is asked of what the updates read: each
   // rank's own part. They are clipped as they are without the loss's scale.
   pm.addPass(createScaleLoss());
+  pm.addPass(createSkipNonFinite({options.nonFinite}));
   pm.addPass(createClipGradients());
 
   // Behind those that write rules: all numbers of a step are there.

@@ -15,6 +15,11 @@ SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
   return programs;
 }
 
+bool fsdp::isMatrixRule(func::FuncOp function) {
+  return function->hasAttr("fsdp.rule") && function.getNumArguments() > 0 &&
+         isa<RankedTensorType>(function.getArgumentTypes().front());
+}
+
 bool fsdp::isBackward(Operation *op) {
   auto phase = op->getAttrOfType<StringAttr>("fsdp.phase");
   return phase && phase.getValue() == "backward";
@@ -64,6 +69,20 @@ Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
       RankedTensorType::get(type.getShape(), type.getElementType()));
   clone->setAttr("fsdp.phase", builder.getStringAttr("backward"));
   return clone->getResult(0);
+}
+
+LogicalResult fsdp::addOutput(func::FuncOp program, StringRef name,
+                              Value value) {
+  Builder builder(program.getContext());
+  auto attribute =
+      builder.getNamedAttr("fsdp.output", builder.getStringAttr(name));
+  if (failed(program.insertResult(program.getNumResults(), value.getType(),
+                                  builder.getDictionaryAttr(attribute))))
+    return failure();
+  cast<func::ReturnOp>(program.getBody().front().getTerminator())
+      .getOperandsMutable()
+      .append(value);
+  return success();
 }
 
 void fsdp::eraseDeadOps(func::FuncOp program) {

@@ -1,14 +1,18 @@
 #include "executor/DeviceStreams.h"
 
 #include "Error.h"
+#include "comm/RankWatch.h"
 
 #include <chrono>
+#include <map>
 #include <thread>
 #include <vector>
 
 namespace fsdp {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class DeviceStreams final : public Streams {
 public:
@@ -29,6 +33,7 @@ public:
   // What the streams did before is behind stream 0: they wait for it, which
   // also makes them part of a capture.
   void begin(size_t) override {
+    ++runs;
     flights.clear();
     device.record(plan::computeStream, firstJoin);
     for (unsigned s = 1; s < streams; ++s)
@@ -45,7 +50,14 @@ public:
   void transfer(unsigned stream, const Transfer &transfer,
                 const std::string &name) override {
     communicator.launch(transfer, stream);
-    flights.push_back({stream, &name, std::nullopt});
+    flights.push_back({stream, &name, std::nullopt, {}});
+    if (RankWatch *watch = communicator.watch()) {
+      watch->progress().start(transfer.channel, transfer.name);
+      last = {transfer.name, transfer.channel,
+              watch->progress().channels[transfer.channel].started,
+              transfer.groupOf(watch->worldSize())};
+      flights.back().awaited = last;
+    }
   }
 
   void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
@@ -82,15 +94,19 @@ public:
       free.pop_back();
     }
     device.record(plan::computeStream, event);
+    marks[event] = {runs, last};
     return event;
   }
 
   // The host asks, so that a collective whose partner is gone is noticed: it
-  // would never end.
+  // would never end; and looks from time to time who has not come.
   void await(uint64_t mark) override {
     auto event = static_cast<unsigned>(mark);
+    LongWait wait;
     for (unsigned asked = 0; !device.isOver(event); ++asked) {
       checkTransfers();
+      if (asked >= spins && communicator.watch())
+        follow(wait, marks.at(event), *communicator.watch());
       if (asked < spins)
         std::this_thread::yield();
       else
@@ -113,7 +129,57 @@ private:
     unsigned stream;
     const std::string *name;
     std::optional<unsigned> over;
+    AwaitedTransfer awaited; // where ranks watch each other
   };
+
+  /// A run that a mark stands behind, and the last transfer before it.
+  struct Mark {
+    uint64_t run = 0;
+    AwaitedTransfer last;
+  };
+
+  /// A wait of the host's that may be for another rank.
+  struct LongWait {
+    Clock::time_point begin = Clock::now(), look = begin + lookAround;
+    AwaitedTransfer awaited = {};
+    std::optional<Awaiting> shown;
+    bool told = false;
+  };
+
+  /// As the communicators of hosts do while they wait.
+  void follow(LongWait &wait, const Mark &mark, RankWatch &watch) {
+    Clock::time_point now = Clock::now();
+    if (now < wait.look || !mark.last.number)
+      return;
+    wait.look = now + lookAround;
+    if (!wait.shown) {
+      wait.awaited = oldestBefore(mark);
+      wait.shown.emplace(watch.progress(), wait.awaited.channel,
+                         wait.awaited.number, wait.awaited.name);
+    }
+    auto waited = now - wait.begin;
+    if (waited > watch.patience().limit)
+      throw watch.failure(wait.awaited);
+    if (!wait.told && waited > watch.patience().noteAfter) {
+      wait.told = true;
+      watch.note(wait.awaited);
+    }
+  }
+
+  /// The first transfer before a mark that is not over. Of runs before the
+  /// newest, and of graphs, none is known.
+  AwaitedTransfer oldestBefore(const Mark &mark) {
+    AwaitedTransfer some = mark.last;
+    some.name = "a collective that a GPU was given";
+    try {
+      for (const Flight &flight : flights)
+        if (mark.run == runs && (!flight.over || !device.isOver(*flight.over)))
+          return flight.awaited;
+    } catch (const Error &) {
+      // An event of a graph says nothing.
+    }
+    return some;
+  }
 
   /// Throws what went wrong, and names the transfer that is not over.
   void checkTransfers() {
@@ -139,6 +205,8 @@ private:
 
   /// Before the host sleeps between its questions.
   static constexpr unsigned spins = 1000;
+  /// Between looks at the other ranks.
+  static constexpr auto lookAround = std::chrono::milliseconds(250);
 
   Device &device;
   DeviceCommunicator &communicator;
@@ -147,6 +215,9 @@ private:
   unsigned firstJoin, numEvents;
   std::vector<unsigned> free; // marks that nobody awaits
   std::vector<Flight> flights;
+  uint64_t runs = 0;
+  AwaitedTransfer last = {}; // that was launched; number 0: none
+  std::map<unsigned, Mark> marks;
 };
 
 } // namespace

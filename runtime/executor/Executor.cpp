@@ -156,6 +156,13 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
                         return numbers ? std::nan("")
                                        : states.at(state).item<double>();
                       }};
+  context.before = [&](uint64_t earlier) {
+    std::vector<double> values = hyperparameters(plan, earlier);
+    if (!givenRates.empty())
+      replaceLearningRates(plan, std::vector(givenRates.size(), std::nan("")),
+                           values);
+    return values;
+  };
   if (!givenRates.empty())
     replaceLearningRates(plan, givenRates, context.hyperparameters);
   this->step = step;

@@ -1,5 +1,7 @@
 #include "executor/HostStreams.h"
 
+#include "plan/Collectives.h"
+
 #include <deque>
 #include <functional>
 #include <vector>
@@ -19,17 +21,15 @@ struct Bytes {
   }
 };
 
-/// The memory of a transfer among `ranks` ranks. A gather's destination and a
-/// reduce-scatter's source have a part for each rank of the group.
+/// The memory of a transfer among `ranks` ranks.
 struct TransferMemory {
   TransferMemory(const Transfer &transfer, size_t ranks) {
     size_t one = transfer.count * plan::dtypeBytes(transfer.dtype);
-    bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
-    bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
+    const plan::CollectiveInfo &info = plan::infoOf(transfer.kind);
     read = {static_cast<const char *>(transfer.source),
-            scatters ? one * ranks : one};
+            one * info.piecesSent(ranks)};
     written = {static_cast<const char *>(transfer.destination),
-               gathers ? one * ranks : one};
+               one * info.piecesReceived(ranks)};
   }
   /// Whether the later of two must wait until the earlier is over.
   bool dependsOn(const TransferMemory &earlier) const {

@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "executor/ProgramTensors.h"
+#include "plan/Collectives.h"
 #include "trace/CommandTexts.h"
 
 #include <ATen/core/Tensor.h>
@@ -125,6 +126,8 @@ void LoadedProgram::load(const plan::UpdateT &update,
                                       tensors.at(update.gradient)};
   for (uint32_t state : update.states)
     operands.push_back(context.states.at(state));
+  for (int value : update.given)
+    operands.push_back(tensors.at(value));
   if (update.end) {
     // What this rank holds of [begin, end), in its own elements.
     uint64_t held = operands[0].numel();
@@ -201,7 +204,7 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
   collectives.push_back(
-      {transfer, trace::kindName(collective.kind), collective.region,
+      {transfer, plan::infoOf(collective.kind).name, collective.region,
        trace::collectiveName(context.plan, *plan, collective, where), nullptr});
 }
 

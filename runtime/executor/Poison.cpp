@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "executor/ProgramTensors.h"
+#include "plan/Collectives.h"
 #include "plan/CommandValues.h"
 
 #include <algorithm>
@@ -15,10 +16,7 @@ static std::string nameOf(const plan::CommandT &command) {
   if (const auto *aten = operation.AsAten())
     return aten->name + (aten->overload.empty() ? "" : "." + aten->overload);
   if (const auto *collective = operation.AsCollective())
-    return collective->kind == plan::CollectiveKind::AllGather ? "all-gather"
-           : collective->kind == plan::CollectiveKind::ReduceScatter
-               ? "reduce-scatter"
-               : "all-reduce";
+    return plan::infoOf(collective->kind).name;
   return operation.AsUpdate()   ? "update"
          : operation.AsCopy()   ? "copy"
          : operation.AsRecord() ? "record"

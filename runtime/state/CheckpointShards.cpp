@@ -17,6 +17,11 @@ bool isStored(const plan::StateT &state) {
          state.role == plan::Role::Buffer;
 }
 
+bool isAdded(const plan::StateT &state) {
+  return state.role == plan::Role::Buffer && !state.init.empty() &&
+         state.fqn.rfind("fsdp.", 0) == 0;
+}
+
 std::vector<bool> writtenBuffers(const plan::PlanT &plan) {
   std::vector<bool> written(plan.states.size());
   for (const auto &program : plan.programs) {

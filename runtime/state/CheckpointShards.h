@@ -15,6 +15,10 @@ namespace fsdp::checkpoint {
 /// between steps.
 bool isStored(const plan::StateT &state);
 
+/// Whether the compiler added a state to the model's: a file need not have it,
+/// and without one it begins by its recipe.
+bool isAdded(const plan::StateT &state);
+
 /// The buffers that programs write, by state. Where ranks do so on their own,
 /// each has its own value.
 std::vector<bool> writtenBuffers(const plan::PlanT &plan);

@@ -38,6 +38,8 @@ void checkFits(const plan::PlanT &plan, const Manifest &manifest,
         continue;
       known.insert(tensor.name);
       auto found = stored.find(tensor.name);
+      if (found == stored.end() && isAdded(*tensor.state))
+        continue;
       if (found == stored.end())
         problems.push_back("it has no " + tensor.name);
       else if (found->second->dtype != tensor.dtype ||
@@ -69,12 +71,15 @@ void loadCheckpoint(const plan::PlanT &plan, const std::string &folder,
   Reader reader(folder, manifest);
   StateMap map(plan);
   for (const StateMemory &memory : map.memories()) {
-    if (std::none_of(memory.tensors.begin(), memory.tensors.end(), hasEntry))
+    auto isThere = [&](const NamedState &tensor) {
+      return hasEntry(tensor) && stored.count(tensor.name);
+    };
+    if (std::none_of(memory.tensors.begin(), memory.tensors.end(), isThere))
       continue;
     // One memory at a time: of what is not row-major this takes a copy.
     RowMajorPart part(executor, memory.state);
     for (const NamedState &tensor : memory.tensors)
-      if (hasEntry(tensor))
+      if (isThere(tensor))
         reader.read(*stored.at(tensor.name), map.part(tensor, rank), rank,
                     part.data());
     part.store();

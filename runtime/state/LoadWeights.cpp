@@ -12,17 +12,18 @@
 
 namespace fsdp {
 
-static bool isOptimizer(const plan::StateT &state) {
-  return state.role == plan::Role::Optimizer;
+/// State that is in no file of weights. It begins with zeros unless it has a
+/// recipe, which it always follows.
+static bool isTraining(const plan::StateT &state) {
+  return state.role == plan::Role::Optimizer || checkpoint::isAdded(state);
 }
 
-/// Optimizer state begins with zeros unless it has a recipe, which it always
-/// follows. A step's gradients begin with nothing.
+/// A step's gradients begin with nothing.
 static bool hasFirstValue(const plan::StateT &state, bool resumes) {
-  if (resumes && checkpoint::isStored(state))
+  if (resumes && checkpoint::isStored(state) && !checkpoint::isAdded(state))
     return false;
-  return isOptimizer(state) ? !state.init.empty()
-                            : state.role != plan::Role::Gradient;
+  return isTraining(state) ? !state.init.empty()
+                           : state.role != plan::Role::Gradient;
 }
 
 size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
@@ -33,7 +34,7 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
   for (const StateMemory &memory : map.memories())
     for (const NamedState &tensor : memory.tensors)
       if (hasFirstValue(*tensor.state, options.resumes) &&
-          !isOptimizer(*tensor.state))
+          !isTraining(*tensor.state))
         (tensor.state->init.empty() ? stored : drawn).push_back(&tensor);
   for (const WholeTensor &other : others)
     stored.push_back(&other);
@@ -56,7 +57,7 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   auto fill = [&](const NamedState &tensor, char *local) {
     if (!tensor.state->init.empty() &&
-        (isOptimizer(*tensor.state) || !drawn.empty())) {
+        (isTraining(*tensor.state) || !drawn.empty())) {
       int64_t size = tensor.elementBytes();
       for (const Run &run : map.part(tensor, communicator.rank()).runs())
         computeInitialValues(*tensor.state, options.seed, run.whole, run.count,

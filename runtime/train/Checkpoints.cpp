@@ -3,12 +3,12 @@
 #include "Error.h"
 #include "state/CheckpointReader.h"
 #include "train/FirstProblem.h"
+#include "train/NonFiniteSteps.h"
 #include "train/OutputFiles.h"
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -25,8 +25,26 @@ Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
   facts.plan = loaded.digest;
   for (const auto &dim : plan.mesh)
     facts.mesh.emplace_back(dim->name, dim->size);
+  checkMetric();
   open(resumes);
   checkSpace();
+}
+
+/// That of the best is one that the plan has.
+void Checkpoints::checkMetric() const {
+  std::string known;
+  for (const char *program : {"step", "eval"})
+    if (int found = plan::findProgram(plan, program); found >= 0)
+      for (const auto &output : plan.programs[found]->outputs) {
+        std::string name =
+            (found == plan::findProgram(plan, "eval") ? "eval_" : "") +
+            output->name;
+        if (options.keepBest.empty() || name == options.keepBest)
+          return;
+        known += (known.empty() ? "" : ", ") + name;
+      }
+  throw Error("--keep-best " + options.keepBest +
+              " is no metric of the plan, which has " + known);
 }
 
 Checkpoints::~Checkpoints() {
@@ -180,11 +198,24 @@ static double metricOf(const std::string &folder, const std::string &name) {
   return std::nan("");
 }
 
+/// The newest one whose state is known to be good, where the run goes on with
+/// one that is not: the step before the first bad loss may have spoiled it.
+std::optional<uint64_t>
+Checkpoints::lastGood(const std::vector<uint64_t> &steps) const {
+  for (const auto &[name, since] : facts.run.metrics)
+    if (name == spoiledSinceName)
+      for (uint64_t step : steps)
+        if (step + 2 <= since)
+          return step;
+  return std::nullopt;
+}
+
 /// Removes the oldest ones but for the best.
 void Checkpoints::retain() const {
   std::vector<uint64_t> steps = folder.steps();
   if (!options.keep || steps.size() <= options.keep)
     return;
+  std::optional<uint64_t> good = lastGood(steps);
   std::optional<uint64_t> best;
   double least = 0;
   if (!options.keepBest.empty())
@@ -196,7 +227,7 @@ void Checkpoints::retain() const {
       }
     }
   for (size_t i = options.keep; i < steps.size(); ++i)
-    if (steps[i] != best)
+    if (steps[i] != best && steps[i] != good)
       folder.remove(steps[i]);
 }
 

@@ -11,8 +11,10 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace fsdp {
 
@@ -51,11 +53,13 @@ public:
 private:
   using Clock = std::chrono::steady_clock;
 
+  void checkMetric() const;
   void open(bool resumes);
   void checkSpace() const;
   void prepare(Executor &executor);
   void write();
   void retain() const;
+  std::optional<uint64_t> lastGood(const std::vector<uint64_t> &steps) const;
   void tellFailure(const std::string &why);
   bool isFirst() const { return communicator.rank() == 0; }
 

@@ -71,6 +71,8 @@ void MetricsFile::write(const StepReport &report) {
     json[name] = number(value);
   if (report.gradientNorm)
     json["grad_norm"] = number(*report.gradientNorm);
+  if (report.skippedSteps)
+    json["skipped_steps"] = *report.skippedSteps;
   if (!report.learningRates.empty())
     json["lr"] = report.learningRates[0];
   if (report.learningRates.size() > 1)
@@ -90,6 +92,8 @@ void MetricsFile::write(const StepReport &report) {
   json["memory_peak_bytes"] = report.memoryPeakBytes;
   if (report.failedCheckpoints)
     json["failed_checkpoints"] = report.failedCheckpoints;
+  if (report.nonFiniteSteps)
+    json["nonfinite_steps"] = report.nonFiniteSteps;
   line(json.dump());
 }
 

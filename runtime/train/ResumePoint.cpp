@@ -12,13 +12,27 @@
 
 namespace fsdp {
 
+static bool isThere(const std::string &path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 /// The checkpoints that the options name, newest first.
 static std::vector<std::string> candidates(const CheckpointOptions &options) {
   bool isAuto = options.resume == "auto";
   const std::string &root = isAuto ? options.folder : options.resume;
   std::error_code ignored;
-  if (std::filesystem::exists(root + "/" + checkpoint::manifestName, ignored))
+  auto isCheckpoint = [&](const std::string &path) {
+    return std::filesystem::exists(path + "/" + checkpoint::manifestName,
+                                   ignored);
+  };
+  if (isCheckpoint(root))
     return {root};
+  // A file of one stands for it.
+  std::filesystem::path path = root;
+  if (std::filesystem::is_regular_file(path, ignored) &&
+      isCheckpoint(path.parent_path()))
+    return {path.parent_path()};
   checkpoint::Folder folder(root);
   std::vector<std::string> paths;
   for (uint64_t step : folder.steps())
@@ -41,7 +55,9 @@ ResumePoint::ResumePoint(const CheckpointOptions &options,
   if (!paths.empty())
     openNewest();
   else if (options.resume != "auto")
-    throw Error("there is no checkpoint in " + options.resume +
+    throw Error((isThere(options.resume)
+                     ? "there is no checkpoint in " + options.resume
+                     : "there is no " + options.resume + " to resume from") +
                 "; name the folder of one, or of a run's");
   else
     said.push_back("no checkpoint in " + options.folder +

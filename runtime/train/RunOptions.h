@@ -13,6 +13,10 @@ namespace fsdp {
 /// its steps.
 enum class ProgressKind { Auto, Bar, Lines, Notes, None };
 
+/// What a run does about a step whose loss, or a gradient, is not finite.
+/// `Plan`: what the plan does, which applies its update or skips it.
+enum class NonFinite { Plan, Continue, Stop, Skip };
+
 /// When checkpoints are written, where to, and which one a run goes on from.
 struct CheckpointOptions {
   std::string folder;    // empty: none are written
@@ -51,6 +55,7 @@ struct RunOptions {
   bool sequentialRandom = false;
   bool poison = false;
   bool graph = false; // replay programs as a device's graphs
+  NonFinite nonFinite = NonFinite::Plan;
   bool logGradientNorm = false;
   uint64_t logInterval = 1;
   uint64_t evalInterval = 0; // steps; 0: at each epoch's end

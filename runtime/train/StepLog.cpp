@@ -27,9 +27,11 @@ std::vector<double> sumOverRanks(Communicator &communicator,
 }
 
 StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
-                 Communicator &communicator, const TrainingData &data)
+                 Communicator &communicator, const TrainingData &data,
+                 NonFiniteSteps &nonFinite)
     : plan(plan), program(*plan.programs[plan::findProgram(plan, "step")]),
       options(options), communicator(communicator), data(data),
+      nonFinite(nonFinite),
       addsNorm(options.logGradientNorm && !clipsByNorm(program)) {
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
@@ -73,6 +75,7 @@ void StepLog::fill(checkpoint::RunPosition &position,
   position.metrics = latest;
   position.metrics.insert(position.metrics.end(), evaluated.begin(),
                           evaluated.end());
+  nonFinite.fill(position);
 }
 
 void StepLog::close() {
@@ -99,14 +102,20 @@ void StepLog::note(const std::string &text) {
 }
 
 void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
-  epochLoss += ended.outputs[0];
-  ++epochSteps;
   bool logged = logs(ended.number);
   std::vector<double> sums = ended.outputs;
   if (addsNorm)
     sums.push_back(ended.squaredGradientNorm);
   if (logged)
     sums = sumOverRanks(communicator, sums);
+  std::string told = nonFinite.look(
+      ended, logged ? std::optional<double>(sums[0]) : std::nullopt);
+  if (!told.empty())
+    note(told + (data.doubt().empty() ? "" : "; " + data.doubt()));
+  if (!nonFinite.isLeftOut()) {
+    epochLoss += ended.outputs[0];
+    ++epochSteps;
+  }
   auto now = Clock::now();
   double stepMs =
       std::chrono::duration<double, std::milli>(now - stepEnd).count();
@@ -115,6 +124,7 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
     return;
   StepReport report = reportOf(ended, sums, stepMs);
   report.failedCheckpoints = failedCheckpoints;
+  report.nonFiniteSteps = nonFinite.count();
   latest = report.outputs;
   write(report);
   console->step(report);
@@ -131,6 +141,8 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
     double mean = sums[i] / communicator.size();
     if (name == gradientNormName)
       report.gradientNorm = mean; // every rank's is the same
+    else if (name == skippedOutputName)
+      report.skippedSteps = static_cast<uint64_t>(mean);
     else
       report.outputs.emplace_back(name, mean);
   }

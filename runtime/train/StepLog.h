@@ -5,6 +5,7 @@
 #include "state/CheckpointFormat.h"
 #include "train/Console.h"
 #include "train/Metrics.h"
+#include "train/NonFiniteSteps.h"
 #include "train/RunOptions.h"
 #include "train/StepRunner.h"
 #include "train/TrainingData.h"
@@ -23,8 +24,10 @@ std::vector<double> sumOverRanks(Communicator &communicator,
 /// since what it tells are means over ranks.
 class StepLog {
 public:
+  /// `nonFinite` is told of each step.
   StepLog(const plan::PlanT &plan, const RunOptions &options,
-          Communicator &communicator, const TrainingData &data);
+          Communicator &communicator, const TrainingData &data,
+          NonFiniteSteps &nonFinite);
 
   /// Opens rank 0's metrics, and its console with `notes`; its bar counts to
   /// `length`. `from`: see findLength(). Throws Error where the file of metrics
@@ -71,6 +74,7 @@ private:
   const RunOptions &options;
   Communicator &communicator;
   const TrainingData &data;
+  NonFiniteSteps &nonFinite;
   RunLength length;
   bool addsNorm;
   uint64_t plannedBytes = 0;

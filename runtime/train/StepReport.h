@@ -17,7 +17,8 @@ struct StepReport {
   uint64_t epoch = 0;   // from 1
   NamedScalars outputs; // the first is the loss; means over ranks
   std::optional<double> gradientNorm;
-  std::vector<double> learningRates; // by parameter group
+  std::optional<uint64_t> skippedSteps; // so far, where the plan can skip some
+  std::vector<double> learningRates;    // by parameter group
   double samplesPerSecond = 0;
   std::optional<double> tokensPerSecond;
   double stepMs = 0, dataWaitMs = 0;
@@ -25,7 +26,7 @@ struct StepReport {
   std::optional<double> exposedCommMs, launchMs;
   std::optional<uint64_t> offloadBytes; // of this rank, with a host arena
   uint64_t memoryBytes = 0, memoryPeakBytes = 0;
-  uint64_t failedCheckpoints = 0; // so far
+  uint64_t failedCheckpoints = 0, nonFiniteSteps = 0; // so far
 };
 
 /// An evaluation: names already begin with "eval_".

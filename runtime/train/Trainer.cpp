@@ -6,8 +6,10 @@
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
+#include "train/FirstProblem.h"
 #include "train/FlightRecord.h"
 #include "train/LoadedRun.h"
+#include "train/NonFiniteSteps.h"
 #include "train/OutputFiles.h"
 #include "train/RunLength.h"
 #include "train/StepDecisions.h"
@@ -25,21 +27,6 @@ namespace fsdp {
 
 namespace {
 
-/// Whether a scaler of the loss skips the update of a step whose gradients are
-/// not finite.
-bool skipsSteps(const plan::PlanT &plan) {
-  const auto &commands =
-      plan.programs[plan::findProgram(plan, "step")]->commands;
-  return std::any_of(commands.begin(), commands.end(), [](const auto &command) {
-    const plan::UpdateT *update = command->operation.AsUpdate();
-    return update && update->skip >= 0;
-  });
-}
-
-bool isLossNaN(const FinishedStep &step) {
-  return step.outputs.empty() || std::isnan(step.outputs[0]);
-}
-
 /// A run of one rank: it reads what it needs, loads, steps and saves, in this
 /// order. What costs little comes first, so that it is refused first.
 class Trainer {
@@ -48,11 +35,13 @@ public:
           Communicator &communicator, Backend &backend)
       : loaded(loaded), plan(requirePrograms(*loaded.plan)), options(options),
         communicator(communicator), from(options.checkpoints, communicator),
-        seed(seedOf(plan, options, from)), runsAhead(backend.isHost() ? 0 : 1),
+        seed(seedOf(plan, options, from)),
+        nonFinite(plan, options, communicator.rank()),
+        runsAhead(backend.isHost() || stopsForSteps() ? 0 : 1),
         data(plan, options, communicator, seed),
         length(findLength(plan, options, data.train(), position())),
         trace(loaded, options, communicator, length),
-        log(plan, options, communicator, data) {
+        log(plan, options, communicator, data, nonFinite) {
     if (communicator.rank() == 0)
       checkOutputs(plan, options);
     requireSameOnAllRanks(communicator, data.found());
@@ -77,8 +66,10 @@ private:
   void load(Backend &backend);
   StepRunner::Feed feed();
   std::vector<std::string> notesOfResuming() const;
-  void onFinished(const FinishedStep &ended);
+  [[noreturn]] void stopFor(const NonFiniteStep &step, uint64_t number,
+                            StepRunner &runner);
   NamedScalars evaluateAfter(uint64_t step, StepRunner &runner);
+  bool stopsForSteps() const { return options.nonFinite == NonFinite::Stop; }
   uint64_t failedCheckpoints() const {
     return checkpoints ? checkpoints->failures() : 0;
   }
@@ -92,6 +83,7 @@ private:
   Communicator &communicator;
   ResumePoint from;
   const int64_t seed;
+  NonFiniteSteps nonFinite;
   const unsigned runsAhead;
   TrainingData data;
   RunLength length;
@@ -101,7 +93,7 @@ private:
   Executor *executor = nullptr;             // of the state
   std::vector<int64_t> startPeaks;          // by rank
   std::unique_ptr<Checkpoints> checkpoints; // null: none are written
-  StepDecisions decisions{communicator};
+  StepDecisions decisions{communicator, stopsForSteps()};
 };
 
 std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
@@ -119,6 +111,7 @@ void Trainer::load(Backend &backend) {
   executor = &state->executor;
   if (from)
     length = findLength(plan, options, data.train(), position());
+  nonFinite.begin(position(), *executor);
   startPeaks =
       gatherNumbers(communicator, static_cast<int64_t>(peakResidentBytes()));
   std::vector<std::string> notes = data.notes();
@@ -155,25 +148,36 @@ std::vector<std::string> Trainer::notesOfResuming() const {
   return notes;
 }
 
-/// Without a scaler a loss that is no number has spoiled the weights.
-void Trainer::onFinished(const FinishedStep &ended) {
-  int rank = communicator.rank();
-  if (isLossNaN(ended) && !skipsSteps(plan)) {
-    std::string hint =
-        "; lower the learning rate, or look for bad data with --no-shuffle "
-        "--log-interval 1";
-    if (checkpoints)
-      hint = "; the newest checkpoint in " + options.checkpoints.folder +
-             " is of a step before it" + hint;
-    if (std::string doubt = data.doubt(); !doubt.empty())
-      hint = "; " + doubt + hint;
-    throw Error("the loss became NaN in step " + std::to_string(ended.number) +
-                " on rank " + std::to_string(rank) + hint);
-  }
-  if (isLossNaN(ended))
-    log.note("the loss of step " + std::to_string(ended.number) +
-             " is NaN; the scaler skips the step");
-  log.step(ended, failedCheckpoints());
+/// Ends the run after a step that is not finite. Where its update was skipped,
+/// the state is the one before it, and is kept.
+void Trainer::stopFor(const NonFiniteStep &step, uint64_t number,
+                      StepRunner &runner) {
+  std::string text =
+      std::isfinite(step.loss)
+          ? "a gradient of step " + std::to_string(number) + " is not finite"
+          : "the loss of step " + std::to_string(number) + " is " +
+                describeLoss(step.loss) + " on rank " +
+                std::to_string(step.rank);
+  uint64_t failed = failedCheckpoints();
+  if (checkpoints && nonFinite.skipsUpdates())
+    checkpointAfter(number, {}, runner);
+  if (checkpoints)
+    checkpoints->finish();
+  if (!nonFinite.skipsUpdates())
+    text += ", and its update is applied: a plan that is compiled with "
+            "non-finite=skip leaves it out" +
+            (checkpoints
+                 ? "; the newest checkpoint in " + options.checkpoints.folder +
+                       " is of a step before it"
+                 : std::string());
+  else if (checkpoints && failedCheckpoints() == failed)
+    text += "; its update was left out, and " + checkpoints->pathOf(number) +
+            " has the state: --resume auto goes on with the step behind it";
+  if (std::string doubt = firstProblem(communicator, data.doubt());
+      !doubt.empty())
+    text += "; " + doubt;
+  throw Error(text + "; lower the learning rate, or look for bad data with "
+                     "--no-shuffle --log-interval 1");
 }
 
 /// Evaluates where it is due.
@@ -199,6 +203,7 @@ StepDecision Trainer::decide(uint64_t step) {
   StepDecision wish;
   wish.stopSignal = StopRequest::received();
   wish.checkpoint = checkpoints && checkpoints->isTime();
+  wish.nonFinite = nonFinite.wish();
   return decisions.after(step, wish);
 }
 
@@ -223,7 +228,9 @@ StepRunner::Feed Trainer::feed() {
 
 int Trainer::run() {
   StepRunner runner(plan, *executor, state->repeated, feed(), runsAhead,
-                    [this](const FinishedStep &ended) { onFinished(ended); });
+                    [this](const FinishedStep &ended) {
+                      log.step(ended, failedCheckpoints());
+                    });
   StopRequest stop;
   StepDecision decision;
   log.begin();
@@ -238,6 +245,8 @@ int Trainer::run() {
       log.begin(); // the next step does not wait for the file
     NamedScalars evaluated = evaluateAfter(i, runner);
     decision = decide(i);
+    if (decision.nonFinite)
+      stopFor(*decision.nonFinite, i, runner);
     bool ends = decision.stopSignal || i == length.steps;
     if (ends)
       runner.finishAll();

@@ -21,3 +21,21 @@ module {
     return %g : tensor<4xf32>
   }
 }
+
+// -----
+
+module {
+  fsdp.training {scaler = {growth_factor = 2.0, backoff_factor = 0.5, growth_interval = 2000 : i64}}
+  fsdp.state @fsdp.scaler.scale buffer : tensor<f32>
+  fsdp.state @fsdp.scaler.growth_tracker buffer : tensor<i32>
+  fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64>
+  func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+    %lr = fsdp.hyperparameter "lr" of 0
+    // expected-error @below {{follows from each step before, and steps may be skipped}}
+    %x = fsdp.recurrence %lr {
+    ^bb0(%former: f64):
+      fsdp.yield %former
+    } : f64
+    return %g : tensor<*xf32>
+  }
+}

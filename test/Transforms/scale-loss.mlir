@@ -16,7 +16,7 @@
 // CHECK-NEXT: aten.call "mul.Scalar"(%{{.*}}, %[[DONE]])
 
 // CHECK-LABEL: func.func @step
-// CHECK-SAME: tensor<f32> {fsdp.output = "loss_scale"})
+// CHECK-SAME: tensor<f32> {fsdp.output = "loss_scale"}, tensor<f64> {fsdp.output = "skipped_steps"})
 // CHECK: %[[ONE:.*]] = aten.call "full"
 // CHECK-NEXT: %[[SCALE:.*]] = fsdp.load @fsdp.scaler.scale : tensor<f32>
 // CHECK-NEXT: %[[COTANGENT:.*]] = aten.call "mul.Tensor"(%[[SCALE]], %[[ONE]])
@@ -34,8 +34,8 @@
 // CHECK: %[[NEXT:.*]]:2 = aten.call "_amp_update_scale"(%[[S]], %{{.*}}, %[[OVERFLOW]])
 // CHECK: fsdp.store %[[NEXT]]#0, @fsdp.scaler.scale
 // CHECK-NEXT: fsdp.store %[[NEXT]]#1, @fsdp.scaler.growth_tracker
-// CHECK-NEXT: fsdp.store %{{.*}}, @fsdp.scaler.skipped_steps
-// CHECK-NEXT: return %{{.*}}, %[[S]]
+// CHECK: fsdp.store %[[COUNT:.*]], @fsdp.scaler.skipped_steps
+// CHECK-NEXT: return %{{.*}}, %[[S]], %[[COUNT]]
 
 // CLIP: %[[INVERSE:.*]] = aten.call "_to_copy"(%{{.*}}) {dtype = f32, {{.*}}} : (tensor<f64>) -> tensor<f32>
 // CLIP: aten.call "sqrt"

@@ -160,7 +160,8 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     the mesh that gradients are cut over. Updates have the `scale` 1 / scale, and
     `skip` where the largest is not finite. `_amp_update_scale` gives the next
     scale, which is stored together with the number of skipped steps, as rules do
-    not count those. The scale is the program's output `loss_scale`.
+    not count those. The scale is the program's output `loss_scale`, the number
+    `skipped_steps`.
 
     What holds: all ranks skip the same steps, and a skipped step changes no
     parameter and no optimizer state.
@@ -203,7 +204,7 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
       %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
       return %0 : tensor<*xf32>
     }
-    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "loss_scale"}) {
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "loss_scale"}, tensor<f64> {fsdp.output = "skipped_steps"}) {
       %0 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
       %1 = fsdp.load @fsdp.scaler.scale : tensor<f32>
       %2 = aten.call "mul.Tensor"(%1, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
@@ -219,12 +220,12 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
       fsdp.update @sgd @w, %3 [] scale %11 : tensor<f32> skip %7 : tensor<f32> : tensor<4xf32>
       %12 = fsdp.load @fsdp.scaler.growth_tracker : tensor<i32>
       %13:2 = aten.call "_amp_update_scale"(%8, %12, %7) {fsdp.phase = "backward", growth_interval = 2000 : i64, scale_backoff_factor = 5.000000e-01 : f64, scale_growth_factor = 2.000000e+00 : f64} : (tensor<f32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>)
-      %14 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
-      %15 = aten.call "add.Tensor"(%14, %7) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
       fsdp.store %13#0, @fsdp.scaler.scale : tensor<f32>
       fsdp.store %13#1, @fsdp.scaler.growth_tracker : tensor<i32>
+      %14 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
+      %15 = aten.call "add.Tensor"(%14, %7) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
       fsdp.store %15, @fsdp.scaler.skipped_steps : tensor<f64>
-      return %arg0, %8 : tensor<4xf32>, tensor<f32>
+      return %arg0, %8, %15 : tensor<4xf32>, tensor<f32>, tensor<f64>
     }
     ```
   }];
@@ -299,6 +300,91 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
     ```
   }];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
+def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
+  let summary = "Skips the update of a step that is not finite";
+  let description = [{
+    Input IR: local types; an op marked `fsdp.cotangent`; a buffer is stored once
+    and not read behind that. With `non-finite=apply`, or a `scaler`, which
+    skips steps itself, nothing changes.
+
+    Output IR: backward starts with 1 + (loss - loss), which is NaN where the
+    loss is not finite and else 1. Behind each unit's gradients stands their largest
+    magnitude, and an `fsdp.all_reduce max overflow` of it for each axis of the
+    mesh that gradients are cut over. Updates have a `skip` where it is not
+    finite, and a buffer is stored with the value that it has. The number of
+    skipped steps is a state with a recipe and the program's output
+    `skipped_steps`; rules do not count those steps.
+
+    What holds: all ranks skip the same steps, and a skipped step changes no
+    state. A loss of any micro-batch counts. Buffers that the micro-batches
+    before the last one wrote stay as they are. Where nothing is skipped, no bit
+    of the state changes by this pass.
+
+    Why: one infinite loss is enough to lose a run. A number of its own for the
+    loss would be one more collective; as the start of backward it is in every
+    gradient.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-skip-non-finite=non-finite=skip
+    module {
+      fsdp.training {}
+      fsdp.state @calls buffer : tensor<4xf32>
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
+        fsdp.store %x, @calls : tensor<4xf32>
+        %loss = aten.call "sum"(%x) : (tensor<4xf32>) -> tensor<f32>
+        %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<f32>
+        %g = aten.call "mul.Tensor"(%x, %one) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        fsdp.update @sgd @w, %g [] : tensor<4xf32>
+        return %loss : tensor<f32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    fsdp.training
+    fsdp.state @fsdp.scaler.skipped_steps buffer : tensor<f64> {init = [#fsdp.init<fill, values = [0.000000e+00]>]}
+    fsdp.state @calls buffer : tensor<4xf32>
+    fsdp.state @w parameter : tensor<4xf32> {trainable}
+    func.func private @sgd(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<f64> {fsdp.output = "skipped_steps"}) {
+      %0 = aten.call "sum"(%arg0) : (tensor<4xf32>) -> tensor<f32>
+      %1 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
+      %2 = aten.call "sub.Tensor"(%0, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      %3 = aten.call "add.Tensor"(%1, %2) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      %4 = aten.call "mul.Tensor"(%arg0, %3) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      %5 = aten.call "fsdp_mlir::power_sum"([%4]) {fsdp.phase = "backward", p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
+      %6 = aten.call "isfinite"(%5) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<i1>
+      %7 = aten.call "logical_not"(%6) {fsdp.phase = "backward"} : (tensor<i1>) -> tensor<i1>
+      %8 = aten.call "_to_copy"(%7) {dtype = f32, fsdp.phase = "backward"} : (tensor<i1>) -> tensor<f32>
+      fsdp.update @sgd @w, %4 [] skip %8 : tensor<f32> : tensor<4xf32>
+      %9 = aten.call "_to_copy"(%8) {dtype = i1, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<i1>
+      %10 = fsdp.load @calls : tensor<4xf32>
+      %11 = aten.call "where.self"(%9, %10, %arg0) {fsdp.phase = "backward"} : (tensor<i1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      fsdp.store %11, @calls : tensor<4xf32>
+      %12 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
+      %13 = aten.call "add.Tensor"(%12, %8) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
+      fsdp.store %13, @fsdp.scaler.skipped_steps : tensor<f64>
+      return %0, %13 : tensor<f32>, tensor<f64>
+    }
+    ```
+  }];
+  let options = [NonFiniteOption];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect",
+                           "::mlir::arith::ArithDialect"];
 }
 
 #endif // FSDP_GRADIENT_PASSES_TD

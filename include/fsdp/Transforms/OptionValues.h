@@ -65,6 +65,15 @@ constexpr llvm::ArrayRef<ValueMeaning> getValues(RematPolicy) {
   return rematPolicies;
 }
 
+enum class NonFinite { Apply, Skip };
+inline constexpr ValueMeaning nonFinites[] = {
+    {"apply", "updates are applied all the same, as in PyTorch"},
+    {"skip", "no rank applies an update of such a step, and buffers keep their "
+             "values; gradients are kept until all are there"}};
+constexpr llvm::ArrayRef<ValueMeaning> getValues(NonFinite) {
+  return nonFinites;
+}
+
 enum class Offload { None, Params, Optimizer, All };
 inline constexpr ValueMeaning offloads[] = {
     {"none", "everything is in the device's memory"},
@@ -185,6 +194,11 @@ inline constexpr OptionMeaning remat{
 inline constexpr OptionMeaning memoryBudgetMib{
     "memory-budget-mib",
     "MiB of device memory that a rank may use; nothing: any amount"};
+inline constexpr OptionMeaning nonFinite{
+    "non-finite",
+    "what becomes of a step whose loss, or a gradient, is infinite or NaN on "
+    "any rank; a scaler skips it in either case",
+    getValues(NonFinite())};
 inline constexpr OptionMeaning offload{
     "offload",
     "what lives in the host's memory and is copied in and out beside "
@@ -218,9 +232,10 @@ inline constexpr const OptionMeaning *all[] = {
     &shardLayout,  &gather,          &reshardAfterForward,
     &schedule,     &prefetchForward, &prefetchBackward,
     &bucketCapMib, &reduceDtype,     &accumulateReduce,
-    &remat,        &memoryBudgetMib, &offload,
-    &pinMemory,    &cluster,         &device,
-    &attention,    &algorithm,       &streams};
+    &nonFinite,    &remat,           &memoryBudgetMib,
+    &offload,      &pinMemory,       &cluster,
+    &device,       &attention,       &algorithm,
+    &streams};
 } // namespace meaning
 
 /// Prints the error of an option that has no such value, with those that it

@@ -167,6 +167,75 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
   let dependentDialects = ["::fsdp::FSDPDialect"];
 }
 
+def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
+  let summary = "Computes what an update needs of a whole matrix";
+  let description = [{
+    Input IR: buckets; updates by rules that look at whole matrices, whose
+    operands are tensors of one shape.
+
+    Output IR: such an update is by a rule of elements. In front of it stands
+    what that rule is `given`. What treats each element alike is computed of a
+    rank's rows; where the rest reads it, it is gathered over the shard axis; the
+    rest is computed of the whole, by each rank, and each keeps its rows of what
+    the rule reads.
+
+    What holds: the parameter and its states stay split, and only the update
+    writes them. A step moves what is gathered, in its own type: of Muon the
+    momentum in bfloat16.
+
+    Why: Muon orthogonalises the momentum of a whole matrix, and what it keeps
+    and adds is of elements.
+
+    Fails where a matrix is split on another dimension than 0, is on the host,
+    or has a rule with a number that follows from the steps before.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-split-matrix-rules
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<2x4xf32> {trainable, global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func private @rule(%p: tensor<3x4xf32>, %g: tensor<3x4xf32>) -> tensor<3x4xf32> attributes {fsdp.rule} {
+      %n = aten.call "norm.Scalar"(%g) : (tensor<3x4xf32>) -> tensor<f32>
+      %u = aten.call "div.Tensor"(%g, %n) : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+      %r = aten.call "sub.Tensor"(%p, %u) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+      return %r : tensor<3x4xf32>
+    }
+    func.func @step(%g: tensor<2x4xf32>) {
+      fsdp.update @rule @w, %g [] : tensor<2x4xf32>
+      return
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
+    fsdp.unit "" root
+    fsdp.state @w parameter : tensor<2x4xf32> {global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
+    func.func private @rule.elements(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>, %arg2: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+      %0 = aten.call "sub.Tensor"(%arg0, %arg2) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+      return %0 : tensor<*xf32>
+    }
+    func.func @step(%arg0: tensor<2x4xf32>) {
+      %0 = fsdp.pack %arg0 {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<32xui8>
+      %1 = fsdp.all_gather %0 {region = "update", unit = ""} : tensor<32xui8> -> tensor<64xui8>
+      %2 = fsdp.unpack %1 {members = [#fsdp.member<offset = 0, bytes = 48, blocks = 1>]} : (tensor<64xui8>) -> tensor<3x4xf32>
+      %3 = aten.call "norm.Scalar"(%2) {fsdp.phase = "backward"} : (tensor<3x4xf32>) -> tensor<f32>
+      %4 = aten.call "div.Tensor"(%2, %3) {fsdp.phase = "backward"} : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+      %5 = aten.call "constant_pad_nd"(%4) {fsdp.phase = "backward", pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xf32>) -> tensor<4x4xf32>
+      %6 = fsdp.pack %5 {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>]} : (tensor<4x4xf32>) -> tensor<64xui8>
+      %7 = fsdp.keep %6 {ranks = 2 : i64} : tensor<64xui8> -> tensor<32xui8>
+      %8 = fsdp.unpack %7 {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<32xui8>) -> tensor<2x4xf32>
+      fsdp.update @rule.elements @w, %arg0 [] given %8 : tensor<2x4xf32> : tensor<2x4xf32>
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
+}
+
 def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
   let summary = "Splits collectives into start and wait";
   let description = [{

@@ -34,6 +34,7 @@ def ReduceDtypeOption : TextOption<"reduceDtype", "reduce-dtype", "">;
 def RematOption : ChoiceOption<"remat", "remat", "RematPolicy">;
 def MemoryBudgetOption
     : TextOption<"memoryBudgetMib", "memory-budget-mib", "">;
+def NonFiniteOption : ChoiceOption<"nonFinite", "non-finite", "NonFinite">;
 def OffloadOption : ChoiceOption<"offload", "offload", "Offload">;
 def PinMemoryOption
     : PipelineOption<"pinMemory", "pin-memory", "bool", "true">;

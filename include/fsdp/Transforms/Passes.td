@@ -86,4 +86,58 @@ def Report : ModulePass<"fsdp-report"> {
     ClusterOption];
 }
 
+def Explain : ModulePass<"fsdp-explain"> {
+  let summary = "Explains memory, exposed communication, or a unit";
+  let description = [{
+    Input and output IR: commands.
+
+    The module becomes a plan in memory, which is checked. Then, per program:
+
+    - `--fsdp-explain=peak`: what is alive when most memory is in use, by kind
+      and by tensor, with the line of the user's program;
+    - `--fsdp-explain=exposed`: the collectives that keep the compute stream,
+      the worst first: why, and what would help by how much. A saving is the
+      difference between two predictions: the program is followed once more
+      with the change;
+    - `--fsdp-explain=UNIT`, or `root`: the unit's shards, its collectives, and
+      what of them is exposed.
+
+    It fails where there is no such unit, or a module is in an earlier phase.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-explain=peak -o /dev/null
+    module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
+      func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) attributes {fsdp.live_bytes = 128 : i64} {
+        %y = fsdp.cmd.value {place = #fsdp.place<0, 64, 4>} : tensor<f32>
+        fsdp.cmd.aten "neg"(%x) to (%y) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<f32>) -> tensor<f32>
+        return %y : tensor<f32>
+      }
+    }
+    ```
+
+    Output:
+
+    ```text
+    program step
+      most bytes in use of the device arena: 128, at command 0, neg
+                    64  inputs
+                    64  activations
+      the largest tensors
+                    64  inputs  x  float32 []
+                    64  activations  neg  float32 []  <stdin>:5
+    ```
+  }];
+  let options = [
+    Option<"what", "what", "std::string", "\"exposed\"",
+           "peak, exposed, or the name of a unit; the name of the option may be "
+           "left out">,
+    Option<"output", "output", "std::string", "\"-\"",
+           "file to write; - is standard output">,
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "the hardware to predict for: a preset or a TOML file; nothing: what "
+           "the plan was made for">];
+}
+
 #endif // FSDP_PASSES_TD

@@ -14,6 +14,9 @@ namespace fsdp {
 /// The programs of a module: its functions, less rules and declarations.
 llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
+/// Whether a rule looks at whole matrices: it is of tensors of one shape.
+bool isMatrixRule(mlir::func::FuncOp function);
+
 /// Whether an op belongs to the backward pass.
 bool isBackward(mlir::Operation *op);
 
@@ -38,6 +41,10 @@ llvm::SmallVector<mlir::Operation *> getReadersThroughCasts(mlir::Value value);
 /// The gradient in row-major order, which is how ranks and arenas exchange it:
 /// itself, or a clone.
 mlir::Value createRowMajor(mlir::OpBuilder &builder, mlir::Value gradient);
+
+/// Makes a further result of a program an output.
+mlir::LogicalResult addOutput(mlir::func::FuncOp program, llvm::StringRef name,
+                              mlir::Value value);
 
 /// Erases ops of a program's block that have no reader and no effect.
 void eraseDeadOps(mlir::func::FuncOp program);

@@ -70,12 +70,8 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
     }
   }
 
-  auto name =
-      builder.getNamedAttr("fsdp.output", builder.getStringAttr("grad_norm"));
-  if (failed(program.insertResult(program.getNumResults(), norm.getType(),
-                                  builder.getDictionaryAttr(name))))
+  if (failed(addOutput(program, "grad_norm", norm)))
     return failure();
-  cast<func::ReturnOp>(end).getOperandsMutable().append(norm);
   remark::passed(program.getLoc(),
                  remarkOn("norm").function(program.getSymName()))
       << std::to_string(updates.size()) + " updates follow the " +

@@ -51,20 +51,38 @@ static void collectCasts(ModuleOp module, const SymbolTable &table,
     });
 }
 
+/// Matrices whose rule looks at all of them keep their rows: these are gathered
+/// by themselves, and not as a range of elements.
+static llvm::DenseSet<StateOp> getMatrices(ModuleOp module,
+                                           const SymbolTable &table) {
+  llvm::DenseSet<StateOp> matrices;
+  for (func::FuncOp program : getPrograms(module))
+    program.walk([&](UpdateOp update) {
+      auto rule = table.lookup<func::FuncOp>(update.getRule());
+      if (rule && isMatrixRule(rule))
+        matrices.insert(table.lookup<StateOp>(update.getParameter()));
+    });
+  return matrices;
+}
+
 LogicalResult fsdp::collectMembers(ModuleOp module, const SymbolTable &table,
                                    FlatMembers &members) {
+  llvm::DenseSet<StateOp> matrices = getMatrices(module, table);
   for (StateOp state : module.getOps<StateOp>()) {
     if (!state.getSharding())
       continue;
     if (state.getGlobal())
       return state.emitOpError("has the type of one rank's part already; run "
                                "fsdp-flatten-state before fsdp-localize");
-    if (state.getRole() == Role::Parameter)
+    if (state.getRole() == Role::Parameter && !matrices.contains(state))
       members[state].state = state;
   }
   for (StateOp state : module.getOps<StateOp>())
     if (state.getSharding() && state.getRole() == Role::Optimizer) {
-      auto it = members.find(table.lookup<StateOp>(*state.getParameter()));
+      auto parameter = table.lookup<StateOp>(*state.getParameter());
+      if (matrices.contains(parameter))
+        continue;
+      auto it = members.find(parameter);
       if (it == members.end())
         return state.emitOpError("is sharded, but its parameter is not");
       it->second.optimizer.push_back(state);

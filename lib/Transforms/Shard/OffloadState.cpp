@@ -140,7 +140,7 @@ UpdateOp OffloadState::stage(UpdateOp update, StateOp parameter,
       builder, loc, staged.getType(), update.getRuleAttr(),
       update.getParameterAttr(), update.getGradient(), update.getStatesAttr(),
       update.getBeginAttr(), update.getEndAttr(), update.getScale(),
-      update.getSkip(), staged);
+      update.getSkip(), staged, update.getGiven());
   changing->setDiscardableAttrs(update->getDiscardableAttrDictionary());
   update.erase();
   staged = changing.getResult();

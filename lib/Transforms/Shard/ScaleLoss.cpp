@@ -1,15 +1,12 @@
 // fsdp-scale-loss.
 
-#include "Shard/GradientNorms.h"
+#include "Shard/SkippedSteps.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
-
-#include <limits>
 
 namespace fsdp {
 #define GEN_PASS_DEF_SCALELOSS
@@ -25,13 +22,6 @@ class ScaleLoss : public fsdp::impl::ScaleLossBase<ScaleLoss> {
   void runOnOperation() override;
   LogicalResult scaleLoss(func::FuncOp program);
   LogicalResult unscale(func::FuncOp program, ArrayRef<UpdateOp> updates);
-  void countSteps(func::FuncOp rule);
-
-  Value load(OpBuilder &builder, Location loc, StringRef name) {
-    auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(
-        getOperation(), builder.getStringAttr(name));
-    return LoadOp::create(builder, loc, state.getTensorType(), name);
-  }
 };
 
 /// Backward begins with the scale instead of with one.
@@ -45,7 +35,7 @@ LogicalResult ScaleLoss::scaleLoss(func::FuncOp program) {
     builder.setInsertionPointAfter(call);
     Value one = call->getResult(0);
     ScalarCalls scalars(builder, call.getLoc());
-    Value scale = load(builder, call.getLoc(), kScaleStateName);
+    Value scale = loadState(builder, call.getLoc(), kScaleStateName);
     // In float32 or wider; a float16 loss has no 65536.
     Type type = getElementTypeOrSelf(one);
     if (type.isF64())
@@ -64,74 +54,44 @@ LogicalResult ScaleLoss::scaleLoss(func::FuncOp program) {
 /// What torch.amp.GradScaler's unscale_, step and update do.
 LogicalResult ScaleLoss::unscale(func::FuncOp program,
                                  ArrayRef<UpdateOp> updates) {
-  FailureOr<Gradients> gradients = Gradients::collect(updates);
-  if (failed(gradients))
-    return failure();
   DictionaryAttr options = TrainingOp::of(program).getScalerAttr();
-  Operation *end = program.getBody().front().getTerminator();
-  OpBuilder builder(end);
+  OpBuilder builder(program.getBody().front().getTerminator());
   Location loc = NameLoc::get(builder.getStringAttr("scaler"));
   ScalarCalls scalars(builder, loc);
-  Type f32 = builder.getF32Type(), f64 = builder.getF64Type();
+  FailureOr<Value> overflow = skipUpdates(builder, loc, updates);
+  if (failed(overflow))
+    return failure();
 
-  // The largest of all is infinite, or no number, where any is.
-  Value largest = gradients->sumPowers(builder, loc,
-                                       std::numeric_limits<double>::infinity(),
-                                       CollectiveRole::Overflow);
-  Value finite = scalars.call("isfinite", largest, {}, builder.getI1Type());
-  Value overflow = scalars.cast(scalars.call("logical_not", finite), f32);
-
-  Value scale = load(builder, loc, kScaleStateName);
-  Value inverse = scalars.call("reciprocal", scalars.cast(scale, f64));
-  inverse = scalars.cast(inverse, f32);
-  for (UpdateOp update : updates) {
-    update->moveBefore(end);
+  builder.setInsertionPoint(updates.front());
+  Value scale = loadState(builder, loc, kScaleStateName);
+  Value inverse =
+      scalars.call("reciprocal", scalars.cast(scale, builder.getF64Type()));
+  inverse = scalars.cast(inverse, builder.getF32Type());
+  for (UpdateOp update : updates)
     update.getScaleMutable().assign(inverse);
-    update.getSkipMutable().assign(overflow);
-  }
 
-  Value tracker = load(builder, loc, kGrowthStateName);
+  builder.setInsertionPoint(program.getBody().front().getTerminator());
+  Value tracker = loadState(builder, loc, kGrowthStateName);
   NamedAttribute factors[] = {
       builder.getNamedAttr("scale_growth_factor", options.get("growth_factor")),
       builder.getNamedAttr("scale_backoff_factor",
                            options.get("backoff_factor")),
       builder.getNamedAttr("growth_interval", options.get("growth_interval"))};
   auto next = aten::CallOp::create(
-      builder, loc, "_amp_update_scale", {scale, tracker, overflow}, factors,
+      builder, loc, "_amp_update_scale", {scale, tracker, *overflow}, factors,
       TypeRange({scale.getType(), tracker.getType()}));
   next->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  Value skipped = load(builder, loc, kSkippedStateName);
-  skipped = scalars.call("add.Tensor", {skipped, overflow});
   StoreOp::create(builder, loc, next->getResult(0), kScaleStateName);
   StoreOp::create(builder, loc, next->getResult(1), kGrowthStateName);
-  StoreOp::create(builder, loc, skipped, kSkippedStateName);
-
-  auto name =
-      builder.getNamedAttr("fsdp.output", builder.getStringAttr("loss_scale"));
-  if (failed(program.insertResult(program.getNumResults(), scale.getType(),
-                                  builder.getDictionaryAttr(name))))
+  if (failed(addOutput(program, "loss_scale", scale)) ||
+      failed(countSkippedStep(builder, loc, program, *overflow)))
     return failure();
-  cast<func::ReturnOp>(end).getOperandsMutable().append(scale);
   remark::passed(program.getLoc(), remark::RemarkOpts::name("scale")
                                        .category("fsdp-scale-loss")
                                        .function(program.getSymName()))
       << std::to_string(updates.size()) +
              " updates are skipped where a gradient is not finite";
   return success();
-}
-
-/// Steps that were skipped do not count: Adam's bias correction and SGD's first
-/// step follow what was done.
-void ScaleLoss::countSteps(func::FuncOp rule) {
-  rule.walk([&](StepCountOp count) {
-    OpBuilder builder(count->getContext());
-    builder.setInsertionPointAfter(count);
-    Location loc = count.getLoc();
-    Value skipped = StateValueOp::create(builder, loc, builder.getF64Type(),
-                                         kSkippedStateName);
-    auto done = arith::SubFOp::create(builder, loc, count, skipped);
-    count.getResult().replaceAllUsesExcept(done, done);
-  });
 }
 
 void ScaleLoss::runOnOperation() {
@@ -160,9 +120,8 @@ void ScaleLoss::runOnOperation() {
     if (!updates.empty() && failed(unscale(program, updates)))
       return signalPassFailure();
   }
-  for (auto function : module.getOps<func::FuncOp>())
-    if (function->hasAttr("fsdp.rule"))
-      countSteps(function);
+  if (failed(countDoneSteps(module)))
+    signalPassFailure();
 }
 
 } // namespace

@@ -6,7 +6,9 @@
 #include "state/CheckpointFormat.h"
 #include "state/CheckpointReader.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace fsdp;
 using namespace fsdp::test;
@@ -188,6 +190,73 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
     }
   }
   ASSERT_NO_THROW(read());
+}
+
+// Of 1 MiB in two files: random bits, and every cut at a page.
+TEST(Checkpoint, RandomDamageNamesFileAndTensor) {
+  constexpr int64_t rows = 512, columns = 512;
+  CutRun run(2);
+  run.loaded.plan = std::make_unique<plan::PlanT>(
+      std::move(linearRegression(2, rows, columns, 4)->finish()));
+  writeTensors(run.options.weights, {{"w", numbers({rows, columns}, 1)}});
+  writeTensors(run.options.data, {{"x", numbers({samples, columns}, 2)},
+                                  {"y", numbers({samples, rows}, 3)}});
+  run.options.evalData = "";
+  ASSERT_EQ(run.trainTo(1), "");
+  std::string folder = run.pathOf(1);
+  std::vector<float> w(rows * columns);
+  // What a run says that resumes from it.
+  auto damage = [&]() -> std::string {
+    try {
+      checkpoint::Manifest manifest = checkpoint::readCheckpoint(folder);
+      checkpoint::Reader reader(folder, manifest);
+      for (const checkpoint::StoredTensor &tensor : manifest.tensors)
+        reader.read(tensor, {0, 0, rows * columns}, 0,
+                    reinterpret_cast<char *>(w.data()));
+      return "";
+    } catch (const checkpoint::Damage &error) {
+      return error.what();
+    }
+  };
+  ASSERT_EQ(damage(), "");
+  constexpr unsigned seed = 11;
+  std::mt19937_64 random(seed);
+  std::vector<std::string> paths;
+  for (const auto &entry : std::filesystem::directory_iterator(folder))
+    paths.push_back(entry.path());
+  std::sort(paths.begin(), paths.end());
+  ASSERT_EQ(paths.size(), 3u);
+  constexpr int flips = 10000;
+  for (int i = 0; i < flips; ++i) {
+    // The manifest is small, and has its share all the same.
+    const std::string &path = paths[random() % paths.size()];
+    uint64_t size = std::filesystem::file_size(path), byte = random() % size;
+    int bit = random() % 8;
+    flipBit(path, byte, bit);
+    std::string said = damage();
+    EXPECT_NE(said.find(std::filesystem::path(path).filename()),
+              std::string::npos)
+        << path << ", byte " << byte << ", bit " << bit << ": " << said;
+    // The tensor is all that stands behind a file's header.
+    if (path != paths[0] && byte >= size - rows * columns / 2 * sizeof(float)) {
+      EXPECT_NE(said.find(" w "), std::string::npos) << said;
+    }
+    flipBit(path, byte, bit);
+  }
+  constexpr uint64_t page = 4096;
+  int cuts = 0;
+  for (const std::string &path : paths) {
+    std::string whole = readRegularFile(path, 1 << 30);
+    for (uint64_t bytes = 0; bytes < whole.size(); bytes += page, ++cuts) {
+      std::filesystem::resize_file(path, bytes);
+      EXPECT_NE(damage().find(std::filesystem::path(path).filename()),
+                std::string::npos)
+          << path << " of " << bytes << " bytes: " << damage();
+      std::ofstream(path, std::ios::binary) << whole;
+    }
+  }
+  EXPECT_GT(cuts, 250);
+  EXPECT_EQ(damage(), "");
 }
 
 TEST(Checkpoint, TheOneBeforeADamagedOneIsTaken) {

@@ -65,6 +65,7 @@ TEST(StateMap, ReplicasHoldTheSame) {
     plan.mesh.push_back(std::make_unique<plan::MeshDimT>());
     plan.mesh.back()->size = size;
   }
+  plan.mesh.front()->role = plan::AxisRole::Replicate;
   plan::StateT &state =
       *plan.states[builder.state("w", plan::Role::Parameter, {3, 2})];
   state.shard_dim = 0;

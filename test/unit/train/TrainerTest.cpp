@@ -144,8 +144,11 @@ TEST(Trainer, BadInputIsRefusedAndLeavesNothing) {
                at::Tensor x = numbers({samples, in}, 2);
                x[9] = NAN; // rank 1's first of step 2
                r.options.shuffle = false;
+               r.options.nonFinite = NonFinite::Stop;
                writeTensors(r.options.data,
                             {{"x", x}, {"y", numbers({samples, out}, 3)}});
              }),
-             "NaN in step 2 on rank 1");
+             "the loss of step 2 is NaN on rank 1");
+  EXPECT_HAS(refusal([](TestRun &r) { r.options.nonFinite = NonFinite::Skip; }),
+             "non-finite=skip");
 }

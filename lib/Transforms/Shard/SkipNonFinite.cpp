@@ -1,0 +1,164 @@
+// fsdp-skip-non-finite.
+
+#include "Shard/SkippedSteps.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Transforms/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_SKIPNONFINITE
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+class SkipNonFinite : public fsdp::impl::SkipNonFiniteBase<SkipNonFinite> {
+  using SkipNonFiniteBase::SkipNonFiniteBase;
+  void runOnOperation() override;
+  LogicalResult skip(func::FuncOp program, ArrayRef<UpdateOp> updates);
+};
+
+/// The program's loss; null: it has none.
+Value getLoss(func::FuncOp program) {
+  Operation *end = program.getBody().front().getTerminator();
+  for (auto [index, value] : llvm::enumerate(end->getOperands()))
+    if (auto name =
+            program.getResultAttrOfType<StringAttr>(index, "fsdp.output");
+        name && name == "loss")
+      return value;
+  return {};
+}
+
+/// Backward begins with 1 + (loss - loss), which is 1, or NaN where the loss is
+/// not finite: then no gradient is, in whichever micro-batch and on whichever
+/// rank that was.
+void beginWithLoss(func::FuncOp program) {
+  Value loss = getLoss(program);
+  SmallVector<aten::CallOp> begins;
+  program.walk([&](aten::CallOp call) {
+    if (call->hasAttr("fsdp.cotangent"))
+      begins.push_back(call);
+  });
+  Operation *last = loss ? loss.getDefiningOp() : nullptr;
+  for (aten::CallOp call : begins) {
+    auto isBefore = [&](Operation *op) { return op->isBeforeInBlock(last); };
+    if (!last || llvm::any_of(call->getUsers(), isBefore))
+      return; // a gradient is looked at all the same
+    if (isBefore(call))
+      call->moveAfter(last);
+    OpBuilder builder(call->getContext());
+    builder.setInsertionPointAfter(call);
+    ScalarCalls scalars(builder, call.getLoc());
+    Value one = call->getResult(0);
+    Value zero = scalars.call("sub.Tensor", {loss, loss});
+    zero = scalars.cast(zero, getElementTypeOrSelf(one));
+    Value begin = scalars.call("add.Tensor", {one, zero});
+    one.replaceAllUsesExcept(begin, begin.getDefiningOp());
+  }
+}
+
+/// A number that starts at zero, where no scaler has one already.
+void addCount(ModuleOp module) {
+  auto states = module.getOps<StateOp>();
+  OpBuilder builder(module.getContext());
+  builder.setInsertionPoint(*states.begin());
+  auto type = RankedTensorType::get({}, builder.getF64Type());
+  auto zero = InitAttr::get(builder.getContext(), InitKind::Fill,
+                            builder.getDenseF64ArrayAttr({0.0}), 0, 0, {}, {});
+  NamedAttribute attributes[] = {
+      builder.getNamedAttr("sym_name",
+                           builder.getStringAttr(kSkippedStateName)),
+      builder.getNamedAttr("role",
+                           RoleAttr::get(builder.getContext(), Role::Buffer)),
+      builder.getNamedAttr("type", TypeAttr::get(type)),
+      builder.getNamedAttr("init", builder.getArrayAttr(zero))};
+  StateOp::create(builder,
+                  NameLoc::get(builder.getStringAttr(kSkippedStateName)),
+                  TypeRange(), ValueRange(), attributes);
+}
+
+/// Whether the program reads the state, or writes it once more, behind `store`.
+bool isReadBehind(StoreOp store) {
+  for (Operation *op = store->getNextNode(); op; op = op->getNextNode()) {
+    auto load = dyn_cast<LoadOp>(op);
+    auto other = dyn_cast<StoreOp>(op);
+    if ((load && load.getState() == store.getState()) ||
+        (other && other.getState() == store.getState()))
+      return true;
+  }
+  return false;
+}
+
+LogicalResult SkipNonFinite::skip(func::FuncOp program,
+                                  ArrayRef<UpdateOp> updates) {
+  ModuleOp module = getOperation();
+  SmallVector<StoreOp> stores(program.getOps<StoreOp>());
+  Operation *end = program.getBody().front().getTerminator();
+  OpBuilder builder(end);
+  Location loc = NameLoc::get(builder.getStringAttr("skip_non_finite"));
+  FailureOr<Value> skipped = skipUpdates(builder, loc, updates);
+  if (failed(skipped))
+    return failure();
+  builder.setInsertionPoint(end);
+  ScalarCalls scalars(builder, loc);
+  Value isSkipped;
+  for (StoreOp store : stores) {
+    auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(
+        module, store.getStateAttr());
+    if (state.getRole() != Role::Buffer)
+      continue; // sums of gradients begin anew
+    if (isReadBehind(store))
+      return store.emitOpError("of @")
+             << state.getSymName()
+             << " is not the last access to it, so a skipped step cannot keep "
+                "its value; store it once, at the end";
+    if (!isSkipped)
+      isSkipped = scalars.cast(*skipped, builder.getI1Type());
+    Value before = loadState(builder, loc, store.getState());
+    Value after = createRowMajor(builder, store.getValue());
+    auto kept = aten::CallOp::create(builder, loc, "where.self",
+                                     {isSkipped, before, after}, {},
+                                     TypeRange(before.getType()));
+    kept->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+    store.getValueMutable().assign(kept->getResult(0));
+    store->moveBefore(end);
+  }
+  if (failed(countSkippedStep(builder, loc, program, *skipped)))
+    return failure();
+  remark::passed(program.getLoc(), remark::RemarkOpts::name("skip")
+                                       .category("fsdp-skip-non-finite")
+                                       .function(program.getSymName()))
+      << std::to_string(updates.size()) +
+             " updates are skipped where the loss or a gradient is not finite";
+  return success();
+}
+
+void SkipNonFinite::runOnOperation() {
+  ModuleOp module = getOperation();
+  auto training = TrainingOp::of(module);
+  if (nonFinite != NonFinite::Skip || !training || training.getScaler())
+    return;
+  bool counted = false;
+  for (func::FuncOp program : getPrograms(module)) {
+    beginWithLoss(program);
+    SmallVector<UpdateOp> updates = getUpdates(program);
+    if (updates.empty())
+      continue;
+    if (!counted)
+      addCount(module);
+    counted = true;
+    if (failed(skip(program, updates)))
+      return signalPassFailure();
+  }
+  if (counted && failed(countDoneSteps(module)))
+    signalPassFailure();
+}
+
+} // namespace

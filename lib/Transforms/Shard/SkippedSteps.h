@@ -1,0 +1,36 @@
+// Steps whose updates are skipped, since a gradient is not finite.
+
+#ifndef FSDP_LIB_TRANSFORMS_SHARD_SKIPPEDSTEPS_H
+#define FSDP_LIB_TRANSFORMS_SHARD_SKIPPEDSTEPS_H
+
+#include "Shard/GradientNorms.h"
+
+namespace fsdp {
+
+/// Reads a state of the module that `builder` is in.
+mlir::Value loadState(mlir::OpBuilder &builder, mlir::Location loc,
+                      llvm::StringRef name);
+
+/// Skips a program's updates, which move to its end, where a gradient of any
+/// rank is not finite: returns 1 there and else 0, a tensor<f32> that is the
+/// same on all ranks. `builder` is at the program's end. Fails, with an error,
+/// as Gradients::collect() does.
+mlir::FailureOr<mlir::Value> skipUpdates(mlir::OpBuilder &builder,
+                                         mlir::Location loc,
+                                         llvm::ArrayRef<UpdateOp> updates);
+
+/// Adds to the number of skipped steps, which is the program's output
+/// `skipped_steps`. Fails, with an error, where the program cannot have it.
+mlir::LogicalResult countSkippedStep(mlir::OpBuilder &builder,
+                                     mlir::Location loc,
+                                     mlir::func::FuncOp program,
+                                     mlir::Value skipped);
+
+/// Steps that were skipped do not count for the module's rules: Adam's bias
+/// correction and SGD's first step follow what was done. Fails, with an error,
+/// where numbers of a rule follow from each step before, skipped ones too.
+mlir::LogicalResult countDoneSteps(mlir::ModuleOp module);
+
+} // namespace fsdp
+
+#endif // FSDP_LIB_TRANSFORMS_SHARD_SKIPPEDSTEPS_H

@@ -1,0 +1,122 @@
+// Tests that a host which waits for its GPU learns which rank has not come to a
+// collective, and in which: over an imitated NCCL.
+#include "executor/DeviceStreams.h"
+
+#include "comm/RankWatch.h"
+#include "comm/SharedMemoryCommunicator.h"
+#include "drivers/cuda/NcclCommunicator.h"
+#include "imitation/ImitatedCuda.h"
+#include "imitation/ImitatedDevice.h"
+#include "imitation/Streams.h"
+#include "plan/PlanTypes.h"
+
+#include <future>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+using namespace fsdp;
+
+namespace {
+
+constexpr int ranks = 2;
+constexpr unsigned transferStream = 1, numStreams = 3;
+
+/// Two hosts with a GPU each; rank 1 comes to the first of two collectives.
+class LateRank {
+public:
+  /// What rank 0 throws when it waits for its GPU. `ahead`: it has begun the
+  /// next run when it does.
+  std::string reasonOf(bool ahead) {
+    imitation::Host host;
+    host.gpus = ranks;
+    imitation::UseHost use(host);
+    std::string reason;
+    std::promise<void> over;
+    std::thread late([&] {
+      run(1, [&](Streams &streams, const Transfer &transfer) {
+        launch(streams, transfer);
+        streams.await(streams.mark());
+        over.get_future().wait();
+      });
+    });
+    run(0, [&](Streams &streams, const Transfer &transfer) {
+      launch(streams, transfer);
+      streams.await(streams.mark());
+      launch(streams, transfer);
+      uint64_t mark = streams.mark();
+      if (ahead)
+        launch(streams, transfer);
+      try {
+        streams.await(mark);
+      } catch (const PeerFailure &failure) {
+        reason = failure.what();
+      }
+    });
+    over.set_value();
+    late.join();
+    return reason;
+  }
+  std::vector<std::string> notes;
+
+private:
+  template <typename Body> void run(int rank, const Body &body) {
+    Patience patience(std::chrono::seconds(2));
+    patience.noteAfter = std::chrono::seconds(1);
+    patience.note = [this, rank](const std::string &text) {
+      if (rank == 0)
+        notes.push_back(text);
+    };
+    auto control =
+        createSharedMemoryCommunicator(*store, rank, ranks, patience);
+    auto device = imitation::openDevice(rank, numStreams);
+    // As a GPU's, which does not keep the host.
+    auto compute = static_cast<cudaStream_t>(device->stream(0));
+    imitation::setInCaller(compute, false);
+    auto between = imitation::connectNccl(*device, *control, {});
+    DeviceMemory memory = between->allocate(64);
+    Transfer transfer{plan::CollectiveKind::AllReduce, memory.data(),
+                      memory.data(), 8, plan::DType::Float32};
+    transfer.channel = 1;
+    transfer.name = "all-reduce of blocks.3 (backward)";
+    between->prepare(transfer);
+    auto streams = makeDeviceStreams(*device, *between, numStreams, 1);
+    body(*streams, transfer);
+    between->abort();
+  }
+
+  void launch(Streams &streams, const Transfer &transfer) {
+    static const std::string name = "reduce";
+    streams.begin(1);
+    streams.transfer(transferStream, transfer, name);
+    streams.record(transferStream, 0);
+    streams.wait(plan::computeStream, 0);
+    streams.end();
+  }
+
+  c10::intrusive_ptr<c10d::Store> store =
+      c10::make_intrusive<c10d::HashStore>();
+};
+
+void expectHas(const std::string &text, const std::string &part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+} // namespace
+
+TEST(DeviceStreams, ARankThatDoesNotComeIsNamed) {
+  LateRank late;
+  std::string reason = late.reasonOf(/*ahead=*/false);
+  expectHas(reason, "rank 1 has kept rank 0 waiting for ");
+  expectHas(reason, ", in all-reduce of blocks.3 (backward): its process ");
+  expectHas(reason, "began its last such collective, all-reduce of blocks.3");
+  ASSERT_EQ(late.notes.size(), 1u);
+  expectHas(late.notes[0], "rank 1 has kept rank 0 waiting for ");
+}
+
+TEST(DeviceStreams, SoItIsWhereTheHostIsARunAhead) {
+  std::string reason = LateRank().reasonOf(/*ahead=*/true);
+  expectHas(reason, "rank 1 has kept rank 0 waiting for ");
+  expectHas(reason, ", in a collective that a GPU was given: its process ");
+}
