@@ -31,7 +31,7 @@ static std::optional<ScalarKind> getSelect(arith::CmpFPredicate predicate) {
 }
 
 bool ScalarTable::isScalar(Operation *op) {
-  return isa<HyperparameterOp, StepCountOp, StateValueOp>(op) ||
+  return isa<HyperparameterOp, StepCountOp, StateValueOp, RecurrenceOp>(op) ||
          isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
 }
 
@@ -40,7 +40,38 @@ std::optional<int> ScalarTable::lookup(Value value) const {
   return it == indices.end() ? std::nullopt : std::optional(it->second);
 }
 
+/// A step's numbers and those of its body are of one list, which is evaluated
+/// once a step: the body's are then kept for the next one.
+LogicalResult ScalarTable::addRecurrence(Operation *op) {
+  auto recurrence = cast<RecurrenceOp>(op);
+  Block &body = recurrence.getBody().front();
+  size_t first = scalars.size();
+  for (auto [initial, former, result] :
+       llvm::zip(recurrence.getInitial(), body.getArguments(),
+                 recurrence.getNumbers())) {
+    std::optional<int> index = lookup(initial);
+    if (!index)
+      return op->emitOpError("begins with a number that is not a step scalar");
+    indices[former] = indices[result] = scalars.size();
+    scalars.push_back(std::make_unique<plan::ScalarT>());
+    scalars.back()->kind = ScalarKind::Former;
+    scalars.back()->b = *index;
+  }
+  for (Operation &inner : body.without_terminator())
+    if (failed(add(&inner)))
+      return failure();
+  for (auto [i, next] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    std::optional<int> index = lookup(next);
+    if (!index)
+      return op->emitOpError("yields a number that is not a step scalar");
+    scalars[first + i]->a = *index;
+  }
+  return success();
+}
+
 LogicalResult ScalarTable::add(Operation *op) {
+  if (isa<RecurrenceOp>(op))
+    return addRecurrence(op);
   // A comparison is part of the select that reads it.
   if (auto compare = dyn_cast<arith::CmpFOp>(op))
     if (getSelect(compare.getPredicate()) && compare.getLhs().getType().isF64())

@@ -38,6 +38,8 @@ public:
   }
 
 private:
+  mlir::LogicalResult addRecurrence(mlir::Operation *op);
+
   const PlanSymbols &symbols;
   std::vector<std::unique_ptr<plan::ScalarT>> scalars;
   llvm::DenseMap<mlir::Value, int> indices;

@@ -128,6 +128,8 @@ private:
       auto dim = std::make_unique<plan::MeshDimT>();
       dim->name = axis.getName().str();
       dim->size = toUInt32(size);
+      dim->role = axis.getRole() == AxisRole::Shard ? plan::AxisRole::Shard
+                                                    : plan::AxisRole::Replicate;
       out.mesh.push_back(std::move(dim));
     }
     return success();

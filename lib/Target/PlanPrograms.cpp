@@ -6,6 +6,7 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "plan/Collectives.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -176,6 +177,8 @@ private:
       update.skip = values.lookup(op.getSkip());
     if (op.getStaged())
       update.staged = values.lookup(op.getStaged());
+    for (Value given : op.getGiven())
+      update.given.push_back(values.lookup(given));
     update.begin = op.getBegin();
     update.end = op.getEnd();
     add(op, op.getStream(), std::move(update));
@@ -208,7 +211,7 @@ private:
     std::optional<plan::DType> dtype = getDType(op.getDtype());
     if (!dtype)
       return op.emitOpError("has a dtype that PyTorch has not");
-    collective.kind = static_cast<plan::CollectiveKind>(op.getKind());
+    collective.kind = op.getInfo().kind;
     collective.channel = toUInt32(op.getChannel());
     collective.mesh_dim = toUInt32(op.getMeshDim());
     collective.ranks = toUInt32(op.getRanks());
@@ -247,6 +250,7 @@ private:
     command->operation.Set(std::move(operation));
     command->stream = toUInt32(stream);
     command->location = getModulePath(op->getLoc()).str();
+    command->source = getSourceLine(op->getLoc());
     program->commands.push_back(std::move(command));
     ops.commands.push_back(op);
   }

@@ -7,6 +7,7 @@
 #include "plan/PlanFile.h"
 #include "plan/PlanText.h"
 #include "trace/PlanDiff.h"
+#include "trace/PlanJson.h"
 #include "trace/TraceOfPlan.h"
 
 #include "mlir/Tools/mlir-translate/Translation.h"
@@ -70,9 +71,9 @@ struct TraceOptions {
   cl::opt<std::string> cluster{
       "trace-cluster",
       cl::desc(
-          "of --plan-to-trace and --plan-diff: the cluster to predict for, "
-          "a preset or a TOML file (default: the one that the plan was "
-          "compiled for)"),
+          "of --plan-to-trace, --plan-to-json and --plan-diff: the cluster to "
+          "predict for, a preset or a TOML file (default: the one that the "
+          "plan was compiled for)"),
       cl::value_desc("name"), cl::init("")};
   cl::opt<bool> allRanks{
       "trace-all-ranks",
@@ -98,6 +99,15 @@ void fsdp::registerPlanToTrace() {
       [&options](const plan::LoadedPlan &loaded, std::ostream &out) {
         out << trace::predictedTrace(loaded, options.clusterFor(*loaded.plan),
                                      options.allRanks);
+      });
+}
+
+void fsdp::registerPlanToJson() {
+  TraceOptions &options = getTraceOptions();
+  registerPlanReader(
+      "plan-to-json", "check a plan and print its facts and predictions",
+      [&options](const plan::LoadedPlan &loaded, std::ostream &out) {
+        out << trace::planJson(loaded, options.clusterFor(*loaded.plan));
       });
 }
 

@@ -74,8 +74,9 @@ void count(CollectiveOpInterface op,
   Traffic &traffic = units[unit ? unit.getValue() : ""];
   int64_t bytes = getTensorBytes(op.getWholeType());
   if (op.getRole() == CollectiveRole::Parameter) {
-    ++(region && region.getValue() == "backward" ? traffic.gathersBackward
-                                                 : traffic.gathersForward);
+    // Those of updates follow backward's.
+    ++(region && region.getValue() != "forward" ? traffic.gathersBackward
+                                                : traffic.gathersForward);
     traffic.gatherBytes += bytes;
   } else if (op.getKind() == CollectiveKind::ReduceScatter) {
     ++traffic.reductions;

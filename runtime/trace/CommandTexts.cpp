@@ -1,5 +1,6 @@
 #include "trace/CommandTexts.h"
 
+#include "plan/Collectives.h"
 #include "plan/LiveRanges.h"
 #include "trace/JsonText.h"
 
@@ -8,25 +9,13 @@
 
 namespace fsdp::trace {
 
-const char *kindName(plan::CollectiveKind kind) {
-  switch (kind) {
-  case plan::CollectiveKind::AllGather:
-    return "all-gather";
-  case plan::CollectiveKind::ReduceScatter:
-    return "reduce-scatter";
-  case plan::CollectiveKind::AllReduce:
-    return "all-reduce";
-  }
-  return "?";
-}
-
 std::string collectiveName(const plan::PlanT &plan,
                            const plan::ProgramT &program,
                            const plan::CollectiveT &collective,
                            const std::string &location) {
   std::string of =
       collective.unit < 0 ? location : plan.units.at(collective.unit)->name;
-  return std::string(kindName(collective.kind)) + " of " +
+  return std::string(plan::infoOf(collective.kind).name) + " of " +
          (of.empty() ? "the whole model" : of) + " (" +
          (collective.region.empty() ? program.name : collective.region) + ")";
 }
@@ -51,6 +40,8 @@ public:
     facts.clear();
     if (!command.location.empty())
       fact("module", jsonString(command.location));
+    if (!command.source.empty())
+      fact("source", jsonString(command.source));
     const plan::OperationUnion &operation = command.operation;
     switch (operation.type) {
     case plan::Operation::Aten:
@@ -173,7 +164,7 @@ private:
     double whole = cost::wholeBytes(program, collective);
     unsigned ranks = cost::ranksOf(plan, collective);
     // As nccl-tests count: what a rank passes on.
-    double rounds = collective.kind == plan::CollectiveKind::AllReduce ? 2 : 1;
+    double rounds = plan::infoOf(collective.kind).rounds;
     text.movedBytes =
         collective.mapped ? 0 : rounds * whole * (ranks - 1) / ranks;
     fact("unit", jsonString(unitOf(collective, location)));

@@ -34,9 +34,6 @@ private:
   std::vector<CommandText> texts;
 };
 
-/// "all-gather".
-const char *kindName(plan::CollectiveKind kind);
-
 /// "all-gather of blocks.0 (forward)": by its unit, else by where it is.
 std::string collectiveName(const plan::PlanT &plan,
                            const plan::ProgramT &program,

@@ -1,5 +1,6 @@
 #include "trace/MemoryByKind.h"
 
+#include "plan/Collectives.h"
 #include "plan/CommandValues.h"
 #include "plan/LiveRanges.h"
 
@@ -18,7 +19,7 @@ static uint64_t alignUp(uint64_t bytes) {
          plan::placeAlignment;
 }
 
-static MemoryKind kindOf(plan::Role role) {
+MemoryKind kindOf(plan::Role role) {
   switch (role) {
   case plan::Role::Parameter:
     return MemoryKind::Parameters;
@@ -73,9 +74,9 @@ private:
 
   void nameOperandsOf(const plan::OperationUnion &operation) {
     if (const auto *collective = operation.AsCollective()) {
-      MemoryKind kind = collective->kind == plan::CollectiveKind::AllGather
-                            ? MemoryKind::Gathered
-                            : MemoryKind::Gradients;
+      MemoryKind kind = plan::infoOf(collective->kind).reduces
+                            ? MemoryKind::Gradients
+                            : MemoryKind::Gathered;
       name(collective->source, kind);
       name(collective->destination, kind);
     } else if (const auto *update = operation.AsUpdate()) {

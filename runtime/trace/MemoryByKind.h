@@ -31,6 +31,9 @@ constexpr const char *memoryKindNames[numMemoryKinds] = {
 using MemoryUse = std::array<uint64_t, numMemoryKinds>;
 uint64_t totalOf(const MemoryUse &use);
 
+/// The kind of a state.
+MemoryKind kindOf(plan::Role role);
+
 /// The kind of each value that has bytes of its own; of others that of whose
 /// bytes they are, or of their state.
 std::vector<MemoryKind> kindsOf(const plan::PlanT &plan,

@@ -3,14 +3,13 @@
 #include "trace/CommandTexts.h"
 #include "trace/EditScript.h"
 #include "trace/MemoryByKind.h"
+#include "trace/NumberText.h"
 #include "trace/Predict.h"
 
 #include <algorithm>
 #include <cmath>
-#include <iomanip>
 #include <map>
 #include <set>
-#include <sstream>
 
 namespace fsdp::trace {
 
@@ -18,20 +17,6 @@ namespace {
 
 /// Lines that a list of commands has at most, and edits that are looked for.
 constexpr size_t maxLines = 40, maxEdits = 4000;
-
-/// "1,234".
-std::string grouped(uint64_t value) {
-  std::string text = std::to_string(value);
-  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(at, ",");
-  return text;
-}
-
-std::string fixed(double value) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << value;
-  return text.str();
-}
 
 /// " (+3.1 %)", from a number that is not 0.
 std::string change(double before, double after) {
@@ -235,16 +220,16 @@ private:
     std::string on = before.cluster.name == after.cluster.name
                          ? after.cluster.name
                          : before.cluster.name + " -> " + after.cluster.name;
-    auto micros = [](double from, double to) {
-      return fixed(from * 1e6) + " -> " + fixed(to * 1e6) + " us";
+    auto fromTo = [](double from, double to) {
+      return fixed(from * 1e6) + " -> " + microsText(to);
     };
     const Prediction &p = x.prediction, &q = y.prediction;
     out << "  predicted on " << on << ": "
-        << micros(p.stepSeconds, q.stepSeconds)
+        << fromTo(p.stepSeconds, q.stepSeconds)
         << change(p.stepSeconds, q.stepSeconds) << "\n";
     out << "  communication: "
-        << micros(p.communicationSeconds, q.communicationSeconds)
-        << ", of it exposed: " << micros(p.exposedSeconds, q.exposedSeconds)
+        << fromTo(p.communicationSeconds, q.communicationSeconds)
+        << ", of it exposed: " << fromTo(p.exposedSeconds, q.exposedSeconds)
         << "\n";
   }
 

@@ -1,6 +1,7 @@
 #include "trace/Predict.h"
 
 #include "cost/CommandCost.h"
+#include "trace/CommandOrder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,27 +17,26 @@ int64_t roundToNanoseconds(double seconds) {
 /// Follows the commands in the order of the list.
 class Follower {
 public:
-  explicit Follower(size_t events) : recorded(events) {}
+  Follower(const plan::ProgramT &program, const std::set<uint32_t> &early)
+      : needs(early.empty() ? Needs() : needsOf(program)), early(early),
+        recorded(program.events) {}
 
   void run(uint32_t index, const plan::CommandT &command, double seconds) {
     const plan::OperationUnion &operation = command.operation;
     double &time = now.at(command.stream);
-    if (const plan::RecordT *record = operation.AsRecord()) {
+    if (early.count(index)) {
+      time = through.at(command.stream);
+      for (uint32_t needed : needs[index])
+        time = std::max(time, prediction.ends[needed]);
+    }
+    prediction.begins.push_back(time);
+    if (const plan::RecordT *record = operation.AsRecord())
       recorded.at(record->event) = time;
-      return;
-    }
-    if (const plan::WaitT *wait = operation.AsWait())
-      return follow(index, command.stream, recorded.at(wait->event));
-    bool onCompute = command.stream == plan::computeStream;
-    if (operation.AsCollective()) {
-      prediction.communicationSeconds += seconds;
-      if (onCompute) {
-        prediction.exposedSeconds += seconds;
-        add(Span::Wait, command.stream, index, index, time, time + seconds);
-      }
-    }
-    add(Span::Command, command.stream, index, index, time, time + seconds);
-    time += seconds;
+    else if (const plan::WaitT *wait = operation.AsWait())
+      follow(index, command.stream, recorded.at(wait->event));
+    else
+      work(index, command, seconds);
+    prediction.ends.push_back(time);
   }
 
   Prediction end() {
@@ -46,14 +46,33 @@ public:
   }
 
 private:
+  void work(uint32_t index, const plan::CommandT &command, double seconds) {
+    double &time = now[command.stream];
+    if (command.operation.AsCollective()) {
+      prediction.communicationSeconds += seconds;
+      if (command.stream == plan::computeStream) {
+        expose(index, time, time + seconds);
+        add(Span::Wait, command.stream, index, index, time, time + seconds);
+      }
+    }
+    add(Span::Command, command.stream, index, index, time, time + seconds);
+    time += seconds;
+    through[command.stream] = time;
+  }
+
   void follow(uint32_t index, uint32_t stream, double time) {
     if (time <= now.at(stream))
       return;
     if (stream == plan::computeStream) {
-      prediction.exposedSeconds += time - now[stream];
+      expose(index, now[stream], time);
       add(Span::Wait, stream, nothing, index, now[stream], time);
     }
     now[stream] = time;
+  }
+
+  void expose(uint32_t command, double begin, double end) {
+    prediction.exposedSeconds += end - begin;
+    prediction.exposed.push_back({command, begin, end});
   }
 
   void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t turn,
@@ -64,21 +83,38 @@ private:
                                       roundToNanoseconds(end)});
   }
 
+  Needs needs;
+  const std::set<uint32_t> &early;
   std::vector<double> now = std::vector<double>(std::size(plan::streamNames));
+  std::vector<double> through = now; // without what the stream waits for
   std::vector<double> recorded;
   Prediction prediction;
 };
 
 } // namespace
 
+std::vector<double> secondsOf(const plan::PlanT &plan,
+                              const plan::ProgramT &program,
+                              const cost::Cluster &cluster) {
+  std::vector<double> seconds;
+  for (const auto &command : program.commands)
+    seconds.push_back(cost::commandSeconds(plan, program, *command, cluster));
+  return seconds;
+}
+
+Prediction follow(const plan::ProgramT &program,
+                  const std::vector<double> &seconds,
+                  const std::set<uint32_t> &early) {
+  Follower follower(program, early);
+  for (uint32_t c = 0; c < program.commands.size(); ++c)
+    follower.run(c, *program.commands[c], seconds.at(c));
+  return follower.end();
+}
+
 Prediction predict(const plan::PlanT &plan, uint32_t program,
                    const cost::Cluster &cluster) {
   const plan::ProgramT &of = *plan.programs.at(program);
-  Follower follower(of.events);
-  for (uint32_t c = 0; c < of.commands.size(); ++c)
-    follower.run(c, *of.commands[c],
-                 cost::commandSeconds(plan, of, *of.commands[c], cluster));
-  Prediction prediction = follower.end();
+  Prediction prediction = follow(of, secondsOf(plan, of, cluster));
   prediction.run.program = program;
   prediction.run.step = 1;
   return prediction;

@@ -1,5 +1,6 @@
 #include "trace/TraceFile.h"
 
+#include "trace/CommandOrder.h"
 #include "trace/CommandTexts.h"
 #include "trace/MemoryByKind.h"
 #include "trace/TraceEvents.h"
@@ -21,28 +22,8 @@ struct ProgramFacts {
                const cost::Cluster &cluster)
       : program(program), texts(plan, program, cluster),
         memory(memoryByKind(plan, program, plan::deviceArena)),
-        hostMemory(memoryByKind(plan, program, plan::hostArena)) {
-    std::map<uint32_t, uint32_t> last;     // by stream: what it works on
-    std::map<uint32_t, uint32_t> recorded; // by event: what stands before it
-    for (uint32_t c = 0; c < program.commands.size(); ++c) {
-      const plan::CommandT &command = *program.commands[c];
-      const plan::OperationUnion &operation = command.operation;
-      if (const auto *record = operation.AsRecord()) {
-        auto before = last.find(command.stream);
-        recorded[record->event] =
-            before == last.end() ? nothing : before->second;
-      } else if (const auto *wait = operation.AsWait()) {
-        awaited[c] = recorded[wait->event];
-      } else if (!isView(operation)) {
-        last[command.stream] = c;
-      }
-    }
-  }
-
-  static bool isView(const plan::OperationUnion &operation) {
-    const plan::AtenT *aten = operation.AsAten();
-    return aten && aten->view;
-  }
+        hostMemory(memoryByKind(plan, program, plan::hostArena)),
+        awaited(awaitedCommands(program)) {}
 
   const plan::ProgramT &program;
   CommandTexts texts;

@@ -32,6 +32,9 @@ module {
   // CHECK-NEXT: s7 = sqrt(s0)
   // CHECK-NEXT: s8 = float32(s7)
   // CHECK-NEXT: s9 = s0 < s8 ? s4 : s3
+  // CHECK-NEXT: s10 = s12 before, s8 at first
+  // CHECK-NEXT: s11 = momentum of group 0
+  // CHECK-NEXT: s12 = s10 * s11
   // CHECK-NEXT: %3 = aten::mul.Scalar(%2, s5)
   // CHECK-NEXT: %4 = aten::add.Tensor(%3, %1)
   // CHECK-NEXT: %5 = aten::mul.Scalar(%4, s6)
@@ -51,6 +54,12 @@ module {
     %rounded = arith.extf %narrow : f32 to f64
     %less = arith.cmpf olt, %lr, %rounded : f64
     %least = arith.select %less, %none, %momentum : f64
+    %product = fsdp.recurrence %rounded {
+    ^bb0(%former: f64):
+      %own = fsdp.hyperparameter "momentum" of 0
+      %next = arith.mulf %former, %own : f64
+      fsdp.yield %next
+    } : f64
     %a = aten.call "mul.Scalar"(%m, %f) : (tensor<*xf32>, f64) -> tensor<*xf32>
     %m1 = aten.call "add.Tensor"(%a, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
     %d = aten.call "mul.Scalar"(%m1, %n) : (tensor<*xf32>, f64) -> tensor<*xf32>

@@ -1,5 +1,6 @@
 // Between archives, the IR and plans.
 
+#include "Help.h"
 #include "PrintLocations.h"
 #include "fsdp/Target/PlanExport.h"
 #include "fsdp/Target/TorchScriptImport.h"
@@ -34,11 +35,38 @@ static std::vector<std::string> nameSecondPlan(int argc, char **argv) {
   return arguments;
 }
 
+static constexpr llvm::StringLiteral help = R"(fsdp-translate: between archives, IR and plans.
+
+  fsdp-translate --import-torchscript step.pt -o step.mlir
+  fsdp-translate --fsdp-to-plan step.fsdp.mlir -o step.plan
+
+  FILE                    what is read; -: stdin
+  -o FILE                 the result; default: stdout
+
+Translate
+  --import-torchscript    an archive, as python -m fsdp_mlir.export writes it, to IR
+  --fsdp-to-plan          lowered IR to a plan, checked
+
+Look at a plan; each checks it first
+  --plan-to-text          every state and command
+  --plan-to-json          facts and predictions, for programs (docs/report.md)
+  --plan-to-trace         a predicted step, for ui.perfetto.dev (docs/tracing.md)
+  --plan-diff A B         what a second plan changes
+  --trace-cluster=NAME    predict for this preset or TOML file, not for the plan's own
+  --trace-all-ranks       a trace with a process for each rank
+
+  --help-all              every flag, MLIR's and LLVM's among them
+  --version
+)";
+
 int main(int argc, char **argv) {
+  if (fsdp::printedHelp({argv, size_t(argc)}, help))
+    return 0;
   fsdp::printLocationsByDefault();
   fsdp::registerTorchScriptImport();
   fsdp::registerPlanExport();
   fsdp::registerPlanToText();
+  fsdp::registerPlanToJson();
   fsdp::registerPlanToTrace();
   fsdp::registerPlanDiff();
   std::vector<std::string> arguments = nameSecondPlan(argc, argv);

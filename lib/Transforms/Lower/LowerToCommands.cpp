@@ -189,13 +189,16 @@ private:
   }
 
   LogicalResult lowerUpdate(UpdateOp update) {
+    SmallVector<Value> given;
+    for (Value value : update.getGiven())
+      given.push_back(values.lookup(value));
     CmdUpdateOp::create(
         builder, update.getLoc(), update.getRuleAttr(),
         update.getParameterAttr(), values.lookup(update.getGradient()),
         update.getStatesAttr(), update.getBeginAttr(), update.getEndAttr(),
         values.lookupOrNull(update.getScale()),
         values.lookupOrNull(update.getSkip()),
-        values.lookupOrNull(update.getStaged()));
+        values.lookupOrNull(update.getStaged()), given);
     if (Value changed = update.getResult()) // in place
       values.map(changed, values.lookup(update.getStaged()));
     return done(update);
@@ -212,7 +215,8 @@ private:
                         FlatSymbolRefAttr::get(rule.getSymNameAttr()),
                         sum.getStateAttr(), values.lookup(sum.getValue()),
                         builder.getArrayAttr({}), /*begin=*/0, /*end=*/0,
-                        Value(), Value(), /*staged=*/Value());
+                        Value(), Value(), /*staged=*/Value(),
+                        /*given=*/ValueRange());
     return done(sum);
   }
 
@@ -254,7 +258,7 @@ private:
     collective.setMapped(op.getMapped());
     collective.setRanks(op.getRanks());
     collective.setOp(op.getReduceOp());
-    if (op.getRole() != CollectiveRole::Parameter)
+    if (op.getRole() != collective.getRole())
       collective.setReduced(op.getRole());
     collective.setMeshDim(op.getMeshAxes().front());
     collective.setStream(stream);

@@ -1,0 +1,114 @@
+#include "trace/Peak.h"
+
+#include "plan/LiveRanges.h"
+
+#include <algorithm>
+#include <map>
+
+namespace fsdp::trace {
+
+namespace {
+
+/// Lists what is alive at one command.
+class Lister {
+public:
+  Lister(const plan::PlanT &plan, const plan::ProgramT &program,
+         const CommandTexts &texts, uint32_t arena)
+      : plan(plan), program(program), texts(texts), arena(arena) {}
+
+  Peak list() {
+    std::vector<MemoryUse> history = memoryByKind(plan, program, arena);
+    size_t most = std::max_element(history.begin(), history.end(),
+                                   [](const MemoryUse &a, const MemoryUse &b) {
+                                     return totalOf(a) < totalOf(b);
+                                   }) -
+                  history.begin();
+    // In front of the commands' there is one entry more.
+    now = static_cast<int>(most) - 1;
+    peak.command = now < 0 ? nothing : static_cast<uint32_t>(now);
+    peak.use = history[most];
+    peak.bytes = totalOf(peak.use);
+    addStates();
+    addValues();
+    std::stable_sort(peak.tensors.begin(), peak.tensors.end(),
+                     [](const LiveTensor &a, const LiveTensor &b) {
+                       return a.bytes > b.bytes;
+                     });
+    return std::move(peak);
+  }
+
+private:
+  void addStates() {
+    for (const auto &state : plan.states) {
+      if (state->place->arena() != arena || state->flat >= 0 ||
+          state->place->bytes() == 0)
+        continue;
+      LiveTensor tensor;
+      tensor.kind = kindOf(state->role);
+      tensor.bytes = state->place->bytes();
+      tensor.name = state->fqn;
+      tensor.type = typeOf(state->dtype, state->local_shape);
+      // "blocks.0.up.weight/exp_avg" belongs to blocks.0.up.
+      std::string parameter = state->fqn.substr(0, state->fqn.find('/'));
+      size_t dot = parameter.rfind('.');
+      tensor.module = dot == std::string::npos ? "" : parameter.substr(0, dot);
+      peak.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  void addValues() {
+    std::vector<MemoryKind> kinds = kindsOf(plan, program);
+    std::vector<plan::LiveRange> ranges = plan::liveRanges(program);
+    int end = static_cast<int>(program.commands.size());
+    std::map<int, std::string> inputs;
+    for (const auto &input : program.inputs)
+      inputs[plan::rootOf(program, input->value)] = input->name;
+    for (size_t v = 0; v < ranges.size(); ++v) {
+      const plan::ValueT &value = *program.values[v];
+      auto [first, last] = ranges[v];
+      if (last < first || value.state != -1 || value.place->arena() != arena ||
+          first > now || std::min(last, end - 1) < now ||
+          value.place->bytes() == 0)
+        continue;
+      LiveTensor tensor;
+      tensor.kind = kinds[v];
+      tensor.bytes = (value.place->bytes() + plan::placeAlignment - 1) /
+                     plan::placeAlignment * plan::placeAlignment;
+      tensor.type = typeOf(value.dtype, value.shape);
+      if (first >= 0) {
+        tensor.from = static_cast<uint32_t>(first);
+        const plan::CommandT &command = *program.commands[first];
+        tensor.name = texts[first].name;
+        tensor.module = command.location;
+        tensor.source = command.source;
+      } else if (auto input = inputs.find(static_cast<int>(v));
+                 input != inputs.end()) {
+        tensor.name = input->second;
+      }
+      if (last < end)
+        tensor.until = static_cast<uint32_t>(last);
+      peak.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  static std::string typeOf(plan::DType dtype,
+                            const std::vector<int64_t> &shape) {
+    return std::string(plan::dtypeName(dtype)) + " " + plan::formatShape(shape);
+  }
+
+  const plan::PlanT &plan;
+  const plan::ProgramT &program;
+  const CommandTexts &texts;
+  uint32_t arena;
+  int now = -1;
+  Peak peak;
+};
+
+} // namespace
+
+Peak peakOf(const plan::PlanT &plan, const plan::ProgramT &program,
+            const CommandTexts &texts, uint32_t arena) {
+  return Lister(plan, program, texts, arena).list();
+}
+
+} // namespace fsdp::trace
