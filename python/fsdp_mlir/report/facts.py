@@ -1,0 +1,143 @@
+"""What is known of a run, from the files that its programs wrote."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from ..stages import StageError, find_tools
+from .remarks import Remark, read_remarks
+
+Json = dict[str, Any]
+
+
+class ReportError(Exception):
+    """A folder of which no report can be made; the message says what to do."""
+
+
+@dataclass
+class Run:
+    """One run's facts.
+
+    Attributes:
+        plan: what `fsdp-translate --plan-to-json` says (docs/tracing.md).
+        trace: a trace, with the prediction and, where `measured`, the ranks.
+        rows: the lines of metrics, evaluations among them (docs/metrics.md).
+        summary: what `fsdp-run --summary` wrote, or None.
+        settings: the resolved settings of the driver, or None.
+        notes: what is missing from the page and why.
+    """
+
+    folder: Path
+    plan: Json
+    trace: Json
+    measured: bool
+    rows: list[Json] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    summary: Optional[Json] = None
+    settings: Optional[Json] = None
+    notes: list[str] = field(default_factory=list)
+
+
+def read_run(folder: Path, metrics: Optional[Path] = None, trace: Optional[Path] = None) -> Run:
+    """Reads the folder of a run: `step.plan`, and what else is there of `metrics.jsonl`,
+    `trace.json`, `summary.json`, `step.remarks.yaml` and `run.toml`.
+
+    Raises:
+        ReportError: there is no plan, or it or another file is not what it should be.
+    """
+    plan_file = folder / "step.plan"
+    if not plan_file.is_file():
+        raise ReportError(
+            f"{folder} has no step.plan; give the folder of a run, as `python -m fsdp_mlir.train` "
+            "leaves it (out/NAME)"
+        )
+    plan = json.loads(_translate("--plan-to-json", plan_file))
+    notes: list[str] = []
+    measured = _own_trace(trace or folder / "trace.json", plan, notes, given=trace is not None)
+    run = Run(
+        folder,
+        plan,
+        measured or json.loads(_translate("--plan-to-trace", plan_file)),
+        measured is not None,
+        notes=notes,
+    )
+    run.rows = _rows(metrics or folder / "metrics.jsonl", notes, given=metrics is not None)
+    if (path := folder / "step.remarks.yaml").is_file():
+        try:
+            run.remarks = read_remarks(path)
+        except ValueError as error:
+            raise ReportError(f"{path}: {error}; compile the step again") from error
+    else:
+        notes.append("No decisions: the folder has no step.remarks.yaml.")
+    summary = _parsed(folder / "summary.json", json.loads)
+    if summary is not None and summary.get("plan") != plan["plan"]:
+        notes.append("summary.json is of another plan, and left out.")
+        summary = None
+    run.summary = summary
+    run.settings = _parsed(folder / "run.toml", tomllib.loads)
+    return run
+
+
+def _translate(flag: str, plan: Path) -> str:
+    try:
+        tool = find_tools()["fsdp-translate"]
+    except StageError as error:
+        raise ReportError(str(error)) from error
+    done = subprocess.run([tool, flag, plan], capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise ReportError(f"fsdp-translate {flag}: {lines[-1].removeprefix('error: ')}")
+    return done.stdout
+
+
+def _own_trace(path: Path, plan: Json, notes: list[str], given: bool) -> Optional[Json]:
+    """A measured trace, where there is one of this plan."""
+    trace = _parsed(path, json.loads)
+    if trace is None:
+        if given:
+            raise ReportError(f"{path}: no such trace")
+        notes.append("Nothing was measured: the folder has no trace.json (--trace writes it).")
+        return None
+    facts = trace.get("otherData", {})
+    if facts.get("plan") != plan["plan"]:
+        notes.append(f"{path.name} is of another plan, and left out.")
+        return None
+    if not any(
+        e.get("name") == "process_name" and e["args"]["name"].startswith("rank ")
+        for e in trace["traceEvents"]
+    ):
+        return None
+    return trace
+
+
+def _rows(path: Path, notes: list[str], given: bool) -> list[Json]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        if given:
+            raise ReportError(f"{path}: no such metrics")
+        notes.append("No losses: the folder has no metrics.jsonl.")
+        return []
+    rows = []
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # a run that was killed ends within a line
+        if isinstance(row, dict) and "step" in row:
+            rows.append(row)
+    return rows
+
+
+def _parsed(path: Path, parse: Callable[[str], Json]) -> Optional[Json]:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,37 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, Iterable, Optional
+
+
+def of_bytes(value: float) -> str:
+    """ "1.25 MiB"; below a KiB, whole bytes."""
+    if value < 1024:
+        return f"{value:,.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        value /= 1024
+        if value < 1024 or unit == "GiB":
+            break
+    return f"{value:,.2f} {unit}"
+
+
+def of_time(microseconds: float) -> str:
+    """ "12.3 µs", "1.23 ms" or "1.23 s"."""
+    if microseconds < 1000:
+        return f"{microseconds:.1f} µs"
+    if microseconds < 1e6:
+        return f"{microseconds / 1e3:.2f} ms"
+    return f"{microseconds / 1e6:.2f} s"
+
+
+def values(rows: Iterable[dict[str, Any]], key: str) -> list[float]:
+    """What the rows have for `key`, where it is a number."""
+    return [row[key] for row in rows if isinstance(row.get(key), (int, float))]
+
+
+def median(rows: Iterable[dict[str, Any]], key: str) -> Optional[float]:
+    """The middle one, of which the first steps, in which memory is learned, are no example."""
+    found = values(rows, key)
+    return statistics.median(found[2:] or found) if found else None

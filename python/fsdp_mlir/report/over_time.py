@@ -1,0 +1,200 @@
+"""What a step does over time: its schedule, what is exposed of it, and its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .facts import Run
+from .figures import of_bytes, of_time
+from .html import Cell, Markup, joined, long_table, table, tag
+from .sections import programs_of_a_step
+from .timeline import Timeline
+from .waits import waits
+
+Json = dict[str, Any]
+
+
+def schedule(run: Run, shown: Timeline) -> Markup:
+    facts = ["All ranks run one plan, so one prediction stands for all of them."]
+    if run.measured:
+        facts.append(
+            f"Measured is step {shown.processes[-1].step}, the median of the traced ones on rank 0."
+        )
+    if shown.left_out:
+        facts.append(f"Not drawn, to keep the page small: {', '.join(shown.left_out)}.")
+    rows = [
+        (bars.name, bars.step or "", of_time(bars.length / 1000), of_time(bars.exposed_ns / 1000))
+        for bars in shown.processes
+    ]
+    keys = (
+        "Keys, with the picture focused: ← → the bar before and after, ↑ ↓ another track, + − zoom, "
+        "A D move, 0 all, Enter zooms to the bar."
+    )
+    canvas = tag(
+        "div",
+        tag(
+            "canvas",
+            id="timeline",
+            tabindex="0",
+            role="application",
+            aria_label=f"Timeline of a step. {keys}",
+            aria_describedby="bar",
+        ),
+        class_="canvas",
+    )
+    buttons = joined(
+        tag("button", label, type="button", data_do=action, aria_label=said)
+        for label, action, said in (
+            ("+", "in", "zoom in"),
+            ("−", "out", "zoom out"),
+            ("←", "left", "move to the left"),
+            ("→", "right", "move to the right"),
+            ("all", "all", "show the whole step"),
+        )
+    )
+    legend = joined(
+        tag("span", tag("i", class_=f"key {kind}"), " ", name, class_="entry")
+        for kind, name in (
+            ("kernel", "kernel"),
+            ("update", "optimizer"),
+            ("copy", "copy"),
+            ("collective", "collective"),
+            ("exposed", "waiting for communication"),
+        )
+    )
+    return joined(
+        (
+            tag("p", " ".join(facts)),
+            tag("div", tag("span", buttons, class_="buttons"), " ", legend, class_="bar-tools"),
+            canvas,
+            tag(
+                "div",
+                "Point at a bar, or focus the picture and press →.",
+                id="bar",
+                aria_live="polite",
+            ),
+            tag("p", keys, class_="note"),
+            table(("shown", "step", "length", "exposed"), rows, numbers=(1, 2, 3)),
+        )
+    )
+
+
+def exposed(run: Run, shown: Timeline) -> Markup:
+    """What kept the compute stream, and what is predicted to, program by program."""
+    parts: list[Cell] = [tag("p", "Communication that no compute hides.")]
+    if run.measured:
+        parts.append(_measured(shown))
+    for name, program in run.plan["programs"].items():
+        total = program["exposed_us"]
+        parts.append(tag("h3", f"predicted on {run.plan['cluster']}: program {name}"))
+        parts.append(
+            tag(
+                "p",
+                f"{of_time(total)} of {of_time(program['predicted_us'])} are exposed; all communication takes {of_time(program['communication_us'])}. What a remedy saves is the difference of two predictions: the program is followed once more with that change. Remedies do not add up.",
+            )
+        )
+        rows = [_exposure(entry) for entry in program["exposed"]]
+        if rows:
+            parts.append(long_table(("command", "exposed", "cause", "what would help"), rows, (1,)))
+        if program["bounds"]:
+            bounds = [
+                (f"with {bound['what']}", f"−{of_time(bound['us'])}") for bound in program["bounds"]
+            ]
+            parts.append(table(("whatever the plan", "step"), bounds, numbers=(1,)))
+    return joined(parts)
+
+
+def _measured(shown: Timeline) -> Markup:
+    ranks = [bars.name for bars in shown.processes if bars.step]
+    rows: list[list[Cell]] = []
+    for wait in waits(shown):
+        if wait.for_others * 2 > sum(wait.exposed):
+            cause = f"most of it waits for {wait.last}, which comes later"
+        else:
+            cause = "most of it passes after all ranks have come"
+        for_others = of_time(wait.for_others / len(ranks) / 1000)
+        times = [of_time(ns / 1000) for ns in wait.exposed]
+        rows.append([wait.name, *times, of_time(wait.predicted / 1000), for_others, cause])
+    heads = ("command", *ranks, "predicted", "until the last rank came (mean)", "cause")
+    title = tag("h3", f"measured in step {shown.processes[-1].step}")
+    said = tag(
+        "p",
+        "Ranks that wait for a slower one show here: the machine is busy, or a rank has more to do.",
+    )
+    return joined((title, said, long_table(heads, rows, tuple(range(1, len(ranks) + 3)))))
+
+
+def _exposure(entry: Json) -> list[Cell]:
+    remedies = [
+        tag(
+            "li",
+            remedy["what"],
+            ": ",
+            tag("b", f"−{of_time(remedy['us'])}"),
+            f", {of_bytes(remedy['bytes'])} more memory" if "bytes" in remedy else "",
+            "; changes the numbers" if remedy.get("changes_numbers") else "",
+        )
+        for remedy in entry["remedies"]
+    ]
+    help_ = (
+        tag("ul", joined(remedies))
+        if remedies
+        else tag("span", "none of the options that were tried shortens the step", class_="note")
+    )
+    cause = joined((tag("b", entry["cause"]), ": ", entry["why"]))
+    return [entry["name"], of_time(entry["us"]), cause, help_]
+
+
+def memory(run: Run) -> Markup:
+    parts: list[Cell] = [
+        tag(
+            "p",
+            "What the plan's bytes are used for while a step runs, on every rank alike. Kernels' scratch and the process itself are not in it.",
+        ),
+        tag(
+            "div",
+            tag(
+                "canvas",
+                id="memory-picture",
+                role="img",
+                aria_label="Memory in use over a step, by kind; the table below has the peak",
+            ),
+            class_="canvas",
+        ),
+        tag("div", id="memory-legend", class_="legend"),
+    ]
+    programs = programs_of_a_step(run)
+    for program in programs:
+        for arena, peak in run.plan["programs"][program]["memory"].items():
+            of = f" of program {program}" if len(programs) > 1 else ""
+            parts.append(_peak(peak, f"the peak of the {arena} arena{of}"))
+    return joined(parts)
+
+
+def _peak(peak: Json, title: str) -> Markup:
+    where = f" while “{peak['at']}” runs." if "at" in peak else " at the start."
+    kinds = [
+        (kind, of_bytes(size), f"{100 * size / peak['live_bytes']:.1f} %")
+        for kind, size in sorted(peak["kinds"].items(), key=lambda item: -item[1])
+    ]
+    rows = [
+        (
+            t["kind"],
+            of_bytes(t["bytes"]),
+            t["name"],
+            t["type"].replace(" ", "\u00a0"),
+            t.get("module", ""),
+            t.get("source", ""),
+            t.get("until", ""),
+        )
+        for t in peak["tensors"]
+    ]
+    heads = ("kind", "bytes", "tensor", "type", "module", "line", "until")
+    return joined(
+        (
+            tag("h3", title),
+            tag("p", tag("b", of_bytes(peak["live_bytes"])), where),
+            table(("kind", "bytes", "share"), kinds, numbers=(1, 2)),
+            long_table(heads, rows, (1,)),
+        )
+    )

@@ -1,0 +1,125 @@
+"""Puts the page together: text from `sections`, the pictures' data for `page.js`."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from . import over_time, sections
+from .facts import ReportError, Run
+from .html import Cell, Markup, joined, tag
+from .timeline import Timeline, timeline
+
+_HERE = Path(__file__).parent
+# Longer pages open slowly, and mail does not take them.
+MOST_BYTES = 5 << 20
+
+
+def write_report(run: Run, target: Path) -> None:
+    """Writes the page, whole or not at all.
+
+    Raises:
+        ReportError: it cannot be written.
+    """
+    text = page(run)
+    try:
+        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".report-")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(scratch, 0o644)
+            os.replace(scratch, target)
+        except BaseException:
+            os.unlink(scratch)
+            raise
+    except OSError as error:
+        raise ReportError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def page(run: Run) -> str:
+    shown = timeline(run.trace)
+    parts: list[tuple[str, str, Cell]] = [
+        ("run", "The run", joined((sections.tiles(run, shown), sections.setting(run)))),
+        ("progress", "Loss and throughput", sections.progress(run)),
+        ("schedule", "Schedule", over_time.schedule(run, shown)),
+        ("exposed", "Exposed communication", over_time.exposed(run, shown)),
+        ("memory", "Memory", over_time.memory(run)),
+        ("units", "Units and shards", sections.units(run)),
+        ("decisions", "Decisions", sections.decisions(run)),
+        ("certificate", "Certificate", sections.certificate(run)),
+    ]
+    title = sections.title(run)
+    notes = (
+        tag("ul", joined(tag("li", note) for note in run.notes), class_="notes")
+        if run.notes
+        else ""
+    )
+    body = joined(
+        (
+            tag("a", "to the figures", href="#run", class_="skip"),
+            tag(
+                "header",
+                tag("h1", title),
+                tag(
+                    "nav",
+                    joined(tag("a", name, href=f"#{key}") for key, name, _ in parts),
+                    aria_label="sections",
+                ),
+            ),
+            tag(
+                "main",
+                notes,
+                joined(
+                    tag("section", tag("h2", name), content, id=key) for key, name, content in parts
+                ),
+            ),
+            tag(
+                "script", Markup(_embedded(_facts(run, shown))), type="application/json", id="facts"
+            ),
+            tag("script", Markup(_file("page.js"))),
+        )
+    )
+    head = joined(
+        (
+            Markup(
+                '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+            ),
+            tag("title", title),
+            tag("style", Markup(_file("page.css"))),
+        )
+    )
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _facts(run: Run, shown: Timeline) -> dict[str, Any]:
+    """What the pictures are drawn from, and what tests compare with the programs' own figures."""
+    return {
+        "plan": run.plan["plan"],
+        "predicted_us": sections.predicted_us(run),
+        "exposed_us": sections.exposed_us(run),
+        "live_bytes": sections.live_bytes(run),
+        "commands": shown.commands,
+        "processes": [
+            {
+                "name": bars.name,
+                "step": bars.step,
+                "length": bars.length,
+                "exposed": bars.exposed_ns,
+                "lanes": [{"name": name, "bars": bars_} for name, bars_ in bars.lanes],
+                "memory": bars.memory,
+            }
+            for bars in shown.processes
+        ],
+    }
+
+
+def _embedded(facts: dict[str, Any]) -> str:
+    """JSON that no name can end early."""
+    return json.dumps(facts, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")

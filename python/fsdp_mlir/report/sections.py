@@ -1,0 +1,331 @@
+"""The sections of the page, each from the run's facts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Optional
+
+from .charts import line_chart
+from .facts import Run
+from .figures import median, of_bytes, of_time, values
+from .html import Cell, Markup, folded, joined, long_table, table, tag
+from .timeline import Timeline
+
+Json = dict[str, Any]
+# Rows that a folded list has at most.
+_MOST_ROWS = 400
+
+
+def title(run: Run) -> str:
+    ranks = run.plan["ranks"]
+    return f"{run.plan['source']} on {ranks} rank{'s' if ranks != 1 else ''}"
+
+
+def tiles(run: Run, shown: Timeline) -> Markup:
+    """What the run came to, in a few figures."""
+    step = run.plan["programs"]["step"]
+    found: list[tuple[str, str, str]] = []
+    if losses := values(run.rows, "loss"):
+        found.append(
+            ("loss", f"{losses[-1]:.4f}", f"from {losses[0]:.4f}, {len(losses):,} logged steps")
+        )
+    for key in ("tokens_per_s", "samples_per_s"):
+        if (rate := median(run.rows, key)) is not None and rate > 0:
+            found.append(
+                (key.split("_")[0] + " per second", f"{rate:,.0f}", "all ranks, the median step")
+            )
+            break
+    predicted = predicted_us(run)
+    if (measured := median(run.rows, "step_ms")) is not None:
+        note = f"predicted {of_time(predicted)} on {run.plan['cluster']}"
+        found.append(("step", of_time(measured * 1000), note))
+    else:
+        found.append(("step, predicted", of_time(predicted), f"on {run.plan['cluster']}"))
+    exposed = exposed_us(run)
+    if (waited := median(run.rows, "exposed_comm_ms")) is not None:
+        found.append(
+            (
+                "exposed communication",
+                of_time(waited * 1000),
+                f"a step; predicted {of_time(exposed)}",
+            )
+        )
+    else:
+        found.append(
+            (
+                "exposed, predicted",
+                of_time(exposed),
+                f"of {of_time(step['communication_us'])} of communication",
+            )
+        )
+    most = live_bytes(run)
+    found.append(
+        (
+            "memory of a rank",
+            of_bytes(arena_bytes(run)),
+            f"{of_bytes(most)} in use at the peak",
+        )
+    )
+    if peaks := values(run.rows, "memory_peak_bytes"):
+        found.append(
+            ("rank 0's process", of_bytes(max(peaks)), "resident at most, PyTorch included")
+        )
+    return tag(
+        "dl",
+        joined(
+            tag("div", tag("dt", name), tag("dd", value), tag("dd", note, class_="note"))
+            for name, value, note in found
+        ),
+        class_="tiles",
+    )
+
+
+def predicted_us(run: Run) -> float:
+    """A step: all of its micro-batches."""
+    return _of_step(run, "predicted_us")
+
+
+def exposed_us(run: Run) -> float:
+    return _of_step(run, "exposed_us")
+
+
+def _of_step(run: Run, key: str) -> float:
+    programs = run.plan["programs"]
+    more = run.plan["micro_batches"] - 1
+    return programs["step"][key] + (more * programs["accumulate"][key] if more else 0)
+
+
+def programs_of_a_step(run: Run) -> list[str]:
+    """A step's micro-batches run `accumulate`, but for the last."""
+    return ["accumulate", "step"] if run.plan["micro_batches"] > 1 else ["step"]
+
+
+def live_bytes(run: Run) -> int:
+    """The most bytes in use of the device's arena in a step."""
+    programs = run.plan["programs"]
+    return max(programs[name]["memory"]["device"]["live_bytes"] for name in programs_of_a_step(run))
+
+
+def arena_bytes(run: Run) -> int:
+    return sum(arena["bytes"] for arena in run.plan["arenas"])
+
+
+def progress(run: Run) -> Markup:
+    def over_steps(key: str) -> list[tuple[float, float]]:
+        return [(r["step"], r[key]) for r in run.rows if isinstance(r.get(key), (int, float))]
+
+    charts = []
+    if losses := over_steps("loss"):
+        charts.append(
+            line_chart("loss", "", [("training", losses), ("evaluation", over_steps("eval_loss"))])
+        )
+    rate = next(
+        (key for key in ("tokens_per_s", "samples_per_s") if any(values(run.rows, key))), None
+    )
+    if rate:
+        charts.append(
+            line_chart(
+                "throughput", f"{rate.split('_')[0]} per second", [("throughput", over_steps(rate))]
+            )
+        )
+    if times := over_steps("step_ms"):
+        lines = [
+            ("step", times),
+            ("exposed communication", over_steps("exposed_comm_ms")),
+            ("waiting for data", over_steps("data_wait_ms")),
+        ]
+        charts.append(line_chart("time", "ms", lines))
+    if norms := over_steps("grad_norm"):
+        charts.append(line_chart("gradient norm", "", [("gradient norm", norms)]))
+    return (
+        tag("div", joined(charts), class_="charts")
+        if charts
+        else tag("p", "No metrics were found.")
+    )
+
+
+def units(run: Run) -> Markup:
+    plan = run.plan
+    mesh = " × ".join(f"{dim['size']} ({dim['name']})" for dim in plan["mesh"]) or "one rank"
+    collectives = plan["programs"]["step"]["collectives"]
+    rows, folds = [], []
+    for unit in plan["units"]:
+        name = unit["unit"]
+        own = [c for c in collectives if c.get("unit") == name]
+
+        def count(kind: str, region: Optional[str] = None) -> int:
+            return sum(c["kind"] == kind and region in (None, c["region"]) for c in own)
+
+        rows.append(
+            (
+                name,
+                unit["parameters"],
+                of_bytes(unit["parameter_bytes"]),
+                of_bytes(unit["bytes_per_rank"]),
+                of_bytes(unit["optimizer_bytes_per_rank"]),
+                count("all-gather", "forward"),
+                count("all-gather", "backward"),
+                count("reduce-scatter") + count("all-reduce"),
+                of_bytes(sum(c["bytes_sent_per_rank"] for c in own)),
+            )
+        )
+        states = [s for s in plan["states"] if s.get("unit") == name and s["role"] == "parameter"]
+        folds.append(
+            folded(
+                f"{name}: {len(states)} parameters",
+                table(
+                    ("parameter", "dtype", "shape", "on a rank", "arena"),
+                    [
+                        (
+                            s["name"],
+                            s["dtype"],
+                            _shape(s["shape"]),
+                            _shape(s["rank_shape"])
+                            + ("" if s["sharded"] else ", all of it")
+                            + ("" if s["trainable"] else ", frozen"),
+                            s["arena"],
+                        )
+                        for s in states[:_MOST_ROWS]
+                    ],
+                ),
+            )
+        )
+    heads = (
+        "unit",
+        "parameters",
+        "whole",
+        "on a rank",
+        "optimizer",
+        "gathers forward",
+        "backward",
+        "reductions",
+        "sent per step",
+    )
+    return joined(
+        (
+            tag(
+                "p",
+                "The mesh: ",
+                mesh,
+                ". A unit's parameters are gathered together before they are used, and its gradients reduced together.",
+            ),
+            long_table(heads, rows, tuple(range(1, 9))),
+            *folds,
+        )
+    )
+
+
+def _shape(shape: list[int]) -> str:
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def decisions(run: Run) -> Markup:
+    """Every remark, by pass, in the order in which the passes ran."""
+    if not run.remarks:
+        return tag("p", "The folder has no remarks of the compiler.")
+    passes: dict[str, list[Any]] = {}
+    for remark in run.remarks:
+        passes.setdefault(remark.by, []).append(remark)
+    parts: list[Cell] = [
+        tag(
+            "p",
+            f"{len(run.remarks):,} decisions of {len(passes)} passes, with the figures that decided them.",
+        )
+    ]
+    for name, remarks in passes.items():
+        missed = sum(not remark.taken for remark in remarks)
+        rows = [
+            (
+                "taken" if r.taken else "not taken",
+                r.function,
+                r.name,
+                r.text,
+                ", ".join(f"{k} {_figure(k, v)}" for k, v in r.figures),
+            )
+            for r in remarks[:_MOST_ROWS]
+        ]
+        more = f" The first {_MOST_ROWS} are listed." if len(remarks) > _MOST_ROWS else ""
+        count = (
+            f"{name}: {len(remarks):,}" + (f", {missed:,} not taken" if missed else "") + "." + more
+        )
+        parts.append(folded(count, table(("", "program", "decision", "what", "figures"), rows)))
+    return joined(parts)
+
+
+def _figure(name: str, value: str) -> str:
+    if name == "unit" and not value:
+        return "root"
+    if name.lower().endswith("bytes") and value.isdigit():
+        return of_bytes(int(value))
+    return value
+
+
+def setting(run: Run) -> Markup:
+    """What the run was."""
+    plan = run.plan
+    rows: list[tuple[str, Cell]] = [
+        ("step file", plan["source"]),
+        ("ranks", str(plan["ranks"])),
+        ("device", plan["device"]),
+        ("PyTorch", plan["torch_version"]),
+        ("micro-batches of a step", str(plan["micro_batches"])),
+        ("seed", str(plan["seed"])),
+        ("priced on", plan["cluster"]),
+        (
+            "arenas",
+            ", ".join(f"{a['name']} {of_bytes(a['bytes'])}" for a in plan["arenas"] if a["bytes"]),
+        ),
+    ]
+    rows += [
+        (f"{h['name']} of group {h['group']}", f"{h['value']:g}") for h in plan["hyperparameters"]
+    ]
+    if run.summary:
+        rows.append(("steps run", f"{run.summary['steps']:,}"))
+    parts: list[Cell] = [table(("what", "value"), rows)]
+    if run.settings:
+        parts.append(
+            folded("settings of the driver", table(("setting", "value"), list(_flat(run.settings))))
+        )
+    parts.append(
+        folded(
+            "options of the compiler",
+            table(("option", "value"), pipeline_options(plan["pipeline"])),
+        )
+    )
+    return joined(parts)
+
+
+def _flat(settings: Json, prefix: str = "") -> Iterable[tuple[str, str]]:
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def pipeline_options(pipeline: str) -> list[tuple[str, str]]:
+    """The options of a pipeline's text, `fsdp-pipeline{a=1 b=2}`."""
+    return [
+        (key, value)
+        for inside in re.findall(r"\{([^{}]*)\}", pipeline)
+        for key, _, value in (word.partition("=") for word in inside.split())
+    ]
+
+
+def certificate(run: Run) -> Markup:
+    constraints = run.plan["constraints"]
+    rows = [(f"C{c['number']}", c["name"], c["refuses"]) for c in constraints]
+    return joined(
+        (
+            tag(
+                "p",
+                "The plan ",
+                tag("code", run.plan["plan"]),
+                f" was checked again for this page, by its SHA-256 and for {len(rows)} constraints. It breaks none of them. Each rank checks it as well before it runs, and all ranks compare the digest. docs/checker.md says what is not proved.",
+            ),
+            folded(
+                f"the {len(rows)} constraints, and what each refuses",
+                table(("", "name", "what is refused"), rows),
+            ),
+        )
+    )

@@ -1,0 +1,179 @@
+"""A trace as the page's script draws it: a table of commands, and bars that name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+Json = dict[str, Any]
+
+# Bars that one page draws; each takes about 20 bytes of it.
+MOST_BARS = 100_000
+MOST_RANKS = 4
+
+
+@dataclass
+class Bars:
+    """What one process did in one step. Times are ns from the step's beginning on rank 0.
+
+    Attributes:
+        lanes: by track: its name, and its bars (begin, duration, number in the table).
+        memory: by counter: the names of its kinds, and (time, bytes of each) as they change.
+        exposed_ns: time that the compute stream was kept.
+    """
+
+    name: str
+    step: int
+    length: int
+    lanes: list[tuple[str, list[tuple[int, int, int]]]] = field(default_factory=list)
+    memory: dict[str, Json] = field(default_factory=dict)
+    exposed_ns: int = 0
+
+
+@dataclass
+class Timeline:
+    """The prediction first, then ranks. `left_out` names ranks that are not drawn."""
+
+    commands: list[Json]
+    processes: list[Bars]
+    left_out: list[str]
+
+
+def timeline(trace: Json) -> Timeline:
+    """The picture of one step: of those that were traced, the one of median length on rank 0."""
+    names: dict[int, str] = {}
+    tracks: dict[tuple[int, int], str] = {}
+    events: dict[int, list[Json]] = {}
+    for event in trace["traceEvents"]:
+        pid = event["pid"]
+        if event["ph"] == "M":
+            if event["name"] == "process_name":
+                names[pid] = event["args"]["name"]
+            elif event["name"] == "thread_name":
+                tracks[pid, event["tid"]] = event["args"]["name"]
+        elif event["ph"] in "XC":
+            events.setdefault(pid, []).append(event)
+    table = _Table()
+    ranks = [pid for pid, name in names.items() if name.startswith("rank ")]
+    predicted = [pid for pid in names if pid not in ranks]
+    step = _median_step(events[ranks[0]]) if ranks else None
+    zero = _window(events[ranks[0]], step)[0] if step is not None else 0
+    found, left_out, bars = [], [], 0
+    for pid in predicted + ranks:
+        is_rank = pid in ranks
+        whole = _window(events[pid], step if is_rank else None)
+        part = _bars(
+            pid, names[pid], events[pid], tracks, whole, zero if is_rank else whole[0], table
+        )
+        size = sum(len(lane) for _, lane in part.lanes)
+        if is_rank and (bars + size > MOST_BARS or len(found) > MOST_RANKS):
+            left_out.append(names[pid])
+            continue
+        part.step = step if is_rank and step is not None else 0
+        bars += size
+        found.append(part)
+    return Timeline(table.rows, found, left_out)
+
+
+def nanoseconds(microseconds: float) -> int:
+    return round(microseconds * 1000)
+
+
+def _steps(events: list[Json]) -> dict[int, tuple[int, int]]:
+    """By step: when its first run begins, and its last one ends."""
+    found: dict[int, tuple[int, int]] = {}
+    for event in events:
+        if event["ph"] == "X" and event["cat"] == "step":
+            begin = nanoseconds(event["ts"])
+            end = begin + nanoseconds(event["dur"])
+            old = found.get(event["args"]["step"], (begin, end))
+            found[event["args"]["step"]] = min(old[0], begin), max(old[1], end)
+    return found
+
+
+def _median_step(events: list[Json]) -> int:
+    steps = sorted(_steps(events).items(), key=lambda item: item[1][1] - item[1][0])
+    return steps[(len(steps) - 1) // 2][0]
+
+
+def _window(events: list[Json], step: Optional[int]) -> tuple[int, int]:
+    steps = _steps(events)
+    return steps[step] if step is not None else next(iter(steps.values()))
+
+
+class _Table:
+    """What is to be said of bars, each text once: bars of one command share a row."""
+
+    def __init__(self) -> None:
+        self.rows: list[Json] = []
+        self._numbers: dict[Any, int] = {}
+
+    def row(self, event: Json, program: str) -> int:
+        args = event["args"]
+        key = program, event["cat"], args.get("command", event["name"])
+        if key not in self._numbers:
+            self._numbers[key] = len(self.rows)
+            row = {"name": event["name"], "kind": event["cat"]}
+            for name in ("command", "module", "source", "unit", "region", "gives", "bytes"):
+                if name in args:
+                    row[name] = args[name]
+            if "bytes_sent_per_rank" in args:
+                row["moved"] = args["bytes_sent_per_rank"]
+            elif "bytes" in args:
+                row["moved"] = args["bytes"]
+            for name in ("flops", "predicted_us"):
+                if name in args:
+                    row[name] = args[name]
+            self.rows.append(row)
+        return self._numbers[key]
+
+
+def _bars(
+    pid: int,
+    name: str,
+    events: list[Json],
+    tracks: dict[tuple[int, int], str],
+    window: tuple[int, int],
+    zero: int,
+    table: _Table,
+) -> Bars:
+    begin, end = window
+    bars = Bars(name, 0, end - begin)
+    lanes: dict[int, list[tuple[int, int, int]]] = {}
+    runs = [e for e in events if e["ph"] == "X" and e["cat"] == "step"]
+    for event in events:
+        now = nanoseconds(event["ts"])
+        if not begin <= now <= end or (now == end and event["ph"] == "X"):
+            continue
+        if event["ph"] == "C":
+            _count(
+                bars.memory.setdefault(event["name"], {"kinds": [], "points": []}),
+                event,
+                now - zero,
+            )
+        elif event["cat"] != "step":
+            length = nanoseconds(event["dur"])
+            if event["cat"] == "exposed":
+                bars.exposed_ns += length
+            program = _program(runs, now)
+            lanes.setdefault(event["tid"], []).append(
+                (now - zero, length, table.row(event, program))
+            )
+    bars.lanes = [(tracks[pid, tid], lanes[tid]) for tid in sorted(lanes)]
+    return bars
+
+
+def _program(runs: list[Json], now: int) -> str:
+    """The program that runs at a moment: commands are numbered in each."""
+    for run in runs:
+        if nanoseconds(run["ts"]) <= now <= nanoseconds(run["ts"]) + nanoseconds(run["dur"]):
+            return run["args"]["program"]
+    return ""
+
+
+def _count(counter: Json, event: Json, when: int) -> None:
+    kinds: list[str] = counter["kinds"]
+    for kind in event["args"]:
+        if kind not in kinds:
+            kinds.append(kind)
+    counter["points"].append((when, [event["args"].get(kind, 0) for kind in kinds]))
