@@ -2,7 +2,7 @@
 # Python package. PyTorch's own find_package(Torch) stops without nvcc.
 #
 # FSDP_PYTHON names the Python whose PyTorch is used (default: .venv, then the
-# first python3 on PATH).
+# first python3 on PATH): a list, where it needs flags to find that.
 if(NOT FSDP_PYTHON)
   if(EXISTS ${CMAKE_SOURCE_DIR}/.venv/bin/python)
     set(FSDP_PYTHON ${CMAKE_SOURCE_DIR}/.venv/bin/python)

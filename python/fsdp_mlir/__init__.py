@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.1.0"
+
 from .errors import BatchError, ExportError, RankFailure, RunError
 
 # Where each name is. PyTorch is imported only for those who use one: the driver starts without.
