@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator, Optional, TextIO
 STANDARD = frozenset(
     "step epoch loss grad_norm loss_scale lr lr_groups samples_per_s tokens_per_s step_ms "
     "data_wait_ms exposed_comm_ms launch_ms offload_bytes memory_bytes memory_peak_bytes "
-    "failed_checkpoints eval_loss".split()
+    "failed_checkpoints skipped_steps nonfinite_steps eval_loss".split()
 )
 
 
@@ -172,8 +172,8 @@ class Progress:
     """Follows a run by its metrics: a bar on a terminal, a line for each epoch.
 
     A run whose length is in steps has a line each tenth of it instead. Off a terminal steps have
-    lines between them, so that none comes more than 30 s and a step after another. `clock` gives
-    seconds.
+    lines between them, so that none comes more than 30 s and a step after another, or, with
+    `each_row`, each of them. `clock` gives seconds.
     """
 
     def __init__(
@@ -182,7 +182,9 @@ class Progress:
         perplexity: bool = False,
         out: Optional[TextIO] = None,
         clock: Callable[[], float] = time.monotonic,
+        each_row: bool = False,
     ) -> None:
+        self._each_row = each_row
         self._clock = clock
         self._last_line = clock()
         self.rows: list[dict[str, Any]] = []
@@ -209,7 +211,7 @@ class Progress:
             self._bar.set_description(f"epoch {number}" if self._by_epoch else "steps", False)
             self._bar.set_postfix_str(", ".join(of_step(row)), False)
             self._bar.update(row.get("step", self._bar.n + 1) - self._bar.n)
-        elif self._bar is None and self._clock() - self._last_line >= QUIET_S:
+        elif self._bar is None and (self._each_row or self._clock() - self._last_line >= QUIET_S):
             self._line("  ".join([self._place(row), *of_step(row)]))
 
     def close(self) -> None:

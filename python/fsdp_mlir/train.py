@@ -16,24 +16,21 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from . import stages
 from .cache import Cache
-from .progress import (
-    Length,
-    Progress,
-    Stages,
-    archive_metadata,
-    data_beside,
-    follow,
-    length_of,
-    sample_count,
-)
+from .display import Follower, JsonDisplay, TextDisplay
+from .event_files import EventFiles
+from .progress import archive_metadata, data_beside, follow, length_of, sample_count
 from .stages import Runner, StageError
 from .step_hooks import after_training, constants
-from .train_flags import RUN_FLAGS, parse
+from .settings import write_settings
+from .train_flags import CHECKPOINT_FLAGS, RUN_FLAGS, flags_of, make_parser, parse
 
+Display = Union[TextDisplay, JsonDisplay]
+# Ranks of a run that is traced though nobody asked, for the report.
+MOST_TRACED_RANKS = 8
 # The weights that a run with --weights starts from.
 START = "start.safetensors"
 
@@ -46,11 +43,24 @@ def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
     return " ".join(words)
 
 
-def given(args: argparse.Namespace) -> dict[str, Any]:
-    """The flags of RUN_FLAGS that the user gave, and the folder that they need."""
-    values = {name: getattr(args, name[2:].replace("-", "_")) for name in RUN_FLAGS}
-    found = {name: value for name, value in values.items() if value is not None}
-    return {"--checkpoint-dir": args.out / "checkpoints", **found} if found else {}
+def given(args: argparse.Namespace) -> list[Any]:
+    """The flags of fsdp-run that the user gave, and the folder that checkpoints need."""
+
+    def values(names: Iterable[str]) -> dict[str, Any]:
+        all_values = {name: getattr(args, name[2:].replace("-", "_")) for name in names}
+        return {
+            n: value for n, value in all_values.items() if value is not None and value is not False
+        }
+
+    found = values(CHECKPOINT_FLAGS)
+    if found:
+        found = {"--checkpoint-dir": args.out / "checkpoints", **found}
+    found |= values(RUN_FLAGS)
+    return [
+        word
+        for name, value in found.items()
+        for word in ([name] if value is True else [name, value])
+    ]
 
 
 def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
@@ -84,28 +94,44 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
-        if args.trace:
-            command += ["--trace", args.trace]
+        if (trace := trace_file(args)) is not None:
+            command += ["--trace", trace]
+        if args.report:
+            command += ["--summary", args.out / "summary.json"]
         if args.trace_steps:
             command += ["--trace-steps", args.trace_steps]
-    for name, value in given(args).items():
-        command += [name, value]
+    command += given(args)
+    if args.non_finite:
+        command += ["--non-finite", args.non_finite]
     # This program shows the progress.
     return [*command, "--progress", "notes", *shlex.split(args.run_args)]
 
 
-def write_tensorboard(folder: Path, rows: list[dict[str, Any]]) -> None:
-    from torch.utils.tensorboard import SummaryWriter
+def trace_file(args: argparse.Namespace) -> Optional[Path]:
+    """Where the run's trace goes: where the user wants it, else where the report finds it. More
+    ranks write large files, and streams of GPUs are not timed."""
+    if args.trace or not args.report:
+        return args.trace
+    on_gpus = "device=cuda" in " ".join(args.pipeline).split()
+    few = args.nproc * args.nnodes <= MOST_TRACED_RANKS
+    return args.out / "trace.json" if few and not on_gpus else None
 
-    with SummaryWriter(str(folder)) as writer:
-        for row in rows:
-            for name, value in row.items():
-                if name != "step" and isinstance(value, (int, float)) and "step" in row:
-                    writer.add_scalar(name, value, row["step"])
+
+def write_report(args: argparse.Namespace, display: Display) -> Optional[Path]:
+    """The run's page; where it cannot be made, a note: the run itself is good."""
+    from .report import ReportError, read_run, write_report
+
+    path = args.out / "report.html"
+    try:
+        write_report(read_run(args.out, args.metrics, args.trace), path)
+    except ReportError as error:
+        display.tell(f"note: no report: {error}")
+        return None
+    return path
 
 
 def compile_step(
-    args: argparse.Namespace, runner: Runner, tools: dict[str, Path], display: Stages
+    args: argparse.Namespace, runner: Runner, tools: dict[str, Path], display: Display
 ) -> None:
     """Export to plan: leaves step.pt, step.mlir, step.fsdp.mlir, step.plan and
     the tensors in `args.out`."""
@@ -122,8 +148,9 @@ def compile_step(
     for path in folder.glob("step.*"):
         stages.place(path, out / path.name)
     display.end("export", "step.pt", cached)
-    tell(said)
-    lower(runner, cache, tools, args.pipeline, args.nproc * args.nnodes, out, display, tell)
+    display.tell(said)
+    ranks = args.nproc * args.nnodes
+    lower(runner, cache, tools, args.pipeline, ranks, out, display, display.tell)
 
 
 def lower(
@@ -147,14 +174,21 @@ def lower(
     ):
         display.begin(name)
         said, cached = stages.convert(
-            runner, cache, name, tools[tool], flags, out / source, out / target
+            runner,
+            cache,
+            name,
+            tools[tool],
+            flags,
+            out / source,
+            out / target,
+            out / "step.remarks.yaml" if name == "shard" else None,
         )
         note = f"  {options}" if name == "shard" else ""
         display.end(name, target + note, cached)
         tell(said)
 
 
-def start_from(args: argparse.Namespace, display: Stages) -> None:
+def start_from(args: argparse.Namespace, display: Display) -> None:
     """Writes OUT/start.safetensors: the given weights, and what else a run starts with."""
     from .start_weights import WeightsError, compose
 
@@ -165,7 +199,7 @@ def start_from(args: argparse.Namespace, display: Stages) -> None:
     except WeightsError as error:
         raise StageError(f"--weights: {error}") from error
     display.end("weights", START)
-    tell("".join(f"note: {line}\n" for line in notes))
+    display.tell("".join(f"note: {line}\n" for line in notes))
 
 
 def mesh_of(metadata: dict[str, Any], world: int) -> list[int]:
@@ -184,12 +218,6 @@ def mesh_of(metadata: dict[str, Any], world: int) -> list[int]:
             "number of ranks)"
         )
     return mesh["shape"]
-
-
-def tell(said: str) -> None:
-    """What a stage had to say, below its line."""
-    for line in said.splitlines():
-        print(f"         {line}", flush=True)
 
 
 def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -> None:
@@ -221,6 +249,7 @@ def train(args: argparse.Namespace) -> None:
         raise StageError(f"{args.step_file}: no such step file")
     args.step_file = args.step_file.resolve()
     args.out = args.out or Path("out") / args.step_file.stem
+    as_given = argparse.Namespace(**vars(args))
     args.metrics = args.metrics or args.out / "metrics.jsonl"
     args.save = args.save or args.out / "trained.safetensors"
     runner = Runner(args.verbose, args.dry_run)
@@ -232,8 +261,8 @@ def train(args: argparse.Namespace) -> None:
         args.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StageError(f"--out {args.out}: {error.strerror}; give a folder that can be written")
-
-    display = Stages()
+    write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
+    display = JsonDisplay() if args.log_format == "json" else TextDisplay()
     compile_step(args, runner, tools, display)
 
     if args.weights:
@@ -245,50 +274,55 @@ def train(args: argparse.Namespace) -> None:
     length = length_of(
         archive_metadata(args.out / "step.pt"), samples, ranks, args.steps, args.epochs
     )
+    for name in ("trace.json", "summary.json", "report.html"):
+        (args.out / name).unlink(missing_ok=True)
     if not args.resume:
         args.metrics.unlink(missing_ok=True)
     display.begin("run")
 
+    followers: list[Follower] = []
+    if args.tensorboard and args.node_rank == 0:
+        followers.append(EventFiles(args.out / "tensorboard"))
+
     def consume(running: Any) -> None:
         try:
             for row in follow(args.metrics, running):
-                progress.update(row)
+                for follower in followers:
+                    follower.update(row)
         finally:
-            progress.close()
+            for follower in followers:
+                follower.close()
 
-    print(f"run      {describe(ranks, length)}", flush=True)
-    # The bar is drawn when it is made: below the line above.
-    progress = Progress(length, bool(hooks.get("PERPLEXITY")))
+    shown = display.run(
+        ranks, length, bool(hooks.get("PERPLEXITY")), each_row=args.log_interval is not None
+    )
+    followers.append(shown)
     stages.run(runner, run_command(args, tools["fsdp-run"], args.out), consume)
     display.end("done", f"results in {args.out}")
     if args.node_rank == 0:
-        finish(args, progress.rows, hooks, ranks)
-
-
-def describe(ranks: int, length: Length) -> str:
-    parts = [f"{ranks} rank" + ("s" if ranks > 1 else "")]
-    if length.epochs:
-        parts.append(f"{length.epochs} epochs")
-    if length.steps:
-        parts.append(f"{length.steps} steps")
-    return ", ".join(parts)
+        finish(args, display, shown.rows, hooks, ranks)
 
 
 def finish(
-    args: argparse.Namespace, rows: list[dict[str, Any]], hooks: dict[str, Any], ranks: int
+    args: argparse.Namespace,
+    display: Display,
+    rows: list[dict[str, Any]],
+    hooks: dict[str, Any],
+    ranks: int,
 ) -> None:
     from .plots import loss_curve
 
     picture = args.out / "loss.png"
-    wrote = [f"metrics {args.metrics}", f"weights {args.save}"]
+    wrote = {"metrics": args.metrics, "weights": args.save}
     if loss_curve(rows, picture, f"{args.step_file.stem}, {ranks} ranks"):
-        wrote.append(f"loss curve {picture}")
+        wrote["loss curve"] = picture
     if args.trace:
-        wrote.append(f"trace {args.trace}")
+        wrote["trace"] = args.trace
     if args.tensorboard:
-        write_tensorboard(args.out / "tensorboard", rows)
-        wrote.append(f"TensorBoard {args.out / 'tensorboard'}")
-    print("         " + ", ".join(wrote), flush=True)
+        wrote["TensorBoard"] = args.out / "tensorboard"
+    if args.report and (page := write_report(args, display)) is not None:
+        wrote["report"] = page
+    display.wrote(args.out, wrote)
     if hooks.get("after_training"):
         after_training(args.step_file, args.argv, args.save)
 

@@ -193,8 +193,37 @@ def test_loss_that_becomes_nan(
     x = load_file(compiled.data)["x"].clone()
     x[17] = float("nan")
     data = changed_data(compiled, tmp_path, x=x)
-    extra = ["--no-shuffle"] + (["--threads"] if threads else [])
+    extra = ["--no-shuffle", "--non-finite", "stop"] + (["--threads"] if threads else [])
     run_refused(compiled, tmp_path, "(?i)nan", "step 2", "rank 1", data=data, extra=extra)
+
+
+# Checkpoints
+
+NONSENSE = {
+    "--resume nothing": "there is no .*nothing to resume from; name the folder",
+    "--resume a/file": "there is no checkpoint in .*file; name the folder",
+    "--resume ": "--resume: its value is empty; is a variable of the shell not set",
+    "--resume auto": "needs --checkpoint-dir",
+    "--checkpoint-dir a/file": "cannot make the folder .*file: Not a directory",
+    "--checkpoint-dir a --keep-best beauty": "--keep-best beauty is no metric of the plan, .* loss",
+    "--checkpoint-dir a --checkpoint-interval 0": "'0' is no whole number from 1",
+    "--checkpoint-dir a --keep -1": "'-1' is no whole number from 0",
+    "--checkpoint-interval 2": "requires --checkpoint-dir",
+    "--non-finite perhaps": "--non-finite: perhaps not in {continue,skip,stop}",
+    "--non-finite skip": "compile it with the option non-finite=skip of fsdp-pipeline",
+}
+
+
+@pytest.mark.parametrize("flags", NONSENSE)
+def test_nonsense_about_checkpoints(
+    flags: str, compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_text("text")
+    words = flags.split(" ")
+    extra = [tmp_path / word if word in ("nothing", "a", "a/file") else word for word in words]
+    run_refused(compiled, tmp_path, NONSENSE[flags], extra=["--threads", *extra])
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]
 
 
 # Length, mesh and ranks

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 
 from docs import examples, pages
 from support import chain
@@ -14,7 +16,13 @@ def _write(path: pathlib.Path, text: str) -> None:
         print(f"wrote {path.relative_to(chain.ROOT)}")
 
 
-for source in examples.sources():
-    _write(source, examples.rewritten(source))
-for page, text in pages.all_pages().items():
-    _write(page, text)
+try:
+    for source in examples.sources():
+        _write(source, examples.rewritten(source))
+    for page, text in pages.all_pages().items():
+        _write(page, text)
+except ValueError as error:
+    sys.exit(f"error: {error}")
+except subprocess.CalledProcessError as error:
+    # The program has said what is wrong with the IR that it was given.
+    sys.exit(f"error: an Input block was refused by: {' '.join(map(str, error.cmd))}")

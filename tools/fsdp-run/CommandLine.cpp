@@ -118,6 +118,22 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->type_name("KIND")
       ->group(training);
 
+  static const std::map<std::string, NonFinite> nonFinite = {
+      {"continue", NonFinite::Continue},
+      {"stop", NonFinite::Stop},
+      {"skip", NonFinite::Skip}};
+  app.add_option_function<std::string>(
+         "--non-finite",
+         [&run](const std::string &kind) {
+           run.nonFinite = nonFinite.at(kind);
+         },
+         "what to do about a step whose loss, or a gradient, is infinite or "
+         "NaN: continue, stop (with a checkpoint) or skip its update (default: "
+         "as the plan was compiled, continue without non-finite=skip)")
+      ->check(CLI::IsMember(nonFinite))
+      ->type_name("KIND")
+      ->group(training);
+
   app.add_flag("--cuda-graph", run.graph,
                "launch a step as one CUDA graph, once its first runs are over")
       ->group(training);
@@ -149,12 +165,24 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->group(logging);
 }
 
+/// As of a shell's variable that is not set.
+static CLI::Validator notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) -> std::string {
+        return text.empty() ? "its value is empty; is a variable of the shell "
+                              "not set?"
+                            : "";
+      },
+      "");
+}
+
 static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
   const char *group = "Checkpoints";
   auto *folder =
       app.add_option("--checkpoint-dir", options.folder,
                      "write checkpoints into this folder, which all hosts "
                      "share; one at the end, and when a signal ends the run")
+          ->check(notEmpty())
           ->type_name("DIR")
           ->group(group);
   auto add = [&](const char *name, auto &value, const char *type,
@@ -186,6 +214,7 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
                  "--checkpoint-dir, or start where there is none; else from "
                  "this checkpoint or folder of some. --steps and --epochs are "
                  "the whole run's")
+      ->check(notEmpty())
       ->type_name("auto|PATH")
       ->group(group);
 }

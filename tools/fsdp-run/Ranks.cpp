@@ -69,6 +69,7 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " seed=" + optional(run.seed) +
       " shuffle=" + std::to_string(run.shuffle) +
       " log-interval=" + std::to_string(run.logInterval) +
+      " non-finite=" + std::to_string(int(run.nonFinite)) +
       " log-grad-norm=" + std::to_string(run.logGradientNorm) +
       " eval-interval=" + std::to_string(run.evalInterval) + " eval=" +
       std::to_string(!run.evalData.empty() || !run.evalDataCommand.empty()) +

@@ -53,6 +53,9 @@ void registerPlanExport();
 /// Registers `--plan-to-text`, which checks a plan file and prints it.
 void registerPlanToText();
 
+/// Registers `--plan-to-json`: a plan's facts and predictions, for programs.
+void registerPlanToJson();
+
 /// Registers `--plan-to-trace`: a step of a plan as it is predicted.
 void registerPlanToTrace();
 

@@ -21,6 +21,7 @@ class Skeleton:
         self.checkpoint = checkpoint
         self._placed: dict[str, torch.Tensor] = {}
         self._sources: dict[int, Tensor] = {}
+        self._counted: dict[tuple[str, int], dict[str, float]] = {}
 
     def place(self, tensor: Tensor) -> torch.Tensor:
         if tensor.name not in self._placed:
@@ -57,24 +58,37 @@ class Skeleton:
             stored.setdefault(tensor.parameter, {})[tensor.key] = tensor
         taken = manifest.run.step - int(self._scalar("skipped_steps"))
         rules, updated = dict(step.trained()), step.updated()
+        numbers = {name: self._numbers(step, rule, taken) for name, rule in rules.items()}
         kind = optimizer_class(step.optimizer)
         groups, state = [], {}
         for group, values in zip(step.groups, step.hyperparameters(manifest.run.step)):
             options, example = _try(kind, values)
-            options |= {"lr": values["lr"], **_implementation(options, step)}
+            options |= {"lr": values["lr"], **_implementation(options, group)}
             groups.append({"params": list(group["parameters"]), **options})
             for name in group["parameters"]:
                 if name in rules and name not in updated and complete:
-                    state[name] = self._first(name, rules[name], example)
+                    state[name] = self._first(name, step, rules[name], example)
                 elif name in updated and example:
                     own = stored.get(name, {})
                     state[name] = {
-                        key: self._value(f"{name}/{key}", value, own.get(key), taken)
+                        key: (
+                            torch.full_like(value, numbers[name][key])
+                            if key in numbers[name]
+                            else self._value(f"{name}/{key}", value, own.get(key), taken)
+                        )
                         for key, value in example.items()
                     }
         return {"state": state, "param_groups": groups}
 
-    def _first(self, name: str, rule: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
+    def _numbers(self, step: Step, rule: dict[str, Any], steps: int) -> dict[str, float]:
+        key = (rule["name"], steps)
+        if key not in self._counted:
+            self._counted[key] = step.numbers(rule, steps)
+        return self._counted[key]
+
+    def _first(
+        self, name: str, step: Step, rule: dict[str, Any], example: dict[str, Any]
+    ) -> dict[str, Any]:
         """The state of a parameter before the optimizer's first step."""
         tensor = self.checkpoint.manifest.find(name)
         shape = tensor.shape if tensor else (0,)
@@ -84,6 +98,8 @@ class Skeleton:
             )
             for state in rule["states"]
         }
+        for key, value in self._numbers(step, rule, 0).items():
+            first[key] = torch.full_like(example[key], value)
         return {key: first[key] if key in first else _counted(v, 0) for key, v in example.items()}
 
     def _value(self, name: str, example: Any, tensor: Optional[Tensor], taken: int) -> Any:
@@ -144,8 +160,8 @@ def _try(
     return options, dict(optimizer.state[parameter])
 
 
-def _implementation(options: dict[str, Any], step: Step) -> dict[str, bool]:
-    chosen = step.metadata["optimizer"]["implementation"]
+def _implementation(options: dict[str, Any], group: dict[str, Any]) -> dict[str, bool]:
+    chosen = group["implementation"]
     return {chosen: True} if chosen in options else {}
 
 

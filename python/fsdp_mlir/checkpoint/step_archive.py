@@ -9,6 +9,7 @@ import torch
 
 from ..progress import archive_metadata, length_of
 from ..schedule import set_number
+from ..step_numbers import numbers_after
 from .errors import CheckpointError
 from .manifest import LOST, Run, Tensor
 
@@ -39,8 +40,8 @@ class Step:
 
     @property
     def optimizer(self) -> str:
-        """The optimizer's name: of torch.optim's classes in lower case."""
-        return self.metadata["optimizer"]["name"]
+        """The optimizer's name: of torch.optim's classes in lower case; of several, all names."""
+        return "+".join(dict.fromkeys(group["optimizer"] for group in self.groups))
 
     @property
     def seed(self) -> int:
@@ -60,6 +61,24 @@ class Step:
             for column, value in zip(schedule["columns"], row):
                 set_number(groups[column["group"]], column["name"], value)
         return groups
+
+    def numbers(self, rule: Mapping[str, Any], steps: int) -> dict[str, float]:
+        """The states of a rule that are one number and do not count steps, after so many."""
+        table = self.metadata["schedule"] or {"columns": [], "rows": []}
+        places = {
+            column["name"]: place
+            for place, column in enumerate(table["columns"])
+            if column["group"] == rule["group"]
+        }
+        constant = self.groups[rule["group"]]["hyperparameters"]
+
+        def value(step: int, name: str) -> float:
+            rows = table["rows"]
+            return (
+                rows[min(step, len(rows)) - 1][places[name]] if name in places else constant[name]
+            )
+
+        return numbers_after(rule["numbers"], steps, value)
 
     def trained(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Each parameter that the optimizer holds and that is trainable, and the rule of it."""

@@ -49,6 +49,15 @@ def test_linear_classifier_learns(train, tmp_path: Path) -> None:
         "bias": (10,),
     }
     assert (tmp_path / "out" / "loss.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert f"report {tmp_path / 'out' / 'report.html'}" in out
+    for said in (
+        "linear_classifier.py on 2 ranks",
+        "measured in step",
+        "fsdp-shard-state",
+        "nproc",
+    ):
+        assert said in page
 
     again = train("--nproc", "2", example="linear_classifier.py")
     assert again.count("(unchanged)") == 4

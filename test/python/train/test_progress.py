@@ -57,6 +57,19 @@ def test_what_every_run_measures_is_no_metric_of_the_step() -> None:
     assert fields <= STANDARD
 
 
+def test_each_logged_step_has_a_line_where_one_asks() -> None:
+    """Tests that an interval of the user's own is not thinned off a terminal."""
+    out = io.StringIO()
+    progress = Progress(Length(30, None), out=out, each_row=True)
+    for step in (10, 20, 30):
+        progress.update({"step": step, "loss": 1.0})
+    assert [line.split()[1] for line in out.getvalue().splitlines() if "/30" in line] == [
+        "10/30",
+        "20/30",
+        "30/30",
+    ]
+
+
 def test_perplexity_belongs_to_the_epoch_that_ended() -> None:
     """Tests that an evaluation counts whether it has a row of its own or not."""
     rows = [{"step": 1, "loss": 2.0, "eval_loss": 1.0}, {"step": 2, "loss": 1.0}]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_mlir import stages
+from fsdp_mlir import programs, stages
+from fsdp_mlir.event_files import main as event_files
 from fsdp_mlir.step_hooks import constants
 from fsdp_mlir.train import main, pipeline_options
 from fsdp_mlir.train_flags import parse
@@ -73,13 +74,14 @@ class Tree:
         self.helper.write_text("WIDTH = 2\n")
         self.bin = folder / "bin"
         self.bin.mkdir()
-        for name in stages.TOOLS:
+        for name in programs.NAMES:
             tool = self.bin / name
             tool.write_text(TOOL.format(python=sys.executable))
             tool.chmod(0o755)
 
     def train(self, *flags: str, argv: tuple[str, ...] = ()) -> int:
         options = ["--cache-dir", str(self.folder / "cache"), "--out", str(self.folder / "out")]
+        options += ["--no-report"]  # stand-ins have nothing to report
         return main([*options, *flags, str(self.step), *argv])
 
     def log(self) -> list[list[str]]:
@@ -186,6 +188,21 @@ def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str
     assert tree.log() == []
 
 
+@pytest.mark.parametrize("kind", ("continue", "stop", "skip"))
+def test_a_plan_is_compiled_for_what_is_not_finite(
+    kind: str, tree: Tree, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that whoever wants steps left out gets a plan that can, and that a user's own word
+    about it counts."""
+    assert tree.train("--dry-run", "--non-finite", kind) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert f"--non-finite {kind}" in lines[-1]
+    assert ("non-finite=skip" in lines[2]) == (kind != "continue")
+    own = ("--pipeline", "non-finite=apply")
+    assert tree.train("--dry-run", "--non-finite", kind, *own) == 0
+    assert "non-finite=skip" not in capfd.readouterr().out
+
+
 def test_flags_after_the_step_file_are_its_own() -> None:
     """Tests that the driver takes nothing that stands behind the step file."""
     args = parse(["--epochs", "1", "step.py", "--epochs", "5", "--nproc", "9"])
@@ -237,3 +254,114 @@ def test_error_line() -> None:
     )
     assert stages.error_line("Traceback (most\n  x\nValueError: bad\n", "") == "ValueError: bad"
     assert stages.error_line("", "ended") == "ended"
+
+
+def test_flags_of_every_day_reach_the_run(tree: Tree) -> None:
+    """Tests that they are passed on as they are, 0 as well."""
+    flags = "--seed 0 --no-shuffle --eval-interval 2 --log-interval 3 --log-grad-norm --keep 0"
+    assert tree.train(*flags.split()) == 0
+    command = " ".join(tree.log()[-1])
+    assert flags.replace(" --keep 0", "") in command
+    assert "--checkpoint-dir" in command and "--keep 0" in command
+
+
+def test_a_run_leaves_its_settings(tree: Tree) -> None:
+    """Tests that the file of a run is the same run again, and that flags win over it."""
+    given = [
+        "--nproc",
+        "2",
+        "--log-grad-norm",
+        "--pipeline",
+        "units=all remat=full",
+        "--steps",
+        "4",
+    ]
+    assert tree.train(*given, argv=("--lr", "0.1")) == 0
+    first = tree.log()
+    file = tree.folder / "out" / "run.toml"
+    assert main(["--config", str(file)]) == 0
+    assert tree.log()[-1] == first[-1]
+    args = parse(["--config", str(file), "--epochs", "3", "--pipeline", "remat=none", "other.py"])
+    assert (args.nproc, args.steps, args.epochs, args.log_grad_norm) == (2, None, 3, True)
+    assert " ".join(args.pipeline) == "units=all remat=none"
+    assert (args.step_file, args.argv, args.report) == (Path("other.py"), [], False)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("nprocs = 2", "there is no flag --nprocs; the nearest is 'nproc'"),
+        ("no-shuffle = 1", "no-shuffle takes true or false"),
+        ("seed = [1]", "seed takes one value"),
+        ("pipeline = 'units=all'", "pipeline is a table of options"),
+        ("step = 'x.py'", "step is a list"),
+        ("nproc = 0", "0 is not positive"),
+        ("nproc 2", "line 1"),
+        (None, "No such file"),
+    ],
+)
+def test_settings_that_cannot_be(
+    text: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a file that says nothing sensible is one error, which names the file or flag."""
+    file = tmp_path / "run.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(SystemExit):
+        parse(["--config", str(file), "step.py"])
+    error = capsys.readouterr().err
+    assert message in error and error.count("error:") == 1
+
+
+def test_a_flag_that_is_none_has_a_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Tests a misspelt flag, and a command line without a step file."""
+    for argv, message in (
+        (["--eval-intervall=2", "step.py"], "--eval-intervall; the nearest is --eval-interval"),
+        (["--nproc", "2"], "no STEP.py is given"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(argv)
+        assert message in capsys.readouterr().err
+
+
+def test_json_is_a_line_per_event(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that every line is an object, from the first stage to the files at the end."""
+    assert tree.train("--log-format", "json") == 0
+    out = capfd.readouterr().out.splitlines()
+    # What the step file's hook prints is its own.
+    events = [json.loads(line) for line in out if not line.startswith("trained ")]
+    kinds = [event["event"] for event in events]
+    assert [e["stage"] for e in events if e["event"] == "stage"] == [
+        "export",
+        "import",
+        "shard",
+        "plan",
+        "done",
+    ]
+    assert kinds.count("step") == 4 and kinds.count("run") == 1 and kinds[-1] == "files"
+    assert {"event": "note", "text": "flags"} in events
+    assert [e["loss"] for e in events if e["event"] == "step"] == [1.0, 0.5, 1 / 3, 0.25]
+
+
+def test_event_files_are_tensorboards(tree: Tree) -> None:
+    """Tests that TensorBoard's own reader finds the values, under torchtitan's tags."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert tree.train("--tensorboard") == 0
+    events = EventAccumulator(str(tree.folder / "out" / "tensorboard"))
+    events.Reload()
+    losses = events.Scalars("loss_metrics/global_avg_loss")
+    assert [(e.step, round(e.value, 3)) for e in losses] == [
+        (1, 1),
+        (2, 0.5),
+        (3, 0.333),
+        (4, 0.25),
+    ]
+    assert [e.value for e in events.Scalars("throughput(tps)")] == [7.0] * 4
+    # The metrics of a run without the driver give the same.
+    alone = tree.folder / "alone"
+    assert event_files([str(tree.folder / "out" / "metrics.jsonl"), "-o", str(alone)]) == 0
+    again = EventAccumulator(str(alone))
+    again.Reload()
+    assert [e.value for e in again.Scalars("throughput(tps)")] == [7.0] * 4
+    assert event_files([str(tree.folder / "none.jsonl"), "-o", str(alone)]) == 1
