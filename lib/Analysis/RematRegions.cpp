@@ -9,7 +9,6 @@
 using namespace mlir;
 using namespace fsdp;
 
-static bool isForward(Operation *op) { return !op->hasAttr("fsdp.phase"); }
 
 /// Ops in place depend on when they run; random ones repeat their numbers.
 static bool isRepeatable(aten::CallOp call) {
@@ -58,15 +57,15 @@ RematRegions RematRegions::compute(func::FuncOp program, ModuleOp module) {
   unsigned position = 0;
   for (Operation &op : program.getOps()) {
     auto call = dyn_cast<aten::CallOp>(op);
-    if (!call || !isForward(call))
+    if (!call || aten::isBackward(call))
       continue;
     result.positions[call] = position++;
     if (!isRepeatable(call))
       continue;
     std::string name;
-    auto checkpoint = call->getAttrOfType<IntegerAttr>(kCheckpointAttrName);
+    auto checkpoint = call.getCheckpoint();
     if (checkpoint)
-      name = "checkpoint " + std::to_string(checkpoint.getInt());
+      name = "checkpoint " + std::to_string(*checkpoint);
     else if (std::optional<StringRef> unit =
                  findUnit(getModulePath(call.getLoc()), units))
       name = unit->str();
@@ -74,7 +73,7 @@ RematRegions RematRegions::compute(func::FuncOp program, ModuleOp module) {
       continue;
     auto [it, isNew] = byName.try_emplace(name, result.regions.size());
     if (isNew)
-      result.regions.push_back({name, bool(checkpoint), {}});
+      result.regions.push_back({name, checkpoint.has_value(), {}});
     result.regions[it->second].ops.push_back(call);
     result.indices[call] = it->second;
   }
@@ -92,11 +91,11 @@ bool RematRegions::isKept(Value value, Remat remat) const {
   if (remat == Remat::None || !region)
     return true;
   auto call = cast<aten::CallOp>(value.getDefiningOp());
-  if (call->hasAttr(kMustSaveAttrName) ||
+  if (call.getMustSave() ||
       (remat == Remat::Selective && isExpensive(call)))
     return true;
   return llvm::any_of(value.getUsers(), [&](Operation *reader) {
-    if (!isForward(reader))
+    if (aten::isBackward(reader))
       return false;
     auto found = indices.find(reader);
     if (found == indices.end() || found->second != *region)

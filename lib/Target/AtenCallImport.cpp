@@ -289,17 +289,15 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
       types.push_back(builder.getNoneType());
   }
   OperationState state(getLocation(info), aten::CallOp::getOperationName());
-  aten::CallOp::build(builder, state, schema->callee(), call.operands,
+  aten::CallOp::build(builder, state,
+                      info.backward ? aten::Phase::Backward
+                                    : aten::Phase::Forward,
+                      schema->callee(), call.operands,
                       call.slots, builder.getDictionaryAttr(call.attributes),
                       types);
   auto op = cast<aten::CallOp>(builder.create(state));
-  if (info.backward)
-    op->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  if (info.checkpoint)
-    op->setAttr(kCheckpointAttrName,
-                builder.getI64IntegerAttr(*info.checkpoint));
-  if (info.keep)
-    op->setAttr(kMustSaveAttrName, builder.getUnitAttr());
+  op.setCheckpoint(info.checkpoint);
+  op.setMustSave(info.keep);
   if (op.isRandom()) {
     if (!call.hasGenerator)
       throw ArchiveError("calls " + schema->callee() + where +

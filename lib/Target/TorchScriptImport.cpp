@@ -299,8 +299,8 @@ Value Importer::addLoad(const ArgumentInfo &argument, const TensorInfo &info) {
       LoadOp::create(builder, loc, type.clone(own), symbol(argument.fqn));
   if (own == type.getElementType())
     return value;
-  return aten::createPrecisionCast(builder, loc, value, type.getElementType(),
-                                   /*backward=*/false);
+  return aten::createPrecisionCast(builder, loc, aten::Phase::Forward, value,
+                                   type.getElementType());
 }
 
 void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
@@ -317,7 +317,7 @@ void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
       continue;
     }
     auto call = aten::CallOp::create(
-        builder, unknown(), "full", ValueRange(),
+        builder, unknown(), aten::Phase::Forward, "full", ValueRange(),
         ArrayRef<NamedAttribute>{
             builder.getNamedAttr("size",
                                  builder.getDenseI64ArrayAttr(info.shape)),
@@ -361,8 +361,8 @@ void Importer::addResults(func::FuncOp function, const ProgramInfo &program) {
     Value gradient = values.lookup(result->name);
     Type own = parameterTypes.lookup(result->fqn);
     if (cast<RankedTensorType>(gradient.getType()).getElementType() != own)
-      gradient = aten::createPrecisionCast(builder, loc, gradient, own,
-                                           /*backward=*/true);
+      gradient = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
+                                           gradient, own);
     UpdateOp::create(builder, loc, update->second.rule, symbol(result->fqn),
                      gradient, builder.getArrayAttr(update->second.states));
   }

@@ -30,9 +30,9 @@ Value fsdp::createDivision(OpBuilder &builder, Location loc, Value gradient,
     return gradient;
   NamedAttribute args[] = {
       builder.getNamedAttr("other", builder.getF64FloatAttr(divisor))};
-  auto division = aten::CallOp::create(builder, loc, "div.Scalar", gradient,
-                                       args, gradient.getType());
-  division->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  auto division =
+      aten::CallOp::create(builder, loc, aten::Phase::Backward, "div.Scalar",
+                           gradient, args, gradient.getType());
   return division->getResult(0);
 }
 

@@ -20,11 +20,6 @@ bool fsdp::isMatrixRule(func::FuncOp function) {
          isa<RankedTensorType>(function.getArgumentTypes().front());
 }
 
-bool fsdp::isBackward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>("fsdp.phase");
-  return phase && phase.getValue() == "backward";
-}
-
 llvm::StringMap<fsdp::UnitOp> fsdp::getUnits(ModuleOp module) {
   llvm::StringMap<UnitOp> units;
   for (UnitOp unit : module.getOps<UnitOp>())
@@ -65,9 +60,8 @@ Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
   NamedAttribute args[] = {
       builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0))};
   auto clone = aten::CallOp::create(
-      builder, gradient.getLoc(), "clone", gradient, args,
+      builder, gradient.getLoc(), aten::Phase::Backward, "clone", gradient, args,
       RankedTensorType::get(type.getShape(), type.getElementType()));
-  clone->setAttr("fsdp.phase", builder.getStringAttr("backward"));
   return clone->getResult(0);
 }
 

@@ -87,6 +87,14 @@ void count(CollectiveOpInterface op,
   }
 }
 
+/// Whether backward repeats what forward computed by this op.
+bool isRecomputed(Operation *op) {
+  if (auto call = dyn_cast<aten::CallOp>(op))
+    return bool(call.getRecomputeAttr());
+  auto command = dyn_cast<CmdAtenOp>(op);
+  return command && command.getRecomputeAttr();
+}
+
 Figures collect(ModuleOp module, const cost::Cluster &cluster) {
   Figures figures;
   figures.cluster = cluster.name;
@@ -109,7 +117,7 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
         count(collective, of.units);
       if (std::string read = describeHostRead(op); !read.empty())
         of.hostReads.push_back(std::move(read));
-      if (op->hasAttr(kRecomputeAttrName)) {
+      if (isRecomputed(op)) {
         ++of.recomputedOps;
         of.recomputedSeconds += cost.getSeconds(op);
       }

@@ -34,7 +34,7 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
   %4 = shard.all_gather %c on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "u"} : tensor<2xf64> -> tensor<4xf64>
   %5 = aten.call "relu"(%4) : (tensor<4xf64>) -> tensor<4xf64>
 
-  // CHECK: aten.call "relu"(%arg1) {fsdp.phase = "backward"}
+  // CHECK: aten.call "relu"(%arg1) backward
   // CHECK: %[[Q:.*]] = fsdp.pack %{{.*}}, %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 2>, #fsdp.member<offset = 64, bytes = 80, blocks = 2>]} : (tensor<4xf32>, tensor<2x20xf32>) -> tensor<2x48xf32>
   // CHECK-NEXT: %[[S:.*]] = fsdp.reduce_scatter %[[Q]] {divisor = 2.000000e+00 : f64, unit = "u"} : tensor<2x48xf32> -> tensor<48xf32>
   // CHECK-NEXT: %[[V:.*]]:2 = fsdp.unpack %[[S]] {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 1>, #fsdp.member<offset = 64, bytes = 80, blocks = 1>]} : (tensor<48xf32>) -> (tensor<2xf32>, tensor<1x20xf32>)
@@ -42,7 +42,7 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
   // CHECK: fsdp.reduce_scatter %{{.*}} {divisor = 2.000000e+00 : f64, unit = "u"} : tensor<2x8xf64> -> tensor<8xf64>
   %6 = shard.reduce_scatter %ga on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = "u"} : tensor<4xf32> -> tensor<2xf32>
   %7 = aten.call "div.Scalar"(%6) {other = 2.0 : f64} : (tensor<2xf32>) -> tensor<2xf32>
-  %8 = aten.call "relu"(%gb) {fsdp.phase = "backward"} : (tensor<2x20xf32>) -> tensor<2x20xf32>
+  %8 = aten.call "relu"(%gb) backward : (tensor<2x20xf32>) -> tensor<2x20xf32>
   %9 = shard.reduce_scatter %8 on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = "u"} : tensor<2x20xf32> -> tensor<1x20xf32>
   %10 = aten.call "div.Scalar"(%9) {other = 2.0 : f64} : (tensor<1x20xf32>) -> tensor<1x20xf32>
   %11 = shard.reduce_scatter %gc on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = "u"} : tensor<4xf64> -> tensor<2xf64>

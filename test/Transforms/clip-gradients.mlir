@@ -18,7 +18,7 @@
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: (tensor<f32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "grad_norm"})
 // CHECK: %[[G1:.*]] = aten.call "div.Scalar"{{.*}} -> tensor<2x5xf32>
-// CHECK-NEXT: %[[S1:.*]] = aten.call "fsdp_mlir::power_sum"([%[[G1]]]) {fsdp.phase = "backward", p = 2.000000e+00 : f64} : (tensor<2x5xf32>) -> tensor<f64>
+// CHECK-NEXT: %[[S1:.*]] = aten.call "fsdp_mlir::power_sum"([%[[G1]]]) backward {p = 2.000000e+00 : f64} : (tensor<2x5xf32>) -> tensor<f64>
 // CHECK: %[[G0:.*]] = aten.call "div.Scalar"{{.*}} -> tensor<3x3xf32>
 // CHECK-NEXT: %[[S0:.*]] = aten.call "fsdp_mlir::power_sum"([%[[G0]]])
 // CHECK: %[[ALL:.*]] = aten.call "stack"([%[[S0]], %[[S1]]])
@@ -26,10 +26,10 @@
 // CHECK-NEXT: %[[TOTAL:.*]] = fsdp.all_reduce sum norm %[[SUM]] : tensor<f64>
 // CHECK-NEXT: %[[ROOT:.*]] = aten.call "sqrt"(%[[TOTAL]])
 // CHECK-NEXT: %[[NORM:.*]] = aten.call "_to_copy"(%[[ROOT]]) {dtype = f32
-// CHECK-NEXT: %[[ADD:.*]] = aten.call "add.Scalar"(%[[NORM]]) {fsdp.phase = "backward", other = {{(1.0+e-06|9.99+5E-7)}} : f64}
+// CHECK-NEXT: %[[ADD:.*]] = aten.call "add.Scalar"(%[[NORM]]) backward {other = {{(1.0+e-06|9.99+5E-7)}} : f64}
 // CHECK-NEXT: %[[INVERSE:.*]] = aten.call "reciprocal"(%[[ADD]])
-// CHECK-NEXT: %[[RATIO:.*]] = aten.call "mul.Scalar"(%[[INVERSE]]) {fsdp.phase = "backward", other = 5.000000e-01 : f64}
-// CHECK-NEXT: %[[FACTOR:.*]] = aten.call "clamp"(%[[RATIO]]) {fsdp.phase = "backward", max = 1.000000e+00 : f64}
+// CHECK-NEXT: %[[RATIO:.*]] = aten.call "mul.Scalar"(%[[INVERSE]]) backward {other = 5.000000e-01 : f64}
+// CHECK-NEXT: %[[FACTOR:.*]] = aten.call "clamp"(%[[RATIO]]) backward {max = 1.000000e+00 : f64}
 // CHECK-NEXT: fsdp.update @sgd.0 @blocks.0.w, %[[G0]] [@"blocks.0.w/momentum_buffer"] scale %[[FACTOR]] : tensor<f32> : tensor<3x3xf32>
 // CHECK-NEXT: fsdp.update @sgd.0 @blocks.1.w, %[[G1]] {{.*}} scale %[[FACTOR]]
 // CHECK-NEXT: return %{{.*}}, %[[NORM]]

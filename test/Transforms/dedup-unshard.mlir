@@ -25,7 +25,7 @@ func.func @step() -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
   // CHECK: %[[B:.*]] = shard.all_gather %{{.*}} {fsdp.region = "backward"
   %6 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "backward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
   // CHECK-NEXT: aten.call "slice.Tensor"(%[[B]])
-  %7 = aten.call "slice.Tensor"(%6) {end = 3 : i64, fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<3xf32>
+  %7 = aten.call "slice.Tensor"(%6) backward {end = 3 : i64} : (tensor<4xf32>) -> tensor<3xf32>
   return %2, %5, %7 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
 }
 

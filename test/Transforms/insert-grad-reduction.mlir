@@ -8,7 +8,7 @@
 // CHECK: %[[G1:.*]] = aten.call "mm"{{.*}} -> tensor<4x5xf32>
 // CHECK-NEXT: %[[R1:.*]] = fsdp.reduce_grad %[[G1]] {unit = "blocks.1"} : tensor<4x5xf32>
 // CHECK: %[[G0:.*]] = aten.call "t"{{.*}} -> tensor<5x3xf32, #aten.strides<[1, 5]>>
-// CHECK-NEXT: %[[C0:.*]] = aten.call "clone"(%[[G0]]) {fsdp.phase = "backward", memory_format = 0 : i64}
+// CHECK-NEXT: %[[C0:.*]] = aten.call "clone"(%[[G0]]) backward {memory_format = 0 : i64}
 // CHECK-NEXT: %[[R0:.*]] = fsdp.reduce_grad %[[C0]] {unit = "blocks.0"} : tensor<5x3xf32>
 // CHECK: fsdp.update @sgd.0 @blocks.0.w, %[[R0]]
 // CHECK: fsdp.update @sgd.0 @blocks.1.w, %[[R1]]

@@ -26,9 +26,9 @@
 // TRUE: fsdp.unshard %[[WH]] {region = "backward", unit = ""}
 // FALSE: fsdp.unshard %[[WH]] {region = "forward", unit = ""}
 // AUTO: %[[B1:.*]] = fsdp.unshard %[[W1]] {region = "backward", unit = "blocks.1"}
-// AUTO-NEXT: %[[V1:.*]] = aten.call "t"(%[[B1]]) {fsdp.phase = "backward"}
-// AUTO-NEXT: aten.call "t"(%[[V1]]) {fsdp.phase = "backward"}
-// FALSE: aten.call "t"(%[[T1]]) {fsdp.phase = "backward"}
+// AUTO-NEXT: %[[V1:.*]] = aten.call "t"(%[[B1]]) backward
+// AUTO-NEXT: aten.call "t"(%[[V1]]) backward
+// FALSE: aten.call "t"(%[[T1]]) backward
 // CHECK-LABEL: func.func @eval
 // CHECK: fsdp.unshard %{{.*}} {region = "forward", unit = "blocks.0"}
 

@@ -15,9 +15,9 @@
 // CHECK-NEXT: aten.call "t"(%[[S0]]) : (tensor<5x3xf32>)
 // CHECK: %[[A1:.*]] = shard.all_gather %{{.*}} : tensor<2x5xf32> -> tensor<4x5xf32>
 // CHECK-NEXT: aten.call "t"(%[[A1]])
-// CHECK: %[[P:.*]] = aten.call "constant_pad_nd"(%{{.*}}) {fsdp.phase = "backward", pad = array<i64: 0, 0, 0, 1>} : (tensor<5x3xf32>) -> tensor<6x3xf32>
+// CHECK: %[[P:.*]] = aten.call "constant_pad_nd"(%{{.*}}) backward {pad = array<i64: 0, 0, 0, 1>} : (tensor<5x3xf32>) -> tensor<6x3xf32>
 // CHECK-NEXT: %[[R:.*]] = shard.reduce_scatter %[[P]] on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = "blocks.0"} : tensor<6x3xf32> -> tensor<3x3xf32>
-// CHECK-NEXT: %[[D:.*]] = aten.call "div.Scalar"(%[[R]]) {fsdp.phase = "backward", other = 2.000000e+00 : f64}
+// CHECK-NEXT: %[[D:.*]] = aten.call "div.Scalar"(%[[R]]) backward {other = 2.000000e+00 : f64}
 // CHECK: fsdp.update @sgd.0 @blocks.0.w, %[[D]]
 
 // Some ranks have no rows of their own; their part is padding.

@@ -16,14 +16,14 @@
 // CHECK: shard.all_gather {{.*}} on @mesh grid_axes = [1] gather_axis = 0 {{.*}} : tensor<3x3xf32> -> tensor<6x3xf32>
 // CHECK: %[[S:.*]] = shard.reduce_scatter {{.*}} on @mesh grid_axes = [1] scatter_axis = 0 {{.*}} : tensor<6x3xf32> -> tensor<3x3xf32>
 // CHECK-NEXT: %[[R:.*]] = shard.all_reduce %[[S]] on @mesh grid_axes = [0] {fsdp.unit = "blocks.0"} : tensor<3x3xf32> -> tensor<3x3xf32>
-// CHECK-NEXT: aten.call "div.Scalar"(%[[R]]) {fsdp.phase = "backward", other = 6.000000e+00 : f64}
+// CHECK-NEXT: aten.call "div.Scalar"(%[[R]]) backward {other = 6.000000e+00 : f64}
 // NAMES: shard.grid @mesh(shape = 3x2) {fsdp.axes = [#fsdp.axis<"dp", replicate>, #fsdp.axis<"fsdp", shard>]}
 
 // With shards of one rank nothing is gathered, and each rank has the whole.
 // DDP: fsdp.state @blocks.0.w parameter : tensor<5x3xf32> {global = tensor<5x3xf32>
 // DDP-NOT: {{all_gather|reduce_scatter|slice|constant_pad_nd}}
 // DDP: %[[R:.*]] = shard.all_reduce %{{.*}} on @mesh grid_axes = [0] {fsdp.unit = "blocks.1"} : tensor<4x5xf32> -> tensor<4x5xf32>
-// DDP-NEXT: aten.call "div.Scalar"(%[[R]]) {fsdp.phase = "backward", other = 4.000000e+00 : f64}
+// DDP-NEXT: aten.call "div.Scalar"(%[[R]]) backward {other = 4.000000e+00 : f64}
 // DDP-NOT: {{all_gather|reduce_scatter|slice|constant_pad_nd}}
 
 // And with one replica nothing is summed over replicas.

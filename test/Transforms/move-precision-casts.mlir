@@ -28,10 +28,10 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
   %y = aten.call "mul.Tensor"(%x, %c) : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
   %z = aten.call "mul.Tensor"(%y, %d) : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
   %loss = aten.call "sum"(%z) : (tensor<8x16xbf16>) -> tensor<bf16>
-  %gh = aten.call "mul.Tensor"(%y, %x) {fsdp.phase = "backward"} : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
-  %gw = aten.call "mul.Tensor"(%d, %x) {fsdp.phase = "backward"} : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
-  %gwf = aten.call "_to_copy"(%gw) {dtype = f32, fsdp.phase = "backward", fsdp.precision_cast} : (tensor<8x16xbf16>) -> tensor<8x16xf32>
-  %ghf = aten.call "_to_copy"(%gh) {dtype = f32, fsdp.phase = "backward", fsdp.precision_cast} : (tensor<8x16xbf16>) -> tensor<8x16xf32>
+  %gh = aten.call "mul.Tensor"(%y, %x) backward : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
+  %gw = aten.call "mul.Tensor"(%d, %x) backward : (tensor<8x16xbf16>, tensor<8x16xbf16>) -> tensor<8x16xbf16>
+  %gwf = aten.call "_to_copy"(%gw) backward {dtype = f32, fsdp.precision_cast} : (tensor<8x16xbf16>) -> tensor<8x16xf32>
+  %ghf = aten.call "_to_copy"(%gh) backward {dtype = f32, fsdp.precision_cast} : (tensor<8x16xbf16>) -> tensor<8x16xf32>
   fsdp.update @sgd @w, %gwf [] : tensor<8x16xf32>
   fsdp.update @sgd @half.w, %ghf [] : tensor<8x16xf32>
   return %loss : tensor<bf16>
@@ -49,12 +49,12 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // CHECK-NEXT: aten.call "mul.Tensor"(%{{.*}}, %[[U]])
 // CHECK: fsdp.unshard %{{.*}} {region = "forward", unit = "half"} : tensor<8x16xbf16>
 // The unit says f16 itself.
-// CHECK: %[[GH:.*]] = aten.call "mul.Tensor"{{.*}}fsdp.phase = "backward"
-// CHECK-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) {dtype = f16, fsdp.phase = "backward", fsdp.precision_cast}
+// CHECK: %[[GH:.*]] = aten.call "mul.Tensor"{{.*}} backward
+// CHECK-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) backward {dtype = f16, fsdp.precision_cast}
 // CHECK-NEXT: %[[R16:.*]] = fsdp.reduce_grad %[[G16]] {unit = "half"} : tensor<8x16xf16>
-// CHECK-NEXT: %[[R:.*]] = aten.call "_to_copy"(%[[R16]]) {dtype = f32, fsdp.phase = "backward", fsdp.precision_cast}
+// CHECK-NEXT: %[[R:.*]] = aten.call "_to_copy"(%[[R16]]) backward {dtype = f32, fsdp.precision_cast}
 // Backward casts and gathers anew.
-// CHECK-NEXT: %[[B:.*]] = aten.call "_to_copy"(%[[H]]) {dtype = bf16, fsdp.phase = "backward", fsdp.precision_cast}
+// CHECK-NEXT: %[[B:.*]] = aten.call "_to_copy"(%[[H]]) backward {dtype = bf16, fsdp.precision_cast}
 // CHECK-NEXT: %[[V:.*]] = fsdp.unshard %[[B]] {region = "backward", unit = "half"} : tensor<8x16xbf16>
 // CHECK-NEXT: %[[GW:.*]] = aten.call "mul.Tensor"(%[[V]]
 // The root leaves it open: what backward computes in, or what the option says.
@@ -67,7 +67,7 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 
 // One rank gathers and reduces nothing, and rounds as several would.
 // ONE-NOT: fsdp.unshard
-// ONE: %[[GH:.*]] = aten.call "mul.Tensor"{{.*}}fsdp.phase = "backward"
+// ONE: %[[GH:.*]] = aten.call "mul.Tensor"{{.*}} backward
 // ONE-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) {dtype = f16
 // ONE-NEXT: %[[G:.*]] = aten.call "_to_copy"(%[[G16]]) {dtype = f32
 // ONE-NOT: fsdp.reduce_grad
@@ -77,9 +77,9 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // by two behind it.
 // SHARD: %[[C:.*]] = aten.call "_to_copy"(%{{.*}}) {dtype = bf16, fsdp.precision_cast} : (tensor<2x16xf32>) -> tensor<2x16xbf16>
 // SHARD-NEXT: shard.all_gather %[[C]] {{.*}} : tensor<2x16xbf16> -> tensor<8x16xbf16>
-// SHARD: %[[H:.*]] = aten.call "div.Scalar"(%{{.*}}) {fsdp.phase = "backward", other = 2.000000e+00 : f64} : (tensor<8x16xf16>)
+// SHARD: %[[H:.*]] = aten.call "div.Scalar"(%{{.*}}) backward {other = 2.000000e+00 : f64} : (tensor<8x16xf16>)
 // SHARD: %[[SUM:.*]] = shard.reduce_scatter %[[H]] {{.*}} : tensor<8x16xf16> -> tensor<2x16xf16>
-// SHARD-NEXT: %[[MEAN:.*]] = aten.call "div.Scalar"(%[[SUM]]) {fsdp.phase = "backward", other = 2.000000e+00 : f64}
+// SHARD-NEXT: %[[MEAN:.*]] = aten.call "div.Scalar"(%[[SUM]]) backward {other = 2.000000e+00 : f64}
 // SHARD-NEXT: aten.call "_to_copy"(%[[MEAN]]) {dtype = f32, {{.*}}} : (tensor<2x16xf16>) -> tensor<2x16xf32>
 // SHARD: shard.reduce_scatter {{.*}} : tensor<8x16xbf16> -> tensor<2x16xbf16>
 // SHARD-NEXT: aten.call "div.Scalar"{{.*}}other = 4.000000e+00

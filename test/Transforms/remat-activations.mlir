@@ -14,9 +14,9 @@
 
 // A checkpoint of the model's own is recomputed by any option; what its policy
 // keeps is not.
-// RUN: sed -e 's/p = 0.5 : f64,/p = 0.5 : f64, fsdp.checkpoint = 0 : i64,/' -e 's/"mm"(%x, %wt)/"mm"(%x, %wt) {fsdp.checkpoint = 0 : i64}/' -e 's/"tanh"(%h)/"tanh"(%h) {fsdp.checkpoint = 0 : i64}/' -e 's/"mul.Tensor"(%a, %mask)/"mul.Tensor"(%a, %mask) {fsdp.checkpoint = 0 : i64}/' %S/Inputs/block.mlir > %t.checkpoint.mlir
+// RUN: sed -e 's/"bernoulli.p"(%a)/"bernoulli.p"(%a) checkpoint(0)/' -e 's/"mm"(%x, %wt)/"mm"(%x, %wt) checkpoint(0)/' -e 's/"tanh"(%h)/"tanh"(%h) checkpoint(0)/' -e 's/"mul.Tensor"(%a, %mask)/"mul.Tensor"(%a, %mask) checkpoint(0)/' %S/Inputs/block.mlir > %t.checkpoint.mlir
 // RUN: fsdp-opt %t.checkpoint.mlir --fsdp-remat-activations | FileCheck %s --check-prefix=CHECKPOINT
-// RUN: sed -e 's/"mm"(%x, %wt) {/"mm"(%x, %wt) {fsdp.must_save, /' %t.checkpoint.mlir | fsdp-opt --fsdp-remat-activations | FileCheck %s --check-prefix=KEEP
+// RUN: sed -e 's/"mm"(%x, %wt) checkpoint(0)/"mm"(%x, %wt) checkpoint(0) must_save/' %t.checkpoint.mlir | fsdp-opt --fsdp-remat-activations | FileCheck %s --check-prefix=KEEP
 
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[X:.*]]: tensor<4x4xf32>
@@ -26,29 +26,29 @@
 // CHECK: aten.call "bernoulli.p"
 // CHECK: aten.call "sum"
 // CHECK: %[[DY:.*]] = aten.call "full"
-// FULL-NEXT: %[[T:.*]] = aten.call "t"(%[[W]]) {fsdp.phase = "backward", fsdp.recompute = "block"}
-// FULL-NEXT: %[[RH:.*]] = aten.call "mm"(%[[X]], %[[T]]) {fsdp.phase = "backward", fsdp.recompute = "block"}
+// FULL-NEXT: %[[T:.*]] = aten.call "t"(%[[W]]) backward recompute("block")
+// FULL-NEXT: %[[RH:.*]] = aten.call "mm"(%[[X]], %[[T]]) backward recompute("block")
 // FULL-NEXT: %[[A:.*]] = aten.call "tanh"(%[[RH]])
-// SELECTIVE-NEXT: %[[A:.*]] = aten.call "tanh"(%[[H]]) {fsdp.phase = "backward", fsdp.recompute = "block"}
-// CHECK-NEXT: %[[MASK:.*]] = aten.call "bernoulli.p"(%[[A]]) {{{.*}}fsdp.recompute = "block", generator = #aten.generator<7>
+// SELECTIVE-NEXT: %[[A:.*]] = aten.call "tanh"(%[[H]]) backward recompute("block")
+// CHECK-NEXT: %[[MASK:.*]] = aten.call "bernoulli.p"(%[[A]]) backward recompute("block") {generator = #aten.generator<7>
 // CHECK-NEXT: %[[DA:.*]] = aten.call "mul.Tensor"(%[[DY]], %[[MASK]])
 // CHECK-NEXT: aten.call "tanh_backward"(%[[DA]], %[[A]])
-// CHECK-NOT: fsdp.recompute
+// CHECK-NOT: recompute(
 // CHECK-COUNT-1: fsdp.store
 
-// NONE-NOT: fsdp.recompute
-// LIST: fsdp.recompute = "first"
+// NONE-NOT: recompute(
+// LIST: recompute("first")
 
 // Backward gathers what it recomputes from.
 // GATHER: %[[U:.*]] = fsdp.unshard {{.*}}region = "backward", unit = "block"
-// GATHER-NEXT: aten.call "t"(%[[U]]) {fsdp.phase = "backward", fsdp.recompute = "block"}
+// GATHER-NEXT: aten.call "t"(%[[U]]) backward recompute("block")
 
 // REMARK: remark: {{.*}}"block": backward repeats 4 of 7 ops
 
-// CHECKPOINT-NOT: fsdp.checkpoint
-// CHECKPOINT-COUNT-3: fsdp.recompute = "checkpoint 0"
-// CHECKPOINT-NOT: fsdp.recompute
+// CHECKPOINT-NOT: checkpoint(
+// CHECKPOINT-COUNT-3: recompute("checkpoint 0")
+// CHECKPOINT-NOT: recompute(
 
-// KEEP-NOT: fsdp.must_save
-// KEEP-COUNT-2: fsdp.recompute = "checkpoint 0"
-// KEEP-NOT: fsdp.recompute
+// KEEP-NOT: must_save
+// KEEP-COUNT-2: recompute("checkpoint 0")
+// KEEP-NOT: recompute(

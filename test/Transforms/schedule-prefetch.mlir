@@ -75,9 +75,9 @@ func.func @step(%x: tensor<4x4xf32> {fsdp.input = "x"}) -> (tensor<4x4xf32> {fsd
   %fb = aten.call "mm"(%fa, %b) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %fc = aten.call "mm"(%fb, %c) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   %fd = aten.call "mm"(%fc, %d) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %bd = aten.call "mm"(%fd, %d) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %bc = aten.call "mm"(%bd, %c) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %bb = aten.call "mm"(%bc, %b) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-  %ba = aten.call "mm"(%bb, %a) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %bd = aten.call "mm"(%fd, %d) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %bc = aten.call "mm"(%bd, %c) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %bb = aten.call "mm"(%bc, %b) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %ba = aten.call "mm"(%bb, %a) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
   return %ba : tensor<4x4xf32>
 }

@@ -7,10 +7,10 @@
 
 // CHECK-LABEL: func.func @step
 // CHECK-SAME: %[[X:.*]]: tensor<4x3xf32>, %[[MASK:.*]]: tensor<3xi1>, %[[V:.*]]: tensor<f32>
-// CHECK-NEXT: %[[Y:.*]] = aten.call "where.self"(%[[MASK]], %[[V]], %[[X]]) {fsdp.phase = "backward"}
+// CHECK-NEXT: %[[Y:.*]] = aten.call "where.self"(%[[MASK]], %[[V]], %[[X]]) backward
 // CHECK-NEXT: return %[[Y]]
 func.func @step(%x: tensor<4x3xf32>, %mask: tensor<3xi1>, %v: tensor<f32>) -> tensor<4x3xf32> {
-  %y = aten.call "masked_fill.Tensor"(%x, %mask, %v) {fsdp.phase = "backward"} : (tensor<4x3xf32>, tensor<3xi1>, tensor<f32>) -> tensor<4x3xf32>
+  %y = aten.call "masked_fill.Tensor"(%x, %mask, %v) backward : (tensor<4x3xf32>, tensor<3xi1>, tensor<f32>) -> tensor<4x3xf32>
   return %y : tensor<4x3xf32>
 }
 

@@ -15,7 +15,7 @@
 // CHECK-NOT: {{bmm|softmax}}
 // CHECK: %[[BIAS:.*]] = aten.call "expand"
 // CHECK: %[[F:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention"(%[[Q]], %[[K]], %{{.*}}, %[[BIAS]]) {compute_log_sumexp = true}
-// CHECK: %[[B:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention_backward"({{.*}}) {dropout_p = 0.000000e+00 : f64, fsdp.phase = "backward", grad_input_mask = array<i1: true, true, true, true>}
+// CHECK: %[[B:.*]]:4 = aten.call "_scaled_dot_product_efficient_attention_backward"({{.*}}) backward {dropout_p = 0.000000e+00 : f64, grad_input_mask = array<i1: true, true, true, true>}
 // CHECK-SAME: tensor<2x4x13x13xf32>)
 // CHECK-NEXT: %[[SUM:.*]] = aten.call "sum.dim_IntList"(%[[B]]#3)
 // CHECK-NEXT: %[[MG:.*]] = aten.call "view"(%[[SUM]])
@@ -42,28 +42,28 @@ func.func @masked(%q: tensor<2x4x13x8xf32, #aten.strides<[1248, 8, 96, 1]>>, %k:
   %18 = aten.call "_unsafe_view"(%17) {size = array<i64: 8, 13, 8>} : (tensor<2x4x13x8xf32>) -> tensor<8x13x8xf32>
   %19 = aten.call "bmm"(%15, %18) : (tensor<8x13x13xf32>, tensor<8x13x8xf32>) -> tensor<8x13x8xf32>
   %20 = aten.call "view"(%19) {size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
-  %21 = aten.call "clone"(%g) {fsdp.phase = "backward", memory_format = 0 : i64} : (tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>) -> tensor<2x4x13x8xf32>
-  %22 = aten.call "_unsafe_view"(%21) {fsdp.phase = "backward", size = array<i64: 8, 13, 8>} : (tensor<2x4x13x8xf32>) -> tensor<8x13x8xf32>
-  %23 = aten.call "transpose.int"(%15) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x13x13xf32>) -> tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>
-  %24 = aten.call "bmm"(%23, %22) {fsdp.phase = "backward"} : (tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>, tensor<8x13x8xf32>) -> tensor<8x13x8xf32>
-  %25 = aten.call "transpose.int"(%18) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
-  %26 = aten.call "bmm"(%22, %25) {fsdp.phase = "backward"} : (tensor<8x13x8xf32>, tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>) -> tensor<8x13x13xf32>
-  %27 = aten.call "view"(%24) {fsdp.phase = "backward", size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
-  %28 = aten.call "view"(%26) {fsdp.phase = "backward", size = array<i64: 2, 4, 13, 13>} : (tensor<8x13x13xf32>) -> tensor<2x4x13x13xf32>
-  %29 = aten.call "detach"(%13) {fsdp.phase = "backward"} : (tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
-  %30 = aten.call "_softmax_backward_data"(%28, %29) {dim = -1 : i64, fsdp.phase = "backward", input_dtype = f32} : (tensor<2x4x13x13xf32>, tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
-  %31 = aten.call "sum.dim_IntList"(%30) {dim = array<i64: 0, 1>, fsdp.phase = "backward", keepdim = true} : (tensor<2x4x13x13xf32>) -> tensor<1x1x13x13xf32>
-  %32 = aten.call "view"(%31) {fsdp.phase = "backward", size = array<i64: 13, 13>} : (tensor<1x1x13x13xf32>) -> tensor<13x13xf32>
-  %33 = aten.call "view"(%30) {fsdp.phase = "backward", size = array<i64: 8, 13, 13>} : (tensor<2x4x13x13xf32>) -> tensor<8x13x13xf32>
-  %34 = aten.call "transpose.int"(%5) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
-  %35 = aten.call "bmm"(%34, %33) {fsdp.phase = "backward"} : (tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>, tensor<8x13x13xf32>) -> tensor<8x8x13xf32>
-  %36 = aten.call "transpose.int"(%8) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x8x13xf32>) -> tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>
-  %37 = aten.call "bmm"(%33, %36) {fsdp.phase = "backward"} : (tensor<8x13x13xf32>, tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>) -> tensor<8x13x8xf32>
-  %38 = aten.call "view"(%35) {fsdp.phase = "backward", size = array<i64: 2, 4, 8, 13>} : (tensor<8x8x13xf32>) -> tensor<2x4x8x13xf32>
-  %39 = aten.call "view"(%37) {fsdp.phase = "backward", size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
-  %40 = aten.call "mul.Scalar"(%38) {fsdp.phase = "backward", other = 0.59460355750136051 : f64} : (tensor<2x4x8x13xf32>) -> tensor<2x4x8x13xf32>
-  %41 = aten.call "transpose.int"(%40) {dim0 = -2 : i64, dim1 = -1 : i64, fsdp.phase = "backward"} : (tensor<2x4x8x13xf32>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>
-  %42 = aten.call "mul.Scalar"(%39) {fsdp.phase = "backward", other = 0.59460355750136051 : f64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xf32>
+  %21 = aten.call "clone"(%g) backward {memory_format = 0 : i64} : (tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>) -> tensor<2x4x13x8xf32>
+  %22 = aten.call "_unsafe_view"(%21) backward {size = array<i64: 8, 13, 8>} : (tensor<2x4x13x8xf32>) -> tensor<8x13x8xf32>
+  %23 = aten.call "transpose.int"(%15) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x13x13xf32>) -> tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>
+  %24 = aten.call "bmm"(%23, %22) backward : (tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>, tensor<8x13x8xf32>) -> tensor<8x13x8xf32>
+  %25 = aten.call "transpose.int"(%18) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
+  %26 = aten.call "bmm"(%22, %25) backward : (tensor<8x13x8xf32>, tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>) -> tensor<8x13x13xf32>
+  %27 = aten.call "view"(%24) backward {size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
+  %28 = aten.call "view"(%26) backward {size = array<i64: 2, 4, 13, 13>} : (tensor<8x13x13xf32>) -> tensor<2x4x13x13xf32>
+  %29 = aten.call "detach"(%13) backward : (tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
+  %30 = aten.call "_softmax_backward_data"(%28, %29) backward {dim = -1 : i64, input_dtype = f32} : (tensor<2x4x13x13xf32>, tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
+  %31 = aten.call "sum.dim_IntList"(%30) backward {dim = array<i64: 0, 1>, keepdim = true} : (tensor<2x4x13x13xf32>) -> tensor<1x1x13x13xf32>
+  %32 = aten.call "view"(%31) backward {size = array<i64: 13, 13>} : (tensor<1x1x13x13xf32>) -> tensor<13x13xf32>
+  %33 = aten.call "view"(%30) backward {size = array<i64: 8, 13, 13>} : (tensor<2x4x13x13xf32>) -> tensor<8x13x13xf32>
+  %34 = aten.call "transpose.int"(%5) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
+  %35 = aten.call "bmm"(%34, %33) backward : (tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>, tensor<8x13x13xf32>) -> tensor<8x8x13xf32>
+  %36 = aten.call "transpose.int"(%8) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x8x13xf32>) -> tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>
+  %37 = aten.call "bmm"(%33, %36) backward : (tensor<8x13x13xf32>, tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>) -> tensor<8x13x8xf32>
+  %38 = aten.call "view"(%35) backward {size = array<i64: 2, 4, 8, 13>} : (tensor<8x8x13xf32>) -> tensor<2x4x8x13xf32>
+  %39 = aten.call "view"(%37) backward {size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
+  %40 = aten.call "mul.Scalar"(%38) backward {other = 0.59460355750136051 : f64} : (tensor<2x4x8x13xf32>) -> tensor<2x4x8x13xf32>
+  %41 = aten.call "transpose.int"(%40) backward {dim0 = -2 : i64, dim1 = -1 : i64} : (tensor<2x4x8x13xf32>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>
+  %42 = aten.call "mul.Scalar"(%39) backward {other = 0.59460355750136051 : f64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xf32>
   return %20, %27, %41, %42, %32 : tensor<2x4x13x8xf32>, tensor<2x4x13x8xf32>, tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>, tensor<2x4x13x8xf32>, tensor<13x13xf32>
 }
 
@@ -73,7 +73,7 @@ func.func @masked(%q: tensor<2x4x13x8xf32, #aten.strides<[1248, 8, 96, 1]>>, %k:
 // CHECK-NOT: {{bmm|softmax|bernoulli|tril}}
 // CHECK: %[[F:.*]]:3 = aten.call "fsdp_mlir::flash_attention"(%[[Q:.*]], %[[K:.*]], %[[V:.*]]) {dropout_p = 0.0999{{.*}} : f64, generator = #aten.generator<0>, is_causal = true}
 // CHECK-SAME: -> (tensor<2x4x13x8xbf16>, tensor<2x4x13xf32>, tensor<2xi64>)
-// CHECK-NEXT: %[[B:.*]]:3 = aten.call "fsdp_mlir::flash_attention_backward"(%{{.*}}, %[[Q]], %[[K]], %[[V]], %[[F]]#0, %[[F]]#1, %[[F]]#2) {dropout_p = 0.0999{{.*}} : f64, fsdp.phase = "backward", is_causal = true}
+// CHECK-NEXT: %[[B:.*]]:3 = aten.call "fsdp_mlir::flash_attention_backward"(%{{.*}}, %[[Q]], %[[K]], %[[V]], %[[F]]#0, %[[F]]#1, %[[F]]#2) backward {dropout_p = 0.0999{{.*}} : f64, is_causal = true}
 // CHECK-NEXT: return %[[F]]#0, %[[B]]#2, %[[B]]#1, %[[B]]#0
 func.func @dropped(%q: tensor<2x4x13x8xbf16, #aten.strides<[1248, 8, 96, 1]>>, %k: tensor<2x4x13x8xbf16, #aten.strides<[1248, 8, 96, 1]>>, %v: tensor<2x4x13x8xbf16, #aten.strides<[1248, 8, 96, 1]>>, %g: tensor<2x4x13x8xbf16, #aten.strides<[416, 8, 32, 1]>>) -> (tensor<2x4x13x8xbf16>, tensor<2x4x13x8xbf16>, tensor<2x4x13x8xbf16, #aten.strides<[416, 104, 1, 13]>>, tensor<2x4x13x8xbf16>) {
   %0 = aten.call "_to_copy"(%q) {dtype = f32} : (tensor<2x4x13x8xbf16, #aten.strides<[1248, 8, 96, 1]>>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>
@@ -110,30 +110,30 @@ func.func @dropped(%q: tensor<2x4x13x8xbf16, #aten.strides<[1248, 8, 96, 1]>>, %
   %31 = aten.call "bmm"(%27, %30) : (tensor<8x13x13xf32>, tensor<8x13x8xf32>) -> tensor<8x13x8xf32>
   %32 = aten.call "view"(%31) {size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
   %33 = aten.call "_to_copy"(%32) {dtype = bf16} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xbf16>
-  %34 = aten.call "_to_copy"(%g) {dtype = f32, fsdp.phase = "backward", layout = 0 : i64} : (tensor<2x4x13x8xbf16, #aten.strides<[416, 8, 32, 1]>>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>
-  %35 = aten.call "clone"(%34) {fsdp.phase = "backward", memory_format = 0 : i64} : (tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>) -> tensor<2x4x13x8xf32>
-  %36 = aten.call "_unsafe_view"(%35) {fsdp.phase = "backward", size = array<i64: 8, 13, 8>} : (tensor<2x4x13x8xf32>) -> tensor<8x13x8xf32>
-  %37 = aten.call "transpose.int"(%27) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x13x13xf32>) -> tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>
-  %38 = aten.call "bmm"(%37, %36) {fsdp.phase = "backward"} : (tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>, tensor<8x13x8xf32>) -> tensor<8x13x8xf32>
-  %39 = aten.call "transpose.int"(%30) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
-  %40 = aten.call "bmm"(%36, %39) {fsdp.phase = "backward"} : (tensor<8x13x8xf32>, tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>) -> tensor<8x13x13xf32>
-  %41 = aten.call "view"(%38) {fsdp.phase = "backward", size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
-  %42 = aten.call "view"(%40) {fsdp.phase = "backward", size = array<i64: 2, 4, 13, 13>} : (tensor<8x13x13xf32>) -> tensor<2x4x13x13xf32>
-  %43 = aten.call "native_dropout_backward"(%42, %23) {fsdp.phase = "backward", scale = 1.1111111111111112 : f64} : (tensor<2x4x13x13xf32>, tensor<2x4x13x13xi1>) -> tensor<2x4x13x13xf32>
-  %44 = aten.call "detach"(%21) {fsdp.phase = "backward"} : (tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
-  %45 = aten.call "_softmax_backward_data"(%43, %44) {dim = -1 : i64, fsdp.phase = "backward", input_dtype = f32} : (tensor<2x4x13x13xf32>, tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
-  %46 = aten.call "view"(%45) {fsdp.phase = "backward", size = array<i64: 8, 13, 13>} : (tensor<2x4x13x13xf32>) -> tensor<8x13x13xf32>
-  %47 = aten.call "transpose.int"(%13) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
-  %48 = aten.call "bmm"(%47, %46) {fsdp.phase = "backward"} : (tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>, tensor<8x13x13xf32>) -> tensor<8x8x13xf32>
-  %49 = aten.call "transpose.int"(%16) {dim0 = 1 : i64, dim1 = 2 : i64, fsdp.phase = "backward"} : (tensor<8x8x13xf32>) -> tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>
-  %50 = aten.call "bmm"(%46, %49) {fsdp.phase = "backward"} : (tensor<8x13x13xf32>, tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>) -> tensor<8x13x8xf32>
-  %51 = aten.call "view"(%48) {fsdp.phase = "backward", size = array<i64: 2, 4, 8, 13>} : (tensor<8x8x13xf32>) -> tensor<2x4x8x13xf32>
-  %52 = aten.call "view"(%50) {fsdp.phase = "backward", size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
-  %53 = aten.call "mul.Scalar"(%51) {fsdp.phase = "backward", other = 0.59460355750136051 : f64} : (tensor<2x4x8x13xf32>) -> tensor<2x4x8x13xf32>
-  %54 = aten.call "transpose.int"(%53) {dim0 = -2 : i64, dim1 = -1 : i64, fsdp.phase = "backward"} : (tensor<2x4x8x13xf32>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>
-  %55 = aten.call "mul.Scalar"(%52) {fsdp.phase = "backward", other = 0.59460355750136051 : f64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xf32>
-  %56 = aten.call "_to_copy"(%41) {dtype = bf16, fsdp.phase = "backward", layout = 0 : i64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xbf16>
-  %57 = aten.call "_to_copy"(%54) {dtype = bf16, fsdp.phase = "backward", layout = 0 : i64} : (tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>) -> tensor<2x4x13x8xbf16, #aten.strides<[416, 104, 1, 13]>>
-  %58 = aten.call "_to_copy"(%55) {dtype = bf16, fsdp.phase = "backward", layout = 0 : i64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xbf16>
+  %34 = aten.call "_to_copy"(%g) backward {dtype = f32, layout = 0 : i64} : (tensor<2x4x13x8xbf16, #aten.strides<[416, 8, 32, 1]>>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>
+  %35 = aten.call "clone"(%34) backward {memory_format = 0 : i64} : (tensor<2x4x13x8xf32, #aten.strides<[416, 8, 32, 1]>>) -> tensor<2x4x13x8xf32>
+  %36 = aten.call "_unsafe_view"(%35) backward {size = array<i64: 8, 13, 8>} : (tensor<2x4x13x8xf32>) -> tensor<8x13x8xf32>
+  %37 = aten.call "transpose.int"(%27) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x13x13xf32>) -> tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>
+  %38 = aten.call "bmm"(%37, %36) backward : (tensor<8x13x13xf32, #aten.strides<[169, 1, 13]>>, tensor<8x13x8xf32>) -> tensor<8x13x8xf32>
+  %39 = aten.call "transpose.int"(%30) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
+  %40 = aten.call "bmm"(%36, %39) backward : (tensor<8x13x8xf32>, tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>) -> tensor<8x13x13xf32>
+  %41 = aten.call "view"(%38) backward {size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
+  %42 = aten.call "view"(%40) backward {size = array<i64: 2, 4, 13, 13>} : (tensor<8x13x13xf32>) -> tensor<2x4x13x13xf32>
+  %43 = aten.call "native_dropout_backward"(%42, %23) backward {scale = 1.1111111111111112 : f64} : (tensor<2x4x13x13xf32>, tensor<2x4x13x13xi1>) -> tensor<2x4x13x13xf32>
+  %44 = aten.call "detach"(%21) backward : (tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
+  %45 = aten.call "_softmax_backward_data"(%43, %44) backward {dim = -1 : i64, input_dtype = f32} : (tensor<2x4x13x13xf32>, tensor<2x4x13x13xf32>) -> tensor<2x4x13x13xf32>
+  %46 = aten.call "view"(%45) backward {size = array<i64: 8, 13, 13>} : (tensor<2x4x13x13xf32>) -> tensor<8x13x13xf32>
+  %47 = aten.call "transpose.int"(%13) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x13x8xf32>) -> tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>
+  %48 = aten.call "bmm"(%47, %46) backward : (tensor<8x8x13xf32, #aten.strides<[104, 1, 8]>>, tensor<8x13x13xf32>) -> tensor<8x8x13xf32>
+  %49 = aten.call "transpose.int"(%16) backward {dim0 = 1 : i64, dim1 = 2 : i64} : (tensor<8x8x13xf32>) -> tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>
+  %50 = aten.call "bmm"(%46, %49) backward : (tensor<8x13x13xf32>, tensor<8x13x8xf32, #aten.strides<[104, 1, 13]>>) -> tensor<8x13x8xf32>
+  %51 = aten.call "view"(%48) backward {size = array<i64: 2, 4, 8, 13>} : (tensor<8x8x13xf32>) -> tensor<2x4x8x13xf32>
+  %52 = aten.call "view"(%50) backward {size = array<i64: 2, 4, 13, 8>} : (tensor<8x13x8xf32>) -> tensor<2x4x13x8xf32>
+  %53 = aten.call "mul.Scalar"(%51) backward {other = 0.59460355750136051 : f64} : (tensor<2x4x8x13xf32>) -> tensor<2x4x8x13xf32>
+  %54 = aten.call "transpose.int"(%53) backward {dim0 = -2 : i64, dim1 = -1 : i64} : (tensor<2x4x8x13xf32>) -> tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>
+  %55 = aten.call "mul.Scalar"(%52) backward {other = 0.59460355750136051 : f64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xf32>
+  %56 = aten.call "_to_copy"(%41) backward {dtype = bf16, layout = 0 : i64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xbf16>
+  %57 = aten.call "_to_copy"(%54) backward {dtype = bf16, layout = 0 : i64} : (tensor<2x4x13x8xf32, #aten.strides<[416, 104, 1, 13]>>) -> tensor<2x4x13x8xbf16, #aten.strides<[416, 104, 1, 13]>>
+  %58 = aten.call "_to_copy"(%55) backward {dtype = bf16, layout = 0 : i64} : (tensor<2x4x13x8xf32>) -> tensor<2x4x13x8xbf16>
   return %33, %56, %57, %58 : tensor<2x4x13x8xbf16>, tensor<2x4x13x8xbf16>, tensor<2x4x13x8xbf16, #aten.strides<[416, 104, 1, 13]>>, tensor<2x4x13x8xbf16>
 }

@@ -27,7 +27,7 @@ func.func @step(%g: tensor<2x4xf32>, %s: tensor<f32>) {
   // CHECK-NEXT: aten.call "add.Tensor"(%[[MOMENTUM]], %[[SCALED]]) {{.*}} : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   // CHECK: fsdp.all_gather %{{.*}} {region = "update", unit = ""} : tensor<16xui8> -> tensor<32xui8>
   // CHECK-NEXT: fsdp.unpack %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 24, blocks = 1>]} : (tensor<32xui8>) -> tensor<3x4xbf16>
-  // CHECK: aten.call "constant_pad_nd"(%{{.*}}) {fsdp.phase = "backward", pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xbf16>) -> tensor<4x4xbf16>
+  // CHECK: aten.call "constant_pad_nd"(%{{.*}}) backward {pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xbf16>) -> tensor<4x4xbf16>
   // CHECK: fsdp.keep %{{.*}} {ranks = 2 : i64} : tensor<32xui8> -> tensor<16xui8>
   // CHECK-NEXT: %[[ROWS:.*]] = fsdp.unpack
   // CHECK-NEXT: fsdp.update @rule.elements @w, %[[GRADIENT]] [@"w/m"] given %[[ROWS]] : tensor<2x4xbf16> scale %[[SCALE]] : tensor<f32> : tensor<2x4xf32>

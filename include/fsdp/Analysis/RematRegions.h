@@ -14,13 +14,6 @@
 
 namespace fsdp {
 
-/// I64 on forward ops: the number of the model's own checkpoint they are in.
-inline constexpr llvm::StringLiteral kCheckpointAttrName = "fsdp.checkpoint";
-/// Unit on ops of a checkpoint whose results its policy keeps.
-inline constexpr llvm::StringLiteral kMustSaveAttrName = "fsdp.must_save";
-/// On backward ops that repeat forward's: the name of the region.
-inline constexpr llvm::StringLiteral kRecomputeAttrName = "fsdp.recompute";
-
 /// What of a region's results backward finds: all, those of matrix products,
 /// convolutions and attention, or none.
 enum class Remat { None, Selective, Full };

@@ -74,10 +74,9 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
 
     Output IR: backward computes again what it reads of a region of forward and
     forward does not keep. The copies stand in front of their first reader in
-    backward and carry `fsdp.phase = "backward"` and `fsdp.recompute`, the
-    region's name. A region is the ops of a unit's modules, without those of
+    backward and say `recompute`, with the region's name. A region is the ops of a unit's modules, without those of
     units inside it and of the root, or a checkpoint of the model's own
-    (`fsdp.checkpoint`).
+    (`checkpoint`).
 
     Forward always keeps what enters a region and what leaves it. `remat` says
     what it keeps besides:
@@ -91,7 +90,7 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
       names the smallest budget that one does.
 
     A checkpoint is recomputed whatever the option says, except for results that
-    its policy keeps (`fsdp.must_save`).
+    its policy keeps (`must_save`).
 
     What holds: the same ops run on the same values and give the same bits. A
     random op keeps its site, and so repeats its numbers. Stores of forward are
@@ -112,7 +111,7 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
       %a = aten.call "exp"(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":3:0))
       %b = aten.call "tanh"(%a) : (tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":4:0))
       %loss = aten.call "sum"(%b) : (tensor<4xf32>) -> tensor<f32> loc("")
-      %g = aten.call "mul.Tensor"(%a, %x) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":3:0))
+      %g = aten.call "mul.Tensor"(%a, %x) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32> loc("block"("model.py":3:0))
       return %loss, %g : tensor<f32>, tensor<4xf32>
     }
     ```
@@ -126,8 +125,8 @@ def RematActivations : ModulePass<"fsdp-remat-activations"> {
       %0 = aten.call "exp"(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
       %1 = aten.call "tanh"(%0) : (tensor<4xf32>) -> tensor<4xf32>
       %2 = aten.call "sum"(%1) : (tensor<4xf32>) -> tensor<f32>
-      %3 = aten.call "exp"(%arg0) {fsdp.phase = "backward", fsdp.recompute = "block"} : (tensor<4xf32>) -> tensor<4xf32>
-      %4 = aten.call "mul.Tensor"(%3, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %3 = aten.call "exp"(%arg0) backward recompute("block") : (tensor<4xf32>) -> tensor<4xf32>
+      %4 = aten.call "mul.Tensor"(%3, %arg0) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       return %2, %4 : tensor<f32>, tensor<4xf32>
     }
     ```

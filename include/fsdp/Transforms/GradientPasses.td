@@ -40,7 +40,7 @@ def InsertGradReduction
       return %n : tensor<*xf32>
     }
     func.func @step(%x: tensor<4x4xf32> {fsdp.input = "x"}) {
-      %g = aten.call "neg"(%x) {fsdp.phase = "backward"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %g = aten.call "neg"(%x) backward : (tensor<4x4xf32>) -> tensor<4x4xf32>
       fsdp.update @sgd @w, %g [] : tensor<4x4xf32>
       return
     }
@@ -57,7 +57,7 @@ def InsertGradReduction
       return %0 : tensor<*xf32>
     }
     func.func @step(%arg0: tensor<4x4xf32> {fsdp.input = "x"}) {
-      %0 = aten.call "neg"(%arg0) {fsdp.phase = "backward"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %0 = aten.call "neg"(%arg0) backward : (tensor<4x4xf32>) -> tensor<4x4xf32>
       %1 = fsdp.reduce_grad %0 {unit = ""} : tensor<4x4xf32>
       fsdp.update @sgd @w, %1 [] : tensor<4x4xf32>
       return
@@ -109,7 +109,7 @@ def AccumulateGradients
       }
       func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
         %one = aten.call "full"() {size = array<i64: 4>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<4xf32>
-        %g = aten.call "mul.Tensor"(%one, %x) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+        %g = aten.call "mul.Tensor"(%one, %x) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
         fsdp.update @sgd @w, %g [] : tensor<4xf32>
         return %x : tensor<4xf32>
       }
@@ -128,17 +128,17 @@ def AccumulateGradients
     }
     func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
       %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
-      %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %1 = aten.call "mul.Tensor"(%0, %arg0) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       %2 = fsdp.load @"w/grad" : tensor<4xf32>
-      %3 = aten.call "add.Tensor"(%2, %1) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-      %4 = aten.call "full_like"(%3) {fill_value = -0.000000e+00 : f64, fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+      %3 = aten.call "add.Tensor"(%2, %1) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %4 = aten.call "full_like"(%3) backward {fill_value = -0.000000e+00 : f64} : (tensor<4xf32>) -> tensor<4xf32>
       fsdp.store %4, @"w/grad" : tensor<4xf32>
       fsdp.update @sgd @w, %3 [] : tensor<4xf32>
       return %arg0 : tensor<4xf32>
     }
     func.func @accumulate(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
       %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
-      %1 = aten.call "mul.Tensor"(%0, %arg0) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %1 = aten.call "mul.Tensor"(%0, %arg0) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       fsdp.accumulate %1, @"w/grad" : tensor<4xf32>
       return %arg0 : tensor<4xf32>
     }
@@ -185,7 +185,7 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
       }
       func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
         %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<f32>
-        %g = aten.call "mul.Tensor"(%x, %one) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %g = aten.call "mul.Tensor"(%x, %one) backward : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
         fsdp.update @sgd @w, %g [] : tensor<4xf32>
         return %x : tensor<4xf32>
       }
@@ -207,23 +207,23 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "loss_scale"}, tensor<f64> {fsdp.output = "skipped_steps"}) {
       %0 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
       %1 = fsdp.load @fsdp.scaler.scale : tensor<f32>
-      %2 = aten.call "mul.Tensor"(%1, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-      %3 = aten.call "mul.Tensor"(%arg0, %2) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-      %4 = aten.call "fsdp_mlir::power_sum"([%3]) {fsdp.phase = "backward", p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
-      %5 = aten.call "isfinite"(%4) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<i1>
-      %6 = aten.call "logical_not"(%5) {fsdp.phase = "backward"} : (tensor<i1>) -> tensor<i1>
-      %7 = aten.call "_to_copy"(%6) {dtype = f32, fsdp.phase = "backward"} : (tensor<i1>) -> tensor<f32>
+      %2 = aten.call "mul.Tensor"(%1, %0) backward : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      %3 = aten.call "mul.Tensor"(%arg0, %2) backward : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      %4 = aten.call "fsdp_mlir::power_sum"([%3]) backward {p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
+      %5 = aten.call "isfinite"(%4) backward : (tensor<f64>) -> tensor<i1>
+      %6 = aten.call "logical_not"(%5) backward : (tensor<i1>) -> tensor<i1>
+      %7 = aten.call "_to_copy"(%6) backward {dtype = f32} : (tensor<i1>) -> tensor<f32>
       %8 = fsdp.load @fsdp.scaler.scale : tensor<f32>
-      %9 = aten.call "_to_copy"(%8) {dtype = f64, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f64>
-      %10 = aten.call "reciprocal"(%9) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
-      %11 = aten.call "_to_copy"(%10) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
+      %9 = aten.call "_to_copy"(%8) backward {dtype = f64} : (tensor<f32>) -> tensor<f64>
+      %10 = aten.call "reciprocal"(%9) backward : (tensor<f64>) -> tensor<f64>
+      %11 = aten.call "_to_copy"(%10) backward {dtype = f32} : (tensor<f64>) -> tensor<f32>
       fsdp.update @sgd @w, %3 [] scale %11 : tensor<f32> skip %7 : tensor<f32> : tensor<4xf32>
       %12 = fsdp.load @fsdp.scaler.growth_tracker : tensor<i32>
-      %13:2 = aten.call "_amp_update_scale"(%8, %12, %7) {fsdp.phase = "backward", growth_interval = 2000 : i64, scale_backoff_factor = 5.000000e-01 : f64, scale_growth_factor = 2.000000e+00 : f64} : (tensor<f32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>)
+      %13:2 = aten.call "_amp_update_scale"(%8, %12, %7) backward {growth_interval = 2000 : i64, scale_backoff_factor = 5.000000e-01 : f64, scale_growth_factor = 2.000000e+00 : f64} : (tensor<f32>, tensor<i32>, tensor<f32>) -> (tensor<f32>, tensor<i32>)
       fsdp.store %13#0, @fsdp.scaler.scale : tensor<f32>
       fsdp.store %13#1, @fsdp.scaler.growth_tracker : tensor<i32>
       %14 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
-      %15 = aten.call "add.Tensor"(%14, %7) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
+      %15 = aten.call "add.Tensor"(%14, %7) backward : (tensor<f64>, tensor<f32>) -> tensor<f64>
       fsdp.store %15, @fsdp.scaler.skipped_steps : tensor<f64>
       return %arg0, %8, %15 : tensor<4xf32>, tensor<f32>, tensor<f64>
     }
@@ -269,7 +269,7 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
         return %n : tensor<*xf32>
       }
       func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
-        %g = aten.call "neg"(%x) {fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
+        %g = aten.call "neg"(%x) backward : (tensor<4xf32>) -> tensor<4xf32>
         fsdp.update @sgd @w, %g [] : tensor<4xf32>
         return %x : tensor<4xf32>
       }
@@ -286,14 +286,14 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
       return %0 : tensor<*xf32>
     }
     func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}, tensor<f32> {fsdp.output = "grad_norm"}) {
-      %0 = aten.call "neg"(%arg0) {fsdp.phase = "backward"} : (tensor<4xf32>) -> tensor<4xf32>
-      %1 = aten.call "fsdp_mlir::power_sum"([%0]) {fsdp.phase = "backward", p = 2.000000e+00 : f64} : (tensor<4xf32>) -> tensor<f64>
-      %2 = aten.call "sqrt"(%1) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f64>
-      %3 = aten.call "_to_copy"(%2) {dtype = f32, fsdp.phase = "backward"} : (tensor<f64>) -> tensor<f32>
-      %4 = aten.call "add.Scalar"(%3) {fsdp.phase = "backward", other = 9.9999999999999995E-7 : f64} : (tensor<f32>) -> tensor<f32>
-      %5 = aten.call "reciprocal"(%4) {fsdp.phase = "backward"} : (tensor<f32>) -> tensor<f32>
-      %6 = aten.call "mul.Scalar"(%5) {fsdp.phase = "backward", other = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
-      %7 = aten.call "clamp"(%6) {fsdp.phase = "backward", max = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+      %0 = aten.call "neg"(%arg0) backward : (tensor<4xf32>) -> tensor<4xf32>
+      %1 = aten.call "fsdp_mlir::power_sum"([%0]) backward {p = 2.000000e+00 : f64} : (tensor<4xf32>) -> tensor<f64>
+      %2 = aten.call "sqrt"(%1) backward : (tensor<f64>) -> tensor<f64>
+      %3 = aten.call "_to_copy"(%2) backward {dtype = f32} : (tensor<f64>) -> tensor<f32>
+      %4 = aten.call "add.Scalar"(%3) backward {other = 9.9999999999999995E-7 : f64} : (tensor<f32>) -> tensor<f32>
+      %5 = aten.call "reciprocal"(%4) backward : (tensor<f32>) -> tensor<f32>
+      %6 = aten.call "mul.Scalar"(%5) backward {other = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
+      %7 = aten.call "clamp"(%6) backward {max = 1.000000e+00 : f64} : (tensor<f32>) -> tensor<f32>
       fsdp.update @sgd @w, %0 [] scale %7 : tensor<f32> : tensor<4xf32>
       return %arg0, %3 : tensor<4xf32>, tensor<f32>
     }
@@ -342,7 +342,7 @@ def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
         fsdp.store %x, @calls : tensor<4xf32>
         %loss = aten.call "sum"(%x) : (tensor<4xf32>) -> tensor<f32>
         %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<f32>
-        %g = aten.call "mul.Tensor"(%x, %one) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+        %g = aten.call "mul.Tensor"(%x, %one) backward : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
         fsdp.update @sgd @w, %g [] : tensor<4xf32>
         return %loss : tensor<f32>
       }
@@ -363,20 +363,20 @@ def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
     func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}, tensor<f64> {fsdp.output = "skipped_steps"}) {
       %0 = aten.call "sum"(%arg0) : (tensor<4xf32>) -> tensor<f32>
       %1 = aten.call "full"() {dtype = f32, fill_value = 1.000000e+00 : f64, fsdp.cotangent, size = array<i64>} : () -> tensor<f32>
-      %2 = aten.call "sub.Tensor"(%0, %0) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-      %3 = aten.call "add.Tensor"(%1, %2) {fsdp.phase = "backward"} : (tensor<f32>, tensor<f32>) -> tensor<f32>
-      %4 = aten.call "mul.Tensor"(%arg0, %3) {fsdp.phase = "backward"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-      %5 = aten.call "fsdp_mlir::power_sum"([%4]) {fsdp.phase = "backward", p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
-      %6 = aten.call "isfinite"(%5) {fsdp.phase = "backward"} : (tensor<f64>) -> tensor<i1>
-      %7 = aten.call "logical_not"(%6) {fsdp.phase = "backward"} : (tensor<i1>) -> tensor<i1>
-      %8 = aten.call "_to_copy"(%7) {dtype = f32, fsdp.phase = "backward"} : (tensor<i1>) -> tensor<f32>
+      %2 = aten.call "sub.Tensor"(%0, %0) backward : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      %3 = aten.call "add.Tensor"(%1, %2) backward : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      %4 = aten.call "mul.Tensor"(%arg0, %3) backward : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+      %5 = aten.call "fsdp_mlir::power_sum"([%4]) backward {p = 0x7FF0000000000000 : f64} : (tensor<4xf32>) -> tensor<f64>
+      %6 = aten.call "isfinite"(%5) backward : (tensor<f64>) -> tensor<i1>
+      %7 = aten.call "logical_not"(%6) backward : (tensor<i1>) -> tensor<i1>
+      %8 = aten.call "_to_copy"(%7) backward {dtype = f32} : (tensor<i1>) -> tensor<f32>
       fsdp.update @sgd @w, %4 [] skip %8 : tensor<f32> : tensor<4xf32>
-      %9 = aten.call "_to_copy"(%8) {dtype = i1, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<i1>
+      %9 = aten.call "_to_copy"(%8) backward {dtype = i1} : (tensor<f32>) -> tensor<i1>
       %10 = fsdp.load @calls : tensor<4xf32>
-      %11 = aten.call "where.self"(%9, %10, %arg0) {fsdp.phase = "backward"} : (tensor<i1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %11 = aten.call "where.self"(%9, %10, %arg0) backward : (tensor<i1>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       fsdp.store %11, @calls : tensor<4xf32>
       %12 = fsdp.load @fsdp.scaler.skipped_steps : tensor<f64>
-      %13 = aten.call "add.Tensor"(%12, %8) {fsdp.phase = "backward"} : (tensor<f64>, tensor<f32>) -> tensor<f64>
+      %13 = aten.call "add.Tensor"(%12, %8) backward : (tensor<f64>, tensor<f32>) -> tensor<f64>
       fsdp.store %13, @fsdp.scaler.skipped_steps : tensor<f64>
       return %0, %13 : tensor<f32>, tensor<f64>
     }

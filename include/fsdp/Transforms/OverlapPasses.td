@@ -222,9 +222,9 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
       %0 = fsdp.pack %arg0 {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<32xui8>
       %1 = fsdp.all_gather %0 {region = "update", unit = ""} : tensor<32xui8> -> tensor<64xui8>
       %2 = fsdp.unpack %1 {members = [#fsdp.member<offset = 0, bytes = 48, blocks = 1>]} : (tensor<64xui8>) -> tensor<3x4xf32>
-      %3 = aten.call "norm.Scalar"(%2) {fsdp.phase = "backward"} : (tensor<3x4xf32>) -> tensor<f32>
-      %4 = aten.call "div.Tensor"(%2, %3) {fsdp.phase = "backward"} : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
-      %5 = aten.call "constant_pad_nd"(%4) {fsdp.phase = "backward", pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xf32>) -> tensor<4x4xf32>
+      %3 = aten.call "norm.Scalar"(%2) backward : (tensor<3x4xf32>) -> tensor<f32>
+      %4 = aten.call "div.Tensor"(%2, %3) backward : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+      %5 = aten.call "constant_pad_nd"(%4) backward {pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xf32>) -> tensor<4x4xf32>
       %6 = fsdp.pack %5 {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>]} : (tensor<4x4xf32>) -> tensor<64xui8>
       %7 = fsdp.keep %6 {ranks = 2 : i64} : tensor<64xui8> -> tensor<32xui8>
       %8 = fsdp.unpack %7 {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<32xui8>) -> tensor<2x4xf32>

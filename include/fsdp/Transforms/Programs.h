@@ -3,6 +3,7 @@
 #ifndef FSDP_TRANSFORMS_PROGRAMS_H
 #define FSDP_TRANSFORMS_PROGRAMS_H
 
+#include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
@@ -11,14 +12,19 @@
 
 namespace fsdp {
 
+using aten::isBackward;
+
+/// The phase of the calls that prepare or use what is gathered for a region:
+/// "forward", "backward" or "update".
+inline aten::Phase getPhase(llvm::StringRef region) {
+  return region == "backward" ? aten::Phase::Backward : aten::Phase::Forward;
+}
+
 /// The programs of a module: its functions, less rules and declarations.
 llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
 /// Whether a rule looks at whole matrices: it is of tensors of one shape.
 bool isMatrixRule(mlir::func::FuncOp function);
-
-/// Whether an op belongs to the backward pass.
-bool isBackward(mlir::Operation *op);
 
 /// The module's units by name.
 llvm::StringMap<UnitOp> getUnits(mlir::ModuleOp module);

@@ -88,7 +88,7 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
     func.func @step(%x: tensor<4x4xf32> {fsdp.input = "x"}) -> (tensor<4x4xf32> {fsdp.output = "loss"}, tensor<4x4xf32>) {
       %w = fsdp.load @w : tensor<4x4xf32>
       %y = aten.call "mm"(%x, %w) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-      %g = aten.call "mm"(%y, %w) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+      %g = aten.call "mm"(%y, %w) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
       return %y, %g : tensor<4x4xf32>, tensor<4x4xf32>
     }
     ```
@@ -104,7 +104,7 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
       %1 = fsdp.unshard %0 {region = "forward", unit = ""} : tensor<4x4xf32>
       %2 = aten.call "mm"(%arg0, %1) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
       %3 = fsdp.unshard %0 {region = "backward", unit = ""} : tensor<4x4xf32>
-      %4 = aten.call "mm"(%2, %3) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+      %4 = aten.call "mm"(%2, %3) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
       return %2, %4 : tensor<4x4xf32>, tensor<4x4xf32>
     }
     ```
@@ -263,7 +263,7 @@ def Localize : ModulePass<"fsdp-localize"> {
     func.func @step() -> tensor<3xf32> {
       %w = fsdp.load @w : tensor<3xf32>
       %u = fsdp.unshard %w {region = "forward", unit = ""} : tensor<3xf32>
-      %g = aten.call "neg"(%u) {fsdp.phase = "backward"} : (tensor<3xf32>) -> tensor<3xf32>
+      %g = aten.call "neg"(%u) backward : (tensor<3xf32>) -> tensor<3xf32>
       %r = fsdp.reduce_grad %g {unit = ""} : tensor<3xf32>
       fsdp.update @sgd @w, %r [] : tensor<3xf32>
       return %u : tensor<3xf32>
@@ -284,10 +284,10 @@ def Localize : ModulePass<"fsdp-localize"> {
       %0 = fsdp.load @w : tensor<2xf32>
       %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       %1 = aten.call "slice.Tensor"(%all_gather) {end = 3 : i64} : (tensor<4xf32>) -> tensor<3xf32>
-      %2 = aten.call "neg"(%1) {fsdp.phase = "backward"} : (tensor<3xf32>) -> tensor<3xf32>
-      %3 = aten.call "constant_pad_nd"(%2) {fsdp.phase = "backward", pad = array<i64: 0, 1>} : (tensor<3xf32>) -> tensor<4xf32>
+      %2 = aten.call "neg"(%1) backward : (tensor<3xf32>) -> tensor<3xf32>
+      %3 = aten.call "constant_pad_nd"(%2) backward {pad = array<i64: 0, 1>} : (tensor<3xf32>) -> tensor<4xf32>
       %reduce_scatter = shard.reduce_scatter %3 on @mesh grid_axes = [0] scatter_axis = 0 {fsdp.unit = ""} : tensor<4xf32> -> tensor<2xf32>
-      %4 = aten.call "div.Scalar"(%reduce_scatter) {fsdp.phase = "backward", other = 2.000000e+00 : f64} : (tensor<2xf32>) -> tensor<2xf32>
+      %4 = aten.call "div.Scalar"(%reduce_scatter) backward {other = 2.000000e+00 : f64} : (tensor<2xf32>) -> tensor<2xf32>
       fsdp.update @sgd @w, %4 [] : tensor<2xf32>
       return %1 : tensor<3xf32>
     }

@@ -42,6 +42,29 @@ static ParseResult parseEntries(OpAsmParser &parser,
   });
 }
 
+/// phase-and-recomputation ::= `backward`? (`recompute` `(` string `)`)?
+///                             (`checkpoint` `(` integer `)`)? `must_save`?
+static ParseResult parseFacts(OpAsmParser &parser,
+                              CallOp::Properties &properties) {
+  Builder &builder = parser.getBuilder();
+  if (succeeded(parser.parseOptionalKeyword("backward")))
+    properties.backward = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("recompute")) &&
+      (parser.parseLParen() || parser.parseAttribute(properties.recompute) ||
+       parser.parseRParen()))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("checkpoint"))) {
+    int64_t number;
+    if (parser.parseLParen() || parser.parseInteger(number) ||
+        parser.parseRParen())
+      return failure();
+    properties.checkpoint = builder.getI64IntegerAttr(number);
+  }
+  if (succeeded(parser.parseOptionalKeyword("must_save")))
+    properties.must_save = builder.getUnitAttr();
+  return success();
+}
+
 ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   StringAttr callee;
   SmallVector<Operand> operands;
@@ -51,8 +74,10 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
   if (parser.parseAttribute(callee))
     return failure();
   SMLoc operandsLoc = parser.getCurrentLocation();
+  Properties &properties = result.getOrAddProperties<Properties>();
   if (parseEntries(parser, OpAsmParser::Delimiter::Paren, false, operands,
                    slots) ||
+      parseFacts(parser, properties) ||
       parser.parseOptionalAttrDict(attributes) || parser.parseColonType(type) ||
       parser.resolveOperands(operands, type.getInputs(), operandsLoc,
                              result.operands))
@@ -64,7 +89,6 @@ ParseResult CallOp::parse(OpAsmParser &parser, OperationState &result) {
     bool discardable = attribute.getName().strref().contains('.');
     (discardable ? result.attributes : args).append(attribute);
   }
-  Properties &properties = result.getOrAddProperties<Properties>();
   properties.callee = callee;
   properties.slots = builder.getDenseI32ArrayAttr(slots);
   properties.args = args.getDictionary(builder.getContext());
@@ -107,6 +131,14 @@ static void printEntries(OpAsmPrinter &printer, CallOp op) {
 void CallOp::print(OpAsmPrinter &printer) {
   printer << ' ' << getCalleeAttr();
   printEntries(printer, *this);
+  if (getBackward())
+    printer << " backward";
+  if (StringAttr region = getRecomputeAttr())
+    printer << " recompute(" << region << ')';
+  if (std::optional<uint64_t> number = getCheckpoint())
+    printer << " checkpoint(" << *number << ')';
+  if (getMustSave())
+    printer << " must_save";
   NamedAttrList attributes(getArgs().getValue());
   attributes.append((*this)->getDiscardableAttrs());
   printer.printOptionalAttrDict(

@@ -15,20 +15,23 @@ using namespace fsdp::aten;
 
 // Building
 
-void CallOp::build(OpBuilder &builder, OperationState &state, StringRef callee,
-                   ValueRange operands, ArrayRef<int32_t> slots,
-                   DictionaryAttr args, TypeRange results) {
+void CallOp::build(OpBuilder &builder, OperationState &state, Phase phase,
+                   StringRef callee, ValueRange operands,
+                   ArrayRef<int32_t> slots, DictionaryAttr args,
+                   TypeRange results) {
   state.addOperands(operands);
   state.addTypes(results);
   Properties &properties = state.getOrAddProperties<Properties>();
   properties.callee = builder.getStringAttr(callee);
   properties.slots = builder.getDenseI32ArrayAttr(slots);
   properties.args = args;
+  if (phase == Phase::Backward)
+    properties.backward = builder.getUnitAttr();
 }
 
-void CallOp::build(OpBuilder &builder, OperationState &state, StringRef callee,
-                   ValueRange operands, ArrayRef<NamedAttribute> args,
-                   TypeRange results) {
+void CallOp::build(OpBuilder &builder, OperationState &state, Phase phase,
+                   StringRef callee, ValueRange operands,
+                   ArrayRef<NamedAttribute> args, TypeRange results) {
   SmallVector<int32_t> slots;
   SmallVector<Value> present;
   for (Value operand : operands) {
@@ -36,8 +39,16 @@ void CallOp::build(OpBuilder &builder, OperationState &state, StringRef callee,
     if (operand)
       present.push_back(operand);
   }
-  build(builder, state, callee, present, slots, builder.getDictionaryAttr(args),
-        results);
+  build(builder, state, phase, callee, present, slots,
+        builder.getDictionaryAttr(args), results);
+}
+
+void CallOp::takePlaceOf(CallOp other) {
+  setBackward(other.getBackward());
+  setRecomputeAttr(other.getRecomputeAttr());
+  setCheckpointAttr(other.getCheckpointAttr());
+  setMustSave(other.getMustSave());
+  (*this)->setDiscardableAttrs(other->getDiscardableAttrDictionary());
 }
 
 // Verifying

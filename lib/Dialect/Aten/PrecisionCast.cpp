@@ -2,8 +2,6 @@
 
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 
-#include "fsdp/Dialect/Aten/Aten.h"
-
 using namespace mlir;
 using namespace fsdp;
 
@@ -14,8 +12,8 @@ bool aten::isPrecisionCast(Operation *op) {
   return op && op->hasAttr(kPrecisionCastAttrName);
 }
 
-Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Value value,
-                                Type elementType, bool backward) {
+Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Phase phase,
+                                Value value, Type elementType) {
   auto type = cast<RankedTensorType>(value.getType());
   SmallVector<NamedAttribute> args = {
       builder.getNamedAttr("dtype", TypeAttr::get(elementType))};
@@ -24,11 +22,9 @@ Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Value value,
     args.push_back(
         builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0)));
   auto call = CallOp::create(
-      builder, loc, "_to_copy", value, args,
+      builder, loc, phase, "_to_copy", value, args,
       TypeRange(RankedTensorType::get(type.getShape(), elementType)));
   call->setAttr(kPrecisionCastAttrName, builder.getUnitAttr());
-  if (backward)
-    call->setAttr("fsdp.phase", builder.getStringAttr("backward"));
   return call->getResult(0);
 }
 

@@ -85,14 +85,6 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.live_bytes", "an i64", isI64},
     {"fsdp.host_live_bytes", "an i64", isI64},
     // On ops of programs.
-    {"fsdp.phase", "\"backward\", or left out",
-     [](Attribute value) {
-       auto text = dyn_cast<StringAttr>(value);
-       return text && text == "backward";
-     }},
-    {"fsdp.recompute", "a string, the region's name", is<StringAttr>},
-    {"fsdp.checkpoint", "an i64, the checkpoint's number", isI64},
-    {"fsdp.must_save", "unit", is<UnitAttr>},
     {"fsdp.cotangent", "unit", is<UnitAttr>},
     {"fsdp.precision_cast", "unit", is<UnitAttr>},
     {"fsdp.unit", "a string, the unit's name", is<StringAttr>},

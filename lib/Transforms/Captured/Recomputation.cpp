@@ -36,11 +36,10 @@ void Recomputation::setOperands(Operation *op) {
 
 void Recomputation::repeat(OpBuilder &builder, aten::CallOp call) {
   unsigned region = *regions.getRegion(call->getResult(0));
-  Operation *copy = builder.clone(*call);
-  copy->removeAttr(kCheckpointAttrName);
-  copy->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  copy->setAttr(kRecomputeAttrName,
-                builder.getStringAttr(regions.getRegions()[region].name));
+  auto copy = cast<aten::CallOp>(builder.clone(*call));
+  copy.removeCheckpointAttr();
+  copy.setBackward(true);
+  copy.setRecompute(regions.getRegions()[region].name);
   setOperands(copy);
   for (auto [old, anew] : llvm::zip(call->getResults(), copy->getResults()))
     if (mustRepeat(old))
@@ -62,7 +61,7 @@ void Recomputation::run(func::FuncOp program) {
     eraseDeadOps(program);
   // What the model asked for is done.
   for (auto call : program.getOps<aten::CallOp>()) {
-    call->removeAttr(kCheckpointAttrName);
-    call->removeAttr(kMustSaveAttrName);
+    call.removeCheckpointAttr();
+    call.setMustSave(false);
   }
 }

@@ -82,11 +82,9 @@ private:
 
   Value create(aten::CallOp like, StringRef callee, ValueRange operands,
                Type result, ArrayRef<NamedAttribute> args = {}) {
-    auto call = aten::CallOp::create(builder, like.getLoc(), callee, operands,
-                                     args, TypeRange(result));
-    if (Attribute phase = like->getAttr("fsdp.phase"))
-      call->setAttr("fsdp.phase", phase);
-    return call->getResult(0);
+    return aten::CallOp::create(builder, like.getLoc(), like.getPhase(), callee,
+                                operands, args, TypeRange(result))
+        ->getResult(0);
   }
   Value cast(Value tensor, Type element, aten::CallOp like) {
     auto type = llvm::cast<TensorType>(tensor.getType());
@@ -215,10 +213,10 @@ void Holder::replaceNumber(aten::CallOp call, unsigned operand,
   }
   auto type = llvm::cast<TensorType>(call->getResult(0).getType());
   auto now = aten::CallOp::create(
-      builder, call.getLoc(), takes ? form.taking : form.callee, operands,
-      call.getArgs().getValue(),
+      builder, call.getLoc(), call.getPhase(),
+      takes ? form.taking : form.callee, operands, call.getArgs().getValue(),
       TypeRange(isNarrow(type.getElementType()) ? type.clone(wide) : type));
-  now->setDiscardableAttrs(call->getDiscardableAttrDictionary());
+  now.takePlaceOf(call);
   Value result = now->getResult(0);
   if (result.getType() != type)
     result = cast(result, type.getElementType(), call);

@@ -18,16 +18,16 @@ aten::CallOp KernelCalls::create(StringRef callee, ValueRange operands,
     return arg.getValue() !=
            aten::getDefaultAttr(builder.getContext(), *argument);
   });
-  auto call = aten::CallOp::create(builder, before.getLoc(), callee, operands,
-                                   written, results);
-  call->setDiscardableAttrs(before->getDiscardableAttrDictionary());
+  auto call = aten::CallOp::create(builder, before.getLoc(), before.getPhase(), callee,
+                                   operands, written, results);
+  call.takePlaceOf(before);
   return call;
 }
 
 Value KernelCalls::prepare(StringRef callee, Value operand,
                            ArrayRef<NamedAttribute> args, Type result) {
   aten::CallOp call = create(callee, operand, args, result);
-  call->removeAttr(kMustSaveAttrName);
+  call.setMustSave(false);
   return call->getResult(0);
 }
 

@@ -26,7 +26,7 @@ func::FuncOp fsdp::getAdditionRule(ModuleOp module, Type elementType) {
   rule->setAttr("fsdp.rule", builder.getUnitAttr());
   Block *body = rule.addEntryBlock();
   builder.setInsertionPointToStart(body);
-  auto sum = aten::CallOp::create(builder, loc, "add.Tensor",
+  auto sum = aten::CallOp::create(builder, loc, aten::Phase::Forward, "add.Tensor",
                                   body->getArguments(), {}, tensor);
   func::ReturnOp::create(builder, loc, sum->getResults());
   return rule;

@@ -152,11 +152,9 @@ private:
       outputs.push_back(view ? values.declareView(result, inputs[*aliased])
                              : values.declare(result));
     }
-    auto command = CmdAtenOp::create(builder, call.getLoc(), call.getCallee(),
-                                     inputs, outputs, call.getSlots(),
-                                     call.getArgs(), results, view);
-    if (Attribute region = call->getAttr(kRecomputeAttrName))
-      command->setAttr(kRecomputeAttrName, region);
+    CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
+                      call.getSlots(), call.getArgs(), results, view,
+                      call.getRecomputeAttr());
     return done(call);
   }
 

@@ -37,7 +37,7 @@ static void cloneStridedOperands(func::FuncOp program) {
         "memory_format",
         builder.getI64IntegerAttr(0)); // torch.contiguous_format
     auto clone = aten::CallOp::create(
-        builder, user->getLoc(), "clone", operand->get(), contiguous,
+        builder, user->getLoc(), aten::Phase::Forward, "clone", operand->get(), contiguous,
         RankedTensorType::get(type.getShape(), type.getElementType()));
     if (user->hasAttr(kStreamAttrName))
       clone->setAttr(kStreamAttrName,

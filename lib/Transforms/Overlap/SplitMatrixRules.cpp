@@ -71,9 +71,8 @@ private:
 
 aten::CallOp WholePart::call(StringRef callee, ValueRange operands,
                              ArrayRef<NamedAttribute> args, Type type) {
-  auto made = aten::CallOp::create(builder, loc, callee, operands, args, type);
-  made->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  return made;
+  return aten::CallOp::create(builder, loc, aten::Phase::Backward, callee,
+                              operands, args, type);
 }
 
 /// A copy of an op of the rule: on parts, or on whole matrices.
@@ -82,8 +81,8 @@ Value WholePart::clone(Operation *op, IRMapping &map, bool local,
   for (Value operand : op->getOperands())
     map.map(operand, local ? getLocal(operand) : getWhole(operand));
   Operation *copy = builder.clone(*op, map);
-  if (isa<aten::CallOp>(copy))
-    copy->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+  if (auto call = dyn_cast<aten::CallOp>(copy))
+    call.setBackward(true);
   for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults()))
     if (local && rule.isOfElements(from))
       to.setType(getPartType(from.getType()));

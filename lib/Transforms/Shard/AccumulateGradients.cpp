@@ -168,7 +168,6 @@ void AccumulateGradients::makeAccumulate(func::FuncOp step,
 /// again with nothing.
 void AccumulateGradients::makeLast() {
   OpBuilder builder(&getContext());
-  StringAttr backward = builder.getStringAttr("backward");
   for (Gradient &gradient : gradients) {
     Value value = gradient.getValue();
     Location loc = value.getLoc();
@@ -176,14 +175,12 @@ void AccumulateGradients::makeLast() {
     RankedTensorType type = gradient.sum.getTensorType();
     auto state = FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr());
     auto before = LoadOp::create(builder, loc, type, state);
-    auto sum = aten::CallOp::create(builder, loc, "add.Tensor",
+    auto sum = aten::CallOp::create(builder, loc, aten::Phase::Backward, "add.Tensor",
                                     {before.getResult(), value}, {}, type);
     auto fill =
         builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0));
-    auto nothing = aten::CallOp::create(builder, loc, "full_like",
+    auto nothing = aten::CallOp::create(builder, loc, aten::Phase::Backward, "full_like",
                                         sum->getResult(0), fill, type);
-    for (aten::CallOp call : {sum, nothing})
-      call->setAttr("fsdp.phase", backward);
     StoreOp::create(builder, loc, nothing->getResult(0), state);
     for (OpOperand *use : gradient.uses)
       use->set(sum->getResult(0));

@@ -86,7 +86,7 @@ void ClipGradients::clipByValue(func::FuncOp rule, double most) {
   NamedAttribute args[] = {
       builder.getNamedAttr("min", builder.getF64FloatAttr(-most)),
       builder.getNamedAttr("max", builder.getF64FloatAttr(most))};
-  auto clamp = aten::CallOp::create(builder, rule.getLoc(), "clamp", gradient,
+  auto clamp = aten::CallOp::create(builder, rule.getLoc(), aten::Phase::Forward, "clamp", gradient,
                                     args, TypeRange(gradient.getType()));
   gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
   remark::passed(rule.getLoc(), remarkOn("value"))

@@ -210,11 +210,11 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
                << " without an fsdp.unshard; run --fsdp-insert-unshard first";
       builder.setInsertionPoint(unshard);
       auto type = cast<RankedTensorType>(unshard.getType());
-      bool backward = unshard.getRegion() == "backward";
+      aten::Phase phase = getPhase(unshard.getRegion());
       Value source = whole;
       if (unshard.getInput() != load.getResult())
-        source = aten::createPrecisionCast(builder, unshard.getLoc(), whole,
-                                           type.getElementType(), backward);
+        source = aten::createPrecisionCast(builder, unshard.getLoc(), phase,
+                                           whole, type.getElementType());
       auto gathered =
           UnshardOp::create(builder, unshard.getLoc(), source.getType(), source,
                             unshard.getUnitAttr(), unshard.getRegionAttr());
@@ -225,10 +225,9 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
               "stride", builder.getDenseI64ArrayAttr(aten::getStrides(type))),
           builder.getNamedAttr("storage_offset",
                                builder.getI64IntegerAttr(offset))};
-      auto view = aten::CallOp::create(builder, unshard.getLoc(), "as_strided",
-                                       gathered.getResult(), args, type);
-      if (backward)
-        view->setAttr("fsdp.phase", builder.getStringAttr("backward"));
+      auto view =
+          aten::CallOp::create(builder, unshard.getLoc(), phase, "as_strided",
+                               gathered.getResult(), args, type);
       unshard.replaceAllUsesWith(view->getResult(0));
       unshard.erase();
     }
@@ -279,8 +278,8 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
                                        flat.parameter.getUnitAttr());
   if (own != type)
     reduced =
-        aten::createPrecisionCast(builder, loc, reduced, own.getElementType(),
-                                  /*backward=*/true);
+        aten::createPrecisionCast(builder, loc, aten::Phase::Backward, reduced,
+                                  own.getElementType());
 
   builder.setInsertionPointAfter(lastUpdate);
   ArrayRef<Member> left = flat.members;

@@ -71,11 +71,10 @@ static Value createListCall(OpBuilder &builder, Location loc, StringRef callee,
   // One entry says how many members follow, each has one of its own.
   SmallVector<int32_t> slots(1 + members.size(), 1);
   slots.front() = 2 + int32_t(members.size());
-  auto call =
-      aten::CallOp::create(builder, loc, callee, members, slots,
-                           builder.getDictionaryAttr(args), TypeRange(type));
-  call->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  return call->getResult(0);
+  return aten::CallOp::create(builder, loc, aten::Phase::Backward, callee,
+                              members, slots, builder.getDictionaryAttr(args),
+                              TypeRange(type))
+      ->getResult(0);
 }
 
 Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
@@ -102,10 +101,10 @@ Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
     auto list =
         RankedTensorType::get({int64_t(sums.size())}, builder.getF64Type());
     all = createListCall(builder, loc, "stack", sums, {}, list);
-    auto call = aten::CallOp::create(builder, loc, largest ? "amax" : "sum",
-                                     all, {}, TypeRange(number));
-    call->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-    all = call->getResult(0);
+    all = aten::CallOp::create(builder, loc, aten::Phase::Backward,
+                               largest ? "amax" : "sum", all, {},
+                               TypeRange(number))
+              ->getResult(0);
   }
   auto op = ReduceOpAttr::get(builder.getContext(),
                               largest ? ReduceOp::Max : ReduceOp::Sum);
@@ -124,10 +123,9 @@ Value ScalarCalls::call(StringRef callee, ValueRange operands,
   auto type = ::llvm::cast<RankedTensorType>(operands.front().getType());
   if (element)
     type = RankedTensorType::get(type.getShape(), element);
-  auto call = aten::CallOp::create(builder, loc, callee, operands, args,
-                                   TypeRange(type));
-  call->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  return call->getResult(0);
+  return aten::CallOp::create(builder, loc, aten::Phase::Backward, callee,
+                              operands, args, TypeRange(type))
+      ->getResult(0);
 }
 
 Value ScalarCalls::call(StringRef callee, Value operand, StringRef name,

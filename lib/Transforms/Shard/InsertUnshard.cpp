@@ -105,10 +105,8 @@ void InsertUnshard::repeatForBackward(OpOperand &use,
   IRMapping mapping;
   mapping.map(chain->load.getResult(),
               createUnshard(builder, reader, chain->load, state, "backward"));
-  for (aten::CallOp view : chain->views) {
-    Operation *copy = builder.clone(*view, mapping);
-    copy->setAttr("fsdp.phase", builder.getStringAttr("backward"));
-  }
+  for (aten::CallOp view : chain->views)
+    cast<aten::CallOp>(builder.clone(*view, mapping)).setBackward(true);
   use.set(mapping.lookup(use.get()));
 }
 

@@ -141,9 +141,7 @@ void Localize::gather(UnshardOp op) {
   int64_t dim = getShardDim(op);
   RankedTensorType padded = getRowsType(type, dim);
   OpBuilder builder(op);
-  StringAttr phase;
-  if (op.getRegion() == "backward")
-    phase = op.getRegionAttr();
+  aten::Phase phase = getPhase(op.getRegion());
   auto gather = shard::AllGatherOp::create(
       builder, op.getLoc(), padded, getGrid(), getShardAxis(), op.getInput(),
       builder.getIndexAttr(0));
@@ -155,10 +153,8 @@ void Localize::gather(UnshardOp op) {
   } else if (padded != type) {
     NamedAttribute args[] = {builder.getNamedAttr(
         "end", builder.getI64IntegerAttr(type.getDimSize(0)))};
-    auto slice = aten::CallOp::create(builder, op.getLoc(), "slice.Tensor",
+    auto slice = aten::CallOp::create(builder, op.getLoc(), phase, "slice.Tensor",
                                       whole, args, type);
-    if (phase)
-      slice->setAttr("fsdp.phase", phase);
     whole = slice->getResult(0);
   }
   op.replaceAllUsesWith(whole);
@@ -188,18 +184,16 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
   int64_t dim = getShardDim(op);
   RankedTensorType padded = getRowsType(type, dim),
                    local = getLocalType(type, dim);
-  StringAttr backward = builder.getStringAttr("backward");
   if (dim) {
-    gradient = partsToRows(builder, gradient, dim, shards, backward);
+    gradient = partsToRows(builder, gradient, dim, shards, aten::Phase::Backward);
   } else if (padded != type) {
     // Pairs of (before, after), the last dimension first.
     SmallVector<int64_t> pad(2 * type.getRank(), 0);
     pad.back() = padded.getDimSize(0) - type.getDimSize(0);
     NamedAttribute args[] = {
         builder.getNamedAttr("pad", builder.getDenseI64ArrayAttr(pad))};
-    auto call = aten::CallOp::create(builder, op.getLoc(), "constant_pad_nd",
+    auto call = aten::CallOp::create(builder, op.getLoc(), aten::Phase::Backward, "constant_pad_nd",
                                      gradient, args, padded);
-    call->setAttr("fsdp.phase", backward);
     gradient = call->getResult(0);
   }
   auto sum = shard::ReduceScatterOp::create(

@@ -58,8 +58,8 @@ class MovePrecisionCasts
   void move(UnshardOp unshard, RankedTensorType type) {
     OpBuilder builder(unshard);
     Value part = aten::createPrecisionCast(
-        builder, unshard.getLoc(), unshard.getInput(), type.getElementType(),
-        unshard.getRegion() == "backward");
+        builder, unshard.getLoc(), getPhase(unshard.getRegion()),
+        unshard.getInput(), type.getElementType());
     SmallVector<Operation *> casts(unshard->getUsers());
     unshard.getInputMutable().assign(part);
     unshard.getResult().setType(type);

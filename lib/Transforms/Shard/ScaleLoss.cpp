@@ -78,9 +78,8 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
                            options.get("backoff_factor")),
       builder.getNamedAttr("growth_interval", options.get("growth_interval"))};
   auto next = aten::CallOp::create(
-      builder, loc, "_amp_update_scale", {scale, tracker, *overflow}, factors,
+      builder, loc, aten::Phase::Backward, "_amp_update_scale", {scale, tracker, *overflow}, factors,
       TypeRange({scale.getType(), tracker.getType()}));
-  next->setAttr("fsdp.phase", builder.getStringAttr("backward"));
   StoreOp::create(builder, loc, next->getResult(0), kScaleStateName);
   StoreOp::create(builder, loc, next->getResult(1), kGrowthStateName);
   if (failed(addOutput(program, "loss_scale", scale)) ||

@@ -15,7 +15,7 @@ namespace {
 /// Builds the calls of a rearrangement, one behind the other.
 class Rearranging {
 public:
-  Rearranging(OpBuilder &builder, Value value, StringAttr phase)
+  Rearranging(OpBuilder &builder, Value value, aten::Phase phase)
       : builder(builder), value(value), phase(phase) {}
 
   RankedTensorType getType() const {
@@ -49,22 +49,20 @@ private:
   }
   void call(StringRef callee, ArrayRef<NamedAttribute> args,
             RankedTensorType type) {
-    auto op = aten::CallOp::create(builder, value.getLoc(), callee, value, args,
+    auto op = aten::CallOp::create(builder, value.getLoc(), phase, callee, value, args,
                                    type);
-    if (phase)
-      op->setAttr("fsdp.phase", phase);
     value = op->getResult(0);
   }
 
   OpBuilder &builder;
   Value value;
-  StringAttr phase;
+  aten::Phase phase;
 };
 
 } // namespace
 
 Value fsdp::partsToRows(OpBuilder &builder, Value whole, int64_t dim,
-                        int64_t shards, StringAttr phase) {
+                        int64_t shards, aten::Phase phase) {
   Rearranging it(builder, whole, phase);
   // [a, b] to [a, shards, b / shards], and the shards to the front.
   SmallVector<int64_t> shape(it.getType().getShape());
@@ -82,7 +80,7 @@ Value fsdp::partsToRows(OpBuilder &builder, Value whole, int64_t dim,
 }
 
 Value fsdp::rowsToWhole(OpBuilder &builder, Value rows, RankedTensorType whole,
-                        int64_t dim, int64_t shards, StringAttr phase) {
+                        int64_t dim, int64_t shards, aten::Phase phase) {
   Rearranging it(builder, rows, phase);
   SmallVector<int64_t> shape(whole.getShape());
   shape[dim] /= shards;

@@ -4,6 +4,7 @@
 #ifndef FSDP_LIB_TRANSFORMS_SHARD_SHARDROWS_H
 #define FSDP_LIB_TRANSFORMS_SHARD_SHARDROWS_H
 
+#include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "mlir/IR/Builders.h"
 
@@ -11,14 +12,14 @@ namespace fsdp {
 
 /// The ranks' parts of `whole`, split on dimension `dim`, one after the other
 /// in dimension 0: [a, b, …] becomes [shards * a, b / shards, …] for dim 1.
-/// `phase` is `fsdp.phase` of the ops that it takes, null in forward.
+/// `phase` is that of the calls which it takes.
 mlir::Value partsToRows(mlir::OpBuilder &builder, mlir::Value whole,
-                        int64_t dim, int64_t shards, mlir::StringAttr phase);
+                        int64_t dim, int64_t shards, aten::Phase phase);
 
 /// The inverse: the tensor of type `whole` that has these parts.
 mlir::Value rowsToWhole(mlir::OpBuilder &builder, mlir::Value rows,
                         mlir::RankedTensorType whole, int64_t dim,
-                        int64_t shards, mlir::StringAttr phase);
+                        int64_t shards, aten::Phase phase);
 
 } // namespace fsdp
 

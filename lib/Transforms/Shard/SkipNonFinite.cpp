@@ -123,10 +123,9 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
       isSkipped = scalars.cast(*skipped, builder.getI1Type());
     Value before = loadState(builder, loc, store.getState());
     Value after = createRowMajor(builder, store.getValue());
-    auto kept = aten::CallOp::create(builder, loc, "where.self",
+    auto kept = aten::CallOp::create(builder, loc, aten::Phase::Backward, "where.self",
                                      {isSkipped, before, after}, {},
                                      TypeRange(before.getType()));
-    kept->setAttr("fsdp.phase", builder.getStringAttr("backward"));
     store.getValueMutable().assign(kept->getResult(0));
     store->moveBefore(end);
   }

@@ -198,8 +198,8 @@ module attributes {fsdp.sede = 1 : i64} {
 
 // -----
 
-// expected-error @below {{has "forward" as fsdp.phase; it is "backward", or left out}}
-module attributes {fsdp.phase = "forward"} {
+// expected-error @below {{has "cpu" as fsdp.device; it is "cuda", or left out}}
+module attributes {fsdp.device = "cpu"} {
 }
 
 // -----

@@ -26,12 +26,12 @@ module {
     %seen = aten.call "neg"(%d) : (tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
     %y = aten.call "add.Tensor"(%x, %d) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
     %loss = aten.call "sum"(%y) : (tensor<4x4xf32>) -> tensor<f32> loc(#root)
-    %dy = aten.call "full"() {size = array<i64: 4, 4>, fill_value = 1.0 : f64, dtype = f32, fsdp.phase = "backward"} : () -> tensor<4x4xf32> loc(#root)
-    %da = aten.call "mul.Tensor"(%dy, %mask) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
-    %dh = aten.call "tanh_backward"(%da, %a) {fsdp.phase = "backward"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
-    %xt = aten.call "t"(%x) {fsdp.phase = "backward"} : (tensor<4x4xf32>) -> tensor<4x4xf32, #aten.strides<[1, 4]>> loc(#block)
-    %gt = aten.call "mm"(%xt, %dh) {fsdp.phase = "backward"} : (tensor<4x4xf32, #aten.strides<[1, 4]>>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
-    %g = aten.call "t"(%gt) {fsdp.phase = "backward"} : (tensor<4x4xf32>) -> tensor<4x4xf32, #aten.strides<[1, 4]>> loc(#block)
+    %dy = aten.call "full"() backward {size = array<i64: 4, 4>, fill_value = 1.0 : f64, dtype = f32} : () -> tensor<4x4xf32> loc(#root)
+    %da = aten.call "mul.Tensor"(%dy, %mask) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
+    %dh = aten.call "tanh_backward"(%da, %a) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
+    %xt = aten.call "t"(%x) backward : (tensor<4x4xf32>) -> tensor<4x4xf32, #aten.strides<[1, 4]>> loc(#block)
+    %gt = aten.call "mm"(%xt, %dh) backward : (tensor<4x4xf32, #aten.strides<[1, 4]>>, tensor<4x4xf32>) -> tensor<4x4xf32> loc(#block)
+    %g = aten.call "t"(%gt) backward : (tensor<4x4xf32>) -> tensor<4x4xf32, #aten.strides<[1, 4]>> loc(#block)
     fsdp.store %seen, @block.seen : tensor<4x4xf32>
     fsdp.update @"sgd.0" @block.w, %g [] : tensor<4x4xf32, #aten.strides<[1, 4]>>
     return %loss : tensor<f32>

@@ -33,16 +33,16 @@ module {
     %h1 = aten.call "mm"(%h0, %t1) : (tensor<2x5xf32>, tensor<5x4xf32, #aten.strides<[1, 5]>>) -> tensor<2x4xf32>
     %y = aten.call "mul.Tensor"(%h1, %wh) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
     %loss = aten.call "sum"(%y) : (tensor<2x4xf32>) -> tensor<f32>
-    %one = aten.call "full"() {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent, fsdp.phase = "backward"} : () -> tensor<f32>
-    %e = aten.call "expand"(%one) {size = array<i64: 2, 4>, fsdp.phase = "backward"} : (tensor<f32>) -> tensor<2x4xf32, #aten.strides<[0, 0]>>
-    %dh1 = aten.call "mul.Tensor"(%e, %wh) {fsdp.phase = "backward"} : (tensor<2x4xf32, #aten.strides<[0, 0]>>, tensor<2x4xf32>) -> tensor<2x4xf32>
-    %dt1 = aten.call "t"(%dh1) {fsdp.phase = "backward"} : (tensor<2x4xf32>) -> tensor<4x2xf32, #aten.strides<[1, 4]>>
-    %g1 = aten.call "mm"(%dt1, %h0) {fsdp.phase = "backward"} : (tensor<4x2xf32, #aten.strides<[1, 4]>>, tensor<2x5xf32>) -> tensor<4x5xf32>
-    %tt1 = aten.call "t"(%t1) {fsdp.phase = "backward"} : (tensor<5x4xf32, #aten.strides<[1, 5]>>) -> tensor<4x5xf32>
-    %dh0 = aten.call "mm"(%dh1, %tt1) {fsdp.phase = "backward"} : (tensor<2x4xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
-    %tx = aten.call "t"(%x) {fsdp.phase = "backward"} : (tensor<2x3xf32>) -> tensor<3x2xf32, #aten.strides<[1, 3]>>
-    %gt = aten.call "mm"(%tx, %dh0) {fsdp.phase = "backward"} : (tensor<3x2xf32, #aten.strides<[1, 3]>>, tensor<2x5xf32>) -> tensor<3x5xf32>
-    %g0 = aten.call "t"(%gt) {fsdp.phase = "backward"} : (tensor<3x5xf32>) -> tensor<5x3xf32, #aten.strides<[1, 5]>>
+    %one = aten.call "full"() backward {size = array<i64>, fill_value = 1.0 : f64, dtype = f32, fsdp.cotangent} : () -> tensor<f32>
+    %e = aten.call "expand"(%one) backward {size = array<i64: 2, 4>} : (tensor<f32>) -> tensor<2x4xf32, #aten.strides<[0, 0]>>
+    %dh1 = aten.call "mul.Tensor"(%e, %wh) backward : (tensor<2x4xf32, #aten.strides<[0, 0]>>, tensor<2x4xf32>) -> tensor<2x4xf32>
+    %dt1 = aten.call "t"(%dh1) backward : (tensor<2x4xf32>) -> tensor<4x2xf32, #aten.strides<[1, 4]>>
+    %g1 = aten.call "mm"(%dt1, %h0) backward : (tensor<4x2xf32, #aten.strides<[1, 4]>>, tensor<2x5xf32>) -> tensor<4x5xf32>
+    %tt1 = aten.call "t"(%t1) backward : (tensor<5x4xf32, #aten.strides<[1, 5]>>) -> tensor<4x5xf32>
+    %dh0 = aten.call "mm"(%dh1, %tt1) backward : (tensor<2x4xf32>, tensor<4x5xf32>) -> tensor<2x5xf32>
+    %tx = aten.call "t"(%x) backward : (tensor<2x3xf32>) -> tensor<3x2xf32, #aten.strides<[1, 3]>>
+    %gt = aten.call "mm"(%tx, %dh0) backward : (tensor<3x2xf32, #aten.strides<[1, 3]>>, tensor<2x5xf32>) -> tensor<3x5xf32>
+    %g0 = aten.call "t"(%gt) backward : (tensor<3x5xf32>) -> tensor<5x3xf32, #aten.strides<[1, 5]>>
     fsdp.store %h1, @calls : tensor<2x4xf32>
     fsdp.update @"sgd.0" @"blocks.0.w", %g0 [@"blocks.0.w/momentum_buffer"] : tensor<5x3xf32, #aten.strides<[1, 5]>>
     fsdp.update @"sgd.0" @"blocks.1.w", %g1 [@"blocks.1.w/momentum_buffer"] : tensor<4x5xf32>

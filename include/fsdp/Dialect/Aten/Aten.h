@@ -21,6 +21,9 @@
 
 namespace fsdp::aten {
 
+/// The part of a training step that a call belongs to.
+enum class Phase { Forward, Backward };
+
 /// PyTorch's default generator, as an effect: random ops keep their order.
 struct RandomStream : mlir::SideEffects::Resource::Base<RandomStream> {
   llvm::StringRef getName() final { return "aten.random"; }
@@ -42,5 +45,15 @@ mlir::RankedTensorType getTensorType(llvm::ArrayRef<int64_t> shape,
 
 #define GET_OP_CLASSES
 #include "fsdp/Dialect/Aten/AtenOps.h.inc"
+
+namespace fsdp::aten {
+
+/// Whether an op is a call of the backward phase.
+inline bool isBackward(mlir::Operation *op) {
+  auto call = llvm::dyn_cast<CallOp>(op);
+  return call && call.getBackward();
+}
+
+} // namespace fsdp::aten
 
 #endif // FSDP_DIALECT_ATEN_ATEN_H

@@ -57,6 +57,12 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
     differs from the schema's default is an attribute under the schema's name;
     names with a dot are discardable attributes. Devices do not occur.
 
+    `backward` says that the call belongs to the step's backward phase; every
+    other call belongs to forward. `recompute("blocks.0")` marks a call that
+    backward repeats, with the name of the region that is recomputed together.
+    `checkpoint(3)` marks a call inside the model's own checkpoint of that
+    number, and `must_save` one whose results that checkpoint's policy keeps.
+
     A result that is not produced has type `none`; a list result is that many
     results.
 
@@ -64,6 +70,7 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
     %h:3 = aten.call "native_layer_norm"(%x, %w, %b) {normalized_shape = array<i64: 256>, eps = 1.0e-05}
          : (tensor<4x256xf32>, tensor<256xf32>, tensor<256xf32>) -> (tensor<4x256xf32>, tensor<4x1xf32>, tensor<4x1xf32>)
     %o = aten.call "index.Tensor"(%x, [none, %i]) : (tensor<4x8xf32>, tensor<3xi64>) -> tensor<4x3xf32>
+    %t = aten.call "tanh"(%o) backward recompute("blocks.0") : (tensor<4x3xf32>) -> tensor<4x3xf32>
     ```
 
     Effects follow the schema. An op that writes an operand reads and writes
@@ -74,22 +81,34 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
   // `slots` is the shape of the operand list: 1 an operand, 0 `none`, 2 + n a
   // list of the n entries that follow. `args` holds the schema's arguments.
   let arguments = (ins StrAttr:$callee, Variadic<AnyType>:$inputs,
-                       DenseI32ArrayAttr:$slots, DictionaryAttr:$args);
+                       DenseI32ArrayAttr:$slots, DictionaryAttr:$args,
+                       UnitAttr:$backward, OptionalAttr<StrAttr>:$recompute,
+                       OptionalAttr<I64Attr>:$checkpoint, UnitAttr:$must_save);
   let results = (outs Variadic<AnyType>:$outputs);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let skipDefaultBuilders = 1;
   let builders = [
     // One operand per slot; a null value is `none`.
-    OpBuilder<(ins "::llvm::StringRef":$callee, "::mlir::ValueRange":$operands,
+    OpBuilder<(ins "::fsdp::aten::Phase":$phase, "::llvm::StringRef":$callee, "::mlir::ValueRange":$operands,
                    "::llvm::ArrayRef<::mlir::NamedAttribute>":$args,
                    "::mlir::TypeRange":$results)>,
-    OpBuilder<(ins "::llvm::StringRef":$callee, "::mlir::ValueRange":$operands,
+    OpBuilder<(ins "::fsdp::aten::Phase":$phase, "::llvm::StringRef":$callee,
+                   "::mlir::ValueRange":$operands,
                    "::llvm::ArrayRef<int32_t>":$slots,
                    "::mlir::DictionaryAttr":$args,
                    "::mlir::TypeRange":$results)>,
   ];
   let extraClassDeclaration = [{
+    ::fsdp::aten::Phase getPhase() {
+      return getBackward() ? ::fsdp::aten::Phase::Backward
+                           : ::fsdp::aten::Phase::Forward;
+    }
+
+    /// Takes the place of another call: its phase, what is said of its
+    /// recomputation, and its discardable attributes.
+    void takePlaceOf(CallOp other);
+
     /// The schema; null only in IR that does not verify.
     const ::fsdp::aten::Schema *getSchema();
 

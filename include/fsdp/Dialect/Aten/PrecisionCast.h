@@ -8,6 +8,7 @@
 #ifndef FSDP_DIALECT_ATEN_PRECISIONCAST_H
 #define FSDP_DIALECT_ATEN_PRECISIONCAST_H
 
+#include "fsdp/Dialect/Aten/Aten.h"
 #include "mlir/IR/Builders.h"
 
 namespace fsdp::aten {
@@ -15,10 +16,10 @@ namespace fsdp::aten {
 /// Whether `op` is a cast that mixed precision asks for.
 bool isPrecisionCast(mlir::Operation *op);
 
-/// `value` in another element type, row-major. `backward`: of a gradient.
+/// `value` in another element type, row-major.
 mlir::Value createPrecisionCast(mlir::OpBuilder &builder, mlir::Location loc,
-                                mlir::Value value, mlir::Type elementType,
-                                bool backward);
+                                Phase phase, mlir::Value value,
+                                mlir::Type elementType);
 
 /// What `value` is a precision cast of, or `value` itself.
 mlir::Value lookThroughPrecisionCast(mlir::Value value);
