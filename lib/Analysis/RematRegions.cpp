@@ -121,7 +121,7 @@ SmallVector<aten::CallOp> RematRegions::getRepeated(unsigned region,
     bool isNeeded = llvm::any_of(call->getResults(), [&](Value result) {
       return llvm::any_of(result.getUsers(),
                           [&](Operation *reader) {
-                            return !isForward(reader) ||
+                            return aten::isBackward(reader) ||
                                    needed.contains(reader);
                           }) &&
              !isKept(result, remat);

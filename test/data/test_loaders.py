@@ -178,19 +178,27 @@ def test_a_rank_that_is_killed_takes_its_loader_along(
     assert processes_of(str(mine)) == []
 
 
-def test_nanogpts_script_needs_few_changes(tokens, tmp_path: pathlib.Path) -> None:
-    """Its model, get_batch and schedule; the losses are its loop's."""
-    folder = pathlib.Path(__file__).parent / "nanogpt"
-    (tmp_path / "train.bin").symlink_to(tokens)
-    env = chain.environment(DATA_DIR=str(tmp_path))
-    eager = chain.command([sys.executable, folder / "train.py", tmp_path], env=env).stdout
-    out = tmp_path / "out"
-    words = ["-m", "fsdp_mlir.train", "--out", out, "--no-cache", "--cache-dir", tmp_path / "cache"]
+def losses_of_driver(folder: pathlib.Path, out: pathlib.Path, env: dict[str, str]) -> list[str]:
+    words = ["-m", "fsdp_mlir.train", "--out", out, "--no-cache", "--cache-dir", out / "cache"]
     chain.command([sys.executable, *words, folder / "step.py"], env=env)
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    lines = [f"iter {row['step'] - 1}: loss {row['loss']!r}" for row in rows]
-    assert lines == eager.splitlines()
-    changed = difflib.ndiff(
-        *((folder / n).read_text().splitlines() for n in ("train.py", "step.py"))
-    )
-    assert len([line for line in changed if line.startswith("+") and line[1:].strip()]) <= 25
+    return [f"iter {row['step'] - 1}: loss {row['loss']!r}" for row in rows]
+
+
+def losses_of_loop(folder: pathlib.Path, out: pathlib.Path, env: dict[str, str]) -> list[str]:
+    words = [sys.executable, folder / "loop.py", env["DATA_DIR"], out]
+    return chain.command(words, env=env).stdout.splitlines()
+
+
+def test_nanogpts_script_needs_few_changes(tokens, tmp_path: pathlib.Path) -> None:
+    """Its model, get_batch, schedule and loop; the losses are its own, digit for digit, by the
+    driver and in its own loop."""
+    folder = pathlib.Path(__file__).parent / "nanogpt"
+    (tmp_path / "train.bin").symlink_to(tokens)
+    env = chain.environment(DATA_DIR=str(tmp_path), OMP_NUM_THREADS="1")
+    eager = chain.command([sys.executable, folder / "train.py", tmp_path], env=env).stdout
+    before = (folder / "train.py").read_text().splitlines()
+    for losses, script in ((losses_of_driver, "step.py"), (losses_of_loop, "loop.py")):
+        assert losses(folder, tmp_path / script, env) == eager.splitlines(), script
+        changed = difflib.ndiff(before, (folder / script).read_text().splitlines())
+        assert len([l for l in changed if l.startswith("+") and l[1:].strip()]) <= 25
