@@ -16,11 +16,11 @@
 
 // The last micro-batch. Its loss counts a third, like each.
 // CHECK-LABEL: func.func @step
-// CHECK: aten.call "full"() {dtype = f32, fill_value = 0.33333333333333331 : f64, fsdp.cotangent
+// CHECK: aten.call "full"() backward {dtype = f32, fill_value = 0.33333333333333331 : f64, fsdp.cotangent
 // CHECK: %[[G1:.*]] = aten.call "mm"{{.*}} -> tensor<4x5xf32>
 // CHECK-NEXT: %[[A1:.*]] = fsdp.load @"blocks.1.w/grad" : tensor<4x5xf32>
 // CHECK-NEXT: %[[S1:.*]] = aten.call "add.Tensor"(%[[A1]], %[[G1]])
-// CHECK-NEXT: %[[Z1:.*]] = aten.call "full_like"(%[[S1]]) {fill_value = -0.000000e+00 : f64
+// CHECK-NEXT: %[[Z1:.*]] = aten.call "full_like"(%[[S1]]) backward {fill_value = -0.000000e+00 : f64
 // CHECK-NEXT: fsdp.store %[[Z1]], @"blocks.1.w/grad"
 // CHECK-NEXT: fsdp.reduce_grad %[[S1]] {unit = "blocks.1"}
 

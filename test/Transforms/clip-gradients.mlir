@@ -25,7 +25,7 @@
 // CHECK-NEXT: %[[SUM:.*]] = aten.call "sum"(%[[ALL]])
 // CHECK-NEXT: %[[TOTAL:.*]] = fsdp.all_reduce sum norm %[[SUM]] : tensor<f64>
 // CHECK-NEXT: %[[ROOT:.*]] = aten.call "sqrt"(%[[TOTAL]])
-// CHECK-NEXT: %[[NORM:.*]] = aten.call "_to_copy"(%[[ROOT]]) {dtype = f32
+// CHECK-NEXT: %[[NORM:.*]] = aten.call "_to_copy"(%[[ROOT]]) backward {dtype = f32
 // CHECK-NEXT: %[[ADD:.*]] = aten.call "add.Scalar"(%[[NORM]]) backward {other = {{(1.0+e-06|9.99+5E-7)}} : f64}
 // CHECK-NEXT: %[[INVERSE:.*]] = aten.call "reciprocal"(%[[ADD]])
 // CHECK-NEXT: %[[RATIO:.*]] = aten.call "mul.Scalar"(%[[INVERSE]]) backward {other = 5.000000e-01 : f64}

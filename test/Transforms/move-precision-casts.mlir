@@ -49,7 +49,7 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // CHECK-NEXT: aten.call "mul.Tensor"(%{{.*}}, %[[U]])
 // CHECK: fsdp.unshard %{{.*}} {region = "forward", unit = "half"} : tensor<8x16xbf16>
 // The unit says f16 itself.
-// CHECK: %[[GH:.*]] = aten.call "mul.Tensor"{{.*}} backward
+// CHECK: %[[GH:.*]] = aten.call "mul.Tensor"({{.*}}) backward
 // CHECK-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) backward {dtype = f16, fsdp.precision_cast}
 // CHECK-NEXT: %[[R16:.*]] = fsdp.reduce_grad %[[G16]] {unit = "half"} : tensor<8x16xf16>
 // CHECK-NEXT: %[[R:.*]] = aten.call "_to_copy"(%[[R16]]) backward {dtype = f32, fsdp.precision_cast}
@@ -59,17 +59,17 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // CHECK-NEXT: %[[GW:.*]] = aten.call "mul.Tensor"(%[[V]]
 // The root leaves it open: what backward computes in, or what the option says.
 // OWN-NEXT: %[[SUM:.*]] = fsdp.reduce_grad %[[GW]] {unit = ""} : tensor<8x16xbf16>
-// OWN-NEXT: %[[S:.*]] = aten.call "_to_copy"(%[[SUM]]) {dtype = f32
-// OPTION-NEXT: %[[F:.*]] = aten.call "_to_copy"(%[[GW]]) {dtype = f32
+// OWN-NEXT: %[[S:.*]] = aten.call "_to_copy"(%[[SUM]]) backward {dtype = f32
+// OPTION-NEXT: %[[F:.*]] = aten.call "_to_copy"(%[[GW]]) backward {dtype = f32
 // OPTION-NEXT: %[[S:.*]] = fsdp.reduce_grad %[[F]] {unit = ""} : tensor<8x16xf32>
 // CHECK-NEXT: fsdp.update @sgd @w, %[[S]]
 // CHECK-NEXT: fsdp.update @sgd @half.w, %[[R]]
 
 // One rank gathers and reduces nothing, and rounds as several would.
 // ONE-NOT: fsdp.unshard
-// ONE: %[[GH:.*]] = aten.call "mul.Tensor"{{.*}} backward
-// ONE-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) {dtype = f16
-// ONE-NEXT: %[[G:.*]] = aten.call "_to_copy"(%[[G16]]) {dtype = f32
+// ONE: %[[GH:.*]] = aten.call "mul.Tensor"({{.*}}) backward
+// ONE-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) backward {dtype = f16
+// ONE-NEXT: %[[G:.*]] = aten.call "_to_copy"(%[[G16]]) backward {dtype = f32
 // ONE-NOT: fsdp.reduce_grad
 // ONE: fsdp.update @sgd @half.w, %[[G]]
 
@@ -80,7 +80,7 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // SHARD: %[[H:.*]] = aten.call "div.Scalar"(%{{.*}}) backward {other = 2.000000e+00 : f64} : (tensor<8x16xf16>)
 // SHARD: %[[SUM:.*]] = shard.reduce_scatter %[[H]] {{.*}} : tensor<8x16xf16> -> tensor<2x16xf16>
 // SHARD-NEXT: %[[MEAN:.*]] = aten.call "div.Scalar"(%[[SUM]]) backward {other = 2.000000e+00 : f64}
-// SHARD-NEXT: aten.call "_to_copy"(%[[MEAN]]) {dtype = f32, {{.*}}} : (tensor<2x16xf16>) -> tensor<2x16xf32>
+// SHARD-NEXT: aten.call "_to_copy"(%[[MEAN]]) backward {dtype = f32, {{.*}}} : (tensor<2x16xf16>) -> tensor<2x16xf32>
 // SHARD: shard.reduce_scatter {{.*}} : tensor<8x16xbf16> -> tensor<2x16xbf16>
 // SHARD-NEXT: aten.call "div.Scalar"{{.*}}other = 4.000000e+00
 
@@ -92,7 +92,7 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // FLAT-NEXT: %[[G:.*]] = shard.all_gather %[[C]] {{.*}} : tensor<32xbf16> -> tensor<128xbf16>
 // FLAT-NEXT: aten.call "as_strided"(%[[G]])
 // FLAT: shard.reduce_scatter {{.*}} : tensor<128xf16> -> tensor<32xf16>
-// FLAT: aten.call "_to_copy"(%{{.*}}) {dtype = f32, {{.*}}} : (tensor<32xf16>) -> tensor<32xf32>
+// FLAT: aten.call "_to_copy"(%{{.*}}) backward {dtype = f32, {{.*}}} : (tensor<32xf16>) -> tensor<32xf32>
 
 // REMARK-DAG: remark: {{.*}}the gradient of "half.w" is averaged over the ranks in f16
 // REMARK-DAG: remark: {{.*}}unit "half": 2 gathers of cast parameters

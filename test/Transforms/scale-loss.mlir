@@ -26,10 +26,10 @@
 // CHECK-NEXT: %[[MOST:.*]] = fsdp.all_reduce max overflow
 // CHECK-NEXT: %[[FINITE:.*]] = aten.call "isfinite"(%[[MOST]])
 // CHECK-NEXT: %[[NOT:.*]] = aten.call "logical_not"(%[[FINITE]])
-// CHECK-NEXT: %[[OVERFLOW:.*]] = aten.call "_to_copy"(%[[NOT]]) {dtype = f32
+// CHECK-NEXT: %[[OVERFLOW:.*]] = aten.call "_to_copy"(%[[NOT]]) backward {dtype = f32
 // CHECK-NEXT: %[[S:.*]] = fsdp.load @fsdp.scaler.scale
 // CHECK: aten.call "reciprocal"
-// CHECK-NEXT: %[[INVERSE:.*]] = aten.call "_to_copy"(%{{.*}}) {dtype = f32
+// CHECK-NEXT: %[[INVERSE:.*]] = aten.call "_to_copy"(%{{.*}}) backward {dtype = f32
 // CHECK-COUNT-2: fsdp.update {{.*}} scale %[[INVERSE]] : tensor<f32> skip %[[OVERFLOW]] : tensor<f32>
 // CHECK: %[[NEXT:.*]]:2 = aten.call "_amp_update_scale"(%[[S]], %{{.*}}, %[[OVERFLOW]])
 // CHECK: fsdp.store %[[NEXT]]#0, @fsdp.scaler.scale
@@ -37,9 +37,9 @@
 // CHECK: fsdp.store %[[COUNT:.*]], @fsdp.scaler.skipped_steps
 // CHECK-NEXT: return %{{.*}}, %[[S]], %[[COUNT]]
 
-// CLIP: %[[INVERSE:.*]] = aten.call "_to_copy"(%{{.*}}) {dtype = f32, {{.*}}} : (tensor<f64>) -> tensor<f32>
+// CLIP: %[[INVERSE:.*]] = aten.call "_to_copy"(%{{.*}}) backward {dtype = f32} : (tensor<f64>) -> tensor<f32>
 // CLIP: aten.call "sqrt"
-// CLIP: %[[NORM:.*]] = aten.call "mul.Tensor"(%{{.*}}, %{{.*}}) {{.*}} : (tensor<f32>, tensor<f32>) -> tensor<f32>
+// CLIP: %[[NORM:.*]] = aten.call "mul.Tensor"(%{{.*}}, %{{.*}}) backward : (tensor<f32>, tensor<f32>) -> tensor<f32>
 // CLIP: aten.call "clamp"
 // CLIP-NEXT: %[[FACTOR:.*]] = aten.call "mul.Tensor"
 // CLIP-COUNT-2: fsdp.update {{.*}} scale %[[FACTOR]] : tensor<f32> skip

@@ -33,9 +33,9 @@
 // CHECK-NEXT: %[[MOST:.*]] = fsdp.all_reduce max overflow
 // CHECK-NEXT: %[[FINITE:.*]] = aten.call "isfinite"(%[[MOST]])
 // CHECK-NEXT: %[[NOT:.*]] = aten.call "logical_not"(%[[FINITE]])
-// CHECK-NEXT: %[[SKIP:.*]] = aten.call "_to_copy"(%[[NOT]]) {dtype = f32
+// CHECK-NEXT: %[[SKIP:.*]] = aten.call "_to_copy"(%[[NOT]]) backward {dtype = f32
 // CHECK-COUNT-2: fsdp.update {{.*}} skip %[[SKIP]] : tensor<f32>
-// CHECK: %[[BOOL:.*]] = aten.call "_to_copy"(%[[SKIP]]) {dtype = i1
+// CHECK: %[[BOOL:.*]] = aten.call "_to_copy"(%[[SKIP]]) backward {dtype = i1
 // CHECK-NEXT: %[[BEFORE:.*]] = fsdp.load @calls
 // CHECK-NEXT: %[[KEPT:.*]] = aten.call "where.self"(%[[BOOL]], %[[BEFORE]], %{{.*}})
 // CHECK-NEXT: fsdp.store %[[KEPT]], @calls
