@@ -3,11 +3,11 @@
 #include "fsdp/Target/TorchScriptImport.h"
 
 #include "AtenCallImport.h"
+#include "ProgramImport.h"
 #include "RecipeImport.h"
 #include "RuleImport.h"
 #include "TrainingImport.h"
 #include "fsdp/Dialect/Aten/Aten.h"
-#include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/Registration.h"
 #include "plan/DTypes.h"
@@ -45,11 +45,6 @@ private:
   StateOp addState(const StateInfo &info, Role role);
   void addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs);
   void addOptimizerStates(const StateInfo &parameter, const RuleInfo &rule);
-  void addProgram(const std::string &name, const TorchGraph &graph);
-  void addArguments(func::FuncOp function, const ProgramInfo &program);
-  Value addLoad(const ArgumentInfo &argument, const TensorInfo &info);
-  void addNodes(const ProgramInfo &program, const TorchGraph &graph);
-  void addResults(func::FuncOp function, const ProgramInfo &program);
 
   Location unknown() { return builder.getUnknownLoc(); }
   FlatSymbolRefAttr symbol(const Twine &name) {
@@ -61,24 +56,13 @@ private:
     return builder.getStrArrayAttr(
         SmallVector<StringRef>(names.begin(), names.end()));
   }
-  RankedTensorType typeOf(const TensorInfo &info) {
-    return getTensorType(builder.getContext(), info);
-  }
-
-  /// What an update of a parameter takes.
-  struct Update {
-    FlatSymbolRefAttr rule;
-    SmallVector<Attribute> states;
-  };
 
   const ArchiveMetadata &metadata;
   OpBuilder builder;
   OwningOpRef<ModuleOp> module;
   AtenCallImporter calls;
-  llvm::StringMap<unsigned> groups;     // of each parameter the optimizer holds
-  llvm::StringMap<Update> updates;      // of each parameter with a gradient
-  llvm::StringMap<Type> parameterTypes; // of elements
-  llvm::StringMap<Value> values;        // of the program being built
+  llvm::StringMap<unsigned> groups; // of each parameter the optimizer holds
+  ImportedStates states;
 };
 } // namespace
 
@@ -97,7 +81,7 @@ OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
   addOptimizer(methods);
   for (auto [name, graph] : llvm::zip(names, graphs))
     if (metadata.programs.count(name))
-      addProgram(name, graph);
+      importProgram(builder, calls, metadata, states, name, graph);
   return std::move(module);
 }
 
@@ -135,7 +119,8 @@ StateOp Importer::addState(const StateInfo &info, Role role) {
       state.getOrAddProperties<StateOp::Properties>();
   properties.sym_name = builder.getStringAttr(info.fqn);
   properties.role = RoleAttr::get(builder.getContext(), role);
-  properties.type = TypeAttr::get(typeOf(info.type));
+  properties.type =
+      TypeAttr::get(getTensorType(builder.getContext(), info.type));
   properties.aliases = stringsOrNull(info.aliases);
   if (info.trainable)
     properties.trainable = builder.getUnitAttr();
@@ -152,7 +137,7 @@ void Importer::addStates() {
     auto group = groups.find(info.fqn);
     if (group != groups.end())
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
-    parameterTypes[info.fqn] = state.getTensorType().getElementType();
+    states.elementTypes[info.fqn] = state.getTensorType().getElementType();
     if (info.shardDim)
       state->setAttr("fsdp.shard_dim",
                      builder.getI64IntegerAttr(info.shardDim));
@@ -169,7 +154,7 @@ void Importer::addStates() {
 
 void Importer::addOptimizerStates(const StateInfo &parameter,
                                   const RuleInfo &rule) {
-  Update &update = updates[parameter.fqn];
+  ParameterUpdate &update = states.updates[parameter.fqn];
   update.rule = symbol(rule.name);
   for (const RuleInfo::State &like : rule.states) {
     StateInfo info;
@@ -233,140 +218,6 @@ void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
     if (used.count(&rule))
       importRule(builder, calls, metadata.optimizer, rule,
                  *graphs.lookup(rule.method));
-}
-
-void Importer::addProgram(const std::string &name, const TorchGraph &graph) {
-  const ProgramInfo &program = metadata.programs.at(name);
-  llvm::StringMap<const InputInfo *> inputs;
-  for (const InputInfo &input : metadata.inputs)
-    inputs[input.name] = &input;
-
-  SmallVector<Type> operands, results;
-  SmallVector<DictionaryAttr> operandAttrs, resultAttrs;
-  for (const ArgumentInfo &argument : program.arguments) {
-    if (argument.role != "input")
-      continue;
-    operands.push_back(typeOf(program.values.at(argument.name)));
-    NamedAttrList attributes;
-    attributes.set("fsdp.input", builder.getStringAttr(argument.fqn));
-    if (inputs.lookup(argument.fqn)->repeat)
-      attributes.set("fsdp.repeat", builder.getUnitAttr());
-    operandAttrs.push_back(attributes.getDictionary(builder.getContext()));
-  }
-  for (const ResultInfo &result : program.results) {
-    if (result.role != "loss" && result.role != "output")
-      continue;
-    results.push_back(typeOf(program.values.at(result.name)));
-    StringRef output = result.role == "loss" ? "loss" : StringRef(result.fqn);
-    resultAttrs.push_back(builder.getDictionaryAttr(
-        builder.getNamedAttr("fsdp.output", builder.getStringAttr(output))));
-  }
-  auto function =
-      func::FuncOp::create(builder, NameLoc::get(builder.getStringAttr(name)),
-                           name, builder.getFunctionType(operands, results));
-  function.setAllArgAttrs(operandAttrs);
-  function.setAllResultAttrs(resultAttrs);
-
-  OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(function.addEntryBlock());
-  values.clear();
-  if (graph.arguments.size() != program.arguments.size() ||
-      graph.results.size() != program.results.size())
-    throw ArchiveError("has a method `" + name +
-                       "` of other arguments or results than fsdp.json "
-                       "describes; export again");
-  for (auto [argument, info] : llvm::zip(graph.arguments, program.arguments))
-    if (argument != info.name)
-      throw ArchiveError("names an argument of `" + name + "` " + argument +
-                         ", fsdp.json " + info.name + "; export again");
-  for (auto [result, info] : llvm::zip(graph.results, program.results))
-    if (result != info.name)
-      throw ArchiveError("returns " + result + " from `" + name +
-                         "` where fsdp.json says " + info.name +
-                         "; export again");
-  addArguments(function, program);
-  addNodes(program, graph);
-  addResults(function, program);
-}
-
-/// A parameter is cast to the dtype that the program computes with it in.
-Value Importer::addLoad(const ArgumentInfo &argument, const TensorInfo &info) {
-  Location loc = NameLoc::get(builder.getStringAttr(argument.fqn));
-  RankedTensorType type = typeOf(info);
-  Type own = argument.role == "parameter" ? parameterTypes.lookup(argument.fqn)
-                                          : type.getElementType();
-  Value value =
-      LoadOp::create(builder, loc, type.clone(own), symbol(argument.fqn));
-  if (own == type.getElementType())
-    return value;
-  return aten::createPrecisionCast(builder, loc, aten::Phase::Forward, value,
-                                   type.getElementType());
-}
-
-void Importer::addArguments(func::FuncOp function, const ProgramInfo &program) {
-  unsigned next = 0;
-  for (const ArgumentInfo &argument : program.arguments) {
-    const TensorInfo &info = program.values.at(argument.name);
-    Value &value = values[argument.name];
-    if (argument.role == "input") {
-      value = function.getArgument(next++);
-      continue;
-    }
-    if (argument.role != "cotangent") {
-      value = addLoad(argument, info);
-      continue;
-    }
-    auto call = aten::CallOp::create(
-        builder, unknown(), aten::Phase::Forward, "full", ValueRange(),
-        ArrayRef<NamedAttribute>{
-            builder.getNamedAttr("size",
-                                 builder.getDenseI64ArrayAttr(info.shape)),
-            builder.getNamedAttr("fill_value", builder.getF64FloatAttr(1.0)),
-            builder.getNamedAttr(
-                "dtype", TypeAttr::get(getElementType(builder.getContext(),
-                                                      info.dtype)))},
-        TypeRange(typeOf(info)));
-    call->setAttr("fsdp.cotangent", builder.getUnitAttr());
-    value = call->getResult(0);
-  }
-}
-
-void Importer::addNodes(const ProgramInfo &program, const TorchGraph &graph) {
-  if (graph.nodes.size() != program.nodes.size())
-    throw ArchiveError("has " + std::to_string(graph.nodes.size()) +
-                       " nodes where fsdp.json describes " +
-                       std::to_string(program.nodes.size()) + "; export again");
-  for (auto [node, info] : llvm::zip(graph.nodes, program.nodes))
-    calls.import(node, info, program, values);
-}
-
-void Importer::addResults(func::FuncOp function, const ProgramInfo &program) {
-  SmallVector<Value> returned;
-  SmallVector<const ResultInfo *> gradients;
-  for (const ResultInfo &result : program.results) {
-    Value value = values.lookup(result.name);
-    if (result.role == "gradient")
-      gradients.push_back(&result);
-    else if (result.role == "buffer_update")
-      StoreOp::create(builder, NameLoc::get(builder.getStringAttr(result.fqn)),
-                      value, symbol(result.fqn));
-    else
-      returned.push_back(value);
-  }
-  for (const ResultInfo *result : gradients) {
-    auto update = updates.find(result->fqn);
-    if (update == updates.end())
-      continue; // trainable, but the optimizer does not hold it
-    Location loc = NameLoc::get(builder.getStringAttr(result->fqn));
-    Value gradient = values.lookup(result->name);
-    Type own = parameterTypes.lookup(result->fqn);
-    if (cast<RankedTensorType>(gradient.getType()).getElementType() != own)
-      gradient = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
-                                           gradient, own);
-    UpdateOp::create(builder, loc, update->second.rule, symbol(result->fqn),
-                     gradient, builder.getArrayAttr(update->second.states));
-  }
-  func::ReturnOp::create(builder, unknown(), returned);
 }
 
 OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
