@@ -292,9 +292,8 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
   aten::CallOp::build(builder, state,
                       info.backward ? aten::Phase::Backward
                                     : aten::Phase::Forward,
-                      schema->callee(), call.operands,
-                      call.slots, builder.getDictionaryAttr(call.attributes),
-                      types);
+                      schema->callee(), call.operands, call.slots,
+                      builder.getDictionaryAttr(call.attributes), types);
   auto op = cast<aten::CallOp>(builder.create(state));
   op.setCheckpoint(info.checkpoint);
   op.setMustSave(info.keep);

@@ -1,4 +1,4 @@
-// Reads TorchScript archives.
+// Reads TorchScript archives by PyTorch: libfsdp_archive.
 
 #include "ArchiveBounds.h"
 
@@ -49,7 +49,21 @@ static std::shared_ptr<ReadAdapterInterface> adapt(std::string_view bytes) {
   return std::make_shared<BoundedAdapter>(bytes);
 }
 
-TorchArchive::TorchArchive(std::string_view bytes) : bytes(bytes) {
+namespace {
+/// An archive as PyTorch reads it.
+class LoadedArchive final : public TorchArchive {
+public:
+  explicit LoadedArchive(std::string_view bytes);
+
+  std::vector<TorchGraph>
+  readGraphs(const std::vector<std::string> &methods) const override;
+
+private:
+  std::string_view bytes;
+};
+} // namespace
+
+LoadedArchive::LoadedArchive(std::string_view bytes) : bytes(bytes) {
   if (bytes.substr(0, 4) != std::string_view("PK\3\4", 4))
     throw ArchiveError("is not a TorchScript archive; write one with "
                        "`python -m fsdp_mlir.export -o step.pt STEP.py`");
@@ -66,13 +80,6 @@ TorchArchive::TorchArchive(std::string_view bytes) : bytes(bytes) {
     throw ArchiveError("is truncated or damaged (" + firstLine(error) +
                        "); export again");
   }
-}
-
-const std::string &TorchArchive::getRecord(const std::string &name) const {
-  auto it = std::find(names.begin(), names.end(), name);
-  if (it == names.end())
-    throw ArchiveError("has no record " + name + "; export again");
-  return records[it - names.begin()];
 }
 
 // Graphs
@@ -202,7 +209,7 @@ static TorchGraph readGraph(const torch::jit::Graph &graph) {
 }
 
 std::vector<TorchGraph>
-TorchArchive::readGraphs(const std::vector<std::string> &methods) const {
+LoadedArchive::readGraphs(const std::vector<std::string> &methods) const {
   for (size_t i = 0; i < names.size(); ++i)
     checkDepth(names[i], records[i]);
   try {
@@ -223,3 +230,9 @@ TorchArchive::readGraphs(const std::vector<std::string> &methods) const {
                        "); export again with PyTorch " TORCH_VERSION_TEXT);
   }
 }
+
+extern "C" __attribute__((visibility("default")))
+const TorchArchiveLibrary fsdp_archive_library = {
+    [](std::string_view bytes) -> TorchArchive * {
+      return new LoadedArchive(bytes);
+    }};

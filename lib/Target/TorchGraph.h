@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -56,12 +57,10 @@ struct TorchGraph {
   std::vector<std::string> results;
 };
 
-/// Reads the records of an archive without interpreting them.
+/// The records of an archive, and its methods.
 class TorchArchive {
 public:
-  /// `bytes` must outlive the archive. Throws ArchiveError where they are not
-  /// a whole archive.
-  explicit TorchArchive(std::string_view bytes);
+  virtual ~TorchArchive() = default;
 
   /// Names of all records, without the archive's top folder.
   const std::vector<std::string> &getRecordNames() const { return names; }
@@ -70,14 +69,30 @@ public:
   /// Parses the methods as TorchScript, in the order of their names here.
   /// Throws ArchiveError: a method is missing, has control flow, or an
   /// argument that no graph of tensors has.
-  std::vector<TorchGraph>
-  readGraphs(const std::vector<std::string> &methods) const;
+  virtual std::vector<TorchGraph>
+  readGraphs(const std::vector<std::string> &methods) const = 0;
 
-private:
-  std::string_view bytes;
+protected:
   std::vector<std::string> names;
   std::vector<std::string> records;
 };
+
+/// What libfsdp_archive exports: PyTorch's reader. Loading PyTorch takes a
+/// third of a second, which only an import needs.
+struct TorchArchiveLibrary {
+  static constexpr const char *file = "libfsdp_archive.so";
+  static constexpr const char *symbol = "fsdp_archive_library";
+  static constexpr const char *otherwise =
+      "cannot be read without the library beside this program; build again";
+
+  /// `bytes` must outlive the archive, which the caller owns. Throws
+  /// ArchiveError where they are not a whole archive.
+  TorchArchive *(*open)(std::string_view bytes);
+};
+
+/// Opens an archive by libfsdp_archive. Throws ArchiveError as that does, and
+/// where there is no such library.
+std::unique_ptr<TorchArchive> openTorchArchive(std::string_view bytes);
 
 } // namespace fsdp
 

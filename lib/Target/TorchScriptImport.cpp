@@ -226,8 +226,9 @@ OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
   context->loadDialect<aten::AtenDialect, FSDPDialect, func::FuncDialect,
                        arith::ArithDialect, math::MathDialect>();
   try {
-    TorchArchive file(std::string_view(archive.data(), archive.size()));
-    ArchiveMetadata metadata = readMetadata(file);
+    std::unique_ptr<TorchArchive> file =
+        openTorchArchive(std::string_view(archive.data(), archive.size()));
+    ArchiveMetadata metadata = readMetadata(*file);
     // `step` first, so that its random sites do not depend on `eval`.
     std::vector<std::string> names = {"step"};
     for (const auto &[name, program] : metadata.programs)
@@ -235,7 +236,7 @@ OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
         names.push_back(name);
     for (const RuleInfo &rule : metadata.optimizer.rules)
       names.push_back(rule.method);
-    return Importer(metadata, context).run(names, file.readGraphs(names));
+    return Importer(metadata, context).run(names, file->readGraphs(names));
   } catch (const std::exception &caught) {
     error = caught.what();
     return {};

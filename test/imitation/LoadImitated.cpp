@@ -1,4 +1,4 @@
-// In place of runtime/drivers/cuda/LoadLibrary.cpp: the libraries that would be
+// In place of runtime/plan/LoadLibrary.cpp: the libraries that would be
 // loaded are in the program, on imitated GPUs.
 #include "ImitatedCuda.h"
 #include "ImitatedDevice.h"
@@ -29,7 +29,8 @@ static const CudaKernelsLibrary kernels = {
       return imitation::openKernels(device).release();
     }};
 
-const void *loadBesideProgram(const char *file, const char *symbol) {
+const void *loadBesideProgram(const char *file, const char *symbol,
+                              const char *) {
   const struct {
     const char *symbol;
     const void *table;

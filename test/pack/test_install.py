@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.mark.quick
 def test_programs_find_the_pytorch_beside_them(site: pathlib.Path) -> None:
-    for program in ("fsdp-run", "fsdp-translate"):
+    for program in ("fsdp-run", "libfsdp_archive.so"):
         path = site / "fsdp_mlir" / "bin" / program
         found = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
         torch_line = next(line for line in found.splitlines() if "libtorch_cpu.so" in line)

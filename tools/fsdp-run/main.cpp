@@ -1,10 +1,11 @@
 // Trains a compiled plan. The work is in runtime/; here are flags and ranks.
 #include "CommandLine.h"
+#include "EndProgram.h"
 #include "Ranks.h"
 
 int main(int argc, char **argv) {
   fsdp::CommandLine line;
   if (std::optional<int> status = fsdp::parseCommandLine(argc, argv, line))
-    return *status;
-  return fsdp::runRanks(line, argc, argv);
+    fsdp::endProgram(*status);
+  fsdp::endProgram(fsdp::runRanks(line, argc, argv));
 }

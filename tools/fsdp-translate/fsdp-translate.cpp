@@ -1,5 +1,6 @@
 // Between archives, the IR and plans.
 
+#include "EndProgram.h"
 #include "Help.h"
 #include "PrintLocations.h"
 #include "fsdp/Target/PlanExport.h"
@@ -8,6 +9,8 @@
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/ManagedStatic.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <string>
 #include <vector>
@@ -35,7 +38,8 @@ static std::vector<std::string> nameSecondPlan(int argc, char **argv) {
   return arguments;
 }
 
-static constexpr llvm::StringLiteral help = R"(fsdp-translate: between archives, IR and plans.
+static constexpr llvm::StringLiteral help =
+    R"(fsdp-translate: between archives, IR and plans.
 
   fsdp-translate --import-torchscript step.pt -o step.mlir
   fsdp-translate --fsdp-to-plan step.fsdp.mlir -o step.plan
@@ -74,6 +78,9 @@ int main(int argc, char **argv) {
   for (std::string &argument : arguments)
     pointers.push_back(argument.data());
   pointers.push_back(nullptr);
-  return failed(
+  bool hasFailed = failed(
       mlir::mlirTranslateMain(argc, pointers.data(), "fsdp-mlir translations"));
+  llvm::llvm_shutdown(); // prints statistics, where they were asked for
+  llvm::outs().flush();
+  fsdp::endProgram(hasFailed);
 }

@@ -1,12 +1,18 @@
-// The borders between the programs and the libraries that link CUDA, which are
-// loaded at run time. Both sides are of the same build.
+// The libraries that link CUDA.
 
 #ifndef FSDP_RUNTIME_DRIVERS_CUDA_CUDALIBRARY_H
 #define FSDP_RUNTIME_DRIVERS_CUDA_CUDALIBRARY_H
 
+#include "plan/LoadLibrary.h"
+
 #include <string>
 
 namespace fsdp {
+
+/// What a user is told where a library below is not there.
+inline constexpr const char *kNoCuda =
+    "the plan is for GPUs, and this build has no CUDA; build with "
+    "-DFSDP_BUILD_CUDA=ON, or compile the plan for device=cpu";
 
 class Communicator;
 class Device;
@@ -19,6 +25,7 @@ struct NcclOptions;
 struct CudaLibrary {
   static constexpr const char *file = "libfsdp_cuda.so";
   static constexpr const char *symbol = "fsdp_cuda_library";
+  static constexpr const char *otherwise = kNoCuda;
 
   /// See countCudaDevices.
   int (*count)();
@@ -42,19 +49,11 @@ DeviceCommunicator *openNccl(Device &device, Communicator &control,
 struct CudaKernelsLibrary {
   static constexpr const char *file = "libfsdp_cuda_kernels.so";
   static constexpr const char *symbol = "fsdp_cuda_kernels_library";
+  static constexpr const char *otherwise = kNoCuda;
 
   /// See openCudaKernels. The caller owns what is returned.
   Kernels *(*open)(Device &device, const MemoryHooks &hooks);
 };
-
-/// What a library beside the program exports under a symbol. Throws Error where
-/// this build has no such library.
-const void *loadBesideProgram(const char *file, const char *symbol);
-
-template <typename Library> const Library &loadLibrary() {
-  return *static_cast<const Library *>(
-      loadBesideProgram(Library::file, Library::symbol));
-}
 
 } // namespace fsdp
 
