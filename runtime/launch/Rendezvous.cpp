@@ -22,29 +22,38 @@ std::string firstLine(const std::exception &error) {
   return text.substr(0, text.find('\n'));
 }
 
-class Meeting {
+} // namespace
+
+class Meeting::Place {
 public:
-  Meeting(const Membership &me, const MeetingPoint &where,
-          const std::string &runKey, std::chrono::seconds timeout)
+  Place(const Membership &me, const MeetingPoint &where,
+        const std::string &runKey, std::chrono::seconds timeout)
       : me(me), where(where), timeout(timeout),
         deadline(Clock::now() + timeout), store(open()) {
     keys = c10::make_intrusive<c10d::PrefixStore>(runKey, store);
   }
 
   void agree(const Agreement &agreement);
+  std::vector<std::string> exchange(const std::string &what,
+                                    const std::string &mine);
   Connection connect(const CommOptions &options);
+  void close();
+  void waitUpTo(std::chrono::seconds limit) {
+    timeout = limit;
+    deadline = Clock::now() + limit;
+  }
 
 private:
   StorePtr open();
-  std::string key(const char *what, int rank) const {
-    return std::string(what) + "/" + std::to_string(rank);
+  static std::string key(const std::string &what, int rank) {
+    return what + "/" + std::to_string(rank);
   }
   std::chrono::milliseconds left() const {
     auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - Clock::now());
     return std::max(rest, std::chrono::milliseconds(1));
   }
-  std::string place() const {
+  std::string name() const {
     return where.kind == MeetingPoint::Kind::File
                ? where.path
                : where.host + ":" + std::to_string(where.port);
@@ -52,8 +61,8 @@ private:
   void put(const std::string &key, const std::string &text) {
     keys->set(key, std::vector<uint8_t>(text.begin(), text.end()));
   }
-  std::vector<int> absent(const char *what);
-  void waitForAll(const char *what);
+  std::vector<int> absent(const std::string &what);
+  void waitForAll(const std::string &what);
 
   Membership me;
   MeetingPoint where;
@@ -63,7 +72,7 @@ private:
   bool oneHost = true;
 };
 
-StorePtr Meeting::open() {
+StorePtr Meeting::Place::open() {
   if (where.kind == MeetingPoint::Kind::File) {
     try {
       return c10::make_intrusive<c10d::FileStore>(where.path, me.size);
@@ -90,16 +99,16 @@ StorePtr Meeting::open() {
                   " is in use on this host; choose another one (--rendezvous, "
                   "--master-port or MASTER_PORT)");
     if (options.isServer)
-      throw Error("cannot serve the rendezvous at " + place() + ": " +
+      throw Error("cannot serve the rendezvous at " + name() + ": " +
                   firstLine(error));
     throw Error(
         std::string(where.launcherServes ? "the launcher's store" : "rank 0") +
-        " did not answer at " + place() + " within " +
+        " did not answer at " + name() + " within " +
         std::to_string(timeout.count()) + " s: " + firstLine(error));
   }
 }
 
-std::vector<int> Meeting::absent(const char *what) {
+std::vector<int> Meeting::Place::absent(const std::string &what) {
   std::vector<int> ranks;
   for (int r = 0; r < me.size; ++r)
     if (!keys->check({key(what, r)}))
@@ -107,7 +116,7 @@ std::vector<int> Meeting::absent(const char *what) {
   return ranks;
 }
 
-void Meeting::waitForAll(const char *what) {
+void Meeting::Place::waitForAll(const std::string &what) {
   std::vector<std::string> all;
   for (int r = 0; r < me.size; ++r)
     all.push_back(key(what, r));
@@ -118,7 +127,7 @@ void Meeting::waitForAll(const char *what) {
     try {
       missing = absent(what);
     } catch (const std::exception &lost) {
-      throw Error("lost the rendezvous at " + place() + ": " + firstLine(lost));
+      throw Error("lost the rendezvous at " + name() + ": " + firstLine(lost));
     }
     if (missing.empty())
       return;
@@ -127,38 +136,31 @@ void Meeting::waitForAll(const char *what) {
     for (size_t i = 0; i < missing.size(); ++i)
       list += (i ? ", rank " : "rank ") + std::to_string(missing[i]);
     throw Error(list + " of " + std::to_string(me.size) +
-                " did not arrive at " + place() + " within " +
+                " did not arrive at " + name() + " within " +
                 std::to_string(timeout.count()) +
                 " s; start every rank, or raise --rendezvous-timeout");
   }
 }
 
-void Meeting::agree(const Agreement &agreement) {
+void Meeting::Place::agree(const Agreement &agreement) {
   if (keys->add(key("joined", me.rank), 1) != 1)
-    throw Error("rank " + std::to_string(me.rank) + " has met at " + place() +
+    throw Error("rank " + std::to_string(me.rank) + " has met at " + name() +
                 " before; start each rank once, and remove a file that an "
                 "earlier run left");
-  nlohmann::json hello = {{"host", hostName()}};
+  nlohmann::json hello = {{"host", hostName()},
+                          {"agree", nlohmann::json::object()}};
   for (const auto &[name, value] : agreement)
     hello["agree"][name] = value;
-  put(key("hello", me.rank), hello.dump());
-  waitForAll("hello");
-
   std::vector<nlohmann::json> all;
-  for (int r = 0; r < me.size; ++r) {
-    std::vector<uint8_t> bytes = keys->get(key("hello", r));
-    all.push_back(nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr,
+  for (const std::string &text : exchange("hello", hello.dump())) {
+    all.push_back(nlohmann::json::parse(text, nullptr,
                                         /*allow_exceptions=*/false));
     if (!all.back().is_object() || !all.back().contains("agree"))
-      throw Error("rank " + std::to_string(r) +
+      throw Error("rank " + std::to_string(all.size() - 1) +
                   " says nothing that this fsdp-run understands; run the same "
                   "version everywhere");
     oneHost = oneHost && all.back()["host"] == all[0]["host"];
   }
-  // Rank 0 may be serving: nobody leaves, not even with an error, before all
-  // have read.
-  put(key("read", me.rank), "1");
-  waitForAll("read");
   for (int r = 1; r < me.size; ++r)
     for (const auto &[name, value] : agreement) {
       std::string first = all[0]["agree"].value(name, "unknown");
@@ -170,7 +172,29 @@ void Meeting::agree(const Agreement &agreement) {
     }
 }
 
-Connection Meeting::connect(const CommOptions &options) {
+std::vector<std::string> Meeting::Place::exchange(const std::string &what,
+                                                  const std::string &mine) {
+  put(key(what, me.rank), mine);
+  waitForAll(what);
+  std::vector<std::string> all;
+  for (int r = 0; r < me.size; ++r) {
+    std::vector<uint8_t> bytes = keys->get(key(what, r));
+    all.emplace_back(bytes.begin(), bytes.end());
+  }
+  // Rank 0 may be serving: nobody leaves, not even with an error, before all
+  // have read.
+  put(key(what + "/read", me.rank), "1");
+  waitForAll(what + "/read");
+  return all;
+}
+
+void Meeting::Place::close() {
+  put(key("closed", me.rank), "1");
+  if (me.rank == 0)
+    waitForAll("closed");
+}
+
+Connection Meeting::Place::connect(const CommOptions &options) {
   GlooAddress address;
   address.loopback = oneHost;
   if (const char *name = std::getenv("GLOO_SOCKET_IFNAME"))
@@ -180,18 +204,49 @@ Connection Meeting::connect(const CommOptions &options) {
   return result;
 }
 
-} // namespace
+/// c10d's errors are of several lines, and no Error.
+template <typename Call> static auto atMeeting(Call call) {
+  try {
+    return call();
+  } catch (const c10::Error &error) {
+    throw Error("the rendezvous failed: " + firstLine(error));
+  }
+}
+
+Meeting::Meeting(const Membership &me, const MeetingPoint &where,
+                 const std::string &runKey, std::chrono::seconds timeout)
+    : place(atMeeting([&] {
+        return std::make_unique<Place>(me, where, runKey, timeout);
+      })) {}
+
+Meeting::~Meeting() = default;
+
+void Meeting::agree(const Agreement &agreement) {
+  atMeeting([&] { place->agree(agreement); });
+}
+
+std::vector<std::string> Meeting::exchange(const std::string &what,
+                                           const std::string &mine,
+                                           std::chrono::seconds timeout) {
+  place->waitUpTo(timeout);
+  return atMeeting([&] { return place->exchange(what, mine); });
+}
+
+Connection Meeting::connect(const CommOptions &options) {
+  return atMeeting([&] { return place->connect(options); });
+}
+
+void Meeting::close(std::chrono::seconds timeout) {
+  place->waitUpTo(timeout);
+  atMeeting([&] { place->close(); });
+}
 
 Connection meet(const Membership &me, const MeetingPoint &where,
                 const std::string &runKey, const Agreement &agreement,
                 const CommOptions &options, std::chrono::seconds timeout) {
-  try {
-    Meeting meeting(me, where, runKey, timeout);
-    meeting.agree(agreement);
-    return meeting.connect(options);
-  } catch (const c10::Error &error) {
-    throw Error("the rendezvous failed: " + firstLine(error));
-  }
+  Meeting meeting(me, where, runKey, timeout);
+  meeting.agree(agreement);
+  return meeting.connect(options);
 }
 
 } // namespace fsdp

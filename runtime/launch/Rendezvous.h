@@ -5,6 +5,7 @@
 #include "launch/Environment.h"
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,33 @@ namespace fsdp {
 
 /// What must be the same on all ranks: name ("plan") and value (a digest).
 using Agreement = std::vector<std::pair<std::string, std::string>>;
+
+/// Ranks that find each other at one place, and can leave texts for each other
+/// there before they are connected. All members are collective, and throw
+/// Error.
+class Meeting {
+public:
+  /// Waits up to `timeout` for the place, and so long for the ranks.
+  Meeting(const Membership &me, const MeetingPoint &where,
+          const std::string &runKey, std::chrono::seconds timeout);
+  ~Meeting();
+
+  /// Compares what must be the same. Comes first.
+  void agree(const Agreement &agreement);
+  /// Every rank's text, by rank; `what` names it, another one each time.
+  std::vector<std::string> exchange(const std::string &what,
+                                    const std::string &mine,
+                                    std::chrono::seconds timeout);
+  /// Connects the ranks; once for each transport.
+  Connection connect(const CommOptions &options);
+  /// Nobody reads here any longer: rank 0, who may serve the place, waits until
+  /// all say so.
+  void close(std::chrono::seconds timeout);
+
+private:
+  class Place;
+  std::unique_ptr<Place> place;
+};
 
 /// Meets the other ranks and connects to them. Before the first collective,
 /// `agreement` is compared; `options` are part of what must be the same. Throws

@@ -50,10 +50,14 @@ def test_the_plan_the_cost_model_and_traces_are_plain_cpp() -> None:
 def test_a_folder_of_the_runtime_includes_only_what_lies_below() -> None:
     order = "plan cost trace device comm data operators executor state train session python".split()
     above = {folder: set(order[place + 1 :]) for place, folder in enumerate(order)}
-    # How ranks meet, and what drives a GPU, know nothing of programs; of them a session knows
-    # how ranks meet.
-    above["launch"] = above["drivers"] = above["comm"]
-    known_to = {"launch": {"launch", "session", "python"}, "drivers": {"drivers"}}
+    # How ranks meet, and what drives a GPU, know nothing of programs; of them a session and the
+    # doctor know how ranks meet.
+    above["launch"] = above["drivers"] = above["doctor"] = above["comm"]
+    known_to = {
+        "launch": {"launch", "doctor", "session", "python"},
+        "drivers": {"drivers"},
+        "doctor": {"doctor"},
+    }
     folders = {path.name for path in (ROOT / "runtime").iterdir() if path.is_dir()}
     assert folders == set(above)
     upwards = []

@@ -21,9 +21,12 @@ from typing import Any, Iterator, Sequence
 
 CABLE = "cable"
 NAMES = ("host-a", "host-b")
-ADDRESSES = ("10.77.0.1", "10.77.0.2")
+# Above 127.0.0.1: Gloo connects from the higher address to the lower one, so that a host which
+# listens on loopback is not reached.
+ADDRESSES = ("192.168.77.1", "192.168.77.2")
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x1, 0x1000
 _READY_S = 20.0
+_LARGEST = 65536
 _UNSHARE = ("unshare", "-n", "-u", "-p", "-f", "--mount-proc", "--kill-child")
 
 
@@ -64,8 +67,9 @@ class Hosts:
 
 
 @contextlib.contextmanager
-def two_hosts() -> Iterator[Hosts]:
-    """Joined by a cable; each can be reached at its address."""
+def two_hosts(largest_packet: int = _LARGEST) -> Iterator[Hosts]:
+    """Joined by a cable; each can be reached at its address. Packets of more bytes are lost on the
+    way, and nobody is told, as where a switch has another MTU than the hosts."""
     processes = []
     try:
         insides = []
@@ -73,7 +77,9 @@ def two_hosts() -> Iterator[Hosts]:
             script = f"hostname {name}; ip link set lo up; exec sleep infinity"
             processes.append(subprocess.Popen([*_UNSHARE, "sh", "-c", script]))
             insides.append(_child_of(processes[-1].pid))
-        processes.append(subprocess.Popen([sys.executable, __file__, *map(str, insides)]))
+        processes.append(
+            subprocess.Popen([sys.executable, __file__, *map(str, [largest_packet, *insides])])
+        )
         hosts = Hosts(insides)
         for host in range(2):
             _until(lambda: _has_cable(hosts, host))
@@ -121,12 +127,14 @@ def _end_of_cable(inside: int) -> int:
     return end
 
 
-def _carry(ends: list[int]) -> None:
+def _carry(largest: int, ends: list[int]) -> None:
     while True:
         for end in select.select(ends, [], [])[0]:
             with contextlib.suppress(OSError):  # the other end is down
-                os.write(ends[1 - ends.index(end)], os.read(end, 65536))
+                packet = os.read(end, _LARGEST)
+                if len(packet) <= largest:
+                    os.write(ends[1 - ends.index(end)], packet)
 
 
 if __name__ == "__main__":
-    _carry([_end_of_cable(int(inside)) for inside in sys.argv[1:]])
+    _carry(int(sys.argv[1]), [_end_of_cable(int(inside)) for inside in sys.argv[2:]])

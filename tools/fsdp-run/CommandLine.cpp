@@ -382,10 +382,15 @@ std::optional<int> parseCommandLine(int argc, char **argv,
     return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " + FSDP_TORCH +
            " with its Gloo, " + describeCuda();
   });
-  app.add_option("plan", result.plan,
-                 "what fsdp-translate --fsdp-to-plan wrote")
-      ->required()
-      ->type_name("PLAN");
+  auto *plan = app.add_option("plan", result.plan,
+                              "what fsdp-translate --fsdp-to-plan wrote")
+                   ->type_name("PLAN");
+  auto *doctor = app.add_flag("--doctor", result.doctor,
+                              "no plan: look at all hosts of a run, try its "
+                              "collectives, and name what is wrong")
+                     ->excludes(plan);
+  app.add_flag("--json", result.doctorJson, "what --doctor finds, as JSON")
+      ->needs(doctor);
   addRunFlags(app, result.run);
   addCheckpointFlags(app, result.run.checkpoints);
   addTraceFlags(app, result.run);
@@ -393,6 +398,8 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   addCommFlags(app, result.launch);
   try {
     app.parse(argc, argv);
+    if (!result.doctor && result.plan.empty())
+      throw CLI::RequiredError("plan");
     checkCheckpointFlags(result.run);
   } catch (const CLI::Success &done) {
     return app.exit(done);

@@ -31,7 +31,8 @@ struct LaunchOptions {
 };
 
 struct CommandLine {
-  std::string plan;
+  std::string plan; // empty: --doctor
+  bool doctor = false, doctorJson = false;
   RunOptions run;
   LaunchOptions launch;
 };

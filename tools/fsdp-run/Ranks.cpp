@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "OpenBackend.h"
+#include "RunDoctor.h"
 #include "comm/ConnectRanks.h"
 #include "comm/LocalRanks.h"
 #include "launch/Deadline.h"
@@ -198,27 +199,21 @@ int superviseProcesses(const CommandLine &line, int argc, char **argv) {
   return superviseRanks(ranks);
 }
 
-int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
-              const Transports &transports, const Membership &me) {
+/// Ends a member's process, whose `work` has its status. `work` leaves in
+/// `connection` what tells the other ranks of an error.
+template <typename Work>
+int asMember(const CommandLine &line, const Membership &me, Work work) {
   limitThreads();
   Connection connection;
   try {
-    Variables variables = processVariables();
-    std::string url =
-        line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
-    connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line),
-                      commOptions(line, *loaded.plan, transports),
-                      std::chrono::seconds(line.launch.meetingSeconds));
-    int status = trainRank(line, loaded, transports, connection,
-                           {me.localRank, nullptr});
+    int status = work(connection);
     if (status && me.rank == 0 && line.launch.supervisor.empty())
       printError(describeStop(status));
     return status;
   } catch (...) {
     RankError error = describeCurrentError();
     if (line.launch.supervisor.empty())
-      printError(error.message, me.rank);
+      printError(error.message, me.size > 1 ? me.rank : -1);
     else
       leaveError(line.launch.supervisor, error);
     writeLauncherErrorFile(error);
@@ -229,7 +224,23 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
   }
 }
 
-void checkLaunch(const LaunchOptions &launch, const Membership &me) {
+int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
+              const Transports &transports, const Membership &me) {
+  return asMember(line, me, [&](Connection &connection) {
+    Variables variables = processVariables();
+    std::string url =
+        line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
+    connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
+                      agreementOf(loaded, line),
+                      commOptions(line, *loaded.plan, transports),
+                      std::chrono::seconds(line.launch.meetingSeconds));
+    return trainRank(line, loaded, transports, connection,
+                     {me.localRank, nullptr});
+  });
+}
+
+void checkLaunch(const CommandLine &line, const Membership &me) {
+  const LaunchOptions &launch = line.launch;
   if (!launch.supervisor.empty())
     return;
   if (launch.nodes > 1 && !launch.nproc)
@@ -240,6 +251,8 @@ void checkLaunch(const LaunchOptions &launch, const Membership &me) {
                 "; hosts count from 0");
   if (launch.threads && launch.nodes > 1)
     throw Error("--threads keeps all ranks in one process; drop --nnodes");
+  if (launch.threads && line.doctor)
+    throw Error("--doctor looks at ranks that are processes; drop --threads");
   if (launch.nproc && me.source == "RANK")
     throw Error("--nproc starts ranks, but RANK says that a launcher started "
                 "this one; drop --nproc, or unset RANK and WORLD_SIZE");
@@ -260,11 +273,19 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     // An explicit --nproc wins over a batch system's surroundings.
     if (!launch.nproc || !launch.supervisor.empty() || std::getenv("RANK"))
       me = findMembership(processVariables());
-    checkLaunch(launch, me);
-    plan::LoadedPlan loaded = plan::readPlan(line.plan, findDispatcherSchema);
+    checkLaunch(line, me);
     // Whether this process is one of the ranks that somebody started.
     bool isMember = !launch.supervisor.empty() ||
                     (!launch.nproc && !launch.threads && !me.source.empty());
+    if (line.doctor && !isMember && launch.nproc * launch.nodes > 1)
+      return superviseProcesses(line, argc, argv);
+    if (line.doctor)
+      return asMember(line, me, [&](Connection &) -> int {
+        runDoctor(line, me);
+        std::fflush(nullptr);
+        std::_Exit(0);
+      });
+    plan::LoadedPlan loaded = plan::readPlan(line.plan, findDispatcherSchema);
     int local = isMember ? 1 : std::max(launch.nproc, 1);
     int size = isMember ? me.size : local * launch.nodes;
     bool threads = size == 1 || (!isMember && launch.threads);
