@@ -3,6 +3,7 @@
 #include "PipelineOptions.h"
 
 #include "fsdp/Transforms/Passes.h"
+#include "plan/NearestName.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/WithColor.h"
@@ -37,8 +38,8 @@ LogicalResult ModulePass::initializeOptions(StringRef options,
     StringRef unknown = getUnknown(why);
     if (unknown.empty())
       return fail(getArgument() + ": " + StringRef(why).trim());
-    return fail(getArgument() + " has no option \"" + unknown +
-                "\"; fsdp-opt --help-all lists those that it has");
+    return fail(getArgument() + " has no option " + unknown +
+                "; fsdp-opt --help-all lists those that it has");
   });
 }
 
@@ -63,13 +64,10 @@ LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
     return fail(pipeline + ": " + StringRef(why).trim());
   std::vector<std::string> names = getNames();
   if (names.empty())
-    return fail(pipeline + " has no option \"" + unknown + "\"; it takes none");
-  std::string &nearest = *std::min_element(
-      names.begin(), names.end(), [&](StringRef a, StringRef b) {
-        return unknown.edit_distance(a) < unknown.edit_distance(b);
-      });
-  return fail(pipeline + " has no option \"" + unknown +
-              "\"; the nearest is \"" + nearest + "\", all are " +
+    return fail(pipeline + " has no option " + unknown + "; it takes none");
+  std::string hint = nearestHint(unknown, names);
+  return fail(pipeline + " has no option " + unknown + hint +
+              (hint.empty() ? "; all are " : ", all are ") +
               llvm::join(names, ", "));
 }
 

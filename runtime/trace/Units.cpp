@@ -1,5 +1,7 @@
 #include "trace/Units.h"
 
+#include "plan/NearestName.h"
+
 #include <algorithm>
 
 namespace fsdp::trace {
@@ -36,17 +38,20 @@ std::string unitTitle(const plan::PlanT &plan, int unit) {
 int findUnit(const plan::PlanT &plan, const std::string &title) {
   constexpr size_t mostTitles = 12;
   std::string all;
+  std::vector<std::string> titles;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     std::string other = unitTitle(plan, static_cast<int>(unit));
     if (other == title)
       return static_cast<int>(unit);
+    titles.push_back(other);
     if (unit < mostTitles)
       all += (all.empty() ? "" : ", ") + other;
     else if (unit == mostTitles)
       all += ", ...";
   }
-  throw plan::PlanError("there is no unit '" + title +
-                        "' to explain; give peak, exposed, or one of " + all);
+  throw plan::PlanError("there is no unit '" + title + "' to explain" +
+                        nearestHint(title, titles) +
+                        "; give peak, exposed, or one of " + all);
 }
 
 } // namespace fsdp::trace

@@ -5,5 +5,5 @@
 
 // CHECK: error: offload=some does not exist; there are none, params, optimizer and all
 // CHECK-NOT: error
-// NAME: error: fsdp-offload-state has no option "ofload"; fsdp-opt --help-all lists those that it has
+// NAME: error: fsdp-offload-state has no option ofload; fsdp-opt --help-all lists those that it has
 module {}

@@ -12,8 +12,8 @@
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 
-// NEAREST: error: fsdp-pipeline has no option "meshh"; the nearest is "mesh", all are
-// NEAR: error: fsdp-overlap has no option "schedul"; the nearest is "schedule", all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
+// NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are
+// NEAR: error: fsdp-overlap has no option schedul; the nearest is schedule, all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
 // MESH: error: the mesh is not given; say how many ranks there are
 // DTYPE: error: reduce-dtype=bf16 does not exist; there are bfloat16, float16, float32, float64
 // DEVICE: error: device=tpu does not exist; there are cpu and cuda

@@ -3,6 +3,7 @@
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
+#include "plan/NearestName.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
@@ -152,6 +153,14 @@ static SmallVector<StateOp> sortByUse(ArrayRef<StateOp> parameters,
   return sorted;
 }
 
+std::string nearestAmong(StringRef unknown,
+                         const llvm::SetVector<StringRef> &known) {
+  std::vector<std::string> names;
+  for (StringRef name : known)
+    names.push_back(name.str());
+  return nearestHint(unknown, names);
+}
+
 FailureOr<llvm::SetVector<ModulePathOp>>
 AssignUnits::findModules(ModuleOp module, const Model &model) {
   llvm::SetVector<ModulePathOp> found;
@@ -171,8 +180,8 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
     }
     if (found.empty()) {
       module.emitError() << "units=" << units
-                         << ": no module with parameters is of this class; "
-                            "there are "
+                         << ": no module with parameters is of this class"
+                         << nearestAmong(className, classes) << "; there are "
                          << llvm::join(classes, ", ");
       return failure();
     }
@@ -189,9 +198,13 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
     if (regex.match(candidate.getPath()) && model.hasParameters(candidate))
       found.insert(candidate);
   if (found.empty()) {
+    llvm::SetVector<StringRef> paths;
+    for (ModulePathOp candidate : model.modules)
+      paths.insert(candidate.getPath());
     module.emitError() << "units=" << units
-                       << " matches the path of no module with parameters; "
-                          "the whole path must match, as in blocks[.][0-9]+";
+                       << " matches the path of no module with parameters"
+                       << nearestAmong(units, paths)
+                       << "; the whole path must match, as in blocks[.][0-9]+";
     return failure();
   }
   return found;

@@ -1,0 +1,25 @@
+// Tests that errors about names name the one that was probably meant.
+#include "plan/NearestName.h"
+
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+
+TEST(NearestName, CountsEdits) {
+  EXPECT_EQ(editDistance("", "abc"), 3u);
+  EXPECT_EQ(editDistance("abc", "abc"), 0u);
+  EXPECT_EQ(editDistance("kitten", "sitting"), 3u);
+  EXPECT_EQ(editDistance("mehs", "mesh"), 1u) << "neighbours are swapped";
+  EXPECT_EQ(editDistance("ca", "abc"), 3u);
+}
+
+TEST(NearestName, NamesTheNearest) {
+  std::vector<std::string> known = {"--steps", "--seed", "--save"};
+  EXPECT_EQ(nearestHint("--stpes", known), "; the nearest is --steps");
+  EXPECT_EQ(nearestHint("--sead", known), "; the nearest is --seed");
+}
+
+TEST(NearestName, IsSilentWhereNoneIsNear) {
+  EXPECT_EQ(nearestHint("Foo", {"Linear", "Net"}), "");
+  EXPECT_EQ(nearestHint("x", {}), "");
+}
