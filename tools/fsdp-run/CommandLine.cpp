@@ -1,8 +1,10 @@
 #include "CommandLine.h"
 #include "FlagValidators.h"
+#include "HelpScreen.h"
 
 #include "device/Device.h"
 #include "launch/ErrorReport.h"
+#include "plan/NearestName.h"
 
 #include <CLI/CLI.hpp>
 #include <cctype>
@@ -375,13 +377,16 @@ std::optional<int> parseCommandLine(int argc, char **argv,
                "  fsdp-run step.plan --nproc 2 --weights step.safetensors "
                "--data step.data.safetensors\n"
                "  torchrun --no-python --standalone --nproc-per-node 2 "
-               "fsdp-run step.plan ...",
+               "fsdp-run step.plan ...\n"
+               "  fsdp-run --doctor --nproc 2\n",
                "fsdp-run"};
-  app.get_formatter()->column_width(28);
-  app.set_version_flag("--version", [] {
-    return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " + FSDP_TORCH +
-           " with its Gloo, " + describeCuda();
-  });
+  app.set_version_flag(
+      "--version",
+      [] {
+        return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " +
+               FSDP_TORCH + " with its Gloo, " + describeCuda();
+      },
+      "of this program, PyTorch, CUDA and NCCL");
   auto *plan = app.add_option("plan", result.plan,
                               "what fsdp-translate --fsdp-to-plan wrote")
                    ->type_name("PLAN");
@@ -396,13 +401,31 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   addTraceFlags(app, result.run);
   addLaunchFlags(app, result.launch);
   addCommFlags(app, result.launch);
+  bool lists = false;
+  app.add_flag("--list-flags", lists)->group("");
+  setHelpScreens(app);
   try {
     app.parse(argc, argv);
+    if (lists) {
+      std::fputs(listFlags(app).c_str(), stdout);
+      return 0;
+    }
     if (!result.doctor && result.plan.empty())
       throw CLI::RequiredError("plan");
     checkCheckpointFlags(result.run);
   } catch (const CLI::Success &done) {
     return app.exit(done);
+  } catch (const CLI::ExtrasError &) {
+    std::string first = app.remaining().at(0);
+    printError(first.compare(0, 1, "-") == 0
+                   ? "there is no flag " + first +
+                         nearestHint(first.substr(0, first.find('=')),
+                                     flagNames(app)) +
+                         "; see fsdp-run --help-all"
+                   : "'" + first +
+                         "' stands behind the plan, of which there is one; see "
+                         "fsdp-run --help");
+    return 2;
   } catch (const CLI::ParseError &mistake) {
     std::string text = mistake.what();
     if (!text.empty())
