@@ -28,7 +28,7 @@ from .schedule import read_schedule
 from .rewrite import prepare
 from .scaler import describe_scaler, scaler_states
 from .torchscript import ProgramWriter
-from .training_step import TrainingStep, load_training_step
+from .training_step import TrainingStep, checked_accumulate, load_training_step
 from .unit_table import UnitTable, describe_units
 from .weights import save_tensors, save_weights
 
@@ -234,6 +234,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-weights", action="store_true", help="write the archive alone (fake tensors)"
     )
+    parser.add_argument(
+        "--accumulate", type=int, metavar="K", help="micro-batches per step (the step file's)"
+    )
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
     parser.add_argument("step", metavar="STEP.py", help="defines training_step(argv)")
     parser.add_argument("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
@@ -248,6 +251,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if Path(options.output).suffix != ".pt":
             raise ExportError(f"{options.output}: the archive's name must end in .pt")
         step = load_training_step(options.step, options.flags)
+        if options.accumulate is not None:
+            step.accumulate = checked_accumulate(options.accumulate)
         files = export_step(step, options.output, options.step, weights=not options.no_weights)
     except ExportError as error:
         if options.traceback:

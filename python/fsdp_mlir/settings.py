@@ -7,12 +7,13 @@ step file with its own flags.
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
+
+from .options import nearest
 
 
 class SettingsError(Exception):
@@ -59,9 +60,10 @@ def read_settings(path: Path, known: Mapping[str, argparse.Action]) -> Settings:
         elif key in known:
             settings.flags[key] = _checked(path, key, value, known[key])
         else:
-            near = difflib.get_close_matches(key, [*known, "step"], 1)
-            hint = f"; the nearest is '{near[0]}'" if near else ""
-            raise SettingsError(f"--config {path}: there is no flag --{key}{hint}")
+            near = nearest(key, [*known, "pipeline", "step"])
+            raise SettingsError(
+                f"--config {path}: there is no flag --{key}; the nearest is {near!r}"
+            )
     return settings
 
 

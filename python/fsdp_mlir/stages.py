@@ -145,19 +145,24 @@ def torch_version() -> str:
 
 
 def export(
-    runner: Runner, cache: Cache, step_file: Path, argv: Sequence[str], ranks: int
+    runner: Runner,
+    cache: Cache,
+    step_file: Path,
+    argv: Sequence[str],
+    ranks: int,
+    flags: Sequence[str] = (),
 ) -> tuple[Path, str, bool]:
     """The folder with step.pt and the tensors beside it, what the step file
-    printed, and whether it was there before."""
+    printed, and whether it was there before. `flags` are the exporter's own."""
     # WORLD_SIZE lets a step file fit its learning rates to the number of steps.
     versions = [torch_version(), sys.version, digest_of_exporter()]
-    key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions])
+    key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions, *flags])
     if (notes := cache.export(key)) is not None:
         return cache.export_folder(key), notes["said"], True
     made = cache.scratch()
     try:
         files = made / "files.json"
-        arguments = ["-o", made / "step.pt", step_file, *argv]
+        arguments = [*flags, "-o", made / "step.pt", step_file, *argv]
         command = [sys.executable, "-m", "fsdp_mlir.record", files, *arguments]
         env = {"WORLD_SIZE": str(ranks), "PYTHONPATH": python_path()}
         said, errors = runner.run("export", command, env)
@@ -175,6 +180,19 @@ def export(
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return cache.export_folder(key), said, False
+
+
+def plan_facts(translate: Path, plan: Path) -> dict[str, Any]:
+    """What a plan says of itself (docs/tracing.md).
+
+    Raises:
+        StageError: it is no plan.
+    """
+    done = subprocess.run([translate, "--plan-to-json", plan], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StageError(error_line(done.stderr, ended(done.returncode)))
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
 
 
 def described_files(folder: Path) -> set[str]:

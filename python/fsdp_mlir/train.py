@@ -63,6 +63,11 @@ def given(args: argparse.Namespace) -> list[Any]:
     ]
 
 
+def export_flags(args: argparse.Namespace) -> list[str]:
+    """What the command line says instead of the step file."""
+    return [] if args.accumulate is None else ["--accumulate", str(args.accumulate)]
+
+
 def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
     """The files that export wrote, or the commands that feed the ranks."""
     metadata = archive_metadata(out / "step.pt")
@@ -82,7 +87,10 @@ def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
     return flags
 
 
-def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
+def run_command(
+    args: argparse.Namespace, tool: Path, out: Path, trace: Optional[Path]
+) -> list[Any]:
+    """The run, which leaves a trace where one is named."""
     command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
     if args.nnodes > 1:
         command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
@@ -94,7 +102,7 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
-        if (trace := trace_file(args)) is not None:
+        if trace is not None:
             command += ["--trace", trace]
         if args.report:
             command += ["--summary", args.out / "summary.json"]
@@ -107,17 +115,16 @@ def run_command(args: argparse.Namespace, tool: Path, out: Path) -> list[Any]:
     return [*command, "--progress", "notes", *shlex.split(args.run_args)]
 
 
-def trace_file(args: argparse.Namespace) -> Optional[Path]:
+def trace_file(args: argparse.Namespace, tools: dict[str, Path]) -> Optional[Path]:
     """Where the run's trace goes: where the user wants it, else where the report finds it. More
     ranks write large files, and streams of GPUs are not timed."""
-    if args.trace or not args.report:
+    if args.trace or not args.report or args.nproc * args.nnodes > MOST_TRACED_RANKS:
         return args.trace
-    on_gpus = "device=cuda" in " ".join(args.pipeline).split()
-    few = args.nproc * args.nnodes <= MOST_TRACED_RANKS
-    return args.out / "trace.json" if few and not on_gpus else None
+    device = stages.plan_facts(tools["fsdp-translate"], args.out / "step.plan")["device"]
+    return args.out / "trace.json" if device == "cpu" else None
 
 
-def write_report(args: argparse.Namespace, display: Display) -> Optional[Path]:
+def make_report(args: argparse.Namespace, display: Display) -> Optional[Path]:
     """The run's page; where it cannot be made, a note: the run itself is good."""
     from .report import ReportError, read_run, write_report
 
@@ -139,7 +146,7 @@ def compile_step(
     out = args.out
     display.begin("export")
     folder, said, cached = stages.export(
-        runner, cache, args.step_file, args.argv, args.nproc * args.nnodes
+        runner, cache, args.step_file, args.argv, args.nproc * args.nnodes, export_flags(args)
     )
     (out / "step.safetensors").unlink(missing_ok=True)
     for kind in ("data", "eval"):
@@ -229,6 +236,7 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
             sys.executable,
             "-m",
             "fsdp_mlir.export",
+            *export_flags(args),
             "-o",
             out / "step.pt",
             args.step_file,
@@ -241,7 +249,8 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
     options = f"--fsdp-pipeline={pipeline_options(args.pipeline, [ranks])}"
     runner.show([tools["fsdp-opt"], out / "step.mlir", options, "-o", out / "step.fsdp.mlir"])
     runner.show([translate, "--fsdp-to-plan", out / "step.fsdp.mlir", "-o", out / "step.plan"])
-    runner.show(run_command(args, tools["fsdp-run"], out))
+    # Whether a report's trace can be written is known when there is a plan.
+    runner.show(run_command(args, tools["fsdp-run"], out, args.trace))
 
 
 def train(args: argparse.Namespace) -> None:
@@ -297,7 +306,8 @@ def train(args: argparse.Namespace) -> None:
         ranks, length, bool(hooks.get("PERPLEXITY")), each_row=args.log_interval is not None
     )
     followers.append(shown)
-    stages.run(runner, run_command(args, tools["fsdp-run"], args.out), consume)
+    command = run_command(args, tools["fsdp-run"], args.out, trace_file(args, tools))
+    stages.run(runner, command, consume)
     display.end("done", f"results in {args.out}")
     if args.node_rank == 0:
         finish(args, display, shown.rows, hooks, ranks)
@@ -320,7 +330,7 @@ def finish(
         wrote["trace"] = args.trace
     if args.tensorboard:
         wrote["TensorBoard"] = args.out / "tensorboard"
-    if args.report and (page := write_report(args, display)) is not None:
+    if args.report and (page := make_report(args, display)) is not None:
         wrote["report"] = page
     display.wrote(args.out, wrote)
     if hooks.get("after_training"):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
 from .cache import default_folder
+from .options import nearest
 from .settings import SettingsError, as_flags, read_settings
 
 # Flags of fsdp-run for checkpoints, which this program has too: what they take, and what they do.
@@ -90,6 +90,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     flag("--steps", type=positive, metavar="N", help="length of the run (the step file's)")
     flag("--epochs", type=positive, metavar="N", help="length of the run (the step file's)")
+    flag(
+        "--accumulate",
+        type=positive,
+        metavar="K",
+        help="micro-batches per step, of the shape of the step file's inputs (the step file's)",
+    )
     flag("--metrics", type=Path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
     flag("--save", type=Path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
     flag(
@@ -175,9 +181,10 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
         return
     name = unknown[0].partition("=")[0]
     known = [text for action in parser._actions for text in action.option_strings]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"; the nearest is {near[0]}" if near else ""
-    parser.error(f"there is no flag {name}{hint} (flags of the step file stand behind it)")
+    parser.error(
+        f"there is no flag {name}; the nearest is {nearest(name, known)} (flags of the step file "
+        "stand behind it)"
+    )
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:

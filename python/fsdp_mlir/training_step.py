@@ -46,7 +46,8 @@ class TrainingStep:
             beside each rank and gives all inputs. Without data every step repeats `inputs`.
         lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, a list of them on several
             optimizers, or a function from the step (0-based) to a factor of each group's rate.
-        epochs, steps: the default length of a run; at most one of them.
+        epochs: the default length of a run.
+        steps: the same in steps; at most one of both is given.
         eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
         metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
         seed: of the data order and of random ops.
@@ -98,9 +99,6 @@ class TrainingStep:
             lr_schedule,
         )
         _require(_is_int(seed) and seed >= 0, "seed", "an integer of at least 0", seed)
-        _require(
-            _is_int(accumulate) and accumulate > 0, "accumulate", "a positive integer", accumulate
-        )
         for name, value in (("epochs", epochs), ("steps", steps)):
             _require(
                 value is None or (_is_int(value) and value > 0), name, "a positive integer", value
@@ -119,7 +117,7 @@ class TrainingStep:
         self.eval_data = _check_kind("eval_data", eval_data, self.inputs)
         self.metrics = metrics
         self.seed = seed
-        self.accumulate = accumulate
+        self.accumulate = checked_accumulate(accumulate)
         self.scaler = check_scaler(scaler)
         self.clip_grad_norm, self.clip_grad_value = check_clipping(clip_grad_norm, clip_grad_value)
         self.recorder = active_recorder()
@@ -157,6 +155,16 @@ class TrainingStep:
             return None
         batches = batches_per_epoch(self.data, self.batch_size)
         return None if batches is None else batches // self.accumulate
+
+
+def checked_accumulate(value: int) -> int:
+    """How many micro-batches a step takes.
+
+    Raises:
+        ExportError: it is none.
+    """
+    _require(_is_int(value) and value > 0, "accumulate", "a positive integer", value)
+    return value
 
 
 def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> TrainingStep:

@@ -14,8 +14,9 @@ import pytest
 
 from fsdp_mlir import programs, stages
 from fsdp_mlir.event_files import main as event_files
+from fsdp_mlir.progress import archive_metadata
 from fsdp_mlir.step_hooks import constants
-from fsdp_mlir.train import main, pipeline_options
+from fsdp_mlir.train import main, pipeline_options, trace_file
 from fsdp_mlir.train_flags import parse
 
 STEP = """
@@ -365,3 +366,32 @@ def test_event_files_are_tensorboards(tree: Tree) -> None:
     again.Reload()
     assert [e.value for e in again.Scalars("throughput(tps)")] == [7.0] * 4
     assert event_files([str(tree.folder / "none.jsonl"), "-o", str(alone)]) == 1
+
+
+def test_accumulate_is_the_command_lines(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+    """Tests that the exporter gets the number of micro-batches, and that the archive has it."""
+    assert tree.train("--accumulate", "2") == 0
+    assert archive_metadata(tree.folder / "out" / "step.pt")["accumulate"] == 2
+    capfd.readouterr()
+    assert tree.train("--accumulate", "2", "--dry-run") == 0
+    assert "--accumulate 2 -o" in capfd.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "flags, device, expected",
+    (
+        ([], "cpu", "out/trace.json"),
+        ([], "cuda", None),
+        (["--nproc", "9"], "cpu", None),
+        (["--no-report"], "cpu", None),
+        (["--no-report", "--trace", "own.json"], "cpu", "own.json"),
+    ),
+)
+def test_the_report_has_a_trace_where_the_plans_device_can_be_timed(
+    flags: list[str], device: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that the plan decides, which knows its device however it came by it."""
+    monkeypatch.setattr(stages, "plan_facts", lambda tool, plan: {"device": device})
+    args = parse(["--out", "out", *flags, "step.py"])
+    found = trace_file(args, {"fsdp-translate": Path("none")})
+    assert found == (None if expected is None else Path(expected))
