@@ -61,7 +61,9 @@ def compile(
         out: a folder that keeps the files; by default they are removed when all ranks have loaded.
             Ranks on several hosts need one that all of them see.
         cache_dir: the cache's folder; with `cache=False` it is not read.
-        timeout, rendezvous, options: as those of `load`.
+        timeout: as that of `load`.
+        rendezvous: as that of `load`.
+        **options: further ones of `load`.
 
     Raises:
         ExportError: the step cannot be exported. RunError: it cannot be compiled or loaded.

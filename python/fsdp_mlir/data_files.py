@@ -226,7 +226,8 @@ class Shards(FileData):
         files: safetensors files, or a folder of some: each has a tensor for each column, whose
             dimension 0 is the sample. Or by column the `.npy` files, a folder or a pattern.
         columns: which tensors of safetensors files (all of the first file's).
-        order, block: as of `Windows`.
+        order: as of `Windows`.
+        block: as of `Windows`.
 
     Raises:
         ExportError: the files cannot be read, or do not fit each other.

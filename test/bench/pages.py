@@ -68,6 +68,25 @@ def goal_table(results: Figures) -> str:
     return _table(["", *models], rows)
 
 
+# The figures that a newcomer sees, by the goal that each is of.
+SHORT = (
+    ("one step: FSDP2's time ÷ ours", "step time, FSDP2 eager ÷ ours"),
+    ("a process at its peak: our memory ÷ FSDP2's", "process peak, ours ÷ FSDP2"),
+    ("bytes that a step copies to communicate", "bytes copied for communication in a step"),
+)
+
+
+def short_table(results: Figures) -> str:
+    """Three figures of each model, without the goals."""
+    models = results["models"]
+    by_model = {name: {row.what: row for row in goals.rows(m)} for name, m in models.items()}
+    rows = []
+    for label, what in SHORT:
+        found = [by_model[name].get(what) for name in models]
+        rows.append([label, *(f"**{row.shown}**" if row else "–" for row in found)])
+    return _table(["", *(f"{name} model" for name in models)], rows)
+
+
 def _goal(row: Optional[goals.Row]) -> str:
     if row is None:
         return "–"
@@ -171,6 +190,7 @@ def compile_table(results: Figures) -> str:
 BLOCKS = {
     "machine": machine,
     "goals": goal_table,
+    "short": short_table,
     "steps": step_tables,
     "memory": memory_table,
     "overlap": overlap_table,
