@@ -49,10 +49,11 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
   std::vector<plan::LiveRange> lives = plan::liveRanges(program);
   for (size_t v = 0; v < lives.size(); ++v) {
     const plan::ValueT &value = *program.values[v];
-    // The window may be other ranks' memory.
+    // The window may be other ranks' memory. What the first command writes may
+    // lie on an input that nobody reads.
+    bool isUsed = lives[v].first <= lives[v].last && lives[v].last >= 0;
     if (value.view_of >= 0 || value.state >= 0 || value.part_of >= 0 ||
-        value.place->arena() == plan::windowArena ||
-        lives[v].last < lives[v].first)
+        value.place->arena() == plan::windowArena || !isUsed)
       continue;
     int range = add(value.name, *value.place, value.dtype, lives[v]);
     if (lives[v].first >= 0)

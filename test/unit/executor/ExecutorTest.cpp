@@ -295,6 +295,22 @@ TEST_F(OneOperator, PoisonShowsAReadOfWhatNobodyWrote) {
   EXPECT_TRUE(std::isnan(executor->outputs().at(0)));
 }
 
+TEST_F(OneOperator, PoisonLetsUnreadInputsBeWrittenOver) {
+  int a = builder.newValue("a", {8}), b = builder.newValue("b", {1});
+  builder.input("a", a, false);
+  auto &values = builder.plan.programs[0]->values;
+  *values[b]->place =
+      plan::Place(plan::deviceArena, values[a]->place->offset(), 4);
+  builder.plan.arenas[plan::deviceArena]->bytes = 64;
+  builder.copy(-1, b, 4);
+  builder.output("loss", b);
+  ExecutorOptions options;
+  options.poison = true;
+  auto executor = load(options);
+  executor->run(0, 1);
+  EXPECT_EQ(executor->outputs().at(0), 0);
+}
+
 TEST_F(OneOperator, PoisonNamesAWritePastTheEnd) {
   int a = builder.newValue("a", {3}), b = builder.newValue("b", {1});
   builder.input("a", a, false);
