@@ -178,6 +178,9 @@ void checkStaging(const Checked &at, const PlanT &plan,
 /// already checked.
 void checkMicroBatches(const PlanT &plan);
 
+/// Whether ranks agree on what they train; programs are already checked.
+void checkAgreement(const PlanT &plan);
+
 } // namespace fsdp::plan
 
 #endif // FSDP_PLAN_CHECKERSUPPORT_H

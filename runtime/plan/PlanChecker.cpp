@@ -147,5 +147,6 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
     checkStaging(here, plan, *plan.programs[p]);
   }
   checkMicroBatches(plan);
+  checkAgreement(plan);
   checkArenaSizes(plan);
 }

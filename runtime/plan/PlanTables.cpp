@@ -69,12 +69,14 @@ void checkShardedShape(const Checked &at, const PlanT &plan,
     int64_t whole = state.shape[i], local = state.local_shape[i];
     if (static_cast<int>(i) != state.shard_dim)
       fits = whole == local;
-    else // Each rank holds as much, so that all together hold the whole.
-      fits =
-          local >= 0 && static_cast<__int128>(local) * numShards(plan) >= whole;
+    else { // Each rank holds as much, the first of equal parts.
+      auto parts = static_cast<int64_t>(numShards(plan));
+      fits = local == whole / parts + (whole % parts != 0);
+    }
   }
   at.require(C22, fits, "local shape ", formatShape(state.local_shape),
-             " does not cover ", formatShape(state.shape));
+             " is not one of ", numShards(plan), " parts of ",
+             formatShape(state.shape));
 }
 
 /// A state whose elements lie in a flat one, apart from other states'.

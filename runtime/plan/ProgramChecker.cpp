@@ -280,6 +280,12 @@ private:
     unsigned __int128 one = collective.count;
     one *= dtypeBytes(collective.dtype);
     uint32_t ranks = plan.mesh[collective.mesh_dim]->size;
+    here.require(C32,
+                 collective.kind == CollectiveKind::AllReduce || ranks == 1 ||
+                     collective.mesh_dim == shardDim(plan),
+                 "gathers or scatters along '",
+                 plan.mesh[collective.mesh_dim]->name,
+                 "', where ranks have the same parts of states");
     if (collective.ranks) {
       // These kept the same whole, in the order in which they are gathered.
       here.require(C17,

@@ -7,8 +7,8 @@ module {
   shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
   fsdp.unit "" root
   // CHECK: fsdp.state @a {{.*}}fsdp.place = #fsdp.place<2, 0, 64>
-  fsdp.state @a parameter : tensor<16xf32> {trainable, unit = "", on_host}
-  fsdp.state @b parameter : tensor<8xf32> {trainable, unit = "", on_host}
+  fsdp.state @a parameter : tensor<16xf32> {global = tensor<32xf32>, on_host, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
+  fsdp.state @b parameter : tensor<8xf32> {global = tensor<16xf32>, on_host, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
     %0 = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
     return %0 : tensor<*xf32>

@@ -240,6 +240,14 @@ const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
          c.op = c.op == ReduceOp::Sum ? ReduceOp::Max : ReduceOp::Sum;
        });
      }},
+    {"other mesh dimension",
+     [](PlanT &p, Random &r) -> Said {
+       if (p.mesh.size() < 2)
+         return {};
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
+         c.mesh_dim = 1 - c.mesh_dim;
+       });
+     }},
     {"other neighbours",
      [](PlanT &p, Random &r) {
        return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {

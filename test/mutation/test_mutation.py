@@ -40,7 +40,7 @@ PLANS = (
     ("mlp", "mesh=2x1 streams=3", "--accumulate 3 --clip-norm 0.5 inf"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
-CLASSES = 53
+CLASSES = 54
 MUTANTS = 600
 
 # Survivors that are right to survive: class, what it did, why the plan is valid.

@@ -132,6 +132,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "enumeration out of its range",
         "wrong signature",
     ),
+    32: ("other mesh dimension",),
 }
 
 

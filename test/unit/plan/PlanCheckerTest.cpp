@@ -135,7 +135,7 @@ static const Break<PlanT> breaks[] = {
      [](PlanT &p) {
        p.states[0]->local_shape = {1, 4};
      },
-     "state 'w': local shape [1, 4] does not cover [3, 4]"},
+     "state 'w': local shape [1, 4] is not one of 2 parts of [3, 4]"},
     {"StateWithoutPlace", C2, [](PlanT &p) { p.states[0]->place.reset(); },
      "state 'w': has no place"},
     {"StatesShareBytes", C2,

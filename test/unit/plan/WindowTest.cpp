@@ -202,7 +202,16 @@ static const Break<MappedStep> breaks[] = {
        s.drop(s.WasRead);
      },
      "reads, with no collective in between that tells it of all ranks"},
-    {"ReductionOverReplicas", C12, [](MappedStep &s) { s.replicate(0); },
+    {"SumOverReplicas", C12,
+     [](MappedStep &s) {
+       s.replicate(0);
+       CollectiveT &sum = *s.at(s.Reduce).operation.AsCollective();
+       sum.kind = CollectiveKind::AllReduce;
+       sum.divisor = 4;
+       ValueT &part = *s.plan.programs[0]->values[sum.destination];
+       sum.source = s.newValue("part", part.shape);
+       s.input("part", sum.source, false);
+     },
      "reads, with no collective in between that tells it of all ranks"},
     {"ReadAfterTheUpdate", C5, [](MappedStep &s) { s.move(s.Read, s.end); },
      "after state 'w' was written over it"},

@@ -1,0 +1,114 @@
+// Tests that what ranks have the same of is changed by no rank's own numbers.
+#include "BrokenPlans.h"
+#include "PlanBuilder.h"
+
+#include <gtest/gtest.h>
+
+using namespace fsdp::plan;
+using namespace fsdp::test;
+
+namespace {
+
+/// Two replicas of two shards train w, [4]: the loss is x itself, and w's
+/// gradient x, which is summed over shards and then over replicas.
+class SummedGradient : public fsdp::test::PlanBuilder {
+public:
+  SummedGradient() : fsdp::test::PlanBuilder(2) {
+    auto replicas = std::make_unique<MeshDimT>();
+    replicas->name = "replicas";
+    replicas->size = 2;
+    replicas->role = AxisRole::Replicate;
+    plan.mesh.insert(plan.mesh.begin(), std::move(replicas));
+    plan.units.push_back(std::make_unique<UnitT>());
+    plan.gradient_divisor = 4;
+    unsigned rule = addSgdRule(*this);
+    w = state("w", Role::Parameter, {4}, /*sharded=*/true);
+    plan.states[w]->unit = 0;
+    buffer = state("buffer", Role::Buffer, {});
+    program("step");
+    int x = newValue("x", {4});
+    loss = newValue("loss", {});
+    input("x", x, true);
+    mean = newValue("mean", {});
+    aten("aten::sum", {value(x)}, {mean});
+    part = newValue("part", {2});
+    scatter = reduce(CollectiveKind::ReduceScatter, x, part, 1);
+    sum = newValue("sum", {2});
+    add = reduce(CollectiveKind::AllReduce, part, sum, 0);
+    add->divisor = 4;
+    bufferValue = stateValue(buffer);
+    kept = &aten("aten::neg", {value(bufferValue)}, {loss});
+    number_ = newValue("number", {});
+    aten("aten::neg", {value(loss)}, {number_});
+    update(rule, w, sum);
+    changed = plan.programs[0]->commands.back()->operation.AsUpdate();
+    output("loss", loss);
+  }
+
+  CollectiveT *reduce(CollectiveKind kind, int from, int to, uint32_t dim) {
+    collective(kind, from, to, 2);
+    auto *made = plan.programs[0]->commands.back()->operation.AsCollective();
+    made->mesh_dim = dim;
+    made->unit = 0;
+    return made;
+  }
+
+  unsigned w, buffer;
+  int loss, mean, part, sum, bufferValue, number_;
+  CollectiveT *scatter, *add;
+  AtenT *kept;
+  UpdateT *changed;
+};
+
+struct BrokenAgreement : ::testing::TestWithParam<Break<SummedGradient>> {};
+
+} // namespace
+
+TEST(Agreement, HoldsWhereEveryRankIsAdded) {
+  SummedGradient step;
+  EXPECT_EQ(check(step.finish()), "");
+}
+
+TEST(Agreement, IsNotAskedOfParametersThatEachRankHasForItself) {
+  SummedGradient step;
+  step.plan.states[step.w]->unit = -1;
+  step.changed->gradient = step.part;
+  step.copy(step.sum, step.sum, 0); // refused further on, for another reason
+  EXPECT_EQ(check(step.finish()).find("C32"), std::string::npos);
+}
+
+TEST_P(BrokenAgreement, IsRefused) {
+  SummedGradient step;
+  GetParam().apply(step);
+  GetParam().expectRefused(step.finish());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, BrokenAgreement,
+    ::testing::ValuesIn(std::vector<Break<SummedGradient>>{
+        {"SumOverShardsTwice", C32,
+         [](SummedGradient &s) {
+           s.add->mesh_dim = 1;
+           s.add->divisor = 1;
+         },
+         "changes 'w' by what each rank along mesh dimension 'replicas' has "
+         "for itself"},
+        {"ScatterAlongReplicas", C32,
+         [](SummedGradient &s) { s.scatter->mesh_dim = 0; },
+         "gathers or scatters along 'replicas'"},
+        {"OwnScale", C32, [](SummedGradient &s) { s.changed->scale = s.mean; },
+         "changes 'w' by what each rank along mesh dimension 'replicas'"},
+        {"OwnScaleThroughABuffer", C32,
+         [](SummedGradient &s) {
+           // What the step before left there was each rank's own.
+           s.copy(s.mean, s.bufferValue, 4);
+           s.changed->scale = s.number_;
+         },
+         "changes 'w' by what each rank along mesh dimension 'replicas'"},
+        {"RandomNumbers", C32,
+         [](SummedGradient &s) {
+           s.kept->arguments.push_back(std::make_unique<ArgumentT>(site(1)));
+           s.changed->scale = s.number_;
+         },
+         "changes 'w' by what each rank along mesh dimension 'replicas'"}}),
+    [](const auto &info) { return info.param.name; });
