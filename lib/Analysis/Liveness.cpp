@@ -53,6 +53,11 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
     return program.emitError("program '")
            << program.getSymName() << "' is not one block of ops; "
            << "control flow cannot be planned";
+  for (Type type : program.getArgumentTypes())
+    if (isa<TensorType>(type) && !isMemory(type))
+      return program.emitError("program '")
+             << program.getSymName() << "' takes " << type
+             << ", whose bytes cannot be counted; shapes are static in a plan";
   Block &block = program.getBody().front();
   ProgramLiveness result(block);
   const Aliases &aliases = result.aliases;

@@ -31,6 +31,8 @@ static double getBytes(TypeRange types) {
 double OpCost::getCollectiveSeconds(CollectiveOpInterface op) const {
   if (op.isGlobal())
     return 0; // what it becomes takes time
+  if (!isMemory(op.getSourceType()) || !isMemory(op.getDestinationType()))
+    return 0; // of no unit
   if (op.getMapped())
     return cluster.collectiveSeconds;
   double seconds = 0;
@@ -95,13 +97,16 @@ double OpCost::getSeconds(Operation *op) const {
       })
       .Case<CmdCopyOp>([&](CmdCopyOp op) {
         double bytes = 0, offloaded = 0;
+        auto isOnHost = [](Value value) {
+          PlaceAttr place = getPlace(value);
+          return place && place.getArena() == kHostArena;
+        };
         for (auto piece : op.getPieces().getAsRange<PieceAttr>()) {
           double moved = double(piece.getBytes()) * piece.getBlocks();
           if (piece.getSource() < 0)
             bytes += moved;
-          else if (getPlace(op.getSources()[piece.getSource()]).getArena() !=
-                   getPlace(op.getDestinations()[piece.getDestination()])
-                       .getArena())
+          else if (isOnHost(op.getSources()[piece.getSource()]) !=
+                   isOnHost(op.getDestinations()[piece.getDestination()]))
             offloaded += moved;
           else
             bytes += 2 * moved;

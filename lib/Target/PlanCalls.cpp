@@ -32,7 +32,8 @@ static std::optional<ScalarKind> getSelect(arith::CmpFPredicate predicate) {
 
 bool ScalarTable::isScalar(Operation *op) {
   return isa<HyperparameterOp, StepCountOp, StateValueOp, RecurrenceOp>(op) ||
-         isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+         isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+             op->getDialect());
 }
 
 std::optional<int> ScalarTable::lookup(Value value) const {

@@ -113,7 +113,9 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
     for (UnitOp unit : module.getOps<UnitOp>())
       of.units.try_emplace(unit.getUnitName());
     program.walk([&](Operation *op) {
-      if (auto collective = dyn_cast<CollectiveOpInterface>(op))
+      if (auto collective = dyn_cast<CollectiveOpInterface>(op);
+          collective && isMemory(collective.getSourceType()) &&
+          isMemory(collective.getDestinationType()))
         count(collective, of.units);
       if (std::string read = describeHostRead(op); !read.empty())
         of.hostReads.push_back(std::move(read));

@@ -5,8 +5,10 @@
 // RUN: not %{to} --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-localize --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=LOCAL
 // RUN: not %{to} --fsdp-insert-grad-reduction --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=READ
 // RUN: not %{to} --fsdp-insert-unshard --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=UPDATE
+// RUN: not %{to} --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-skip-non-finite=non-finite=skip --fsdp-flatten-state 2>&1 | FileCheck %s --check-prefix=SKIPPED
 
 // GATHER: error: gather=x does not exist; there are auto, copy and map
 // LOCAL: error: {{.*}} has the type of one rank's part already; run fsdp-flatten-state before fsdp-localize
 // READ: error: {{.*}} reads sharded @{{.*}} without an fsdp.unshard; run --fsdp-insert-unshard first
 // UPDATE: error: {{.*}} has a gradient that is not reduced; run --fsdp-insert-grad-reduction first
+// SKIPPED: error: 'fsdp.update' op is not the only reader of its gradient, or is scaled or skipped; run fsdp-flatten-state before passes that look at all gradients

@@ -95,6 +95,7 @@ func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 
+fsdp.state @w parameter : tensor<2xf32> {replicated}
 // expected-error @below {{S13: is not added to once, and no more, in @accumulate}}
 fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
 func.func @accumulate(%g: tensor<2xf32>) {
@@ -105,6 +106,7 @@ func.func @accumulate(%g: tensor<2xf32>) {
 
 // -----
 
+fsdp.state @w parameter : tensor<2xf32> {replicated}
 // A sum that begins with 0.0 would make -0.0 of a gradient 0.0.
 // expected-error @below {{S13: is not loaded once and then put back to -0.0 in @step}}
 fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
@@ -118,6 +120,7 @@ func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 
+fsdp.state @w parameter : tensor<2xf32> {replicated}
 // expected-error @below {{S13: is named in @eval}}
 fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
 func.func @eval() -> tensor<2xf32> {
@@ -193,6 +196,7 @@ func.func @step(%g: tensor<2xf32>) {
 // -----
 
 shard.grid @mesh(shape = 2x2) {fsdp.axes = [#fsdp.axis<"replicate", replicate>, #fsdp.axis<"shard", shard>]}
+fsdp.state @w parameter : tensor<1xf32> {replicated}
 fsdp.state @"w/grad" gradient : tensor<1xf32> {parameter = @w}
 func.func @accumulate(%g: tensor<1xf32>) {
   // expected-error @below {{S13: is in @accumulate; only the last micro-batch sums over replicas}}

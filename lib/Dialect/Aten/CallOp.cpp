@@ -80,6 +80,21 @@ static LogicalResult verifyResults(CallOp op, const Schema &schema) {
   return success();
 }
 
+/// A rule is of tensors of any rank; a program's have static shapes.
+static LogicalResult verifyShapes(CallOp op) {
+  auto isDynamic = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && !tensor.hasStaticShape();
+  };
+  for (TypeRange types :
+       {TypeRange(op->getOperandTypes()), TypeRange(op->getResultTypes())})
+    if (auto dynamic = llvm::find_if(types, isDynamic); dynamic != types.end())
+      return op.emitOpError() << "takes or gives " << *dynamic
+                              << ", of a dynamic shape; shapes are static in a "
+                                 "plan";
+  return success();
+}
+
 /// The value whose memory this one looks into, through views and ops in place.
 static Value getRoot(Value value) {
   while (auto call = value.getDefiningOp<CallOp>()) {
@@ -131,7 +146,7 @@ LogicalResult CallOp::verify() {
   if (failed(bindArguments(*schema, getInputs().getTypes(), getSlots(),
                            getArgs(), [&]() { return emitOpError(); })))
     return failure();
-  if (failed(verifyWrites(*this)))
+  if (failed(verifyShapes(*this)) || failed(verifyWrites(*this)))
     return failure();
   return verifyResults(*this, *schema);
 }

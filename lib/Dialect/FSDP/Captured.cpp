@@ -3,21 +3,40 @@
 #include "StateAccess.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
-
-#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "fsdp/Dialect/FSDP/Mesh.h"
 
 using namespace mlir;
 using namespace fsdp;
 
-/// The state that `name` refers to, or null after an error on `op`.
-static StateOp lookupState(Operation *op, SymbolTableCollection &tables,
-                           FlatSymbolRefAttr name) {
+StateOp fsdp::lookupState(Operation *op, SymbolTableCollection &tables,
+                          FlatSymbolRefAttr name) {
   auto state = tables.lookupNearestSymbolFrom<StateOp>(op, name);
   if (!state)
     op->emitOpError() << "names the state " << name
                       << ", which the module does not have; add "
                       << "`fsdp.state " << name << "`";
   return state;
+}
+
+FunctionOpInterface fsdp::lookupRule(Operation *op,
+                                     SymbolTableCollection &tables,
+                                     FlatSymbolRefAttr name) {
+  auto rule = tables.lookupNearestSymbolFrom<FunctionOpInterface>(op, name);
+  if (rule && rule->hasAttr("fsdp.rule") && !rule.isExternal())
+    return rule;
+  op->emitOpError() << "names the rule " << name
+                    << ", which is not a function marked `fsdp.rule`"
+                    << (rule && rule.isExternal() ? " with a body" : "");
+  return {};
+}
+
+LogicalResult fsdp::verifyStates(StateAccessOpInterface op,
+                                 SymbolTableCollection &tables) {
+  for (const auto &names : {op.getReadStates(), op.getWrittenStates()})
+    for (FlatSymbolRefAttr name : names)
+      if (!lookupState(op, tables, name))
+        return failure();
+  return success();
 }
 
 /// Shape and element type agree; strides (the encoding) may differ.
@@ -32,6 +51,9 @@ static bool sameShapeAndElements(Type lhs, Type rhs) {
 LogicalResult StateOp::verify() {
   if (!getTensorType().hasStaticShape())
     return emitOpError("has a dynamic shape; shapes are static in a plan");
+  if (!isMemory(getType()) || (getGlobal() && !isMemory(*getGlobal())))
+    return emitOpError("is no tensor of elements with a size and of at most "
+                       "2^62 bytes");
   bool isParameter = getRole() == Role::Parameter;
   if (getTrainable() && !isParameter)
     return emitOpError("is trainable, which only a parameter can be");
@@ -65,8 +87,53 @@ LogicalResult StateOp::verify() {
       return emitOpError("has a recipe whose first step gives no value to "
                          "every element; begin with fill, uniform or normal");
   }
+  if (auto dim = (*this)->getAttrOfType<IntegerAttr>("fsdp.shard_dim");
+      dim && (dim.getInt() < 0 ||
+              dim.getInt() >= std::max<int64_t>(getTensorType().getRank(), 1)))
+    return emitOpError() << "is to be split on dimension " << dim.getInt()
+                         << " of " << getType();
   if (getGlobal() && getGlobalType().getRank() != getTensorType().getRank())
     return emitOpError("has a global type of another rank than its local one");
+  return success();
+}
+
+/// The sharding is over axes of the module's mesh, of dimensions that exist.
+static LogicalResult verifySharding(StateOp state, ShardingAttr sharding) {
+  Mesh mesh(state);
+  StringRef name = sharding.getGrid().getValue();
+  if (!mesh || mesh.getGrid().getSymName() != name)
+    return state.emitOpError() << "is split over " << sharding.getGrid()
+                               << ", which is not the module's first grid";
+  ArrayRef<shard::GridAxesAttr> axes = sharding.getSplitAxes().getAxes();
+  if (int64_t(axes.size()) > state.getTensorType().getRank())
+    return state.emitOpError() << "is split on dimension " << axes.size() - 1
+                               << " of " << state.getType();
+  for (shard::GridAxesAttr ofDim : axes)
+    for (int16_t axis : ofDim.asArrayRef())
+      if (axis < 0 || axis >= mesh.getNumAxes() || mesh.getSize(axis) < 1)
+        return state.emitOpError()
+               << "is split over axis " << axis << " of " << sharding.getGrid()
+               << ", which is not there or has no ranks";
+  return success();
+}
+
+LogicalResult StateOp::verifySymbolUses(SymbolTableCollection &tables) {
+  if (FlatSymbolRefAttr name = getParameterAttr()) {
+    StateOp parameter = lookupState(*this, tables, name);
+    if (!parameter)
+      return failure();
+    if (parameter.getRole() != Role::Parameter)
+      return emitOpError() << "is of " << name << ", which is no parameter";
+  }
+  if (FlatSymbolRefAttr name = getFlatAttr()) {
+    StateOp flat = lookupState(*this, tables, name);
+    if (!flat)
+      return failure();
+    if (!flat.getIsFlat())
+      return emitOpError() << "lies in " << name << ", which is no flat state";
+  }
+  if (std::optional<ShardingAttr> sharding = getSharding())
+    return verifySharding(*this, *sharding);
   return success();
 }
 
@@ -193,11 +260,9 @@ LogicalResult UpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
                            << getParameterAttr();
   }
 
-  auto rule =
-      tables.lookupNearestSymbolFrom<FunctionOpInterface>(*this, getRuleAttr());
-  if (!rule || !rule->hasAttr("fsdp.rule"))
-    return emitOpError() << "names the rule " << getRuleAttr()
-                         << ", which is not a function marked `fsdp.rule`";
+  FunctionOpInterface rule = lookupRule(*this, tables, getRuleAttr());
+  if (!rule)
+    return failure();
   size_t states = getStates().size(), operands = states + 2 + getGiven().size();
   if (rule.getNumArguments() != operands || rule.getNumResults() != states + 1)
     return emitOpError() << "passes " << operands << " operands to a rule of "

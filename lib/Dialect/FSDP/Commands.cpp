@@ -20,6 +20,17 @@ LogicalResult CmdCopyOp::verify() {
   return success();
 }
 
+LogicalResult CmdValueOp::verifySymbolUses(SymbolTableCollection &tables) {
+  FlatSymbolRefAttr name = getStateAttr();
+  return success(!name || lookupState(*this, tables, name));
+}
+
+LogicalResult CmdUpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return success(lookupRule(*this, tables, getRuleAttr()) &&
+                 lookupState(*this, tables, getParameterAttr()) &&
+                 succeeded(verifyStates(*this, tables)));
+}
+
 SmallVector<FlatSymbolRefAttr> CmdUpdateOp::getReadStates() {
   return getWrittenStates();
 }

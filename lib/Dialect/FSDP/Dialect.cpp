@@ -97,6 +97,41 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.shard_dim", "an i64", isI64},
 };
 
+/// On the arguments and results of programs.
+static constexpr KnownAttribute knownArgumentAttributes[] = {
+    {"fsdp.input", "a string, the input's name", is<StringAttr>},
+    {"fsdp.repeat", "unit", is<UnitAttr>},
+    {"fsdp.place", "an #fsdp.place", is<PlaceAttr>},
+};
+static constexpr KnownAttribute knownResultAttributes[] = {
+    {"fsdp.output", "a string, the output's name", is<StringAttr>},
+};
+
+static LogicalResult verifyKnown(Operation *op, NamedAttribute attribute,
+                                 ArrayRef<KnownAttribute> all) {
+  for (const KnownAttribute &known : all)
+    if (known.name == attribute.getName().getValue())
+      return known.isValid(attribute.getValue())
+                 ? success()
+                 : op->emitOpError() << "has " << attribute.getValue() << " as "
+                                     << known.name << "; it is " << known.what;
+  return op->emitOpError() << "has " << attribute.getName().getValue()
+                           << ", which is no attribute of the fsdp dialect";
+}
+
+/// A run calls programs: whatever has inputs and outputs is no private
+/// function, which could be dropped as unused.
+static LogicalResult verifyProgramAttribute(Operation *op,
+                                            NamedAttribute attribute,
+                                            ArrayRef<KnownAttribute> all) {
+  if (auto symbol = dyn_cast<SymbolOpInterface>(op);
+      symbol && symbol.isPrivate())
+    return op->emitOpError()
+           << "is private and has " << attribute.getName().getValue()
+           << ", as programs have; a program is public";
+  return verifyKnown(op, attribute, all);
+}
+
 /// What a mesh's axes are for.
 static LogicalResult verifyAxes(Operation *op, Attribute value) {
   auto grid = dyn_cast<shard::GridOp>(op);
@@ -105,6 +140,8 @@ static LogicalResult verifyAxes(Operation *op, Attribute value) {
       axes.size() != grid.getShape().size())
     return op->emitOpError() << "has " << value << " as " << kAxesAttrName
                              << "; a grid has one #fsdp.axis per dimension";
+  if (!llvm::all_of(grid.getShape(), [](int64_t size) { return size > 0; }))
+    return op->emitOpError("has an axis without ranks; each has one or more");
   llvm::StringSet<> names;
   int64_t shardAxes = 0;
   for (auto axis : axes.getAsRange<AxisAttr>()) {
@@ -120,18 +157,35 @@ static LogicalResult verifyAxes(Operation *op, Attribute value) {
   return success();
 }
 
+/// What moves with a unit is memory, as what our own collectives move.
+static LogicalResult verifyMoved(Operation *op) {
+  auto collective = dyn_cast<CollectiveOpInterface>(op);
+  if (!collective || (isMemory(collective.getSourceType()) &&
+                      isMemory(collective.getDestinationType())))
+    return success();
+  return op->emitOpError("moves a tensor of a dynamic shape, or of more than "
+                         "2^62 bytes");
+}
+
 LogicalResult FSDPDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
   if (attribute.getName() == kAxesAttrName)
     return verifyAxes(op, attribute.getValue());
-  for (const KnownAttribute &known : knownAttributes)
-    if (known.name == attribute.getName().getValue())
-      return known.isValid(attribute.getValue())
-                 ? success()
-                 : op->emitOpError() << "has " << attribute.getValue() << " as "
-                                     << known.name << "; it is " << known.what;
-  return op->emitOpError() << "has " << attribute.getName().getValue()
-                           << ", which is no attribute of the fsdp dialect";
+  if (attribute.getName() == kUnitAttrName && failed(verifyMoved(op)))
+    return failure();
+  return verifyKnown(op, attribute, knownAttributes);
+}
+
+LogicalResult FSDPDialect::verifyRegionArgAttribute(Operation *op, unsigned,
+                                                    unsigned,
+                                                    NamedAttribute attribute) {
+  return verifyProgramAttribute(op, attribute, knownArgumentAttributes);
+}
+
+LogicalResult
+FSDPDialect::verifyRegionResultAttribute(Operation *op, unsigned, unsigned,
+                                         NamedAttribute attribute) {
+  return verifyProgramAttribute(op, attribute, knownResultAttributes);
 }
 
 int64_t fsdp::getElementBytes(Type elementType) {
@@ -144,6 +198,31 @@ int64_t fsdp::getElementBytes(Type elementType) {
 
 int64_t fsdp::getTensorBytes(RankedTensorType type) {
   return type.getNumElements() * getElementBytes(type.getElementType());
+}
+
+bool fsdp::isMemory(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !tensor.hasStaticShape())
+    return false;
+  constexpr int64_t most = int64_t(1) << 62;
+  int64_t bytes = getElementBytes(tensor.getElementType());
+  if (!bytes || llvm::is_contained(tensor.getShape(), 0))
+    return bytes;
+  for (int64_t size : tensor.getShape())
+    if (size > most / bytes)
+      return false;
+    else
+      bytes *= size;
+  return true;
+}
+
+LogicalResult FutureType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 RankedTensorType type) {
+  if (isMemory(type))
+    return success();
+  return emitError() << "a future is of a tensor of a static shape and of at "
+                        "most 2^62 bytes, not of "
+                     << type;
 }
 
 LogicalResult MemberAttr::verify(function_ref<InFlightDiagnostic()> emitError,

@@ -212,6 +212,12 @@ static SmallVector<FlatSymbolRefAttr> getStored(StartOpInterface start) {
   return into ? SmallVector<FlatSymbolRefAttr>{into}
               : SmallVector<FlatSymbolRefAttr>{};
 }
+LogicalResult FetchStartOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyStates(*this, tables);
+}
+LogicalResult OffloadStartOp::verifySymbolUses(SymbolTableCollection &tables) {
+  return verifyStates(*this, tables);
+}
 SmallVector<FlatSymbolRefAttr> FetchStartOp::getWrittenStates() {
   return getStored(*this);
 }

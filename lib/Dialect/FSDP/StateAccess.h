@@ -5,10 +5,26 @@
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
 namespace fsdp {
 
 using Effects = llvm::SmallVectorImpl<
     mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>;
+
+/// The state that `name` refers to, or null after an error on `op`.
+StateOp lookupState(mlir::Operation *op, mlir::SymbolTableCollection &tables,
+                    mlir::FlatSymbolRefAttr name);
+
+/// The rule that `name` refers to, a function with a body; or null after an
+/// error on `op`.
+mlir::FunctionOpInterface lookupRule(mlir::Operation *op,
+                                     mlir::SymbolTableCollection &tables,
+                                     mlir::FlatSymbolRefAttr name);
+
+/// The states that an op says it reads and writes exist.
+mlir::LogicalResult verifyStates(StateAccessOpInterface op,
+                                 mlir::SymbolTableCollection &tables);
 
 /// A read and a write of each state that the op says it reads and writes.
 inline void addStateEffects(StateAccessOpInterface op, Effects &effects) {

@@ -107,7 +107,8 @@ private:
       return success();
     }
     if (isa<HyperparameterOp, StepCountOp, StateValueOp>(op) ||
-        isa<arith::ArithDialect, math::MathDialect>(op->getDialect())) {
+        isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+            op->getDialect())) {
       for (Value result : op->getResults())
         values.map(result, result);
       return success();

@@ -258,6 +258,14 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
         member.update->getBlock() != lastUpdate->getBlock())
       return member.update.emitOpError("is not in the same block as those of "
                                        "the other parameters of its unit");
+    // What asks all gradients asks those of flat parameters: it comes later.
+    bool isPlain = reduction->hasOneUse() &&
+                   member.update.getGradient().hasOneUse() &&
+                   member.update->getNumOperands() == 1;
+    if (!isPlain)
+      return member.update.emitOpError(
+          "is not the only reader of its gradient, or is scaled or skipped; "
+          "run fsdp-flatten-state before passes that look at all gradients");
     if (lastReduction->isBeforeInBlock(reduction))
       lastReduction = reduction;
     if (lastUpdate->isBeforeInBlock(member.update))

@@ -258,6 +258,11 @@ void Localize::runOnOperation() {
   GradientMeans means(module);
   this->means = &means;
   mesh.emplace(module);
+  // A mesh that came later would find no collective that adds up its ranks.
+  if (!*mesh) {
+    module.emitError("the module has no mesh; run fsdp-shard-state first");
+    return signalPassFailure();
+  }
   shards = mesh->getNumShards();
 
   for (func::FuncOp program : getPrograms(module))

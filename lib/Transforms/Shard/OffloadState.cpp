@@ -35,7 +35,7 @@ public:
 private:
   void runOnOperation() override;
   OnHost getOffloaded(StateOp parameter);
-  bool moveStates(const SymbolTable &table);
+  LogicalResult moveStates(const SymbolTable &table, bool &any);
   void moveToHost(StateOp state);
   void fetch(LoadOp load, StateOp state);
   void moveUpdates(func::FuncOp program, const SymbolTable &table);
@@ -57,9 +57,8 @@ OnHost OffloadState::getOffloaded(StateOp parameter) {
   return asked;
 }
 
-/// Whether any state is on the host now.
-bool OffloadState::moveStates(const SymbolTable &table) {
-  bool any = false;
+/// `any`: whether one was moved.
+LogicalResult OffloadState::moveStates(const SymbolTable &table, bool &any) {
   for (StateOp state : getOperation().getOps<StateOp>()) {
     bool isOptimizer = state.getRole() == Role::Optimizer;
     if (!isOptimizer && state.getRole() != Role::Parameter)
@@ -69,11 +68,14 @@ bool OffloadState::moveStates(const SymbolTable &table) {
     OnHost offloaded = parameter ? getOffloaded(parameter) : OnHost();
     if (!(isOptimizer ? offloaded.optimizer : offloaded.parameter))
       continue;
+    if (state.getOnHost())
+      return state.emitOpError(
+          "is on the host already; run fsdp-offload-state once");
     pinned &= offloaded.pinned;
     moveToHost(state);
     any = true;
   }
-  return any;
+  return success();
 }
 
 void OffloadState::moveToHost(StateOp state) {
@@ -193,7 +195,10 @@ void OffloadState::runOnOperation() {
            /*optimizer=*/all || offload == Offload::Optimizer, pinMemory};
   SymbolTable table(module);
   units = getUnits(module);
-  if (!moveStates(table))
+  bool any = false;
+  if (failed(moveStates(table, any)))
+    return signalPassFailure();
+  if (!any)
     return;
   if (pinned)
     module->setAttr(kPinMemoryAttrName, UnitAttr::get(&getContext()));

@@ -126,3 +126,11 @@ func.func @write_state() {
 
 // expected-error @below {{#aten.strides has 1 strides, the tensor has rank 2}}
 func.func private @rank(tensor<2x2xf32, #aten.strides<[1]>>)
+
+// -----
+
+func.func @step(%a: tensor<?xf32>) {
+  // expected-error @below {{takes or gives 'tensor<?xf32>', of a dynamic shape; shapes are static in a plan}}
+  %0 = aten.call "relu"(%a) : (tensor<?xf32>) -> tensor<?xf32>
+  return
+}

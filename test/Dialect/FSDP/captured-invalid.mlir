@@ -112,7 +112,9 @@ func.func @step(%g: tensor<2xf32>) {
 // -----
 
 fsdp.state @w parameter : tensor<2xf32> {trainable}
-func.func private @rule(%p: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule}
+func.func private @rule(%p: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
 func.func @step(%g: tensor<2xf32>) {
   // expected-error @below {{passes 2 operands to a rule of 1}}
   fsdp.update @rule @w, %g [] : tensor<2xf32>
@@ -213,3 +215,123 @@ func.func private @rule(%p: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rul
   } : f64
   return %p : tensor<*xf32>
 }
+
+// -----
+
+// expected-error @below {{is no tensor of elements with a size and of at most 2^62 bytes}}
+fsdp.state @p parameter : tensor<4294967296x4294967296xf32>
+
+// -----
+
+// expected-error @below {{names the state @w, which the module does not have}}
+fsdp.state @o optimizer : tensor<2xf32> {parameter = @w}
+
+// -----
+
+fsdp.state @b buffer : tensor<2xf32>
+// expected-error @below {{is of @b, which is no parameter}}
+fsdp.state @o optimizer : tensor<2xf32> {parameter = @b}
+
+// -----
+
+// expected-error @below {{names the state @f, which the module does not have}}
+fsdp.state @p parameter : tensor<2xf32> {flat = @f, flat_offset = 0 : i64}
+
+// -----
+
+fsdp.state @f parameter : tensor<2xf32>
+// expected-error @below {{lies in @f, which is no flat state}}
+fsdp.state @p parameter : tensor<2xf32> {flat = @f, flat_offset = 0 : i64}
+
+// -----
+
+// expected-error @below {{is split over @mesh, which is not the module's first grid}}
+fsdp.state @p parameter : tensor<2xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+// expected-error @below {{is split on dimension 2 of 'tensor<2xf32>'}}
+fsdp.state @p parameter : tensor<2xf32> {sharding = #fsdp.sharding<@mesh, [[], [], [0]]>}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+// expected-error @below {{is split over axis 5 of @mesh, which is not there or has no ranks}}
+fsdp.state @p parameter : tensor<2xf32> {sharding = #fsdp.sharding<@mesh, [[5]]>}
+
+// -----
+
+shard.grid @mesh(shape = 0)
+// expected-error @below {{is split over axis 0 of @mesh, which is not there or has no ranks}}
+fsdp.state @p parameter : tensor<2xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>}
+
+// -----
+
+shard.grid @mesh(shape = ?)
+// expected-error @below {{is split over axis 0 of @mesh, which is not there or has no ranks}}
+fsdp.state @p parameter : tensor<2xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>}
+
+// -----
+
+// expected-error @below {{has an axis without ranks; each has one or more}}
+shard.grid @mesh(shape = 0x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.axis<"b", shard>]}
+
+// -----
+
+func.func private @rule(tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule}
+fsdp.state @w parameter : tensor<2xf32> {trainable}
+func.func @step(%g: tensor<2xf32>) {
+  // expected-error @below {{names the rule @rule, which is not a function marked `fsdp.rule` with a body}}
+  fsdp.update @rule @w, %g [] : tensor<2xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{is private and has fsdp.input, as programs have; a program is public}}
+func.func private @eval(%x: tensor<2xf32> {fsdp.input = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{is private and has fsdp.output, as programs have; a program is public}}
+func.func private @eval(%x: tensor<f32>) -> (tensor<f32> {fsdp.output = "loss"}) {
+  return %x : tensor<f32>
+}
+
+// -----
+
+// expected-error @below {{has fsdp.inptu, which is no attribute of the fsdp dialect}}
+func.func @eval(%x: tensor<2xf32> {fsdp.inptu = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{has 1 : i64 as fsdp.output; it is a string, the output's name}}
+func.func @eval(%x: tensor<f32>) -> (tensor<f32> {fsdp.output = 1 : i64}) {
+  return %x : tensor<f32>
+}
+
+// -----
+
+func.func @step(%x: f64) {
+  // expected-error @below {{has not as many f64 arguments and yielded numbers}}
+  %y = "fsdp.recurrence"(%x) ({
+  ^bb0(%a: f64):
+    "func.return"() : () -> ()
+  }) : (f64) -> f64
+  return
+}
+
+// -----
+
+// expected-error @below {{is to be split on dimension 9 of 'tensor<4xf32>'}}
+fsdp.state @w parameter : tensor<4xf32> {trainable, fsdp.shard_dim = 9 : i64}
+
+// -----
+
+// expected-error @below {{is to be split on dimension -1 of 'tensor<4xf32>'}}
+fsdp.state @w parameter : tensor<4xf32> {trainable, fsdp.shard_dim = -1 : i64}

@@ -110,3 +110,67 @@ func.func @unit(%a: tensor<f64>) {
   %out = fsdp.all_reduce sum norm %a {unit = "u"} : tensor<f64>
   return
 }
+
+// -----
+
+func.func @step(%a: tensor<64xui8>) {
+  // expected-error @below {{a future is of a tensor of a static shape and of at most 2^62 bytes, not of 'tensor<?xui8>'}}
+  %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<?xui8>>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<?xui8>) {
+  // expected-error @below {{must be tensor of a static shape}}
+  %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<?xui8> -> !fsdp.future<tensor<64xui8>>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<?xf32>) {
+  // expected-error @below {{must be variadic of tensor of a static shape}}
+  %w = fsdp.pack %a {members = [#fsdp.member<offset = 0, bytes = 4, blocks = 1>]} : (tensor<?xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<?xf32>) {
+  // expected-error @below {{must be tensor of a static shape}}
+  %w = fsdp.keep %a {ranks = 2 : i64} : tensor<?xf32> -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<4611686018427387904xf64>) {
+  // expected-error @below {{must be tensor of a static shape and of at most 2^62 bytes}}
+  %w = fsdp.keep %a {ranks = 2 : i64} : tensor<4611686018427387904xf64> -> tensor<1xf64>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<2x?xf32>) {
+  // expected-error @below {{must be tensor of a static shape}}
+  %w = fsdp.reduce_scatter %a {unit = ""} : tensor<2x?xf32> -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<8xf32>) {
+  // expected-error @below {{names the state @w, which the module does not have}}
+  %w = fsdp.offload_start %a {unit = "", into = @w} : !fsdp.future<tensor<8xf32>>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<8xf32>) {
+  // expected-error @below {{names the state @w, which the module does not have}}
+  %w = fsdp.fetch_start %a {unit = "", region = "update", into = @w} : (tensor<8xf32>) -> !fsdp.future<tensor<8xf32>>
+  return
+}

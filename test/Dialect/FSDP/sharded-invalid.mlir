@@ -33,6 +33,7 @@ func.func @accumulate(%g: tensor<2xf32>) {
 
 // -----
 
+fsdp.state @w parameter : tensor<2xf32>
 fsdp.state @"w/grad" gradient : tensor<2xf32> {parameter = @w}
 func.func @accumulate(%g: tensor<3xf32>) {
   // expected-error @below {{adds 'tensor<3xf32>' to a state of 'tensor<2xf32>'}}
@@ -54,3 +55,28 @@ shard.grid @mesh(shape = 2x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.ax
 
 // expected-error @below {{has 0 axes of the role shard; states are cut over one}}
 shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"a", replicate>]}
+
+// -----
+
+func.func @step(%x: tensor<?xf32>) {
+  // expected-error @below {{must be tensor of a static shape and of at most 2^62 bytes, but got 'tensor<?xf32>'}}
+  %y = fsdp.unshard %x {unit = "", region = "forward"} : tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @step(%x: tensor<?xf32>) {
+  // expected-error @below {{must be tensor of a static shape}}
+  %y = fsdp.fetch %x {unit = "", region = "forward"} : tensor<?xf32>
+  return
+}
+
+// -----
+
+shard.grid @mesh(shape = 2)
+func.func @step(%x: tensor<?xf32>) {
+  // expected-error @below {{moves a tensor of a dynamic shape, or of more than 2^62 bytes}}
+  %g = shard.all_gather %x on @mesh grid_axes = [0] gather_axis = 0 {fsdp.unit = ""} : tensor<?xf32> -> tensor<?xf32>
+  return
+}

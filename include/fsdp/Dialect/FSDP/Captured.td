@@ -80,7 +80,8 @@ def FSDP_ModulePathOp : FSDP_Op<"module"> {
   }];
 }
 
-def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
+def FSDP_StateOp : FSDP_Op<"state", [
+    Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "A tensor that persists between steps";
   let description = [{
     Programs read and write it with `fsdp.load`, `fsdp.store` and
@@ -108,6 +109,9 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     is `mapped` is read where the ranks share memory, without being moved.
 
     A state that is `on_host` lies in host memory; programs fetch it.
+
+    A run reads, keeps and saves a state whether or not a program names it. So
+    it is never discarded as an unused symbol, though it be private.
 
     ```mlir
     fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
@@ -144,6 +148,7 @@ def FSDP_StateOp : FSDP_Op<"state", [Symbol]> {
     }
     /// The dimension that is split over the mesh, if one is.
     std::optional<int64_t> getShardDim();
+    static bool canDiscardOnUseEmpty() { return false; }
   }];
   let hasVerifier = 1;
 }
@@ -154,7 +159,7 @@ def FSDP_LoadOp : FSDP_Op<"load", [
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "Reads a state";
   let arguments = (ins FlatSymbolRefAttr:$state);
-  let results = (outs AnyRankedTensor:$result);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$state attr-dict `:` type($result)";
 }
 
@@ -168,7 +173,7 @@ def FSDP_StoreOp : FSDP_Op<"store", [
     Parameters and optimizer state are written by `fsdp.update` alone; but what
     an update gives for a staged parameter is stored.
   }];
-  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$state);
+  let arguments = (ins FSDP_Tensor:$value, FlatSymbolRefAttr:$state);
   let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
 }
 
@@ -206,14 +211,14 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
-                       AnyRankedTensor:$gradient,
+                       FSDP_Tensor:$gradient,
                        FlatSymbolRefArrayAttr:$states,
                        FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
                        Optional<FSDP_Scalar>:$scale,
                        Optional<FSDP_Scalar>:$skip,
-                       Optional<AnyRankedTensor>:$staged,
-                       Variadic<AnyRankedTensor>:$given);
-  let results = (outs Optional<AnyRankedTensor>:$result);
+                       Optional<FSDP_Tensor>:$staged,
+                       Variadic<FSDP_Tensor>:$given);
+  let results = (outs Optional<FSDP_Tensor>:$result);
   let assemblyFormat = [{
     $rule $parameter `,` $gradient $states
     (`given` $given^ `:` type($given))? (`scale` $scale^ `:` type($scale))?

@@ -5,6 +5,7 @@
 
 include "fsdp/Dialect/FSDP/Attributes.td"
 include "fsdp/Dialect/FSDP/Interfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 // Values are memory and commands write it, so all have effects: nothing is
@@ -13,8 +14,9 @@ class FSDP_Cmd<string name, list<Trait> traits = []>
     : FSDP_Op<"cmd." # name, traits # [
           FSDP_TimelineOpInterface, MemoryEffects<[MemRead, MemWrite]>]>;
 
-def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [AttrSizedOperandSegments,
-                                           MemoryEffects<[MemWrite]>]> {
+def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [
+    AttrSizedOperandSegments, MemoryEffects<[MemWrite]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "A tensor at a fixed place";
   let description = [{
     Declares what commands read and write; it does nothing itself. With `state`
@@ -31,11 +33,11 @@ def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [AttrSizedOperandSegments,
     %t = fsdp.cmd.value of %w : tensor<10x128xf32> {place = #fsdp.place<0, 0, 5120>} : tensor<128x10xf32, #aten.strides<[1, 128]>>
     ```
   }];
-  let arguments = (ins Optional<AnyRankedTensor>:$base,
-                       Optional<AnyRankedTensor>:$whole,
+  let arguments = (ins Optional<FSDP_Tensor>:$base,
+                       Optional<FSDP_Tensor>:$whole,
                        OptionalAttr<FlatSymbolRefAttr>:$state,
                        FSDP_PlaceAttr:$place);
-  let results = (outs AnyRankedTensor:$result);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = [{
     (`of` $base^ `:` type($base))? (`part` `of` $whole^ `:` type($whole))?
     (`state` $state^)? attr-dict `:` type($result)
@@ -56,7 +58,7 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins StrAttr:$callee, Variadic<AnyType>:$inputs,
-                       Variadic<AnyRankedTensor>:$outputs,
+                       Variadic<FSDP_Tensor>:$outputs,
                        DenseI32ArrayAttr:$slots, DictionaryAttr:$args,
                        DenseI32ArrayAttr:$results, UnitAttr:$view,
                        OptionalAttr<StrAttr>:$recompute,
@@ -68,6 +70,7 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
 }
 
 def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface,
                               ["getReadStates", "getWrittenStates"]>]> {
   let summary = "Runs a rule on a parameter and its state, in place";
@@ -76,13 +79,13 @@ def FSDP_CmdUpdateOp : FSDP_Cmd<"update", [AttrSizedOperandSegments,
     is a `staged` copy of the parameter, that is what is written.
   }];
   let arguments = (ins FlatSymbolRefAttr:$rule, FlatSymbolRefAttr:$parameter,
-                       AnyRankedTensor:$gradient,
+                       FSDP_Tensor:$gradient,
                        FlatSymbolRefArrayAttr:$states,
                        FSDP_CountOr<"0">:$begin, FSDP_CountOr<"0">:$end,
                        Optional<FSDP_Scalar>:$scale,
                        Optional<FSDP_Scalar>:$skip,
-                       Optional<AnyRankedTensor>:$staged,
-                       Variadic<AnyRankedTensor>:$given,
+                       Optional<FSDP_Tensor>:$staged,
+                       Variadic<FSDP_Tensor>:$given,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $rule $parameter `,` $gradient $states
@@ -103,8 +106,8 @@ def FSDP_CmdCopyOp : FSDP_Cmd<"copy", [AttrSizedOperandSegments]> {
     fsdp.cmd.copy to %c : tensor<24xf32> {pieces = [#fsdp.piece<source = -1, bytes = 96>]}
     ```
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$sources,
-                       Variadic<AnyRankedTensor>:$destinations,
+  let arguments = (ins Variadic<FSDP_Tensor>:$sources,
+                       Variadic<FSDP_Tensor>:$destinations,
                        FSDP_PieceArrayAttr:$pieces,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
@@ -123,8 +126,8 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> 
     what it is of where that is no gradient. `mapped` and `ranks` are those of
     `fsdp.all_gather`.
   }];
-  let arguments = (ins FSDP_CollectiveKindAttr:$kind, AnyRankedTensor:$source,
-                       AnyRankedTensor:$destination, TypeAttr:$dtype,
+  let arguments = (ins FSDP_CollectiveKindAttr:$kind, FSDP_Tensor:$source,
+                       FSDP_Tensor:$destination, TypeAttr:$dtype,
                        FSDP_Count:$count, OptionalAttr<StrAttr>:$unit,
                        OptionalAttr<StrAttr>:$region,
                        FSDP_Divisor:$divisor, UnitAttr:$mapped,

@@ -64,6 +64,10 @@ int64_t getElementBytes(mlir::Type elementType);
 /// Bytes of a tensor's elements laid out without gaps.
 int64_t getTensorBytes(mlir::RankedTensorType type);
 
+/// Whether a type is a tensor of a static shape whose elements have a size, and
+/// that has at most 2^62 bytes: one whose bytes can be counted.
+bool isMemory(mlir::Type type);
+
 } // namespace fsdp
 
 #define GET_OP_CLASSES

@@ -13,6 +13,8 @@ def FSDP_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
   let hasOperationAttrVerify = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::shard::ShardDialect"];
 }
 
@@ -22,6 +24,13 @@ class FSDP_Op<string mnemonic, list<Trait> traits = []>
 class FSDP_CountOr<string value>
     : DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, value>;
 def FSDP_Count : ConfinedAttr<I64Attr, [IntNonNegative]>;
+
+/// A tensor that can be memory: its shape is static, and its bytes can be
+/// counted.
+def FSDP_Tensor
+    : Type<And<[IsRankedTensorTypePred, CPred<"::fsdp::isMemory($_self)">]>,
+           "tensor of a static shape and of at most 2^62 bytes",
+           "::mlir::RankedTensorType">;
 
 /// A tensor of one floating-point number.
 def FSDP_Scalar : 0DTensorOf<[AnyFloat]>;

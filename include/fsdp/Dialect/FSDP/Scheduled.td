@@ -7,6 +7,7 @@
 include "fsdp/Dialect/FSDP/Attributes.td"
 include "fsdp/Dialect/FSDP/Interfaces.td"
 include "fsdp/Dialect/FSDP/Types.td"
+include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def FSDP_PackOp : FSDP_Op<"pack", [Pure, FSDP_TimelineOpInterface]> {
@@ -19,9 +20,9 @@ def FSDP_PackOp : FSDP_Op<"pack", [Pure, FSDP_TimelineOpInterface]> {
         : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
     ```
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+  let arguments = (ins Variadic<FSDP_Tensor>:$inputs,
                        FSDP_MemberArrayAttr:$members);
-  let results = (outs AnyRankedTensor:$bucket);
+  let results = (outs FSDP_Tensor:$bucket);
   let assemblyFormat = [{
     $inputs attr-dict `:` functional-type($inputs, $bucket)
   }];
@@ -30,8 +31,8 @@ def FSDP_PackOp : FSDP_Op<"pack", [Pure, FSDP_TimelineOpInterface]> {
 
 def FSDP_UnpackOp : FSDP_Op<"unpack", [Pure, FSDP_TimelineOpInterface]> {
   let summary = "Copies tensors out of a bucket";
-  let arguments = (ins AnyRankedTensor:$bucket, FSDP_MemberArrayAttr:$members);
-  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let arguments = (ins FSDP_Tensor:$bucket, FSDP_MemberArrayAttr:$members);
+  let results = (outs Variadic<FSDP_Tensor>:$outputs);
   let assemblyFormat = [{
     $bucket attr-dict `:` functional-type($bucket, $outputs)
   }];
@@ -50,8 +51,8 @@ def FSDP_KeepOp : FSDP_Op<"keep", [Pure, FSDP_TimelineOpInterface]> {
     %again = fsdp.all_gather %kept {unit = "blocks.0", region = "backward", ranks = 2 : i64} : tensor<4096xui8> -> tensor<8192xui8>
     ```
   }];
-  let arguments = (ins AnyRankedTensor:$input, FSDP_Count:$ranks);
-  let results = (outs AnyRankedTensor:$result);
+  let arguments = (ins FSDP_Tensor:$input, FSDP_Count:$ranks);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
@@ -103,10 +104,10 @@ def FSDP_AllGatherOp : FSDP_Transfer<"all_gather", [FSDP_CollectiveOpInterface]>
     pieces can be read; nothing moves where they share memory. With `ranks` it
     is among so many neighbours, of what each of them kept (`fsdp.keep`).
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region,
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region,
                        UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks,
                        FSDP_CountOr<"0">:$mesh_dim);
-  let results = (outs AnyRankedTensor:$result);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let extraClassDeclaration = FSDP_OfAllGather.declaration;
   let hasVerifier = 1;
@@ -130,9 +131,9 @@ def FSDP_ReduceScatterOp
     of a piece per rank. The sum is in rank order, in the bucket's element type,
     and divided by `divisor`.
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit,
                        FSDP_Divisor:$divisor, FSDP_CountOr<"0">:$mesh_dim);
-  let results = (outs AnyRankedTensor:$result);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let extraClassDeclaration = FSDP_OfReduceScatter.declaration;
   let hasVerifier = 1;
@@ -163,9 +164,9 @@ def FSDP_AllReduceOp : FSDP_Transfer<"all_reduce", [
     ```
   }];
   let arguments = (ins FSDP_ReduceOpAttr:$op, FSDP_CollectiveRoleAttr:$role,
-                       AnyRankedTensor:$input, OptionalAttr<StrAttr>:$unit,
+                       FSDP_Tensor:$input, OptionalAttr<StrAttr>:$unit,
                        FSDP_CountOr<"0">:$mesh_dim, FSDP_Divisor:$divisor);
-  let results = (outs AnyRankedTensor:$result);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$op $role $input attr-dict `:` type($result)";
   let extraClassDeclaration = FSDP_OfAllReduce.declaration;
   let hasVerifier = 1;
@@ -184,7 +185,8 @@ def FSDP_AllReduceStartOp : FSDP_Start<"all_reduce_start", [
 }
 
 def FSDP_FetchStartOp : FSDP_Start<"fetch_start", [
-    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getWrittenStates"]>]> {
+    DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getWrittenStates"]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Starts to copy tensors from the host";
   let description = [{
     One tensor as it is, or several into a bucket whose `members` are those of
@@ -196,7 +198,7 @@ def FSDP_FetchStartOp : FSDP_Start<"fetch_start", [
         : (tensor<3x128xf32>, tensor<3xf32>) -> !fsdp.future<tensor<1600xui8>>
     ```
   }];
-  let arguments = (ins Variadic<AnyRankedTensor>:$inputs,
+  let arguments = (ins Variadic<FSDP_Tensor>:$inputs,
                        OptionalAttr<FSDP_MemberArrayAttr>:$members,
                        StrAttr:$unit, StrAttr:$region,
                        OptionalAttr<FlatSymbolRefAttr>:$into);
@@ -212,6 +214,7 @@ def FSDP_FetchStartOp : FSDP_Start<"fetch_start", [
 
 def FSDP_OffloadStartOp : FSDP_Start<"offload_start", [
     DeclareOpInterfaceMethods<FSDP_StateAccessOpInterface, ["getWrittenStates"]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>,
     TypesMatchWith<"the future's tensor is the input", "future", "input",
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
   let summary = "Starts to copy a gradient, or a bucket of them, to the host";
@@ -224,7 +227,7 @@ def FSDP_OffloadStartOp : FSDP_Start<"offload_start", [
     %w = fsdp.offload_start %new {unit = "blocks.0", into = @"blocks.0.w"} : !fsdp.future<tensor<3x128xf32>>
     ```
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit,
                        OptionalAttr<FlatSymbolRefAttr>:$into);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$input attr-dict `:` type($future)";
@@ -243,7 +246,7 @@ def FSDP_WaitOp : FSDP_Op<"wait", [
                    "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
   let summary = "The tensor of a collective or a copy, once it is complete";
   let arguments = (ins FSDP_FutureType:$future);
-  let results = (outs AnyRankedTensor:$result);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$future attr-dict `:` type($future)";
 }
 

@@ -6,6 +6,7 @@
 
 include "fsdp/Dialect/FSDP/Attributes.td"
 include "fsdp/Dialect/FSDP/Interfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def FSDP_UnitOp : FSDP_Op<"unit"> {
@@ -84,8 +85,8 @@ def FSDP_UnshardOp : FSDP_GlobalCollective<"unshard", "AllGather", "Parameter"> 
     merging the gather of forward with that of backward, which would keep the
     parameter alive between them.
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
-  let results = (outs AnyRankedTensor:$result);
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
@@ -93,8 +94,8 @@ def FSDP_UnshardOp : FSDP_GlobalCollective<"unshard", "AllGather", "Parameter"> 
 def FSDP_ReduceGradOp
     : FSDP_GlobalCollective<"reduce_grad", "ReduceScatter", "Gradient"> {
   let summary = "The mean of a gradient over all ranks";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
-  let results = (outs AnyRankedTensor:$result);
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
@@ -113,7 +114,7 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate", [
     fsdp.accumulate %g, @"blocks.0.w/grad" : tensor<10x128xf32>
     ```
   }];
-  let arguments = (ins AnyRankedTensor:$value, FlatSymbolRefAttr:$state);
+  let arguments = (ins FSDP_Tensor:$value, FlatSymbolRefAttr:$state);
   let assemblyFormat = "$value `,` $state attr-dict `:` type($value)";
 }
 
@@ -126,8 +127,8 @@ def FSDP_FetchOp : FSDP_Op<"fetch", [
     from living until backward. What is staged for an update has the region
     "update".
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit, StrAttr:$region);
-  let results = (outs AnyRankedTensor:$result);
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
 }
@@ -136,8 +137,8 @@ def FSDP_OffloadOp : FSDP_Op<"offload", [
     Pure, AllTypesMatch<["input", "result"]>,
     DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]> {
   let summary = "Copies a gradient, or a parameter that is staged, to the host, where it is used";
-  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit);
-  let results = (outs AnyRankedTensor:$result);
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit);
+  let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 

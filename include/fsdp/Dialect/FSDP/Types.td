@@ -17,6 +17,7 @@ def FSDP_FutureType : TypeDef<FSDP_Dialect, "Future"> {
       (ins "::mlir::RankedTensorType":$type),
       [{ return $_get(type.getContext(), type); }]>];
   let assemblyFormat = "`<` $type `>`";
+  let genVerifyDecl = 1;
 }
 
 #endif // FSDP_TYPES_TD
