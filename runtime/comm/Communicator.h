@@ -24,7 +24,8 @@ struct PeerFailure : std::runtime_error {
 };
 
 /// A collective in flight. `count` is the plan's: what one rank contributes to
-/// an all-gather or an all-reduce, and receives from a reduce-scatter.
+/// an all-gather or an all-reduce, receives from a reduce-scatter, and has for
+/// each rank in an all-to-all.
 struct Transfer {
   plan::CollectiveKind kind{};
   const void *source = nullptr;

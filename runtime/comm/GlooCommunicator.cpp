@@ -132,9 +132,18 @@ private:
   /// when they need it first.
   ProcessGroup connect(const Transfer &transfer,
                        const AwaitedTransfer &awaited);
-  /// Sends piece i of `source` to the i-th member, whose comes to i * bytes.
+  /// Sends piece i of `source` to the i-th member, whose comes to
+  /// `destination` + i * bytes.
+  c10::intrusive_ptr<c10d::Work> exchange(const InFlight &flight,
+                                          const void *source, void *destination,
+                                          size_t bytes);
+  /// The same into a buffer of its own, for a sum.
   void startExchange(Channel &channel, InFlight &flight, const void *source,
-                     size_t bytes);
+                     size_t bytes) {
+    flight.received =
+        takeBuffer(channel, bytes * groupOf(flight.transfer).size);
+    flight.work = exchange(flight, source, flight.received.data(), bytes);
+  }
   c10::intrusive_ptr<c10d::Work> gather(const InFlight &flight,
                                         const void *source, void *destination,
                                         size_t bytes) {
@@ -229,6 +238,10 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
                     transfer.count * dtypeBytes);
         startExchange(channel, flight, flight.sent.data(), piece);
         break;
+      case plan::CollectiveKind::AllToAll:
+        flight.work =
+            exchange(flight, transfer.source, transfer.destination, piece);
+        break;
       }
     });
   return flight.number * numChannels + transfer.channel;
@@ -258,15 +271,14 @@ void GlooCommunicator::await(c10d::Work &work, const InFlight &flight) {
   });
 }
 
-void GlooCommunicator::startExchange(Channel &channel, InFlight &flight,
-                                     const void *source, size_t bytes) {
+c10::intrusive_ptr<c10d::Work>
+GlooCommunicator::exchange(const InFlight &flight, const void *source,
+                           void *destination, size_t bytes) {
   size_t all = bytes * groupOf(flight.transfer).size;
-  flight.received = takeBuffer(channel, all);
-  at::Tensor from = bytesAt(source, all);
-  at::Tensor to = bytesAt(flight.received.data(), all);
+  at::Tensor from = bytesAt(source, all), to = bytesAt(destination, all);
   std::vector<int64_t> even;
-  flight.work = connect(flight.transfer, awaitedOf(flight))
-                    ->alltoall_base(to, from, even, even);
+  return connect(flight.transfer, awaitedOf(flight))
+      ->alltoall_base(to, from, even, even);
 }
 
 void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,

@@ -70,14 +70,14 @@ public:
     Posts posts = meet(transfer, stream);
     for (const LocalRanks::Post &other : *posts)
       checkSame(transfer, other.transfer);
-    bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
-    if (gathers)
-      gather(transfer, *posts, stream);
+    bool reduces = plan::infoOf(transfer.kind).reduces;
+    if (!reduces)
+      gather(transfer, group, *posts, stream);
     else
       addUp(transfer, group, *posts, stream);
     // Now all have been read, and may be overwritten: by the result first.
     meet(transfer, stream);
-    if (gathers)
+    if (!reduces)
       return;
     writeResult(transfer, sum.data(), stream);
     device.recordShared(stream, sumIsFree.get());
@@ -127,13 +127,17 @@ private:
            plan::dtypeName(transfer.dtype);
   }
 
-  void gather(const Transfer &transfer, const std::vector<LocalRanks::Post> &of,
-              unsigned stream) {
+  /// What each rank has: for all, or, in an all-to-all, for this one.
+  void gather(const Transfer &transfer, plan::RankGroup group,
+              const std::vector<LocalRanks::Post> &of, unsigned stream) {
     uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
+    bool isForOne = transfer.kind == plan::CollectiveKind::AllToAll;
+    uint64_t offset = isForOne ? group.indexOf(rank) * bytes : 0;
     auto *to = static_cast<char *>(transfer.destination);
     for (const LocalRanks::Post &post : of) {
-      if (to != post.transfer.source)
-        device.copy(stream, to, post.transfer.source, bytes);
+      auto *from = static_cast<const char *>(post.transfer.source) + offset;
+      if (to != from)
+        device.copy(stream, to, from, bytes);
       to += bytes;
     }
   }

@@ -4,6 +4,7 @@
 #include "comm/Reduce.h"
 #include "comm/SharedArena.h"
 #include "comm/SharedMemoryGroup.h"
+#include "plan/Collectives.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,15 +42,20 @@ struct Pieces {
   bool reads(int piece, int rank) const {
     return kind != plan::CollectiveKind::AllGather || rank == piece;
   }
+  /// Whether a piece is what one rank gets of all others'.
+  bool scatters() const {
+    return kind == plan::CollectiveKind::ReduceScatter ||
+           kind == plan::CollectiveKind::AllToAll;
+  }
   bool writes(int piece, int rank) const {
-    return kind != plan::CollectiveKind::ReduceScatter || rank == piece;
+    return !scatters() || rank == piece;
   }
   /// Where the piece lies in a source, and in a destination.
   size_t sourceBegin(int piece) const {
     return kind == plan::CollectiveKind::AllGather ? 0 : begin(piece);
   }
   size_t destinationBegin(int piece) const {
-    return kind == plan::CollectiveKind::ReduceScatter ? 0 : begin(piece);
+    return scatters() ? 0 : begin(piece);
   }
 
   plan::CollectiveKind kind;
@@ -290,8 +296,14 @@ void SharedMemoryCommunicator::movePart(Channel &channel,
       channel.to.push_back(channel.destinations[r] +
                            (pieces.destinationBegin(piece) + begin) * bytes);
   }
-  combine(channel.from, channel.to, count, transfer.dtype, transfer.divisor,
-          transfer.op);
+  if (transfer.kind == plan::CollectiveKind::AllToAll)
+    for (int r = 0; r < ranks; ++r)
+      std::memcpy(static_cast<char *>(channel.to[0]) +
+                      r * transfer.count * bytes,
+                  channel.from[r], count * bytes);
+  else
+    combine(channel.from, channel.to, count, transfer.dtype, transfer.divisor,
+            transfer.op);
 }
 
 /// Through the control blocks, in rounds that each fill a half of the staging
@@ -304,10 +316,10 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
   size_t bytes = plan::dtypeBytes(transfer.dtype), count = transfer.count;
   const char *source = static_cast<const char *>(transfer.source);
   char *destination = static_cast<char *>(transfer.destination);
-  // A reduce-scatter shows each rank its piece; the others the whole source.
-  bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
-  bool gathers = transfer.kind == plan::CollectiveKind::AllGather;
+  // Some show each rank its piece; the others the whole source.
   RankGroup members = groupOf(transfer);
+  bool scatters = Pieces(transfer, members.size).scatters();
+  bool reduces = plan::infoOf(transfer.kind).reduces;
   uint32_t mine = members.indexOf(rank());
   size_t pieces = scatters ? members.size : 1;
   size_t round = ChannelControl::stagingBytes / bytes / pieces;
@@ -334,15 +346,15 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
     for (uint32_t i = 0; i < members.size; ++i) {
       int r = members[i];
       awaitTurn(r, turn);
-      if (gathers)
-        std::memcpy(destination + (i * count + begin) * bytes, staging(r),
-                    length * bytes);
+      const char *theirs = staging(r) + (scatters ? mine * length * bytes : 0);
+      if (reduces)
+        channel.from.push_back(theirs);
       else
-        channel.from.push_back(staging(r) +
-                               (scatters ? mine * length * bytes : 0));
+        std::memcpy(destination + (i * count + begin) * bytes, theirs,
+                    length * bytes);
     }
     channel.to.assign(1, destination + begin * bytes);
-    if (!gathers)
+    if (reduces)
       combine(channel.from, channel.to, length, transfer.dtype,
               transfer.divisor, transfer.op);
   }
@@ -373,8 +385,7 @@ SharedMemoryCommunicator::allocate(const ArenaLayout &layout) {
   } catch (const Error &) {
     // The memory of a rank that ends cannot be opened. Its files are closed a
     // moment before the system says that it has ended.
-    for (auto end = Clock::now() + std::chrono::seconds(1);
-         Clock::now() < end;
+    for (auto end = Clock::now() + std::chrono::seconds(1); Clock::now() < end;
          std::this_thread::sleep_for(std::chrono::milliseconds(1)))
       group.checkPeers();
     throw;

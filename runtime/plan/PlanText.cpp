@@ -1,5 +1,6 @@
 #include "plan/PlanText.h"
 
+#include "plan/Collectives.h"
 #include "plan/OperationText.h"
 
 #include <algorithm>
@@ -11,7 +12,13 @@ namespace {
 
 const char *roleNames[] = {"parameter", "optimizer", "buffer", "constant",
                            "gradient"};
-const char *collectiveNames[] = {"all_gather", "reduce_scatter", "all_reduce"};
+
+/// "all_gather", as in the IR.
+std::string collectiveName(CollectiveKind kind) {
+  std::string name = infoOf(kind).name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
 
 std::string bytesText(uint64_t bytes) {
   if (bytes < 10 * 1024)
@@ -247,8 +254,7 @@ private:
       break;
     case Operation::Collective: {
       const CollectiveT &c = *command.operation.AsCollective();
-      out << "%" << c.destination << " = "
-          << collectiveNames[static_cast<int>(c.kind)]
+      out << "%" << c.destination << " = " << collectiveName(c.kind)
           << (c.op == ReduceOp::Max ? " max" : "") << " %" << c.source
           << " over " << plan.mesh[c.mesh_dim]->name;
       if (c.ranks)

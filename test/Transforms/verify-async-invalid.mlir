@@ -51,7 +51,10 @@ func.func @step(%a: tensor<64xui8>) {
 
 shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
-func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>) {
+func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>, %rows: tensor<2x64xui8>) {
+  // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
+  %x = fsdp.all_to_all_start %rows {unit = ""} : !fsdp.future<tensor<2x64xui8>>
+  %y = fsdp.wait %x : !fsdp.future<tensor<2x64xui8>>
   // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
   %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>

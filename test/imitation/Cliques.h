@@ -12,7 +12,15 @@
 
 namespace fsdp::imitation {
 
-enum class CallKind { AllGather, ReduceScatter, AllReduce };
+enum class CallKind { AllGather, ReduceScatter, AllReduce, Group };
+
+/// A send or a receive of a group.
+struct Message {
+  int peer;
+  const void *from; // null: it receives
+  void *to;
+  size_t bytes;
+};
 
 /// What one rank launches.
 struct Call {
@@ -24,6 +32,7 @@ struct Call {
   ncclRedOp_t op; // ncclSum or ncclMax
   /// Of `type`: every number is multiplied by it first; empty: it is not.
   std::string factor;
+  std::vector<Message> messages; // of a group, which alone has them
 };
 
 /// Carries out a transfer of all ranks, in rank order. Returns what they did

@@ -170,30 +170,86 @@ std::shared_ptr<Capture> captureOf(cudaStream_t stream) {
   return stream->capture;
 }
 
+ncclResult_t launch(const Call &call, ncclComm_t comm, cudaStream_t stream) {
+  auto seat = comm->seat;
+  if (ncclResult_t result = std::exchange(nextTransfer, ncclSuccess)) {
+    seat->clique->fail(*seat, result, "it was told to fail");
+    return ncclSuccess;
+  }
+  auto &turns = seat->turns[captureOf(stream)];
+  if (!turns)
+    turns = std::make_shared<Clique::Turns>();
+  size_t turn = seat->clique->enter(*turns);
+  enqueue(stream, [=, turns = turns] {
+    seat->clique->meet(*seat, *turns, turn, call);
+  });
+  return ncclSuccess;
+}
+
 ncclResult_t launch(CallKind kind, const void *from, void *to, size_t count,
                     ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                     cudaStream_t stream) {
   return call([&] {
-    auto seat = comm->seat;
-    if (ncclResult_t result = std::exchange(nextTransfer, ncclSuccess)) {
-      seat->clique->fail(*seat, result, "it was told to fail");
-      return ncclSuccess;
-    }
     if (count == 0)
       return ncclSuccess;
-    Call call{kind, from, to, count, type, op, ""};
+    Call call{kind, from, to, count, type, op, "", {}};
     if (op >= ncclNumOps) {
       call.op = ncclSum;
       call.factor = comm->factors.at(op - ncclNumOps);
     }
-    auto &turns = seat->turns[captureOf(stream)];
-    if (!turns)
-      turns = std::make_shared<Clique::Turns>();
-    size_t turn = seat->clique->enter(*turns);
-    enqueue(stream, [=, turns = turns] {
-      seat->clique->meet(*seat, *turns, turn, call);
-    });
+    return launch(call, comm, stream);
+  });
+}
+
+/// The group that a thread has begun: of one communicator, on one stream.
+struct Group {
+  bool begun = false;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Message> messages;
+};
+thread_local Group group;
+
+ncclResult_t add(const Message &message, ncclComm_t comm, cudaStream_t stream) {
+  return call([&] {
+    if (!group.begun || (group.comm && group.comm != comm) ||
+        (group.stream && group.stream != stream))
+      return fail(ncclInvalidUsage, "outside of a group of its own");
+    group.comm = comm;
+    group.stream = stream;
+    group.messages.push_back(message);
     return ncclSuccess;
+  });
+}
+
+ncclResult_t send(const void *from, size_t count, ncclDataType_t type, int peer,
+                  ncclComm_t comm, cudaStream_t stream) {
+  return add({peer, from, nullptr, count * bytesOf(type)}, comm, stream);
+}
+
+ncclResult_t recv(void *to, size_t count, ncclDataType_t type, int peer,
+                  ncclComm_t comm, cudaStream_t stream) {
+  return add({peer, nullptr, to, count * bytesOf(type)}, comm, stream);
+}
+
+ncclResult_t groupStart() {
+  return call([&] {
+    group = {};
+    group.begun = true;
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t groupEnd() {
+  return call([&] {
+    Group whole = std::exchange(group, {});
+    if (!whole.begun)
+      return fail(ncclInvalidUsage, "no group was begun");
+    if (whole.messages.empty() || !whole.messages.front().bytes)
+      return ncclSuccess;
+    return launch(Call{CallKind::Group, nullptr, nullptr, 0, ncclUint8, ncclSum,
+                       "", std::move(whole.messages)},
+                  whole.comm, whole.stream);
   });
 }
 
@@ -280,6 +336,10 @@ const NcclFunctions &ncclFunctions() {
       allGather,
       reduceScatter,
       allReduce,
+      send,
+      recv,
+      groupStart,
+      groupEnd,
       /*memAlloc=*/nullptr,
       /*memFree=*/nullptr,
       /*commRegister=*/nullptr,

@@ -61,6 +61,29 @@ constexpr Type types[] = {typeOf<int8_t>(),    typeOf<uint8_t>(),
 
 } // namespace
 
+/// Each receive gets what its peer sends, one after the other.
+static std::string performGroup(const std::vector<Call> &calls) {
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    std::vector<size_t> next(calls.size()); // of each peer's messages
+    for (const Message &receive : calls[rank].messages) {
+      if (receive.from)
+        continue;
+      const auto &sent = calls[receive.peer].messages;
+      size_t &i = next[receive.peer];
+      while (i < sent.size() &&
+             (!sent[i].from || sent[i].peer != static_cast<int>(rank)))
+        ++i;
+      if (i == sent.size() || sent[i].bytes != receive.bytes)
+        return "a rank receives what nobody sends";
+      if (memory().kindOf(sent[i].from, receive.bytes) != Kind::Device ||
+          memory().kindOf(receive.to, receive.bytes) != Kind::Device)
+        return "a transfer is not of device memory";
+      std::memmove(receive.to, sent[i++].from, receive.bytes);
+    }
+  }
+  return "";
+}
+
 std::string perform(const std::vector<Call> &calls) {
   const Call &first = calls.front();
   const Type &type = types[first.type];
@@ -70,6 +93,8 @@ std::string perform(const std::vector<Call> &calls) {
   for (const Call &call : calls) {
     if (call.kind != first.kind)
       return "ranks launch different transfers";
+    if (call.kind == CallKind::Group)
+      continue;
     if (call.count != first.count)
       return "ranks launch transfers of different counts";
     if (call.type != first.type)
@@ -81,6 +106,8 @@ std::string perform(const std::vector<Call> &calls) {
         memory().kindOf(call.to, part * (gathers ? ranks : 1)) != Kind::Device)
       return "a transfer is not of device memory";
   }
+  if (first.kind == CallKind::Group)
+    return performGroup(calls);
   if (gathers) {
     for (const Call &to : calls)
       for (size_t r = 0; r < ranks; ++r)

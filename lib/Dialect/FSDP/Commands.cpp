@@ -3,6 +3,7 @@
 #include "StateAccess.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "plan/Collectives.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -29,6 +30,10 @@ LogicalResult CmdUpdateOp::verifySymbolUses(SymbolTableCollection &tables) {
   return success(lookupRule(*this, tables, getRuleAttr()) &&
                  lookupState(*this, tables, getParameterAttr()) &&
                  succeeded(verifyStates(*this, tables)));
+}
+
+CollectiveRole CmdCollectiveOp::getRole() {
+  return getInfo().reduces ? getReduced() : CollectiveRole::Parameter;
 }
 
 SmallVector<FlatSymbolRefAttr> CmdUpdateOp::getReadStates() {

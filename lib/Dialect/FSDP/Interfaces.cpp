@@ -34,6 +34,17 @@ fsdp::detail::getCollectiveInfo(CollectiveKind kind) {
   return plan::infoOf(static_cast<plan::CollectiveKind>(kind));
 }
 
+RankedTensorType fsdp::detail::getPieceType(CollectiveKind kind,
+                                            RankedTensorType from,
+                                            RankedTensorType to) {
+  const plan::CollectiveInfo &info = getCollectiveInfo(kind);
+  if (info.sends == plan::Pieces::PerRank &&
+      info.receives == plan::Pieces::PerRank)
+    return RankedTensorType::get(from.getShape().drop_front(),
+                                 from.getElementType());
+  return from.getNumElements() < to.getNumElements() ? from : to;
+}
+
 namespace {
 
 /// A collective of the shard dialect: its unit and region are attributes that

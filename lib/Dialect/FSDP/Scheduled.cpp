@@ -125,6 +125,14 @@ static LogicalResult verifyAllReduce(CollectiveOpInterface op) {
   return success();
 }
 
+static LogicalResult verifyAllToAll(CollectiveOpInterface op) {
+  RankedTensorType type = op.getSourceType();
+  if (type.getRank() == 2 && !type.getEncoding() &&
+      type.getElementType().isInteger(8))
+    return success();
+  return op->emitOpError() << "exchanges a row of bytes per rank, not " << type;
+}
+
 LogicalResult AllGatherOp::verify() { return verifyAllGather(*this); }
 LogicalResult AllGatherStartOp::verify() { return verifyAllGather(*this); }
 LogicalResult ReduceScatterOp::verify() { return verifyReduceScatter(*this); }
@@ -133,6 +141,8 @@ LogicalResult ReduceScatterStartOp::verify() {
 }
 LogicalResult AllReduceOp::verify() { return verifyAllReduce(*this); }
 LogicalResult AllReduceStartOp::verify() { return verifyAllReduce(*this); }
+LogicalResult AllToAllOp::verify() { return verifyAllToAll(*this); }
+LogicalResult AllToAllStartOp::verify() { return verifyAllToAll(*this); }
 
 // Start forms
 
@@ -144,6 +154,9 @@ StringRef ReduceScatterOp::getStartName() {
 }
 StringRef AllReduceOp::getStartName() {
   return AllReduceStartOp::getOperationName();
+}
+StringRef AllToAllOp::getStartName() {
+  return AllToAllStartOp::getOperationName();
 }
 
 // Streams
@@ -164,6 +177,7 @@ static uint64_t chooseStreamOf(CollectiveOpInterface op) {
 uint64_t AllGatherStartOp::chooseStream() { return chooseStreamOf(*this); }
 uint64_t ReduceScatterStartOp::chooseStream() { return chooseStreamOf(*this); }
 uint64_t AllReduceStartOp::chooseStream() { return chooseStreamOf(*this); }
+uint64_t AllToAllStartOp::chooseStream() { return chooseStreamOf(*this); }
 uint64_t FetchStartOp::chooseStream() { return plan::fetchStream; }
 uint64_t OffloadStartOp::chooseStream() { return plan::offloadStream; }
 
@@ -194,6 +208,9 @@ void ReduceScatterStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
 void AllReduceStartOp::getEffects(Effects &effects) {
+  addCommunication(effects);
+}
+void AllToAllStartOp::getEffects(Effects &effects) {
   addCommunication(effects);
 }
 void FetchStartOp::getEffects(Effects &effects) {

@@ -57,8 +57,11 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
         return false;
     const plan::CollectiveInfo &info = op.getInfo();
     int64_t ranks = mesh->getNumRanks(op);
-    return op.getSourceType().getNumElements() * info.piecesReceived(ranks) ==
-           op.getDestinationType().getNumElements() * info.piecesSent(ranks);
+    uint64_t piece = op.getPieceType().getNumElements();
+    return op.getSourceType().getNumElements() ==
+               int64_t(piece * info.piecesSent(ranks)) &&
+           op.getDestinationType().getNumElements() ==
+               int64_t(piece * info.piecesReceived(ranks));
   }
 
   /// Where there are replicas, the sum over them divides. Sums may be divided

@@ -101,6 +101,8 @@ public:
           nccl.allGather(from, to, bytes, ncclUint8, member.handle, where),
           "all-gather");
     }
+    if (transfer.kind == plan::CollectiveKind::AllToAll)
+      return exchange(transfer, member.handle, where);
     NcclReduction how =
         reductionOf(transfer.dtype, transfer.op, transfer.divisor);
     if (transfer.divisor != 1)
@@ -176,6 +178,23 @@ private:
 
   Key keyOf(const Transfer &transfer) const {
     return {options.single ? 0 : transfer.channel, transfer.groupOf(size)};
+  }
+
+  /// An all-to-all, which NCCL before 2.28 has not: as one group of sends and
+  /// receives, which is how PyTorch does it.
+  void exchange(const Transfer &transfer, ncclComm_t handle,
+                cudaStream_t where) {
+    size_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
+    auto *from = static_cast<const char *>(transfer.source);
+    auto *to = static_cast<char *>(transfer.destination);
+    require(nccl.groupStart(), "all-to-all");
+    for (uint32_t i = 0, n = transfer.groupOf(size).size; i < n; ++i) {
+      require(nccl.send(from + i * bytes, bytes, ncclUint8, i, handle, where),
+              "all-to-all");
+      require(nccl.recv(to + i * bytes, bytes, ncclUint8, i, handle, where),
+              "all-to-all");
+    }
+    require(nccl.groupEnd(), "all-to-all");
   }
 
   /// A communicator of the group. The first of all ranks is there already.

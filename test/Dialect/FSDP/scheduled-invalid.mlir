@@ -81,6 +81,14 @@ func.func @step(%a: tensor<30xf32>) {
 
 // -----
 
+func.func @step(%a: tensor<128xui8>) {
+  // expected-error @below {{exchanges a row of bytes per rank, not 'tensor<128xui8>'}}
+  %out = fsdp.all_to_all %a {unit = ""} : tensor<128xui8>
+  return
+}
+
+// -----
+
 func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
   // expected-error @below {{reduces a tensor that is not row-major; clone it first}}
   %out = fsdp.all_reduce sum norm %a : tensor<3x2xf32, #aten.strides<[1, 3]>>

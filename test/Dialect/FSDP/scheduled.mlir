@@ -5,7 +5,7 @@
 
 // CHECK-LABEL: func.func @step
 // PINNED-LABEL: func.func @step
-func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %flat: tensor<16xf32>, %grads: tensor<64xf32>, %norm: tensor<f64>) -> (tensor<12x128xf32>, tensor<12xf32>) {
+func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %flat: tensor<16xf32>, %grads: tensor<64xf32>, %norm: tensor<f64>, %rows: tensor<2x64xui8>) -> (tensor<12x128xf32>, tensor<12xf32>) {
   // CHECK: fsdp.pack %{{.*}}, %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, #fsdp.member<offset = 1536, bytes = 12, blocks = 1>]} : (tensor<3x128xf32>, tensor<3xf32>) -> tensor<1600xui8>
   // CHECK: fsdp.all_gather %{{.*}} {region = "forward", unit = "u"} : tensor<1600xui8> -> tensor<6400xui8>
@@ -40,5 +40,10 @@ func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %
   // CHECK: fsdp.all_reduce_start max norm %{{.*}} {mesh_dim = 1 : i64} : <tensor<f64>>
   // PINNED: fsdp.all_reduce_start max norm
   %n = fsdp.all_reduce_start max norm %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
+  // CHECK: fsdp.all_to_all %{{.*}} {unit = "u"} : tensor<2x64xui8>
+  %mine = fsdp.all_to_all %rows {unit = "u"} : tensor<2x64xui8>
+  // CHECK: fsdp.all_to_all_start %{{.*}} {mesh_dim = 1 : i64, unit = "u"} : <tensor<2x64xui8>>
+  // PINNED: fsdp.all_to_all_start
+  %m = fsdp.all_to_all_start %mine {unit = "u", mesh_dim = 1 : i64} : !fsdp.future<tensor<2x64xui8>>
   return %A, %B : tensor<12x128xf32>, tensor<12xf32>
 }

@@ -95,6 +95,25 @@ TEST_P(Groups, ReduceScatter) {
   });
 }
 
+TEST_P(Groups, AllToAll) {
+  forAllGroups([](Communicator &c, Memory &memory, Transfer transfer,
+                  plan::RankGroup group) {
+    int64_t count = transfer.count, all = count * group.size;
+    std::vector<at::Tensor> mine;
+    for (uint32_t i = 0; i < group.size; ++i)
+      mine.push_back(contribution(group[i], all, transfer.dtype)
+                         .narrow(0, group.indexOf(c.rank()) * count, count));
+    at::Tensor from =
+        memory.put(contribution(c.rank(), all, transfer.dtype), transfer.dtype);
+    at::Tensor actual = memory.empty(all, transfer.dtype).zero_();
+    transfer.kind = plan::CollectiveKind::AllToAll;
+    transfer.source = from.const_data_ptr();
+    transfer.destination = actual.data_ptr();
+    c.finish(c.start(transfer));
+    return at::equal(actual, at::cat(mine));
+  });
+}
+
 TEST_P(Groups, AllReduce) {
   forAllGroups([](Communicator &c, Memory &memory, Transfer transfer,
                   plan::RankGroup group) {

@@ -94,6 +94,22 @@ TEST_P(Values, ReduceScatter) {
   });
 }
 
+TEST_P(Values, AllToAll) {
+  forAll([&](Communicator &c, Memory &memory, Shape shape) {
+    auto [dtype, count] = shape;
+    int64_t all = count * ranks();
+    std::vector<at::Tensor> mine;
+    for (int r = 0; r < ranks(); ++r)
+      mine.push_back(
+          contribution(r, all, dtype).narrow(0, c.rank() * count, count));
+    at::Tensor from = memory.put(contribution(c.rank(), all, dtype), dtype);
+    at::Tensor actual = memory.empty(all, dtype).zero_();
+    c.finish(c.start({plan::CollectiveKind::AllToAll, from.const_data_ptr(),
+                      actual.data_ptr(), static_cast<size_t>(count), dtype}));
+    return sameBits(actual, at::cat(mine));
+  });
+}
+
 TEST_P(Values, AllReduce) {
   forAllSums([&](Communicator &c, Memory &memory, Shape shape, double divisor) {
     auto [dtype, count] = shape;

@@ -97,6 +97,24 @@ TEST_P(DeviceValues, ReduceScatter) {
   });
 }
 
+TEST_P(DeviceValues, AllToAll) {
+  forAll([&](DeviceRank &rank, DeviceTensors &tensors, Transfer transfer) {
+    auto [dtype, count] = std::make_pair(transfer.dtype, transfer.count);
+    int64_t all = count * ranks();
+    std::vector<at::Tensor> mine;
+    for (int r = 0; r < ranks(); ++r)
+      mine.push_back(
+          numbers(r, all, dtype).narrow(0, rank.rank * count, count));
+    char *to = tensors.zeros(all, dtype);
+    transfer.kind = Kind::AllToAll;
+    transfer.source = tensors.put(numbers(rank.rank, all, dtype), dtype);
+    transfer.destination = to;
+    launch(rank, transfer, 1);
+    EXPECT_TRUE(sameBits(tensors.get(to, all, dtype), at::cat(mine)))
+        << describe(transfer);
+  });
+}
+
 TEST_P(DeviceValues, AllReduce) {
   forAllSums([&](DeviceRank &rank, DeviceTensors &tensors, Transfer transfer) {
     auto [dtype, count] = std::make_pair(transfer.dtype, transfer.count);

@@ -77,6 +77,7 @@ TEST_F(Throttled, TakesTheTimeOfARing) {
        {std::tuple(Kind::AllGather, 500'000, 3030),
         std::tuple(Kind::ReduceScatter, 500'000, 3030),
         std::tuple(Kind::AllReduce, 2'000'000, 6060),
+        std::tuple(Kind::AllToAll, 500'000, 3030),
         std::tuple(Kind::AllGather, 0, 30)}) {
     clock->time = {};
     connect(4, {1e9, 10e-6});

@@ -40,7 +40,8 @@ def FSDP_ReduceOpAttr : EnumAttr<FSDP_Dialect, FSDP_ReduceOpEnum, "reduce_op"> {
 def FSDP_CollectiveKindEnum : I32EnumAttr<"CollectiveKind", "what is exchanged", [
     I32EnumAttrCase<"AllGather", 0, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 1, "reduce_scatter">,
-    I32EnumAttrCase<"AllReduce", 2, "all_reduce">]> {
+    I32EnumAttrCase<"AllReduce", 2, "all_reduce">,
+    I32EnumAttrCase<"AllToAll", 3, "all_to_all">]> {
   let cppNamespace = "::fsdp";
   let genSpecializedAttr = 0;
 }

@@ -121,8 +121,8 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> 
   let summary = "Exchanges data over one mesh dimension";
   let description = [{
     `count` elements of `dtype` are what a rank contributes to an all-gather or
-    an all-reduce, and what it receives from a reduce-scatter. A sum is divided
-    by `divisor`; `op` says where an all-reduce takes the maximum, `reduced`
+    an all-reduce, what it receives from a reduce-scatter, and what it has for
+    each rank in an all-to-all. A sum is divided by `divisor`; `op` says where an all-reduce takes the maximum, `reduced`
     what it is of where that is no gradient. `mapped` and `ranks` are those of
     `fsdp.all_gather`.
   }];
@@ -141,11 +141,7 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> 
     attr-dict
   }];
   let extraClassDeclaration = [{
-    ::fsdp::CollectiveRole getRole() {
-      return getKind() == ::fsdp::CollectiveKind::AllGather
-                 ? ::fsdp::CollectiveRole::Parameter
-                 : getReduced();
-    }
+    ::fsdp::CollectiveRole getRole();
     ::fsdp::ReduceOp getReduceOp() { return getOp(); }
     ::mlir::RankedTensorType getSourceType() { return getSource().getType(); }
     ::mlir::RankedTensorType getDestinationType() {

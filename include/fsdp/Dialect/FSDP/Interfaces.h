@@ -26,6 +26,10 @@ mlir::RankedTensorType getMovedType(mlir::Value value);
 namespace detail {
 std::optional<uint64_t> getGivenStream(mlir::Operation *op);
 const plan::CollectiveInfo &getCollectiveInfo(CollectiveKind kind);
+/// A row, where ranks give and get one per rank.
+mlir::RankedTensorType getPieceType(CollectiveKind kind,
+                                    mlir::RankedTensorType from,
+                                    mlir::RankedTensorType to);
 } // namespace detail
 
 } // namespace fsdp

@@ -67,9 +67,8 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     }
     /// The type of one rank's piece.
     ::mlir::RankedTensorType getPieceType() {
-      ::mlir::RankedTensorType from = $_op.getSourceType(),
-                               to = $_op.getDestinationType();
-      return from.getNumElements() < to.getNumElements() ? from : to;
+      return ::fsdp::detail::getPieceType($_op.getKind(), $_op.getSourceType(),
+                                          $_op.getDestinationType());
     }
   }];
 }

@@ -96,6 +96,14 @@ def FSDP_OfAllReduce : FSDP_SaysOfItself<"AllReduce", [{
     static bool isIncoming() { return false; }
   }]>;
 
+def FSDP_OfAllToAll : FSDP_SaysOfItself<"AllToAll", [{
+    static ::fsdp::CollectiveRole getRole() {
+      return ::fsdp::CollectiveRole::Parameter;
+    }
+    static ::mlir::StringAttr getRegionAttr() { return {}; }
+    static bool isIncoming() { return false; }
+  }]>;
+
 def FSDP_AllGatherOp : FSDP_Transfer<"all_gather", [FSDP_CollectiveOpInterface]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
@@ -181,6 +189,39 @@ def FSDP_AllReduceStartOp : FSDP_Start<"all_reduce_start", [
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = "$op $role $input attr-dict `:` type($future)";
   let extraClassDeclaration = FSDP_OfAllReduce.declaration;
+  let hasVerifier = 1;
+}
+
+def FSDP_AllToAllOp : FSDP_Transfer<"all_to_all", [
+    FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Of every rank the piece that it has for this one";
+  let description = [{
+    Over one axis of the mesh, of a bucket of a row of bytes per rank: row i goes
+    to rank i, and of what comes row i is rank i's. Where the rows that a rank
+    holds of a matrix are a piece, each rank gets a whole matrix of its own; and
+    where the pieces are those of its matrix, each gets its rows of all.
+
+    ```mlir
+    %mine = fsdp.all_to_all %rows {unit = "blocks.0"} : tensor<2x64xui8>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
+                       FSDP_CountOr<"0">:$mesh_dim);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let extraClassDeclaration = FSDP_OfAllToAll.declaration;
+  let hasVerifier = 1;
+}
+
+def FSDP_AllToAllStartOp : FSDP_Start<"all_to_all_start", [
+    FSDP_CollectiveOpInterface,
+    TypesMatchWith<"input is the future's tensor", "future", "input",
+                   "::llvm::cast<::fsdp::FutureType>($_self).getType()">]> {
+  let summary = "Starts an all-to-all";
+  let arguments = FSDP_AllToAllOp.arguments;
+  let results = (outs FSDP_FutureType:$future);
+  let assemblyFormat = "$input attr-dict `:` type($future)";
+  let extraClassDeclaration = FSDP_OfAllToAll.declaration;
   let hasVerifier = 1;
 }
 
