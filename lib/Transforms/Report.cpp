@@ -75,8 +75,8 @@ void count(CollectiveOpInterface op,
   int64_t bytes = getTensorBytes(op.getWholeType());
   if (op.getRole() == CollectiveRole::Parameter) {
     // Those of updates follow backward's.
-    ++(region && region.getValue() != "forward" ? traffic.gathersBackward
-                                                : traffic.gathersForward);
+    ++(region && region.getValue() == "forward" ? traffic.gathersForward
+                                                : traffic.gathersBackward);
     traffic.gatherBytes += bytes;
   } else if (op.getKind() == CollectiveKind::ReduceScatter) {
     ++traffic.reductions;

@@ -1,9 +1,11 @@
 """Tests that Muon, whose update looks at whole matrices, is PyTorch's on any number of ranks, while
-each holds its rows of the momentum; and that a run may go on with other ranks."""
+each holds its rows of the momentum and computes its share of the matrices; and that a run may go on
+with other ranks."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 
 import pytest
 
@@ -58,11 +60,18 @@ def test_the_momentum_is_split_by_rows(archive: pathlib.Path, tmp_path: pathlib.
         compiled = chain.lower(FILE, archive, tmp_path / layout, (), options)
         command = [chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]
         text = chain.command(command).stdout
-        # A gather of each matrix in bfloat16: as many bytes from each rank.
-        for name, rows, columns, unit in (("0", 7, 13, "0"), ("3", 3, 21, "3")):
-            state = f"optimizer {name}.weight/momentum_buffer: float32 [{3 * rows}, {columns}], "
-            assert f"{state}Shard(0) {rows},{rows},{rows}, local [{rows}, {columns}]" in text
-            assert f"over shard, {2 * rows * columns} uint8, unit '{unit}', update" in text
+        for name, columns in (("0", 13), ("4", 7)):
+            state = f"optimizer {name}.weight/momentum_buffer: float32 [7, {columns}], "
+            assert f"{state}Shard(0) 3,3,1, local [3, {columns}]" in text
+        # Rows in bfloat16: of a matrix that is alone for all ranks, of others for the one that
+        # owns it, in multiples of 64 bytes, and back. Two matrices of one shape on three ranks
+        # make a round too.
+        assert f"over shard, {2 * 3 * 13} uint8, unit '0', update" in text
+        for unit in ("5", "9"):
+            assert (
+                len(re.findall(f" = all_to_all .* over shard, 64 uint8, unit '{unit}'", text)) == 2
+            )
+        assert text.count("all_to_all") == 4
 
 
 def test_micro_batches_and_a_clipped_norm(tmp_path: pathlib.Path) -> None:

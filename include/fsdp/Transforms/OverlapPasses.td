@@ -175,16 +175,28 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
 
     Output IR: such an update is by a rule of elements. In front of it stands
     what that rule is `given`. What treats each element alike is computed of a
-    rank's rows; where the rest reads it, it is gathered over the shard axis; the
-    rest is computed of the whole, by each rank, and each keeps its rows of what
-    the rule reads.
+    rank's rows, the rest of whole matrices. Updates by one rule, in the order
+    of the program, make rounds of as many as there are shards. In a round rank
+    i owns the i-th matrix: an all-to-all over the shard axis brings it the rows
+    that the other ranks hold of what the rest reads, it computes the rest, and a
+    second all-to-all brings each rank its rows of all the results. The updates
+    of a round stand together, behind the last one's gradient. In a round that
+    is not full the ranks without a matrix compute the last one too. Of a matrix
+    that is alone in its round all ranks gather what the rest reads, compute it
+    and keep their rows.
 
     What holds: the parameter and its states stay split, and only the update
-    writes them. A step moves what is gathered, in its own type: of Muon the
-    momentum in bfloat16.
+    writes them. What moves has its own type: of Muon the momentum in bfloat16.
+    Each matrix is computed by itself, by the same ops, so that its bits are
+    those of one rank that has it whole.
 
     Why: Muon orthogonalises the momentum of a whole matrix, and what it keeps
-    and adds is of elements.
+    and adds is of elements. The rules of a round are one, so that all ranks
+    share a program; transformers have many matrices of one shape, so that few
+    rounds are not full, and every rank has as much to compute. Among N ranks a
+    rank computes 1/N of the matrices, where gathering them would have it compute
+    all. It sends and receives two matrices less 2/N for each that it computes,
+    and holds one at a time; from a gather it would receive N - 1.
 
     Fails where a matrix is split on another dimension than 0, is on the host,
     or has a rule with a number that follows from the steps before.
@@ -195,15 +207,17 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     // fsdp-opt --fsdp-split-matrix-rules
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
-    fsdp.state @w parameter : tensor<2x4xf32> {trainable, global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
-    func.func private @rule(%p: tensor<3x4xf32>, %g: tensor<3x4xf32>) -> tensor<3x4xf32> attributes {fsdp.rule} {
-      %n = aten.call "norm.Scalar"(%g) : (tensor<3x4xf32>) -> tensor<f32>
-      %u = aten.call "div.Tensor"(%g, %n) : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
-      %r = aten.call "sub.Tensor"(%p, %u) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
-      return %r : tensor<3x4xf32>
+    fsdp.state @v parameter : tensor<2x8xf32> {trainable, global = tensor<4x8xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    fsdp.state @w parameter : tensor<2x8xf32> {trainable, global = tensor<4x8xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
+    func.func private @rule(%p: tensor<4x8xf32>, %g: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {fsdp.rule} {
+      %n = aten.call "norm.Scalar"(%g) : (tensor<4x8xf32>) -> tensor<f32>
+      %u = aten.call "div.Tensor"(%g, %n) : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+      %r = aten.call "sub.Tensor"(%p, %u) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+      return %r : tensor<4x8xf32>
     }
-    func.func @step(%g: tensor<2x4xf32>) {
-      fsdp.update @rule @w, %g [] : tensor<2x4xf32>
+    func.func @step(%g: tensor<2x8xf32>, %h: tensor<2x8xf32>) {
+      fsdp.update @rule @v, %g [] : tensor<2x8xf32>
+      fsdp.update @rule @w, %h [] : tensor<2x8xf32>
       return
     }
     ```
@@ -213,22 +227,23 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     ```mlir
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
-    fsdp.state @w parameter : tensor<2x4xf32> {global = tensor<3x4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
+    fsdp.state @v parameter : tensor<2x8xf32> {global = tensor<4x8xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
+    fsdp.state @w parameter : tensor<2x8xf32> {global = tensor<4x8xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func private @rule.elements(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>, %arg2: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
       %0 = aten.call "sub.Tensor"(%arg0, %arg2) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
       return %0 : tensor<*xf32>
     }
-    func.func @step(%arg0: tensor<2x4xf32>) {
-      %0 = fsdp.pack %arg0 {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<32xui8>
-      %1 = fsdp.all_gather %0 {region = "update", unit = ""} : tensor<32xui8> -> tensor<64xui8>
-      %2 = fsdp.unpack %1 {members = [#fsdp.member<offset = 0, bytes = 48, blocks = 1>]} : (tensor<64xui8>) -> tensor<3x4xf32>
-      %3 = aten.call "norm.Scalar"(%2) backward : (tensor<3x4xf32>) -> tensor<f32>
-      %4 = aten.call "div.Tensor"(%2, %3) backward : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
-      %5 = aten.call "constant_pad_nd"(%4) backward {pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xf32>) -> tensor<4x4xf32>
-      %6 = fsdp.pack %5 {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>]} : (tensor<4x4xf32>) -> tensor<64xui8>
-      %7 = fsdp.keep %6 {ranks = 2 : i64} : tensor<64xui8> -> tensor<32xui8>
-      %8 = fsdp.unpack %7 {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<32xui8>) -> tensor<2x4xf32>
-      fsdp.update @rule.elements @w, %arg0 [] given %8 : tensor<2x4xf32> : tensor<2x4xf32>
+    func.func @step(%arg0: tensor<2x8xf32>, %arg1: tensor<2x8xf32>) {
+      %0 = fsdp.pack %arg0, %arg1 {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>, #fsdp.member<offset = 64, bytes = 64, blocks = 1>]} : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x64xui8>
+      %1 = fsdp.all_to_all %0 {unit = ""} : tensor<2x64xui8>
+      %2 = fsdp.unpack %1 {members = [#fsdp.member<offset = 0, bytes = 128, blocks = 1>]} : (tensor<2x64xui8>) -> tensor<4x8xf32>
+      %3 = aten.call "norm.Scalar"(%2) backward : (tensor<4x8xf32>) -> tensor<f32>
+      %4 = aten.call "div.Tensor"(%2, %3) backward : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xf32>
+      %5 = fsdp.pack %4 {members = [#fsdp.member<offset = 0, bytes = 128, blocks = 1>]} : (tensor<4x8xf32>) -> tensor<2x64xui8>
+      %6 = fsdp.all_to_all %5 {unit = ""} : tensor<2x64xui8>
+      %7:2 = fsdp.unpack %6 {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>, #fsdp.member<offset = 64, bytes = 64, blocks = 1>]} : (tensor<2x64xui8>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+      fsdp.update @rule.elements @v, %arg0 [] given %7#0 : tensor<2x8xf32> : tensor<2x8xf32>
+      fsdp.update @rule.elements @w, %arg1 [] given %7#1 : tensor<2x8xf32> : tensor<2x8xf32>
       return
     }
     ```

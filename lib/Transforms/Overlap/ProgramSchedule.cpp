@@ -222,6 +222,9 @@ std::optional<ProgramSchedule> ProgramSchedule::compute(func::FuncOp program,
     auto collective = dyn_cast<CollectiveOpInterface>(op);
     if (!start || !collective || replicaSums.contains(start))
       continue;
+    // What an update alone reads is of sums, and comes behind them.
+    if (getText(start.getRegionAttr()) == "update")
+      continue;
     if (start.isIncoming()) {
       schedule.gathers.push_back(makeFlight(start, cost));
     } else if (collective.getRole() == CollectiveRole::Gradient) {

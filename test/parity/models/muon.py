@@ -1,4 +1,5 @@
-"""Matrices under Muon, vectors under AdamW, on sizes that no number of ranks divides."""
+"""Matrices under Muon, vectors under AdamW: three matrices of one shape that no number of ranks
+divides, two of another one, and some that are alone."""
 
 import argparse
 
@@ -17,7 +18,16 @@ def training_step(argv: list[str]) -> TrainingStep:
     generator = torch.Generator().manual_seed(2)
     x, y = (torch.randn(48, size, generator=generator) for size in (13, 9))
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(13, 21), nn.LayerNorm(21), nn.Tanh(), nn.Linear(21, 9))
+    model = nn.Sequential(
+        nn.Linear(13, 7),
+        nn.LayerNorm(7),
+        nn.Tanh(),
+        *(nn.Linear(7, 7, bias=False) for _ in range(3)),
+        nn.Linear(7, 8),
+        nn.Tanh(),
+        *(nn.Linear(8, 8, bias=False) for _ in range(2)),
+        nn.Linear(8, 9),
+    )
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
 
