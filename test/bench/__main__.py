@@ -8,7 +8,7 @@ import pathlib
 import sys
 import time
 
-from bench import compile_time, figures, pages, tables
+from bench import compile_time, figures, models, pages, tables
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
@@ -47,7 +47,7 @@ def parse() -> argparse.Namespace:
         text = f"all, or some of {', '.join(known)} ({','.join(default)})"
         flag(name, type=lambda t: listed(known, t), default=default, metavar="A,B", help=text)
 
-    choice("--models", [*MODELS], [*MODELS])
+    choice("--models", [*MODELS], [*models.DEFAULT])
     choice("--contestants", [*CONTESTANTS], [*DEFAULT])
     choice("--sections", [*SECTIONS], ["steps", "overlap"])
     flag("--steps", type=positive, metavar="N", help="timed steps of a turn (the model's)")

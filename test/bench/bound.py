@@ -14,9 +14,11 @@ def least(model: Model) -> float:
     max over k of moved[..k] + compute[k..], and backward as much from its own end. Compute is that
     of matrix products: updates, which may fill the wait for the last reduction, are left out.
     """
-    flags = dict(zip(model.flags[::2], map(int, model.flags[1::2])))
-    layers, width, length = (flags[f"--{name}"] for name in ("layers", "width", "length"))
-    head = width * flags["--vocab"]
+    flags = dict(zip(model.flags[::2], model.flags[1::2]))
+    layers, width, length, vocabulary = (
+        int(flags[f"--{name}"]) for name in ("layers", "width", "length", "vocab")
+    )
+    head = width * vocabulary
     block = 12 * width * width
     # Parameters; operations of one token: 2 for each weight, and attention's.
     units = [(head + width * length, 0)]

@@ -76,6 +76,25 @@ def ddp(task: dict[str, Any]) -> Advance:
     return _train(step, torch.nn.parallel.DistributedDataParallel(step.model), feed)
 
 
+def _gather_matrices() -> None:
+    """Makes Muon work with parts of matrices, with as little communication as FSDP2 allows: the
+    momentum stays with a rank's rows, and what Newton's and Schulz's iteration reads of it is
+    gathered, in its bfloat16; each rank iterates on the whole matrix."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+    from torch.optim import _muon
+
+    iterate = _muon._zeropower_via_newtonschulz
+
+    def gathered(update: torch.Tensor, *numbers: Any) -> torch.Tensor:
+        if not isinstance(update, DTensor):
+            return iterate(update, *numbers)
+        whole = iterate(update.bfloat16().full_tensor(), *numbers)
+        # All ranks have the same bits: nothing is to be sent.
+        return distribute_tensor(whole, update.device_mesh, update.placements, src_data_rank=None)
+
+    _muon._zeropower_via_newtonschulz = gathered
+
+
 def _fsdp2(compiled: bool, reshard: bool) -> Callable[[dict[str, Any]], Advance]:
     """Each block is a unit, and compiled as a graph of its own; the root takes the rest."""
 
@@ -83,6 +102,7 @@ def _fsdp2(compiled: bool, reshard: bool) -> Callable[[dict[str, Any]], Advance]
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
         _group(task)
+        _gather_matrices()
         step, feed = _load(task)
         name_of = {id(p): name for name, p in step.model.named_parameters()}
         policy: dict[str, Any] = {} if reshard else {"reshard_after_forward": False}

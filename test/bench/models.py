@@ -19,7 +19,7 @@ class Model:
     the graph's operators alone and `eager` ours by unsharded eager PyTorch (both at most).
 
     PyTorch trains it on `device`, with `torch_flags` beside the others, and its units in
-    `precision` where that is not fp32.
+    `precision` where that is not fp32. `without` names contestants that cannot train it.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Model:
     device: str = "cpu"
     torch_flags: tuple[str, ...] = ("--fused",)
     precision: Optional[str] = None
+    without: tuple[str, ...] = ()
 
 
 def _gpt(layers: int, width: int, heads: int, vocabulary: int, length: int) -> tuple[str, ...]:
@@ -50,8 +51,22 @@ MODELS = {
             "small", GPT, _gpt(4, 256, 4, 5000, 128), 10, 2, 4, fsdp2=1.5, graph=1.08, eager=0.98
         ),
         Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 3, 1, 3, fsdp2=1.3, graph=1.06, eager=1.02),
+        # The matrices of the blocks under Muon; the graph has an AdamW of its own.
+        Model(
+            "small-muon",
+            GPT,
+            (*_gpt(4, 256, 4, 5000, 128), "--optimizer", "muon"),
+            5,
+            1,
+            4,
+            fsdp2=0.91,
+            eager=1.0,
+            without=("graph",),
+        ),
     )
 }
+# Those of docs/performance.md.
+DEFAULT = ("tiny", "small", "mid")
 
 # Trains two numbers: what a process of each kind needs before it has a model worth the name.
 IDLE = Model("idle", HERE / "idle.py", (), 2, 1, 1)

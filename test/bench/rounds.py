@@ -91,6 +91,8 @@ class Rounds:
         everyone = []
         try:
             for name in self.settings.names:
+                if name in self.model.without:
+                    continue
                 everyone.append(Measured(CONTESTANTS[name], idle_bytes=idle[name]))
                 self.enter(everyone[-1], lambda c: _start(c, self.model, files))
             if self.settings.wire:
