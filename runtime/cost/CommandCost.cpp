@@ -15,6 +15,16 @@ static double localBytes(const plan::StateT &state) {
       .bytes();
 }
 
+std::string calleeOf(const plan::AtenT &aten) {
+  constexpr std::string_view space = "aten::";
+  std::string callee = aten.name;
+  if (callee.compare(0, space.size(), space) == 0)
+    callee.erase(0, space.size());
+  if (!aten.overload.empty())
+    callee += "." + aten.overload;
+  return callee;
+}
+
 Work workOf(const plan::ProgramT &program, const plan::AtenT &aten) {
   std::vector<TensorShape> operands, results;
   for (const auto &argument : aten.arguments) {
@@ -28,14 +38,7 @@ Work workOf(const plan::ProgramT &program, const plan::AtenT &aten) {
   for (int value : aten.results)
     if (value >= 0)
       results.push_back(shapeOf(program, value));
-  // As the compiler names it: "mm", "add.Tensor", "fsdp_mlir::flash_attention".
-  constexpr std::string_view space = "aten::";
-  std::string callee = aten.name;
-  if (callee.compare(0, space.size(), space) == 0)
-    callee.erase(0, space.size());
-  if (!aten.overload.empty())
-    callee += "." + aten.overload;
-  return workOf(callee, operands, results);
+  return workOf(calleeOf(aten), operands, results);
 }
 
 double wholeBytes(const plan::ProgramT &program,

@@ -7,6 +7,10 @@
 
 namespace fsdp::cost {
 
+/// The name by which the compiler calls an operator: "mm", "add.Tensor",
+/// "fsdp_mlir::flash_attention".
+std::string calleeOf(const plan::AtenT &aten);
+
 /// The work of a call that is no view. The plan must have been checked.
 Work workOf(const plan::ProgramT &program, const plan::AtenT &aten);
 

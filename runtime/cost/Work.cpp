@@ -1,6 +1,7 @@
 // How much work an operator does, by family.
 
 #include "cost/Work.h"
+#include "cost/Kernels.h"
 
 namespace fsdp::cost {
 
@@ -116,6 +117,9 @@ Work workOf(std::string_view callee, const std::vector<TensorShape> &operands,
 
   if (!results.empty())
     work.dtype = results.front().dtype;
+  // Whichever kernel computes a product, it is the same work.
+  if (const Kernel *kernel = findKernel(callee))
+    callee = kernel->family;
   for (const Family &family : families)
     if (family.callee == callee)
       work.flops = family.flops({operands, results});

@@ -1,0 +1,62 @@
+// Matrix products, and the kernels that can compute each.
+#ifndef FSDP_RUNTIME_COST_KERNELS_H
+#define FSDP_RUNTIME_COST_KERNELS_H
+
+#include "plan/PlanTypes.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdp::cost {
+
+/// A row of Kernels.def.
+struct Kernel {
+  std::string_view family, name, callee;
+  bool exact;
+};
+
+/// The kernel of that callee, "mm" or "fsdp_mlir::mm.onednn"; null where it is
+/// no kernel of a matrix product.
+const Kernel *findKernel(std::string_view callee);
+
+/// All that compute a family's products; ATen's comes first.
+std::vector<const Kernel *> kernelsOf(std::string_view family);
+
+/// How a tensor lies in memory: sizes and strides, in elements.
+struct Operand {
+  plan::DType dtype{};
+  std::vector<int64_t> shape, strides;
+};
+
+/// A matrix product that all kernels of its family can compute, whichever of
+/// them it is now computed by. Kernels are as fast as its text says: two
+/// products with the same one take the same time.
+struct Product {
+  std::string family;
+  std::vector<Operand> operands;
+
+  /// "mm float32 512x256 256x768@1,256": strides where they are not row-major.
+  std::string text() const;
+};
+
+/// The product that a call computes; nothing where that is no product, or one
+/// that only ATen's kernel takes: not of float32, empty, or with something else
+/// than a row as bias. `operands` are the call's tensors in the schema's order;
+/// its other arguments have their defaults.
+std::optional<Product> productOf(std::string_view callee,
+                                 std::vector<Operand> operands);
+
+/// How often each product of a plan's program is computed in a run of it, by
+/// text.
+struct ProductUses {
+  Product product;
+  unsigned uses = 0;
+};
+std::map<std::string, ProductUses> productsOf(const plan::ProgramT &program);
+
+} // namespace fsdp::cost
+
+#endif // FSDP_RUNTIME_COST_KERNELS_H
