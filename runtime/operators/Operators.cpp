@@ -10,12 +10,22 @@ void registerOperators() {
     static torch::Library library(torch::Library::DEF, "fsdp_mlir",
                                   std::nullopt, __FILE__, __LINE__);
 #define FSDP_OPERATOR(schema) library.def(schema);
+#define FSDP_CPU_OPERATOR(schema) library.def(schema);
 #include "operators/Operators.def"
 #undef FSDP_OPERATOR
+#undef FSDP_CPU_OPERATOR
     library.impl("power_sum",
                  torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(powerSum)));
     library.impl("power_sum", torch::dispatch(c10::DispatchKey::CUDA,
                                               TORCH_FN(powerSumOfNorms)));
+    auto onCpu = [&](const char *name, auto kernel) {
+      library.impl(name, torch::dispatch(c10::DispatchKey::CPU, kernel));
+    };
+    onCpu("mm.onednn", TORCH_FN(mmOneDnn));
+    onCpu("mm.onednn_linear", TORCH_FN(mmOneDnnLinear));
+    onCpu("addmm.onednn", TORCH_FN(addmmOneDnn));
+    onCpu("addmm.onednn_linear", TORCH_FN(addmmOneDnnLinear));
+    onCpu("bmm.onednn", TORCH_FN(bmmOneDnn));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));
     library.impl("flash_attention_backward",

@@ -24,6 +24,18 @@ at::Tensor powerSum(at::TensorList tensors, double p);
 /// Nothing of it waits for the device.
 at::Tensor powerSumOfNorms(at::TensorList tensors, double p);
 
+/// See Operators.def. [m, k] by [k, n], or [batch, m, k] by [batch, k, n].
+/// Throw c10::Error for other dtypes than float32, and where oneDNN's kernels
+/// want a processor with AVX-512 and this has none.
+at::Tensor mmOneDnn(const at::Tensor &self, const at::Tensor &mat2);
+at::Tensor mmOneDnnLinear(const at::Tensor &self, const at::Tensor &mat2);
+at::Tensor bmmOneDnn(const at::Tensor &self, const at::Tensor &mat2);
+/// The same, with `bias` [n] added to each row.
+at::Tensor addmmOneDnn(const at::Tensor &bias, const at::Tensor &mat1,
+                       const at::Tensor &mat2);
+at::Tensor addmmOneDnnLinear(const at::Tensor &bias, const at::Tensor &mat1,
+                             const at::Tensor &mat2);
+
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default
 /// generator is the one given: ranks that are threads wait for each other.

@@ -279,6 +279,11 @@ attributes:, fsdp.device = "cuda"
     // expected-error @+1 {{C16: runs "to_mkldnn", of which this PyTorch has no kernel for GPUs}}
     fsdp.cmd.aten "to_mkldnn"(%x) to (%b) {slots = array<i32: 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>) -> tensor<16xf32>
 // -----
+attributes:, fsdp.device = "cuda"
+    %b = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>
+    // expected-error @+1 {{C16: runs "fsdp_mlir::mm.onednn", of which this PyTorch has no kernel for GPUs}}
+    fsdp.cmd.aten "fsdp_mlir::mm.onednn"(%x, %x) to (%b) {slots = array<i32: 1, 1>, args = {}, results = array<i32: 0>} : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+// -----
 top:  // expected-error @+1 {{has a number of epochs and one of steps; give one}}
 top:  fsdp.training {epochs = 1 : i64, steps = 2 : i64}
 // -----

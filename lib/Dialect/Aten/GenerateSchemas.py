@@ -107,9 +107,14 @@ def result_alias(schema: object, index: int) -> str | None:
     return match[1] if match else None
 
 
+# What the runtime adds to PyTorch, and has for GPUs, by name and overload.
+added: set[str] = set()
+
+
 def runs_on_cuda(name: str) -> bool:
-    # What the runtime adds to PyTorch it has for every device.
-    return name.startswith("fsdp_mlir::") or any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in CUDA_KEYS)
+    return name in added or any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in CUDA_KEYS
+    )
 
 
 def line(schema: object, qualified: str, tags: list[object]) -> str:
@@ -150,9 +155,13 @@ def line(schema: object, qualified: str, tags: list[object]) -> str:
 def main() -> None:
     library = torch.library.Library("fsdp_mlir", "DEF")
     with open(sys.argv[2]) as operators:
-        for schema in re.findall(r'^FSDP_OPERATOR\("(.*)"\)$', operators.read(), re.MULTILINE):
+        for cpu, schema in re.findall(
+            r'^FSDP_(CPU_)?OPERATOR\("(.*)"\)$', operators.read(), re.MULTILINE
+        ):
             drawn = (torch.Tag.nondeterministic_seeded,) if "Generator" in schema else ()
             library.define(schema, tags=drawn)
+            if not cpu:
+                added.add("fsdp_mlir::" + schema.partition("(")[0])
     registered = set(torch._C._dispatch_get_all_op_names())
     lines = []
     for schema in torch._C._jit_get_all_schemas():

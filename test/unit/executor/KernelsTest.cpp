@@ -1,0 +1,95 @@
+// Tests that every kernel of a matrix product computes what ATen's does, for
+// operands that lie in memory in any way, and that all are measured.
+#include "TensorFunctions.h"
+#include "cost/KernelTable.h"
+#include "operators/MeasureKernels.h"
+#include "operators/Operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gtest/gtest.h>
+
+using namespace fsdp;
+
+/// [.., rows, columns] of numbers that are all different.
+static at::Tensor matrix(std::vector<int64_t> shape, double scale) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return at::sin(at::arange(count, at::kFloat) * scale).view(shape);
+}
+
+static at::Tensor call(std::string_view callee,
+                       const std::vector<at::Tensor> &operands) {
+  std::string name(callee), overload;
+  if (name.find("::") == std::string::npos)
+    name.insert(0, "aten::");
+  if (size_t dot = name.find('.'); dot != std::string::npos) {
+    overload = name.substr(dot + 1);
+    name.resize(dot);
+  }
+  registerOperators();
+  auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(
+      name.c_str(), overload.c_str());
+  torch::jit::Stack stack(operands.begin(), operands.end());
+  for (size_t i = operands.size(); i < handle.schema().arguments().size(); ++i)
+    stack.push_back(*handle.schema().arguments()[i].default_value());
+  handle.callBoxed(&stack);
+  return stack.front().toTensor();
+}
+
+/// oneDNN's matmul, as PyTorch calls it, wants AVX-512.
+static bool runsHere(const cost::Kernel &kernel) {
+  return kernel.name != "onednn" ||
+         cost::thisMachine().cpu.find("avx512") != std::string::npos;
+}
+
+static void compareKernels(const std::string &family,
+                           const std::vector<at::Tensor> &operands) {
+  at::Tensor expected = call(family, operands);
+  for (const cost::Kernel *kernel : cost::kernelsOf(family)) {
+    if (!runsHere(*kernel))
+      continue;
+    at::Tensor given = call(kernel->callee, operands);
+    ASSERT_EQ(given.sizes(), expected.sizes()) << kernel->callee;
+    // The type that the plan has.
+    EXPECT_TRUE(given.is_contiguous()) << kernel->callee;
+    EXPECT_TRUE(at::allclose(given, expected, 1e-5, 1e-4)) << kernel->callee;
+  }
+}
+
+TEST(Kernels, AllComputeTheSame) {
+  at::Tensor a = matrix({24, 40}, 0.7), b = matrix({40, 56}, 1.3);
+  at::Tensor bias = matrix({56}, 2.1);
+  std::vector<at::Tensor> lefts = {a, a.t().contiguous().t(),
+                                   matrix({24, 64}, 0.3).narrow(1, 8, 40)};
+  std::vector<at::Tensor> rights = {b, b.t().contiguous().t(),
+                                    matrix({40, 64}, 0.9).narrow(1, 3, 56)};
+  for (const at::Tensor &left : lefts)
+    for (const at::Tensor &right : rights) {
+      compareKernels("mm", {left, right});
+      compareKernels("addmm", {bias, left, right});
+      compareKernels("bmm", {at::stack({left, left}), at::stack({right, b})});
+    }
+  // One row, one column.
+  compareKernels("mm", {matrix({1, 40}, 0.2), b});
+  compareKernels("mm", {a, matrix({40, 1}, 0.4)});
+  compareKernels(
+      "bmm", {matrix({3, 8, 5}, 0.4).transpose(1, 2), matrix({3, 8, 2}, 0.6)});
+}
+
+TEST(Kernels, OneDnnsAreForFloat32) {
+  at::Tensor a = matrix({8, 8}, 0.7).to(at::kDouble);
+  for (auto kernel : {mmOneDnn, mmOneDnnLinear})
+    EXPECT_THROW(kernel(a, a), c10::Error);
+}
+
+TEST(Kernels, EachIsMeasured) {
+  cost::Operand bias{plan::DType::Float32, {24}, {1}};
+  cost::Operand left{plan::DType::Float32, {16, 8}, {8, 1}};
+  cost::Operand right{plan::DType::Float32, {8, 24}, {1, 8}};
+  auto seconds = measureKernels(*cost::productOf("addmm", {bias, left, right}));
+  for (const cost::Kernel *kernel : cost::kernelsOf("addmm"))
+    EXPECT_EQ(seconds.count(std::string(kernel->name)), runsHere(*kernel));
+  for (const auto &[kernel, least] : seconds)
+    EXPECT_GT(least, 0) << kernel;
+}
