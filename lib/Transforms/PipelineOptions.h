@@ -57,6 +57,8 @@ struct ScheduleOptions : virtual NamedOptions {
 struct ShardOptions : virtual ScheduleOptions {
   Choice<TargetDevice> device{this, meaning::device};
   Text attention{this, meaning::attention, "flash,efficient"};
+  Choice<KernelChoice> kernels{this, meaning::kernels};
+  Text kernelTable{this, meaning::kernelTable, ""};
   Text mesh{this, meaning::mesh, ""};
   Text meshDims{this, meaning::meshDims, "shard"};
   Text units{this, meaning::units, "auto"};

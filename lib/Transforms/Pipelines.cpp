@@ -118,6 +118,8 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
 
   // What is priced, recomputed and placed is what will run.
   pm.addPass(createSelectKernels({options.device, options.attention}));
+  pm.addPass(createChooseKernels(
+      {options.kernels, options.kernelTable, options.cluster}));
 
   // Then units: who is gathered together decides everything after it.
   pm.addPass(createAssignUnits({options.units}));

@@ -14,8 +14,8 @@
 // RUN: diff %t.a.rest %t.c.rest
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --mlir-print-debuginfo=false --fsdp-pipeline="mesh=1" | FileCheck %s --check-prefix=ONE
 
-// CHECK: fsdp.pipeline = "fsdp-pipeline{accumulate-reduce=last algorithm=best attention=flash,efficient bucket-cap-mib=auto cluster=auto device=cpu gather=auto mesh=2 mesh-dims=shard non-finite=apply offload=none pin-memory=true prefetch-backward=auto prefetch-forward=auto remat=none reshard-after-forward=auto schedule=overlap shard-layout=dim0 streams=3 units=class:Linear}"
-// THREE: fsdp.pipeline = "fsdp-shard{accumulate-reduce=last attention=flash,efficient bucket-cap-mib=auto cluster=auto device=cpu gather=auto mesh=2 mesh-dims=shard non-finite=apply offload=none pin-memory=true remat=none reshard-after-forward=auto schedule=overlap shard-layout=dim0 units=class:Linear},fsdp-overlap{bucket-cap-mib=auto cluster=auto prefetch-backward=auto prefetch-forward=auto schedule=overlap},fsdp-lower{algorithm=best streams=3}"
+// CHECK: fsdp.pipeline = "fsdp-pipeline{accumulate-reduce=last algorithm=best attention=flash,efficient bucket-cap-mib=auto cluster=auto device=cpu gather=auto kernels=exact mesh=2 mesh-dims=shard non-finite=apply offload=none pin-memory=true prefetch-backward=auto prefetch-forward=auto remat=none reshard-after-forward=auto schedule=overlap shard-layout=dim0 streams=3 units=class:Linear}"
+// THREE: fsdp.pipeline = "fsdp-shard{accumulate-reduce=last attention=flash,efficient bucket-cap-mib=auto cluster=auto device=cpu gather=auto kernels=exact mesh=2 mesh-dims=shard non-finite=apply offload=none pin-memory=true remat=none reshard-after-forward=auto schedule=overlap shard-layout=dim0 units=class:Linear},fsdp-overlap{bucket-cap-mib=auto cluster=auto prefetch-backward=auto prefetch-forward=auto schedule=overlap},fsdp-lower{algorithm=best streams=3}"
 
 // ONE-LABEL: func.func @step
 // ONE-NOT: {{collective|slice.Tensor|constant_pad_nd|div.Scalar|clone}}

@@ -99,6 +99,7 @@ def _opt(text: str, options: list[str]) -> str:
     return subprocess.run(
         [chain.binary("fsdp-opt"), "--mlir-print-debuginfo=false", *options],
         input=text,
+        cwd=chain.ROOT,  # which files are named from
         stdout=subprocess.PIPE,
         check=True,
         text=True,

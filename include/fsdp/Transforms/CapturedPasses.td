@@ -1,9 +1,55 @@
-// The passes over captured steps: what a unit is, and what is recomputed.
+// The passes over captured steps: which kernels compute it, what a unit is, and
+// what is recomputed.
 
 #ifndef FSDP_CAPTURED_PASSES_TD
 #define FSDP_CAPTURED_PASSES_TD
 
 include "fsdp/Transforms/PassOptions.td"
+
+def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
+  let summary = "Takes the fastest kernel for each matrix product";
+  let description = [{
+    Input IR: captured.
+
+    Output IR: with `kernels=exact` the same. With `kernels=fast`, each call of
+    `mm`, `addmm` and `bmm` whose product is in `kernel-table` calls the kernel
+    that is the fastest there; operands and types stay. The kernels are the rows
+    of `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must
+    be faster by 3 %: less is noise.
+
+    What holds: a product is that of the same matrices, its last bits may be
+    other ones. The choice is in the plan, so that all ranks and runs have the
+    same bits. What is not in the table, and what only ATen takes (another dtype
+    than float32, a bias that is no row), stays as it is. A table that was
+    measured on another processor or with another PyTorch is refused, unless
+    `cluster` says that the plan is for another machine than this one.
+
+    Why: which library is the fastest depends on shapes and processor, and no
+    rule says so. A compiler can measure, once and ahead of time. First of all,
+    so that all that follows sees, prices and recomputes what will run.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-choose-kernels="kernels=fast kernel-table=test/Transforms/Inputs/kernels.toml cluster=h100x8"
+    func.func @step(%x: tensor<512x256xf32>, %w: tensor<256x5000xf32>) -> tensor<512x5000xf32> {
+      %y = aten.call "mm"(%x, %w) : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
+      return %y : tensor<512x5000xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    func.func @step(%arg0: tensor<512x256xf32>, %arg1: tensor<256x5000xf32>) -> tensor<512x5000xf32> {
+      %0 = aten.call "fsdp_mlir::mm.onednn_linear"(%arg0, %arg1) : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
+      return %0 : tensor<512x5000xf32>
+    }
+    ```
+  }];
+  let options = [KernelsOption, KernelTableOption, ClusterOption];
+  let dependentDialects = ["::fsdp::aten::AtenDialect"];
+}
 
 def AssignUnits : ModulePass<"fsdp-assign-units"> {
   let summary = "Decides which parameters are gathered and reduced together";

@@ -25,6 +25,14 @@ constexpr llvm::ArrayRef<ValueMeaning> getValues(TargetDevice) {
   return targetDevices;
 }
 
+enum class KernelChoice { Exact, Fast };
+inline constexpr ValueMeaning kernelChoices[] = {
+    {"exact", "those of eager PyTorch, to the bit"},
+    {"fast", "the fastest by measurement, whose last bits may be other ones"}};
+constexpr llvm::ArrayRef<ValueMeaning> getValues(KernelChoice) {
+  return kernelChoices;
+}
+
 enum class ShardLayout { Dim0, Flat };
 inline constexpr ValueMeaning shardLayouts[] = {
     {"dim0", "each parameter is cut by rows, as in FSDP2"},
@@ -220,6 +228,13 @@ inline constexpr OptionMeaning device{
 inline constexpr OptionMeaning attention{
     "attention", "with device=cuda, the kernels that may compute attention, "
                  "best first: a list of flash, efficient and cudnn"};
+inline constexpr OptionMeaning kernels{"kernels",
+                                       "which kernels compute matrix products",
+                                       getValues(KernelChoice())};
+inline constexpr OptionMeaning kernelTable{
+    "kernel-table",
+    "with kernels=fast, the file of `fsdp-run --tune`: what each kernel takes "
+    "on the machine that will run the plan"};
 inline constexpr OptionMeaning algorithm{
     "algorithm", "how values are placed in memory", getValues(Placement())};
 inline constexpr OptionMeaning streams{
@@ -234,8 +249,8 @@ inline constexpr const OptionMeaning *all[] = {
     &bucketCapMib, &reduceDtype,     &accumulateReduce,
     &nonFinite,    &remat,           &memoryBudgetMib,
     &offload,      &pinMemory,       &cluster,
-    &device,       &attention,       &algorithm,
-    &streams};
+    &device,       &attention,       &kernels,
+    &kernelTable,  &algorithm,       &streams};
 } // namespace meaning
 
 /// Prints the error of an option that has no such value, with those that it

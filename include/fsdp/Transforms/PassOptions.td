@@ -41,6 +41,8 @@ def PinMemoryOption
 def ClusterOption : TextOption<"cluster", "cluster", "auto">;
 def DeviceOption : ChoiceOption<"device", "device", "TargetDevice">;
 def AttentionOption : TextOption<"attention", "attention", "flash,efficient">;
+def KernelsOption : ChoiceOption<"kernels", "kernels", "KernelChoice">;
+def KernelTableOption : TextOption<"kernelTable", "kernel-table", "">;
 def AlgorithmOption : ChoiceOption<"algorithm", "algorithm", "Placement">;
 def StreamsOption : ChoiceOption<"streams", "streams", "StreamCount">;
 

@@ -1,0 +1,137 @@
+// fsdp-choose-kernels.
+
+#include "PassOptions.h"
+
+#include "cost/KernelTable.h"
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ElementTypes.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Transforms/Passes.h"
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace fsdp {
+#define GEN_PASS_DEF_CHOOSEKERNELS
+#include "fsdp/Transforms/Passes.h.inc"
+} // namespace fsdp
+
+using namespace mlir;
+using namespace fsdp;
+
+namespace {
+
+class ChooseKernels : public fsdp::impl::ChooseKernelsBase<ChooseKernels> {
+public:
+  using ChooseKernelsBase::ChooseKernelsBase;
+
+  void runOnOperation() override;
+
+private:
+  LogicalResult readOptions();
+  void choose(func::FuncOp program);
+  remark::RemarkOpts about(StringRef name, func::FuncOp program) {
+    return remark::RemarkOpts::name(name)
+        .category("fsdp-choose-kernels")
+        .function(program.getSymName());
+  }
+
+  cost::KernelTable measured;
+};
+
+/// The product that a call computes; nothing where ATen's kernel alone takes
+/// it.
+std::optional<cost::Product> getProduct(aten::CallOp call) {
+  std::vector<cost::Operand> operands;
+  for (const aten::CallArgument &argument : call.getCallArguments()) {
+    if (argument.kind == aten::CallArgument::Kind::Default)
+      continue;
+    if (argument.kind != aten::CallArgument::Kind::Value)
+      return std::nullopt;
+    auto type = dyn_cast<RankedTensorType>(
+        call->getOperand(argument.operands.front()).getType());
+    std::optional<plan::DType> dtype =
+        type ? aten::getDType(type.getElementType()) : std::nullopt;
+    if (!dtype)
+      return std::nullopt;
+    SmallVector<int64_t> strides = aten::getStrides(type);
+    operands.push_back(
+        {*dtype, type.getShape().vec(), {strides.begin(), strides.end()}});
+  }
+  return cost::productOf(call.getCallee().str(), std::move(operands));
+}
+
+LogicalResult ChooseKernels::readOptions() {
+  ModuleOp module = getOperation();
+  if (kernels == KernelChoice::Exact)
+    return kernelTable.empty()
+               ? success()
+               : module.emitError("kernel-table is read with kernels=fast; say "
+                                  "so, or drop it");
+  if (module->hasAttr(kDeviceAttrName))
+    return module.emitError("kernels=fast is for device=cpu; kernels of GPUs "
+                            "are not measured yet");
+  if (kernelTable.empty())
+    return module.emitError(
+        "kernels=fast chooses by measurement; give kernel-table=FILE, which "
+        "`fsdp-run PLAN --tune FILE` writes for a plan with kernels=exact");
+  try {
+    measured = cost::readKernelTable(kernelTable);
+    // Another cluster's table is for its own processors.
+    if (cluster == "auto" || cluster == "local")
+      cost::checkMachine(measured, cost::thisMachine(), kernelTable);
+    return success();
+  } catch (const Error &error) {
+    return module.emitError(error.what());
+  }
+}
+
+std::string inMicroseconds(double seconds) {
+  return llvm::formatv("{0:F1}", seconds * 1e6).str();
+}
+
+void ChooseKernels::choose(func::FuncOp program) {
+  double before = 0, after = 0; // seconds
+  int64_t chosen = 0, all = 0;
+  program.walk([&](aten::CallOp call) {
+    std::optional<cost::Product> product = getProduct(call);
+    if (!product)
+      return;
+    ++all;
+    const cost::Kernel *best = measured.fastest(*product);
+    if (!best) {
+      remark::missed(call.getLoc(), about("kernel", program))
+          << "stays ATen's: the table lacks its time"
+          << remark::metric("product", product->text());
+      return;
+    }
+    double aten =
+        measured.seconds(*product, *cost::kernelsOf(product->family).front());
+    double seconds = measured.seconds(*product, *best);
+    before += aten;
+    after += seconds;
+    chosen += !best->exact;
+    call.setCallee(StringRef(best->callee.data(), best->callee.size()));
+    remark::passed(call.getLoc(), about("kernel", program))
+        << std::string(best->name) << remark::metric("product", product->text())
+        << remark::metric("us", inMicroseconds(seconds))
+        << remark::metric("aten_us", inMicroseconds(aten));
+  });
+  remark::passed(program.getLoc(), about("kernels", program))
+      << "matrix products by other kernels than ATen's"
+      << remark::metric("chosen", chosen) << remark::metric("products", all)
+      << remark::metric("us", inMicroseconds(after))
+      << remark::metric("aten_us", inMicroseconds(before));
+}
+
+void ChooseKernels::runOnOperation() {
+  if (failed(readOptions()))
+    return signalPassFailure();
+  if (kernels == KernelChoice::Exact)
+    return markAllAnalysesPreserved();
+  for (func::FuncOp program : getPrograms(getOperation()))
+    choose(program);
+}
+
+} // namespace
