@@ -396,6 +396,13 @@ std::optional<int> parseCommandLine(int argc, char **argv,
                      ->excludes(plan);
   app.add_flag("--json", result.doctorJson, "what --doctor finds, as JSON")
       ->needs(doctor);
+  app.add_option("--tune", result.tune,
+                 "measure the plan's matrix products on this machine, one "
+                 "rank's threads, into a table for fsdp-opt's kernel-table "
+                 "(docs/kernels.md); products that it has are not measured "
+                 "again. Trains nothing")
+      ->check(notEmpty())
+      ->type_name("FILE");
   addRunFlags(app, result.run);
   addCheckpointFlags(app, result.run.checkpoints);
   addTraceFlags(app, result.run);

@@ -33,6 +33,8 @@ struct LaunchOptions {
 struct CommandLine {
   std::string plan; // empty: --doctor
   bool doctor = false, doctorJson = false;
+  /// The table to measure kernels into, in place of a run; empty: none.
+  std::string tune;
   RunOptions run;
   LaunchOptions launch;
 };

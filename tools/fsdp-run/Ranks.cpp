@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "OpenBackend.h"
 #include "RunDoctor.h"
+#include "Tune.h"
 #include "comm/ConnectRanks.h"
 #include "comm/LocalRanks.h"
 #include "launch/Deadline.h"
@@ -286,6 +287,11 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
         std::_Exit(0);
       });
     plan::LoadedPlan loaded = plan::readPlan(line.plan, findDispatcherSchema);
+    if (!line.tune.empty()) {
+      limitThreads();
+      tune(*loaded.plan, line.tune);
+      return 0;
+    }
     int local = isMember ? 1 : std::max(launch.nproc, 1);
     int size = isMember ? me.size : local * launch.nodes;
     bool threads = size == 1 || (!isMember && launch.threads);

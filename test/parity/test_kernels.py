@@ -1,0 +1,106 @@
+"""Tests that kernels are measured once, refused where they are another machine's, and that a plan
+with fast ones trains as eager's do to 1e-5, with the same bits over transports and runs."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import tomllib
+
+import pytest
+import torch
+
+from support import chain
+
+GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
+# Sums of less than 256 products have one order, and the same bits, in all kernels.
+SIZES = ("--width", "256", "--layers", "1")
+RANKS, STEPS = 2, 5
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> chain.Compiled:
+    folder = tmp_path_factory.mktemp("kernels")
+    options = f"mesh={RANKS} shard-layout=flat"
+    return chain.compile_step(GPT, folder / "exact", SIZES, pipeline=options)
+
+
+def tune(plan: pathlib.Path, table: pathlib.Path, check: bool = True) -> str:
+    done = chain.command([chain.binary("fsdp-run"), plan, "--tune", table], check=check)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def table(exact: chain.Compiled) -> pathlib.Path:
+    path = exact.plan.parents[1] / "kernels.toml"
+    assert re.match(r"measured (\d+) of \1 products in .* by ATen, .*", tune(exact.plan, path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fast(exact: chain.Compiled, table: pathlib.Path) -> chain.Compiled:
+    """By the measured table, but as if ATen's kernels took a second: of products as small as a
+    test's they are the fastest."""
+    slow = table.with_name("slow.toml")
+    slow.write_text(re.sub(r"\baten = [^,} ]+", "aten = 1.0", table.read_text()))
+    options = f"mesh={RANKS} shard-layout=flat kernels=fast kernel-table={slow}"
+    return chain.lower(GPT, exact.archive, exact.plan.parents[1] / "fast", pipeline=options)
+
+
+def run(compiled: chain.Compiled, *extra: str, threads: bool = False) -> chain.Result:
+    return chain.run_plan(compiled, RANKS, threads=threads, steps=STEPS, extra=extra)
+
+
+def same(a: chain.Result, b: chain.Result) -> bool:
+    return a.losses == b.losses and all(torch.equal(w, b.weights[n]) for n, w in a.weights.items())
+
+
+@pytest.mark.quick
+def test_fast_kernels_train_as_exact_ones(exact: chain.Compiled, fast: chain.Compiled) -> None:
+    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", fast.plan]).stdout
+    # Each product of the step and of the evaluation; none is ATen's.
+    assert len(re.findall(r"fsdp_mlir::(mm|addmm)\.onednn", text)) >= 20
+    assert not re.findall(r"aten::(mm|addmm)\(", text)
+    expected, once = run(exact), run(fast)
+    assert once.losses == pytest.approx(expected.losses, rel=0, abs=1e-5)
+    assert not same(once, expected)  # they are other kernels
+    # Other transports put operands at other addresses.
+    for again in (run(fast), run(fast, "--comm", "gloo"), run(fast, threads=True)):
+        assert same(again, once)
+    # What they give lies where the plan has it.
+    assert once.summary["outputs_copied"] == {"count": 0, "bytes": 0}
+
+
+def test_a_product_is_measured_once(exact: chain.Compiled, table: pathlib.Path) -> None:
+    before = table.read_bytes()
+    assert tune(exact.plan, table).startswith("measured 0 of ")
+    assert table.read_bytes() == before
+    # Each has all the kernels of its family, and what it lacks is added.
+    products = tomllib.loads(before.decode())["products"]
+    assert all("aten" in times and "onednn_linear" in times for times in products.values())
+    lacking = table.with_name("lacking.toml")
+    lines = before.decode().splitlines(keepends=True)
+    lacking.write_text("".join(lines[:-1]))
+    assert tune(exact.plan, lacking).startswith("measured 1 of ")
+    assert tomllib.loads(lacking.read_text())["products"].keys() == products.keys()
+
+
+def test_what_is_of_another_machine_is_refused(
+    exact: chain.Compiled, table: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(re.sub(r"\ncpu = .*", '\ncpu = "Abacus 3000"', table.read_text()))
+    before = other.read_bytes()
+    refused = "was measured on Abacus 3000, and this is "
+    assert refused in tune(exact.plan, other, check=False)
+    assert other.read_bytes() == before
+    options = f"mesh=2 kernels=fast kernel-table={other}"
+    with pytest.raises(chain.ChainError, match=refused):
+        chain.lower(GPT, exact.archive, tmp_path, pipeline=options)
+    gpus = chain.lower(GPT, exact.archive, tmp_path, pipeline="mesh=2 device=cuda")
+    assert "measures kernels of CPUs, and the plan is for GPUs" in tune(
+        gpus.plan, tmp_path / "none.toml", check=False
+    )
+    assert not (tmp_path / "none.toml").exists()
+    # Of another cluster it is that one's own.
+    chain.lower(GPT, exact.archive, tmp_path, pipeline=f"{options} cluster=h100x8")
