@@ -122,6 +122,15 @@ class Cache:
         os.replace(made, target)
         self._forget("export", KEPT_EXPORTS)
 
+    def kernel_table(self, machine: Any) -> Path:
+        """Where measured kernels of a machine are kept, which grow with each plan; with
+        `enabled=False` there are none yet."""
+        path = self.folder / "kernels" / f"{key_of(machine)}.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not self.enabled:
+            path.unlink(missing_ok=True)
+        return path.resolve()
+
     def scratch(self) -> Path:
         """A new folder on the cache's own file system, to be moved or removed."""
         self.folder.mkdir(parents=True, exist_ok=True)

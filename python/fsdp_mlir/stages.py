@@ -234,7 +234,10 @@ def convert(
     """Runs `TOOL FLAGS source -o target`, or fetches what it made before; gives
     its warnings and whether it was there before. `remarks` is for the compiler's decisions."""
     flags = [*flags, *(REMARKS if remarks else [])]
-    key = key_of([stage, digest(source), digest(tool), flags, torch_version()])
+    # A cluster or a table of kernels that an option names.
+    words = " ".join(flags).replace("=", " ").split()
+    files = [digest(Path(word)) for word in words if os.path.isfile(word)]
+    key = key_of([stage, digest(source), digest(tool), flags, files, torch_version()])
 
     def make(path: Path) -> str:
         beside = [f"--remarks-output-file={path.with_name('remarks')}"] if remarks else []
@@ -249,6 +252,26 @@ def convert(
             if made == result or made.exists():
                 shutil.copyfile(made, wanted)
     return said, cached
+
+
+def tune(runner: Runner, cache: Cache, tool: Path, plan: Path) -> tuple[Path, str]:
+    """The table of what each kernel takes for the plan's products on this machine, and what
+    fsdp-run said of it. What an earlier run has measured is not measured again."""
+    threads = os.environ.get("OMP_NUM_THREADS", "1")
+    table = cache.kernel_table([processor(), torch_version(), digest(tool), threads])
+    said, _ = runner.run("tune", [tool, plan, "--tune", table])
+    return table, said.strip()
+
+
+def processor() -> list[str]:
+    """What tells a kind of processor from others, as the system has it."""
+    known = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU implementer")
+    first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    return [
+        line
+        for line in first.splitlines()
+        if line.partition(":")[0].strip() in (*known, "CPU part")
+    ]
 
 
 def place(source: Path, target: Path) -> None:

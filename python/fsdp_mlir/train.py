@@ -43,6 +43,17 @@ def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
     return " ".join(words)
 
 
+def needs_table(options: str) -> bool:
+    """Whether the pipeline chooses kernels, and has not been told what each takes."""
+    words = options.split()
+    return "kernels=fast" in words and not any(w.startswith("kernel-table=") for w in words)
+
+
+def without_kernels(options: str) -> str:
+    """The pipeline of the plan whose kernels are measured."""
+    return " ".join(word for word in options.split() if word != "kernels=fast")
+
+
 def given(args: argparse.Namespace) -> list[Any]:
     """The flags of fsdp-run that the user gave, and the folder that checkpoints need."""
 
@@ -144,6 +155,11 @@ def compile_step(
     the tensors in `args.out`."""
     cache = Cache(args.cache_dir, enabled=not args.no_cache)
     out = args.out
+    if args.nnodes > 1 and needs_table(" ".join(args.pipeline)):
+        raise StageError(
+            "kernels=fast on several machines needs one table for all of them, since each compiles "
+            "the plan; give kernel-table=FILE, a copy on each (docs/kernels.md)"
+        )
     display.begin("export")
     folder, said, cached = stages.export(
         runner, cache, args.step_file, args.argv, args.nproc * args.nnodes, export_flags(args)
@@ -174,11 +190,13 @@ def lower(
     ends, and `tell` what it had to say."""
     sizes = mesh_of(archive_metadata(out / "step.pt"), ranks)
     options = pipeline_options(pipeline, sizes)
-    for name, tool, flags, source, target in (
-        ("import", "fsdp-translate", ["--import-torchscript"], "step.pt", "step.mlir"),
-        ("shard", "fsdp-opt", [f"--fsdp-pipeline={options}"], "step.mlir", "step.fsdp.mlir"),
-        ("plan", "fsdp-translate", ["--fsdp-to-plan"], "step.fsdp.mlir", "step.plan"),
-    ):
+
+    def step(name: str, source: str, target: str) -> None:
+        tool, flags, note = {
+            "import": ("fsdp-translate", ["--import-torchscript"], ""),
+            "shard": ("fsdp-opt", [f"--fsdp-pipeline={options}"], f"  {options}"),
+            "plan": ("fsdp-translate", ["--fsdp-to-plan"], ""),
+        }[name]
         display.begin(name)
         said, cached = stages.convert(
             runner,
@@ -190,9 +208,20 @@ def lower(
             out / target,
             out / "step.remarks.yaml" if name == "shard" else None,
         )
-        note = f"  {options}" if name == "shard" else ""
         display.end(name, target + note, cached)
         tell(said)
+
+    step("import", "step.pt", "step.mlir")
+    if needs_table(options):
+        fast, options = options, without_kernels(options)
+        step("shard", "step.mlir", "step.exact.mlir")
+        step("plan", "step.exact.mlir", "step.exact.plan")
+        display.begin("tune")
+        table, said = stages.tune(runner, cache, tools["fsdp-run"], out / "step.exact.plan")
+        display.end("tune", said)
+        options = f"{fast} kernel-table={table}"
+    step("shard", "step.mlir", "step.fsdp.mlir")
+    step("plan", "step.fsdp.mlir", "step.plan")
 
 
 def start_from(args: argparse.Namespace, display: Display) -> None:
@@ -246,9 +275,18 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
     )
     translate = tools["fsdp-translate"]
     runner.show([translate, "--import-torchscript", out / "step.pt", "-o", out / "step.mlir"])
-    options = f"--fsdp-pipeline={pipeline_options(args.pipeline, [ranks])}"
-    runner.show([tools["fsdp-opt"], out / "step.mlir", options, "-o", out / "step.fsdp.mlir"])
-    runner.show([translate, "--fsdp-to-plan", out / "step.fsdp.mlir", "-o", out / "step.plan"])
+
+    def lowered(options: str, ir: Path, plan: Path) -> None:
+        runner.show([tools["fsdp-opt"], out / "step.mlir", f"--fsdp-pipeline={options}", "-o", ir])
+        runner.show([translate, "--fsdp-to-plan", ir, "-o", plan])
+
+    options = pipeline_options(args.pipeline, [ranks])
+    if needs_table(options):
+        exact, table = out / "step.exact.plan", out / "kernels.toml"
+        lowered(without_kernels(options), out / "step.exact.mlir", exact)
+        runner.show([tools["fsdp-run"], exact, "--tune", table])
+        options += f" kernel-table={table}"
+    lowered(options, out / "step.fsdp.mlir", out / "step.plan")
     # Whether a report's trace can be written is known when there is a plan.
     runner.show(run_command(args, tools["fsdp-run"], out, args.trace))
 

@@ -54,7 +54,10 @@ if (here / (name + ".fail")).exists():
     sys.stderr.write((here / (name + ".fail")).read_text())
     sys.exit(4)
 flag = lambda key: argv[argv.index(key) + 1]
-if name != "fsdp-run":
+if "--tune" in argv:
+    pathlib.Path(flag("--tune")).write_text("a table")
+    print("measured 3 of 3 products")
+elif name != "fsdp-run":
     pathlib.Path(flag("-o")).write_text(" ".join([name, *argv[:2]]))
 else:
     rows = [dict(step=s, loss=1.0 / s, tokens_per_s=7.0) for s in (1, 2, 3, 4)]
@@ -139,6 +142,42 @@ def test_stages_run_in_order_and_once(tree: Tree, capfd: pytest.CaptureFixture[s
     assert "(unchanged)" not in capfd.readouterr().out.splitlines()[0]
 
 
+def test_fast_kernels_are_measured_first(
+    tree: Tree, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests that the exact plan's products are measured into a table of the cache, which the plan
+    with fast kernels is compiled by; and that a given table is taken."""
+    assert tree.train("--pipeline", "kernels=fast units=all") == 0
+    log = tree.log()
+    assert [line[0] for line in log] == [
+        "fsdp-translate",
+        *("fsdp-opt", "fsdp-translate", "fsdp-run"),
+        *("fsdp-opt", "fsdp-translate", "fsdp-run"),
+    ]
+    assert "--fsdp-pipeline=mesh=1 units=all" in log[1]
+    table = log[3][-1]
+    assert log[3][1:] == [str(tree.folder / "out" / "step.exact.plan"), "--tune", table]
+    assert Path(table).parent == tree.folder / "cache" / "kernels"
+    assert f"--fsdp-pipeline=mesh=1 kernels=fast units=all kernel-table={table}" in log[4]
+    assert "measured 3 of 3 products" in capfd.readouterr().out
+
+    # fsdp-run knows what it has measured; the table's contents are what a plan comes from.
+    assert tree.train("--pipeline", "kernels=fast units=all") == 0
+    assert [line[0] for line in tree.log()] == ["fsdp-run", "fsdp-run"]
+    mine = tree.folder / "mine.toml"
+    for text in ("mine", "another"):
+        mine.write_text(text)
+        assert tree.train("--pipeline", f"kernels=fast kernel-table={mine}") == 0
+        log = tree.log()
+        assert (log[0][0], log[-1][0]) == ("fsdp-opt", "fsdp-run")
+        assert not any("--tune" in line for line in log)
+
+    meeting = ("--nnodes", "2", "--master-addr", "here", "--master-port", "1")
+    assert tree.train("--pipeline", "kernels=fast", *meeting) == 1
+    assert "needs one table for all of them" in capfd.readouterr().err
+    assert tree.log() == []
+
+
 @pytest.mark.parametrize(
     "tool, stage", [("fsdp-opt", "shard"), ("fsdp-run", "run")], ids=("stage", "run")
 )
@@ -186,6 +225,11 @@ def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str
     assert len(lines) == 5
     assert "fsdp_mlir.export" in lines[0]
     assert "--steps 5" in lines[-1] and "--nproc 3" in lines[-1]
+    assert tree.train("--dry-run", "--pipeline", "kernels=fast") == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 8
+    assert "kernels=fast" not in lines[2] and "kernels=fast kernel-table=" in lines[5]
+    assert "--tune" in lines[4]
     assert tree.log() == []
 
 
