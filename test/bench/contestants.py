@@ -2,7 +2,7 @@
 
 Names of this project's own are LAYOUT-SCHEDULE, with `-zero2` where whole parameters are kept from
 forward to backward and `-copy` where gathers copy although they could map, as in
-`flat-overlap-zero2`. `wire-SCHEDULE` has a slow network between its ranks.
+`flat-overlap-zero2`; `-fast` has the kernels that are the fastest here. `wire-SCHEDULE` has a slow network between its ranks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ class Contestant:
     """`loop` names a loop of worker.py; `pipeline` the options of a plan for `ranks` ranks.
 
     `coupled`: the two ranks train one model, so that the losses of all steps, not of the first
-    alone, are those of the other coupled contestants. `throttled`: over a Wire; its `pipeline` has
+    alone, are those of the other coupled contestants. `{kernels}` in a `pipeline` is the table of
+    kernels, measured before the first turn. `throttled`: over a Wire; its `pipeline` has
     `{cluster}` for the file that describes it. `copies` of it run side by side; `flags` are
     fsdp-run's own.
     """
@@ -44,7 +45,25 @@ def _own(layout: str, schedule: str, zero: int, gather: str = "auto") -> Contest
     return Contestant(name, label, pipeline=options)
 
 
+def _fast(exact: Contestant) -> Contestant:
+    return dataclasses.replace(
+        exact,
+        name=f"{exact.name}-fast",
+        label=f"{exact.label}, kernels=fast",
+        pipeline=f"{exact.pipeline} kernels=fast kernel-table={{kernels}}",
+    )
+
+
 SCHEDULES = ("overlap", "fsdp2", "naive")
+
+ONE_RANK = Contestant(
+    "one-rank",
+    "fsdp-mlir unsharded, one a core",
+    pipeline="mesh=1",
+    ranks=1,
+    coupled=False,
+    copies=2,
+)
 
 # A network has no mapped gathers.
 _WIRED = "mesh=2 shard-layout=flat gather=copy schedule="
@@ -71,14 +90,7 @@ CONTESTANTS = {
         Contestant("ddp", "DDP", "ddp"),
         Contestant("eager", "unsharded eager, one a core", "eager", coupled=False),
         Contestant("graph", "the graph's operators alone", "graph", coupled=False),
-        Contestant(
-            "one-rank",
-            "fsdp-mlir unsharded, one a core",
-            pipeline="mesh=1",
-            ranks=1,
-            coupled=False,
-            copies=2,
-        ),
+        ONE_RANK,
         *(
             _own(layout, schedule, zero)
             for zero in (3, 2)
@@ -86,6 +98,8 @@ CONTESTANTS = {
             for schedule in SCHEDULES
         ),
         _own("flat", "overlap", 3, gather="copy"),
+        _fast(_own("flat", "overlap", 3)),
+        _fast(ONE_RANK),
     )
 }
 

@@ -18,6 +18,7 @@ class Files:
         self.folder = folder
         self.archive = folder / "step.pt"
         self.plans: dict[str, chain.Compiled] = {}
+        self.tuned = False
         folder.mkdir(parents=True, exist_ok=True)
         flags = [*model.flags, *(["--fused"] if fused else [])]
         exporter = [sys.executable, "-m", "fsdp_mlir.export", "-o", self.archive]
@@ -35,3 +36,13 @@ class Files:
                 lines = [line for line in error.output.splitlines() if "error:" in line]
                 raise Failed((lines or [f"exit {error.code}"])[0].strip()) from error
         return self.plans[name]
+
+    def kernel_table(self) -> pathlib.Path:
+        """What each kernel takes for the model's products, measured when first asked for."""
+        table = self.folder / "kernels.toml"
+        if not self.tuned:
+            table.unlink(missing_ok=True)
+            plan = self.plan("tuned", "mesh=1").plan
+            chain.command([chain.binary("fsdp-run"), plan, "--tune", table])
+            self.tuned = True
+        return table.resolve()

@@ -33,7 +33,8 @@ class PlanRuns:
     ):
         self.contestant = contestant
         self.flags = [*contestant.flags, *flags]
-        pipeline = contestant.pipeline.format(cluster=cluster)
+        kernels = files.kernel_table() if "{kernels}" in contestant.pipeline else None
+        pipeline = contestant.pipeline.format(cluster=cluster, kernels=kernels)
         self.compiled = files.plan(contestant.name, pipeline)
         self.folder = files.folder / contestant.name
         self.pinned = files.model.device == "cpu"
