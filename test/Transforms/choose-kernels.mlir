@@ -11,8 +11,8 @@
 // CHECK-LABEL: func.func @step
 // REMARK: [Passed] kernel {{.*}}Remark=onednn_linear, aten_us=2000.0, product="mm float32 512x256 256x5000", us=1000.0
 func.func @step(%x: tensor<512x256xf32>, %w: tensor<256x5000xf32>, %t: tensor<256x5000xf32, #aten.strides<[1, 256]>>, %b: tensor<64xf32>, %v: tensor<256x64xf32>, %s: tensor<8x8xf32>, %m: tensor<16x16xf32>, %h: tensor<512x256xbf16>, %k: tensor<2x16x8xf32>, %l: tensor<2x8x16xf32>) {
-  // CHECK: aten.call "fsdp_mlir::mm.onednn_linear"(%{{.*}}, %{{.*}}) {fsdp.phase = "backward"} :
-  %0 = aten.call "mm"(%x, %w) {fsdp.phase = "backward"} : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
+  // CHECK: aten.call "fsdp_mlir::mm.onednn_linear"(%{{.*}}, %{{.*}}) backward :
+  %0 = aten.call "mm"(%x, %w) backward : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
   // The same shapes, other strides.
   // CHECK: aten.call "fsdp_mlir::mm.onednn"
   %1 = aten.call "mm"(%x, %t) : (tensor<512x256xf32>, tensor<256x5000xf32, #aten.strides<[1, 256]>>) -> tensor<512x5000xf32>
