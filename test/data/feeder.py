@@ -14,6 +14,7 @@ from data import step
 from fsdp_mlir import feed
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+SLOW_S = 0.02  # of each sample
 BROKEN = 19  # the last sample of the second batch of rank 1 of 2
 
 
@@ -29,6 +30,8 @@ class Samples(Dataset):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         if RANK == RANKS - 1 and index == BROKEN:
             self.fail()
+        if RANK == RANKS - 1 and self.fault == "slow":
+            time.sleep(SLOW_S)
         sample = {name: tensor.long() for name, tensor in self.windows[index].items()}
         if self.fault == "noise":  # of the worker's generator, or this process's
             sample["x"] = (sample["x"] + torch.randint(2, sample["x"].shape)) % step.VOCABULARY

@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ import torch
 from data import feeder
 from data.conftest import Train
 from data.test_files import eager_losses
+from fsdp_mlir.report.__main__ import main as report
 from support import chain
 
 
@@ -154,6 +156,19 @@ def test_a_loader_that_fails_is_one_error(
     assert kind == "fewer" or "[rank " in errors[0]
     assert (kind == "raises") == ("in __getitem__" in output)  # the traceback
     assert processes_of(str(mine)) == []
+
+
+def test_the_report_names_a_slow_rank(
+    train: Train, plans: dict[int, chain.Compiled], tokens, tmp_path: pathlib.Path
+) -> None:
+    """The other one waits for it in collectives, which are no slower by themselves."""
+    loader = ["--data-command", command(tokens, "slow")]
+    train(2, None, "--steps", 5, *loader, "--trace", tmp_path / "trace.json")
+    shutil.copyfile(plans[2].plan, tmp_path / "step.plan")
+    assert report([str(tmp_path)]) == 0
+    page = (tmp_path / "report.html").read_text()
+    worst = re.search(r"most of it (waits for rank \d, which comes later|passes after)", page)
+    assert worst and worst[1] == "waits for rank 1, which comes later"
 
 
 def test_a_rank_that_is_killed_takes_its_loader_along(
