@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-from docs import examples, pages
+from docs import examples, pages, timeline
 from support import chain
 
 
@@ -21,6 +21,7 @@ try:
         _write(source, examples.rewritten(source))
     for page, text in pages.all_pages().items():
         _write(page, text)
+    _write(timeline.PICTURE, timeline.picture())
 except ValueError as error:
     sys.exit(f"error: {error}")
 except subprocess.CalledProcessError as error:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from docs import examples, pages
+from docs import examples, pages, timeline
 from support import chain
 
 EXAMPLES = examples.all_examples()
@@ -16,6 +16,15 @@ EXAMPLES = examples.all_examples()
 def test_the_pages_are_what_the_sources_say() -> None:
     old = [page.name for page, text in pages.all_pages().items() if page.read_text() != text]
     assert not old, f"{old} are not what the sources say; run tools/dev docs"
+
+
+def test_the_picture_is_what_the_plan_predicts() -> None:
+    """Each gather and reduction stands beside compute of another block, as the README says."""
+    trace = timeline.predicted()
+    assert timeline.PICTURE.read_text() == timeline.svg(trace), "run tools/dev docs, and look at it"
+    exposed = sum(e["dur"] for e in trace["traceEvents"] if e.get("cat") == "exposed")
+    step = next(e["dur"] for e in trace["traceEvents"] if e.get("cat") == "step")
+    assert exposed < 0.05 * step
 
 
 @pytest.mark.parametrize("name", examples.passes())
