@@ -146,9 +146,7 @@ class Lab:
         assert found, done.stderr
         return tuple(p for p in split_passes(found[1]) if "record-pipeline" not in p)
 
-    def opt(
-        self, source: tuple[str, str], *flags: str
-    ) -> subprocess.CompletedProcess[str]:
+    def opt(self, source: tuple[str, str], *flags: str) -> subprocess.CompletedProcess[str]:
         out = self.folder / "out.mlir"
         command = [chain.binary("fsdp-opt"), self.sources(source).ir, *flags, "-o", out]
         return chain.command(command, check=False, timeout=OPT_TIMEOUT_S)
