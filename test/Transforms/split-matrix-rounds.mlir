@@ -1,4 +1,5 @@
-// Tests that of two matrices of one rule each rank computes one, and of a third one both.
+// Tests that of two matrices of one rule each rank computes one, and that both
+// compute a third one.
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-split-matrix-rules | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-split-matrix-rules -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 

@@ -5,6 +5,7 @@ frozen weights. One of them leaves its gradients in its weights."""
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import torch
 from torch import nn
@@ -108,6 +109,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--accumulate", type=int, help="micro-batches (resnet: 2, else 1)")
     parser.add_argument("--clip-norm", type=float, nargs=2, metavar=("MOST", "TYPE"))
     parser.add_argument("--scaler", action="store_true", help="scale the loss")
+    parser.add_argument("--muon", action="store_true", help="for the matrices of gpt")
     flags = parser.parse_args(argv)
     torch.manual_seed(3)
     model, x, y = MODELS[flags.model]()
@@ -122,9 +124,12 @@ def training_step(argv: list[str]) -> TrainingStep:
         {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
     ]
     if flags.model == "resnet":
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+        optimizer: Any = torch.optim.SGD(groups, lr=0.05, momentum=0.9)
     elif flags.model == "mlp":
         optimizer = torch.optim.SGD(trained, lr=0.125)
+    elif flags.muon:
+        matrices, others = (group["params"] for group in groups)
+        optimizer = [torch.optim.Muon(matrices, lr=1e-2), torch.optim.AdamW(others, lr=1e-2)]
     else:
         optimizer = torch.optim.AdamW(groups, lr=1e-2)
     return TrainingStep(

@@ -36,6 +36,8 @@ def test_muon_is_pytorchs(name: str, archive: pathlib.Path, tmp_path: pathlib.Pa
     ranks = eval(mesh.replace("x", "*"))
     options = " ".join((f"mesh={mesh}", *OPTIONS[name]))
     compiled = chain.lower(FILE, archive, tmp_path, (), options)
+    # What is exchanged for updates leaves the other collectives their schedule.
+    assert compiled.scheduled.read_text().count('fsdp.schedule = "overlap"') == 1
     flags = ("--checkpoint-dir", tmp_path / "kept", "--checkpoint-interval", CUT)
     run = chain.run_plan(compiled, ranks, steps=STEPS, extra=flags)
     step = reference.load_step(FILE, ())

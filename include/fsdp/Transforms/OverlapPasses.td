@@ -325,6 +325,9 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
     owns at one time) `overlap` shortens flights where a program does not fit;
     where nothing is left to shorten, an error names what it needs.
 
+    What is exchanged for an update alone (region `update`, and all-to-alls) comes
+    behind backward, in its order.
+
     What holds: compute keeps its order, and so do random ops. An op that read a
     state in front of its update still does. The starts of one kind are waited
     for in their order. A state that other ranks read in a window is updated
