@@ -117,3 +117,12 @@ def test_nccl_has_the_bits_of_copies(
     found = run(model, 2, "device=cuda schedule=overlap", ("--comm", "nccl", *flags))
     assert "ranks over NCCL" in found.output and "without a CUDA graph" not in found.output
     assert same_bits(found, run(model, 2, PLAIN))
+
+
+def test_nccl_exchanges_matrices(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    nccl = ("--comm", "nccl", "--cuda-graph")
+    found = run("gpt", 2, "device=cuda schedule=overlap", nccl, "--muon")
+    assert "without a CUDA graph" not in found.output
+    assert same_bits(found, run("gpt", 2, PLAIN, (), "--muon"))
+    assert found.losses == pytest.approx(run("gpt", 2, "", (), "--muon").losses, rel=1e-5)
