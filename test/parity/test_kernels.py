@@ -67,8 +67,9 @@ def test_fast_kernels_train_as_exact_ones(exact: chain.Compiled, fast: chain.Com
     # Other transports put operands at other addresses.
     for again in (run(fast), run(fast, "--comm", "gloo"), run(fast, threads=True)):
         assert same(again, once)
-    # What they give lies where the plan has it.
+    # What they give lies where the plan has it, and what they need in its scratch.
     assert once.summary["outputs_copied"] == {"count": 0, "bytes": 0}
+    assert once.summary["step_allocated_bytes"] == 0
 
 
 def test_a_product_is_measured_once(exact: chain.Compiled, table: pathlib.Path) -> None:

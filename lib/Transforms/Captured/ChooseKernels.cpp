@@ -1,7 +1,5 @@
 // fsdp-choose-kernels.
 
-#include "PassOptions.h"
-
 #include "cost/KernelTable.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
