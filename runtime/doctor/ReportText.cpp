@@ -2,6 +2,7 @@
 
 #include "doctor/Json.h"
 
+#include <cctype>
 #include <cstdarg>
 #include <cstdio>
 #include <sys/resource.h>
@@ -127,6 +128,30 @@ std::string transportsText(const std::vector<RankReport> &ranks) {
   return text;
 }
 
+/// Members' names as JSON has them elsewhere: "bytesPerSecond" becomes
+/// "bytes_per_second". Names of variables stay.
+nlohmann::json snakeCase(const nlohmann::json &json) {
+  if (!json.is_structured())
+    return json;
+  nlohmann::json result =
+      json.is_array() ? nlohmann::json::array() : nlohmann::json::object();
+  for (const auto &item : json.items()) {
+    if (json.is_array()) {
+      result.push_back(snakeCase(item.value()));
+      continue;
+    }
+    std::string name;
+    bool isOurs = !item.key().empty() && std::islower(item.key()[0]);
+    for (char c : item.key())
+      if (isOurs && std::isupper(c))
+        (name += '_') += static_cast<char>(std::tolower(c));
+      else
+        name += c;
+    result[name] = snakeCase(item.value());
+  }
+  return result;
+}
+
 const char *nameOf(Severity severity) {
   return severity == Severity::Problem ? "problem" : "note";
 }
@@ -155,7 +180,7 @@ std::string reportJson(const std::vector<RankReport> &ranks,
                        const std::vector<Finding> &findings,
                        const std::string &rendezvous) {
   nlohmann::json json = {{"rendezvous", rendezvous},
-                         {"ranks", ranks},
+                         {"ranks", snakeCase(ranks)},
                          {"findings", nlohmann::json::array()}};
   for (const Finding &finding : findings)
     json["findings"].push_back(

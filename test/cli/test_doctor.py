@@ -33,13 +33,13 @@ def test_one_host() -> None:
         assert facts["pytorch"] == torch.__version__.partition("+")[0]
         assert facts["cores"] >= 1 and 0 < facts["memory"]["free"] <= facts["memory"]["total"]
         assert facts["variables"]["OMP_NUM_THREADS"] == "1"
-        assert any(i["isLoopback"] and "127.0.0.1" in i["addresses"] for i in facts["interfaces"])
+        assert any(i["is_loopback"] and "127.0.0.1" in i["addresses"] for i in facts["interfaces"])
         assert rank["flops"] > 0
         assert [t["transport"] for t in rank["transports"]] == ["shared memory", "Gloo"]
         for transport in rank["transports"]:
             assert transport["error"] == "" and transport["latency"] > 0
             assert [speed["kind"] for speed in transport["bandwidths"]] == KINDS
-            assert all(speed["bytesPerSecond"] > 0 for speed in transport["bandwidths"])
+            assert all(speed["bytes_per_second"] > 0 for speed in transport["bandwidths"])
 
 
 def test_one_rank_alone() -> None:
@@ -62,6 +62,16 @@ def test_more_threads_than_cores_and_an_interface_that_is_none() -> None:
     assert done.returncode == 0, done.stderr
     assert "note: 2 ranks of 4096 threads on " in done.stdout
     assert "note: GLOO_SOCKET_IFNAME is 'no0' on " in done.stdout
+
+
+def test_ranks_that_share_a_gpu() -> None:
+    """What NCCL would refuse is said in this program's words, with a way out."""
+    command = [chain.imitated_gpus() / "fsdp-run", "--doctor", "--nproc", 2]
+    done = chain.command(command, check=False)
+    assert done.returncode == 1
+    assert "GPUs        imitated GPU, driver for CUDA " in done.stdout
+    assert "problem: collectives over NCCL cannot begin on ranks 0, 1 (ranks 0 and 1 " in done.stdout
+    assert "give each its own in CUDA_VISIBLE_DEVICES" in done.stdout
 
 
 @pytest.mark.parametrize(
