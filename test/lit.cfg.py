@@ -10,7 +10,7 @@ config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.join(config.source_dir, "test")
 
-for tool in ("fsdp-opt", "fsdp-translate", "fsdp-run"):
+for tool in ("fsdp-opt", "fsdp-reduce", "fsdp-translate", "fsdp-run"):
     path = os.path.join(config.tools_dir, tool)
     if os.path.exists(path):
         config.available_features.add(tool)

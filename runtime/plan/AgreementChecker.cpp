@@ -119,7 +119,7 @@ private:
         if (piece->source != -1) {
           Spread spread = at(piece->source);
           spread.differ |= piece->owners > 1 ? shardBit() : 0;
-          write(here.inside("copy"), piece->destination, spread);
+          write(here, piece->destination, spread);
         }
     } else if (const CollectiveT *c = command.operation.AsCollective()) {
       Spread spread = at(c->source);
@@ -128,7 +128,7 @@ private:
       spread.differ &= ~bit;
       if (c->kind == CollectiveKind::ReduceScatter)
         spread.differ |= bit;
-      write(here.inside("collective"), c->destination, spread);
+      write(here, c->destination, spread);
     } else if (const UpdateT *update = command.operation.AsUpdate()) {
       change(here, *update);
     }

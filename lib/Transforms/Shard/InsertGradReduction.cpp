@@ -98,11 +98,20 @@ void InsertGradReduction::runOnOperation() {
   GradientMeans means(module);
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
-    program.walk([&](UpdateOp update) {
+    WalkResult result = program.walk([&](UpdateOp update) {
       auto parameter = table.lookup<StateOp>(update.getParameter());
-      if (parameter && parameter.getUnit())
-        reduce(update, parameter, means);
+      if (!parameter || !parameter.getUnit())
+        return WalkResult::advance();
+      if (getReduction(update)) {
+        update.emitOpError("has a gradient that is reduced already; run "
+                           "fsdp-insert-grad-reduction once");
+        return WalkResult::interrupt();
+      }
+      reduce(update, parameter, means);
+      return WalkResult::advance();
     });
+    if (result.wasInterrupted())
+      return signalPassFailure();
     // Casts of gradients that updates read before.
     eraseDeadOps(program);
   }

@@ -68,6 +68,9 @@ LogicalResult OffloadState::moveStates(const SymbolTable &table, bool &any) {
     OnHost offloaded = parameter ? getOffloaded(parameter) : OnHost();
     if (!(isOptimizer ? offloaded.optimizer : offloaded.parameter))
       continue;
+    if (!parameter.getUnit())
+      return state.emitOpError("is of a parameter without a unit; run "
+                               "fsdp-assign-units before fsdp-offload-state");
     if (state.getOnHost())
       return state.emitOpError(
           "is on the host already; run fsdp-offload-state once");
