@@ -4,6 +4,7 @@
 // everybody's. What changes a parameter may follow from no rank's own, so that
 // a gradient which was not summed over all ranks is found, wherever it went.
 #include "plan/CheckerSupport.h"
+#include "plan/Collectives.h"
 #include "plan/CommandValues.h"
 #include "plan/LiveRanges.h"
 
@@ -124,9 +125,14 @@ private:
     } else if (const CollectiveT *c = command.operation.AsCollective()) {
       Spread spread = at(c->source);
       uint32_t bit = bits[c->mesh_dim];
-      spread.own &= ~bit;
-      spread.differ &= ~bit;
-      if (c->kind == CollectiveKind::ReduceScatter)
+      const CollectiveInfo &info = infoOf(c->kind);
+      bool isPiece = info.sends == Pieces::PerRank;
+      // What ranks only exchange stays what some of them had for themselves.
+      if (info.reduces || !isPiece) {
+        spread.own &= ~bit;
+        spread.differ &= ~bit;
+      }
+      if (isPiece)
         spread.differ |= bit;
       write(here, c->destination, spread);
     } else if (const UpdateT *update = command.operation.AsUpdate()) {

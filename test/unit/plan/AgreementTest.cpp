@@ -96,6 +96,13 @@ INSTANTIATE_TEST_SUITE_P(
         {"ScatterAlongReplicas", C32,
          [](SummedGradient &s) { s.scatter->mesh_dim = 0; },
          "gathers or scatters along 'replicas'"},
+        {"ExchangeInPlaceOfASum", C32,
+         [](SummedGradient &s) {
+           s.add->kind = CollectiveKind::AllToAll;
+           s.add->count = 1;
+           s.add->divisor = 1;
+         },
+         "changes 'w' by what each rank along mesh dimension 'replicas'"},
         {"OwnScale", C32, [](SummedGradient &s) { s.changed->scale = s.mean; },
          "changes 'w' by what each rank along mesh dimension 'replicas'"},
         {"OwnScaleThroughABuffer", C32,
