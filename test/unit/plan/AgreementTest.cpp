@@ -2,6 +2,7 @@
 #include "BrokenPlans.h"
 #include "PlanBuilder.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace fsdp::plan;
@@ -26,7 +27,7 @@ public:
     plan.states[w]->unit = 0;
     buffer = state("buffer", Role::Buffer, {});
     program("step");
-    int x = newValue("x", {4});
+    x = newValue("x", {4});
     loss = newValue("loss", {});
     input("x", x, true);
     mean = newValue("mean", {});
@@ -54,7 +55,7 @@ public:
   }
 
   unsigned w, buffer;
-  int loss, mean, part, sum, bufferValue, number_;
+  int x, loss, mean, part, sum, bufferValue, number_;
   CollectiveT *scatter, *add;
   AtenT *kept;
   UpdateT *changed;
@@ -96,13 +97,22 @@ INSTANTIATE_TEST_SUITE_P(
         {"ScatterAlongReplicas", C32,
          [](SummedGradient &s) { s.scatter->mesh_dim = 0; },
          "gathers or scatters along 'replicas'"},
-        {"ExchangeInPlaceOfASum", C32,
+        {"ExchangedScale", C32,
          [](SummedGradient &s) {
-           s.add->kind = CollectiveKind::AllToAll;
-           s.add->count = 1;
-           s.add->divisor = 1;
+           // Each rank along the shards has other pieces of the batches.
+           int pieces = s.newValue("pieces", {4});
+           int total = s.newValue("total", {}), scale = s.newValue("scale", {});
+           s.reduce(CollectiveKind::AllToAll, s.x, pieces, 1)->count = 2;
+           s.aten("aten::sum", {value(pieces)}, {total});
+           CollectiveT *sum =
+               s.reduce(CollectiveKind::AllReduce, total, scale, 0);
+           sum->count = 1;
+           sum->divisor = 4;
+           s.changed->scale = scale;
+           auto &commands = s.plan.programs[0]->commands;
+           std::rotate(commands.end() - 4, commands.end() - 3, commands.end());
          },
-         "changes 'w' by what each rank along mesh dimension 'replicas'"},
+         "changes 'w' by what each rank along mesh dimension 'shard"},
         {"OwnScale", C32, [](SummedGradient &s) { s.changed->scale = s.mean; },
          "changes 'w' by what each rank along mesh dimension 'replicas'"},
         {"OwnScaleThroughABuffer", C32,
