@@ -105,7 +105,9 @@ static LogicalResult verifySharding(StateOp state, ShardingAttr sharding) {
     return state.emitOpError() << "is split over " << sharding.getGrid()
                                << ", which is not the module's first grid";
   ArrayRef<shard::GridAxesAttr> axes = sharding.getSplitAxes().getAxes();
-  if (int64_t(axes.size()) > state.getTensorType().getRank())
+  // A number without dimensions is split as one row.
+  if (int64_t(axes.size()) >
+      std::max<int64_t>(state.getTensorType().getRank(), 1))
     return state.emitOpError() << "is split on dimension " << axes.size() - 1
                                << " of " << state.getType();
   for (shard::GridAxesAttr ofDim : axes)
