@@ -78,7 +78,7 @@ FAULTS = {
         *(2, "failed at batch 1 of epoch 0: ValueError: the picture is broken"),
         *("worker 1", "sample 19", "feeder.py:"),
     ),
-    "killed": (2, "failed at batch ", " of epoch 0", "exited unexpectedly", "(worker 1"),
+    "killed": (2, "failed at batch ", " of epoch 0", "DataLoader worker (pid", "(worker 1"),
     "ends": (0, "was ended by signal 9 (Killed), and batch 1 of epoch 0 is due"),
     "hangs": (0, "has given nothing for 6 s", "--data-timeout"),
     "fewer": (0, "batches of an epoch", "rank 0 finds 7", "rank 1 8"),
