@@ -1,5 +1,7 @@
 #include "doctor/Diagnosis.h"
 
+#include "plan/FormatText.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -198,11 +200,10 @@ void Diagnosis::lookAtCores(const Hosts::value_type &host) {
       given == facts.variables.end() ? 1 : std::atoi(given->second.c_str());
   if (static_cast<double>(host.size()) * std::max(threads, 1) <= cores)
     return;
-  char text[64];
-  std::snprintf(text, sizeof(text), "%g %s", cores,
-                facts.quota > 0 && facts.quota < facts.cores
-                    ? "cores' worth of time (a cgroup's quota)"
-                    : "cores");
+  std::string text = formatText("%g %s", cores,
+                                facts.quota > 0 && facts.quota < facts.cores
+                                    ? "cores' worth of time (a cgroup's quota)"
+                                    : "cores");
   note(std::to_string(host.size()) + (host.size() == 1 ? " rank" : " ranks") +
        (threads > 1 ? " of " + std::to_string(threads) + " threads" : "") +
        " on " + facts.host + " " +
@@ -225,9 +226,8 @@ void Diagnosis::lookAtHost(const Hosts::value_type &host) {
          "batches there; make it larger (docker run --shm-size=1g)");
   double seconds = host.front()->clockSeconds;
   if (std::abs(seconds) > mostClockSeconds) {
-    char text[64];
-    std::snprintf(text, sizeof(text), "%.1f s %s", std::abs(seconds),
-                  seconds > 0 ? "ahead of" : "behind");
+    std::string text = formatText("%.1f s %s", std::abs(seconds),
+                                  seconds > 0 ? "ahead of" : "behind");
     note("the clock of " + facts.host + " is " + text + " that of " +
          factsOf(hosts[0]).host +
          ", so times in logs do not compare; set both (chrony, ntpd)");
@@ -278,9 +278,7 @@ void Diagnosis::lookForSlowRanks() {
   for (const RankReport &rank : ranks) {
     if (!(rank.flops < slowPart * fastest))
       continue;
-    char text[160];
-    std::snprintf(
-        text, sizeof(text),
+    std::string text = formatText(
         " computes %.1f GFLOP/s where the fastest rank has %.1f; does "
         "another program use its cores, or are they throttled?",
         rank.flops / 1e9, fastest / 1e9);

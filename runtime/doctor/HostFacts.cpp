@@ -2,6 +2,7 @@
 
 #include "comm/HostProcess.h"
 #include "device/Device.h"
+#include "plan/LoadedLibraries.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -9,7 +10,6 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <link.h>
 #include <sched.h>
 #include <sstream>
 #include <sys/resource.h>
@@ -148,19 +148,6 @@ uint64_t limitOf(__rlimit_resource_t resource) {
   return limit.rlim_cur;
 }
 
-std::vector<std::string> loadedCopiesOfNccl() {
-  std::vector<std::string> files;
-  dl_iterate_phdr(
-      [](dl_phdr_info *object, size_t, void *files) {
-        std::filesystem::path path = object->dlpi_name;
-        if (path.filename().string().rfind("libnccl.so", 0) == 0)
-          static_cast<std::vector<std::string> *>(files)->push_back(path);
-        return 0;
-      },
-      &files);
-  return files;
-}
-
 std::string describeKernel() {
   utsname found = {};
   uname(&found);
@@ -187,7 +174,7 @@ HostFacts findHostFacts(const std::string &version, const std::string &pytorch,
   facts.pytorch = pytorch;
   facts.variables = findVariables(); // before NCCL is loaded and adds its own
   facts.cuda = describeCuda();
-  facts.nccl = loadedCopiesOfNccl();
+  facts.nccl = loadedLibraries("libnccl.so");
   facts.kernel = describeKernel();
   facts.processor = lineOf("/proc/cpuinfo", "model name");
   facts.cores = usableCores();

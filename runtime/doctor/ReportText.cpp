@@ -1,26 +1,15 @@
 #include "doctor/ReportText.h"
 
 #include "doctor/Json.h"
+#include "plan/FormatText.h"
 
 #include <cctype>
-#include <cstdarg>
 #include <cstdio>
 #include <sys/resource.h>
 
 namespace fsdp::doctor {
 
 namespace {
-
-std::string format(const char *pattern, ...)
-    __attribute__((format(printf, 1, 2)));
-std::string format(const char *pattern, ...) {
-  char text[512];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof(text), pattern, arguments);
-  va_end(arguments);
-  return text;
-}
 
 std::string join(const std::vector<std::string> &parts) {
   std::string text;
@@ -30,23 +19,24 @@ std::string join(const std::vector<std::string> &parts) {
 }
 
 std::string line(const char *name, const std::string &text) {
-  return format("  %-11s ", name) + text + "\n";
+  return formatText("  %-11s ", name) + text + "\n";
 }
 
 std::string gibibytes(const Room &room) {
-  return format("%.1f of %.1f GiB free", room.free / 0x1p30,
-                room.total / 0x1p30);
+  return formatText("%.1f of %.1f GiB free", room.free / 0x1p30,
+                    room.total / 0x1p30);
 }
 
 std::string limitText(uint64_t limit, const char *pattern, double unit) {
-  return limit == RLIM_INFINITY ? "any number" : format(pattern, limit / unit);
+  return limit == RLIM_INFINITY ? "any number"
+                                : formatText(pattern, limit / unit);
 }
 
 std::string describe(const Interface &interface) {
   std::string text = interface.name + " " + join(interface.addresses) +
                      " MTU " + std::to_string(interface.mtu);
   if (interface.megabits)
-    text += format(" %g Gb/s", interface.megabits / 1e3);
+    text += formatText(" %g Gb/s", interface.megabits / 1e3);
   return text + (interface.isUp ? "" : " DOWN");
 }
 
@@ -63,7 +53,7 @@ std::string hostText(const std::vector<const RankReport *> &ranks) {
   std::vector<std::string> numbers, gpus, speeds, variables;
   for (const RankReport *rank : ranks) {
     numbers.push_back(std::to_string(rank->rank));
-    speeds.push_back(format("%.1f", rank->flops / 1e9));
+    speeds.push_back(formatText("%.1f", rank->flops / 1e9));
     if (!rank->gpu.empty())
       gpus.push_back(rank->gpu);
   }
@@ -76,11 +66,11 @@ std::string hostText(const std::vector<const RankReport *> &ranks) {
   text +=
       line("NCCL", facts.nccl.empty() ? "none is loaded" : join(facts.nccl));
   text += line("system", facts.kernel + ", " + facts.processor);
-  text +=
-      line("cores", format("%d of %d", facts.cores, facts.coresOfHost) +
-                        (facts.quota > 0
-                             ? format(", a cgroup's quota of %g", facts.quota)
-                             : ""));
+  text += line("cores",
+               formatText("%d of %d", facts.cores, facts.coresOfHost) +
+                   (facts.quota > 0
+                        ? formatText(", a cgroup's quota of %g", facts.quota)
+                        : ""));
   text += line("memory", gibibytes(facts.memory) + "; /dev/shm " +
                              gibibytes(facts.sharedMemory));
   text +=
@@ -93,9 +83,9 @@ std::string hostText(const std::vector<const RankReport *> &ranks) {
   if (!facts.reaches.empty())
     text += line("goes out by", facts.reaches);
   if (ranks.front()->rank != 0)
-    text += line("clock", format("%+.4f s to rank 0's, known to %.4f s",
-                                 ranks.front()->clockSeconds,
-                                 ranks.front()->clockUncertainty));
+    text += line("clock", formatText("%+.4f s to rank 0's, known to %.4f s",
+                                     ranks.front()->clockSeconds,
+                                     ranks.front()->clockUncertainty));
   text += line("computes", join(speeds) + " GFLOP/s by rank, in float32");
   text += line("variables",
                variables.empty() ? "none that matters" : join(variables));
@@ -106,15 +96,15 @@ std::string transportsText(const std::vector<RankReport> &ranks) {
   const RankReport &first = ranks.front();
   if (first.transports.empty())
     return "1 rank: no collectives; --nproc N measures them\n";
-  std::string text = format("%-16s %10s  %s\n", "collectives", "latency",
-                            "GB/s that a rank gets from the others");
+  std::string text = formatText("%-16s %10s  %s\n", "collectives", "latency",
+                                "GB/s that a rank gets from the others");
   for (size_t i = 0; i < first.transports.size(); ++i) {
     const TransportFigures &figures = first.transports[i];
     std::string error = figures.error;
     for (const RankReport &rank : ranks)
       if (error.empty() && i < rank.transports.size())
         error = rank.transports[i].error;
-    text += format("  %-14s ", figures.transport.c_str());
+    text += formatText("  %-14s ", figures.transport.c_str());
     if (!error.empty()) {
       text += "not possible: " + error + "\n";
       continue;
@@ -122,8 +112,9 @@ std::string transportsText(const std::vector<RankReport> &ranks) {
     std::vector<std::string> speeds;
     for (const Bandwidth &speed : figures.bandwidths)
       speeds.push_back(speed.kind +
-                       format(" %.2f", speed.bytesPerSecond / 1e9));
-    text += format("%7.1f us  ", figures.latency * 1e6) + join(speeds) + "\n";
+                       formatText(" %.2f", speed.bytesPerSecond / 1e9));
+    text +=
+        formatText("%7.1f us  ", figures.latency * 1e6) + join(speeds) + "\n";
   }
   return text;
 }
@@ -162,9 +153,9 @@ std::string reportText(const std::vector<RankReport> &ranks,
                        const std::vector<Finding> &findings,
                        const std::string &rendezvous) {
   auto hosts = byHost(ranks);
-  std::string text = format("%zu %s on %zu %s", ranks.size(),
-                            ranks.size() == 1 ? "rank" : "ranks", hosts.size(),
-                            hosts.size() == 1 ? "host" : "hosts");
+  std::string text = formatText(
+      "%zu %s on %zu %s", ranks.size(), ranks.size() == 1 ? "rank" : "ranks",
+      hosts.size(), hosts.size() == 1 ? "host" : "hosts");
   text += rendezvous.empty() ? "\n\n" : " met at " + rendezvous + "\n\n";
   for (const auto &host : hosts)
     text += hostText(host);

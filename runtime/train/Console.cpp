@@ -1,22 +1,14 @@
 #include "train/Console.h"
 
+#include "plan/FormatText.h"
+
 #include <algorithm>
-#include <cstdarg>
 #include <cstdio>
 #include <unistd.h>
 
 namespace fsdp {
 
 using Clock = std::chrono::steady_clock;
-
-static std::string format(const char *pattern, ...) {
-  char text[256];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(text, sizeof(text), pattern, arguments);
-  va_end(arguments);
-  return text;
-}
 
 // Long runs show about this many lines where there is no bar.
 static constexpr uint64_t linesPerRun = 20;
@@ -63,22 +55,23 @@ void Console::note(const std::string &text) {
 static std::string scalars(const NamedScalars &values, const char *separator) {
   std::string text;
   for (const auto &[name, value] : values)
-    text +=
-        format("%s%s %.5g", text.empty() ? "" : separator, name.c_str(), value);
+    text += formatText("%s%s %.5g", text.empty() ? "" : separator, name.c_str(),
+                       value);
   return text;
 }
 
 static std::string clock(double seconds) {
   auto total = static_cast<uint64_t>(std::max(0.0, seconds));
   if (total >= 3600)
-    return format("%lu:%02lu:%02lu", total / 3600, total / 60 % 60, total % 60);
-  return format("%02lu:%02lu", total / 60, total % 60);
+    return formatText("%lu:%02lu:%02lu", total / 3600, total / 60 % 60,
+                      total % 60);
+  return formatText("%02lu:%02lu", total / 60, total % 60);
 }
 
 static std::string rate(const StepReport &report) {
   return report.tokensPerSecond
-             ? format("%.0f tokens/s", *report.tokensPerSecond)
-             : format("%.0f samples/s", report.samplesPerSecond);
+             ? formatText("%.0f tokens/s", *report.tokensPerSecond)
+             : formatText("%.0f samples/s", report.samplesPerSecond);
 }
 
 void Console::step(const StepReport &report) {
@@ -88,20 +81,20 @@ void Console::step(const StepReport &report) {
              (!bar && Clock::now() - lastLine >= quiet);
   if (due) {
     lastLine = Clock::now();
-    std::string text = format("step: %lu  ", report.step);
+    std::string text = formatText("step: %lu  ", report.step);
     for (const auto &[name, value] : report.outputs)
-      text += format("%s: %.5f  ", name.c_str(), value);
+      text += formatText("%s: %.5f  ", name.c_str(), value);
     if (report.gradientNorm)
-      text += format("grad_norm: %.4f  ", *report.gradientNorm);
+      text += formatText("grad_norm: %.4f  ", *report.gradientNorm);
     if (!report.learningRates.empty())
-      text += format("lr: %.3g  ", report.learningRates[0]);
-    text +=
-        format("memory: %.2fGiB  ", report.memoryPeakBytes / double(1 << 30));
+      text += formatText("lr: %.3g  ", report.learningRates[0]);
+    text += formatText("memory: %.2fGiB  ",
+                       report.memoryPeakBytes / double(1 << 30));
     if (report.tokensPerSecond)
-      text += format("tps: %.0f  ", *report.tokensPerSecond);
+      text += formatText("tps: %.0f  ", *report.tokensPerSecond);
     else
-      text += format("samples/s: %.0f  ", report.samplesPerSecond);
-    text += format("step_ms: %.1f", report.stepMs);
+      text += formatText("samples/s: %.0f  ", report.samplesPerSecond);
+    text += formatText("step_ms: %.1f", report.stepMs);
     line(text);
   }
   drawBar();
@@ -117,13 +110,13 @@ void Console::drawBar() {
   int full = static_cast<int>(width * last.step / length.steps);
   double elapsed = std::chrono::duration<double>(now - start).count();
   double left = elapsed / last.step * (length.steps - last.step);
-  std::string text = format("epoch %lu/%lu |", last.epoch, length.epochs());
+  std::string text = formatText("epoch %lu/%lu |", last.epoch, length.epochs());
   text += std::string(full, '#') + std::string(width - full, ' ');
-  text += format("| %lu/%lu  ", last.step, length.steps);
+  text += formatText("| %lu/%lu  ", last.step, length.steps);
   if (!last.outputs.empty())
-    text += format("loss %.4f  ", last.outputs[0].second);
+    text += formatText("loss %.4f  ", last.outputs[0].second);
   if (!last.learningRates.empty())
-    text += format("lr %.3g  ", last.learningRates[0]);
+    text += formatText("lr %.3g  ", last.learningRates[0]);
   text += rate(last) + "  " + clock(left) + " left";
   std::fputs(("\r" + text + "\033[K").c_str(), stdout);
   std::fflush(stdout);
@@ -131,12 +124,12 @@ void Console::drawBar() {
 }
 
 void Console::evaluation(const EvalReport &report) {
-  line(format("step: %lu  ", report.step) + scalars(report.outputs, "  "));
+  line(formatText("step: %lu  ", report.step) + scalars(report.outputs, "  "));
 }
 
 void Console::epoch(uint64_t epoch, const NamedScalars &means,
                     const NamedScalars &evaluated) {
-  std::string text = format("epoch %lu/%lu  ", epoch, length.epochs());
+  std::string text = formatText("epoch %lu/%lu  ", epoch, length.epochs());
   text += scalars(means, "  ");
   if (!evaluated.empty())
     text += "  " + scalars(evaluated, "  ");

@@ -1,28 +1,13 @@
 #include "Error.h"
 #include "drivers/cuda/NcclLibrary.h"
+#include "plan/LoadedLibraries.h"
 
 #include <cstdlib>
 #include <dlfcn.h>
-#include <filesystem>
-#include <link.h>
 
 namespace fsdp {
 
 constexpr const char *ncclFile = "libnccl.so.2";
-
-/// The files of NCCL that the process has loaded, whoever loaded them.
-static std::vector<std::string> loadedNccl() {
-  std::vector<std::string> files;
-  dl_iterate_phdr(
-      [](dl_phdr_info *object, size_t, void *files) {
-        std::filesystem::path path = object->dlpi_name;
-        if (path.filename().string().rfind("libnccl.so", 0) == 0)
-          static_cast<std::vector<std::string> *>(files)->push_back(path);
-        return 0;
-      },
-      &files);
-  return files;
-}
 
 /// Throws Error where the library has no such function.
 template <typename Function>
@@ -50,7 +35,7 @@ static NcclFunctions load() {
     throw Error("the plan's ranks are GPUs, and there is no NCCL (" +
                 std::string(dlerror()) +
                 "); install the one that PyTorch needs, or run with --threads");
-  checkOneNccl(loadedNccl());
+  checkOneNccl(loadedLibraries("libnccl.so"));
   NcclFunctions nccl;
   // The version first: an old one has not all functions.
   find(library, "ncclGetVersion", nccl.getVersion);
