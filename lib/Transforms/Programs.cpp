@@ -20,6 +20,25 @@ bool fsdp::isMatrixRule(func::FuncOp function) {
          isa<RankedTensorType>(function.getArgumentTypes().front());
 }
 
+SmallVector<fsdp::aten::CallOp> fsdp::getCotangents(func::FuncOp program) {
+  SmallVector<aten::CallOp> calls;
+  program.walk([&](aten::CallOp call) {
+    if (call->hasAttr("fsdp.cotangent"))
+      calls.push_back(call);
+  });
+  return calls;
+}
+
+FailureOr<SmallVector<fsdp::aten::CallOp>>
+fsdp::requireCotangents(func::FuncOp program) {
+  SmallVector<aten::CallOp> calls = getCotangents(program);
+  if (calls.empty())
+    return program.emitError(
+        "has no op marked fsdp.cotangent, the gradient that backward starts "
+        "with; import the step again");
+  return calls;
+}
+
 llvm::StringMap<fsdp::UnitOp> fsdp::getUnits(ModuleOp module) {
   llvm::StringMap<UnitOp> units;
   for (UnitOp unit : module.getOps<UnitOp>())
@@ -60,8 +79,8 @@ Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
   NamedAttribute args[] = {
       builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0))};
   auto clone = aten::CallOp::create(
-      builder, gradient.getLoc(), aten::Phase::Backward, "clone", gradient, args,
-      RankedTensorType::get(type.getShape(), type.getElementType()));
+      builder, gradient.getLoc(), aten::Phase::Backward, "clone", gradient,
+      args, RankedTensorType::get(type.getShape(), type.getElementType()));
   return clone->getResult(0);
 }
 

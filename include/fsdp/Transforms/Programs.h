@@ -26,6 +26,13 @@ llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 /// Whether a rule looks at whole matrices: it is of tensors of one shape.
 bool isMatrixRule(mlir::func::FuncOp function);
 
+/// The calls that backward begins with: gradients of the losses by themselves.
+llvm::SmallVector<aten::CallOp> getCotangents(mlir::func::FuncOp program);
+
+/// The same. Fails, with an error, where there is none.
+mlir::FailureOr<llvm::SmallVector<aten::CallOp>>
+requireCotangents(mlir::func::FuncOp program);
+
 /// The module's units by name.
 llvm::StringMap<UnitOp> getUnits(mlir::ModuleOp module);
 

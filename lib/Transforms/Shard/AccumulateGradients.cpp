@@ -65,20 +65,15 @@ void setInsertionPointBehind(OpBuilder &builder, Value value) {
 /// The gradient is that of the mean over micro-batches, as `(loss /
 /// K).backward()` gives it.
 LogicalResult AccumulateGradients::scaleLoss(func::FuncOp program) {
-  bool found = false;
-  program.walk([&](aten::CallOp call) {
-    if (!call->hasAttr("fsdp.cotangent"))
-      return;
+  FailureOr<SmallVector<aten::CallOp>> cotangents = requireCotangents(program);
+  if (failed(cotangents))
+    return failure();
+  for (aten::CallOp call : *cotangents) {
     NamedAttrList args(call.getArgs());
     args.set("fill_value", FloatAttr::get(Float64Type::get(&getContext()),
                                           1.0 / double(microBatches)));
     call.setArgsAttr(args.getDictionary(&getContext()));
-    found = true;
-  });
-  if (!found)
-    return program.emitError(
-        "has no op marked fsdp.cotangent, the gradient that backward starts "
-        "with; import the step again");
+  }
   return success();
 }
 
@@ -175,12 +170,14 @@ void AccumulateGradients::makeLast() {
     RankedTensorType type = gradient.sum.getTensorType();
     auto state = FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr());
     auto before = LoadOp::create(builder, loc, type, state);
-    auto sum = aten::CallOp::create(builder, loc, aten::Phase::Backward, "add.Tensor",
-                                    {before.getResult(), value}, {}, type);
+    auto sum =
+        aten::CallOp::create(builder, loc, aten::Phase::Backward, "add.Tensor",
+                             {before.getResult(), value}, {}, type);
     auto fill =
         builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0));
-    auto nothing = aten::CallOp::create(builder, loc, aten::Phase::Backward, "full_like",
-                                        sum->getResult(0), fill, type);
+    auto nothing =
+        aten::CallOp::create(builder, loc, aten::Phase::Backward, "full_like",
+                             sum->getResult(0), fill, type);
     StoreOp::create(builder, loc, nothing->getResult(0), state);
     for (OpOperand *use : gradient.uses)
       use->set(sum->getResult(0));

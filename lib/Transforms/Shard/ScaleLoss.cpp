@@ -26,11 +26,10 @@ class ScaleLoss : public fsdp::impl::ScaleLossBase<ScaleLoss> {
 
 /// Backward begins with the scale instead of with one.
 LogicalResult ScaleLoss::scaleLoss(func::FuncOp program) {
-  bool found = false;
-  program.walk([&](aten::CallOp call) {
-    if (!call->hasAttr("fsdp.cotangent"))
-      return;
-    found = true;
+  FailureOr<SmallVector<aten::CallOp>> cotangents = requireCotangents(program);
+  if (failed(cotangents))
+    return failure();
+  for (aten::CallOp call : *cotangents) {
     OpBuilder builder(call->getContext());
     builder.setInsertionPointAfter(call);
     Value one = call->getResult(0);
@@ -44,11 +43,8 @@ LogicalResult ScaleLoss::scaleLoss(func::FuncOp program) {
     Operation *first = product.getDefiningOp();
     Value cotangent = scalars.cast(product, type);
     one.replaceAllUsesExcept(cotangent, first);
-  });
-  if (found)
-    return success();
-  return program.emitError("has no op marked fsdp.cotangent, the gradient that "
-                           "backward starts with; import the step again");
+  }
+  return success();
 }
 
 /// What torch.amp.GradScaler's unscale_, step and update do.
@@ -78,7 +74,8 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
                            options.get("backoff_factor")),
       builder.getNamedAttr("growth_interval", options.get("growth_interval"))};
   auto next = aten::CallOp::create(
-      builder, loc, aten::Phase::Backward, "_amp_update_scale", {scale, tracker, *overflow}, factors,
+      builder, loc, aten::Phase::Backward, "_amp_update_scale",
+      {scale, tracker, *overflow}, factors,
       TypeRange({scale.getType(), tracker.getType()}));
   StoreOp::create(builder, loc, next->getResult(0), kScaleStateName);
   StoreOp::create(builder, loc, next->getResult(1), kGrowthStateName);
@@ -107,13 +104,7 @@ void ScaleLoss::runOnOperation() {
     }
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<UpdateOp> updates = getUpdates(program);
-    bool trains = program
-                      .walk([](aten::CallOp call) {
-                        return call->hasAttr("fsdp.cotangent")
-                                   ? WalkResult::interrupt()
-                                   : WalkResult::advance();
-                      })
-                      .wasInterrupted();
+    bool trains = !getCotangents(program).empty();
     if ((trains || !updates.empty()) && failed(scaleLoss(program)))
       return signalPassFailure();
     if (!updates.empty() && failed(unscale(program, updates)))

@@ -41,13 +41,8 @@ Value getLoss(func::FuncOp program) {
 /// rank that was.
 void beginWithLoss(func::FuncOp program) {
   Value loss = getLoss(program);
-  SmallVector<aten::CallOp> begins;
-  program.walk([&](aten::CallOp call) {
-    if (call->hasAttr("fsdp.cotangent"))
-      begins.push_back(call);
-  });
   Operation *last = loss ? loss.getDefiningOp() : nullptr;
-  for (aten::CallOp call : begins) {
+  for (aten::CallOp call : getCotangents(program)) {
     auto isBefore = [&](Operation *op) { return op->isBeforeInBlock(last); };
     if (!last || llvm::any_of(call->getUsers(), isBefore))
       return; // a gradient is looked at all the same
@@ -123,9 +118,9 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
       isSkipped = scalars.cast(*skipped, builder.getI1Type());
     Value before = loadState(builder, loc, store.getState());
     Value after = createRowMajor(builder, store.getValue());
-    auto kept = aten::CallOp::create(builder, loc, aten::Phase::Backward, "where.self",
-                                     {isSkipped, before, after}, {},
-                                     TypeRange(before.getType()));
+    auto kept = aten::CallOp::create(builder, loc, aten::Phase::Backward,
+                                     "where.self", {isSkipped, before, after},
+                                     {}, TypeRange(before.getType()));
     store.getValueMutable().assign(kept->getResult(0));
     store->moveBefore(end);
   }
