@@ -18,7 +18,7 @@ struct LaunchOptions {
   int nodes = 1, nodeRank = 0;
   std::string masterAddress = "127.0.0.1";
   int masterPort = 29500;
-  std::string rendezvous; // empty: env://
+  std::string rendezvous; // empty: not given
   int meetingSeconds = 300;
   double patienceSeconds = 0; // 0: see deadlineOf()
   Transport transport = Transport::Auto;
@@ -28,6 +28,11 @@ struct LaunchOptions {
   /// Where the supervisor that started this process looks for its error; empty:
   /// none did.
   std::string supervisor;
+
+  /// Where the ranks meet.
+  std::string meetingUrl() const {
+    return rendezvous.empty() ? "env://" : rendezvous;
+  }
 };
 
 struct CommandLine {

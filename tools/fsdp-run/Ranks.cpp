@@ -1,5 +1,6 @@
 #include "Ranks.h"
 
+#include "EndProgram.h"
 #include "Error.h"
 #include "OpenBackend.h"
 #include "RunDoctor.h"
@@ -220,8 +221,7 @@ int asMember(const CommandLine &line, const Membership &me, Work work) {
     writeLauncherErrorFile(error);
     leave(connection);
     // Gloo's threads may still be waiting for ranks that are gone.
-    std::fflush(nullptr);
-    std::_Exit(1);
+    endProgram(1);
   }
 }
 
@@ -229,12 +229,11 @@ int runMember(const CommandLine &line, const plan::LoadedPlan &loaded,
               const Transports &transports, const Membership &me) {
   return asMember(line, me, [&](Connection &connection) {
     Variables variables = processVariables();
-    std::string url =
-        line.launch.rendezvous.empty() ? "env://" : line.launch.rendezvous;
-    connection = meet(me, parseMeetingPoint(url, variables), runKey(variables),
-                      agreementOf(loaded, line),
-                      commOptions(line, *loaded.plan, transports),
-                      std::chrono::seconds(line.launch.meetingSeconds));
+    connection =
+        meet(me, parseMeetingPoint(line.launch.meetingUrl(), variables),
+             runKey(variables), agreementOf(loaded, line),
+             commOptions(line, *loaded.plan, transports),
+             std::chrono::seconds(line.launch.meetingSeconds));
     return trainRank(line, loaded, transports, connection,
                      {me.localRank, nullptr});
   });
@@ -283,8 +282,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     if (line.doctor)
       return asMember(line, me, [&](Connection &) -> int {
         runDoctor(line, me);
-        std::fflush(nullptr);
-        std::_Exit(0);
+        endProgram(0);
       });
     plan::LoadedPlan loaded = plan::readPlan(line.plan, findDispatcherSchema);
     if (!line.tune.empty()) {

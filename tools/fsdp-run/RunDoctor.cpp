@@ -30,8 +30,7 @@ void runDoctor(const CommandLine &line, const Membership &me) {
   MeetingPoint where;
   where.path = alone.path();
   if (me.size > 1)
-    where = parseMeetingPoint(
-        launch.rendezvous.empty() ? "env://" : launch.rendezvous, variables);
+    where = parseMeetingPoint(launch.meetingUrl(), variables);
   doctor::DoctorOptions options;
   options.version = FSDP_VERSION;
   options.pytorch = FSDP_TORCH;
