@@ -254,26 +254,6 @@ def convert(
     return said, cached
 
 
-def tune(runner: Runner, cache: Cache, tool: Path, plan: Path) -> tuple[Path, str]:
-    """The table of what each kernel takes for the plan's products on this machine, and what
-    fsdp-run said of it. What an earlier run has measured is not measured again."""
-    threads = os.environ.get("OMP_NUM_THREADS", "1")
-    table = cache.kernel_table([processor(), torch_version(), digest(tool), threads])
-    said, _ = runner.run("tune", [tool, plan, "--tune", table])
-    return table, said.strip()
-
-
-def processor() -> list[str]:
-    """What tells a kind of processor from others, as the system has it."""
-    known = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU implementer")
-    first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
-    return [
-        line
-        for line in first.splitlines()
-        if line.partition(":")[0].strip() in (*known, "CPU part")
-    ]
-
-
 def place(source: Path, target: Path) -> None:
     """Makes `source`, which may be large, also appear as `target`."""
     target.unlink(missing_ok=True)

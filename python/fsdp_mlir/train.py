@@ -22,6 +22,7 @@ from . import stages
 from .cache import Cache
 from .display import Follower, JsonDisplay, TextDisplay
 from .event_files import EventFiles
+from .kernels import needs_table, tune, without_kernels
 from .progress import archive_metadata, data_beside, follow, length_of, sample_count
 from .stages import Runner, StageError
 from .step_hooks import after_training, constants
@@ -41,17 +42,6 @@ def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
     if not any(word.startswith("mesh=") for word in words):
         words.insert(0, f"mesh={'x'.join(map(str, sizes))}")
     return " ".join(words)
-
-
-def needs_table(options: str) -> bool:
-    """Whether the pipeline chooses kernels, and has not been told what each takes."""
-    words = options.split()
-    return "kernels=fast" in words and not any(w.startswith("kernel-table=") for w in words)
-
-
-def without_kernels(options: str) -> str:
-    """The pipeline of the plan whose kernels are measured."""
-    return " ".join(word for word in options.split() if word != "kernels=fast")
 
 
 def given(args: argparse.Namespace) -> list[Any]:
@@ -217,7 +207,7 @@ def lower(
         step("shard", "step.mlir", "step.exact.mlir")
         step("plan", "step.exact.mlir", "step.exact.plan")
         display.begin("tune")
-        table, said = stages.tune(runner, cache, tools["fsdp-run"], out / "step.exact.plan")
+        table, said = tune(runner, cache, tools["fsdp-run"], out / "step.exact.plan")
         display.end("tune", said)
         options = f"{fast} kernel-table={table}"
     step("shard", "step.mlir", "step.fsdp.mlir")
