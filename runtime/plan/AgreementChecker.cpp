@@ -12,9 +12,10 @@ using namespace fsdp::plan;
 
 namespace {
 
-/// Along which mesh dimensions ranks have different values, a bit for each; and
-/// along which a value follows from what one rank alone has: its batch, its
-/// random numbers. A part of what all have differs, and is nobody's own.
+/// What may part the ranks, a bit for each mesh dimension. `differ`: ranks
+/// along it have different values, as they have different shards. `own`: the
+/// value follows from what one rank alone has, its batch or its random numbers.
+/// A shard differs between ranks, and yet it is no rank's own.
 struct Spread {
   uint32_t differ = 0, own = 0;
 

@@ -12,9 +12,10 @@
 
 namespace fsdp {
 
-/// Updates by one rule, at most one per shard: rank i computes the i-th one's
-/// matrix. Where there are fewer the other ranks compute the last one too. Of
-/// one update alone every rank gathers the matrix.
+/// Updates by the same rule, at most one per shard. Rank i computes the matrix
+/// of the i-th update. Where there are fewer updates than ranks, the ranks that
+/// are left compute the last matrix too. A single update is not shared: every
+/// rank gathers its matrix.
 class MatrixRound {
 public:
   /// What is made stands in front of the last of the updates, and is counted
