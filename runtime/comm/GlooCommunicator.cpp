@@ -1,5 +1,6 @@
 #include "comm/GlooCommunicator.h"
 
+#include "Error.h"
 #include "comm/RankWatch.h"
 #include "comm/Reduce.h"
 
@@ -324,10 +325,21 @@ void GlooCommunicator::finish(uint64_t ticket) {
 
 } // namespace
 
+/// Gloo's TLS of PyTorch 2.11 loads its certificates and then sends everything
+/// as it is, to anybody: worse than none, since people rely on it.
+static void refuseTls() {
+  const char *transport = std::getenv("GLOO_DEVICE_TRANSPORT");
+  if (transport && std::strcmp(transport, "TCP_TLS") == 0)
+    throw Error("GLOO_DEVICE_TRANSPORT is TCP_TLS, but the Gloo of PyTorch "
+                "2.11 then sends everything unencrypted all the same; unset "
+                "it, and keep the ranks in a network that you trust");
+}
+
 std::unique_ptr<Communicator> createGlooCommunicator(c10d::Store &store,
                                                      int rank, int size,
                                                      const GlooAddress &address,
                                                      const Patience &patience) {
+  refuseTls();
   static std::once_flag once;
   std::call_once(once, [] {
     // Gloo writes to sockets whose other end may have failed: that is an error

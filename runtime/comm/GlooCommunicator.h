@@ -28,7 +28,7 @@ struct GlooAddress {
 /// `store` is a c10d store that all ranks share, its keys not used by others.
 /// It is kept, as groups meet there when they talk first. Throws PeerFailure
 /// when the ranks cannot be connected within the patience's limit, which later
-/// calls have as well.
+/// calls have as well, and Error where the environment asks for Gloo's TLS.
 std::unique_ptr<Communicator> createGlooCommunicator(c10d::Store &store,
                                                      int rank, int size,
                                                      const GlooAddress &address,

@@ -1,6 +1,7 @@
 #include "launch/Environment.h"
 
 #include "Error.h"
+#include "launch/Secret.h"
 
 #include <cstdlib>
 #include <limits>
@@ -62,6 +63,7 @@ Membership findMembership(const Variables &variables) {
 MeetingPoint parseMeetingPoint(const std::string &url,
                                const Variables &variables) {
   MeetingPoint result;
+  result.secret = findSecret(variables);
   auto rest = [&](const std::string &scheme) -> std::optional<std::string> {
     if (url.compare(0, scheme.size(), scheme) != 0)
       return std::nullopt;

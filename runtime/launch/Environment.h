@@ -35,9 +35,13 @@ struct MeetingPoint {
   int port = 0;
   /// A launcher's own store: no rank serves it.
   bool launcherServes = false;
+  /// What only the run's ranks know (see Secret.h); empty: nobody has to know
+  /// anything.
+  std::string secret;
 };
 
-/// Understands env://, tcp://HOST:PORT and file:///PATH. Throws Error.
+/// Understands env://, tcp://HOST:PORT and file:///PATH, and reads the run's
+/// secret. Throws Error.
 MeetingPoint parseMeetingPoint(const std::string &url,
                                const Variables &variables);
 

@@ -2,9 +2,13 @@
 
 #include "Error.h"
 #include "comm/HostProcess.h"
+#include "launch/ListeningSocket.h"
+#include "launch/SealedStore.h"
+#include "launch/Secret.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -30,7 +34,8 @@ public:
         const std::string &runKey, std::chrono::seconds timeout)
       : me(me), where(where), timeout(timeout),
         deadline(Clock::now() + timeout), store(open()) {
-    keys = c10::make_intrusive<c10d::PrefixStore>(runKey, store);
+    keys = c10::make_intrusive<c10d::PrefixStore>(
+        runKey, where.secret.empty() ? store : sealStore(store, where.secret));
   }
 
   void agree(const Agreement &agreement);
@@ -61,8 +66,11 @@ private:
   void put(const std::string &key, const std::string &text) {
     keys->set(key, std::vector<uint8_t>(text.begin(), text.end()));
   }
+  Error otherSecret(int rank) const;
   std::vector<int> absent(const std::string &what);
   void waitForAll(const std::string &what);
+  /// For a rank that ends: gives the others a moment to say `what`.
+  void leaveAfter(const std::string &what);
 
   Membership me;
   MeetingPoint where;
@@ -89,6 +97,9 @@ StorePtr Meeting::Place::open() {
   // has one server.
   options.multiTenant = options.isServer;
   options.timeout = left();
+  // Where this cannot be, c10d listens on all addresses, or says why not.
+  if (options.isServer)
+    options.masterListenFd = listenAt(where.host, where.port);
   try {
     return c10::make_intrusive<c10d::TCPStore>(where.host, options);
   } catch (const std::exception &error) {
@@ -158,7 +169,7 @@ void Meeting::Place::agree(const Agreement &agreement) {
     if (!all.back().is_object() || !all.back().contains("agree"))
       throw Error("rank " + std::to_string(all.size() - 1) +
                   " says nothing that this fsdp-run understands; run the same "
-                  "version everywhere");
+                  "version everywhere, and give all ranks the same secret");
     oneHost = oneHost && all.back()["host"] == all[0]["host"];
   }
   for (int r = 1; r < me.size; ++r)
@@ -172,18 +183,41 @@ void Meeting::Place::agree(const Agreement &agreement) {
     }
 }
 
+void Meeting::Place::leaveAfter(const std::string &what) {
+  waitUpTo(std::min(timeout, std::chrono::seconds(2)));
+  try {
+    waitForAll(what);
+  } catch (const Error &) { // a stranger reads nothing
+  }
+}
+
+Error Meeting::Place::otherSecret(int rank) const {
+  return Error("what rank " + std::to_string(rank) + " says at " + name() +
+               " is not sealed with rank " + std::to_string(me.rank) +
+               "'s secret; give all ranks the same " + secretVariable + " or " +
+               secretFileVariable +
+               " (if they have it, a stranger writes there)");
+}
+
 std::vector<std::string> Meeting::Place::exchange(const std::string &what,
                                                   const std::string &mine) {
   put(key(what, me.rank), mine);
   waitForAll(what);
-  std::vector<std::string> all;
-  for (int r = 0; r < me.size; ++r) {
-    std::vector<uint8_t> bytes = keys->get(key(what, r));
-    all.emplace_back(bytes.begin(), bytes.end());
-  }
+  std::vector<std::string> all(me.size);
+  std::optional<Error> broken;
+  for (int r = 0; r < me.size; ++r)
+    try {
+      all[r] = keys->get_to_str(key(what, r));
+    } catch (const BrokenSeal &) {
+      broken = otherSecret(r);
+    }
   // Rank 0 may be serving: nobody leaves, not even with an error, before all
   // have read.
   put(key(what + "/read", me.rank), "1");
+  if (broken) {
+    leaveAfter(what + "/read");
+    throw *broken;
+  }
   waitForAll(what + "/read");
   return all;
 }

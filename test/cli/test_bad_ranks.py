@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import socket
 from typing import Any
 
 import pytest
+import torch.distributed
 from safetensors.torch import load_file, save_file
 
 from cli.conftest import CLASSIFIER
@@ -101,6 +103,34 @@ def test_port_in_use(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
             output = process.communicate(timeout=HANG_S)[0]
     check_refusal(process.returncode, output, rf"\b{port}\b", "in use")
     assert not saved.exists()
+
+
+def test_a_stranger_at_the_meeting(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    """Who knows where the ranks meet, and not their secret, neither reads nor is believed."""
+    saved = tmp_path / "saved.safetensors"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = rank_command(compiled, f"tcp://127.0.0.1:{port}", saved)
+    env = chain.environment(RANK="0", WORLD_SIZE="2", FSDP_RUN_SECRET="known to all ranks")
+    with started([command], [env]) as (process,):
+        wait = datetime.timedelta(seconds=HANG_S)
+        stranger = torch.distributed.TCPStore("127.0.0.1", port, timeout=wait)
+        assert b"agree" not in stranger.get("fsdp-run/default/0/hello/0")
+        stranger.set("fsdp-run/default/0/hello/1", '{"host": "here", "agree": {}}')
+        # Nobody listens on another address of this host.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port))
+        output = process.communicate(timeout=HANG_S)[0]
+    check_refusal(process.returncode, output, "what rank 1 says", "FSDP_RUN_SECRET")
+    assert not saved.exists()
+
+
+def test_encryption_that_is_none(
+    compiled: chain.Compiled, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOO_DEVICE_TRANSPORT", "TCP_TLS")
+    run_refused(compiled, tmp_path, "TCP_TLS", "unencrypted", extra=["--comm", "gloo"])
 
 
 def test_rank_outside_the_world(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:

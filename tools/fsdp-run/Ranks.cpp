@@ -10,6 +10,7 @@
 #include "launch/Deadline.h"
 #include "launch/ErrorReport.h"
 #include "launch/Rendezvous.h"
+#include "launch/Secret.h"
 #include "launch/Supervisor.h"
 #include "launch/WorldSize.h"
 #include "operators/DispatcherSchemas.h"
@@ -198,6 +199,9 @@ int superviseProcesses(const CommandLine &line, int argc, char **argv) {
                                  ? "file://%MEETING%"
                                  : "tcp://" + launch.masterAddress + ":" +
                                        std::to_string(launch.masterPort)));
+  // Ranks of one host inherit a secret; on several, people give each the same.
+  if (launch.nodes == 1 && findSecret(processVariables()).empty())
+    setenv(secretVariable, makeSecret().c_str(), /*overwrite=*/1);
   return superviseRanks(ranks);
 }
 

@@ -17,10 +17,9 @@ namespace {
 /// they met and added up their ranks.
 std::vector<std::string>
 meetInFile(int arriving, int size, int timeout,
-           const std::function<Agreement(int)> &agreement) {
+           const std::function<Agreement(int)> &agreement,
+           const std::vector<std::string> &secrets = {}) {
   TemporaryFolder folder;
-  MeetingPoint where;
-  where.path = folder / "meeting";
   std::vector<std::string> errors(arriving);
   std::vector<std::thread> threads;
   for (int r = 0; r < arriving; ++r)
@@ -28,6 +27,9 @@ meetInFile(int arriving, int size, int timeout,
       Membership me;
       me.rank = r;
       me.size = size;
+      MeetingPoint where;
+      where.path = folder / "meeting";
+      where.secret = secrets.empty() ? "" : secrets[r];
       try {
         Connection met = meet(me, where, "test", agreement(r), {},
                               std::chrono::seconds(timeout));
@@ -66,4 +68,20 @@ TEST(Rendezvous, DifferentPlansAreShown) {
 TEST(Rendezvous, RankThatNeverComesIsNamed) {
   for (const std::string &error : meetInFile(2, 4, 1, same))
     EXPECT_NE(error.find("rank 2, rank 3 of 4"), std::string::npos) << error;
+}
+
+TEST(Rendezvous, RanksWithOneSecretMeet) {
+  for (const std::string &error :
+       meetInFile(2, 2, 60, same, {"a common secret", "a common secret"}))
+    EXPECT_EQ(error, "");
+}
+
+TEST(Rendezvous, ARankWithAnotherSecretIsNamed) {
+  for (const char *other : {"another secret", ""}) {
+    auto errors = meetInFile(2, 2, 60, same, {"a common secret", other});
+    EXPECT_NE(errors[0].find("what rank 1 says"), std::string::npos)
+        << errors[0];
+    EXPECT_NE(errors[1].find("the same"), std::string::npos) << errors[1];
+    EXPECT_NE(errors[1].find("secret"), std::string::npos) << errors[1];
+  }
 }
