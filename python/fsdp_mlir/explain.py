@@ -14,12 +14,12 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
 )
 
+from . import package
 from .errors import ExportError
 from .known_values import StandIns
 from .value_checks import passed_checks
 
 _PYTORCH = os.path.dirname(torch.__file__)
-_HERE = os.path.dirname(__file__)
 # Raised where an op's result, or its shape, depends on values.
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -55,7 +55,7 @@ class Refusal(ExportError):
 
 def is_users(path: str) -> bool:
     """Whether the source file `path` is neither PyTorch's nor ours."""
-    return not path.startswith((_PYTORCH, _HERE, "<")) and not path.endswith("_dynamo/__init__.py")
+    return not path.startswith((_PYTORCH, package.FOLDER, "<")) and not path.endswith("_dynamo/__init__.py")
 
 
 def user_location(trace: str) -> str:

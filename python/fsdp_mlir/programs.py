@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import NoReturn, Optional
 
+from . import package
+
 NAMES = ("fsdp-translate", "fsdp-opt", "fsdp-run")
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(package.FOLDER).resolve()
 
 
 def folder() -> Path:

@@ -11,13 +11,13 @@ from typing import Any, Callable, NoReturn, Protocol
 
 import torch
 
+from . import package
 from .rule_values import Comparison, Expr
 
 _TORCH = os.path.dirname(torch.__file__)
 _OPTIM = os.path.join(_TORCH, "optim")
 _HELPERS = os.path.join(_OPTIM, "optimizer.py")
 _PYTHON = os.path.dirname(os.__file__)
-_HERE = os.path.dirname(__file__)
 
 
 class Followed(Protocol):
@@ -42,7 +42,7 @@ def current_line() -> str:
 
 def is_optimizers(path: str) -> bool:
     """Whether a Python file may have an optimizer's step."""
-    if path.startswith((_HERE, "<")) or path == _HELPERS:
+    if path.startswith((package.FOLDER, "<")) or path == _HELPERS:
         return False
     return path.startswith(_OPTIM) or not path.startswith((_TORCH, _PYTHON))
 

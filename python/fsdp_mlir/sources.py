@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Iterator, Sequence
 
+from . import package
+
 
 @dataclass
 class StepSources:
@@ -83,7 +85,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def _installed_folders() -> tuple[str, ...]:
     folders = {*site.getsitepackages(), site.getusersitepackages()}
     folders.update(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib"))
-    folders.add(os.path.dirname(os.path.abspath(__file__)))
+    folders.add(package.FOLDER)
     return tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
 

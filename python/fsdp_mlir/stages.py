@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
-from . import programs
+from . import package, programs
 from .cache import Cache, digest, key_of
 
 # What makes fsdp-opt write its decisions into a file.
@@ -206,13 +206,13 @@ def described_files(folder: Path) -> set[str]:
 
 def digest_of_exporter() -> str:
     """Of this package, whose files the list of what an export read leaves out."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources = sorted(Path(package.FOLDER).rglob("*.py"))
     return key_of([digest(source) for source in sources])
 
 
 def python_path() -> str:
-    package = str(Path(__file__).resolve().parents[1])
-    return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+    folder = os.path.dirname(package.FOLDER)
+    return os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH", "")]))
 
 
 def named_files(argv: Sequence[str]) -> set[str]:
