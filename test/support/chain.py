@@ -1,13 +1,15 @@
 """Runs the chain step file -> archive -> IR -> plan -> training, as a user would.
 
 The programs are taken from $FSDP_MLIR_BIN, else from build/bin. Nothing is
-cached: each call writes into the folder it is given.
+cached: each call writes into the folder it is given. Programs that load PyTorch
+run in copies of a process that has loaded it (fork_server.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -17,9 +19,14 @@ import subprocess
 import sys
 from typing import Any, Callable, Sequence
 
+from support.fork_server import ForkServer
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = ROOT / "python"
 TIMEOUT_S = 300
+
+# The programs that load much, with what they load only while they run.
+LOADED_LATE = {"fsdp-run": (), "fsdp-translate": ("libfsdp_archive.so",), "fsdp-opt": ()}
 
 # Step functions that were given as callables, by the key their file names.
 _callables: dict[str, Callable[[list[str]], Any]] = {}
@@ -96,6 +103,26 @@ def environment(**changes: str) -> dict[str, str]:
     return env
 
 
+def lasting(env: dict[str, str]) -> dict[str, str]:
+    """What of an environment is the same in each test."""
+    return {key: value for key, value in env.items() if key != "PYTEST_CURRENT_TEST"}
+
+
+SHARED_ENVIRONMENT = lasting(environment())
+
+
+@functools.cache
+def server_of(program: str, process: int) -> ForkServer | None:
+    """What runs a program of ours in the shared environment, for this process."""
+    path = pathlib.Path(program)
+    preload = ROOT / "build" / "bin" / "fork_server.so"
+    ours = path.name in LOADED_LATE and path.is_relative_to(preload.parent)
+    if not ours or not preload.exists():
+        return None
+    late = [path.parent / library for library in LOADED_LATE[path.name]]
+    return ForkServer(path, preload, late, SHARED_ENVIRONMENT)
+
+
 def command(
     arguments: Sequence[Any],
     check: bool = True,
@@ -104,14 +131,14 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Runs one program to its end; `check` raises ChainError on failure."""
     arguments = [str(argument) for argument in arguments]
-    done = subprocess.run(
-        arguments,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=timeout,
-        env=env or environment(),
-    )
+    env = env or environment()
+    server = server_of(arguments[0], os.getpid()) if lasting(env) == SHARED_ENVIRONMENT else None
+    if server:
+        done = server.run(arguments, timeout)
+    else:
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, errors="replace", timeout=timeout, env=env
+        )
     if check and done.returncode != 0:
         raise ChainError(arguments, done.returncode, done.stdout + done.stderr)
     return done

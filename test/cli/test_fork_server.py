@@ -1,0 +1,37 @@
+"""Tests that the copies of a loaded program, which most tests run, are that program."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+from support import chain
+
+pytestmark = pytest.mark.quick
+
+
+def test_a_copy_is_the_program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chain.server_of(str(chain.binary("fsdp-run")), os.getpid()), "build fork_server"
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("here").mkdir()
+    for arguments, code in (["--version"], 0), (["here"], 1), (["--no-such-flag"], 2):
+        words = [str(chain.binary("fsdp-run")), *arguments]
+        copied = chain.command(words, check=False)
+        started = subprocess.run(words, capture_output=True, text=True, env=chain.environment())
+        assert copied.returncode == started.returncode == code
+        assert (copied.stdout, copied.stderr) == (started.stdout, started.stderr)
+
+
+def test_a_copy_that_takes_too_long_is_ended(tmp_path: pathlib.Path) -> None:
+    fifo = tmp_path / "step.mlir"
+    os.mkfifo(fifo)
+    opt = chain.binary("fsdp-opt")
+    with pytest.raises(subprocess.TimeoutExpired):
+        chain.command([opt, fifo], timeout=0.2)
+    chain.command([opt, "--version"])
+
+
+def test_another_environment_is_a_program_of_its_own() -> None:
+    words = [chain.binary("fsdp-run"), "--version"]
+    done = chain.command(words, env=chain.environment(LD_DEBUG="libs"))
+    assert "calling init" in done.stderr
