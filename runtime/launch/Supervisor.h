@@ -15,6 +15,9 @@ struct SupervisedRanks {
   /// LOCAL_RANK. "%MEETING%" stands for a file that all of them share,
   /// "%ERROR%" for the one in which a rank leaves its error.
   std::vector<std::string> command;
+  /// Where a rank begins, in a copy of this process, with the words of the
+  /// command; without it the program is started anew.
+  void (*begin)(int argc, char **argv) = nullptr;
 };
 
 /// Starts the ranks and waits for them. When one fails the others are ended,

@@ -185,13 +185,29 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
   return 1;
 }
 
-int superviseProcesses(const CommandLine &line, int argc, char **argv) {
+/// A rank, in a copy of the process that supervises it.
+[[noreturn]] void beginRank(int argc, char **argv) {
+  // For its threads, and for the programs that it starts: PyTorch, which is
+  // loaded, has read the variable.
+  limitThreads();
+  setenv("OMP_NUM_THREADS", "1", /*overwrite=*/0);
+  CommandLine line;
+  std::optional<int> status = parseCommandLine(argc, argv, line);
+  endProgram(status ? *status : runRanks(line, argc, argv));
+}
+
+/// `copies` says that ranks may be copies of this process, for which PyTorch is
+/// loaded once. Ranks on GPUs may not: a driver that has been asked for them
+/// does not work in a copy.
+int superviseProcesses(const CommandLine &line, bool copies, int argc,
+                       char **argv) {
   const LaunchOptions &launch = line.launch;
   SupervisedRanks ranks;
   ranks.count = launch.nproc;
   ranks.firstRank = launch.nodeRank * launch.nproc;
   ranks.worldSize = launch.nodes * launch.nproc;
   ranks.command.assign(argv, argv + argc);
+  ranks.begin = copies ? beginRank : nullptr;
   ranks.command.push_back("--supervisor=%ERROR%");
   if (launch.rendezvous.empty())
     ranks.command.push_back("--rendezvous=" +
@@ -282,7 +298,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     bool isMember = !launch.supervisor.empty() ||
                     (!launch.nproc && !launch.threads && !me.source.empty());
     if (line.doctor && !isMember && launch.nproc * launch.nodes > 1)
-      return superviseProcesses(line, argc, argv);
+      return superviseProcesses(line, /*copies=*/false, argc, argv);
     if (line.doctor)
       return asMember(line, me, [&](Connection &) -> int {
         runDoctor(line, me);
@@ -306,7 +322,9 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     if (threads)
       return runThreads(line, loaded, transports, size);
     return isMember ? runMember(line, loaded, transports, me)
-                    : superviseProcesses(line, argc, argv);
+                    : superviseProcesses(
+                          line, loaded.plan->device == plan::DeviceKind::Cpu,
+                          argc, argv);
   } catch (...) {
     RankError error = describeCurrentError();
     if (!launch.supervisor.empty())
