@@ -42,6 +42,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "quick: the first case of it runs with --quick")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kept_exports(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One folder of exports for all of a session's workers."""
+    from support import chain
+
+    base = tmp_path_factory.getbasetemp()
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    chain.exports = session / "exports"
+    chain.exports.mkdir(exist_ok=True)
+
+
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     """Importing all tests takes longer than running the quick ones."""
     if not config.getoption("--quick") or collection_path.suffix != ".py":

@@ -1,8 +1,8 @@
 """Runs the chain step file -> archive -> IR -> plan -> training, as a user would.
 
-The programs are taken from $FSDP_MLIR_BIN, else from build/bin. Nothing is
-cached: each call writes into the folder it is given. Programs that load PyTorch
-run in copies of a process that has loaded it (fork_server.py).
+The programs are taken from $FSDP_MLIR_BIN, else from build/bin. Each call writes
+into the folder it is given. Programs that load PyTorch run in copies of a process
+that has loaded it (fork_server.py), and a step is exported once in a session.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import io
 import json
 import os
 import pathlib
 import runpy
+import shutil
 import subprocess
 import sys
+import tempfile
 from typing import Any, Callable, Sequence
 
 from support.fork_server import ForkServer
@@ -27,6 +30,9 @@ TIMEOUT_S = 300
 
 # The programs that load much, with what they load only while they run.
 LOADED_LATE = {"fsdp-run": (), "fsdp-translate": ("libfsdp_archive.so",), "fsdp-opt": ()}
+
+# Where pytest keeps the exports of a session (conftest.py); None: nowhere.
+exports: pathlib.Path | None = None
 
 # Step functions that were given as callables, by the key their file names.
 _callables: dict[str, Callable[[list[str]], Any]] = {}
@@ -144,7 +150,30 @@ def command(
     return done
 
 
-def export(step_file: pathlib.Path, archive: pathlib.Path, argv: Sequence[str]) -> None:
+def export(
+    step_file: pathlib.Path, archive: pathlib.Path, argv: Sequence[str], described: str = ""
+) -> None:
+    """Writes the archive and what lies beside it. A step that was exported in this session is
+    copied: one of this tree's files, or what is the same wherever it is `described` alike."""
+    argv = [str(word) for word in argv]
+    if not described and step_file.is_relative_to(ROOT):
+        described = str(step_file)
+    # What flags name by its path may have changed.
+    if exports is None or not described or any(os.sep in word for word in argv):
+        return export_anew(step_file, archive, argv)
+    key = repr((described, archive.name, argv, sorted(lasting(environment()).items())))
+    kept = exports / hashlib.sha256(key.encode()).hexdigest()
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(dir=exports) as folder:
+            made = pathlib.Path(folder) / "made"
+            made.mkdir()
+            export_anew(step_file, made / archive.name, argv)
+            with contextlib.suppress(OSError):  # another worker was faster
+                made.rename(kept)
+    shutil.copytree(kept, archive.parent, dirs_exist_ok=True)
+
+
+def export_anew(step_file: pathlib.Path, archive: pathlib.Path, argv: Sequence[str]) -> None:
     """Runs `python -m fsdp_mlir.export` inside this process: importing PyTorch
     again for each of a hundred models would take longer than the tests."""
     import torch
@@ -181,10 +210,12 @@ def compile_step(
     """Compiles a step file, or a function with the signature of
     `training_step`, to a plan in `tmp_path`.
 
+    A function with an attribute `described` is the same as any other that is described alike.
     `pipeline` is what stands in `--fsdp-pipeline="..."`; `passes` replaces that
     flag by others (each one an argument of fsdp-opt).
     """
     tmp_path.mkdir(parents=True, exist_ok=True)
+    described = getattr(step, "described", "")
     if callable(step):
         key = str(tmp_path / step.__name__)
         _callables[key] = step
@@ -194,7 +225,7 @@ def compile_step(
         )
     step = pathlib.Path(step)
     archive = tmp_path / "step.pt"
-    export(step, archive, argv)
+    export(step, archive, argv, described)
     return lower(step, archive, tmp_path, argv, pipeline, passes)
 
 

@@ -59,6 +59,8 @@ def annotated(training: Training) -> Callable[[list[str]], Any]:
         apply_calls(fsdp_mlir, step.model, training.calls, mesh)
         return step
 
+    # How many steps are run is no part of a step.
+    training_step.described = repr(dataclasses.replace(training, steps=0))
     return training_step
 
 
