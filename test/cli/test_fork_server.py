@@ -11,7 +11,7 @@ pytestmark = pytest.mark.quick
 
 
 def test_a_copy_is_the_program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chain.server_of(str(chain.binary("fsdp-run")), os.getpid()), "build fork_server"
+    assert chain.server_of(str(chain.binary("fsdp-run"))), "build fork_server"
     monkeypatch.chdir(tmp_path)
     pathlib.Path("here").mkdir()
     for arguments, code in (["--version"], 0), (["here"], 1), (["--no-such-flag"], 2):

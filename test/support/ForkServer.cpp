@@ -5,10 +5,10 @@
 // program's own main().
 //
 // $FORK_SERVER is the number of a socket; the program's arguments are libraries
-// to load ahead. A request is two numbers, the bytes and the words that follow,
-// with three files: its output, its errors, and a pipe for the answer. Words
-// end with a zero: the folder to run in, and the arguments. The answer is the
-// process's number at its start, and its status, as of waitpid, at its end.
+// to load ahead. A request is one packet of words, which end with a zero: the
+// folder to run in, and the arguments. It comes with three files: for output,
+// for errors, and for the answer, which is the process's number at its start
+// and its status, as of waitpid, at its end.
 
 #include <csignal>
 #include <cstdint>
@@ -38,36 +38,35 @@ Main programMain;
   _exit(126);
 }
 
+constexpr size_t largestRequest = 1 << 18;
+
 struct Request {
   enum File { Output, Errors, Answer, FileCount };
   int files[FileCount];
   std::string bytes;
-  std::vector<char *> words; // into bytes
+  std::vector<char *> words; // into bytes, with a null behind them
 };
 
 /// False at the end of requests.
 bool receive(int socket, Request &request) {
-  uint32_t sizes[2];
-  iovec part = {sizes, sizeof(sizes)};
+  request.bytes.resize(largestRequest);
+  iovec part = {request.bytes.data(), request.bytes.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(request.files))];
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  ssize_t got = recvmsg(socket, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+  ssize_t got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (got == 0)
     return false;
   cmsghdr *files = CMSG_FIRSTHDR(&message);
-  if (got != sizeof(sizes) || !files ||
+  if (got < 0 || message.msg_flags & MSG_TRUNC || !files ||
       files->cmsg_len != CMSG_LEN(sizeof(request.files)))
-    fail("fork server: a request without its files");
+    fail("fork server: a request is not whole");
   std::memcpy(request.files, CMSG_DATA(files), sizeof(request.files));
-  request.bytes.resize(sizes[0]);
-  if (recv(socket, request.bytes.data(), sizes[0], MSG_WAITALL) != sizes[0])
-    fail("fork server: a request without its words");
-  char *word = request.bytes.data();
-  for (uint32_t i = 0; i < sizes[1]; ++i, word += std::strlen(word) + 1)
+  char *word = request.bytes.data(), *end = word + got;
+  for (; word < end; word += std::strlen(word) + 1)
     request.words.push_back(word);
   request.words.push_back(nullptr);
   return true;

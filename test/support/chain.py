@@ -118,8 +118,8 @@ SHARED_ENVIRONMENT = lasting(environment())
 
 
 @functools.cache
-def server_of(program: str, process: int) -> ForkServer | None:
-    """What runs a program of ours in the shared environment, for this process."""
+def server_of(program: str) -> ForkServer | None:
+    """What runs a program of ours in the shared environment."""
     path = pathlib.Path(program)
     preload = ROOT / "build" / "bin" / "fork_server.so"
     ours = path.name in LOADED_LATE and path.is_relative_to(preload.parent)
@@ -138,8 +138,7 @@ def command(
     """Runs one program to its end; `check` raises ChainError on failure."""
     arguments = [str(argument) for argument in arguments]
     env = env or environment()
-    server = server_of(arguments[0], os.getpid()) if lasting(env) == SHARED_ENVIRONMENT else None
-    if server:
+    if lasting(env) == SHARED_ENVIRONMENT and (server := server_of(arguments[0])):
         done = server.run(arguments, timeout)
     else:
         done = subprocess.run(

@@ -17,7 +17,6 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 from typing import Sequence
 
@@ -25,8 +24,8 @@ NUMBER = struct.Struct("=i")
 
 
 class ForkServer:
-    """A program that waits for command lines until this process ends. `libraries` are
-    those that it would load only while it runs."""
+    """A program that waits for command lines until this process ends; threads and forks of it
+    may use it too. `libraries` are those that the program would load only while it runs."""
 
     def __init__(
         self,
@@ -36,8 +35,7 @@ class ForkServer:
         env: dict[str, str],
     ):
         self.program = program
-        self.socket, there = socket.socketpair()
-        self.lock = threading.Lock()
+        self.socket, there = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with there:
             self.process = subprocess.Popen(
                 [str(program), *map(str, libraries)],
@@ -59,14 +57,11 @@ class ForkServer:
     def run(self, arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
         """As `subprocess.run` with `capture_output`, for a command line of this program."""
         words = [os.getcwd(), *arguments]
-        payload = b"".join(os.fsencode(word) + b"\0" for word in words)
+        packet = b"".join(os.fsencode(word) + b"\0" for word in words)
         with contextlib.ExitStack() as files:
             output, errors, answer = (Pipe(files) for _ in range(3))
-            with self.lock:
-                header = struct.pack("=II", len(payload), len(words))
-                ends = [pipe.there for pipe in (output, errors, answer)]
-                socket.send_fds(self.socket, [header], ends)
-                self.socket.sendall(payload)
+            ends = [pipe.there for pipe in (output, errors, answer)]
+            socket.send_fds(self.socket, [packet], ends)
             for pipe in (output, errors, answer):
                 pipe.close_there()
             process = self.number(answer)

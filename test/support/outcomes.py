@@ -124,6 +124,8 @@ def run(
 ) -> dict[Case, Outcome]:
     """The outcome of each case, at most `jobs` at a time, each in a folder of its own, which `tidy`
     empties when the case has ended."""
+    for program in chain.LOADED_LATE:  # here, and so once for all cases
+        chain.server_of(str(chain.binary(program)))
     results: dict[Case, Outcome] = {}
     running: dict[int, tuple[Case, pathlib.Path, float]] = {}
     waiting = collections.deque(enumerate(cases))
