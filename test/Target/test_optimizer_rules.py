@@ -6,17 +6,15 @@ runtime is in between.
 
 from __future__ import annotations
 
-import os
 import pathlib
 import re
-import subprocess
-import sys
 import textwrap
 
 import pytest
 import torch
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from support import chain
+
 STEP = """
 import torch
 from fsdp_mlir import TrainingStep
@@ -46,27 +44,13 @@ CASES = (
 )
 
 
-def translate() -> str:
-    folder = os.environ.get("FSDP_MLIR_BIN", str(ROOT / "build" / "bin"))
-    tool = pathlib.Path(folder) / "fsdp-translate"
-    if not tool.exists():
-        pytest.skip(f"{tool} is not built")
-    return str(tool)
-
-
 def read_rule(tmp_path: pathlib.Path, optimizer: str, options: str) -> tuple[list[str], list[str]]:
     """The body of the rule, line by line, and the names of the states."""
-    tool = translate()
-    (tmp_path / "step.py").write_text(
-        textwrap.dedent(STEP.format(optimizer=optimizer, options=options))
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    for command in (
-        [sys.executable, "-m", "fsdp_mlir.export", "-o", "step.pt", "step.py"],
-        [tool, "--import-torchscript", "step.pt", "-o", "step.mlir"],
-    ):
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True)
-    text = (tmp_path / "step.mlir").read_text()
+    step, archive, ir = (tmp_path / name for name in ("step.py", "step.pt", "step.mlir"))
+    step.write_text(textwrap.dedent(STEP.format(optimizer=optimizer, options=options)))
+    chain.export(step, archive, ())
+    chain.command([chain.binary("fsdp-translate"), "--import-torchscript", archive, "-o", ir])
+    text = ir.read_text()
     body = re.search(r"func private [^\n]*fsdp\.rule\} \{\n(.*?)\n  \}", text, re.S)
     states = re.search(r"fsdp\.update \S+ @weight, \S+ \[(.*?)\]", text)
     assert body and states
