@@ -35,17 +35,13 @@ static void removeLeftovers(const std::string &path) {
   }
 }
 
-SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
-                                     std::vector<Tensor> tensors)
-    : path(path), temporary(path + partial + std::to_string(getpid())) {
-  // Wide types first keep every tensor aligned.
+SafeTensorsLayout::SafeTensorsLayout(std::vector<Tensor> tensors) {
   std::stable_sort(
       tensors.begin(), tensors.end(), [](const Tensor &a, const Tensor &b) {
         return plan::dtypeBytes(a.dtype) > plan::dtypeBytes(b.dtype);
       });
   nlohmann::ordered_json json;
   json["__metadata__"] = {{"format", "pt"}};
-  uint64_t end = 0;
   for (const Tensor &tensor : tensors) {
     const char *type = plan::findDType(tensor.dtype)->safetensors;
     if (!type)
@@ -53,7 +49,7 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
                   plan::dtypeName(tensor.dtype));
     uint64_t bytes =
         *plan::numElements(tensor.shape) * plan::dtypeBytes(tensor.dtype);
-    ranges[tensor.name] = {end, bytes};
+    places[tensor.name] = {end, bytes};
     json[tensor.name] = {{"dtype", type},
                          {"shape", tensor.shape},
                          {"data_offsets", {end, end + bytes}}};
@@ -61,16 +57,22 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
   }
   std::string header = json.dump();
   header.resize((header.size() + 7) / 8 * 8, ' ');
+  for (int i = 0; i < 8; ++i)
+    text += static_cast<char>(header.size() >> (8 * i));
+  text += header;
+  for (auto &place : places)
+    place.second.begin += text.size();
+  end += text.size();
+}
+
+SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
+                                     std::vector<Tensor> tensors)
+    : layout(std::move(tensors)), path(path),
+      temporary(path + partial + std::to_string(getpid())) {
   removeLeftovers(path);
   file = makeFile(temporary);
   flock(file, LOCK_EX | LOCK_NB);
-  char length[8];
-  for (int i = 0; i < 8; ++i)
-    length[i] = static_cast<char>(header.size() >> (8 * i));
-  writeAt(length, 8, 0);
-  writeAt(header.data(), header.size(), 8);
-  for (auto &range : ranges)
-    range.second.begin += 8 + header.size();
+  writeAt(layout.header().data(), layout.header().size(), 0);
 }
 
 SafeTensorsWriter::~SafeTensorsWriter() {
@@ -96,19 +98,18 @@ void SafeTensorsWriter::writeAt(const void *data, uint64_t bytes,
 }
 
 void SafeTensorsWriter::write(const std::string &tensor, const void *data) {
-  write(tensor, 0, data, ranges.at(tensor).bytes);
+  write(tensor, 0, data, layout.ranges().at(tensor).bytes);
 }
 
 void SafeTensorsWriter::write(const std::string &tensor, uint64_t begin,
                               const void *data, uint64_t bytes) {
-  Range &range = ranges.at(tensor);
-  writeAt(data, bytes, range.begin + begin);
-  range.written += bytes;
+  writeAt(data, bytes, layout.ranges().at(tensor).begin + begin);
+  written[tensor] += bytes;
 }
 
 void SafeTensorsWriter::finish() {
-  for (const auto &[tensor, range] : ranges)
-    if (range.written != range.bytes)
+  for (const auto &[tensor, range] : layout.ranges())
+    if (written[tensor] != range.bytes)
       throw Error("tensor " + tensor + " of " + path + " was not written");
   if (fsync(file) != 0 || close(file) != 0 ||
       rename(temporary.c_str(), path.c_str()) != 0) {

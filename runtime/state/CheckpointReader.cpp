@@ -28,17 +28,6 @@ Manifest readCheckpoint(const std::string &folder) {
   }
 }
 
-StoredFile describeFile(const std::string &path) {
-  SafeTensorsFile file(path);
-  StoredFile entry;
-  entry.name = path.substr(path.rfind('/') + 1);
-  entry.bytes = file.bytes();
-  std::string header = file.header();
-  entry.headerBytes = header.size();
-  entry.headerHash = hashOf(header.data(), header.size());
-  return entry;
-}
-
 SafeTensorsFile &Reader::file(uint32_t index) {
   const StoredFile &entry = manifest.files.at(index);
   if (files[index])

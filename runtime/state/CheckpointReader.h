@@ -19,9 +19,6 @@ struct Damage : Error {
 /// Throws Error where the file cannot be read, or is not what was written.
 Manifest readManifestFile(const std::string &path);
 
-/// A shard file's entry in the manifest. Throws Damage.
-StoredFile describeFile(const std::string &path);
-
 /// The manifest of the checkpoint in a folder. Throws Damage.
 Manifest readCheckpoint(const std::string &folder);
 

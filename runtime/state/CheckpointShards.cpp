@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "device/HugePages.h"
+#include "state/CheckpointFormat.h"
 #include "state/RowMajorPart.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -66,7 +67,10 @@ static std::optional<Part> partOfReplica(const Part &part, int64_t elementBytes,
   return mine;
 }
 
-Shards::Shards(const plan::PlanT &plan, int rank) : map(plan) {
+/// What a rank writes, by memory. Where it lies in the file is not known yet.
+static std::vector<Shard> shardsOf(const plan::PlanT &plan, const StateMap &map,
+                                   int rank) {
+  std::vector<Shard> shards;
   std::vector<bool> written = writtenBuffers(plan);
   int64_t ranks = plan::numRanks(plan), cut = plan::numShards(plan);
   for (size_t m = 0; m < map.memories().size(); ++m) {
@@ -88,21 +92,38 @@ Shards::Shards(const plan::PlanT &plan, int rank) : map(plan) {
       int owner = tensor.state->parameter;
       bool isOwned = tensor.state->role == plan::Role::Optimizer && owner >= 0;
       shards.push_back({tensor, isOwned ? plan.states[owner]->fqn : "", m,
-                        *mine, isPerRank, total});
-      total += (shards.back().bytes() + 63) / 64 * 64;
+                        *mine, isPerRank, 0});
     }
   }
+  return shards;
+}
+
+static SafeTensorsLayout layoutOf(const std::vector<Shard> &shards) {
+  std::vector<SafeTensorsLayout::Tensor> tensors;
+  for (const Shard &shard : shards)
+    tensors.push_back({shard.tensor.name, shard.tensor.dtype,
+                       shapeOfChunk(shard.part, shard.tensor.shape)});
+  return SafeTensorsLayout(std::move(tensors));
+}
+
+Shards::Shards(const plan::PlanT &plan, int rank)
+    : map(plan), shards(shardsOf(plan, map, rank)), layout(layoutOf(shards)) {
+  for (Shard &shard : shards)
+    shard.offset = layout.ranges().at(shard.tensor.name).begin;
 }
 
 Shards::~Shards() {
   if (copy)
-    munmap(copy, total);
+    munmap(copy, bytes());
 }
 
 void Shards::take(Executor &executor) {
-  if (!copy && total && !(copy = mapAligned(total)))
-    throw Error("no memory for a copy of " + std::to_string(total) +
-                " bytes of state; use more ranks, or --checkpoint-sync");
+  if (!copy) {
+    if (!(copy = mapAligned(bytes())))
+      throw Error("no memory for a copy of " + std::to_string(bytes()) +
+                  " bytes of state; use more ranks");
+    std::memcpy(copy, header().data(), header().size());
+  }
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   for (size_t i = 0; i < shards.size();) {
     size_t memory = shards[i].memory;

@@ -1,6 +1,7 @@
 #ifndef FSDP_RUNTIME_STATE_CHECKPOINTSHARDS_H
 #define FSDP_RUNTIME_STATE_CHECKPOINTSHARDS_H
 
+#include "data/SafeTensors.h"
 #include "executor/Executor.h"
 #include "state/StateMap.h"
 
@@ -30,24 +31,29 @@ struct Shard {
   size_t memory;         // of the map
   Part part;             // `local` counts in the rank's memory
   bool isPerRank;        // see StoredTensor
-  uint64_t offset;       // of its first byte in the copy
+  uint64_t offset;       // of its first byte in the file
   int64_t bytes() const { return part.count() * tensor.elementBytes(); }
 };
 
-/// A copy of the shards that a rank is to write, taken between two steps. Every
-/// element of a tensor is in the shard of exactly one rank: replicas divide
-/// what they hold.
+/// A copy of the shards that a rank is to write, taken between two steps, as
+/// the safetensors file that it becomes. Every element of a tensor is in the
+/// shard of exactly one rank: replicas divide what they hold.
 class Shards {
 public:
+  /// Throws Error where safetensors has no name for a tensor's dtype.
   Shards(const plan::PlanT &plan, int rank);
   ~Shards();
   Shards(const Shards &) = delete;
   Shards &operator=(const Shards &) = delete;
 
-  /// Bytes of the copy.
-  uint64_t bytes() const { return total; }
   const std::vector<Shard> &list() const { return shards; }
-  /// The shard's elements, one after the other, as of the last take().
+  /// All of the file that stands before the data.
+  const std::string &header() const { return layout.header(); }
+  /// Of the file.
+  uint64_t bytes() const { return layout.bytes(); }
+  /// The file as of the last take(); it begins a page.
+  const char *file() const { return copy; }
+  /// The shard's elements in it, one after the other.
   const char *data(const Shard &shard) const { return copy + shard.offset; }
 
   /// Copies the executor's states. The memory for it is kept. Throws Error
@@ -57,7 +63,7 @@ public:
 private:
   StateMap map;
   std::vector<Shard> shards; // by memory
-  uint64_t total = 0;
+  SafeTensorsLayout layout;
   char *copy = nullptr;
 };
 

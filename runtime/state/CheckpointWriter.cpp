@@ -1,11 +1,10 @@
 #include "state/CheckpointWriter.h"
 
 #include "Error.h"
-#include "data/SafeTensors.h"
+#include "data/UncachedFile.h"
 #include "plan/Files.h"
 #include "state/CheckpointReader.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -37,31 +36,33 @@ static StoredTensor describe(const Shard &shard, const Shards &shards,
   return tensor;
 }
 
+static StoredFile describeFile(const Shards &shards, int rank) {
+  StoredFile file;
+  file.name = shardName(rank);
+  file.bytes = shards.bytes();
+  file.headerBytes = shards.header().size();
+  file.headerHash = hashOf(shards.header().data(), shards.header().size());
+  return file;
+}
+
 void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
                  int rank, const std::atomic<bool> &cancelled) {
+  auto goOn = [&] {
+    if (cancelled)
+      throw Cancelled();
+  };
   std::string partial = folder.partialPathOf(facts.run.step);
   Manifest mine;
   mine.run = facts.run;
   mine.plan = facts.plan;
   mine.mesh = facts.mesh;
-  std::vector<SafeTensorsWriter::Tensor> entries;
-  for (const Shard &shard : shards.list())
-    entries.push_back({shard.tensor.name, shard.tensor.dtype,
-                       shapeOfChunk(shard.part, shard.tensor.shape)});
-  std::string path = partial + "/" + shardName(rank);
-  SafeTensorsWriter file(path, std::move(entries));
+  mine.files.push_back(describeFile(shards, rank));
   for (const Shard &shard : shards.list()) {
-    // In blocks, so that it can be stopped.
-    for (int64_t begin = 0; begin < shard.bytes(); begin += hashBlockBytes) {
-      if (cancelled)
-        throw Cancelled();
-      file.write(shard.tensor.name, begin, shards.data(shard) + begin,
-                 std::min(hashBlockBytes, shard.bytes() - begin));
-    }
+    goOn();
     mine.tensors.push_back(describe(shard, shards, rank));
   }
-  file.finish();
-  mine.files.push_back(describeFile(path));
+  writeUncached(partial + "/" + shardName(rank), shards.file(), shards.bytes(),
+                goOn);
   writeFileAtomically(writeManifest(mine), partial + "/" + partName(rank),
                       Durability::Machine);
 }

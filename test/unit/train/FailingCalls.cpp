@@ -84,6 +84,11 @@ ssize_t pwrite(int file, const void *data, size_t bytes, off_t offset) {
   return failsAt(file) ? -1 : real(file, data, bytes, offset);
 }
 
+int ftruncate(int file, off_t bytes) {
+  static auto real = next<int (*)(int, off_t)>("ftruncate");
+  return failsAt(file) ? -1 : real(file, bytes);
+}
+
 int fsync(int file) {
   static auto real = next<int (*)(int)>("fsync");
   return failsAt(file) ? -1 : real(file);
