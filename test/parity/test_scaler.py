@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from support import chain, compare, training
+from fsdp_mlir import TrainingStep
+from support import chain, compare, reference, training
 from support.fsdp2 import Pool
 from support.policies import Call
 from support.training import Training
@@ -47,6 +48,49 @@ def test_a_skipped_step_changes_nothing(tmp_path: pathlib.Path) -> None:
     run = chain.run_plan(compiled, 2, steps=1)
     start = load_file(compiled.weights)
     assert all(torch.equal(start[name], value) for name, value in run.weights.items())
+
+
+def normed(argv: list[str]) -> TrainingStep:
+    """Has BatchNorm's statistics, two micro-batches, and an overflow in its first step."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(5, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 3)
+    )
+    data = {"x": torch.randn(40, 5), "y": torch.randint(3, (40,))}
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x, y: 64 * torch.nn.functional.cross_entropy(model(x), y),
+        optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2),
+        inputs={name: tensor[:4] for name, tensor in data.items()},
+        data=data,
+        accumulate=2,
+        scaler=torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=2),
+    )
+
+
+def test_a_skipped_step_changes_buffers_as_in_pytorch(tmp_path: pathlib.Path) -> None:
+    """A scaler leaves out optimizer.step() alone: forward has written the statistics of every
+    micro-batch by then."""
+    compiled = chain.compile_step(normed, tmp_path, (), "mesh=1")
+    step, losses = normed([]), []
+    feed = reference.batches(step, 0, 1)
+    for _ in range(6):
+        step.optimizer.zero_grad()
+        row = []
+        for _ in range(step.accumulate):
+            loss = step.loss(step.model, **next(feed))
+            step.scaler.scale(loss / step.accumulate).backward()
+            row.append(loss.item())
+        step.scaler.step(step.optimizer)
+        step.scaler.update()
+        losses.append([sum(row) / len(row)])
+        if len(losses) == 1:
+            first = chain.run_plan(compiled, 1, steps=1)
+            compare.check_bits(first, reference.Trained(losses, reference.snapshot(step.model)))
+            assert first.metrics[0]["skipped_steps"] == 1
+            assert first.weights["1.num_batches_tracked"] == 2
+    run = chain.run_plan(compiled, 1, steps=6)
+    compare.check_bits(run, reference.Trained(losses, reference.snapshot(step.model)))
 
 
 def test_a_clipped_norm_is_without_the_scale(tmp_path: pathlib.Path, fsdp2: Pool) -> None:
