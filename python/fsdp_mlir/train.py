@@ -21,13 +21,13 @@ from typing import Any, Callable, Iterable, Optional, Sequence, Union
 from . import stages
 from .cache import Cache
 from .display import Follower, JsonDisplay, TextDisplay
-from .event_files import EventFiles
 from .kernels import needs_table, tune, without_kernels
 from .progress import archive_metadata, data_beside, follow, length_of, sample_count
 from .stages import Runner, StageError
 from .step_hooks import after_training, constants
 from .settings import write_settings
 from .train_flags import CHECKPOINT_FLAGS, RUN_FLAGS, flags_of, make_parser, parse
+from .wandb_run import WandbRun
 
 Display = Union[TextDisplay, JsonDisplay]
 # Ranks of a run that is traced though nobody asked, for the report.
@@ -103,6 +103,8 @@ def run_command(
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
+        if args.tensorboard:
+            command += ["--tensorboard", out / "tensorboard"]
         if trace is not None:
             command += ["--trace", trace]
         if args.report:
@@ -318,8 +320,10 @@ def train(args: argparse.Namespace) -> None:
     display.begin("run")
 
     followers: list[Follower] = []
-    if args.tensorboard and args.node_rank == 0:
-        followers.append(EventFiles(args.out / "tensorboard"))
+    if args.wandb and args.node_rank == 0:
+        config = {name: str(value) for name, value in vars(as_given).items() if value}
+        name, resumes = args.step_file.stem, bool(args.resume)
+        followers.append(WandbRun(name, args.out, config, resumes, display.tell))
 
     def consume(running: Any) -> None:
         try:

@@ -9,6 +9,7 @@ from typing import Any, Optional, Sequence
 from .cache import default_folder
 from .options import nearest
 from .settings import SettingsError, as_flags, read_settings
+from .wandb_run import why_not
 
 # Flags of fsdp-run for checkpoints, which this program has too: what they take, and what they do.
 CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
@@ -30,6 +31,7 @@ RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--eval-interval": (int, "N", "evaluate every N steps, not at each epoch's end"),
     "--log-interval": (int, "N", "log every N steps (1), and off a terminal print each of them"),
     "--log-grad-norm": (None, None, "log the norm of all gradients"),
+    "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu"),
 }
 
 
@@ -136,6 +138,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="neither trace some steps nor write OUT/report.html",
     )
     flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
+    flag("--wandb", action="store_true", help="also send the metrics to Weights & Biases")
     flag(
         "--run-args",
         default="",
@@ -192,6 +195,8 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error("both --steps and --epochs are given; give the one that sets the length")
     if args.trace_steps and not args.trace:
         parser.error("--trace-steps says which steps --trace writes; give --trace FILE")
+    if args.wandb and (problem := why_not()):
+        parser.error(problem)
     if not 0 <= args.node_rank < args.nnodes:
         parser.error(f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}")
     if args.nnodes > 1 and not (args.master_addr and args.master_port):

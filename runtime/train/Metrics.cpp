@@ -29,33 +29,43 @@ static std::string linesUpTo(const std::string &path, uint64_t done) {
   return kept;
 }
 
-MetricsFile::MetricsFile(const std::string &path, uint64_t done) {
-  std::string kept = linesUpTo(path, done);
-  // At once: what was measured is not to be lost here.
-  if (!kept.empty())
-    writeFileAtomically(kept, path);
-  file = open(path.c_str(),
-              O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
-                  (kept.empty() ? O_TRUNC : 0),
-              0666);
+MetricsWriter::MetricsWriter(const std::string &path, int flags)
+    : name(path), file(open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666)) {
   if (file < 0)
     throw Error("cannot write " + path + ": " + std::strerror(errno));
 }
 
-MetricsFile::~MetricsFile() { close(file); }
+MetricsWriter::~MetricsWriter() { close(file); }
 
-void MetricsFile::line(std::string text) {
-  text = (broken ? "\n" : "") + text + "\n";
+void MetricsWriter::append(const std::string &bytes) {
+  off_t end = lseek(file, 0, SEEK_END);
   ssize_t n;
   do
-    n = ::write(file, text.data(), text.size());
+    n = ::write(file, bytes.data(), bytes.size());
   while (n < 0 && errno == EINTR);
-  bool good = n == static_cast<ssize_t>(text.size());
-  if (!good) {
-    ++lostLines;
-    why = n < 0 ? std::strerror(errno) : "the disk is full";
+  if (n == static_cast<ssize_t>(bytes.size())) {
+    broken = false;
+    return;
   }
-  broken = n > 0 ? !good : broken;
+  ++lostLines;
+  why = n < 0 ? std::strerror(errno) : "the disk is full";
+  broken = broken || (n > 0 && ftruncate(file, end) != 0);
+}
+
+/// What a run that goes on after step `done` keeps of its lines.
+static int keepLines(const std::string &path, uint64_t done) {
+  std::string kept = linesUpTo(path, done);
+  // At once: what was measured is not to be lost here.
+  if (!kept.empty())
+    writeFileAtomically(kept, path);
+  return O_CREAT | O_APPEND | (kept.empty() ? O_TRUNC : 0);
+}
+
+MetricsFile::MetricsFile(const std::string &path, uint64_t done)
+    : MetricsWriter(path, keepLines(path, done)) {}
+
+void MetricsFile::write(const nlohmann::ordered_json &row) {
+  append((isBroken() ? "\n" : "") + row.dump() + "\n");
 }
 
 /// JSON has no infinity and no NaN; readers take null for either.
@@ -63,7 +73,7 @@ static nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
 }
 
-void MetricsFile::write(const StepReport &report) {
+nlohmann::ordered_json metricsOf(const StepReport &report) {
   nlohmann::ordered_json json;
   json["step"] = report.step;
   json["epoch"] = report.epoch;
@@ -80,6 +90,10 @@ void MetricsFile::write(const StepReport &report) {
   json["samples_per_s"] = number(report.samplesPerSecond);
   if (report.tokensPerSecond)
     json["tokens_per_s"] = number(*report.tokensPerSecond);
+  if (report.flopsPerSecond)
+    json["flops_per_s"] = number(*report.flopsPerSecond);
+  if (report.flopsUtilization)
+    json["hfu"] = number(*report.flopsUtilization);
   json["step_ms"] = report.stepMs;
   json["data_wait_ms"] = report.dataWaitMs;
   if (report.exposedCommMs)
@@ -94,16 +108,16 @@ void MetricsFile::write(const StepReport &report) {
     json["failed_checkpoints"] = report.failedCheckpoints;
   if (report.nonFiniteSteps)
     json["nonfinite_steps"] = report.nonFiniteSteps;
-  line(json.dump());
+  return json;
 }
 
-void MetricsFile::write(const EvalReport &report) {
+nlohmann::ordered_json metricsOf(const EvalReport &report) {
   nlohmann::ordered_json json;
   json["step"] = report.step;
   json["epoch"] = report.epoch;
   for (const auto &[name, value] : report.outputs)
     json[name] = number(value);
-  line(json.dump());
+  return json;
 }
 
 } // namespace fsdp

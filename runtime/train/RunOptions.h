@@ -42,6 +42,7 @@ struct RunOptions {
   double dataSeconds = 1800;     // that a rank waits for a batch of theirs
   bool weightsFromRank0 = false; // rank 0 alone has the file
   std::string save, metrics, summary;
+  std::string tensorboard; // a folder of event files; empty: none are written
   CheckpointOptions checkpoints;
   /// Where a rank that another one fails says how far it was; empty: beside
   /// what the run writes.
@@ -58,6 +59,9 @@ struct RunOptions {
   NonFinite nonFinite = NonFinite::Plan;
   bool logGradientNorm = false;
   uint64_t logInterval = 1;
+  /// Operations per second that one rank could do; default: as the cluster
+  /// says that the plan was compiled for.
+  std::optional<double> peakFlops;
   uint64_t evalInterval = 0; // steps; 0: at each epoch's end
   ProgressKind progress = ProgressKind::Auto;
 };

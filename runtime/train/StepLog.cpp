@@ -1,10 +1,12 @@
 #include "train/StepLog.h"
 
 #include "executor/Scalars.h"
+#include "train/EventFile.h"
 #include "train/Summary.h"
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 namespace fsdp {
 
@@ -35,6 +37,7 @@ StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
       addsNorm(options.logGradientNorm && !clipsByNorm(program)) {
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
+  work = workOfStep(plan, options.peakFlops);
 }
 
 void StepLog::open(const RunLength &runLength,
@@ -44,7 +47,11 @@ void StepLog::open(const RunLength &runLength,
   if (from)
     restore(*from);
   if (communicator.rank() == 0 && !options.metrics.empty())
-    metrics.emplace(options.metrics, length.done);
+    writers.push_back(
+        std::make_unique<MetricsFile>(options.metrics, length.done));
+  if (communicator.rank() == 0 && !options.tensorboard.empty())
+    writers.push_back(
+        std::make_unique<EventFile>(options.tensorboard, length.done));
   if (communicator.rank() == 0)
     console.emplace(options.progress, length);
   for (const std::string &text : notes)
@@ -79,21 +86,29 @@ void StepLog::fill(checkpoint::RunPosition &position,
 }
 
 void StepLog::close() {
-  if (metrics && metrics->lost())
-    note(std::to_string(metrics->lost()) + " lines of " + options.metrics +
-         " could not be written: " + metrics->reason());
+  for (const auto &writer : writers)
+    if (writer->lost())
+      note(std::to_string(writer->lost()) + " lines of " + writer->path() +
+           " could not be written: " + writer->reason());
   console.reset();
 }
 
+uint64_t StepLog::lostLines() const {
+  uint64_t lost = 0;
+  for (const auto &writer : writers)
+    lost += writer->lost();
+  return lost;
+}
+
 /// Training goes on where a line cannot be written.
-template <typename Report> void StepLog::write(const Report &report) {
-  if (!metrics)
-    return;
-  bool first = metrics->lost() == 0;
-  metrics->write(report);
-  if (first && metrics->lost())
-    note("a line of " + options.metrics +
-         " could not be written: " + metrics->reason() + "; training goes on");
+void StepLog::write(const nlohmann::ordered_json &row) {
+  for (const auto &writer : writers) {
+    bool first = writer->lost() == 0;
+    writer->write(row);
+    if (first && writer->lost())
+      note("a line of " + writer->path() +
+           " could not be written: " + writer->reason() + "; training goes on");
+  }
 }
 
 void StepLog::note(const std::string &text) {
@@ -126,7 +141,7 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
   report.failedCheckpoints = failedCheckpoints;
   report.nonFiniteSteps = nonFinite.count();
   latest = report.outputs;
-  write(report);
+  write(metricsOf(report));
   console->step(report);
 }
 
@@ -153,6 +168,10 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
     report.samplesPerSecond = data.samplesPerStep / (stepMs / 1e3);
   if (data.tokensPerStep)
     report.tokensPerSecond = data.tokensPerStep / (stepMs / 1e3);
+  if (work.flops)
+    report.flopsPerSecond = work.flops / (stepMs / 1e3);
+  if (work.peakSeconds)
+    report.flopsUtilization = work.peakSeconds / (stepMs / 1e3);
   report.stepMs = stepMs;
   report.dataWaitMs = ended.dataWaitMs;
   report.exposedCommMs = ended.exposedCommMs;
@@ -168,7 +187,7 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
 void StepLog::evaluation(uint64_t step, const NamedScalars &evaluated,
                          bool epochEnds) {
   EvalReport report{step, length.epochOf(step) + 1, evaluated};
-  write(report);
+  write(metricsOf(report));
   if (console && !epochEnds)
     console->evaluation(report);
 }

@@ -8,9 +8,11 @@
 #include "train/NonFiniteSteps.h"
 #include "train/RunOptions.h"
 #include "train/StepRunner.h"
+#include "train/StepWork.h"
 #include "train/TrainingData.h"
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -29,8 +31,8 @@ public:
           Communicator &communicator, const TrainingData &data,
           NonFiniteSteps &nonFinite);
 
-  /// Opens rank 0's metrics, and its console with `notes`; its bar counts to
-  /// `length`. `from`: see findLength(). Throws Error where the file of metrics
+  /// Opens rank 0's files of metrics, and its console with `notes`; its bar
+  /// counts to `length`. `from`: see findLength(). Throws Error where a file
   /// cannot be made.
   void open(const RunLength &length, const checkpoint::RunPosition *from,
             const std::vector<std::string> &notes);
@@ -51,7 +53,9 @@ public:
   void epoch(uint64_t step, const NamedScalars &evaluated);
 
   /// Lines of metrics that could not be written.
-  uint64_t lostLines() const { return metrics ? metrics->lost() : 0; }
+  uint64_t lostLines() const;
+  /// What the rates of operations are of.
+  const StepWork &stepWork() const { return work; }
 
   /// What a checkpoint is to know of losses: this rank's in the epoch so far,
   /// and what was logged last and is evaluated now.
@@ -65,7 +69,7 @@ private:
     return step % options.logInterval == 0 || step == length.steps;
   }
   void restore(const checkpoint::RunPosition &from);
-  template <typename Report> void write(const Report &report);
+  void write(const nlohmann::ordered_json &row);
   StepReport reportOf(const FinishedStep &ended,
                       const std::vector<double> &sums, double stepMs) const;
 
@@ -78,7 +82,8 @@ private:
   RunLength length;
   bool addsNorm;
   uint64_t plannedBytes = 0;
-  std::optional<MetricsFile> metrics;
+  StepWork work;
+  std::vector<std::unique_ptr<MetricsWriter>> writers; // rank 0's
   std::optional<Console> console;
   Clock::time_point stepEnd; // of the step that ended last
   // Sums of this rank's losses in the epoch so far.

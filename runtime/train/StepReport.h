@@ -21,6 +21,8 @@ struct StepReport {
   std::vector<double> learningRates;    // by parameter group
   double samplesPerSecond = 0;
   std::optional<double> tokensPerSecond;
+  /// Of one rank, and as a share of what it could do.
+  std::optional<double> flopsPerSecond, flopsUtilization;
   double stepMs = 0, dataWaitMs = 0;
   // One of them: what the host waits for, or what it leaves to a device.
   std::optional<double> exposedCommMs, launchMs;

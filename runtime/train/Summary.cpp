@@ -36,6 +36,11 @@ void writeSummary(const plan::PlanT &plan, const Counters &counters,
   json["torch_version"] = plan.torch_version;
   json["world_size"] = plan::numRanks(plan);
   json["steps"] = facts.steps;
+  json["flops_per_step"] = facts.work.flops;
+  if (facts.work.peakSeconds) {
+    json["peak_flops_per_s"] = facts.work.peakFlops();
+    json["peak_flops_from"] = facts.work.peakFrom;
+  }
 
   // Per run of its program; a plan's runs are all alike.
   json["collectives"] = nlohmann::json::array();

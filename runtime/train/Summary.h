@@ -3,6 +3,7 @@
 
 #include "executor/Counters.h"
 #include "plan/PlanTypes.h"
+#include "train/StepWork.h"
 
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct RunFacts {
   uint64_t steps = 0;
   std::vector<int64_t> startPeaks; // by rank, bytes
   uint64_t failedCheckpoints = 0, lostMetricsLines = 0;
+  StepWork work;
 };
 
 /// Writes what rank 0 did and held as one JSON object; docs/metrics.md defines

@@ -29,6 +29,17 @@ static cost::Link parseLink(const std::string &text) {
   return {bandwidth * 1e9, latency * 1e-6};
 }
 
+/// As of a shell's variable that is not set.
+static CLI::Validator notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) -> std::string {
+        return text.empty() ? "its value is empty; is a variable of the shell "
+                              "not set?"
+                            : "";
+      },
+      "");
+}
+
 static void addRunFlags(CLI::App &app, RunOptions &run) {
   const char *files = "Files";
   app.add_option("--weights", run.weights,
@@ -73,6 +84,11 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--metrics", run.metrics,
                  "write a JSON line per logged step (docs/metrics.md)")
       ->type_name("FILE")
+      ->group(files);
+  app.add_option("--tensorboard", run.tensorboard,
+                 "write the same as event files into this folder")
+      ->check(notEmpty())
+      ->type_name("DIR")
       ->group(files);
   app.add_option("--summary", run.summary,
                  "write counts, bytes and memory of the run as JSON")
@@ -149,6 +165,12 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
   app.add_flag("--log-grad-norm", run.logGradientNorm,
                "log the norm of all gradients")
       ->group(logging);
+  app.add_option("--peak-flops", run.peakFlops,
+                 "operations per second that one rank could do, for the metric "
+                 "hfu (default: of the cluster that the plan was compiled for)")
+      ->check(aboveZero("number of operations per second", mostFlops))
+      ->type_name("F")
+      ->group(logging);
   static const std::map<std::string, ProgressKind> kinds = {
       {"auto", ProgressKind::Auto},
       {"bar", ProgressKind::Bar},
@@ -165,17 +187,6 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
   app.add_flag("--poison", run.poison,
                "fill what is not alive with NaN and guard the ends of ranges")
       ->group(logging);
-}
-
-/// As of a shell's variable that is not set.
-static CLI::Validator notEmpty() {
-  return CLI::Validator(
-      [](std::string &text) -> std::string {
-        return text.empty() ? "its value is empty; is a variable of the shell "
-                              "not set?"
-                            : "";
-      },
-      "");
 }
 
 static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {

@@ -29,20 +29,26 @@ inline CLI::Validator wholeNumber(int64_t least, int64_t most) {
 // Steps, epochs and seconds of a year: more would overflow somewhere.
 inline constexpr int64_t mostSteps = 1'000'000'000'000'000,
                          mostEpochs = 1'000'000'000, mostRanks = 1'000'000,
-                         mostSeconds = 31'536'000;
+                         mostSeconds = 31'536'000,
+                         mostFlops = 1'000'000'000'000'000'000;
 
-inline CLI::Validator secondsAboveZero() {
+/// `what`: "number of seconds".
+inline CLI::Validator aboveZero(const std::string &what, int64_t most) {
   return CLI::Validator(
-      [](std::string &text) -> std::string {
+      [=](std::string &text) -> std::string {
         char *rest = nullptr;
         double value = std::strtod(text.c_str(), &rest);
         if (rest == text.c_str() + text.size() && value > 0 &&
-            value <= mostSeconds) // not NaN
+            value <= most) // not NaN
           return "";
-        return "'" + text + "' is no number of seconds above 0, up to " +
-               std::to_string(mostSeconds);
+        return "'" + text + "' is no " + what + " above 0, up to " +
+               std::to_string(most);
       },
       "");
+}
+
+inline CLI::Validator secondsAboveZero() {
+  return aboveZero("number of seconds", mostSeconds);
 }
 
 } // namespace fsdp

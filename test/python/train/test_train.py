@@ -6,14 +6,17 @@ driven by test_end_to_end.py.
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
 import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fsdp_mlir import programs, stages
-from fsdp_mlir.event_files import main as event_files
 from fsdp_mlir.progress import archive_metadata
 from fsdp_mlir.step_hooks import constants
 from fsdp_mlir.train import main, pipeline_options, trace_file
@@ -388,28 +391,65 @@ def test_json_is_a_line_per_event(tree: Tree, capfd: pytest.CaptureFixture[str])
     assert [e["loss"] for e in events if e["event"] == "step"] == [1.0, 0.5, 1 / 3, 0.25]
 
 
-def test_event_files_are_tensorboards(tree: Tree) -> None:
-    """Tests that TensorBoard's own reader finds the values, under torchtitan's tags."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+def test_the_run_writes_event_files(tree: Tree) -> None:
+    assert tree.train("--tensorboard", "--peak-flops", "1e12") == 0
+    run = tree.log()[-1]
+    assert Path(run[run.index("--tensorboard") + 1]) == tree.folder / "out" / "tensorboard"
+    assert float(run[run.index("--peak-flops") + 1]) == 1e12
 
-    assert tree.train("--tensorboard") == 0
-    events = EventAccumulator(str(tree.folder / "out" / "tensorboard"))
-    events.Reload()
-    losses = events.Scalars("loss_metrics/global_avg_loss")
-    assert [(e.step, round(e.value, 3)) for e in losses] == [
-        (1, 1),
-        (2, 0.5),
-        (3, 0.333),
-        (4, 0.25),
-    ]
-    assert [e.value for e in events.Scalars("throughput(tps)")] == [7.0] * 4
-    # The metrics of a run without the driver give the same.
-    alone = tree.folder / "alone"
-    assert event_files([str(tree.folder / "out" / "metrics.jsonl"), "-o", str(alone)]) == 0
-    again = EventAccumulator(str(alone))
-    again.Reload()
-    assert [e.value for e in again.Scalars("throughput(tps)")] == [7.0] * 4
-    assert event_files([str(tree.folder / "none.jsonl"), "-o", str(alone)]) == 1
+
+class Wandb(types.ModuleType):
+    """Stands in for the package: keeps what is logged, and fails from a step on."""
+
+    def __init__(self, fails_from: int = 99) -> None:
+        super().__init__("wandb")
+        self.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
+        self.fails_from = fails_from
+        self.step, self.rows, self.ended = 0, [], 0
+
+    def init(self, **given: Any) -> Wandb:
+        self.given = given
+        return self
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        if step >= self.fails_from:
+            raise OSError("no network")
+        self.step = step
+        self.rows.append((step, values))
+
+    def finish(self) -> None:
+        self.ended += 1
+
+
+def test_metrics_reach_wandb(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", service := Wandb())
+    assert tree.train("--wandb", "--steps", "4") == 0
+    assert service.given["name"] == "step" and service.given["config"]["steps"] == "4"
+    assert [step for step, _ in service.rows] == [1, 2, 3, 4]
+    assert service.rows[1][1] == {"loss": 0.5, "tokens_per_s": 7.0, "eval_loss": 1.0}
+    assert service.ended == 1
+    # The run goes on in the same one, from where it was; and without the network.
+    monkeypatch.setitem(sys.modules, "wandb", again := Wandb(fails_from=4))
+    again.step = 3
+    capfd.readouterr()
+    assert tree.train("--wandb", "--resume", "auto") == 0
+    assert (again.given["id"], again.given["resume"]) == (service.given["id"], "allow")
+    assert [step for step, _ in again.rows] == [3]
+    assert capfd.readouterr().out.count("metrics do not reach wandb: no network") == 1
+    monkeypatch.setitem(sys.modules, "wandb", other := Wandb())
+    assert tree.train("--wandb") == 0
+    assert other.given["id"] != service.given["id"]
+
+
+def test_wandb_that_is_not_installed_is_an_error(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        tree.train("--wandb")
+    assert "error: --wandb needs the package wandb: pip install wandb" in capsys.readouterr().err
 
 
 def test_accumulate_is_the_command_lines(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:

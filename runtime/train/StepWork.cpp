@@ -1,0 +1,46 @@
+#include "train/StepWork.h"
+
+#include "cost/CommandCost.h"
+
+namespace fsdp {
+
+/// Null where the plan was compiled for a file that is gone.
+static std::optional<cost::Cluster> knownCluster(const plan::PlanT &plan) {
+  try {
+    return cost::clusterOf(plan);
+  } catch (const cost::ClusterError &) {
+    return std::nullopt;
+  }
+}
+
+StepWork workOfStep(const plan::PlanT &plan, std::optional<double> peakFlops) {
+  StepWork all;
+  std::optional<cost::Cluster> cluster;
+  if (peakFlops)
+    all.peakFrom = "--peak-flops";
+  else if ((cluster = knownCluster(plan)))
+    all.peakFrom = "cluster " + cluster->name;
+  auto add = [&](const char *name, double runs) {
+    int found = plan::findProgram(plan, name);
+    if (found < 0)
+      return;
+    const plan::ProgramT &program = *plan.programs[found];
+    for (const auto &command : program.commands) {
+      const auto *call = command->operation.AsAten();
+      if (!call || call->view)
+        continue;
+      cost::Work work = cost::workOf(program, *call);
+      all.flops += runs * work.flops;
+      if (cluster)
+        all.peakSeconds +=
+            runs * work.flops / cluster->flopsPerSecond(work.dtype);
+    }
+  };
+  add("step", 1);
+  add("accumulate", plan.micro_batches - 1.0);
+  if (peakFlops)
+    all.peakSeconds = all.flops / *peakFlops;
+  return all;
+}
+
+} // namespace fsdp

@@ -1,0 +1,29 @@
+#ifndef FSDP_RUNTIME_TRAIN_STEPWORK_H
+#define FSDP_RUNTIME_TRAIN_STEPWORK_H
+
+#include "plan/PlanTypes.h"
+
+#include <optional>
+#include <string>
+
+namespace fsdp {
+
+/// The operations that one rank does in a step: those of cost::workOf(), of all
+/// micro-batches, what is computed again for backward among them.
+struct StepWork {
+  double flops = 0;
+  /// Seconds that they take at the peak; 0: that is not known.
+  double peakSeconds = 0;
+  std::string peakFrom; // who says what the peak is
+
+  /// Operations per second of a step that is as fast as can be.
+  double peakFlops() const { return peakSeconds > 0 ? flops / peakSeconds : 0; }
+};
+
+/// `peakFlops`: operations per second that a rank could do; none: the rates of
+/// matrix products, by dtype, of the cluster that the plan was compiled for.
+StepWork workOfStep(const plan::PlanT &plan, std::optional<double> peakFlops);
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_STEPWORK_H

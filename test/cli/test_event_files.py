@@ -1,0 +1,100 @@
+"""Tests that TensorBoard's own reader, which checks each record's checksums, finds what the metrics
+have, and that operations are counted."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from support import chain
+
+#: By field: its tag and the factor to the tag's unit, where it is not the field's own name.
+TAGS = {
+    "loss": ("loss_metrics/global_avg_loss", 1),
+    "flops_per_s": ("tflops", 1e-12),
+    "hfu": ("hfu(%)", 100),
+    "step_ms": ("time_metrics/end_to_end(s)", 1e-3),
+    "data_wait_ms": ("time_metrics/data_loading(s)", 1e-3),
+    "exposed_comm_ms": ("time_metrics/exposed_communication(s)", 1e-3),
+    "memory_bytes": ("memory/planned(GiB)", 2**-30),
+    "memory_peak_bytes": ("memory/max_resident(GiB)", 2**-30),
+}
+
+
+def run(compiled: chain.Compiled, folder: pathlib.Path, *flags: Any, check: bool = True) -> Any:
+    command = chain.run_arguments(compiled) + ["--nproc", "2", "--threads", *map(str, flags)]
+    command += ["--metrics", str(folder / "metrics.jsonl")]
+    return chain.command(command, check=check)
+
+
+def rows_of(folder: pathlib.Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.quick
+def test_a_run_that_resumes_has_each_step_once(
+    compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    events, checkpoints = tmp_path / "new" / "events", tmp_path / "checkpoints"
+    flags = ("--tensorboard", events, "--checkpoint-dir", checkpoints)
+    run(compiled, tmp_path, *flags, "--steps", 4)
+    # From a checkpoint in the middle, as after a kill.
+    run(
+        compiled,
+        tmp_path,
+        "--tensorboard",
+        events,
+        "--steps",
+        2,
+        "--checkpoint-dir",
+        tmp_path / "2",
+    )
+    run(compiled, tmp_path, "--tensorboard", events, "--steps", 6, "--resume", tmp_path / "2")
+    reader = EventAccumulator(str(events))
+    reader.Reload()
+    rows = rows_of(tmp_path)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    expected: dict[str, list[tuple[int, np.float32]]] = {}
+    for row in rows:
+        for name, value in row.items():
+            if name in ("step", "epoch") or not isinstance(value, (int, float)):
+                continue
+            tag, factor = TAGS.get(name, (name, 1))
+            expected.setdefault(tag, []).append((row["step"], np.float32(value * factor)))
+    assert sorted(reader.Tags()["scalars"]) == sorted(expected)
+    for tag, values in expected.items():
+        assert [(e.step, np.float32(e.value)) for e in reader.Scalars(tag)] == values, tag
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(
+    compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = run(
+        compiled, tmp_path, "--steps", 1, "--tensorboard", tmp_path / "file" / "events", check=False
+    )
+    assert done.returncode == 1
+    assert f"error: cannot make the folder {tmp_path}/file/events" in done.stderr
+
+
+def test_operations_are_counted(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    """5 features, 3 classes and 8 samples: a product in forward and one in backward, of 2 x 5 x 3 x
+    8 operations each."""
+    for flags, peak, source in (
+        (("--peak-flops", "1e6"), 1e6, "--peak-flops"),
+        ((), 96e9, "cluster local"),
+    ):
+        summary = tmp_path / "summary.json"
+        run(compiled, tmp_path, "--steps", 2, "--summary", summary, *flags)
+        written = json.loads(summary.read_text())
+        assert written["flops_per_step"] == 480
+        assert written["peak_flops_per_s"] == pytest.approx(peak)
+        assert written["peak_flops_from"] == source
+        for row in rows_of(tmp_path):
+            assert row["flops_per_s"] == pytest.approx(480e3 / row["step_ms"])
+            assert row["hfu"] == pytest.approx(row["flops_per_s"] / peak)
