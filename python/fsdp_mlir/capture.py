@@ -70,13 +70,15 @@ class Program:
 
 
 class _Loss(torch.nn.Module):
-    """The function that is captured: loss and metrics of one batch, given in order of `names`."""
+    """The function that is captured: the loss of one batch, given in order of `names`, and its
+    metrics and outputs by name."""
 
     def __init__(
         self,
         model: torch.nn.Module,
         loss: Callable[..., Any],
         metrics: Optional[Callable[..., Any]],
+        outputs: Optional[Callable[..., Any]],
         names: tuple[str, ...],
         shared: SharedForward,
     ) -> None:
@@ -84,19 +86,25 @@ class _Loss(torch.nn.Module):
         self.model = model
         self.loss_function = loss
         self.metrics_function = metrics
+        self.outputs_function = outputs
         self.names = names
         self.shared = shared
 
     def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
         inputs = dict(zip(self.names, batch))
         loss = self.loss_function(self.model, **inputs)
-        if self.metrics_function is None:
-            return loss, {}
-        self.shared.in_metrics = True
-        # Metrics see the forward's values but give no gradient. The copy keeps a metric that is
-        # a view of another result from being returned as an alias of it.
-        values = self.metrics_function(self.model, **inputs)
-        return loss, {name: value.detach().clone() for name, value in values.items()}
+        results: dict[str, Any] = {}
+        for function in (self.metrics_function, self.outputs_function):
+            if function is None:
+                continue
+            self.shared.in_metrics = True
+            # They see the forward's values but give no gradient. The copy keeps one that is a view
+            # of another result from being returned as an alias of it.
+            for name, value in function(self.model, **inputs).items():
+                if name in results:
+                    raise ExportError(f"metrics and outputs both return {name}; rename one of them")
+                results[name] = value.detach().clone()
+        return loss, results
 
 
 def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPrecision) -> Program:
@@ -111,7 +119,9 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     training = name == "step"
     inputs = _separate(step.inputs)
     shared = SharedForward()
-    wrapper = _Loss(step.model, step.loss, step.metrics, tuple(inputs), shared)
+    outputs = None if training else step.outputs
+    wrapper = _Loss(step.model, step.loss, step.metrics, outputs, tuple(inputs), shared)
+    others = step.metrics or outputs
     # In training, the mode the user left the model in: single layers may be in eval() on purpose.
     mode = contextlib.nullcontext() if training else eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
@@ -119,9 +129,9 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     fake_mode = names.fake_mode or meta_mode or contextlib.nullcontext()
     if meta_mode is not None:
         inputs = {name: meta_mode.from_tensor(tensor) for name, tensor in inputs.items()}
-    sharing = shared.of(step.model) if step.metrics else contextlib.nullcontext()
+    sharing = shared.of(step.model) if others else contextlib.nullcontext()
     stand_ins = names.captured_on(meta_mode)
-    casts = precision.applied(step.model, shared if step.metrics else None)
+    casts = precision.applied(step.model, shared if others else None)
     checkpoints = forwards_in_checkpoints(step.model)
     with contextlib.ExitStack() as stack:
         # What stands in for a parameter on meta has the dtype that its unit computes in.
@@ -135,7 +145,8 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
             stack.enter_context(context)
-        traced = _trace(wrapper, inputs, names, fake_mode)
+        samples = None if outputs is None else step.batch_size
+        traced = _trace(wrapper, inputs, names, fake_mode, samples)
     if training:
         note_unchecked(traced.joint.graph)
     program = _describe(traced, name, list(inputs), names)
@@ -181,12 +192,17 @@ class _Traced:
 
 
 def _trace(
-    loss: _Loss, inputs: Mapping[str, torch.Tensor], names: StateNames, fake_mode: Any
+    loss: _Loss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    samples: Optional[int],
 ) -> _Traced:
-    """The joint graph of a step: as Dynamo follows it, or else as it runs."""
+    """The joint graph of a step: as Dynamo follows it, or else as it runs. `samples` of a batch,
+    where results may be of each."""
     constants = len(names.constants)
     try:
-        return _by_dynamo(loss, inputs, names, fake_mode)
+        return _by_dynamo(loss, inputs, names, fake_mode, samples)
     except ExportError:
         raise
     except Exception as error:
@@ -204,7 +220,7 @@ def _trace(
             names.forget_constants(constants)
             try:
                 with compiles:
-                    traced = _by_running(loss, inputs, names, fake_mode, state)
+                    traced = _by_running(loss, inputs, names, fake_mode, state, samples)
                 break
             except ExportError as error:
                 raise located(error) from error
@@ -222,10 +238,14 @@ def _trace(
 
 
 def _by_dynamo(
-    loss: _Loss, inputs: Mapping[str, torch.Tensor], names: StateNames, fake_mode: Any
+    loss: _Loss,
+    inputs: Mapping[str, torch.Tensor],
+    names: StateNames,
+    fake_mode: Any,
+    samples: Optional[int],
 ) -> _Traced:
     module, states, (value, metrics) = follow(loss, inputs, names)
-    _check_outputs(value, metrics)
+    _check_outputs(value, metrics, samples)
     batch = tuple(inputs.values())
     with contextlib.ExitStack() as stack:
         stack.enter_context(tracing(module.meta.get("tracing_context")))
@@ -241,6 +261,7 @@ def _by_running(
     names: StateNames,
     fake_mode: Any,
     state: PythonState,
+    samples: Optional[int],
 ) -> _Traced:
     step = RunStep(loss, names)
 
@@ -249,7 +270,7 @@ def _by_running(
             mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else StandIns()
             stack.enter_context(mode)
             joint = _differentiate(stack, step, batch, mode)
-        _check_outputs(*step.outputs)
+        _check_outputs(*step.outputs, samples)
         return joint
 
     joint = run_and_differentiate(step, tuple(inputs.values()), state, trace)
@@ -258,20 +279,28 @@ def _by_running(
     return _Traced(joint, step.states, list(step.outputs[1]))
 
 
-def _check_outputs(loss: Any, metrics: Mapping[str, Any]) -> None:
+def _check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int]) -> None:
     if not isinstance(loss, torch.Tensor):
         what = type(loss).__name__
         raise ExportError(
             f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
             "loss tensor itself"
         )
-    named = {"loss": loss, **{f"metric {name}": value for name, value in metrics.items()}}
+    what = "metric" if samples is None else "output"
+    if "loss" in metrics:
+        raise ExportError(f"{what}s returns loss, which is the loss's own name; call it another")
+    named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
             raise ExportError(f"{name} does not depend on the step; leave it out")
-        if value.dim() != 0:
+        if value.dim() != 0 and (samples is None or name == "loss"):
             raise ExportError(
                 f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()"
+            )
+        if value.dim() != 0 and value.shape[0] != samples:
+            raise ExportError(
+                f"{name} has shape {list(value.shape)}; dimension 0 of what outputs return is the "
+                f"sample, and a batch has {samples}"
             )
         if name == "loss" and not value.dtype.is_floating_point:
             dtype = str(value.dtype).removeprefix("torch.")

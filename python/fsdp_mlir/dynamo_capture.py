@@ -64,7 +64,7 @@ def _changed_state(message: str) -> Iterator[str]:
         path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
         if path.startswith("L['self'].model") and not re.search(_OUR_STATE, path):
             yield "model" + path.removeprefix("L['self'].model")
-        elif found := re.match(r"L\['self'\]\.(loss|metrics)_function", path):
+        elif found := re.match(r"L\['self'\]\.(loss|metrics|outputs)_function", path):
             yield f"a variable around {found[1]}"
         elif found := re.match(r"G\['__import_(\w+)'\]\.(.+)", path):
             file = getattr(sys.modules.get(found[1].replace("_dot_", ".")), "__file__", None) or ""

@@ -36,7 +36,8 @@ class PythonState:
             for key in vars(module):
                 if key not in _TABLES:
                     yield ".".join(filter(None, ("model", path, key))), vars(module), key
-        for function in (self._loss.loss_function, self._loss.metrics_function):
+        loss = self._loss
+        for function in (loss.loss_function, loss.metrics_function, loss.outputs_function):
             for name, table, key in _referred(function):
                 yield name, table, key
 

@@ -98,8 +98,9 @@ class Run:
         """
         return self._session.step(batch)
 
-    def eval(self, batch: StepBatch = None) -> dict[str, float]:
-        """The loss and the metrics of one batch on this rank, by the plan's program `eval`."""
+    def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
+        """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and
+        the step's `outputs`: tensors of their own, whose dimension 0 is the sample."""
         return self._session.evaluate(batch)
 
     @property
@@ -113,8 +114,13 @@ class Run:
 
     @property
     def step(self) -> int:
-        """Steps that are done."""
+        """Steps that are done: what learning rates of a schedule and random numbers go by. Set it
+        where states come from elsewhere, on all ranks alike."""
         return self._session.steps
+
+    @step.setter
+    def step(self, value: int) -> None:
+        self._session.steps = value
 
     @property
     def lr(self) -> Union[float, list[float]]:
@@ -145,7 +151,7 @@ class Run:
         """
         return Path(self._session.checkpoint(os.fspath(folder), keep))
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
+    def state_dict(self, optimizer: bool = False) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers under the model's names. Collective.
 
         The tensors are views of the memory that the run trains in: they change with each step, and
@@ -153,10 +159,26 @@ class Run:
         Several have DTensors where torch.distributed has a process group, sharded as the plan
         shards them. Copies are given where no view is possible: of parameters in the layout
         `flat`, and, without a process group, of whole tensors.
+
+        With `optimizer`, also the optimizer's states, placed as their parameters are, and for each
+        of these parameters the count of its updates: `state.NAME.exp_avg`, `state.NAME.step`, as
+        PyTorch's get_optimizer_state_dict() with flatten_optimizer_state_dict names them. Options
+        of groups (`param_groups.…`) are the plan's, and not in it.
         """
         from .run_state import state_dict
 
-        return state_dict(self._session)
+        return state_dict(self._session, optimizer)
+
+    def load_state_dict(self, states: Mapping[str, torch.Tensor]) -> None:
+        """Goes on with what `state_dict()` gave, here or in another run, or with some of it: whole
+        tensors or DTensors. `step` is then what the optimizer's counts say. Collective.
+
+        Raises:
+            RunError: the run has no such state, or one of another dtype or shape. Nothing changed.
+        """
+        from .run_state import load_state_dict
+
+        load_state_dict(self._session, states)
 
     def close(self) -> None:
         """Ends the run. A rank that still waits for this one raises RankFailure. Tensors of

@@ -50,6 +50,8 @@ class TrainingStep:
         steps: the same in steps; at most one of both is given.
         eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
         metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
+        outputs: the same of the `eval` program alone, and tensors too, whose dimension 0 is the
+            sample: what an evaluation gives for each one.
         seed: of the data order and of random ops.
         accumulate: micro-batches per step. `inputs` is one of them, and a step takes this many
             consecutive ones; what fills no step at an epoch's end is left out. The step is that
@@ -78,6 +80,7 @@ class TrainingStep:
         steps: Optional[int] = None,
         eval_data: Optional[Data] = None,
         metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
+        outputs: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
         seed: int = 0,
         accumulate: int = 1,
         clip_grad_norm: Optional[Norm] = None,
@@ -92,6 +95,14 @@ class TrainingStep:
             "a function metrics(model, **inputs) that returns scalars by name",
             metrics,
         )
+        _require(
+            outputs is None or callable(outputs),
+            "outputs",
+            "a function outputs(model, **inputs) that returns tensors by name",
+            outputs,
+        )
+        if outputs is not None and eval_data is None:
+            raise ExportError("outputs are what an evaluation gives; give eval_data as well")
         _require(
             lr_schedule is None or callable(lr_schedule) or is_schedulers(lr_schedule),
             "lr_schedule",
@@ -116,6 +127,7 @@ class TrainingStep:
         self.steps = steps
         self.eval_data = _check_kind("eval_data", eval_data, self.inputs)
         self.metrics = metrics
+        self.outputs = outputs
         self.seed = seed
         self.accumulate = checked_accumulate(accumulate)
         self.scaler = check_scaler(scaler)
@@ -126,6 +138,8 @@ class TrainingStep:
         _check_call("loss", loss, model, self.inputs)
         if metrics is not None:
             _check_call("metrics", metrics, model, self.inputs)
+        if outputs is not None:
+            _check_call("outputs", outputs, model, self.inputs)
         if self.data is not None:
             check_data("data", self.data, self.inputs)
         if self.eval_data is not None:

@@ -388,6 +388,11 @@ std::vector<double> Executor::outputs(unsigned runsAgo) {
   return impl->traffic->outputs(runsAgo);
 }
 
+std::vector<at::Tensor> Executor::tensorOutputs(int program) {
+  Implementation::NoAutograd guard;
+  return impl->traffic->tensorOutputs(impl->programs.at(program));
+}
+
 void Executor::setLearningRates(std::vector<double> rates) {
   impl->givenRates = std::move(rates);
 }

@@ -50,9 +50,11 @@ public:
   /// Where an input is to be written, row-major, in place of setInput(); null
   /// where it has other strides or the host cannot write it.
   char *inputMemory(int program, size_t input) const;
-  /// The scalar outputs of the last run, or of the one before it; waits until
-  /// that run is over.
+  /// The outputs of the last run, or of the one before it, that are numbers;
+  /// waits until that run is over.
   std::vector<double> outputs(unsigned runsAgo = 0);
+  /// Row-major copies of those that are not, of the program that ran last.
+  std::vector<at::Tensor> tensorOutputs(int program);
 
   /// Learning rates of later runs, by parameter group, in place of the plan's;
   /// none: the plan's.

@@ -76,10 +76,6 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
   }
   for (Collective &collective : collectives)
     collective.transfer.name = keepName(collective.name);
-  for (const auto &output : program.outputs)
-    if (tensors.at(output->value).numel() != 1)
-      throw Error("output " + output->name +
-                  " is not a scalar; return its mean or sum");
 }
 
 void LoadedProgram::load(const plan::AtenT &aten, size_t command,

@@ -1,10 +1,12 @@
 #include "executor/ProgramTraffic.h"
 
 #include "device/TensorAt.h"
+#include "plan/ProgramOutputs.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <algorithm>
 #include <cstring>
 
 namespace fsdp {
@@ -51,11 +53,11 @@ char *ProgramTraffic::inputMemory(const LoadedProgram &program,
 
 void ProgramTraffic::fetchOutputs(const LoadedProgram &program) {
   Outputs &run = runs[numRuns++ % runs.size()];
-  const auto &named = program.plan->outputs;
+  auto named = plan::outputsOf(*program.plan, /*numbers=*/true);
   char *to = run.staging.prepare(
       backend, streams, std::max<size_t>(named.size(), 1) * scalarBytes);
   run.types.clear();
-  for (const auto &output : named) {
+  for (const plan::OutputT *output : named) {
     const at::Tensor &tensor = program.tensors[output->value];
     run.types.push_back(tensor.scalar_type());
     run.staging.pieces.push_back(
@@ -76,6 +78,42 @@ std::vector<double> ProgramTraffic::outputs(unsigned runsAgo) {
     from += scalarBytes;
   }
   return values;
+}
+
+/// Of the memory that a tensor may touch.
+static uint64_t spanOf(const at::Tensor &tensor) {
+  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(),
+                                          tensor.element_size());
+}
+
+std::vector<at::Tensor>
+ProgramTraffic::tensorOutputs(const LoadedProgram &program) {
+  constexpr uint64_t alignment = 64;
+  uint64_t bytes = 0;
+  std::vector<uint64_t> offsets;
+  std::vector<const at::Tensor *> planned;
+  for (const plan::OutputT *output :
+       plan::outputsOf(*program.plan, /*numbers=*/false)) {
+    planned.push_back(&program.tensors[output->value]);
+    offsets.push_back(bytes);
+    bytes += (spanOf(*planned.back()) + alignment - 1) / alignment * alignment;
+  }
+  char *host = tensors.prepare(backend, streams, std::max(bytes, alignment));
+  for (size_t i = 0; i < planned.size(); ++i)
+    if (uint64_t span = spanOf(*planned[i]))
+      tensors.pieces.push_back(
+          {host + offsets[i],
+           static_cast<const char *>(planned[i]->const_data_ptr()), span, 1,
+           span, span});
+  tensors.launch(streams);
+  tensors.finish(streams);
+  std::vector<at::Tensor> copies;
+  for (size_t i = 0; i < planned.size(); ++i)
+    copies.push_back(at::from_blob(host + offsets[i], planned[i]->sizes(),
+                                   planned[i]->strides(),
+                                   at::TensorOptions(planned[i]->scalar_type()))
+                         .clone(at::MemoryFormat::Contiguous));
+  return copies;
 }
 
 } // namespace fsdp

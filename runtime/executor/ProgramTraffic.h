@@ -26,12 +26,15 @@ public:
   /// Where it is written in place of that; null where it cannot be.
   char *inputMemory(const LoadedProgram &program, size_t input) const;
 
-  /// After a run of the program: its outputs begin their way to the host.
+  /// After a run of the program: its numbers begin their way to the host.
   void fetchOutputs(const LoadedProgram &program);
 
-  /// The outputs of the last run (0), or of the one before it (1), when they
+  /// The numbers of the last run (0), or of the one before it (1), when they
   /// are there.
   std::vector<double> outputs(unsigned runsAgo);
+  /// Row-major copies of the outputs that are no numbers, of the program that
+  /// ran last.
+  std::vector<at::Tensor> tensorOutputs(const LoadedProgram &program);
 
 private:
   struct Outputs {
@@ -43,6 +46,7 @@ private:
   Streams &streams;
   std::map<std::pair<const LoadedProgram *, size_t>, Staging> inputs;
   std::array<Outputs, 2> runs;
+  Staging tensors; // of the last run
   uint64_t numRuns = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "plan/ProgramMemory.h"
 
+#include "plan/ProgramOutputs.h"
+
 #include <set>
 
 using namespace fsdp::plan;
@@ -259,13 +261,15 @@ void ProgramMemory::finish(const Checked &at) {
     here.require(C21,
                  !output->name.empty() && names.insert(output->name).second,
                  "its name is empty or used twice");
+    here.require(C21,
+                 i == 0 || isNumber(program, *output) || program.name == "eval",
+                 "it has dimensions, which outputs of 'eval' alone may have");
     read(here, output->value);
   }
   at.require(C21,
              !program.outputs.empty() && program.outputs[0]->name == "loss",
              "its first output is not 'loss'");
-  at.require(C21,
-             numElements(program.values[program.outputs[0]->value]->shape) == 1,
+  at.require(C21, isNumber(program, *program.outputs[0]),
              "its loss is not one number");
   for (size_t s = 0; s < plan.states.size(); ++s)
     if (plan.states[s]->flat == -1)

@@ -115,10 +115,13 @@ py::object step(const SessionPtr &session, const py::object &given) {
 
 py::dict evaluate(const SessionPtr &session, const py::object &given) {
   std::vector<Batch> batches = batchesFor(session, given);
+  Evaluated evaluated =
+      unlocked(session, [&] { return session->evaluate(batches); });
   py::dict result;
-  for (const auto &[name, value] :
-       unlocked(session, [&] { return session->evaluate(batches); }))
+  for (const auto &[name, value] : evaluated.numbers)
     result[py::str(name)] = value;
+  for (const auto &[name, tensor] : evaluated.tensors)
+    result[py::str(name)] = wrap(tensor);
   return result;
 }
 
@@ -148,7 +151,8 @@ py::list states(const SessionPtr &session) {
     entry["aliases"] = view.aliases;
     entry["shape"] = view.shape;
     entry["dtype"] = plan::dtypeName(view.dtype);
-    entry["is_parameter"] = view.role == plan::Role::Parameter;
+    entry["role"] = plan::EnumNameRole(view.role);
+    entry["parameter"] = view.parameter;
     entry["persistent"] = view.persistent;
     entry["shard_dim"] = view.shardDim;
     entry["local"] = wrap(view.local);
@@ -157,10 +161,10 @@ py::list states(const SessionPtr &session) {
   return result;
 }
 
-py::dict whole(const SessionPtr &session, bool flatAlone) {
+py::dict whole(const SessionPtr &session, bool flatAlone, bool withOptimizer) {
   py::dict result;
-  for (const auto &[name, tensor] :
-       unlocked(session, [&] { return session->whole(flatAlone); }))
+  for (const auto &[name, tensor] : unlocked(
+           session, [&] { return session->whole(flatAlone, withOptimizer); }))
     result[py::str(name)] = wrap(tensor);
   return result;
 }
@@ -244,6 +248,11 @@ PYBIND11_MODULE(fsdp_runtime, module) {
       .def("metrics", &metrics)
       .def("states", &states)
       .def("whole", &whole)
+      .def("put",
+           [](const SessionPtr &session, const py::dict &given) {
+             NamedTensors tensors = toBatch(given);
+             unlocked(session, [&] { session->put(tensors); });
+           })
       .def("mean",
            [](const SessionPtr &session, std::vector<double> values) {
              return unlocked(session, [&] { return session->mean(values); });
@@ -268,7 +277,7 @@ PYBIND11_MODULE(fsdp_runtime, module) {
       .def("set_rates", &Session::setLearningRates)
       .def_property_readonly("rank", &Session::rank)
       .def_property_readonly("size", &Session::size)
-      .def_property_readonly("steps", &Session::steps)
+      .def_property("steps", &Session::steps, &Session::setSteps)
       .def_property_readonly("notes", &Session::notes)
       .def_property_readonly("transport", &Session::transport)
       .def_property_readonly("mesh", &meshOf);

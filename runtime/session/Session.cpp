@@ -3,6 +3,7 @@
 #include "executor/Scalars.h"
 #include "launch/ErrorReport.h"
 #include "operators/DispatcherSchemas.h"
+#include "plan/ProgramOutputs.h"
 #include "state/SaveWeights.h"
 #include "train/FirstProblem.h"
 #include "train/OutputFiles.h"
@@ -177,7 +178,7 @@ const SessionStep &Session::step(const std::vector<Batch> &batches) {
   });
 }
 
-NamedScalars Session::evaluate(const std::vector<Batch> &batches) {
+Evaluated Session::evaluate(const std::vector<Batch> &batches) {
   return guarded([&] {
     int program = programNamed("eval");
     evalInputs->take(batches);
@@ -185,13 +186,24 @@ NamedScalars Session::evaluate(const std::vector<Batch> &batches) {
     evalInputs->set(0, program, state->executor);
     evalInputs->drop();
     state->executor.run(program, std::max<uint64_t>(done, 1));
+    Evaluated result;
+    const plan::ProgramT &eval = *plan().programs[program];
+    auto numbers = plan::outputsOf(eval, true);
+    auto tensors = plan::outputsOf(eval, false);
     std::vector<double> values = state->executor.outputs();
-    NamedScalars result;
-    const auto &outputs = plan().programs[program]->outputs;
-    for (size_t i = 0; i < values.size(); ++i)
-      result.emplace_back(outputs[i]->name, values[i]);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      result.numbers.emplace_back(numbers[i]->name, values[i]);
+    if (tensors.empty())
+      return result;
+    std::vector<at::Tensor> copies = state->executor.tensorOutputs(program);
+    for (size_t i = 0; i < tensors.size(); ++i)
+      result.tensors.emplace_back(tensors[i]->name, copies[i]);
     return result;
   });
+}
+
+void Session::setSteps(uint64_t steps) {
+  guarded([&] { done = steps; });
 }
 
 std::vector<double> Session::mean(std::vector<double> values) {
@@ -282,9 +294,19 @@ std::vector<StateView> Session::states() {
   });
 }
 
-std::vector<std::pair<std::string, at::Tensor>> Session::whole(bool flatAlone) {
+NamedTensors Session::whole(bool flatAlone, bool withOptimizer) {
   return guarded([&] {
-    return wholeTensors(plan(), ranks(), state->executor, flatAlone);
+    return wholeTensors(plan(), ranks(), state->executor, flatAlone,
+                        withOptimizer);
+  });
+}
+
+/// Between the ranks' last read of what they share and their next one.
+void Session::put(const NamedTensors &tensors) {
+  guarded([&] {
+    ranks().barrier();
+    putWholeTensors(plan(), rank(), state->executor, tensors);
+    ranks().barrier();
   });
 }
 

@@ -26,6 +26,12 @@ struct Refusal : Error {
   using Error::Error;
 };
 
+/// What an evaluation of one batch gives on this rank.
+struct Evaluated {
+  NamedScalars numbers;
+  std::vector<std::pair<std::string, at::Tensor>> tensors; // by sample
+};
+
 /// What a session's last step came to.
 struct SessionStep : FinishedStep {
   double stepMs = 0;
@@ -56,6 +62,8 @@ public:
   const std::vector<std::string> &notes() const { return said; }
   /// Steps that are done.
   uint64_t steps() const { return done; }
+  /// Says so for states that are given from outside, the same on all ranks.
+  void setSteps(uint64_t steps);
   const std::optional<SessionStep> &last() const { return lastStep; }
 
   /// Of the next step, by parameter group. Throws Error past the end of the
@@ -68,7 +76,7 @@ public:
   /// Takes a step: see FedInputs::take(). Its outputs are this rank's.
   const SessionStep &step(const std::vector<Batch> &batches);
   /// Runs the program "eval" on one batch. Returns this rank's outputs.
-  NamedScalars evaluate(const std::vector<Batch> &batches);
+  Evaluated evaluate(const std::vector<Batch> &batches);
   /// The means over all ranks.
   std::vector<double> mean(std::vector<double> values);
   void barrier();
@@ -80,7 +88,9 @@ public:
   std::string checkpoint(const std::string &folder, uint64_t keep);
   /// This rank's own, of the memory that the session trains in.
   std::vector<StateView> states();
-  std::vector<std::pair<std::string, at::Tensor>> whole(bool flatAlone);
+  NamedTensors whole(bool flatAlone, bool withOptimizer);
+  /// Gives states the values of whole tensors, on all ranks alike.
+  void put(const NamedTensors &tensors);
 
   /// This rank leaves: what the others wait for fails and says `reason`. From
   /// any thread.

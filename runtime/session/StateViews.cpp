@@ -1,7 +1,9 @@
 #include "session/StateViews.h"
 
+#include "Error.h"
 #include "device/ScalarType.h"
 #include "state/GatheredMemory.h"
+#include "state/RowMajorPart.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
@@ -11,9 +13,11 @@
 
 namespace fsdp {
 
-static bool isShown(const plan::StateT &state) {
-  return !state.is_flat && (state.role == plan::Role::Parameter ||
-                            state.role == plan::Role::Buffer);
+static bool isShown(const plan::StateT &state, bool withOptimizer) {
+  return !state.is_flat &&
+         (state.role == plan::Role::Parameter ||
+          state.role == plan::Role::Buffer ||
+          (withOptimizer && state.role == plan::Role::Optimizer));
 }
 
 /// The states' order is the plan's.
@@ -68,13 +72,15 @@ std::vector<StateView> stateViews(const plan::PlanT &plan, int rank,
   for (const StateMemory &memory : map.memories())
     for (const NamedState &tensor : memory.tensors) {
       const plan::StateT &state = *tensor.state;
-      if (!isShown(state))
+      if (!isShown(state, /*withOptimizer=*/true))
         continue;
       StateView view;
       static_cast<NamedTensor &>(view) = tensor;
       view.role = state.role;
       view.persistent = state.persistent;
       view.trainable = state.trainable;
+      if (state.parameter >= 0)
+        view.parameter = plan.states[state.parameter]->fqn;
       view.shardDim = state.flat >= 0 ? 0 : state.shard_dim;
       at::Tensor local =
           viewOf(plan, map, tensor, rank, executor.state(memory.state));
@@ -89,18 +95,19 @@ std::vector<StateView> stateViews(const plan::PlanT &plan, int rank,
   return views;
 }
 
-std::vector<std::pair<std::string, at::Tensor>>
-wholeTensors(const plan::PlanT &plan, Communicator &communicator,
-             Executor &executor, bool flatAlone) {
+NamedTensors wholeTensors(const plan::PlanT &plan, Communicator &communicator,
+                          Executor &executor, bool flatAlone,
+                          bool withOptimizer) {
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   using Named = std::pair<std::string, at::Tensor>;
   StateMap map(plan);
   std::vector<std::pair<const plan::StateT *, Named>> found;
   for (const StateMemory &memory : map.memories()) {
     bool isFlat = plan.states[memory.state]->is_flat;
-    bool isWanted = std::any_of(
-        memory.tensors.begin(), memory.tensors.end(),
-        [&](const NamedState &tensor) { return isShown(*tensor.state); });
+    bool isWanted = std::any_of(memory.tensors.begin(), memory.tensors.end(),
+                                [&](const NamedState &tensor) {
+                                  return isShown(*tensor.state, withOptimizer);
+                                });
     if (!isWanted || (flatAlone && !isFlat))
       continue;
     GatheredMemory gathered(plan, map, memory, communicator, executor);
@@ -112,15 +119,49 @@ wholeTensors(const plan::PlanT &plan, Communicator &communicator,
           tensor, [&](uint64_t offset, const char *from, uint64_t bytes) {
             std::copy(from, from + bytes, to + offset);
           });
-      if (isShown(*tensor.state))
+      if (isShown(*tensor.state, withOptimizer))
         found.emplace_back(tensor.state, Named(tensor.name, whole));
     }
   }
   sortByPlan(plan, found);
-  std::vector<Named> result;
+  NamedTensors result;
   for (auto &[state, named] : found)
     result.push_back(std::move(named));
   return result;
+}
+
+void putWholeTensors(const plan::PlanT &plan, int rank, Executor &executor,
+                     const NamedTensors &tensors) {
+  at::AutoDispatchBelowADInplaceOrView noAutograd;
+  StateMap map(plan);
+  auto given = [&](const NamedState &state) -> const at::Tensor * {
+    for (const auto &[name, tensor] : tensors)
+      if (name == state.name)
+        return &tensor;
+    return nullptr;
+  };
+  for (const StateMemory &memory : map.memories()) {
+    if (std::none_of(memory.tensors.begin(), memory.tensors.end(), given))
+      continue;
+    RowMajorPart part(executor, memory.state);
+    for (const NamedState &state : memory.tensors) {
+      const at::Tensor *tensor = given(state);
+      if (!tensor)
+        continue;
+      if (!tensor->is_contiguous() || !tensor->device().is_cpu() ||
+          tensor->scalar_type() != toScalarType(state.dtype) ||
+          tensor->sizes() != c10::IntArrayRef(state.shape))
+        throw Error("the tensor for " + state.name +
+                    " has not its state's dtype, shape and order");
+      const char *from = static_cast<const char *>(tensor->const_data_ptr());
+      int64_t size = state.elementBytes();
+      for (const Run &run : map.part(state, rank).runs())
+        std::copy(from + run.whole * size,
+                  from + (run.whole + run.count) * size,
+                  part.data() + run.local * size);
+    }
+    part.store();
+  }
 }
 
 } // namespace fsdp

@@ -10,11 +10,14 @@
 
 namespace fsdp {
 
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
 /// What this rank holds of a state, where it lies.
 struct StateView : NamedTensor {
   plan::Role role = plan::Role::Parameter;
   bool persistent = true;
   bool trainable = false;
+  std::string parameter; // of an optimizer's state: whose it is
   /// Along which dimension the ranks of a shard group have parts, each the
   /// chunk that torch.chunk() gives; -1: every rank holds all of it.
   int shardDim = -1;
@@ -23,8 +26,8 @@ struct StateView : NamedTensor {
   at::Tensor local;
 };
 
-/// The parameters and buffers of a rank, in the order of the plan. The tensors
-/// keep `owner`, to whom the executor's memory belongs.
+/// The parameters, buffers and optimizer states of a rank, in the order of the
+/// plan. The tensors keep `owner`, to whom the executor's memory belongs.
 std::vector<StateView> stateViews(const plan::PlanT &plan, int rank,
                                   Executor &executor,
                                   std::shared_ptr<void> owner);
@@ -32,9 +35,14 @@ std::vector<StateView> stateViews(const plan::PlanT &plan, int rank,
 /// Copies of whole states by name, in the order of stateViews(), gathered from
 /// all ranks; of buffers that differ, this rank's. Collective. With
 /// `flatAlone`, only of those whose views are undefined on more than one rank.
-std::vector<std::pair<std::string, at::Tensor>>
-wholeTensors(const plan::PlanT &plan, Communicator &communicator,
-             Executor &executor, bool flatAlone);
+NamedTensors wholeTensors(const plan::PlanT &plan, Communicator &communicator,
+                          Executor &executor, bool flatAlone,
+                          bool withOptimizer);
+
+/// Copies what this rank holds of whole tensors to where it holds it. Throws
+/// Error where one is not of its state's dtype and shape.
+void putWholeTensors(const plan::PlanT &plan, int rank, Executor &executor,
+                     const NamedTensors &tensors);
 
 } // namespace fsdp
 

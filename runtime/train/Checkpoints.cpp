@@ -1,6 +1,7 @@
 #include "train/Checkpoints.h"
 
 #include "Error.h"
+#include "plan/ProgramOutputs.h"
 #include "state/CheckpointReader.h"
 #include "train/FirstProblem.h"
 #include "train/NonFiniteSteps.h"
@@ -35,7 +36,8 @@ void Checkpoints::checkMetric() const {
   std::string known;
   for (const char *program : {"step", "eval"})
     if (int found = plan::findProgram(plan, program); found >= 0)
-      for (const auto &output : plan.programs[found]->outputs) {
+      for (const plan::OutputT *output :
+           plan::outputsOf(*plan.programs[found], /*numbers=*/true)) {
         std::string name =
             (found == plan::findProgram(plan, "eval") ? "eval_" : "") +
             output->name;

@@ -1,15 +1,19 @@
 #include "train/Evaluation.h"
 
+#include "plan/ProgramOutputs.h"
 #include "train/StepLog.h"
 
 namespace fsdp {
 
 NamedScalars evaluate(const plan::PlanT &plan, uint64_t step, Batches &batches,
                       const RepeatedInputs &repeated,
-                      Communicator &communicator, Executor &executor) {
+                      Communicator &communicator, Executor &executor,
+                      SampleOutputs *ofSamples) {
   int program = plan::findProgram(plan, "eval");
-  const auto &named = plan.programs[program]->outputs;
+  auto named = plan::outputsOf(*plan.programs[program], /*numbers=*/true);
   std::vector<double> sums(named.size());
+  if (ofSamples)
+    ofSamples->begin(batches.perEpoch());
   for (int64_t batch = 0; batch < batches.perEpoch(); ++batch) {
     repeated.set(program, executor);
     batches.set(0, batch, program, executor);
@@ -17,7 +21,11 @@ NamedScalars evaluate(const plan::PlanT &plan, uint64_t step, Batches &batches,
     std::vector<double> values = executor.outputs();
     for (size_t i = 0; i < named.size(); ++i)
       sums[i] += values[i];
+    if (ofSamples)
+      ofSamples->add(executor);
   }
+  if (ofSamples)
+    ofSamples->finish();
   sums = sumOverRanks(communicator, sums);
   NamedScalars result;
   for (size_t i = 0; i < named.size(); ++i)

@@ -26,7 +26,8 @@ static void checkWritable(const std::string &file) {
 
 void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
   for (const std::string &file :
-       {options.save, options.summary, options.metrics, options.trace})
+       {options.save, options.summary, options.metrics, options.trace,
+        options.evalOutputs})
     checkWritable(file);
   if (options.save.empty())
     return;

@@ -43,6 +43,7 @@ struct RunOptions {
   bool weightsFromRank0 = false; // rank 0 alone has the file
   std::string save, metrics, summary;
   std::string tensorboard; // a folder of event files; empty: none are written
+  std::string evalOutputs; // a file for what is of each sample; empty: none
   CheckpointOptions checkpoints;
   /// Where a rank that another one fails says how far it was; empty: beside
   /// what the run writes.

@@ -42,6 +42,8 @@ public:
         length(findLength(plan, options, data.train(), position())),
         trace(loaded, options, communicator, length),
         log(plan, options, communicator, data, nonFinite) {
+    if (!options.evalOutputs.empty())
+      ofSamples.emplace(plan, options.evalOutputs, communicator);
     if (communicator.rank() == 0)
       checkOutputs(plan, options);
     requireSameOnAllRanks(communicator, data.found());
@@ -89,6 +91,7 @@ private:
   RunLength length;
   StepTrace trace;
   StepLog log;
+  std::optional<SampleOutputs> ofSamples; // of evaluations
   std::optional<LoadedRun> state;
   Executor *executor = nullptr;             // of the state
   std::vector<int64_t> startPeaks;          // by rank
@@ -190,8 +193,9 @@ NamedScalars Trainer::evaluateAfter(uint64_t step, StepRunner &runner) {
     runner.finishAll();
   NamedScalars evaluated;
   if (due) {
-    evaluated = evaluate(plan, step, *data.eval(), state->repeated,
-                         communicator, *executor);
+    evaluated =
+        evaluate(plan, step, *data.eval(), state->repeated, communicator,
+                 *executor, ofSamples ? &*ofSamples : nullptr);
     log.evaluation(step, evaluated, epochEnds);
   }
   if (epochEnds)

@@ -18,6 +18,8 @@ static bool wantsEvaluation(const plan::PlanT &plan,
   if (options.evalData.empty() && options.evalDataCommand.empty()) {
     if (options.evalInterval)
       throw Error("--eval-interval needs --eval-data FILE");
+    if (!options.evalOutputs.empty())
+      throw Error("--eval-outputs needs --eval-data FILE");
     return false;
   }
   int eval = plan::findProgram(plan, "eval");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -114,7 +115,7 @@ def save_states(plan: str, weights: str, meeting: str, folder: str) -> dict[str,
     with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
         for _ in range(3):
             run(next(feed))
-        states = run.state_dict()
+        states = run.state_dict(optimizer=True)
         dcp.save(states, checkpoint_id=folder)
         found = {
             "kinds": {name: type(value).__name__ for name, value in states.items()},
@@ -130,9 +131,9 @@ def save_states(plan: str, weights: str, meeting: str, folder: str) -> dict[str,
         }
         run.save(folder + ".safetensors")
         rest = [next(feed) for _ in range(2)]
-        views = {name: value for name, value in states.items() if "head" in name}
+        views = {name: value for name, value in states.items() if name.startswith("head")}
         before = {name: value.to_local().clone() for name, value in views.items()}
-        run(rest[0])
+        found["losses"] = [run(batch).item() for batch in rest]
         found["moved"] = [
             not torch.equal(value.to_local(), before[name]) for name, value in views.items()
         ]
@@ -141,6 +142,11 @@ def save_states(plan: str, weights: str, meeting: str, folder: str) -> dict[str,
 
 def load_into_fsdp2(folder: str) -> dict[str, torch.Tensor]:
     import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import (
+        StateDictOptions,
+        get_state_dict,
+        set_state_dict,
+    )
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
 
@@ -149,27 +155,40 @@ def load_into_fsdp2(folder: str) -> dict[str, torch.Tensor]:
     join_process_group()
     torch.manual_seed(99)
     model = fully_shard(Model())
-    states = model.state_dict()
-    dcp.load(states, checkpoint_id=folder)
-    model.load_state_dict(states)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    flat = StateDictOptions(flatten_optimizer_state_dict=True)
+    own, states = get_state_dict(model, optimizer, options=flat)
+    options = {name: states.pop(name) for name in list(states) if name.startswith("param_groups")}
+    dcp.load(own | states, checkpoint_id=folder)
+    set_state_dict(
+        model,
+        optimizer,
+        model_state_dict=own,
+        optim_state_dict=states | options,
+        options=flat,
+    )
+    own, states = get_state_dict(model, optimizer, options=flat)
     return {
         name: value.full_tensor() if isinstance(value, DTensor) else value
-        for name, value in model.state_dict().items()
+        for name, value in (own | states).items()
+        if not name.startswith("param_groups")
     }
 
 
-def load_into_run(plan: str, weights: str, meeting: str, folder: str) -> list[str]:
-    """Parameters that a run has not as the checkpoint has them, after a load in place."""
+def load_into_run(plan: str, weights: str, meeting: str, folder: str) -> dict[str, Any]:
+    """The next losses of a run that takes the states of the checkpoint, and what it refuses."""
     import torch.distributed.checkpoint as dcp
-    from safetensors.torch import load_file
 
     join_process_group()
+    feed = batches()
     with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
-        dcp.load(run.state_dict(), checkpoint_id=folder)
-        run.mean({"all": 0.0})  # every rank has written
-        run.save(folder + ".again.safetensors")
-    first, again = load_file(folder + ".safetensors"), load_file(folder + ".again.safetensors")
-    return [name for name in first if not torch.equal(first[name], again[name])]
+        states = run.state_dict(optimizer=True)
+        dcp.load(states, checkpoint_id=folder)
+        run.load_state_dict(states)
+        wrong = {"unknown": states["head.bias"], "head.bias": torch.zeros(4)}
+        refused = [outcome(lambda: run.load_state_dict({n: v})) for n, v in wrong.items()]
+        following = itertools.islice(feed, run.step, run.step + 2)
+        return {"step": run.step, "losses": [run(b).item() for b in following], "refused": refused}
 
 
 def whole_states(plan: str, weights: str, meeting: str) -> dict[str, torch.Tensor]:

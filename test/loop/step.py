@@ -38,6 +38,13 @@ def accuracy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[str, to
     return {"accuracy": (model(x).argmax(1) == y).float().mean()}
 
 
+def of_samples(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of each sample, one with other strides, and a number."""
+    logits = model(x)
+    first = (model.first.weight @ x.t()).t()
+    return {"logits": logits, "label": y, "first": first, "largest": logits.max()}
+
+
 def training_step(argv: list[str]) -> TrainingStep:
     parser = argparse.ArgumentParser()
     parser.add_argument("--accumulate", type=int, default=1)
@@ -57,6 +64,7 @@ def training_step(argv: list[str]) -> TrainingStep:
         optimizer=optimizer,
         lr_schedule=schedule,
         metrics=accuracy,
+        outputs=of_samples,
         inputs={name: tensor[:BATCH] for name, tensor in data.items()},
         data=None if flags.no_data else data,
         eval_data=data,

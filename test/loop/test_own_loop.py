@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import fsdp_mlir
 from support import chain
 
-from . import calls
+from . import calls, step
 from .conftest import Compile
 
 STEPS = 15  # more than an epoch
@@ -38,8 +39,6 @@ def test_a_loop_has_the_bits_of_fsdp_run(
         assert run.metrics["accuracy"] == expected.metrics[-1]["accuracy"]
         run.save(tmp_path / "saved.safetensors")
         states = run.state_dict()
-    from safetensors.torch import load_file
-
     assert states.keys() == expected.weights.keys()
     saved = load_file(tmp_path / "saved.safetensors")
     for name, value in expected.weights.items():
@@ -68,9 +67,11 @@ def test_tensors_that_are_not_row_major_are_copied(compile_step: Compile) -> Non
         assert run(batch) == expected
 
 
-def test_an_evaluation_has_the_bits_of_fsdp_run(compile_step: Compile) -> None:
+def test_an_evaluation_has_the_bits_of_fsdp_run(
+    compile_step: Compile, tmp_path: pathlib.Path
+) -> None:
     compiled = compile_step("mesh=1")
-    extra = ["--eval-data", compiled.eval_data]
+    extra = ["--eval-data", compiled.eval_data, "--eval-outputs", tmp_path / "outputs.safetensors"]
     (row,) = [
         row
         for row in chain.run_plan(compiled, 1, steps=3, extra=extra).metrics
@@ -84,8 +85,18 @@ def test_an_evaluation_has_the_bits_of_fsdp_run(compile_step: Compile) -> None:
             run.eval({name: tensor[i : i + 4] for name, tensor in data.items()})
             for i in range(0, len(data["y"]), 4)
         ]
-    for name in ("loss", "accuracy"):
+        model = step.Model().eval()
+        model.load_state_dict(run.state_dict())
+    for name in ("loss", "accuracy", "largest"):
         assert sum(part[name] for part in parts) / len(parts) == row[f"eval_{name}"]
+    written = load_file(tmp_path / "outputs.safetensors")
+    assert written.keys() == {"logits", "label", "first"}
+    for name, value in written.items():
+        assert torch.equal(value, torch.cat([part[name] for part in parts])), name
+    expected = step.of_samples(model, **data)
+    assert torch.equal(written["label"], data["y"])
+    for name in ("logits", "first"):
+        torch.testing.assert_close(written[name], expected[name].detach())
 
 
 def test_inputs_that_repeat_may_be_given(compile_step: Compile) -> None:

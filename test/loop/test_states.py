@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 from .conftest import Compile
 from .ranks import Ranks
 
+KEYS = ("exp_avg", "exp_avg_sq", "step")
+
 
 @pytest.mark.parametrize("layout", ("dim0", "flat"))
 def test_states_go_through_a_distributed_checkpoint(
@@ -20,7 +22,9 @@ def test_states_go_through_a_distributed_checkpoint(
     plan, weights, folder = str(compiled.plan), str(compiled.weights), str(tmp_path / "dcp")
     first, second = ranks.call("save_states", plan, weights, ranks.meeting(), folder)
     saved = load_file(folder + ".safetensors")
-    assert first["kinds"].keys() == saved.keys()
+    parameters = [n for n in saved if not n.startswith("norm.") or n[5:] in ("weight", "bias")]
+    of_optimizer = {f"state.{n}.{key}" for n in parameters for key in KEYS}
+    assert first["kinds"].keys() == saved.keys() | of_optimizer
     for found in (first, second):
         for name, value in saved.items():
             is_buffer = name.startswith("norm.") and name.split(".")[1] not in ("weight", "bias")
@@ -30,13 +34,22 @@ def test_states_go_through_a_distributed_checkpoint(
                 assert found["placements"][name] == "(Shard(dim=0),)"
         # Views of what the run trains in, but for the layout that has none.
         assert found["moved"] == [layout == "dim0"] * 2
+        for name in of_optimizer:
+            is_count = name.endswith(".step")
+            assert found["kinds"][name] == ("Tensor" if is_count else "DTensor"), name
+            assert is_count or found["placements"][name] == "(Shard(dim=0),)"
     loaded, _ = ranks.call("load_into_fsdp2", folder)
-    for name, value in saved.items():
+    for name in saved.keys() | of_optimizer:
         if "running" not in name:
-            assert torch.equal(loaded[name], value), name
-    if layout == "dim0":
-        differing = ranks.call("load_into_run", plan, weights, ranks.meeting(), folder)
-        assert all("running" in name for names in differing for name in names)
+            assert torch.equal(loaded[name], first["whole"][name]), name
+    assert loaded["state.head.bias.step"] == 3 and loaded["state.head.bias.exp_avg"].any()
+    for before, after in zip(
+        (first, second), ranks.call("load_into_run", plan, weights, ranks.meeting(), folder)
+    ):
+        assert (after["step"], after["losses"]) == (3, before["losses"])
+        (kind, unknown), (_, shape) = after["refused"]
+        assert kind == "RunError" and "the run has no unknown" in unknown
+        assert "head.bias is float32[4], and the run's is float32[3]" in shape
 
 
 def test_without_a_process_group_states_are_whole(

@@ -7,19 +7,19 @@ import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from support import chain
 
 from .conftest import Compile
 from .ranks import Ranks
+from .step import samples
 
 HERE = pathlib.Path(__file__).parent
 STEPS = 8
 
 
 def check(found: list[dict], saved: pathlib.Path, expected: chain.Result) -> None:
-    from safetensors.torch import load_file
-
     for name in ("loss", "accuracy"):
         rows = [row[name] for row in expected.metrics if "loss" in row]
         for rank in found:
@@ -37,7 +37,11 @@ def test_two_ranks_have_the_bits_of_fsdp_run(
     layout: str, comm: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
 ) -> None:
     compiled = compile_step(f"mesh=2 shard-layout={layout}")
-    expected = chain.run_plan(compiled, 2, steps=STEPS)
+    outputs = tmp_path / "outputs.safetensors"
+    extra = ["--eval-data", compiled.eval_data, "--eval-outputs", outputs]
+    expected = chain.run_plan(compiled, 2, steps=STEPS, extra=extra)
+    # In the data's order, whichever rank evaluated them; the last ones fill no batch.
+    assert torch.equal(load_file(outputs)["label"], samples()["y"][:48])
     saved = tmp_path / "saved.safetensors"
     arguments = {
         "plan": str(compiled.plan),

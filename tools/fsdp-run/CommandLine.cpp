@@ -90,6 +90,11 @@ static void addRunFlags(CLI::App &app, RunOptions &run) {
       ->check(notEmpty())
       ->type_name("DIR")
       ->group(files);
+  app.add_option("--eval-outputs", run.evalOutputs,
+                 "write what the evaluation gives for each sample "
+                 "(docs/data.md), a row for each, as safetensors")
+      ->type_name("FILE")
+      ->group(files);
   app.add_option("--summary", run.summary,
                  "write counts, bytes and memory of the run as JSON")
       ->type_name("FILE")

@@ -77,6 +77,7 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " log-grad-norm=" + std::to_string(run.logGradientNorm) +
       " eval-interval=" + std::to_string(run.evalInterval) + " eval=" +
       std::to_string(!run.evalData.empty() || !run.evalDataCommand.empty()) +
+      " eval-outputs=" + std::to_string(!run.evalOutputs.empty()) +
       " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
       " rng=" + (run.sequentialRandom ? "sequential" : "site") +
       " comm=" + std::to_string(int(line.launch.transport)) +

@@ -129,6 +129,30 @@ def test_metrics(tmp_path: pathlib.Path, metrics: Callable, text: str) -> None:
         export(classify(nn.Linear(8, 3), metrics=metrics), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "outputs, text",
+    [
+        (
+            lambda model, x, y: {"mean": model(x).mean(0)},
+            r"output mean has shape \[3\]; dimension 0",
+        ),
+        (lambda model, x, y: {"loss": model(x).sum()}, "outputs returns loss, which is the loss's"),
+        (lambda model, x, y: {"sum": model(x)}, "metrics and outputs both return sum"),
+    ],
+)
+def test_outputs(tmp_path: pathlib.Path, outputs: Callable, text: str) -> None:
+    step = classify(
+        nn.Linear(8, 3),
+        metrics=lambda model, x, y: {"sum": model(x).sum()},
+        outputs=outputs,
+        eval_data={"x": torch.randn(9, 8), "y": torch.randint(3, (9,))},
+    )
+    with pytest.raises(ExportError, match=text):
+        export(step, tmp_path)
+    with pytest.raises(ExportError, match="outputs are what an evaluation gives"):
+        classify(nn.Linear(8, 3), outputs=outputs)
+
+
 def test_a_frozen_model(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3).requires_grad_(False)
     with pytest.raises(ExportError, match="the loss reaches no trainable parameter"):

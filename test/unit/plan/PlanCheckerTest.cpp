@@ -234,6 +234,14 @@ static const Break<PlanT> breaks[] = {
     {"LossIsNoNumber", C21,
      [](PlanT &p) { step(p).outputs[0]->value = valueNamed(p, "square"); },
      "its loss is not one number"},
+    {"StepGivesATensor", C21,
+     [](PlanT &p) {
+       auto output = std::make_unique<fsdp::plan::OutputT>();
+       output->name = "square";
+       output->value = valueNamed(p, "square");
+       step(p).outputs.push_back(std::move(output));
+     },
+     "it has dimensions, which outputs of 'eval' alone may have"},
     {"ReadBeforeWrite", C5,
      [](PlanT &p) { std::swap(step(p).commands[3], step(p).commands[4]); },
      "(prediction) before it is written"},
