@@ -14,6 +14,7 @@ _MODULES = {
     "TrainingStep": "training_step",
     "Windows": "data_files",
     "Shards": "data_files",
+    "Parquet": "parquet_files",
     "feed": "feeding",
     "fully_shard": "fsdp_module",
     "FSDPModule": "fsdp_module",

@@ -15,6 +15,7 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 import numpy as np
 import torch
 
+from . import arrow_files
 from .dtypes import DTYPES
 from .errors import ExportError
 from .options import checked_options
@@ -196,7 +197,7 @@ class Windows(FileData):
         order: str = "shuffle",
         block: Optional[int] = None,
     ) -> None:
-        ranges = [_open(file, dtype) for file in _listed(files, (".bin", ".npy"))]
+        ranges = [_open(file, dtype) for file in listed(files, (".bin", ".npy"))]
         if not columns:
             raise ExportError('Windows: columns is empty; give {"x": 0, "y": 1}, for example')
         if length is not None:
@@ -224,8 +225,10 @@ class Shards(FileData):
 
     Args:
         files: safetensors files, or a folder of some: each has a tensor for each column, whose
-            dimension 0 is the sample. Or by column the `.npy` files, a folder or a pattern.
-        columns: which tensors of safetensors files (all of the first file's).
+            dimension 0 is the sample. Or uncompressed Arrow files, whose columns are numbers or
+            lists of one length (with pyarrow). Or by column the `.npy` files, a folder or a
+            pattern.
+        columns: which tensors, or columns, of such files (all of the first file's).
         order: as of `Windows`.
         block: as of `Windows`.
 
@@ -244,12 +247,13 @@ class Shards(FileData):
         ranges: dict[str, list[Range]]
         if isinstance(files, Mapping):
             ranges = {
-                name: [_open(file, None) for file in _listed(paths, (".npy",))]
+                name: [_open(file, None) for file in listed(paths, (".npy",))]
                 for name, paths in files.items()
             }
         else:
             ranges = {}
-            headers = [_tensors_of(str(p)) for p in _listed(files, (".safetensors",))]
+            found = listed(files, (".safetensors", ".arrow"))
+            headers = [part for path in found for part in _parts_of(str(path), columns)]
             for name in columns or headers[0]:
                 ranges[name] = [_tensor(header, name) for header in headers]
         if not ranges:
@@ -262,8 +266,12 @@ def _require_at_least(least: int, what: str, value: Any) -> None:
         raise ExportError(f"{what} is {value!r}; give a whole number from {least} on")
 
 
-def _listed(files: Any, suffixes: tuple[str, ...]) -> list[Any]:
-    """Paths and arrays; a folder's files by name."""
+def listed(files: Any, suffixes: tuple[str, ...]) -> list[Any]:
+    """Paths and arrays; a folder's files by name.
+
+    Raises:
+        ExportError: there is none, or a folder has several kinds.
+    """
     if isinstance(files, (list, tuple)):
         found = list(files)
     elif isinstance(files, np.ndarray) or not os.path.isdir(files):
@@ -333,6 +341,20 @@ def _file_dtype(dtype: Any, path: Any) -> str:
 
 _SAFETENSORS = {row.safetensors: row.name for row in DTYPES.values() if row.safetensors}
 _SAFETENSORS |= {"U16": "uint16", "U32": "uint32"}
+
+
+def _parts_of(path: str, columns: Optional[Sequence[str]]) -> list[dict[str, Range]]:
+    """By name what a file has: of Arrow, each of its record batches."""
+    if not path.endswith(".arrow"):
+        return [_tensors_of(path)]
+    path = os.path.abspath(path)
+    return [
+        {
+            name: Range(path, begin, _file_dtype(dtype, path), shape)
+            for name, (begin, dtype, shape) in batch.items()
+        }
+        for batch in arrow_files.numbers_of(path, columns)
+    ]
 
 
 def _tensors_of(path: str) -> dict[str, Range]:

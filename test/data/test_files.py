@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 
 import numpy as np
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -13,7 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from data import step
 from data.conftest import Train, Trained
-from fsdp_mlir import ExportError, Shards, TrainingStep, Windows
+from fsdp_mlir import ExportError, Parquet, Shards, TrainingStep, Windows
 from support import chain
 
 
@@ -53,7 +57,35 @@ def as_two_files(path: pathlib.Path, folder: pathlib.Path) -> Windows:
     return step.windows(folder, dtype=np.uint16)
 
 
-FORMS = (as_npy, as_slice_of_a_map, as_safetensors_shards, as_npy_shards, as_two_files)
+def as_arrow_shards(path: pathlib.Path, folder: pathlib.Path) -> Shards:
+    """Batches of a file, and those of a stream, whose rows are lists that may be of any length."""
+    samples = step.batches_of(step.windows(path, dtype="uint16"))
+    table = pyarrow.table(
+        {
+            name: pyarrow.FixedSizeListArray.from_arrays(
+                tensor.int().flatten().numpy(), step.LENGTH
+            )
+            for name, tensor in samples.items()
+        }
+    ).append_column("text", [["no number"] * 60])
+    lists = table.select(["x", "y"]).cast(
+        pyarrow.schema([(name, pyarrow.list_(pyarrow.int32())) for name in samples])
+    )
+    with pyarrow.ipc.new_file(folder / "0.arrow", table.schema) as file:
+        file.write_table(table[:40], max_chunksize=16)
+    with pyarrow.ipc.new_stream(folder / "1.arrow", lists.schema) as file:
+        file.write_table(lists[40:])
+    return Shards(folder, columns=["x", "y"])
+
+
+FORMS = (
+    as_npy,
+    as_slice_of_a_map,
+    as_safetensors_shards,
+    as_npy_shards,
+    as_two_files,
+    as_arrow_shards,
+)
 
 
 @pytest.mark.quick
@@ -217,9 +249,69 @@ def test_what_is_no_data_is_refused_at_once(data, words: str) -> None:
         (lambda t: step.windows(np.zeros(9, np.uint16)), "an array in memory"),
         (lambda t: Windows(t, columns={"x": 0}, dtype="uint16"), "x has no length"),
         (lambda t: Shards(t), "is no safetensors file"),
-        (lambda t: Shards(t.parent), "there is no .safetensors file"),
+        (lambda t: Shards(t.parent), "there is no .safetensors or .arrow file"),
+        (lambda t: Shards(arrow(t, [[1, 2], [3]])), "rows of 1 to 2 numbers"),
+        (lambda t: Shards(arrow(t, [1, None])), "column x of .* has rows without a value"),
+        (lambda t: Shards(arrow(t, ["text"])), "column x of .* is of string"),
+        (lambda t: Shards(arrow(t, [1]), columns=["z"]), "there is no column z"),
+        (lambda t: Shards(arrow(t, [1] * 999, compression="lz4")), "x of .* is compressed"),
+        (lambda t: Shards(arrow(t, [1]).with_suffix("")), "is no safetensors file"),
+        (lambda t: Parquet(t, batch=4), "is no Parquet file"),
+        (lambda t: Parquet(parquet(t, [1]), batch=1, columns={"x": "z"}), "no column z; .* have x"),
+        (lambda t: list(Parquet(parquet(t, [[1], []]), batch=1)), "rows of 0 to 1 numbers"),
     ),
 )
 def test_what_cannot_be_read_is_refused_at_once(make, words: str, tokens) -> None:
     with pytest.raises(ExportError, match=words):
         make(tokens)
+
+
+def arrow(tokens: pathlib.Path, values: list, **options) -> pathlib.Path:
+    path = tokens.with_name("bad.arrow")
+    table = pyarrow.table({"x": values})
+    options = pyarrow.ipc.IpcWriteOptions(**options)
+    with pyarrow.ipc.new_file(path, table.schema, options=options) as file:
+        file.write_table(table)
+    path.with_suffix("").write_bytes(path.read_bytes())
+    return path
+
+
+def parquet(tokens: pathlib.Path, values: list) -> pathlib.Path:
+    path = tokens.with_name("bad.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"x": values}), path)
+    return path
+
+
+def test_without_pyarrow_is_an_error(monkeypatch: pytest.MonkeyPatch, tokens) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for make in (lambda: Shards(tokens.with_name("x.arrow")), lambda: Parquet(tokens, batch=1)):
+        with pytest.raises(ExportError, match="pyarrow, which is not installed; pip install"):
+            make()
+
+
+@pytest.mark.parametrize("order", ("sequential", "blocks"))
+def test_parquet_files_are_read_in_order(order: str, tmp_path: pathlib.Path) -> None:
+    """Of ranks in turns, by row groups of 7, of two files; from any batch on."""
+    values = torch.arange(60)
+    for name, part in (("0", values[:35]), ("1", values[35:])):
+        table = pyarrow.table({"id": part.numpy(), "two": [[i, -i] for i in part.tolist()]})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet", row_group_size=7)
+    columns, dtype = {"x": "id", "y": "two"}, {"y": torch.float32}
+    for epoch in (0, 1):
+        expected = torch.tensor(order_of(order, 60, 2, epoch))
+        got = []
+        for rank in (0, 1):
+            data = Parquet(tmp_path, 4, columns, dtype, order, seed=3, rank=rank, ranks=2)
+            assert (len(data), data.samples) == (7, 60)
+            data.set_epoch(epoch)
+            batches = list(data)
+            got.append(torch.cat([batch["x"] for batch in batches]))
+            for batch in batches:
+                assert batch["y"].dtype == torch.float32
+                assert torch.equal(batch["y"], torch.stack([batch["x"], -batch["x"]], 1).float())
+            for taken in range(7):
+                data.load_state_dict({"epoch": epoch, "batches": taken})
+                rest = [batch["x"] for batch in data]
+                assert torch.equal(torch.cat(rest), got[-1][4 * taken :])
+                assert data.state_dict() == {"epoch": epoch, "batches": 7}
+        assert torch.equal(torch.stack(got, 1).flatten(), expected[:56])
