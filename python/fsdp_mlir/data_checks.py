@@ -9,7 +9,7 @@ import torch
 
 from .data_files import FileData, converts
 from .errors import ExportError
-from .feeding import Loader, batch_count
+from .loader_epochs import Loader, batch_count
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import mmap
 import os
@@ -11,26 +10,21 @@ import select
 import struct
 import sys
 import traceback
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset
 
 from .dtypes import DTYPES
+from .loader_epochs import FeedError, Loader, Place, batch_count, batches
+from .loader_state import LoaderState, has_state, pack, unpack
 from .tensor_file import as_bytes
 
-Loader = Union[Iterable[Any], Callable[[], Any]]
-
-HEADER = struct.Struct("<8s8Q2qqQ")
-SLOT = struct.Struct("<Q4q")
+HEADER = struct.Struct("<8s8Q2qqQQ")
+SLOT = struct.Struct("<Q4qQ")
 EXTENT_AT, ERROR_BYTES_AT = 88, 96
 VARIABLE = "FSDP_MLIR_RING"
 NOTE = "fsdp_mlir: sample "
-
-
-class FeedError(Exception):
-    """A batch that the plan cannot read; the message is for the user."""
 
 
 class _RankIsGone(Exception):
@@ -51,6 +45,7 @@ class Ring:
     Attributes:
         rank, ranks, seed: of the run.
         columns: what a batch has, in the plan's order.
+        keeps_states: whether the rank wants the loader's state behind each batch.
     """
 
     def __init__(self, descriptors: str) -> None:
@@ -59,10 +54,12 @@ class Ring:
         header = HEADER.unpack_from(self._memory)
         magic, version, self._slots, self._slot_bytes, self._slots_begin = header[:5]
         text, text_bytes, self._error, self._error_capacity = header[5:9]
-        if magic != b"FSDPRING" or version != 1:
+        if magic != b"FSDPRING" or version != 2:
             raise FeedError("the rank's ring is of another version; build both together")
         about = json.loads(self._memory[text : text + text_bytes])
         self.rank, self.ranks, self.seed = about["rank"], about["ranks"], about["seed"]
+        self._state = about.get("state")
+        self.keeps_states = self._state is not None
         dtypes = {row.name: row.dtype for row in DTYPES.values()}
         self.columns = [
             Column(c["name"], dtypes[c["dtype"]], tuple(c["shape"]), c["offset"], c["bytes"])
@@ -86,12 +83,18 @@ class Ring:
             raise _RankIsGone
         os.eventfd_read(self._freed)
 
-    def start(self) -> tuple[int, int]:
-        """The epoch and batch that the run begins with, once there is a slot."""
-        return HEADER.unpack_from(self._memory)[9:11]
+    def start(self) -> tuple[int, int, Optional[bytes]]:
+        """The epoch and batch that the run begins with, once there is a slot, and the state that a
+        loader had when it had given a batch before it."""
+        header = HEADER.unpack_from(self._memory)
+        begin = self._slots_begin + (self._state["offset"] if self._state else 0)
+        state = self._memory[begin : begin + header[13]] if header[13] else None
+        return header[9], header[10], state
 
-    def put(self, epoch: int, number: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Fills the slot that was waited for."""
+    def put(
+        self, epoch: int, number: int, tensors: Sequence[torch.Tensor], state: bytes = b""
+    ) -> None:
+        """Fills the slot that was waited for. `state`: the loader's, behind this batch."""
         begin = self._slots_begin + self._count % self._slots * self._slot_bytes
         nan = (-1, -1)
         for i, (column, tensor) in enumerate(zip(self.columns, tensors)):
@@ -101,8 +104,16 @@ class Ring:
                 rows = torch.isnan(tensor).flatten(1).any(1) if tensor.dim() > 1 else tensor.isnan()
                 if rows.any():
                     nan = (i, int(rows.int().argmax()))
+        if state:
+            at = begin + self._state["offset"]
+            if len(state) > self._state["bytes"]:
+                raise FeedError(
+                    f"the loader's state has {len(state)} bytes, and a checkpoint has room for "
+                    f"{self._state['bytes']} of each rank"
+                )
+            self._memory[at : at + len(state)] = state
         self._count += 1
-        SLOT.pack_into(self._memory, begin, self._count, epoch, number, *nan)
+        SLOT.pack_into(self._memory, begin, self._count, epoch, number, *nan, len(state))
         os.eventfd_write(self._ready, 1)
 
     def fail(self, message: str) -> None:
@@ -110,14 +121,6 @@ class Ring:
         text = message.encode(errors="replace")[: self._error_capacity]
         self._memory[self._error : self._error + len(text)] = text
         struct.pack_into("<Q", self._memory, ERROR_BYTES_AT, len(text))
-
-
-def batch_count(loader: Loader) -> Optional[int]:
-    """Batches of an epoch, where the loader has such a number."""
-    try:
-        return len(loader)  # type: ignore[arg-type]
-    except TypeError:
-        return None
 
 
 def feed(
@@ -147,7 +150,7 @@ def feed_from(make: Callable[[int], tuple[Loader, Optional[Sequence[str]]]]) -> 
             "error: no rank started this process; run it by fsdp-run --data-command 'COMMAND'"
         )
     ring = Ring(os.environ[VARIABLE])
-    place = _Place()
+    place = Place()
     try:
         _feed(ring, place, *make(ring.seed + ring.rank))
     except _RankIsGone:
@@ -163,127 +166,32 @@ def feed_from(make: Callable[[int], tuple[Loader, Optional[Sequence[str]]]]) -> 
     sys.exit(1)
 
 
-class _Place:
-    """Where a loader is, for messages."""
-
-    batch: Optional[int] = None
-    epoch: Optional[int] = None
-    iterator: Any = None
-
-    def __str__(self) -> str:
-        if self.batch is None:
-            return "the loader cannot be made: "
-        of = "" if self.epoch is None else f" of epoch {self.epoch}"
-        return f"the loader failed at batch {self.batch}{of}: "
-
-    def worker(self) -> str:
-        workers = getattr(self.iterator, "_num_workers", 0)
-        return f" from worker {self.batch % workers}" if workers and self.batch is not None else ""
-
-
-def _feed(ring: Ring, place: _Place, loader: Loader, names: Optional[Sequence[str]]) -> None:
+def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str]]) -> None:
     length = batch_count(loader)
     order = list(names) if names is not None else [column.name for column in ring.columns]
     _name_samples()
     ring.announce(-1 if length is None else length)
     ring.await_slot()
-    epoch, batch = ring.start()
+    epoch, batch, packed = ring.start()
     place.batch, place.epoch = batch, epoch if length is not None else None
     has_slot = True
-    for epoch, number, value in _batches(loader, length, epoch, batch, place):
+    keeps = ring.keeps_states and has_state(loader)
+    begin = unpack(packed) if packed and keeps else None
+    for epoch, number, value in batches(loader, length, epoch, batch, place, begin):
         tensors = _tensors(value, order, ring.columns, place)
+        state = b""
+        if keeps:
+            state = pack(LoaderState.of(loader, epoch, number + 1, place.passes))
+            if has_slot:
+                unpack(state)  # what no run could resume from is an error now
         if not has_slot:
             ring.await_slot()
-        ring.put(epoch, number, tensors)
+        ring.put(epoch, number, tensors, state)
         has_slot = False
 
 
-def _batches(
-    loader: Loader, length: Optional[int], first_epoch: int, first: int, place: _Place
-) -> Iterator[tuple[int, int, Any]]:
-    """Epoch, number and batch, from the first one on. What comes before is made and left out, for
-    random numbers to be those of a run from the start."""
-    if length is None:
-        endless = _calls(loader) if _is_function(loader) else _passes(loader, place)
-        for number, value in enumerate(endless):
-            place.batch = max(first, number + 1)
-            if number >= first:
-                yield 0, number, value
-        return
-    for epoch in itertools.count(_replayed(loader, first_epoch)):
-        begin = first if epoch == first_epoch else 0
-        _set_epoch(loader, epoch)
-        place.iterator, place.epoch, place.batch = None, max(epoch, first_epoch), begin
-        place.iterator = iterator = iter(loader)  # type: ignore[arg-type]
-        count = 0
-        for count, value in enumerate(iterator, 1):
-            if count > length:
-                raise FeedError(f"it has more batches than the {length} of its length")
-            if (epoch, count) > (first_epoch, first):
-                yield epoch, count - 1, value
-            place.batch = max(count, begin)
-        if count < length:
-            raise FeedError(f"it has ended after {count} of the {length} batches of its length")
-
-
-def _is_function(loader: Loader) -> bool:
-    return callable(loader) and not hasattr(loader, "__iter__")
-
-
-def _calls(function: Loader) -> Iterator[Any]:
-    while True:
-        yield function()  # type: ignore[operator]
-
-
-def _passes(loader: Loader, place: _Place) -> Iterator[Any]:
-    for epoch in itertools.count():
-        _set_epoch(loader, epoch)
-        place.iterator = iterator = iter(loader)  # type: ignore[arg-type]
-        empty = True
-        for value in iterator:
-            yield value
-            empty = False
-        if empty:
-            raise FeedError("it gives no batch; give an iterable that can be iterated again")
-
-
-def _set_epoch(loader: Any, epoch: int) -> None:
-    """Tells whatever wants to know: the loader, its samplers and its data set."""
-    batches = getattr(loader, "batch_sampler", None)
-    told: list[Any] = []
-    for thing in (
-        loader,
-        batches,
-        getattr(batches, "sampler", None),
-        getattr(loader, "sampler", None),
-        getattr(loader, "dataset", None),
-    ):
-        if callable(getattr(thing, "set_epoch", None)) and not any(thing is t for t in told):
-            thing.set_epoch(epoch)
-            told.append(thing)
-
-
-def _replayed(loader: Any, epochs: int) -> int:
-    """Draws the random numbers of epochs without loading them, where nothing else is random in this
-    process; gives the first epoch that must be loaded."""
-    if (
-        type(loader) is not DataLoader
-        or not loader.num_workers
-        or loader.persistent_workers
-        or isinstance(loader.dataset, IterableDataset)
-    ):
-        return 0
-    for epoch in range(epochs):
-        _set_epoch(loader, epoch)
-        # As an iterator of it does: the workers' seed, then the order.
-        torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
-        for _ in loader.batch_sampler if loader.batch_sampler is not None else loader.sampler:
-            pass
-    return epochs
-
-
 def _tensors(
-    value: Any, names: Sequence[str], columns: Sequence[Column], place: _Place
+    value: Any, names: Sequence[str], columns: Sequence[Column], place: Place
 ) -> list[torch.Tensor]:
     """The columns of a batch; raises FeedError for what the plan does not read."""
     if isinstance(value, Mapping):

@@ -15,9 +15,9 @@ import torch
 from .clipping import Norm, check_clipping
 from .data_checks import Data, LoaderData, batches_per_epoch, check_data, column_names
 from .data_files import FileData
-from .feeding import batch_count
 from .errors import ExportError
 from .init_recorder import active_recorder, record_init
+from .loader_epochs import batch_count
 from .optimizer_list import Optimizers, as_one
 from .options import checked_options
 from .scaler import check_scaler

@@ -20,17 +20,21 @@ struct Header {
   // What follows is the loader's.
   int64_t batches;
   uint64_t errorBytes;
+  // The rank's again: of the state in the first slot, to start with.
+  uint64_t startStateBytes;
 };
 
 struct SlotHeader {
   uint64_t number; // from 1
   int64_t epoch, batch;
   int64_t nanColumn, nanSample;
+  uint64_t stateBytes;
 };
 
 constexpr char magic[9] = "FSDPRING";
-constexpr uint64_t version = 1, alignment = 64, slotHeaderBytes = 64,
-                   errorCapacity = 1 << 16, pageBytes = 4096;
+constexpr uint64_t version = 2, stateCapacity = 1 << 20, alignment = 64,
+                   slotHeaderBytes = 64, errorCapacity = 1 << 16,
+                   pageBytes = 4096;
 
 uint64_t roundUp(uint64_t bytes, uint64_t to) {
   return (bytes + to - 1) / to * to;
@@ -54,6 +58,11 @@ BatchRing::BatchRing(const std::vector<Column> &columns, const Reader &reader) {
                                {"offset", slotBytes},
                                {"bytes", bytes}});
     slotBytes = roundUp(slotBytes + bytes, alignment);
+  }
+  if (reader.keepsStates) {
+    stateBegin = slotBytes;
+    slotBytes += stateCapacity;
+    text["state"] = {{"offset", stateBegin}, {"bytes", stateCapacity}};
   }
   slotBytes = roundUp(slotBytes, pageBytes);
   std::string json = text.dump();
@@ -95,10 +104,18 @@ BatchRing::Extent BatchRing::extent() const {
   return {batches};
 }
 
-void BatchRing::start(int64_t epoch, int64_t batch) {
+void BatchRing::start(int64_t epoch, int64_t batch, const std::string &state) {
   Header header = headerOf(memory);
   header.startEpoch = epoch;
   header.startBatch = batch;
+  if (!state.empty()) {
+    if (!stateBegin || state.size() > stateCapacity)
+      throw Error("the loader's state in the checkpoint has " +
+                  std::to_string(state.size()) +
+                  " bytes, for which the ring has no room");
+    header.startStateBytes = state.size();
+    state.copy(slot(0) + stateBegin, state.size());
+  }
   std::memcpy(memory.data(), &header, sizeof(header));
 }
 
@@ -115,8 +132,12 @@ BatchRing::Batch BatchRing::at(uint64_t count) const {
                 " was due; one process alone may feed a rank");
   int64_t columns = static_cast<int64_t>(offsets.size());
   bool isNaN = header.nanColumn >= 0 && header.nanColumn < columns;
+  std::string state;
+  if (stateBegin)
+    state.assign(slot(count) + stateBegin,
+                 std::min(header.stateBytes, stateCapacity));
   return {header.epoch, header.batch, isNaN ? header.nanColumn : -1,
-          header.nanSample};
+          header.nanSample, std::move(state)};
 }
 
 const char *BatchRing::column(uint64_t count, size_t column) const {

@@ -21,11 +21,16 @@ public:
     int64_t epoch, number;
     /// The first sample with a NaN in it, and in which column; -1: none.
     int64_t nanColumn, nanSample;
+    /// The loader's own, of where it is behind this batch, as text of its own;
+    /// empty: it has none.
+    std::string state;
   };
   /// For whom the ring is, as the loader is told.
   struct Reader {
     int rank, ranks;
     int64_t seed;
+    /// Whether somebody wants the loader's state behind each batch.
+    bool keepsStates = false;
   };
 
   static constexpr uint64_t slots = 4;
@@ -42,8 +47,10 @@ public:
     int64_t batches; // of an epoch; -1: it has no end
   };
   Extent extent() const;
-  /// Tells the loader where to start, before the first slot is free.
-  void start(int64_t epoch, int64_t batch);
+  /// Tells the loader where to start, before the first slot is free: at a
+  /// batch, or, with a state that an earlier one of the same rank gave, behind
+  /// that one's. Throws Error where there is no room for it.
+  void start(int64_t epoch, int64_t batch, const std::string &state);
 
   /// The slot that becomes ready as number `count`, from 0. Throws Error where
   /// the loader filled another one.
@@ -59,6 +66,7 @@ private:
   SharedSegment memory;
   std::vector<uint64_t> offsets; // of columns in a slot
   uint64_t slotBytes = 0, slotsBegin = 0;
+  uint64_t stateBegin = 0; // in a slot; 0: there is no room for a state
 };
 
 } // namespace fsdp

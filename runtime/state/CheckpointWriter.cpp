@@ -21,6 +21,36 @@ static std::string partName(int rank) {
   return name;
 }
 
+/// "rank-00001.loader": eight bytes of hash, and what the loader gave.
+static std::string loaderName(int rank) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "rank-%05d.loader", rank);
+  return name;
+}
+
+static std::string hashText(const std::string &bytes) {
+  uint64_t hash = hashOf(bytes.data(), bytes.size());
+  std::string text(sizeof(hash), '\0');
+  for (char &byte : text) {
+    byte = static_cast<char>(hash);
+    hash >>= 8;
+  }
+  return text;
+}
+
+std::string readLoaderState(const std::string &folder, int rank) {
+  std::string path = folder + "/" + loaderName(rank);
+  if (access(path.c_str(), F_OK) != 0)
+    return "";
+  constexpr uint64_t most = 1 << 26;
+  std::string all = readRegularFile(path, most);
+  std::string state = all.substr(std::min<size_t>(all.size(), 8));
+  if (all != hashText(state) + state)
+    throw Error(path + " is damaged; remove it, and the loader makes the "
+                       "batches before it again");
+  return state;
+}
+
 static StoredTensor describe(const Shard &shard, const Shards &shards,
                              int rank) {
   StoredTensor tensor;
@@ -63,6 +93,9 @@ void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
   }
   writeUncached(partial + "/" + shardName(rank), shards.file(), shards.bytes(),
                 goOn);
+  if (!facts.loader.empty())
+    writeFileAtomically(hashText(facts.loader) + facts.loader,
+                        partial + "/" + loaderName(rank), Durability::Machine);
   writeFileAtomically(writeManifest(mine), partial + "/" + partName(rank),
                       Durability::Machine);
 }

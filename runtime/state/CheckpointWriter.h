@@ -12,11 +12,13 @@
 namespace fsdp::checkpoint {
 
 /// What is known of a checkpoint before its tensors are written. Each rank has
-/// its own epoch's losses in `run`, one number; rank 0 puts them together.
+/// its own epoch's losses in `run`, one number, which rank 0 puts together, and
+/// the state of its own loader, which is a file of its own.
 struct Facts {
   RunPosition run;
   std::string plan;
   std::vector<std::pair<std::string, uint32_t>> mesh;
+  std::string loader; // empty: there is none
 };
 
 /// Somebody wants the thread that writes to stop.
@@ -27,6 +29,10 @@ struct Cancelled {};
 /// there. Throws Error, or Cancelled soon after `cancelled` is set.
 void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
                  int rank, const std::atomic<bool> &cancelled);
+
+/// What the loader of a rank left in a checkpoint; empty: it left nothing.
+/// Throws Error where its file is damaged.
+std::string readLoaderState(const std::string &folder, int rank);
 
 /// Waits until all ranks have written their shards, puts their manifests
 /// together and makes the partial checkpoint a checkpoint. For one rank.

@@ -5,6 +5,8 @@
 #include "data/SampleSource.h"
 #include "executor/Executor.h"
 
+#include <string>
+
 namespace fsdp {
 
 /// What a program, or several with the same inputs, read, batch after batch.
@@ -32,6 +34,11 @@ public:
   virtual std::vector<Found> found() const = 0;
   /// What may be wrong with what was read, as a sentence; empty: nothing.
   virtual std::string doubt() const { return ""; }
+  /// Where this rank's data is behind the last batch, in its own words, which a
+  /// later run of as many ranks may go on from; empty: batches say enough.
+  virtual std::string state() const { return ""; }
+  /// Goes on from such words, before the first batch.
+  virtual void resumeFrom(const std::string &) {}
 
   /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0.
   virtual void set(int64_t epoch, int64_t batch, int program,

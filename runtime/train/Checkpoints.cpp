@@ -110,10 +110,11 @@ void Checkpoints::prepare(Executor &executor) {
 }
 
 void Checkpoints::begin(const checkpoint::RunPosition &position,
-                        Executor &executor) {
+                        Executor &executor, const std::string &loader) {
   finish();
   last = Clock::now();
   facts.run = position;
+  facts.loader = loader;
   std::string problem;
   try {
     prepare(executor);

@@ -39,8 +39,10 @@ public:
   bool isTime() const;
 
   /// Copies the state, which is as of the position's step, and begins to write
-  /// it; waits for the one before. Collective.
-  void begin(const checkpoint::RunPosition &position, Executor &executor);
+  /// it; waits for the one before. `loader`: the state of this rank's, or
+  /// nothing. Collective.
+  void begin(const checkpoint::RunPosition &position, Executor &executor,
+             const std::string &loader = "");
   /// Waits for what is being written. Collective. Throws Error where it failed
   /// and the options say that it must not.
   void finish();

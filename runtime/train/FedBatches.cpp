@@ -36,7 +36,7 @@ void FedBatches::set(int64_t epoch, int64_t number, int program,
   if (use == Use::Evaluation)
     epoch = passes += number == 0;
   if (!isStarted) {
-    ring.start(epoch, number);
+    ring.start(epoch, number, lastState);
     loader.free(BatchRing::slots);
     isStarted = true;
   }
@@ -52,6 +52,7 @@ void FedBatches::set(int64_t epoch, int64_t number, int program,
       throw Error("the loader gave " + name + " where " + due +
                   " was due; give the batches that it announced");
     findNaN(here, name);
+    lastState = std::move(here.state);
     break;
   }
   for (size_t c = 0; c < inputs.columns.size(); ++c)

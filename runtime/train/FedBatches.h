@@ -32,6 +32,8 @@ public:
   void set(int64_t epoch, int64_t batch, int program,
            Executor &executor) override;
   std::string doubt() const override { return firstNaN; }
+  std::string state() const override { return lastState; }
+  void resumeFrom(const std::string &state) override { lastState = state; }
 
 private:
   void findNaN(const BatchRing::Batch &here, const std::string &name);
@@ -48,6 +50,7 @@ private:
   int64_t passes = -1; // of an evaluation, the one that goes on
   bool isStarted = false;
   std::string firstNaN;
+  std::string lastState; // of the loader, behind the last batch that was taken
 };
 
 } // namespace fsdp

@@ -27,6 +27,8 @@ public:
   explicit operator bool() const { return manifest.has_value(); }
   const checkpoint::RunPosition &position() const { return manifest->run; }
   const std::string &folder() const { return paths.front(); }
+  /// Those that wrote it.
+  uint32_t ranks() const { return manifest->ranks(); }
 
   /// Reads the states. Where one is damaged, on any rank, its place takes the
   /// checkpoint before it. Throws Error where none is left, or where one does

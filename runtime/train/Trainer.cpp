@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "comm/Gather.h"
 #include "comm/RankWatch.h"
+#include "state/CheckpointWriter.h"
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
@@ -66,6 +67,7 @@ private:
     return from ? &from.position() : nullptr;
   }
   void load(Backend &backend);
+  void resumeLoader();
   StepRunner::Feed feed();
   std::vector<std::string> notesOfResuming() const;
   [[noreturn]] void stopFor(const NonFiniteStep &step, uint64_t number,
@@ -114,6 +116,7 @@ void Trainer::load(Backend &backend) {
   executor = &state->executor;
   if (from)
     length = findLength(plan, options, data.train(), position());
+  resumeLoader();
   nonFinite.begin(position(), *executor);
   startPeaks =
       gatherNumbers(communicator, static_cast<int64_t>(peakResidentBytes()));
@@ -122,6 +125,19 @@ void Trainer::load(Backend &backend) {
     notes.push_back(text);
   notes.insert(notes.begin(), state->notes.begin(), state->notes.end());
   log.open(length, position(), notes);
+}
+
+/// Where each rank's loader left its state, and there are as many ranks again.
+void Trainer::resumeLoader() {
+  if (!from || !data.train() ||
+      from.ranks() != static_cast<uint32_t>(communicator.size()))
+    return;
+  std::string state =
+      checkpoint::readLoaderState(from.folder(), communicator.rank());
+  std::vector<int64_t> sizes =
+      gatherNumbers(communicator, static_cast<int64_t>(state.size()));
+  if (std::count(sizes.begin(), sizes.end(), 0) == 0)
+    data.train()->resumeFrom(state);
 }
 
 std::vector<std::string> Trainer::notesOfResuming() const {
@@ -217,7 +233,8 @@ void Trainer::checkpointAfter(uint64_t step, const NamedScalars &evaluated,
   checkpoint::RunPosition position =
       positionAfter(step, plan, length, data.train(), seed);
   log.fill(position, evaluated);
-  checkpoints->begin(position, *executor);
+  checkpoints->begin(position, *executor,
+                     data.train() ? data.train()->state() : "");
 }
 
 /// Each step's batches of the data set; null: there is none.

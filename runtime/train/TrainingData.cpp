@@ -36,12 +36,16 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
     : plan(plan) {
   const plan::ProgramT &step = stepOf(plan);
   int ranks = communicator.size(), rank = communicator.rank();
+  bool keepsStates = !options.checkpoints.folder.empty() ||
+                     !options.checkpoints.resume.empty();
   auto open = [&](const plan::ProgramT &program, const std::string &file,
                   const std::string &command,
                   FedBatches::Use use) -> std::unique_ptr<Batches> {
     if (!command.empty())
       return std::make_unique<FedBatches>(
-          program, command, BatchRing::Reader{rank, ranks, seed},
+          program, command,
+          BatchRing::Reader{rank, ranks, seed,
+                            use == FedBatches::Use::Training && keepsStates},
           std::chrono::milliseconds(int64_t(1e3 * options.dataSeconds)), use);
     if (file.empty())
       return nullptr;

@@ -9,6 +9,7 @@ import time
 
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from data import step
 from fsdp_mlir import feed
@@ -33,7 +34,7 @@ class Samples(Dataset):
         if RANK == RANKS - 1 and self.fault == "slow":
             time.sleep(SLOW_S)
         sample = {name: tensor.long() for name, tensor in self.windows[index].items()}
-        if self.fault == "noise":  # of the worker's generator, or this process's
+        if self.fault in ("noise", "stateful"):  # of the worker's generator, or this process's
             sample["x"] = (sample["x"] + torch.randint(2, sample["x"].shape)) % step.VOCABULARY
         return sample
 
@@ -49,7 +50,8 @@ class Samples(Dataset):
 def loader_of(tokens: str, kind: str, rank: int, ranks: int, workers: int = 0) -> DataLoader:
     samples = Samples(tokens, kind)
     sampler = DistributedSampler(samples, num_replicas=ranks, rank=rank, seed=3, drop_last=True)
-    return DataLoader(
+    kinds = {"stateful": StatefulDataLoader, "state": StatefulDataLoader}
+    return kinds.get(kind, DataLoader)(
         samples,
         batch_size=step.BATCH,
         sampler=sampler,
@@ -62,6 +64,36 @@ def loader_of(tokens: str, kind: str, rank: int, ranks: int, workers: int = 0) -
 def as_tuples(samples: list) -> tuple[torch.Tensor, torch.Tensor]:
     x, y = (torch.stack([sample[name] for sample in samples]) for name in ("x", "y"))
     return x.int() if RANK == RANKS - 1 and os.environ.get("WRONG") else x, y
+
+
+class Tally:
+    """Leaves in a file the number of each batch that a loader with a state makes."""
+
+    def __init__(self, loader: StatefulDataLoader) -> None:
+        self.loader, self.first = loader, 0
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str):
+        return getattr(self.loader, name)
+
+    def load_state_dict(self, state: dict) -> None:
+        self.loader.load_state_dict(state["loader"])
+        self.first = state["next"]
+
+    def state_dict(self) -> dict:
+        return {"loader": self.loader.state_dict(), "next": self.next}
+
+    def __iter__(self):
+        first, self.first = self.first % len(self), 0
+        return self.counted(enumerate(iter(self.loader), first + 1))
+
+    def counted(self, batches):
+        for self.next, batch in batches:
+            with open(os.environ["MADE"], "a") as file:
+                file.write(f"{self.next - 1}\n")
+            yield batch
 
 
 class Announced:
@@ -106,6 +138,8 @@ def main() -> None:
         loader = Announced(loader, int(RANK == RANKS - 1))
     if kind == "announced":
         loader = Announced(loader, 1)
+    if kind in ("stateful", "state"):
+        loader = Tally(loader)
     feed(loader, names=("x", "y") if kind == "tuples" else None)
 
 

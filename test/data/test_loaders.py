@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from data import feeder
-from data.conftest import Train
+from data.conftest import Train, Trained
 from data.test_files import eager_losses
 from fsdp_mlir.report.__main__ import main as report
 from support import chain
@@ -41,10 +41,10 @@ def test_a_loader_trains_to_the_bits_of_tensors(
     assert got.losses == of_tensors[ranks].losses and got == of_tensors[ranks]
 
 
-def test_pytorchs_own_loop_has_the_same_losses(train: Train, tokens) -> None:
+def test_pytorchs_own_loop_has_the_same_losses(whole_runs, tokens) -> None:
     """With workers whose random numbers change the samples, into the second epoch."""
     steps = 18
-    got = train(1, None, "--steps", steps, "--data-command", command(tokens, "noise", 2))
+    got = whole_runs["noise", 2]
     torch.manual_seed(3)  # as feeder.py does
     loader = feeder.loader_of(str(tokens), "noise", 0, 1, workers=2)
     epochs = []
@@ -54,16 +54,50 @@ def test_pytorchs_own_loop_has_the_same_losses(train: Train, tokens) -> None:
     assert got.losses == eager_losses(chained(*epochs), steps)
 
 
-@pytest.mark.parametrize("workers", (0, 2))
+@pytest.fixture(scope="module")
+def whole_runs(plans, tokens) -> dict[tuple[str, int], Trained]:
+    """Of 18 steps, into the second epoch, by kind of loader and number of workers."""
+
+    def run(kind: str, workers: int) -> Trained:
+        extra = ["--steps", 18, "--data-command", command(tokens, kind, workers)]
+        return Trained(chain.run_plan(dataclasses.replace(plans[1], data=None), 1, extra=extra))
+
+    runs = {("noise", workers): run("noise", workers) for workers in (0, 2)}
+    return runs | {("state", 2): run("plain", 0)}
+
+
+@pytest.mark.parametrize(
+    "kind, workers, stop",
+    (("noise", 0, 16), ("noise", 2, 16), ("stateful", 0, 12), ("state", 2, 15)),
+)
 def test_a_run_that_resumes_reads_what_follows(
-    workers: int, train: Train, tokens, tmp_path: pathlib.Path
+    kind: str,
+    workers: int,
+    stop: int,
+    train: Train,
+    tokens,
+    whole_runs,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loader = ["--data-command", command(tokens, "noise", workers)]
+    """A loader with a state of its own goes on from it, and others make again what was read."""
+    monkeypatch.setenv("MADE", str(tmp_path / "made"))
+    loader = ["--data-command", command(tokens, kind, workers)]
     folder = ["--checkpoint-dir", tmp_path / "checkpoints"]
-    whole = train(1, None, "--steps", 18, *loader)
-    train(1, None, "--steps", 16, *loader, *folder)
+    whole = whole_runs["noise" if kind == "stateful" else kind, workers]
+    train(1, None, "--steps", stop, *loader, *folder)
+    (tmp_path / "made").write_text("")
     rest = train(1, None, "--steps", 18, *loader, *folder, "--resume", "auto")
-    assert rest.losses == whole.losses[16:] and rest == whole
+    assert rest.losses == whole.losses[stop:] and rest == whole
+    if kind != "noise":
+        made = (tmp_path / "made").read_text().split()
+        assert made and made[0] == str(stop % 15)  # of an epoch of 15
+    if kind == "stateful":
+        (state,) = (tmp_path / "checkpoints").glob("step-*18/*.loader")
+        state.write_bytes(state.read_bytes()[:-1] + b"?")
+        with pytest.raises(chain.ChainError) as failed:
+            train(1, None, "--steps", 19, *loader, *folder, "--resume", "auto")
+        assert f"{state.name} is damaged; remove it" in failed.value.output
 
 
 def test_nanogpts_get_batch(train: Train, tokens) -> None:
