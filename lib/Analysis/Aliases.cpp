@@ -62,10 +62,22 @@ Aliases::Aliases(Block &block) {
 void Aliases::addParts(PackOp pack) {
   for (auto [input, member] : llvm::zip_equal(
            pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>()))
-    if (Value root = getSameBytes(input);
-        root && member.getBlocks() == 1 && member.getBytes() &&
-        root.getDefiningOp<aten::CallOp>() && packed.lookup(root) == 1)
-      parts[root] = {pack.getBucket(), member.getOffset()};
+    if (member.getBytes() && !getReasonForCopy(input, member))
+      parts[getRoot(input)] = {pack.getBucket(), member.getOffset()};
+}
+
+std::optional<StringRef> Aliases::getReasonForCopy(Value input,
+                                                   MemberAttr member) const {
+  if (member.getBlocks() != 1)
+    return "each rank's rows lie apart in the bucket";
+  Value root = getSameBytes(input);
+  if (!root)
+    return "its elements are not all of an operator's result, row by row";
+  if (!root.getDefiningOp<aten::CallOp>())
+    return "it is a state, or was received, and stays where it is";
+  if (packed.lookup(root) != 1)
+    return "several members are the same memory";
+  return std::nullopt;
 }
 
 void Aliases::addParts(UnpackOp unpack) {

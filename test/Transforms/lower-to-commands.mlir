@@ -1,5 +1,6 @@
 // Tests that each scheduled op becomes its commands: packs are copies and zeroed gaps, waits on one stream nothing (of three: lower-to-commands-streams.mlir).
 // RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 --fsdp-plan-memory --fsdp-lower-to-commands --fsdp-verify-commands | FileCheck %s
+// RUN: fsdp-opt %s --fsdp-assign-streams=streams=1 --fsdp-plan-memory --fsdp-lower-to-commands --remarks-filter=fsdp-lower-to-commands --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=COPY
 
 module {
   fsdp.training {hyperparameters = [#fsdp.hyperparameter<"lr" of 0 = 1.0e-02 : f64>]}
@@ -25,6 +26,7 @@ module {
     // One rank's piece is 32 bytes and a gap, which the gather sends as well.
     // CHECK: %[[IN:.*]] = fsdp.cmd.value {{.*}} : tensor<64xui8>
     // CHECK-NEXT: fsdp.cmd.copy from %[[W]] : {{.*}} to %[[IN]] : {{.*}} {pieces = [#fsdp.piece<bytes = 32>, #fsdp.piece<source = -1, bytes = 32, destination_offset = 32>]}
+    // COPY: [[#@LINE+1]]:{{.*}}remark: [Missed] copy {{.*}}"copied into a bucket, since it is a state, or was received, and stays where it is", bytes=32, line={{.*}}lower-to-commands.mlir:[[#@LINE+1]], members=1, module=
     %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<64xui8>
     // CHECK: fsdp.cmd.collective{{ +}}all_gather %[[IN]] : tensor<64xui8> to %[[ALL:.*]] : tensor<128xui8> {count = 64 : i64, dtype = ui8, region = "forward", unit = ""}
     %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
@@ -55,6 +57,7 @@ module {
 
     // A row per rank, each with its gap.
     // CHECK: fsdp.cmd.copy from %[[PAD]] : {{.*}} to %[[GIN:.*]] : tensor<2x16xf32> {pieces = [#fsdp.piece<bytes = 32, blocks = 2, source_stride = 32, destination_stride = 64>, #fsdp.piece<source = -1, bytes = 32, blocks = 2, destination_offset = 32, destination_stride = 64>]}
+    // COPY: [[#@LINE+1]]:{{.*}}remark: [Missed] copy {{.*}}"copied into a bucket, since each rank's rows lie apart in the bucket", bytes=64, line={{.*}}lower-to-commands.mlir:[[#@LINE+1]], members=1, module=
     %gin = fsdp.pack %pad {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 2>]} : (tensor<4x4xf32>) -> tensor<2x16xf32>
     // CHECK: fsdp.cmd.collective{{ +}}reduce_scatter %[[GIN]] : {{.*}} to %[[GR:.*]] : tensor<16xf32> {count = 16 : i64, {{.*}}dtype = f32, unit = ""}
     %gf = fsdp.reduce_scatter_start %gin {divisor = 2.0 : f64, unit = ""} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>

@@ -1,6 +1,7 @@
 // Tests that values get bytes for as long as they are used, views and loads those of what they look into.
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory | FileCheck %s --check-prefixes=CHECK,REUSE
 // RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory=algorithm=naive | FileCheck %s --check-prefixes=CHECK,APART
+// RUN: fsdp-opt %s --split-input-file --fsdp-plan-memory --remarks-filter=fsdp-plan-memory --remark-format=emitRemark -o /dev/null 2>&1 | FileCheck %s --check-prefix=COPY
 
 // Six values, of which never more than three are in use.
 // REUSE: module attributes {fsdp.arenas = array<i64: 256, 0, 0>}
@@ -57,6 +58,7 @@ module {
   // CHECK-LABEL: func.func @step
   func.func @step(%x: tensor<4x8xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %t = aten.call "t"(%x) : (tensor<4x8xf32>) -> tensor<8x4xf32, #aten.strides<[1, 8]>>
+    // COPY: [[#@LINE-1]]:{{.*}}remark: [Missed] copy {{.*}}"a copy row by row, as communication needs it", bytes=128, line={{.*}}plan-memory.mlir:[[#@LINE-1]], module=, of=t
     // CHECK: %[[PLAIN:.*]] = aten.call "clone"(%{{.*}}) {fsdp.places = [#fsdp.place<0, 0, 128>], memory_format = 0 : i64}
     // CHECK: fsdp.store %[[PLAIN]], @n
     fsdp.store %t, @n : tensor<8x4xf32, #aten.strides<[1, 8]>>

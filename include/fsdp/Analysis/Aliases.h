@@ -41,6 +41,10 @@ public:
   mlir::Value getRoot(mlir::Value value) const;
   /// What a root is part of; nothing where it is memory of its own.
   std::optional<Part> getPart(mlir::Value root) const;
+  /// Why `input`, a `member` of a pack, is copied into its bucket; nothing
+  /// where it is a part of it.
+  std::optional<llvm::StringRef> getReasonForCopy(mlir::Value input,
+                                                  MemberAttr member) const;
   /// The value that owns the bytes of `value`: its root's whole, or its root.
   mlir::Value getOwner(mlir::Value value) const;
   /// The root of `value` where the value's elements in row-major order are all

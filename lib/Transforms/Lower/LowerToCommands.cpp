@@ -224,6 +224,7 @@ private:
     getPacking(pack.getInputs(), pack.getMembers(), pack.getBucket(), values,
                aliases)
         .create(builder, pack.getLoc());
+    remarkCopies(pack, aliases);
     return done(pack);
   }
 

@@ -2,6 +2,10 @@
 
 #include "Lower/MemberCopies.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+
 using namespace mlir;
 using namespace fsdp;
 
@@ -33,6 +37,30 @@ CopyPieces fsdp::getPacking(ValueRange inputs, ArrayAttr members, Value whole,
   }
   zero(end, piece);
   return pieces;
+}
+
+void fsdp::remarkCopies(PackOp pack, const Aliases &aliases) {
+  struct Copied {
+    int64_t members = 0, bytes = 0;
+  };
+  llvm::MapVector<StringRef, Copied> copied; // by the reason
+  for (auto [input, member] : llvm::zip_equal(
+           pack.getInputs(), pack.getMembers().getAsRange<MemberAttr>()))
+    if (auto reason = aliases.getReasonForCopy(input, member);
+        reason && member.getBytes()) {
+      ++copied[*reason].members;
+      copied[*reason].bytes += member.getBytes() * member.getBlocks();
+    }
+  auto program = pack->getParentOfType<func::FuncOp>();
+  for (const auto &[reason, sum] : copied)
+    remark::missed(pack.getLoc(), remark::RemarkOpts::name("copy")
+                                      .category("fsdp-lower-to-commands")
+                                      .function(program.getSymName()))
+        << ("copied into a bucket, since " + reason).str()
+        << remark::metric("module", getModulePath(pack.getLoc()))
+        << remark::metric("line", getSourceLine(pack.getLoc()))
+        << remark::metric("members", sum.members)
+        << remark::metric("bytes", sum.bytes);
 }
 
 CopyPieces fsdp::getUnpacking(UnpackOp unpack, const ProgramValues &values,

@@ -14,6 +14,9 @@ CopyPieces getPacking(mlir::ValueRange inputs, mlir::ArrayAttr members,
                       mlir::Value whole, const ProgramValues &values,
                       const Aliases &aliases);
 
+/// A remark for each reason for which members of `pack` are copied.
+void remarkCopies(PackOp pack, const Aliases &aliases);
+
 /// Copies what does not stay there out of a bucket; all are declared.
 CopyPieces getUnpacking(UnpackOp unpack, const ProgramValues &values,
                         const Aliases &aliases);

@@ -19,6 +19,14 @@ namespace fsdp {
 
 using namespace fsdp;
 
+/// What computes a value: an operator's name, or an operation's.
+static StringRef getOperator(Value value) {
+  if (auto call = value.getDefiningOp<aten::CallOp>())
+    return call.getCallee();
+  Operation *op = value.getDefiningOp();
+  return op ? op->getName().getStringRef() : "an input";
+}
+
 /// Packs, stores and offloads move bytes, so they read all of the bytes of a
 /// value, in row-major order.
 static void cloneStridedOperands(func::FuncOp program) {
@@ -37,11 +45,20 @@ static void cloneStridedOperands(func::FuncOp program) {
         "memory_format",
         builder.getI64IntegerAttr(0)); // torch.contiguous_format
     auto clone = aten::CallOp::create(
-        builder, user->getLoc(), aten::Phase::Forward, "clone", operand->get(), contiguous,
+        builder, user->getLoc(), aten::Phase::Forward, "clone", operand->get(),
+        contiguous,
         RankedTensorType::get(type.getShape(), type.getElementType()));
     if (user->hasAttr(kStreamAttrName))
       clone->setAttr(kStreamAttrName,
                      builder.getI64IntegerAttr(plan::computeStream));
+    remark::missed(operand->get().getLoc(), remark::RemarkOpts::name("copy")
+                                                .category("fsdp-plan-memory")
+                                                .function(program.getSymName()))
+        << "a copy row by row, as communication needs it"
+        << remark::metric("module", getModulePath(operand->get().getLoc()))
+        << remark::metric("line", getSourceLine(operand->get().getLoc()))
+        << remark::metric("of", getOperator(operand->get()))
+        << remark::metric("bytes", getTensorBytes(type));
     operand->set(clone.getResult(0));
   }
 }
