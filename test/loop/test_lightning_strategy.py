@@ -1,0 +1,94 @@
+"""Tests that a Lightning trainer trains by a plan as it does by itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import sys
+from types import ModuleType
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger
+
+from support import chain
+
+EXAMPLE = chain.ROOT / "python" / "examples" / "lightning_strategy.py"
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lightning_strategy", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["lightning_strategy"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Rows(lightning.Callback):
+    """What a callback of the user's sees of each step and each evaluation."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.rates: list[float] = []
+        self.evaluated: list[float] = []
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *arguments: Any) -> None:
+        self.losses.append(trainer.callback_metrics["loss"].item())
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_validation_end(self, trainer: lightning.Trainer, *arguments: Any) -> None:
+        self.evaluated.append(trainer.callback_metrics["eval_loss"].item())
+
+
+def test_a_trainer_trains_by_a_plan(
+    example: ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")  # Lightning sets them, and they are to be as before
+        monkeypatch.delenv(name)
+
+    def fit(name: str, strategy: Any, resumed: Any = None) -> tuple[Rows, Any]:
+        torch.manual_seed(0)
+        rows, module = Rows(), example.Counter()
+        kept = ModelCheckpoint(tmp_path / name, "{step}", every_n_train_steps=3, save_top_k=-1)
+        trainer = lightning.Trainer(
+            accelerator="cpu",
+            devices=1,
+            strategy=strategy,
+            max_steps=STEPS,
+            gradient_clip_val=0.5,
+            callbacks=[rows, kept],
+            logger=CSVLogger(tmp_path, name, version=""),
+            log_every_n_steps=1,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+        )
+        trainer.fit(module, example.rows(24), example.rows(16), ckpt_path=resumed)
+        return rows, module
+
+    def strategy() -> Any:
+        return example.PlanStrategy(cache_dir=str(tmp_path / "cache"))
+
+    eager, _ = fit("eager", "auto")
+    planned, module = fit("planned", strategy())
+    assert len(planned.losses) == STEPS and len(planned.evaluated) == 3  # the first is a check
+    assert planned.losses == pytest.approx(eager.losses, rel=1e-4)
+    assert planned.evaluated == pytest.approx(eager.evaluated, rel=1e-4)
+    assert planned.rates == eager.rates
+    logged = (tmp_path / "planned" / "metrics.csv").read_text()
+    assert logged.count("\n") > STEPS and "eval_loss" in logged
+
+    saved = torch.load(tmp_path / "planned" / f"step={STEPS}.ckpt", weights_only=True)
+    for name, value in module.state_dict().items():
+        assert torch.equal(saved["state_dict"][name], value), name
+    # From a checkpoint in the midst it comes to the same bits.
+    again, resumed = fit("again", strategy(), tmp_path / "planned" / "step=3.ckpt")
+    assert again.losses == planned.losses[3:]
+    for name, value in module.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], value), name
