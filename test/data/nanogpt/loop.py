@@ -12,7 +12,7 @@ import fsdp_mlir
 
 data_dir = sys.argv[1]
 batch_size, block_size = 4, 16
-vocab_size, n_embd, n_head, n_layer = 32, 32, 4, 2
+vocab_size, n_embd, n_head, n_layer = 32, 32, 4, 1
 gradient_accumulation_steps = 2
 learning_rate, min_lr = 2.0**-7, 2.0**-10
 warmup_iters, lr_decay_iters, max_iters = 2, 8, 8

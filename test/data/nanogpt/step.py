@@ -11,7 +11,7 @@ from fsdp_mlir import TrainingStep
 
 data_dir = os.environ["DATA_DIR"]
 batch_size, block_size = 4, 16
-vocab_size, n_embd, n_head, n_layer = 32, 32, 4, 2
+vocab_size, n_embd, n_head, n_layer = 32, 32, 4, 1
 gradient_accumulation_steps = 2
 learning_rate, min_lr = 2.0**-7, 2.0**-10
 warmup_iters, lr_decay_iters, max_iters = 2, 8, 8
