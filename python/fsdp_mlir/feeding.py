@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import re
 import select
 import struct
 import sys
@@ -17,6 +16,7 @@ import torch
 
 from .dtypes import DTYPES
 from .loader_epochs import FeedError, Loader, Place, batch_count, batches
+from .loader_errors import describe, name_samples
 from .loader_state import LoaderState, has_state, pack, unpack
 from .tensor_file import as_bytes
 
@@ -24,7 +24,6 @@ HEADER = struct.Struct("<8s8Q2qqQQ")
 SLOT = struct.Struct("<Q4qQ")
 EXTENT_AT, ERROR_BYTES_AT = 88, 96
 VARIABLE = "FSDP_MLIR_RING"
-NOTE = "fsdp_mlir: sample "
 
 
 class _RankIsGone(Exception):
@@ -161,7 +160,7 @@ def feed_from(make: Callable[[int], tuple[Loader, Optional[Sequence[str]]]]) -> 
         if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
             raise
         traceback.print_exc()
-        ring.fail(f"{place}{_describe(error, place.iterator)}")
+        ring.fail(f"{place}{describe(error, place.iterator)}")
     sys.stderr.flush()
     sys.exit(1)
 
@@ -169,7 +168,7 @@ def feed_from(make: Callable[[int], tuple[Loader, Optional[Sequence[str]]]]) -> 
 def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str]]) -> None:
     length = batch_count(loader)
     order = list(names) if names is not None else [column.name for column in ring.columns]
-    _name_samples()
+    name_samples()
     ring.announce(-1 if length is None else length)
     ring.await_slot()
     epoch, batch, packed = ring.start()
@@ -230,51 +229,3 @@ def _tensors(
 
 def _dtype(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _name_samples() -> None:
-    """Lets an error of a data set name the sample, in this process and in workers forked from it."""
-    from torch.utils.data._utils.fetch import _MapDatasetFetcher
-
-    fetch = _MapDatasetFetcher.fetch
-    if getattr(fetch, "names_samples", False):
-        return
-
-    def naming(self: Any, batch: Any) -> Any:
-        try:
-            return fetch(self, batch)
-        except Exception as error:
-            for frame, _ in traceback.walk_tb(error.__traceback__):
-                if (
-                    frame.f_code.co_filename == fetch.__code__.co_filename
-                    and "idx" in frame.f_locals
-                ):
-                    error.add_note(f"{NOTE}{frame.f_locals['idx']}")
-                    break
-            else:
-                error.add_note(f"{NOTE}one of {batch}")
-            raise
-
-    naming.names_samples = True  # type: ignore[attr-defined]
-    _MapDatasetFetcher.fetch = naming
-
-
-def _describe(error: BaseException, iterator: Any) -> str:
-    """An exception in one line, with the worker and the sample as far as they are known."""
-    text = "".join(traceback.format_exception(error))
-    lines = [line for line in text.splitlines() if line.strip()]
-    where = re.findall(r'File "([^"]+)", line (\d+)', text)
-    parts = []
-    if worker := re.search(r"DataLoader worker process (\d+)", text):
-        parts.append(f"worker {worker[1]}")
-    elif died := re.search(r"worker \(pid(?:\(s\))? ([\d, ]+)\)", text):
-        pids = [int(pid) for pid in re.findall(r"\d+", died[1])]
-        workers = getattr(iterator, "_workers", [])
-        numbers = [str(i) for i, worker in enumerate(workers) if worker.pid in pids]
-        parts.append(f"worker {', '.join(numbers)}" if numbers else f"worker process {pids[0]}")
-    if sample := re.search(re.escape(NOTE) + r"(.*)", text):
-        parts.append(f"sample {sample[1]}")
-    if where:
-        parts.append(f"{os.path.basename(where[-1][0])}:{where[-1][1]}")
-    last = [line for line in lines if not line.startswith((NOTE, " "))][-1].strip()
-    return f"{last} ({', '.join(parts)})" if parts else last

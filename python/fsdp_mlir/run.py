@@ -12,6 +12,7 @@ import torch
 
 from .errors import RunError
 from .extension import runtime
+from .loader_errors import describe, name_samples
 
 Batch = Mapping[str, torch.Tensor]
 StepBatch = Union[Batch, Sequence[Batch], None]
@@ -34,7 +35,8 @@ def load(
     """Loads a compiled plan on this rank. Collective: every rank of the plan calls it.
 
     The ranks are those of the environment (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, as torchrun sets
-    them); without a word there, this process is the one rank.
+    them); without a word there, this process is the one rank. From then on, what a data set raises
+    in a DataLoader has a note that names the sample.
 
     Args:
         plan: `step.plan`.
@@ -66,6 +68,7 @@ def load(
         meeting_timeout=meeting_timeout,
         rendezvous=rendezvous,
     )
+    name_samples()
     return Run(session)
 
 
@@ -75,7 +78,7 @@ class Run:
     All ranks call it alike and in the same order. What only reads (`metrics`, `step`, `lr`) is a
     rank's own and waits for nobody. A call that fails ends the run: the other ranks' calls raise
     RankFailure, and nothing hangs. Used as a context, it is closed at the end, and an exception
-    that leaves the context is told to the other ranks.
+    that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
     """
 
     def __init__(self, session: Any) -> None:
@@ -192,8 +195,7 @@ class Run:
 
     def __exit__(self, kind: Any, error: Optional[BaseException], traceback: Any) -> None:
         if error is not None and self._open is not None:
-            text = " ".join(str(error).split())
-            self._open.leave(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+            self._open.leave(describe(error))
         self.close()
 
     def __repr__(self) -> str:

@@ -29,6 +29,7 @@ RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--seed": (int, "N", "of shuffling and random operators (the step file's)"),
     "--no-shuffle": (None, None, "read samples in stored order"),
     "--eval-interval": (int, "N", "evaluate every N steps, not at each epoch's end"),
+    "--eval-outputs": (Path, "FILE", "what the evaluation gives for each sample, as safetensors"),
     "--log-interval": (int, "N", "log every N steps (1), and off a terminal print each of them"),
     "--log-grad-norm": (None, None, "log the norm of all gradients"),
     "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu"),

@@ -26,8 +26,11 @@ static std::string nameOf(at::ScalarType type) {
   return dtype ? plan::dtypeName(*dtype) : c10::toString(type);
 }
 
-/// A row-major tensor of the same values; the tensor itself where it is one.
+/// A row-major tensor of the same values; the tensor itself where it is one,
+/// which asks no operator: between two steps their code has left the caches.
 static at::Tensor rowMajor(const at::Tensor &tensor) {
+  if (tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg())
+    return tensor;
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   at::AutoGradMode noGradient(false);
   return tensor.resolve_conj().resolve_neg().contiguous();
@@ -42,19 +45,19 @@ static bool isPlain(const at::Tensor &tensor) {
 
 at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
                               const plan::ValueT &value, uint64_t count) const {
-  std::string what = "batch['" + name + "']";
+  auto what = [&] { return "batch['" + name + "']"; };
   if (!tensor.defined())
-    throw BatchError(what + " is no tensor; give one, as torch.as_tensor() "
-                            "makes it");
+    throw BatchError(what() + " is no tensor; give one, as torch.as_tensor() "
+                              "makes it");
   if (!isPlain(tensor))
-    throw BatchError(what + " is no plain dense tensor; give one that is, as "
-                            "to_dense() or full_tensor() do");
+    throw BatchError(what() + " is no plain dense tensor; give one that is, as "
+                              "to_dense() or full_tensor() do");
   if (!tensor.device().is_cpu())
-    throw BatchError(what + " is on " + tensor.device().str() +
+    throw BatchError(what() + " is on " + tensor.device().str() +
                      ", and the plan is for CPUs; give it with .cpu()");
   if (tensor.scalar_type() != toScalarType(value.dtype)) {
     std::string wanted = plan::dtypeName(value.dtype);
-    throw BatchError(what + " is " + nameOf(tensor.scalar_type()) +
+    throw BatchError(what() + " is " + nameOf(tensor.scalar_type()) +
                      ", and the plan reads " + wanted +
                      "; convert it with .to(torch." + wanted + ")");
   }
@@ -65,7 +68,7 @@ at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
     std::string all =
         count > 1 ? ", that of all " + std::to_string(count) + " micro-batches"
                   : "";
-    throw BatchError(what + " has shape " +
+    throw BatchError(what() + " has shape " +
                      plan::formatShape(tensor.sizes().vec()) +
                      ", and the plan reads " + plan::formatShape(wanted) + all +
                      "; shapes are those of the export: drop a last batch that "

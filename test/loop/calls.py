@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from .step import BATCH, SEED, samples
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 import fsdp_mlir
 
@@ -58,10 +58,25 @@ def outcome(call: Any) -> tuple[str, str]:
     return "", ""
 
 
-def fail_on_rank_1(plan: str, weights: str, meeting: str, comm: str, how: str) -> Any:
+class Broken(Dataset):
+    """Fails at the second sample of the second worker's first batch."""
+
+    def __len__(self) -> int:
+        return 4 * BATCH
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        if index == BATCH + 1:
+            raise ValueError("no more pictures")
+        return {name: tensor[index] for name, tensor in samples().items()}
+
+
+def fail_on_rank_1(
+    plan: str, weights: str, meeting: str, comm: str, how: str, over: str = ""
+) -> Any:
     """Rank 1 goes wrong after a step; what each rank's next call raises, and how long it took."""
     feed = batches()
-    run = fsdp_mlir.load(plan, weights, rendezvous=meeting, comm=comm)
+    limits = {"timeout": 3.0} if how == "hang" else {}
+    run = fsdp_mlir.load(plan, weights, rendezvous=meeting, comm=comm, **limits)
     run(next(feed))
     begin = time.monotonic()
     batch = next(feed)
@@ -73,12 +88,18 @@ def fail_on_rank_1(plan: str, weights: str, meeting: str, comm: str, how: str) -
 
         def leave() -> None:
             with run:
-                raise ValueError("no more pictures")
+                for batch in list(DataLoader(Broken(), BATCH)):
+                    run(batch)
 
         outcome(leave)
+    if run.rank == 1 and how == "hang":
+        while not os.path.exists(over):
+            time.sleep(0.05)
     if run.rank == 1 and how == "death":
         os.kill(os.getpid(), signal.SIGKILL)
     said = outcome(lambda: run(batch))
+    if how == "hang":
+        open(over, "w").close()
     return said, outcome(lambda: run(batch)), time.monotonic() - begin
 
 

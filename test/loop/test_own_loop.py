@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils.data import DataLoader
 
 import fsdp_mlir
+from fsdp_mlir.loader_errors import describe
 from support import chain
 
 from . import calls, step
@@ -206,6 +208,15 @@ def test_a_bad_batch_is_refused_and_the_run_goes_on(name: str, compile_step: Com
         assert run.step == 0
         run(batch)
         assert run.step == 1
+
+
+def test_a_loader_that_raises_names_worker_and_sample(compile_step: Compile) -> None:
+    """As the other ranks are told: test_two_ranks.py."""
+    with load(compile_step("mesh=1")):
+        with pytest.raises(ValueError) as raised:
+            list(DataLoader(calls.Broken(), 4, num_workers=2))
+    said = describe(raised.value)
+    assert said.startswith("ValueError: no more pictures (worker 1, sample 5, calls.py:")
 
 
 def test_bad_files_are_errors(compile_step: Compile, tmp_path: pathlib.Path) -> None:

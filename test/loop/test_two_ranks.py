@@ -71,11 +71,13 @@ def test_torchrun_starts_a_loop(compile_step: Compile, tmp_path: pathlib.Path) -
 
 
 @pytest.mark.parametrize("comm", ("shm", "gloo"))
-@pytest.mark.parametrize("how", ("batch", "close", "exception", "death"))
-def test_the_other_rank_is_told(how: str, comm: str, compile_step: Compile, ranks: Ranks) -> None:
+@pytest.mark.parametrize("how", ("batch", "close", "exception", "death", "hang"))
+def test_the_other_rank_is_told(
+    how: str, comm: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
+) -> None:
     compiled = compile_step("mesh=2")
     arguments = str(compiled.plan), str(compiled.weights), ranks.meeting(), comm, how
-    ranks.begin("fail_on_rank_1", *arguments)
+    ranks.begin("fail_on_rank_1", *arguments, str(tmp_path / "over"))
     (error, first), (_, second) = ranks.answers()
     assert not error, error
     (kind, said), (_, later), seconds = first
@@ -84,7 +86,8 @@ def test_the_other_rank_is_told(how: str, comm: str, compile_step: Compile, rank
     reasons = {
         "batch": "rank 1 failed: the batch has no 'y'; the plan reads x and y",
         "close": "rank 1 failed: it closed the run after step 1",
-        "exception": "rank 1 failed: ValueError: no more pictures",
+        "exception": "rank 1 failed: ValueError: no more pictures (sample 5, calls.py:",
+        "hang": "rank 1 has kept",
         "death": "rank 1 ended without a word",
     }
     assert said.startswith(reasons[how])
@@ -93,6 +96,8 @@ def test_the_other_rank_is_told(how: str, comm: str, compile_step: Compile, rank
         assert second is None
         ranks.close()
         ranks.start()
+    elif how == "hang":
+        assert second[0][0] == "RankFailure"
     elif how == "batch":
         assert second[0] == ("BatchError", "the batch has no 'y'; the plan reads x and y")
     else:
