@@ -110,7 +110,7 @@ def tiny_llama() -> LlamaForCausalLM:
         vocab_size=128,
         hidden_size=64,
         intermediate_size=128,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=4,
         use_cache=False,
     )

@@ -100,6 +100,8 @@ def test_a_trainer_trains_by_a_plan(
         assert torch.equal(states[name], value), name
 
     trainer.run.close()
+    if accumulate == 1:
+        return
     # From a checkpoint in the midst it comes to the same bits.
     again = planned()
     again.train(resume_from_checkpoint=str(tmp_path / "planned" / "checkpoint-3"))
