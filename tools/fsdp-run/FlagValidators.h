@@ -47,6 +47,17 @@ inline CLI::Validator aboveZero(const std::string &what, int64_t most) {
       "");
 }
 
+/// As of a shell's variable that is not set.
+inline CLI::Validator notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) -> std::string {
+        return text.empty() ? "its value is empty; is a variable of the shell "
+                              "not set?"
+                            : "";
+      },
+      "");
+}
+
 inline CLI::Validator secondsAboveZero() {
   return aboveZero("number of seconds", mostSeconds);
 }

@@ -1,0 +1,274 @@
+// What a rank does: files, training, logging, checkpoints, traces.
+
+#include "FlagValidators.h"
+#include "Flags.h"
+
+namespace fsdp {
+
+static void addFileFlags(CLI::App &app, RunOptions &run) {
+  const char *files = "Files";
+  app.add_option("--weights", run.weights,
+                 "parameters, buffers and repeated inputs: a safetensors "
+                 "file, an index of several, or a folder of them; each rank "
+                 "reads its part")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_flag("--weights-from-rank0", run.weightsFromRank0,
+               "rank 0 alone reads --weights, and sends each rank its part")
+      ->group(files);
+  app.add_option("--data", run.data,
+                 "training samples: a safetensors file, a folder of them, or a "
+                 "description of files (docs/data.md)")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--data-command", run.dataCommand,
+                 "a command that feeds each rank with batches in place of "
+                 "--data (docs/data.md)")
+      ->type_name("COMMAND")
+      ->group(files)
+      ->excludes("--data");
+  app.add_option("--data-timeout", run.dataSeconds,
+                 "seconds to wait for a batch of such a command (default: "
+                 "1800)")
+      ->check(secondsAboveZero())
+      ->type_name("S")
+      ->group(files);
+  app.add_option("--eval-data", run.evalData,
+                 "samples for the plan's evaluation")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--eval-data-command", run.evalDataCommand,
+                 "as --data-command, in place of --eval-data")
+      ->type_name("COMMAND")
+      ->group(files)
+      ->excludes("--eval-data");
+  app.add_option("--save", run.save,
+                 "write the trained weights under their state_dict() names")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--metrics", run.metrics,
+                 "write a JSON line per logged step (docs/metrics.md)")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--tensorboard", run.tensorboard,
+                 "write the same as event files into this folder")
+      ->check(notEmpty())
+      ->type_name("DIR")
+      ->group(files);
+  app.add_option("--eval-outputs", run.evalOutputs,
+                 "write what the evaluation gives for each sample "
+                 "(docs/data.md), a row for each, as safetensors")
+      ->type_name("FILE")
+      ->group(files);
+  app.add_option("--summary", run.summary,
+                 "write counts, bytes and memory of the run as JSON")
+      ->type_name("FILE")
+      ->group(files);
+
+  app.add_option("--flight-record", run.flightRecord,
+                 "where each rank says how far it was when another one failed "
+                 "or did not come (default: the folder of checkpoints, else of "
+                 "--summary or --metrics)")
+      ->type_name("DIR")
+      ->group(files);
+}
+
+static void addTrainingFlags(CLI::App &app, RunOptions &run) {
+  const char *training = "Training";
+  auto *steps = app.add_option("--steps", run.steps,
+                               "length of the run (default: the plan's)")
+                    ->check(wholeNumber(0, mostSteps))
+                    ->type_name("N")
+                    ->group(training);
+  app.add_option("--epochs", run.epochs, "length of the run, in epochs")
+      ->check(wholeNumber(0, mostEpochs))
+      ->type_name("N")
+      ->group(training)
+      ->excludes(steps);
+  app.add_option("--seed", run.seed,
+                 "of shuffling and random operators (default: the plan's)")
+      ->check(wholeNumber(INT64_MIN, INT64_MAX))
+      ->type_name("N")
+      ->group(training);
+  app.add_flag("!--no-shuffle", run.shuffle, "read samples in stored order")
+      ->group(training);
+  app.add_option("--eval-interval", run.evalInterval,
+                 "evaluate every N steps, not at each epoch's end")
+      ->check(wholeNumber(0, mostSteps))
+      ->type_name("N")
+      ->group(training);
+  app.add_option_function<std::string>(
+         "--rng",
+         [&run](const std::string &kind) {
+           run.sequentialRandom = kind == "sequential";
+         },
+         "site: a stream per random operator; sequential: one stream in "
+         "program order, as eager PyTorch (default: site)")
+      ->check(CLI::IsMember({"site", "sequential"}))
+      ->type_name("KIND")
+      ->group(training);
+
+  static const std::map<std::string, NonFinite> nonFinite = {
+      {"continue", NonFinite::Continue},
+      {"stop", NonFinite::Stop},
+      {"skip", NonFinite::Skip}};
+  app.add_option_function<std::string>(
+         "--non-finite",
+         [&run](const std::string &kind) {
+           run.nonFinite = nonFinite.at(kind);
+         },
+         "what to do about a step whose loss, or a gradient, is infinite or "
+         "NaN: continue, stop (with a checkpoint) or skip its update (default: "
+         "as the plan was compiled, continue without non-finite=skip)")
+      ->check(CLI::IsMember(nonFinite))
+      ->type_name("KIND")
+      ->group(training);
+
+  app.add_flag("--cuda-graph", run.graph,
+               "launch a step as one CUDA graph, once its first runs are over")
+      ->group(training);
+}
+
+static void addLoggingFlags(CLI::App &app, RunOptions &run) {
+  const char *logging = "Logging";
+  app.add_option("--log-interval", run.logInterval,
+                 "log every N steps (default: 1)")
+      ->check(wholeNumber(1, mostSteps))
+      ->type_name("N")
+      ->group(logging);
+  app.add_flag("--log-grad-norm", run.logGradientNorm,
+               "log the norm of all gradients")
+      ->group(logging);
+  app.add_option("--peak-flops", run.peakFlops,
+                 "operations per second that one rank could do, for the metric "
+                 "hfu (default: of the cluster that the plan was compiled for)")
+      ->check(aboveZero("number of operations per second", mostFlops))
+      ->type_name("F")
+      ->group(logging);
+  static const std::map<std::string, ProgressKind> kinds = {
+      {"auto", ProgressKind::Auto},
+      {"bar", ProgressKind::Bar},
+      {"lines", ProgressKind::Lines},
+      {"notes", ProgressKind::Notes},
+      {"none", ProgressKind::None}};
+  app.add_option_function<std::string>(
+         "--progress",
+         [&run](const std::string &kind) { run.progress = kinds.at(kind); },
+         "auto, bar, lines, notes or none (default: a bar on a terminal)")
+      ->check(CLI::IsMember(kinds))
+      ->type_name("KIND")
+      ->group(logging);
+  app.add_flag("--poison", run.poison,
+               "fill what is not alive with NaN and guard the ends of ranges")
+      ->group(logging);
+}
+
+static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
+  const char *group = "Checkpoints";
+  auto *folder =
+      app.add_option("--checkpoint-dir", options.folder,
+                     "write checkpoints into this folder, which all hosts "
+                     "share; one at the end, and when a signal ends the run")
+          ->check(notEmpty())
+          ->type_name("DIR")
+          ->group(group);
+  auto add = [&](const char *name, auto &value, const char *type,
+                 const char *text) {
+    return app.add_option(name, value, text)
+        ->type_name(type)
+        ->group(group)
+        ->needs(folder);
+  };
+  add("--checkpoint-interval", options.interval, "N", "write one every N steps")
+      ->check(wholeNumber(1, mostSteps));
+  add("--checkpoint-seconds", options.seconds, "S", "write one every S seconds")
+      ->check(secondsAboveZero());
+  add("--keep", options.keep, "N",
+      "keep the newest N, 0: all of them (default: 3)")
+      ->check(wholeNumber(0, mostSteps));
+  add("--keep-best", options.keepBest, "METRIC",
+      "keep the one with the least METRIC too, as in eval_loss");
+  app.add_flag("--checkpoint-sync", options.synchronous,
+               "wait until each is written, not only copied")
+      ->group(group)
+      ->needs(folder);
+  app.add_flag("--checkpoint-must-succeed", options.mustSucceed,
+               "end the run where one cannot be written")
+      ->group(group)
+      ->needs(folder);
+  app.add_option("--resume", options.resume,
+                 "auto: go on from the newest whole checkpoint of "
+                 "--checkpoint-dir, or start where there is none; else from "
+                 "this checkpoint or folder of some. --steps and --epochs are "
+                 "the whole run's")
+      ->check(notEmpty())
+      ->type_name("auto|PATH")
+      ->group(group);
+}
+
+/// What no flag alone can be blamed for.
+void checkRunFlags(const RunOptions &run) {
+  const CheckpointOptions &options = run.checkpoints;
+  if (options.resume == "auto" && options.folder.empty())
+    throw CLI::ValidationError("--resume auto",
+                               "needs --checkpoint-dir, where checkpoints are");
+  if (run.sequentialRandom &&
+      (!options.folder.empty() || !options.resume.empty()))
+    throw CLI::ValidationError(
+        "--rng sequential",
+        "is one stream of numbers from the first step on, "
+        "and a run that resumes has no part of it; drop it");
+}
+
+/// "3:5", or "3" for one step.
+static TracedSteps parseSteps(const std::string &text) {
+  unsigned long long first = 0, last = 0;
+  char rest = 0;
+  int read = std::sscanf(text.c_str(), "%llu:%llu%c", &first, &last, &rest);
+  if (read == 1 && text.find_first_not_of("0123456789") == std::string::npos)
+    last = first;
+  else if (read != 2)
+    first = 0;
+  if (first < 1 || last < first || text.find('-') != std::string::npos)
+    throw CLI::ValidationError(
+        "--trace-steps", "'" + text +
+                             "' is no range of steps, as in 3:5 (steps count "
+                             "from 1, and both ends are traced)");
+  return {first, last};
+}
+
+static void addTraceFlags(CLI::App &app, RunOptions &run) {
+  const char *group = "Trace";
+  auto *trace =
+      app.add_option("--trace", run.trace,
+                     "write when each command of some steps ran on all ranks, "
+                     "beside what was predicted: JSON for ui.perfetto.dev "
+                     "(docs/tracing.md)")
+          ->type_name("FILE")
+          ->group(group);
+  app.add_option_function<std::string>(
+         "--trace-steps",
+         [&run](const std::string &text) {
+           run.tracedSteps = parseSteps(text);
+         },
+         "which (default: 3:5, or what the run has of them)")
+      ->type_name("A:B")
+      ->group(group)
+      ->needs(trace);
+  app.add_option("--trace-cluster", run.traceCluster,
+                 "predict for this one, a preset or a TOML file (default: the "
+                 "plan's)")
+      ->type_name("NAME")
+      ->group(group)
+      ->needs(trace);
+}
+
+void addRunFlags(CLI::App &app, RunOptions &run) {
+  addFileFlags(app, run);
+  addTrainingFlags(app, run);
+  addLoggingFlags(app, run);
+  addCheckpointFlags(app, run.checkpoints);
+  addTraceFlags(app, run);
+}
+
+} // namespace fsdp
