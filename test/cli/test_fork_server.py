@@ -11,7 +11,6 @@ pytestmark = pytest.mark.quick
 
 
 def test_a_copy_is_the_program(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chain.server_of(str(chain.binary("fsdp-run"))), "build fork_server"
     monkeypatch.chdir(tmp_path)
     pathlib.Path("here").mkdir()
     for arguments, code in (["--version"], 0), (["here"], 1), (["--no-such-flag"], 2):
@@ -20,6 +19,22 @@ def test_a_copy_is_the_program(tmp_path: pathlib.Path, monkeypatch: pytest.Monke
         started = subprocess.run(words, capture_output=True, text=True, env=chain.environment())
         assert copied.returncode == started.returncode == code
         assert (copied.stdout, copied.stderr) == (started.stdout, started.stderr)
+
+
+def no_program(*words: object, **options: object) -> None:
+    raise AssertionError("a program was started")
+
+
+def test_most_programs_are_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where imports or tests have set variables since."""
+    run = [chain.binary("fsdp-run"), "--version"]
+    chain.command(run)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")
+    monkeypatch.setattr(subprocess, "run", no_program)
+    chain.command(run)
+    monkeypatch.setenv("LD_DEBUG", "libs")  # is read while a program is loaded
+    with pytest.raises(AssertionError, match="a program was started"):
+        chain.command(run)
 
 
 def test_a_copy_that_takes_too_long_is_ended(tmp_path: pathlib.Path) -> None:

@@ -6,9 +6,9 @@
 //
 // $FORK_SERVER is the number of a socket; the program's arguments are libraries
 // to load ahead. A request is one packet of words, which end with a zero: the
-// folder to run in, and the arguments. It comes with three files: for output,
-// for errors, and for the answer, which is the process's number at its start
-// and its status, as of waitpid, at its end.
+// folder to run in, the number of arguments, these, and the environment. It
+// comes with three files: for output, for errors, and for the answer, which is
+// the process's number at its start and its status, as of waitpid, at its end.
 
 #include <csignal>
 #include <cstdint>
@@ -79,11 +79,15 @@ bool receive(int socket, Request &request) {
     fail("fork server: dup2");
   for (int file : request.files)
     close(file);
-  char **argv = request.words.data() + 1;
-  if (chdir(request.words[0]))
-    fail(request.words[0]);
+  char **words = request.words.data();
+  if (chdir(words[0]))
+    fail(words[0]);
   sigprocmask(SIG_SETMASK, &signals, nullptr);
-  std::exit(programMain(request.words.size() - 2, argv, environ));
+  int argc = std::atoi(words[1]);
+  environ = words + 2 + argc;
+  std::vector<char *> argv(words + 2, environ);
+  argv.push_back(nullptr);
+  std::exit(programMain(argc, argv.data(), environ));
 }
 
 void answer(int pipe, int32_t number) {

@@ -109,24 +109,16 @@ def environment(**changes: str) -> dict[str, str]:
     return env
 
 
-def lasting(env: dict[str, str]) -> dict[str, str]:
-    """What of an environment is the same in each test."""
-    return {key: value for key, value in env.items() if key != "PYTEST_CURRENT_TEST"}
-
-
-SHARED_ENVIRONMENT = lasting(environment())
-
-
 @functools.cache
 def server_of(program: str) -> ForkServer | None:
-    """What runs a program of ours in the shared environment."""
+    """What runs a program of ours."""
     path = pathlib.Path(program)
     preload = ROOT / "build" / "bin" / "fork_server.so"
     ours = path.name in LOADED_LATE and path.is_relative_to(preload.parent)
     if not ours or not preload.exists():
         return None
     late = [path.parent / library for library in LOADED_LATE[path.name]]
-    return ForkServer(path, preload, late, SHARED_ENVIRONMENT)
+    return ForkServer(path, preload, late, environment())
 
 
 def command(
@@ -137,9 +129,11 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """Runs one program to its end; `check` raises ChainError on failure."""
     arguments = [str(argument) for argument in arguments]
+    # What is given is a test's own, and may be anything.
+    server = server_of(arguments[0]) if env is None else None
     env = env or environment()
-    if lasting(env) == SHARED_ENVIRONMENT and (server := server_of(arguments[0])):
-        done = server.run(arguments, timeout)
+    if server and server.can_run(env):
+        done = server.run(arguments, timeout, env)
     else:
         done = subprocess.run(
             arguments, capture_output=True, text=True, errors="replace", timeout=timeout, env=env
@@ -160,7 +154,7 @@ def export(
     # What flags name by its path may have changed.
     if exports is None or not described or any(os.sep in word for word in argv):
         return export_anew(step_file, archive, argv)
-    key = repr((described, archive.name, argv, sorted(lasting(environment()).items())))
+    key = repr((described, archive.name, argv))
     kept = exports / hashlib.sha256(key.encode()).hexdigest()
     if not kept.exists():
         with tempfile.TemporaryDirectory(dir=exports) as folder:

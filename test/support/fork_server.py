@@ -21,6 +21,8 @@ import time
 from typing import Sequence
 
 NUMBER = struct.Struct("=i")
+# What libraries read of the environment while they are loaded.
+READ_AT_START = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "GLIBC_", "MALLOC_", "TORCH_")
 
 
 class ForkServer:
@@ -34,7 +36,7 @@ class ForkServer:
         libraries: Sequence[pathlib.Path],
         env: dict[str, str],
     ):
-        self.program = program
+        self.program, self.loaded_with = program, read_at_start(env)
         self.socket, there = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with there:
             self.process = subprocess.Popen(
@@ -54,9 +56,16 @@ class ForkServer:
         self.socket.close()
         self.process.wait()
 
-    def run(self, arguments: list[str], timeout: float) -> subprocess.CompletedProcess[str]:
+    def can_run(self, env: dict[str, str]) -> bool:
+        """Whether the program would have loaded alike in an environment."""
+        return read_at_start(env) == self.loaded_with
+
+    def run(
+        self, arguments: list[str], timeout: float, env: dict[str, str]
+    ) -> subprocess.CompletedProcess[str]:
         """As `subprocess.run` with `capture_output`, for a command line of this program."""
-        words = [os.getcwd(), *arguments]
+        words = [os.getcwd(), str(len(arguments)), *arguments]
+        words += [f"{name}={value}" for name, value in env.items()]
         packet = b"".join(os.fsencode(word) + b"\0" for word in words)
         with contextlib.ExitStack() as files:
             output, errors, answer = (Pipe(files) for _ in range(3))
@@ -73,6 +82,10 @@ class ForkServer:
             (status,) = NUMBER.unpack(answer.data)
         code = os.waitstatus_to_exitcode(status)
         return subprocess.CompletedProcess(arguments, code, output.text(), errors.text())
+
+
+def read_at_start(env: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
 
 
 class Pipe:
