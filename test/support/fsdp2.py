@@ -7,6 +7,7 @@ training, and end with the session, or when they see that it has died.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import multiprocessing
 import os
@@ -25,7 +26,8 @@ TIMEOUT_S = 240
 
 class Pool:
     """`size` workers that stay up until close(). One that fails takes the
-    others with it, since they wait for it: the next training starts new ones."""
+    others with it, since they wait for it: the next training starts new ones.
+    What has been trained is kept."""
 
     def __init__(self, size: int = 4):
         self.size = size
@@ -33,6 +35,7 @@ class Pool:
         self.workers: list[Any] = []
         self.folder: tempfile.TemporaryDirectory | None = None
         self.task = 0
+        self.trained: dict[str, Trained] = {}
 
     def train(self, training: Training) -> Trained:
         return self.start(training)()
@@ -41,15 +44,19 @@ class Pool:
         """Begins to train; what it returns waits for the end. Only the
         training that was begun last has an end."""
         assert training.world <= self.size
+        if repr(training) in self.trained:
+            return lambda: copy.deepcopy(self.trained[repr(training)])
         if not self.workers:
             self.open()
         self.task += 1
         for pipe in self.pipes:
             pipe.send((self.task, training))
-        return lambda: self.finish(self.task, training.world)
+        task = self.task
+        return lambda: self.finish(task, training)
 
-    def finish(self, task: int, world: int) -> Trained:
+    def finish(self, task: int, training: Training) -> Trained:
         assert task == self.task, "another training was begun in between"
+        world = training.world
         answers: dict[int, Any] = {}
         while len(answers) < world:
             waiting = {self.pipes[rank]: rank for rank in range(world) if rank not in answers}
@@ -65,7 +72,8 @@ class Pool:
                 self.close()
                 raise TimeoutError(f"FSDP2's ranks {sorted(waiting.values())} did not answer")
         losses = [list(row) for row in zip(*(answers[rank].pop("losses") for rank in range(world)))]
-        return Trained(losses, **answers[0])
+        self.trained[repr(training)] = Trained(losses, **answers[0])
+        return copy.deepcopy(self.trained[repr(training)])
 
     def read(self, pipe: Any, rank: int) -> tuple[int, str | None, Any]:
         try:
@@ -74,9 +82,9 @@ class Pool:
             return 0, f"it ended with exit code {self.workers[rank].exitcode}", None
 
     def open(self) -> None:
-        # A fork server imports PyTorch once for all of them.
+        # A fork server imports PyTorch once for all of them, with what the first step needs.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["torch.distributed.fsdp"])
+        context.set_forkserver_preload(["torch.distributed.fsdp", "torch._dynamo"])
         self.folder = tempfile.TemporaryDirectory()
         store = os.path.join(self.folder.name, "store")
         for rank in range(self.size):
