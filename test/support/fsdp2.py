@@ -115,6 +115,7 @@ def serve(pipe: Any, rank: int, size: int, store: str) -> None:
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+    keep_groups()
     meshes: dict[tuple[int, ...], Any] = {}
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
@@ -129,6 +130,22 @@ def serve(pipe: Any, rank: int, size: int, store: str) -> None:
                 pipe.send((task, None, value))
             except Exception:
                 pipe.send((task, traceback.format_exc(), None))
+
+
+def keep_groups() -> None:
+    """FSDP2 makes groups anew for each module that keeps smaller shards. A group lives as long as
+    its process, and a thread of each wakes a hundred times a second."""
+    from torch.distributed import device_mesh
+
+    new_group: Any = device_mesh.new_group
+    made: dict[tuple[int, ...], Any] = {}
+
+    def kept_group(ranks: list[int], **options: Any) -> Any:
+        if tuple(ranks) not in made:
+            made[tuple(ranks)] = new_group(ranks=ranks, **options)
+        return made[tuple(ranks)]
+
+    device_mesh.new_group = kept_group
 
 
 def mesh_of(training: Training) -> Any:
