@@ -145,6 +145,14 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
   console->step(report);
 }
 
+/// What a scaler multiplied the loss with, and so each gradient.
+static double lossScale(const StepReport &report) {
+  for (const auto &[name, value] : report.outputs)
+    if (name == "loss_scale")
+      return value;
+  return 1;
+}
+
 StepReport StepLog::reportOf(const FinishedStep &ended,
                              const std::vector<double> &sums,
                              double stepMs) const {
@@ -162,7 +170,7 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
       report.outputs.emplace_back(name, mean);
   }
   if (addsNorm)
-    report.gradientNorm = std::sqrt(sums.back());
+    report.gradientNorm = std::sqrt(sums.back()) / lossScale(report);
   report.learningRates = learningRates(plan, ended.number);
   if (data.samplesPerStep)
     report.samplesPerSecond = data.samplesPerStep / (stepMs / 1e3);

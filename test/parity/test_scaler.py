@@ -105,6 +105,16 @@ def test_a_clipped_norm_is_without_the_scale(tmp_path: pathlib.Path, fsdp2: Pool
             assert row["grad_norm"] == pytest.approx(norm, rel=1e-6)
 
 
+def test_a_logged_norm_is_without_the_scale(tmp_path: pathlib.Path) -> None:
+    """A power of two changes no bit of the gradients."""
+    norms = []
+    for name, argv in (("plain", ()), ("scaled", ("--scale", "16"))):
+        described = Training(FILE, argv, tuple(Call((u,)) for u in UNITS), steps=2)
+        run = training.run(described, tmp_path / name, extra=["--log-grad-norm"])
+        norms.append([row["grad_norm"] for row in run.metrics])
+    assert norms[0] == norms[1]
+
+
 def test_one_rank_and_three(tmp_path: pathlib.Path) -> None:
     """The collectives of a step: one maximum, or none."""
     for ranks, reductions in ((1, []), (3, [(1, 8)])):
