@@ -32,6 +32,7 @@ RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--eval-outputs": (Path, "FILE", "what the evaluation gives for each sample, as safetensors"),
     "--log-interval": (int, "N", "log every N steps (1), and off a terminal print each of them"),
     "--log-grad-norm": (None, None, "log the norm of all gradients"),
+    "--log-units": (None, None, "log each unit's norm, bytes and exposed time"),
     "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu"),
 }
 

@@ -42,11 +42,10 @@ class WandbRun:
         # What a run before this one has sent.
         if row["step"] < self._run.step:
             return
-        numbers = {
-            name: value
-            for name, value in row.items()
-            if name != "step" and isinstance(value, (int, float))
-        }
+        fields = {name: value for name, value in row.items() if name not in ("step", "units")}
+        for unit, measured in row.get("units", {}).items():
+            fields.update({f"unit_{name}/{unit}": value for name, value in measured.items()})
+        numbers = {n: value for n, value in fields.items() if isinstance(value, (int, float))}
         self._try(lambda: self._run.log(numbers, step=row["step"]))
 
     def close(self) -> None:

@@ -69,6 +69,7 @@ struct Executor::Implementation {
   std::vector<double> givenRates; // by parameter group; none: the plan's
   bool gradientNorm = false;
   double squaredNorm = 0;
+  std::vector<double> squaredNorms; // by unit
   trace::Recorder *recorder = nullptr;
   trace::LastCommands lastCommands;
   uint64_t step = 0; // that runs
@@ -173,6 +174,7 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
   if (host)
     host->beginStep(context, microBatch);
   squaredNorm = 0;
+  squaredNorms.assign(plan.units.size() + 1, 0);
 }
 
 void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
@@ -330,8 +332,11 @@ void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
   // Where a rank is gone this throws: to read a number would wait for ever.
   if (update.onHost || (numbers && isRead))
     awaitDevice();
-  if (gradientNorm && update.inNorm)
-    squaredNorm += squaredNormOf(update);
+  if (gradientNorm && update.inNorm) {
+    double squared = squaredNormOf(update);
+    squaredNorm += squared;
+    squaredNorms[update.unit] += squared;
+  }
   at::Tensor skip = update.skip;
   if (skip.defined() && !update.rule->readsSkip()) {
     if (skip.item<double>() != 0)
@@ -399,6 +404,9 @@ void Executor::setLearningRates(std::vector<double> rates) {
 
 void Executor::setGradientNorm(bool enabled) { impl->gradientNorm = enabled; }
 double Executor::squaredGradientNorm() const { return impl->squaredNorm; }
+const std::vector<double> &Executor::squaredGradientNorms() const {
+  return impl->squaredNorms;
+}
 void Executor::setRecorder(trace::Recorder *recorder) {
   impl->streams->setRecorder(recorder);
   impl->recorder = recorder;

@@ -65,6 +65,8 @@ public:
   /// This rank's share of the squared gradient norm of the last run: the shards
   /// it holds, and on rank 0 what every rank holds.
   double squaredGradientNorm() const;
+  /// What it is the sum of, by unit of the plan; the last is of no unit.
+  const std::vector<double> &squaredGradientNorms() const;
 
   /// Runs from now on are recorded, and so is what streams do beside them;
   /// null: they are not. Throws Error on a GPU.

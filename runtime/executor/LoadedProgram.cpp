@@ -149,7 +149,9 @@ void LoadedProgram::load(const plan::UpdateT &update,
   updates.push_back({onHost, &processor, &processor.rules.at(update.rule),
                      std::move(operands), scalar(update.scale),
                      scalar(update.skip), OperatorMemory(processor.scratch),
-                     OperatorMemory(processor.scratch), inNorm});
+                     OperatorMemory(processor.scratch), inNorm,
+                     parameter.unit < 0 ? context.plan.units.size()
+                                        : size_t(parameter.unit)});
 }
 
 void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {

@@ -38,6 +38,7 @@ struct LoadedProgram {
     at::Tensor scale, skip; // undefined: none
     OperatorMemory memory, normMemory;
     bool inNorm; // this rank counts its gradient
+    size_t unit; // of the parameter; as many as the plan has: none
   };
   struct Copy {
     std::vector<CopyPiece> pieces;

@@ -31,6 +31,7 @@ constexpr Tag tags[] = {
     {"step_ms", "time_metrics/end_to_end(s)", 1e-3},
     {"data_wait_ms", "time_metrics/data_loading(s)", 1e-3},
     {"exposed_comm_ms", "time_metrics/exposed_communication(s)", 1e-3},
+    {"unit_exposed_comm_ms", "unit_exposed_communication(s)", 1e-3},
     {"memory_bytes", "memory/planned(GiB)", 1.0 / (1 << 30)},
     {"memory_peak_bytes", "memory/max_resident(GiB)", 1.0 / (1 << 30)},
 };
@@ -136,16 +137,24 @@ EventFile::EventFile(const std::string &folder, uint64_t done)
 
 void EventFile::write(const nlohmann::ordered_json &row) {
   std::string values;
-  for (const auto &[field, value] : row.items()) {
-    if (field == "step" || field == "epoch" || !value.is_number())
-      continue;
-    Tag tag = tagOf(field);
-    std::string one;
-    putBytes(one, 1, tag.name);
-    putKey(one, 2, Fixed32); // simple_value
-    putFixed(one, static_cast<float>(value.get<double>() * tag.factor));
-    putBytes(values, 1, one);
-  }
+  auto put = [&](const std::string &prefix, const std::string &suffix,
+                 const nlohmann::ordered_json &fields) {
+    for (const auto &[field, value] : fields.items()) {
+      if (field == "step" || field == "epoch" || !value.is_number())
+        continue;
+      std::string known = prefix + field;
+      Tag tag = tagOf(known);
+      std::string one;
+      putBytes(one, 1, tag.name + suffix);
+      putKey(one, 2, Fixed32); // simple_value
+      putFixed(one, static_cast<float>(value.get<double>() * tag.factor));
+      putBytes(values, 1, one);
+    }
+  };
+  put("", "", row);
+  if (auto units = row.find("units"); units != row.end())
+    for (const auto &[unit, fields] : units->items())
+      put("unit_", "/" + unit, fields);
   append(record(row["step"], summary, values));
 }
 

@@ -108,6 +108,14 @@ nlohmann::ordered_json metricsOf(const StepReport &report) {
     json["failed_checkpoints"] = report.failedCheckpoints;
   if (report.nonFiniteSteps)
     json["nonfinite_steps"] = report.nonFiniteSteps;
+  for (const UnitReport &unit : report.units) {
+    auto &fields = json["units"][unit.name];
+    if (unit.gradientNorm)
+      fields["grad_norm"] = number(*unit.gradientNorm);
+    fields["comm_bytes"] = unit.communicatedBytes;
+    if (unit.exposedCommMs)
+      fields["exposed_comm_ms"] = *unit.exposedCommMs;
+  }
   return json;
 }
 

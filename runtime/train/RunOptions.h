@@ -58,7 +58,7 @@ struct RunOptions {
   bool poison = false;
   bool graph = false; // replay programs as a device's graphs
   NonFinite nonFinite = NonFinite::Plan;
-  bool logGradientNorm = false;
+  bool logGradientNorm = false, logUnits = false;
   uint64_t logInterval = 1;
   /// Operations per second that one rank could do; default: as the cluster
   /// says that the plan was compiled for.

@@ -38,6 +38,14 @@ StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
   work = workOfStep(plan, options.peakFlops);
+  if (options.logUnits)
+    units.emplace(plan);
+}
+
+void StepLog::before(uint64_t step, Executor &executor) {
+  executor.setGradientNorm((addsNorm || units) && logs(step));
+  if (units && logs(step) && communicator.rank() == 0)
+    units->begin(executor);
 }
 
 void StepLog::open(const RunLength &runLength,
@@ -56,9 +64,11 @@ void StepLog::open(const RunLength &runLength,
     console.emplace(options.progress, length);
   for (const std::string &text : notes)
     note(text);
-  if (options.graph && addsNorm && options.logInterval == 1)
-    note("nothing runs as a CUDA graph: --log-grad-norm reads gradients on the "
-         "host in every logged step; log fewer with --log-interval N");
+  if (options.graph && (addsNorm || units) && options.logInterval == 1)
+    note("nothing runs as a CUDA graph: " +
+         std::string(units ? "--log-units" : "--log-grad-norm") +
+         " reads gradients on the host in every logged step; log fewer with "
+         "--log-interval N");
 }
 
 /// The epoch's losses so far: each rank's own, or, where there are other ranks
@@ -116,11 +126,16 @@ void StepLog::note(const std::string &text) {
     console->note("note: " + text);
 }
 
-void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
+void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints,
+                   Executor &executor) {
   bool logged = logs(ended.number);
   std::vector<double> sums = ended.outputs;
   if (addsNorm)
     sums.push_back(ended.squaredGradientNorm);
+  size_t ofUnits = sums.size();
+  if (units)
+    sums.insert(sums.end(), ended.squaredGradientNorms.begin(),
+                ended.squaredGradientNorms.end());
   if (logged)
     sums = sumOverRanks(communicator, sums);
   std::string told = nonFinite.look(
@@ -140,6 +155,8 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints) {
   StepReport report = reportOf(ended, sums, stepMs);
   report.failedCheckpoints = failedCheckpoints;
   report.nonFiniteSteps = nonFinite.count();
+  if (units)
+    addUnits(report, sums.data() + ofUnits, executor);
   latest = report.outputs;
   write(metricsOf(report));
   console->step(report);
@@ -151,6 +168,18 @@ static double lossScale(const StepReport &report) {
     if (name == "loss_scale")
       return value;
   return 1;
+}
+
+void StepLog::addUnits(StepReport &report, const double *norms,
+                       Executor &executor) {
+  report.units = units->end(executor);
+  for (UnitReport &unit : report.units)
+    unit.gradientNorm = std::sqrt(*norms++) / lossScale(report);
+  // What is of no unit is told of where there is any.
+  const UnitReport &rest = report.units.back();
+  if (!rest.communicatedBytes && rest.gradientNorm == 0.0 &&
+      rest.exposedCommMs.value_or(0) == 0)
+    report.units.pop_back();
 }
 
 StepReport StepLog::reportOf(const FinishedStep &ended,
@@ -170,7 +199,8 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
       report.outputs.emplace_back(name, mean);
   }
   if (addsNorm)
-    report.gradientNorm = std::sqrt(sums.back()) / lossScale(report);
+    report.gradientNorm =
+        std::sqrt(sums[program.outputs.size()]) / lossScale(report);
   report.learningRates = learningRates(plan, ended.number);
   if (data.samplesPerStep)
     report.samplesPerSecond = data.samplesPerStep / (stepMs / 1e3);

@@ -10,6 +10,7 @@
 #include "train/StepRunner.h"
 #include "train/StepWork.h"
 #include "train/TrainingData.h"
+#include "train/UnitMeter.h"
 
 #include <chrono>
 #include <memory>
@@ -42,11 +43,11 @@ public:
 
   /// The first step begins now.
   void begin() { stepEnd = Clock::now(); }
-  /// Whether a step's gradients are to be summed, since no output is their
-  /// norm.
-  bool wantsGradientNorm(uint64_t step) const { return addsNorm && logs(step); }
+  /// Has the executor measure what is to be told of the step that comes next.
+  void before(uint64_t step, Executor &executor);
   /// `failedCheckpoints`: so many of the run could not be written.
-  void step(const FinishedStep &ended, uint64_t failedCheckpoints);
+  void step(const FinishedStep &ended, uint64_t failedCheckpoints,
+            Executor &executor);
   /// `epochEnds`: epoch() will show it.
   void evaluation(uint64_t step, const NamedScalars &evaluated, bool epochEnds);
   /// The epoch of `step` is over; its evaluation may be empty.
@@ -72,6 +73,8 @@ private:
   void write(const nlohmann::ordered_json &row);
   StepReport reportOf(const FinishedStep &ended,
                       const std::vector<double> &sums, double stepMs) const;
+  /// `norms`: the squared ones, over all ranks, by unit.
+  void addUnits(StepReport &report, const double *norms, Executor &executor);
 
   const plan::PlanT &plan;
   const plan::ProgramT &program; // "step"
@@ -80,7 +83,8 @@ private:
   const TrainingData &data;
   NonFiniteSteps &nonFinite;
   RunLength length;
-  bool addsNorm;
+  bool addsNorm; // no output is the norm
+  std::optional<UnitMeter> units;
   uint64_t plannedBytes = 0;
   StepWork work;
   std::vector<std::unique_ptr<MetricsWriter>> writers; // rank 0's

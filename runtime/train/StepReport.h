@@ -11,6 +11,14 @@ namespace fsdp {
 
 using NamedScalars = std::vector<std::pair<std::string, double>>;
 
+/// What a unit cost in a step.
+struct UnitReport {
+  std::string name;
+  std::optional<double> gradientNorm;
+  uint64_t communicatedBytes = 0;
+  std::optional<double> exposedCommMs;
+};
+
 /// One logged step; docs/metrics.md defines each figure.
 struct StepReport {
   uint64_t step = 0;    // from 1
@@ -29,6 +37,7 @@ struct StepReport {
   std::optional<uint64_t> offloadBytes; // of this rank, with a host arena
   uint64_t memoryBytes = 0, memoryPeakBytes = 0;
   uint64_t failedCheckpoints = 0, nonFiniteSteps = 0; // so far
+  std::vector<UnitReport> units;
 };
 
 /// An evaluation: names already begin with "eval_".

@@ -45,6 +45,7 @@ void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch) {
   current.launchMs += milliseconds(Clock::now() - ready);
   current.offloadBytes += counters.offloadBytes - offloaded;
   current.squaredGradientNorm = executor.squaredGradientNorm();
+  current.squaredGradientNorms = executor.squaredGradientNorms();
   if (before && counters.communication)
     current.exposedCommMs =
         current.exposedCommMs.value_or(0) +

@@ -18,7 +18,9 @@ struct FinishedStep {
   double dataWaitMs = 0, launchMs = 0;
   std::optional<double> exposedCommMs;
   uint64_t offloadBytes = 0;
-  double squaredGradientNorm = 0; // of the last micro-batch's run
+  // Of the last micro-batch's run, as the executor has them.
+  double squaredGradientNorm = 0;
+  std::vector<double> squaredGradientNorms;
 };
 
 /// Runs steps: each micro-batch gets its data and is launched. A device's

@@ -250,14 +250,14 @@ StepRunner::Feed Trainer::feed() {
 int Trainer::run() {
   StepRunner runner(plan, *executor, state->repeated, feed(), runsAhead,
                     [this](const FinishedStep &ended) {
-                      log.step(ended, failedCheckpoints());
+                      log.step(ended, failedCheckpoints(), *executor);
                     });
   StopRequest stop;
   StepDecision decision;
   log.begin();
   for (uint64_t i = length.done + 1; i <= length.steps && !decision.stopSignal;
        ++i) {
-    executor->setGradientNorm(log.wantsGradientNorm(i));
+    log.before(i, *executor);
     trace.before(i, *executor);
     if (RankWatch *watch = communicator.watch())
       watch->progress().step = i;

@@ -26,6 +26,18 @@ TAGS = {
 }
 
 
+BLOCKS = pathlib.Path(__file__).parents[1] / "parity" / "models" / "blocks.py"
+
+
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> chain.Compiled:
+    """A model of four units, whose steps have two micro-batches."""
+    folder = tmp_path_factory.mktemp("blocks")
+    flags = ("--accumulate", "2")
+    chain.export(BLOCKS, folder / "step.pt", flags)
+    return chain.lower(BLOCKS, folder / "step.pt", folder, flags, "mesh=2 units=class:Block")
+
+
 def run(compiled: chain.Compiled, folder: pathlib.Path, *flags: Any, check: bool = True) -> Any:
     command = chain.run_arguments(compiled) + ["--nproc", "2", "--threads", *map(str, flags)]
     command += ["--metrics", str(folder / "metrics.jsonl")]
@@ -79,7 +91,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(
         compiled, tmp_path, "--steps", 1, "--tensorboard", tmp_path / "file" / "events", check=False
     )
     assert done.returncode == 1
-    assert f"error: cannot make the folder {tmp_path}/file/events" in done.stderr
+    assert f"error: [rank 0] cannot make the folder {tmp_path}/file/events" in done.stderr
 
 
 def test_operations_are_counted(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
@@ -98,3 +110,40 @@ def test_operations_are_counted(compiled: chain.Compiled, tmp_path: pathlib.Path
         for row in rows_of(tmp_path):
             assert row["flops_per_s"] == pytest.approx(480e3 / row["step_ms"])
             assert row["hfu"] == pytest.approx(row["flops_per_s"] / peak)
+
+
+def test_units_add_up_to_the_step(blocks: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    summary, events = tmp_path / "summary.json", tmp_path / "events"
+    flags = ("--steps", 3, "--log-interval", 2, "--log-grad-norm", "--log-units")
+    run(blocks, tmp_path, *flags, "--summary", summary, "--tensorboard", events)
+    rows, totals = rows_of(tmp_path), json.loads(summary.read_text())
+    runs = {"step": 1, "accumulate": 1}
+    moved = sum(runs[c["program"]] * c["bytes_per_step"] for c in totals["collectives"])
+    reader = EventAccumulator(str(events))
+    reader.Reload()
+    assert [row["step"] for row in rows] == [2, 3]
+    for row in rows:
+        units = row["units"]
+        assert {"root", "blocks.0", "blocks.1", "blocks.2"} <= set(units)
+        for name, whole in (("comm_bytes", moved), ("exposed_comm_ms", row["exposed_comm_ms"])):
+            assert sum(unit[name] for unit in units.values()) == pytest.approx(whole, rel=1e-6)
+        squares = sum(unit["grad_norm"] ** 2 for unit in units.values())
+        assert squares == pytest.approx(row["grad_norm"] ** 2, rel=1e-9)
+    for name in ("grad_norm", "comm_bytes"):
+        scalars = reader.Scalars(f"unit_{name}/blocks.1")
+        assert [s.value for s in scalars] == pytest.approx(
+            [row["units"]["blocks.1"][name] for row in rows]
+        )
+    (last,) = reader.Scalars("unit_exposed_communication(s)/root")[1:]
+    assert last.value == pytest.approx(rows[1]["units"]["root"]["exposed_comm_ms"] / 1e3)
+
+
+def test_a_step_that_is_traced_has_no_exposed_time_by_unit(
+    blocks: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """Both watch the same streams, and the trace is what was asked for."""
+    trace = tmp_path / "trace.json"
+    run(blocks, tmp_path, "--steps", 3, "--log-units", "--trace", trace, "--trace-steps", "2")
+    has = ["exposed_comm_ms" in row["units"]["blocks.0"] for row in rows_of(tmp_path)]
+    assert has == [True, False, True]
+    assert json.loads(trace.read_text())["traceEvents"]

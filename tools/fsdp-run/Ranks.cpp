@@ -75,6 +75,7 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " log-interval=" + std::to_string(run.logInterval) +
       " non-finite=" + std::to_string(int(run.nonFinite)) +
       " log-grad-norm=" + std::to_string(run.logGradientNorm) +
+      " log-units=" + std::to_string(run.logUnits) +
       " eval-interval=" + std::to_string(run.evalInterval) + " eval=" +
       std::to_string(!run.evalData.empty() || !run.evalDataCommand.empty()) +
       " eval-outputs=" + std::to_string(!run.evalOutputs.empty()) +

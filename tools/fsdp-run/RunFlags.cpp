@@ -139,6 +139,10 @@ static void addLoggingFlags(CLI::App &app, RunOptions &run) {
   app.add_flag("--log-grad-norm", run.logGradientNorm,
                "log the norm of all gradients")
       ->group(logging);
+  app.add_flag("--log-units", run.logUnits,
+               "log each unit's gradient norm, bytes of collectives, and the "
+               "time in which they kept computing from going on")
+      ->group(logging);
   app.add_option("--peak-flops", run.peakFlops,
                  "operations per second that one rank could do, for the metric "
                  "hfu (default: of the cluster that the plan was compiled for)")

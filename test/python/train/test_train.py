@@ -65,6 +65,7 @@ elif name != "fsdp-run":
 else:
     rows = [dict(step=s, loss=1.0 / s, tokens_per_s=7.0) for s in (1, 2, 3, 4)]
     rows[1]["eval_loss"] = 1.0
+    rows[2]["units"] = dict(root=dict(grad_norm=2.0))
     pathlib.Path(flag("--metrics")).write_text("".join(json.dumps(r) + "\\n" for r in rows))
     pathlib.Path(flag("--save")).write_bytes(pathlib.Path(flag("--weights")).read_bytes())
 """
@@ -429,6 +430,7 @@ def test_metrics_reach_wandb(
     assert service.given["name"] == "step" and service.given["config"]["steps"] == "4"
     assert [step for step, _ in service.rows] == [1, 2, 3, 4]
     assert service.rows[1][1] == {"loss": 0.5, "tokens_per_s": 7.0, "eval_loss": 1.0}
+    assert service.rows[2][1]["unit_grad_norm/root"] == 2.0
     assert service.ended == 1
     # The run goes on in the same one, from where it was; and without the network.
     monkeypatch.setitem(sys.modules, "wandb", again := Wandb(fails_from=4))

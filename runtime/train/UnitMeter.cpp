@@ -1,0 +1,75 @@
+#include "train/UnitMeter.h"
+
+#include "trace/CommandOrder.h"
+#include "trace/Units.h"
+
+namespace fsdp {
+
+/// The unit of a collective; as many as there are: none.
+static size_t unitOf(const plan::PlanT &plan, const plan::CommandT &command) {
+  const auto *collective = command.operation.AsCollective();
+  return collective && collective->unit >= 0 ? collective->unit
+                                             : plan.units.size();
+}
+
+UnitMeter::UnitMeter(const plan::PlanT &plan)
+    : plan(plan), bytes(plan.units.size() + 1) {
+  auto add = [&](const char *name, uint64_t runs) {
+    int found = plan::findProgram(plan, name);
+    if (found < 0)
+      return;
+    for (const auto &command : plan.programs[found]->commands)
+      if (const auto *collective = command->operation.AsCollective())
+        bytes[unitOf(plan, *command)] +=
+            runs * collective->count * plan::dtypeBytes(collective->dtype);
+  };
+  add("step", 1);
+  add("accumulate", plan.micro_batches - 1);
+}
+
+const std::vector<size_t> &UnitMeter::unitsOf(uint32_t number) {
+  auto [found, isNew] = units.try_emplace(number);
+  std::vector<size_t> &all = found->second;
+  if (!isNew)
+    return all;
+  const plan::ProgramT &program = *plan.programs[number];
+  for (const auto &command : program.commands)
+    all.push_back(unitOf(plan, *command));
+  all.push_back(plan.units.size()); // at its end it waits for all streams
+  for (auto [wait, awaited] : trace::awaitedCommands(program))
+    if (awaited != trace::nothing)
+      all[wait] = all[awaited];
+  return all;
+}
+
+void UnitMeter::begin(Executor &executor) {
+  recorder = {};
+  if (plan.device == plan::DeviceKind::Cpu)
+    executor.setRecorder(&recorder);
+}
+
+std::vector<UnitReport> UnitMeter::end(Executor &executor) {
+  if (plan.device == plan::DeviceKind::Cpu)
+    executor.setRecorder(nullptr);
+  std::vector<double> exposedMs(size());
+  for (const trace::ProgramRun &run : recorder.runs()) {
+    const std::vector<size_t> &unit = unitsOf(run.program);
+    for (const trace::Span &span : run.spans)
+      if (span.kind != trace::Span::Command) {
+        uint32_t by = span.command == trace::nothing ? span.turn : span.command;
+        exposedMs[unit[by]] += (span.end - span.begin) / 1e6;
+      }
+  }
+  std::vector<UnitReport> reports;
+  for (size_t u = 0; u < size(); ++u) {
+    UnitReport report;
+    report.name = u + 1 < size() ? trace::unitTitle(plan, u) : "no unit";
+    report.communicatedBytes = bytes[u];
+    if (!recorder.runs().empty())
+      report.exposedCommMs = exposedMs[u];
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+} // namespace fsdp

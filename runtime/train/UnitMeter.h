@@ -1,0 +1,39 @@
+#ifndef FSDP_RUNTIME_TRAIN_UNITMETER_H
+#define FSDP_RUNTIME_TRAIN_UNITMETER_H
+
+#include "executor/Executor.h"
+#include "train/StepReport.h"
+
+#include <map>
+#include <vector>
+
+namespace fsdp {
+
+/// Measures what each of a plan's units costs one rank. Besides them it has one
+/// for what is of no unit.
+class UnitMeter {
+public:
+  explicit UnitMeter(const plan::PlanT &plan);
+
+  /// Measures the runs from here on. On a GPU nobody watches the streams.
+  void begin(Executor &executor);
+  /// Stops, and says what the runs since begin() cost, without norms. Exposed
+  /// time is left out where somebody else recorded them.
+  std::vector<UnitReport> end(Executor &executor);
+
+  /// How many it tells of; the last is what is of no unit.
+  size_t size() const { return bytes.size(); }
+
+private:
+  /// The unit that keeps a program's compute stream in each of its commands.
+  const std::vector<size_t> &unitsOf(uint32_t program);
+
+  const plan::PlanT &plan;
+  std::vector<uint64_t> bytes;                   // of a step, by unit
+  std::map<uint32_t, std::vector<size_t>> units; // by program and command
+  trace::Recorder recorder;
+};
+
+} // namespace fsdp
+
+#endif // FSDP_RUNTIME_TRAIN_UNITMETER_H
