@@ -83,6 +83,8 @@ class Run:
 
     def __init__(self, session: Any) -> None:
         self._open: Any = session
+        # Looked up once: between two steps what looks up has left the caches.
+        self._step: Any = session.step
         self.rank: int = session.rank
         self.size: int = session.size
         self.notes: list[str] = session.notes
@@ -99,7 +101,7 @@ class Run:
         Raises:
             BatchError: the batch is not what the plan reads. A rank that is alone goes on after it.
         """
-        return self._session.step(batch)
+        return self._step(batch)
 
     def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
         """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and
@@ -189,6 +191,7 @@ class Run:
         if self._open is not None:
             self._open.close(f"it closed the run after step {self._open.steps}")
             self._open = None
+            self._step = lambda batch: self._session
 
     def __enter__(self) -> "Run":
         return self

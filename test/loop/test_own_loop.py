@@ -95,6 +95,8 @@ def test_an_evaluation_has_the_bits_of_fsdp_run(
     assert written.keys() == {"logits", "label", "first"}
     for name, value in written.items():
         assert torch.equal(value, torch.cat([part[name] for part in parts])), name
+    with pytest.raises(chain.ChainError, match="--eval-outputs needs --eval-data FILE"):
+        chain.run_plan(compiled, 1, steps=3, extra=extra[2:])
     expected = step.of_samples(model, **data)
     assert torch.equal(written["label"], data["y"])
     for name in ("logits", "first"):
