@@ -178,6 +178,10 @@ void checkStaging(const Checked &at, const PlanT &plan,
 /// already checked.
 void checkMicroBatches(const PlanT &plan);
 
+/// Whether programs and their variants differ in shapes alone; programs are
+/// already checked.
+void checkVariants(const PlanT &plan);
+
 /// Whether ranks agree on what they train; programs are already checked.
 void checkAgreement(const PlanT &plan);
 

@@ -147,6 +147,7 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
     checkStaging(here, plan, *plan.programs[p]);
   }
   checkMicroBatches(plan);
+  checkVariants(plan);
   checkAgreement(plan);
   checkArenaSizes(plan);
 }

@@ -178,7 +178,10 @@ private:
 
   void printProgram(const ProgramT &program) {
     out << "\nprogram " << program.name << ": " << program.values.size()
-        << " values, " << program.commands.size() << " commands\n";
+        << " values, " << program.commands.size() << " commands";
+    if (program.variant_of >= 0)
+      out << ", a variant of " << plan.programs[program.variant_of]->name;
+    out << "\n";
     for (const auto &input : program.inputs)
       out << "  input " << input->name << " = %" << input->value
           << (input->from_data ? "" : ", the same every step") << "\n";

@@ -62,6 +62,18 @@ int fsdp::plan::findProgram(const PlanT &plan, const std::string &name) {
   return -1;
 }
 
+std::vector<int> fsdp::plan::findVariants(const PlanT &plan,
+                                          const std::string &name) {
+  std::vector<int> variants;
+  int first = findProgram(plan, name);
+  if (first >= 0)
+    variants.push_back(first);
+  for (size_t i = 0; first >= 0 && i < plan.programs.size(); ++i)
+    if (plan.programs[i]->variant_of == first)
+      variants.push_back(static_cast<int>(i));
+  return variants;
+}
+
 const Place &fsdp::plan::placeOf(const PlanT &plan, const ValueT &value) {
   return value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
 }

@@ -75,6 +75,10 @@ uint64_t numRanks(const PlanT &plan);
 /// The index of a program, or -1.
 int findProgram(const PlanT &plan, const std::string &name);
 
+/// The programs that do what `name` does, each for inputs of other shapes: that
+/// one first, then its variants. Empty where there is none.
+std::vector<int> findVariants(const PlanT &plan, const std::string &name);
+
 /// Ranks that take part in one collective: `size` of them, `stride` apart.
 struct RankGroup {
   uint32_t first = 0, stride = 1, size = 1;
