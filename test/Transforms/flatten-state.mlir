@@ -7,6 +7,8 @@
 // RUN: fsdp-opt %S/Inputs/mlp.mlir %{to} --fsdp-flatten-state -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-assign-units --fsdp-shard-state=mesh=1 --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-flatten-state --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=ONE
 
+// RUN: fsdp-opt %S/Inputs/two_shapes.mlir --fsdp-assign-units --fsdp-shard-state=mesh=2 --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-flatten-state | FileCheck %s --check-prefix=SHAPES
+
 // Members keep their names and types, begin at multiples of 64 bytes and have
 // no memory of their own. 36 elements fill two pieces of 32.
 // CHECK: fsdp.state @"/flat.0" parameter : tensor<64xf32> {is_flat, sharding = #fsdp.sharding<@mesh, {{\[\[}}0]]>, trainable, unit = ""}
@@ -36,3 +38,14 @@
 
 // ONE: remark: {{.*}}nothing is sharded, so nothing is flat
 // ONE-NOT: is_flat
+
+// Programs for batches of other shapes gather and update the same range.
+// SHAPES: func.func @step(
+// SHAPES: fsdp.pack
+// SHAPES: fsdp.update @sgd.0 @"/flat.0", %{{.*}} [] : tensor<32xf32>
+// SHAPES-NOT: fsdp.update
+// SHAPES: func.func @step_2(%{{.*}}) -> {{.*}} attributes {fsdp.variant_of = @step}
+// SHAPES: fsdp.load @"/flat.0" : tensor<32xf32>
+// SHAPES: fsdp.pack
+// SHAPES: fsdp.update @sgd.0 @"/flat.0", %{{.*}} [] : tensor<32xf32>
+// SHAPES-NOT: fsdp.update

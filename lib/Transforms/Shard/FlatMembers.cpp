@@ -14,10 +14,21 @@ static LogicalResult collectUpdates(ModuleOp module, const SymbolTable &table,
       auto it = members.find(table.lookup<StateOp>(update.getParameter()));
       if (it == members.end())
         return WalkResult::advance();
-      if (it->second.update) {
+      SmallVector<UpdateOp, 1> &updates = it->second.updates;
+      if (!updates.empty() &&
+          updates.back()->getBlock() == update->getBlock()) {
         update.emitOpError("is the second of @")
             << update.getParameter()
             << ", but a flat parameter is updated once; use shard-layout=dim0";
+        return WalkResult::interrupt();
+      }
+      if (!updates.empty() &&
+          (updates.front().getRuleAttr() != update.getRuleAttr() ||
+           updates.front().getStates() != update.getStates())) {
+        update.emitOpError("of @")
+            << update.getParameter()
+            << " has another rule or other states than that of another "
+               "program, but a flat parameter has one; use shard-layout=dim0";
         return WalkResult::interrupt();
       }
       if (!getReduction(update)) {
@@ -27,7 +38,7 @@ static LogicalResult collectUpdates(ModuleOp module, const SymbolTable &table,
                "--fsdp-insert-grad-reduction first";
         return WalkResult::interrupt();
       }
-      it->second.update = update;
+      updates.push_back(update);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())
@@ -134,11 +145,11 @@ void fsdp::assignBuckets(ModuleOp module, FlatMembers &members,
     // A cast of a state cannot be read in place.
     bool isMapped = mapped && !member.gathered;
     double hidden = isMapped ? compute.all : compute.before.lookup(reader);
-    if (member.update && member.update->getBlock() == &block)
-      hidden = std::min(hidden,
-                        compute.all -
-                            compute.before.lookup(
-                                member.update.getGradient().getDefiningOp()));
+    for (UpdateOp update : member.updates)
+      if (update->getBlock() == &block)
+        hidden = std::min(
+            hidden, compute.all - compute.before.lookup(
+                                      update.getGradient().getDefiningOp()));
     needs.push_back({state.getUnitAttr(), getTensorBytes(state.getTensorType()),
                      reader, hidden});
   }

@@ -15,8 +15,10 @@ namespace fsdp {
 struct Member {
   StateOp state;
   llvm::SmallVector<StateOp>
-      optimizer;       // its states, in the order of the module
-  UpdateOp update;     // null: frozen, or no loss reaches it
+      optimizer; // its states, in the order of the module
+  /// One in each program that trains it, in their order; none: it is frozen, or
+  /// no loss reaches it.
+  llvm::SmallVector<UpdateOp, 1> updates;
   mlir::Type gathered; // of elements, where it is cast to be gathered
   unsigned bucket = 0; // of its unit
   int64_t offset = 0;  // elements, in the whole flat parameter

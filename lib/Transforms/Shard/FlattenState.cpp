@@ -48,19 +48,28 @@ public:
 
 private:
   Attribute getKey(const Member &member);
-  Attribute getRule(const Member &member);
+  Attribute getRule(const Member &member, UpdateOp update);
   void layOut(Flat &flat);
   void createStates(Flat &flat, SymbolTable &table, StringRef name);
   StateOp createState(StateOp like, RankedTensorType type, SymbolTable &table,
                       const Twine &name);
   void remarkOn(Flat &flat, StringRef name);
   LogicalResult rewriteReads(func::FuncOp program);
-  LogicalResult rewriteUpdates(Flat &flat);
+  LogicalResult rewriteUpdates(Flat &flat, ArrayRef<UpdateOp> updates);
 
   int64_t shards = 1;
   /// The flat parameter of a member's symbol.
   llvm::DenseMap<StringRef, std::pair<StateOp, int64_t>> places;
 };
+
+/// The programs that update a member.
+static ArrayAttr getTrainers(const Member &member) {
+  SmallVector<Attribute> programs;
+  for (UpdateOp update : member.updates)
+    programs.push_back(
+        update->getParentOfType<func::FuncOp>().getSymNameAttr());
+  return Builder(StateOp(member.state).getContext()).getArrayAttr(programs);
+}
 
 /// Members with one key share a flat state: what one gather, one reduction and
 /// one loop over elements can serve.
@@ -70,7 +79,7 @@ Attribute FlattenState::getKey(const Member &member) {
   SmallVector<Attribute> key = {
       state.getUnitAttr(),
       TypeAttr::get(state.getTensorType().getElementType()),
-      builder.getBoolAttr(bool(member.update)),
+      getTrainers(member),
       member.gathered ? Attribute(TypeAttr::get(member.gathered))
                       : builder.getUnitAttr(),
       builder.getI64IntegerAttr(member.bucket)};
@@ -81,12 +90,12 @@ Attribute FlattenState::getKey(const Member &member) {
   return builder.getArrayAttr(key);
 }
 
-/// The rule that updates a member, with its states in the order of operands.
-Attribute FlattenState::getRule(const Member &member) {
-  if (!member.update)
+/// The rule of a member's update, the same in all programs, with its states in
+/// the order of operands; null without one.
+Attribute FlattenState::getRule(const Member &member, UpdateOp update) {
+  if (!update)
     return {};
   Builder builder(&getContext());
-  UpdateOp update = member.update;
   SmallVector<Attribute> rule = {update.getRuleAttr()};
   for (Attribute name : update.getStates())
     for (auto [index, state] : llvm::enumerate(member.optimizer))
@@ -108,8 +117,8 @@ static int64_t getAlignment(const Member &member) {
     types.push_back(state.getTensorType().getElementType());
   if (member.gathered)
     types.push_back(member.gathered);
-  if (member.update)
-    types.push_back(elementType(getReduction(member.update)));
+  for (UpdateOp update : member.updates)
+    types.push_back(elementType(getReduction(update)));
   int64_t alignment = 1;
   for (Type type : types)
     alignment = std::max(alignment, kAlignment / getElementBytes(type));
@@ -119,8 +128,10 @@ static int64_t getAlignment(const Member &member) {
 void FlattenState::layOut(Flat &flat) {
   // One range of elements per rule.
   llvm::MapVector<Attribute, SmallVector<Member>> byRule;
-  for (Member &member : flat.members)
-    byRule[getRule(member)].push_back(std::move(member));
+  for (Member &member : flat.members) {
+    UpdateOp update = member.updates.empty() ? UpdateOp() : member.updates[0];
+    byRule[getRule(member, update)].push_back(std::move(member));
+  }
   flat.members.clear();
   Member &first = byRule.front().second.front();
   int64_t bytes = getElementBytes(first.state.getTensorType().getElementType());
@@ -165,7 +176,7 @@ void FlattenState::createStates(Flat &flat, SymbolTable &table,
   auto type = RankedTensorType::get(
       {flat.elements}, first.state.getTensorType().getElementType());
   flat.parameter = createState(first.state, type, table, name);
-  flat.parameter.setTrainable(bool(first.update));
+  flat.parameter.setTrainable(!first.updates.empty());
   flat.parameter.setMapped(flat.mapped);
   StringAttr symbol = flat.parameter.getSymNameAttr();
   for (StateOp like : first.optimizer) {
@@ -238,12 +249,11 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
   return success();
 }
 
-/// The members' gradients become one, with one reduction and an update per
-/// rule.
-LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
-  UpdateOp lastUpdate = flat.members.front().update;
-  if (!lastUpdate)
-    return success();
+/// The members' gradients in one program become one, with one reduction and an
+/// update per rule. `updates` are the members', in their order.
+LogicalResult FlattenState::rewriteUpdates(Flat &flat,
+                                           ArrayRef<UpdateOp> updates) {
+  UpdateOp lastUpdate = updates.front();
   ReduceGradOp lastReduction = getReduction(lastUpdate);
   SmallVector<Value> gradients;
   SmallVector<Attribute> entries;
@@ -252,24 +262,24 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
       own.getShape(), cast<RankedTensorType>(lastReduction.getType())
                           .getElementType()); // on the wire
   int64_t elementBytes = getElementBytes(type.getElementType());
-  for (Member &member : flat.members) {
-    ReduceGradOp reduction = getReduction(member.update);
+  for (auto [member, memberUpdate] : llvm::zip_equal(flat.members, updates)) {
+    UpdateOp update = memberUpdate;
+    ReduceGradOp reduction = getReduction(update);
     if (reduction->getBlock() != lastReduction->getBlock() ||
-        member.update->getBlock() != lastUpdate->getBlock())
-      return member.update.emitOpError("is not in the same block as those of "
-                                       "the other parameters of its unit");
+        update->getBlock() != lastUpdate->getBlock())
+      return update.emitOpError("is not in the same block as those of "
+                                "the other parameters of its unit");
     // What asks all gradients asks those of flat parameters: it comes later.
-    bool isPlain = reduction->hasOneUse() &&
-                   member.update.getGradient().hasOneUse() &&
-                   member.update->getNumOperands() == 1;
+    bool isPlain = reduction->hasOneUse() && update.getGradient().hasOneUse() &&
+                   update->getNumOperands() == 1;
     if (!isPlain)
-      return member.update.emitOpError(
+      return update.emitOpError(
           "is not the only reader of its gradient, or is scaled or skipped; "
           "run fsdp-flatten-state before passes that look at all gradients");
     if (lastReduction->isBeforeInBlock(reduction))
       lastReduction = reduction;
-    if (lastUpdate->isBeforeInBlock(member.update))
-      lastUpdate = member.update;
+    if (lastUpdate->isBeforeInBlock(update))
+      lastUpdate = update;
     gradients.push_back(reduction.getInput());
     entries.push_back(MemberAttr::get(
         &getContext(), member.offset * elementBytes,
@@ -285,35 +295,33 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat) {
   Value reduced = ReduceGradOp::create(builder, loc, type, packed,
                                        flat.parameter.getUnitAttr());
   if (own != type)
-    reduced =
-        aten::createPrecisionCast(builder, loc, aten::Phase::Backward, reduced,
-                                  own.getElementType());
+    reduced = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
+                                        reduced, own.getElementType());
 
   builder.setInsertionPointAfter(lastUpdate);
-  ArrayRef<Member> left = flat.members;
-  while (!left.empty()) {
-    Attribute rule = getRule(left.front());
-    auto same = left.take_while(
-        [&](const Member &member) { return getRule(member) == rule; });
-    left = left.drop_front(same.size());
+  size_t count = flat.members.size();
+  for (size_t begin = 0, end = 0; begin < count; begin = end) {
+    Attribute rule = getRule(flat.members[begin], updates[begin]);
+    while (end < count && getRule(flat.members[end], updates[end]) == rule)
+      ++end;
     SmallVector<Attribute> states;
     for (auto index : cast<ArrayAttr>(rule).getValue().drop_front())
       states.push_back(FlatSymbolRefAttr::get(
           flat.optimizer[cast<IntegerAttr>(index).getInt()].getSymNameAttr()));
-    UpdateOp first = same.front().update;
+    UpdateOp first = updates[begin];
     auto update = UpdateOp::create(
         builder, first.getLoc(), first.getRuleAttr(),
         FlatSymbolRefAttr::get(flat.parameter.getSymNameAttr()), reduced,
         builder.getArrayAttr(states));
-    if (same.size() == flat.members.size())
+    if (end - begin == count)
       continue; // one rule for all elements
-    update.setBegin(same.front().offset);
-    update.setEnd(left.empty() ? flat.elements : left.front().offset);
+    update.setBegin(flat.members[begin].offset);
+    update.setEnd(end == count ? flat.elements : flat.members[end].offset);
   }
-  for (Member &member : flat.members) {
-    ReduceGradOp reduction = getReduction(member.update);
-    Operation *gradient = member.update.getGradient().getDefiningOp();
-    member.update.erase();
+  for (UpdateOp update : updates) {
+    ReduceGradOp reduction = getReduction(update);
+    Operation *gradient = update.getGradient().getDefiningOp();
+    update.erase();
     if (gradient != reduction)
       gradient->erase();
     reduction.erase();
@@ -362,8 +370,14 @@ void FlattenState::runOnOperation() {
     remarkOn(flat, flat.parameter.getSymName());
   }
   for (auto &[key, flat] : flats)
-    if (failed(rewriteUpdates(flat)))
-      return signalPassFailure();
+    // Members of one flat parameter are trained by the same programs.
+    for (size_t p = 0; p < flat.members.front().updates.size(); ++p)
+      if (failed(rewriteUpdates(
+              flat,
+              llvm::map_to_vector(flat.members, [&](const Member &member) {
+                return member.updates[p];
+              }))))
+        return signalPassFailure();
   for (func::FuncOp program : getPrograms(module))
     if (failed(rewriteReads(program)))
       return signalPassFailure();
