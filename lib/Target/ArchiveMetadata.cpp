@@ -169,12 +169,15 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   if (!programs.has("step"))
     throw ArchiveError("has no program `step`; export a training step");
   programs.forEachField([&](const std::string &name, const JsonReader &value) {
-    if (name != "step" && name != "eval")
-      value.fail("a program's name: step or eval");
     ProgramInfo program = readProgram(value);
+    if (JsonReader first = value["variant_of"]; !first.isNull())
+      program.variantOf = first.asOneOf({"step", "eval"});
+    else if (name != "step" && name != "eval")
+      value.fail("a program's name: step or eval; or a variant of one");
     checkReferences(name, program, metadata);
     metadata.programs[name] = std::move(program);
   });
+  checkVariants(metadata);
   return metadata;
 }
 
@@ -190,11 +193,11 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 5)
+    if (json["format_version"].asInt() != 6)
       throw ArchiveError(
           "has format version " +
           std::to_string(json["format_version"].asInt()) +
-          ", this program reads 5; export again with this version");
+          ", this program reads 6; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

@@ -47,6 +47,8 @@ struct NodeInfo {
 };
 
 struct ProgramInfo {
+  std::string variantOf; // the program it is for batches of other shapes;
+                         // empty: none
   std::vector<ArgumentInfo> arguments;
   std::vector<ResultInfo> results;
   std::vector<NodeInfo> nodes;

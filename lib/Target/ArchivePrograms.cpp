@@ -162,7 +162,9 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
         role == std::string("parameter") && compute != computeDtypes.end()
             ? compute->second
             : it->second->dtype;
-    if (it->second->shape != type.shape || dtype != type.dtype)
+    // Of inputs the batch's shape is what variants differ in.
+    bool isOther = role == std::string("input") && !program.variantOf.empty();
+    if ((it->second->shape != type.shape && !isOther) || dtype != type.dtype)
       throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
                          what + " of " + fqn +
                          " with another shape or dtype; export again");
@@ -188,5 +190,32 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
       throw ArchiveError("has a bad fsdp.json: program " + name +
                          " has two results for " + result.fqn +
                          "; export again");
+  }
+}
+
+static std::set<std::string> gradientsOf(const ProgramInfo &program) {
+  std::set<std::string> gradients;
+  for (const ResultInfo &result : program.results)
+    if (result.role == "gradient")
+      gradients.insert(result.fqn);
+  return gradients;
+}
+
+void fsdp::checkVariants(const ArchiveMetadata &metadata) {
+  for (const auto &[name, program] : metadata.programs) {
+    if (program.variantOf.empty())
+      continue;
+    auto fail = [&, &name = name](const std::string &what) {
+      throw ArchiveError("has a bad fsdp.json: program " + name + " " + what +
+                         "; export again");
+    };
+    auto first = metadata.programs.find(program.variantOf);
+    if (first == metadata.programs.end() || !first->second.variantOf.empty())
+      fail("is a variant of " + program.variantOf +
+           ", which is not there or one itself");
+    else if (gradientsOf(first->second) != gradientsOf(program))
+      fail("has gradients of other parameters than " + program.variantOf);
+    if (metadata.accumulate > 1)
+      fail("is a variant, and a step has several micro-batches");
   }
 }

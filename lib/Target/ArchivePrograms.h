@@ -47,6 +47,10 @@ ProgramInfo readProgram(const JsonReader &json);
 void checkReferences(const std::string &name, ProgramInfo &program,
                      const ArchiveMetadata &metadata);
 
+/// Every variant is one of a program that there is, and has gradients of the
+/// same parameters; else throws ArchiveError.
+void checkVariants(const ArchiveMetadata &metadata);
+
 } // namespace fsdp
 
 #endif // FSDP_LIB_TARGET_ARCHIVEPROGRAMS_H

@@ -36,10 +36,26 @@ public:
           return failure();
         out.programs.push_back(std::move(*program));
       }
+    if (failed(exportVariants()))
+      return failure();
     return std::move(exported);
   }
 
 private:
+  LogicalResult exportVariants() {
+    for (auto [program, op] : llvm::zip_equal(out.programs, ops.programs)) {
+      auto of =
+          op.function->getAttrOfType<FlatSymbolRefAttr>("fsdp.variant_of");
+      if (!of)
+        continue;
+      program->variant_of = plan::findProgram(out, of.getValue().str());
+      if (program->variant_of < 0)
+        return op.function->emitOpError("is a variant of @")
+               << of.getValue() << ", which is no program";
+    }
+    return success();
+  }
+
   LogicalResult exportModule() {
     if (module.getOps<func::FuncOp>().empty())
       return module.emitError("has no program to make a plan of");

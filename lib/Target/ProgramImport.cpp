@@ -89,6 +89,8 @@ func::FuncOp ProgramImporter::addFunction() {
                            name, builder.getFunctionType(operands, results));
   function.setAllArgAttrs(operandAttrs);
   function.setAllResultAttrs(resultAttrs);
+  if (!program.variantOf.empty())
+    function->setAttr("fsdp.variant_of", symbol(program.variantOf));
   return function;
 }
 

@@ -34,6 +34,7 @@ from .names import StateNames
 from .python_state import PythonState
 from .sequences import static_sequences
 from .run_capture import RunStep, run_and_differentiate
+from .step_programs import StepProgram
 from .training_step import TrainingStep
 
 
@@ -107,8 +108,10 @@ class _Loss(torch.nn.Module):
         return loss, results
 
 
-def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPrecision) -> Program:
-    """Captures the program `name`: `step`, or `eval` (model in eval(), forward only).
+def capture(
+    step: TrainingStep, wanted: StepProgram, names: StateNames, precision: MixedPrecision
+) -> Program:
+    """Captures a program of `step`.
 
     Constants that the graph reads are added to `names`. The model is read, never copied; its mode
     is what it was when this returns.
@@ -116,8 +119,8 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
     Raises:
         ExportError: the step cannot be captured, with the user's line and the way to mend it.
     """
-    training = name == "step"
-    inputs = _separate(step.inputs)
+    training = wanted.trains
+    inputs = _separate(wanted.inputs)
     shared = SharedForward()
     outputs = None if training else step.outputs
     wrapper = _Loss(step.model, step.loss, step.metrics, outputs, tuple(inputs), shared)
@@ -149,7 +152,7 @@ def capture(step: TrainingStep, name: str, names: StateNames, precision: MixedPr
         traced = _trace(wrapper, inputs, names, fake_mode, samples)
     if training:
         note_unchecked(traced.joint.graph)
-    program = _describe(traced, name, list(inputs), names)
+    program = _describe(traced, wanted.name, list(inputs), names)
     if training and not any(result.role == "gradient" for result in program.results):
         raise ExportError(
             "the loss reaches no trainable parameter; check that the loss uses the model's output "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, NamedTuple, Optional, Union
+from typing import Mapping, NamedTuple, Optional, Sequence, Union
 
 import torch
 
@@ -43,12 +43,13 @@ def column_names(data: Data) -> list[str]:
     return list(data.columns if isinstance(data, FileData) else data)
 
 
-def batches_per_epoch(data: Data, batch: int) -> Optional[int]:
-    """Of one rank alone; None where there is no such number."""
+def batches_per_epoch(data: Data, sizes: Sequence[int]) -> Optional[int]:
+    """Of one rank alone; None where there is no such number. The first of `sizes` is a batch's; what
+    fills none is one where it has another of these sizes."""
     if isinstance(data, LoaderData):
         return batch_count(data.loader)
     count = len(data) if isinstance(data, FileData) else next(iter(data.values())).shape[0]
-    return count // batch
+    return count // sizes[0] + (count % sizes[0] in sizes[1:])
 
 
 def _samples(what: str, data: Union[Mapping[str, torch.Tensor], FileData]) -> dict[str, Samples]:

@@ -27,6 +27,7 @@ from .optimizer import describe_optimizer
 from .schedule import read_schedule
 from .rewrite import prepare
 from .scaler import describe_scaler, scaler_states
+from .step_programs import StepProgram, check_batches, programs_of, shapes_text
 from .torchscript import ProgramWriter
 from .training_step import TrainingStep, checked_accumulate, load_training_step
 from .unit_table import UnitTable, describe_units
@@ -63,17 +64,23 @@ def export_step(
     sharding = describe_units(step, names)
     if step.scaler is None:
         _warn_half(names, sharding)
+    check_batches(step.batches, step.accumulate)
     writers: dict[str, ProgramWriter] = {}
-    for name in ("step", "eval") if step.eval_data is not None else ("step",):
-        program = capture(step, name, names, sharding.precision)
+    programs: dict[str, Program] = {}
+    for wanted in programs_of(step.batches, evaluates=step.eval_data is not None):
+        names.check_symbol(wanted.name)
+        program = capture(step, wanted, names, sharding.precision)
         prepare(program)
-        writers[name] = ProgramWriter(program, names)
-        if name == "step":
+        programs[wanted.name] = program
+        writers[wanted.name] = ProgramWriter(program, names, wanted.variant_of)
+        if wanted.variant_of is not None:
+            _check_variant(wanted, program, programs[wanted.variant_of])
+        elif wanted.trains:
             _warn_unreached(program, names)
             _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 5,
+        "format_version": 6,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
@@ -175,7 +182,9 @@ def _tensor(fqn: str, tensor: torch.Tensor, names: StateNames) -> dict[str, Any]
 
 
 def _input_source(step: TrainingStep, name: str) -> str:
-    return "data" if step.data is not None and name in column_names(step.data) else "repeat"
+    if step.data is None:
+        return "data" if len(step.batches) > 1 else "repeat"  # one of them would repeat
+    return "data" if name in column_names(step.data) else "repeat"
 
 
 def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
@@ -210,6 +219,19 @@ def _warn_unreached(program: Program, names: StateNames) -> None:
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad and fqn not in reached:
             warnings.warn(f"{fqn} is trainable but the loss does not reach it: it gets no update")
+
+
+def _check_variant(wanted: StepProgram, program: Program, first: Program) -> None:
+    """Batches of all shapes train the same parameters and give the same numbers."""
+    here, there = ({(r.role, r.fqn) for r in one.results} for one in (program, first))
+    for role, fqn in sorted(here ^ there):
+        what = {"gradient": "a gradient of", "buffer_update": "a new value of"}.get(role, "metric")
+        has, lacks = ("has", "there is none") if (role, fqn) in here else ("lacks", "it is there")
+        raise ExportError(
+            f"a batch of {shapes_text(wanted.inputs)} {has} {what} {fqn}, and {lacks} with the "
+            "first of inputs; batches of all shapes must use the same parameters, buffers and "
+            "metrics"
+        )
 
 
 def _check_outputs(program: Program, step: TrainingStep) -> None:

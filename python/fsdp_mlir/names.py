@@ -211,7 +211,7 @@ def _common_fake_mode(step: TrainingStep, names: StateNames) -> Optional[Any]:
     named = {
         **names.parameters,
         **names.buffers,
-        **{f"inputs[{name!r}]": tensor for name, tensor in step.inputs.items()},
+        **{f"inputs[{name!r}]": t for batch in step.batches for name, t in batch.items()},
     }
     modes = {}
     for name, tensor in named.items():

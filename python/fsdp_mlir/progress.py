@@ -105,10 +105,23 @@ def length_of(
     batches = [i["shape"][0] for i in metadata.get("inputs", []) if i.get("source") == "data"]
     per_epoch = None
     if samples is not None and batches and batches[0]:
-        per_epoch = samples // ranks // batches[0] // metadata.get("accumulate", 1) or None
+        each, rest = divmod(samples // ranks, batches[0])
+        last = rest in _other_batches(metadata)
+        per_epoch = (each + last) // metadata.get("accumulate", 1) or None
     if steps is None and epochs is not None and per_epoch is not None:
         steps = epochs * per_epoch
     return Length(steps, epochs, per_epoch)
+
+
+def _other_batches(metadata: dict[str, Any]) -> list[int]:
+    """The sizes of batches, besides the first, that the step has programs for."""
+    sizes = []
+    named = {i["name"] for i in metadata.get("inputs", []) if i.get("source") == "data"}
+    for program in metadata.get("programs", {}).values():
+        if program.get("variant_of") == "step":
+            inputs = [a for a in program["arguments"] if a["role"] == "input" and a["fqn"] in named]
+            sizes.append(program["values"][inputs[0]["name"]]["shape"][0])
+    return sizes
 
 
 @dataclass

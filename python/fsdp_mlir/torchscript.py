@@ -47,7 +47,9 @@ class ProgramWriter:
         description: the program's entry in `fsdp.json`.
     """
 
-    def __init__(self, program: Program, names: StateNames) -> None:
+    def __init__(
+        self, program: Program, names: StateNames, variant_of: Optional[str] = None
+    ) -> None:
         self._names = names
         self._used: set[str] = set()
         self._values: dict[str, dict[str, Any]] = {}
@@ -65,6 +67,7 @@ class ProgramWriter:
         returned = [result["name"] for result in results]
         self.source = method_text(program.name, parameters, self._lines, returned)
         self.description = {
+            "variant_of": variant_of,
             "arguments": arguments,
             "results": results,
             "nodes": self._nodes,

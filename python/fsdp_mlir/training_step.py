@@ -21,6 +21,7 @@ from .loader_epochs import batch_count
 from .optimizer_list import Optimizers, as_one
 from .options import checked_options
 from .scaler import check_scaler
+from .step_programs import Batch, check_batches, check_constants
 
 Scheduler = torch.optim.lr_scheduler.LRScheduler
 Schedule = Union[Scheduler, Sequence[Scheduler], Callable[[int], float]]
@@ -39,7 +40,9 @@ class TrainingStep:
         loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch.
         optimizer: a `torch.optim.Optimizer` over the model's parameters; or a list of some, each
             of parameters of its own, as `[Muon(matrices), AdamW(others)]`.
-        inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static.
+        inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static. Or a
+            list of such batches, one for each shape that batches have, as sequence lengths: a
+            program for each, whose choice is the batch's.
         data: tensors by input name whose dimension 0 is the sample; or `Windows` or `Shards`,
             files that stay where they are. Inputs it does not name are constants. Or a `DataLoader`
             or another iterable of batches, or a function that gives a batch: it runs in a process
@@ -73,7 +76,7 @@ class TrainingStep:
         model: torch.nn.Module,
         loss: Callable[..., torch.Tensor],
         optimizer: Optimizers,
-        inputs: Mapping[str, torch.Tensor],
+        inputs: Union[Batch, Sequence[Batch]],
         data: Optional[Data] = None,
         lr_schedule: Optional[Schedule] = None,
         epochs: Optional[int] = None,
@@ -120,7 +123,8 @@ class TrainingStep:
         self.model = model
         self.loss = loss
         self.optimizer = as_one(optimizer)
-        self.inputs = _check_tensors("inputs", inputs)
+        self.batches = _check_inputs(inputs)
+        self.inputs = self.batches[0]
         self.data = _check_kind("data", data, self.inputs)
         self.lr_schedule = lr_schedule
         self.epochs = epochs
@@ -133,16 +137,17 @@ class TrainingStep:
         self.scaler = check_scaler(scaler)
         self.clip_grad_norm, self.clip_grad_value = check_clipping(clip_grad_norm, clip_grad_value)
         self.recorder = active_recorder()
-        if not self.inputs:
-            raise ExportError("inputs is empty; name at least one tensor that loss takes")
+        check_batches(self.batches, self.accumulate)
         _check_call("loss", loss, model, self.inputs)
         if metrics is not None:
             _check_call("metrics", metrics, model, self.inputs)
         if outputs is not None:
             _check_call("outputs", outputs, model, self.inputs)
         if self.data is not None:
-            check_data("data", self.data, self.inputs)
-        if self.eval_data is not None:
+            for batch in self.batches:
+                check_data("data", self.data, batch)
+            check_constants(self.batches, column_names(self.data))
+        if self.eval_data is not None:  # a loop of one's own may evaluate other shapes too
             check_data("eval_data", self.eval_data, self.inputs)
         if epochs is not None and isinstance(self.data, LoaderData):
             if batch_count(self.data.loader) is None:
@@ -167,7 +172,9 @@ class TrainingStep:
         """Of one rank alone; None where an epoch has no length."""
         if self.data is None or self.batch_size is None:
             return None
-        batches = batches_per_epoch(self.data, self.batch_size)
+        name = column_names(self.data)[0]
+        sizes = [batch[name].shape[0] for batch in self.batches]
+        batches = batches_per_epoch(self.data, sizes)
         return None if batches is None else batches // self.accumulate
 
 
@@ -260,6 +267,14 @@ def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
         if tensor.layout != torch.strided:
             raise ExportError(f"{what}[{name!r}] is not a dense tensor; call to_dense() on it")
     return dict(tensors)
+
+
+def _check_inputs(inputs: Any) -> list[dict[str, torch.Tensor]]:
+    if not isinstance(inputs, (list, tuple)):
+        return [_check_tensors("inputs", inputs)]
+    if not inputs:
+        raise ExportError("inputs is an empty list; give a batch of each shape")
+    return [_check_tensors(f"inputs[{number}]", batch) for number, batch in enumerate(inputs)]
 
 
 def _check_kind(what: str, data: Any, inputs: Mapping[str, torch.Tensor]) -> Optional[Data]:

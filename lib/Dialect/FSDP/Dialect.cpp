@@ -82,6 +82,7 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.rule", "unit", is<UnitAttr>},
     {"fsdp.optimizer", "#fsdp.optimizer", is<OptimizerAttr>},
     {"fsdp.schedule", "a string", is<StringAttr>},
+    {"fsdp.variant_of", "the symbol of a program", is<FlatSymbolRefAttr>},
     {"fsdp.live_bytes", "an i64", isI64},
     {"fsdp.host_live_bytes", "an i64", isI64},
     // On ops of programs.

@@ -57,6 +57,14 @@ EDITS = {
     "mesh": lambda m: m.update(mesh={"device": "cpu", "shape": [2, 2, 2], "names": None}),
     "torch": lambda m: m.update(torch_version="2.10.0"),
     "no-step": lambda m: m["programs"].pop("step"),
+    "other-program": lambda m: m["programs"].update(more=m["programs"]["step"]),
+    "variant": lambda m: m["programs"].update(
+        more={
+            **m["programs"]["step"],
+            "variant_of": "step",
+            "results": m["programs"]["step"]["results"][:1],
+        }
+    ),
     "missing-field": lambda m: node(m, "aten::mm").pop("phase"),
     "bad-type": lambda m: m["programs"]["step"]["values"]["mm"].update(dtype="float31"),
     "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(shape=[1 << 40, 1 << 40]),

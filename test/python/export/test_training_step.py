@@ -33,7 +33,7 @@ Y = torch.zeros(9, dtype=torch.int64)
         ({"clip_grad_value": 1, "clip_grad_norm": 1}, "both clip_grad_norm and clip_grad_value"),
         ({"seed": -1}, "seed is -1; give an integer of at least 0"),
         ({"inputs": {}}, "inputs is empty"),
-        ({"inputs": [X]}, "inputs is list; give a dict of tensors by name"),
+        ({"inputs": [X]}, r"inputs\[0\] is Tensor; give a dict of tensors by name"),
         ({"inputs": {"x": 3}}, r"inputs\['x'\] is int; give a tensor"),
         ({"inputs": {"x y": X}}, "inputs has the name 'x y'"),
         ({"inputs": {"x": X.clone().requires_grad_()}}, r"inputs\['x'\] requires gradients"),

@@ -33,6 +33,13 @@ def test_length_in_epochs() -> None:
     assert length_of(INPUTS, 35, 2, epochs=1) == Length(4, 1, 4)
     assert length_of(INPUTS, 35, 2, steps=7) == Length(7, None, 4)
     assert length_of({}, None, 2) == Length()
+    # Of the 17 samples of a rank the last one is a batch, where there is a program for it.
+    program = {
+        "variant_of": "step",
+        "arguments": [{"name": "x_1", "role": "input", "fqn": "x"}],
+        "values": {"x_1": {"shape": [1, 2]}},
+    }
+    assert length_of({**INPUTS, "programs": {"step_2": program}}, 35, 2) == Length(15, 3, 5)
     # Of four batches an epoch has one step of three, and one is left out.
     assert length_of({**INPUTS, "accumulate": 3}, 35, 2) == Length(3, 3, 1)
 
