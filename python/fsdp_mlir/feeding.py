@@ -21,7 +21,7 @@ from .loader_state import LoaderState, has_state, pack, unpack
 from .tensor_file import as_bytes
 
 HEADER = struct.Struct("<8s8Q2qqQQ")
-SLOT = struct.Struct("<Q4qQ")
+SLOT = struct.Struct("<Q4q2Q")
 EXTENT_AT, ERROR_BYTES_AT = 88, 96
 VARIABLE = "FSDP_MLIR_RING"
 
@@ -33,9 +33,9 @@ class _RankIsGone(Exception):
 class Column(NamedTuple):
     name: str
     dtype: torch.dtype
-    shape: tuple[int, ...]
+    shapes: list[tuple[int, ...]]  # that it may have; all columns have as many
     offset: int
-    bytes: int
+    bytes: int  # of the largest
 
 
 class Ring:
@@ -61,7 +61,9 @@ class Ring:
         self.keeps_states = self._state is not None
         dtypes = {row.name: row.dtype for row in DTYPES.values()}
         self.columns = [
-            Column(c["name"], dtypes[c["dtype"]], tuple(c["shape"]), c["offset"], c["bytes"])
+            Column(
+                c["name"], dtypes[c["dtype"]], [*map(tuple, c["shapes"])], c["offset"], c["bytes"]
+            )
             for c in about["columns"]
         ]
         self._bytes = np.frombuffer(self._memory, np.uint8)
@@ -91,14 +93,20 @@ class Ring:
         return header[9], header[10], state
 
     def put(
-        self, epoch: int, number: int, tensors: Sequence[torch.Tensor], state: bytes = b""
+        self,
+        epoch: int,
+        number: int,
+        tensors: Sequence[torch.Tensor],
+        variant: int = 0,
+        state: bytes = b"",
     ) -> None:
-        """Fills the slot that was waited for. `state`: the loader's, behind this batch."""
+        """Fills the slot that was waited for. `variant`: which of the columns' shapes it has;
+        `state`: the loader's, behind this batch."""
         begin = self._slots_begin + self._count % self._slots * self._slot_bytes
         nan = (-1, -1)
         for i, (column, tensor) in enumerate(zip(self.columns, tensors)):
             at = begin + column.offset
-            self._bytes[at : at + column.bytes] = as_bytes(tensor)
+            self._bytes[at : at + tensor.nbytes] = as_bytes(tensor)
             if nan == (-1, -1) and tensor.is_floating_point() and tensor.numel():
                 rows = torch.isnan(tensor).flatten(1).any(1) if tensor.dim() > 1 else tensor.isnan()
                 if rows.any():
@@ -112,7 +120,8 @@ class Ring:
                 )
             self._memory[at : at + len(state)] = state
         self._count += 1
-        SLOT.pack_into(self._memory, begin, self._count, epoch, number, *nan, len(state))
+        numbers = (self._count, epoch, number, *nan, len(state), variant)
+        SLOT.pack_into(self._memory, begin, *numbers)
         os.eventfd_write(self._ready, 1)
 
     def fail(self, message: str) -> None:
@@ -177,7 +186,7 @@ def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str
     keeps = ring.keeps_states and has_state(loader)
     begin = unpack(packed) if packed and keeps else None
     for epoch, number, value in batches(loader, length, epoch, batch, place, begin):
-        tensors = _tensors(value, order, ring.columns, place)
+        tensors, variant = _tensors(value, order, ring.columns, place)
         state = b""
         if keeps:
             state = pack(LoaderState.of(loader, epoch, number + 1, place.passes))
@@ -185,14 +194,15 @@ def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str
                 unpack(state)  # what no run could resume from is an error now
         if not has_slot:
             ring.await_slot()
-        ring.put(epoch, number, tensors, state)
+        ring.put(epoch, number, tensors, variant, state)
         has_slot = False
 
 
 def _tensors(
     value: Any, names: Sequence[str], columns: Sequence[Column], place: Place
-) -> list[torch.Tensor]:
-    """The columns of a batch; raises FeedError for what the plan does not read."""
+) -> tuple[list[torch.Tensor], int]:
+    """The columns of a batch, and which of their shapes it has; raises FeedError for what the plan
+    does not read."""
     if isinstance(value, Mapping):
         by_name = value
     elif isinstance(value, (tuple, list)):
@@ -209,22 +219,29 @@ def _tensors(
         found = by_name.get(column.name)
         if isinstance(found, np.ndarray):
             found = torch.from_numpy(found)
-        wanted = f"{_dtype(column.dtype)}{list(column.shape)}"
+        shapes = " or ".join(str(list(shape)) for shape in dict.fromkeys(column.shapes))
+        wanted = f"{_dtype(column.dtype)}{shapes}"
         if column.name not in by_name:
             problems.append(f"it has no {column.name}")
         elif not isinstance(found, torch.Tensor):
             problems.append(f"{column.name} is {type(found).__name__}, the plan reads {wanted}")
-        elif found.dtype != column.dtype or tuple(found.shape) != column.shape:
+        elif found.dtype != column.dtype or tuple(found.shape) not in column.shapes:
             got = f"{_dtype(found.dtype)}{list(found.shape)}"
             hint = ""
-            if tuple(found.shape[1:]) == column.shape[1:] and found.dtype == column.dtype:
+            rests = [shape[1:] for shape in column.shapes]
+            if tuple(found.shape[1:]) in rests and found.dtype == column.dtype:
                 hint = "; DataLoader(drop_last=True) leaves out what fills no batch"
             problems.append(f"{column.name} is {got}, the plan reads {wanted}{hint}")
         else:
-            tensors.append(found.cpu())
+            tensors.append(found)
     if problems:
         raise FeedError(f"{'; '.join(problems)}{place.worker()}")
-    return tensors
+    found = tuple(tuple(tensor.shape) for tensor in tensors)
+    variants = list(zip(*(column.shapes for column in columns)))
+    if found not in variants:
+        parts = ", ".join(f"{c.name} {list(shape)}" for c, shape in zip(columns, found))
+        raise FeedError(f"no program of the plan reads {parts} together{place.worker()}")
+    return [tensor.cpu() for tensor in tensors], variants.index(found)
 
 
 def _dtype(dtype: torch.dtype) -> str:

@@ -28,7 +28,7 @@ struct SlotHeader {
   uint64_t number; // from 1
   int64_t epoch, batch;
   int64_t nanColumn, nanSample;
-  uint64_t stateBytes;
+  uint64_t stateBytes, variant;
 };
 
 constexpr char magic[9] = "FSDPRING";
@@ -42,19 +42,27 @@ uint64_t roundUp(uint64_t bytes, uint64_t to) {
 
 } // namespace
 
-BatchRing::BatchRing(const std::vector<Column> &columns, const Reader &reader) {
+BatchRing::BatchRing(const std::vector<std::vector<Column>> &variants,
+                     const Reader &reader)
+    : variants(variants.size()) {
   nlohmann::ordered_json text;
   text["rank"] = reader.rank;
   text["ranks"] = reader.ranks;
   text["seed"] = reader.seed;
   slotBytes = slotHeaderBytes;
-  for (const Column &column : columns) {
+  for (size_t c = 0; c < variants[0].size(); ++c) {
+    const Column &column = variants[0][c];
     offsets.push_back(slotBytes);
-    uint64_t bytes =
-        *plan::numElements(column.shape) * plan::dtypeBytes(column.dtype);
+    int64_t elements = 0;
+    std::vector<std::vector<int64_t>> shapes;
+    for (const std::vector<Column> &variant : variants) {
+      shapes.push_back(variant[c].shape);
+      elements = std::max(elements, *plan::numElements(shapes.back()));
+    }
+    uint64_t bytes = elements * plan::dtypeBytes(column.dtype);
     text["columns"].push_back({{"name", column.name},
                                {"dtype", plan::dtypeName(column.dtype)},
-                               {"shape", column.shape},
+                               {"shapes", shapes},
                                {"offset", slotBytes},
                                {"bytes", bytes}});
     slotBytes = roundUp(slotBytes + bytes, alignment);
@@ -130,14 +138,18 @@ BatchRing::Batch BatchRing::at(uint64_t count) const {
     throw Error("the loader filled slot " + std::to_string(header.number) +
                 " of its ring where " + std::to_string(count + 1) +
                 " was due; one process alone may feed a rank");
+  if (header.variant >= variants)
+    throw Error("the loader filled a slot with shapes of number " +
+                std::to_string(header.variant) + ", and there are " +
+                std::to_string(variants));
   int64_t columns = static_cast<int64_t>(offsets.size());
   bool isNaN = header.nanColumn >= 0 && header.nanColumn < columns;
   std::string state;
   if (stateBegin)
     state.assign(slot(count) + stateBegin,
                  std::min(header.stateBytes, stateCapacity));
-  return {header.epoch, header.batch, isNaN ? header.nanColumn : -1,
-          header.nanSample, std::move(state)};
+  return {header.epoch,     header.batch,   isNaN ? header.nanColumn : -1,
+          header.nanSample, header.variant, std::move(state)};
 }
 
 const char *BatchRing::column(uint64_t count, size_t column) const {

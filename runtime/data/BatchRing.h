@@ -21,6 +21,8 @@ public:
     int64_t epoch, number;
     /// The first sample with a NaN in it, and in which column; -1: none.
     int64_t nanColumn, nanSample;
+    /// Which of the shapes it has.
+    size_t variant;
     /// The loader's own, of where it is behind this batch, as text of its own;
     /// empty: it has none.
     std::string state;
@@ -35,8 +37,10 @@ public:
 
   static constexpr uint64_t slots = 4;
 
-  /// Throws Error where there is no memory.
-  BatchRing(const std::vector<Column> &columns, const Reader &reader);
+  /// `variants`: the columns of a batch, for each of the shapes that one may
+  /// have. Throws Error where there is no memory.
+  BatchRing(const std::vector<std::vector<Column>> &variants,
+            const Reader &reader);
 
   int descriptor() const;
   uint64_t bytes() const { return memory.size(); }
@@ -65,6 +69,7 @@ private:
 
   SharedSegment memory;
   std::vector<uint64_t> offsets; // of columns in a slot
+  const size_t variants;
   uint64_t slotBytes = 0, slotsBegin = 0;
   uint64_t stateBegin = 0; // in a slot; 0: there is no room for a state
 };

@@ -34,14 +34,14 @@ SampleOrder::SampleOrder(const Sampler &geometry, OrderChoice choice)
 
 const int64_t *SampleOrder::batch(int64_t epoch, int64_t batch) {
   if (choice.kind == OrderKind::Random) {
-    drawRandom(epoch * geometry.batches() + batch);
+    drawRandom(epoch * geometry.perEpoch() + batch);
     return samples.data();
   }
   if (currentEpoch != epoch)
     beginEpoch(epoch);
   if (choice.kind == OrderKind::Shuffle)
     return shuffled.data() + batch * geometry.batch;
-  for (int64_t i = 0; i < geometry.batch; ++i) {
+  for (int64_t i = 0; i < geometry.sizeOf(batch); ++i) {
     int64_t position =
         (batch * geometry.batch + i) * geometry.ranks + geometry.rank;
     samples[i] =
@@ -90,8 +90,9 @@ void SampleOrder::drawRandom(int64_t number) {
   }
   // What was drawn before is drawn again: some nanoseconds for each sample.
   for (; drawn <= number; ++drawn)
-    samples = numbersOf(
-        at::randint(geometry.samples, {geometry.batch}, generator, at::kLong));
+    samples = numbersOf(at::randint(
+        geometry.samples, {geometry.sizeOf(drawn % geometry.perEpoch())},
+        generator, at::kLong));
 }
 
 } // namespace fsdp

@@ -16,7 +16,7 @@ std::vector<int64_t> Sampler::epoch(int64_t epoch) const {
     order = at::arange(samples, at::kLong);
   }
   const int64_t *all = order.const_data_ptr<int64_t>();
-  std::vector<int64_t> mine(batches() * batch);
+  std::vector<int64_t> mine(batches() * batch + last);
   for (size_t i = 0; i < mine.size(); ++i)
     mine[i] = all[i * ranks + rank];
   return mine;

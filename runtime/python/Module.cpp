@@ -215,6 +215,8 @@ void registerExceptions() {
         std::rethrow_exception(pointer);
     } catch (const BatchError &error) {
       raise("BatchError", error.what());
+    } catch (const Disagreement &error) {
+      raise("BatchError", error.what());
     } catch (const Error &error) {
       raise("RunError", error.what());
     } catch (const plan::PlanError &error) {

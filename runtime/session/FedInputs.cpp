@@ -10,17 +10,6 @@
 
 namespace fsdp {
 
-/// "x, y and z".
-std::string FedInputs::names() const {
-  std::string text;
-  for (size_t i = 0; i < program.inputs.size(); ++i)
-    text += (i == 0                           ? ""
-             : i + 1 == program.inputs.size() ? " and "
-                                              : ", ") +
-            program.inputs[i]->name;
-  return text;
-}
-
 static std::string nameOf(at::ScalarType type) {
   auto dtype = plan::dtypeOfScalarType(static_cast<int64_t>(type));
   return dtype ? plan::dtypeName(*dtype) : c10::toString(type);
@@ -65,20 +54,41 @@ at::Tensor FedInputs::checked(const std::string &name, const at::Tensor &tensor,
   if (count > 1 && !wanted.empty())
     wanted[0] *= count;
   if (tensor.sizes() != c10::IntArrayRef(wanted)) {
+    std::string has =
+        what() + " has shape " + plan::formatShape(tensor.sizes().vec());
+    if (variants.size() > 1)
+      throw BatchError(has +
+                       ", and no program of the plan reads such a batch; "
+                       "they read " +
+                       variants.shapes() +
+                       ". Export with this shape among the inputs");
     std::string all =
         count > 1 ? ", that of all " + std::to_string(count) + " micro-batches"
                   : "";
-    throw BatchError(what() + " has shape " +
-                     plan::formatShape(tensor.sizes().vec()) +
-                     ", and the plan reads " + plan::formatShape(wanted) + all +
+    throw BatchError(has + ", and the plan reads " + plan::formatShape(wanted) +
+                     all +
                      "; shapes are those of the export: drop a last batch that "
-                     "is smaller, or export with this shape");
+                     "is smaller, or export with a list of inputs that has "
+                     "this shape too");
   }
   return rowMajor(tensor);
 }
 
+/// Whether a batch has the shapes that a program reads. What else there is to
+/// say of it, the same holds of all variants.
+bool FedInputs::fits(const plan::ProgramT &program, const Batch &batch) const {
+  for (const auto &[name, tensor] : batch)
+    for (const auto &input : program.inputs)
+      if (input->name == name && tensor.defined() &&
+          tensor.sizes() !=
+              c10::IntArrayRef(program.values[input->value]->shape))
+        return false;
+  return true;
+}
+
 /// A batch for `count` micro-batches from the `first` on.
 void FedInputs::takeOne(const Batch &batch, uint64_t first, uint64_t count) {
+  const plan::ProgramT &program = variants[chosen];
   auto find = [&](const std::string &name) {
     return std::find_if(batch.begin(), batch.end(),
                         [&](const auto &entry) { return entry.first == name; });
@@ -90,7 +100,7 @@ void FedInputs::takeOne(const Batch &batch, uint64_t first, uint64_t count) {
     if (found == batch.end()) {
       if (needsAll || input.from_data)
         throw BatchError("the batch has no '" + input.name +
-                         "'; the plan reads " + names());
+                         "'; the plan reads " + inputNames(program));
       continue;
     }
     const plan::ValueT &value = *program.values[input.value];
@@ -105,17 +115,25 @@ void FedInputs::takeOne(const Batch &batch, uint64_t first, uint64_t count) {
     if (std::none_of(program.inputs.begin(), program.inputs.end(),
                      [&](const auto &input) { return input->name == name; }))
       throw BatchError("the batch has '" + name +
-                       "', which the plan does not read; it reads " + names());
+                       "', which the plan does not read; it reads " +
+                       inputNames(program));
 }
 
 void FedInputs::take(const std::vector<Batch> &batches) {
   drop();
-  std::vector<at::Tensor> none(program.inputs.size());
+  chosen = 0;
+  // Variants have no micro-batches.
+  if (variants.size() > 1 && batches.size() == 1)
+    for (size_t v = variants.size(); v-- > 0;)
+      if (fits(variants[v], batches[0]))
+        chosen = v;
+  std::vector<at::Tensor> none(variants[chosen].inputs.size());
   tensors.assign(microBatches, none);
   if (batches.empty()) {
-    if (!readsData(program))
+    if (!readsData(variants[chosen]))
       return;
-    throw BatchError("the step needs a batch; the plan reads " + names());
+    throw BatchError("the step needs a batch; the plan reads " +
+                     inputNames(variants[chosen]));
   }
   if (batches.size() != 1 && batches.size() != microBatches)
     throw BatchError(std::to_string(batches.size()) +

@@ -3,6 +3,7 @@
 
 #include "Error.h"
 #include "executor/Executor.h"
+#include "train/Variants.h"
 
 #include <string>
 #include <utility>
@@ -19,12 +20,12 @@ struct BatchError : Error {
 };
 
 /// What a program, or several with the same inputs, read in one step, from the
-/// tensors of a caller.
+/// tensors of a caller. Of a program's variants the tensors' shapes choose one.
 class FedInputs {
 public:
-  /// The program outlives it.
-  FedInputs(const plan::ProgramT &program, uint64_t microBatches)
-      : program(program), microBatches(microBatches) {}
+  /// Of the program `name` and its variants. The plan outlives it.
+  FedInputs(const plan::PlanT &plan, const char *name, uint64_t microBatches)
+      : variants(plan, name), microBatches(microBatches) {}
 
   /// Takes a step's tensors: a batch for each micro-batch, or one for all of
   /// them, whose dimension 0 has them one after the other. They have all
@@ -32,6 +33,11 @@ public:
   /// where they are not named. A program that reads no data takes all of its
   /// inputs, or no batch. Throws BatchError.
   void take(const std::vector<Batch> &batches);
+  /// The number in the plan of the program that all ranks' tensors choose: see
+  /// Variants::agree().
+  int agree(Communicator &communicator) const {
+    return variants.agree(communicator, chosen);
+  }
   /// Gives the tensors of a micro-batch to a program.
   void set(uint64_t microBatch, int program, Executor &executor) const;
   void drop() { tensors.clear(); }
@@ -40,10 +46,11 @@ private:
   void takeOne(const Batch &batch, uint64_t first, uint64_t count);
   at::Tensor checked(const std::string &name, const at::Tensor &tensor,
                      const plan::ValueT &value, uint64_t count) const;
-  std::string names() const;
+  bool fits(const plan::ProgramT &program, const Batch &batch) const;
 
-  const plan::ProgramT &program;
+  const Variants variants;
   const uint64_t microBatches;
+  size_t chosen = 0; // of the variants
   // By micro-batch and input; undefined: it repeats.
   std::vector<std::vector<at::Tensor>> tensors;
 };

@@ -41,10 +41,9 @@ Session::Session(const std::string &planPath, RunOptions run,
                  const JoinOptions &join)
     : loaded(readOwnPlan(planPath)), options(std::move(run)),
       connection(joinRanks(loaded, join, agreementOf(options, join))),
-      backend(ranks()),
-      stepInputs(programOf(plan(), "step"), plan().micro_batches) {
+      backend(ranks()), stepInputs(plan(), "step", plan().micro_batches) {
   if (plan::findProgram(plan(), "eval") >= 0)
-    evalInputs.emplace(programOf(plan(), "eval"), 1);
+    evalInputs.emplace(plan(), "eval", 1);
 }
 
 /// Runs a call of the caller's, of which only one is under way.
@@ -65,6 +64,8 @@ template <typename Call> decltype(auto) Session::guarded(Call &&call) {
   try {
     return call();
   } catch (const Refusal &) {
+    throw;
+  } catch (const Disagreement &) {
     throw;
   } catch (const BatchError &error) {
     if (size() > 1)
@@ -96,12 +97,16 @@ void Session::load() {
   said = state->notes;
   said.insert(said.end(), from->notes().begin(), from->notes().end());
   if (*from) {
-    done = from->position().step;
+    const checkpoint::RunPosition &then = from->position();
+    done = then.step;
+    samples = then.epoch ? done * samplesOf(programOf(plan(), "step"))
+                         : then.samplesInEpoch;
     said.push_back("resumed after step " + std::to_string(done) + " from " +
                    from->folder());
   }
   runner.emplace(
       plan(), state->executor, state->repeated,
+      [this](uint64_t) { return stepInputs.agree(ranks()); },
       [this](uint64_t, uint64_t microBatch, int program) {
         stepInputs.set(microBatch, program, state->executor);
       },
@@ -136,12 +141,10 @@ void Session::close(const std::string &reason) {
     checkpoints.reset();
 }
 
-int Session::programNamed(const char *name) const {
-  int program = plan::findProgram(plan(), name);
-  if (program < 0)
+void Session::requireProgram(const char *name) const {
+  if (plan::findProgram(plan(), name) < 0)
     throw Refusal(std::string("the plan has no program '") + name +
                   "'; export the step with eval_data");
-  return program;
 }
 
 std::vector<double> Session::learningRates() const {
@@ -171,6 +174,7 @@ const SessionStep &Session::step(const std::vector<Batch> &batches) {
     runner->finishAll();
     stepInputs.drop();
     ++done;
+    samples += samplesOf(*plan().programs[lastStep->program]);
     lastStep->stepMs = std::chrono::duration<double, std::milli>(
                            std::chrono::steady_clock::now() - begin)
                            .count();
@@ -180,8 +184,9 @@ const SessionStep &Session::step(const std::vector<Batch> &batches) {
 
 Evaluated Session::evaluate(const std::vector<Batch> &batches) {
   return guarded([&] {
-    int program = programNamed("eval");
+    requireProgram("eval");
     evalInputs->take(batches);
+    int program = evalInputs->agree(ranks());
     state->repeated.set(program, state->executor);
     evalInputs->set(0, program, state->executor);
     evalInputs->drop();
@@ -262,16 +267,23 @@ void Session::openCheckpoints(const std::string &folder, uint64_t keep) {
   }
 }
 
+/// Samples of a step whose last micro-batch runs a program, all ranks together.
+uint64_t Session::samplesOf(const plan::ProgramT &program) const {
+  uint64_t samples = 0;
+  for (const auto &input : program.inputs)
+    if (const auto &shape = program.values[input->value]->shape;
+        input->from_data && !shape.empty())
+      samples = shape[0] * size() * plan().micro_batches;
+  return samples;
+}
+
 /// Where fsdp-run would be: the samples so far were those of its first epoch.
 checkpoint::RunPosition Session::position() const {
   checkpoint::RunPosition position;
   position.step = done;
   position.seed = seedOf(plan(), options, *from);
+  position.samplesInEpoch = samples;
   const plan::ProgramT &program = programOf(plan(), "step");
-  for (const auto &input : program.inputs)
-    if (const auto &shape = program.values[input->value]->shape;
-        input->from_data && !shape.empty())
-      position.samplesInEpoch = done * shape[0] * size() * plan().micro_batches;
   position.epochLosses = {0};
   if (lastStep)
     for (size_t i = 0; i < program.outputs.size(); ++i)

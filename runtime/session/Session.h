@@ -104,7 +104,8 @@ private:
   void load();
   template <typename Call> decltype(auto) guarded(Call &&call);
   void fail(const std::string &reason, bool isOthers = false);
-  int programNamed(const char *name) const;
+  void requireProgram(const char *name) const;
+  uint64_t samplesOf(const plan::ProgramT &program) const;
   void openCheckpoints(const std::string &folder, uint64_t keep);
   checkpoint::RunPosition position() const;
   Communicator &ranks() const { return *connection.communicator; }
@@ -122,7 +123,7 @@ private:
   std::unique_ptr<Checkpoints> checkpoints;
   std::vector<std::string> said;
   std::vector<double> givenRates;
-  uint64_t done = 0;
+  uint64_t done = 0, samples = 0; // steps; what they read on all ranks
   std::optional<SessionStep> lastStep;
   std::mutex calling, ending;
   std::atomic<bool> isCalling = false;

@@ -4,14 +4,17 @@
 #include "comm/SameOnAllRanks.h"
 #include "data/SampleSource.h"
 #include "executor/Executor.h"
+#include "train/Variants.h"
 
 #include <string>
 
 namespace fsdp {
 
-/// What a program, or several with the same inputs, read, batch after batch.
+/// What a program, or several with the same inputs, read, batch after batch;
+/// of a program's variants each batch chooses one.
 class Batches {
 public:
+  explicit Batches(Variants variants) : variants(std::move(variants)) {}
   virtual ~Batches() = default;
 
   /// Waits until it is known how much there is, before anything is asked.
@@ -40,9 +43,21 @@ public:
   /// Goes on from such words, before the first batch.
   virtual void resumeFrom(const std::string &) {}
 
+  /// The program that reads batch `batch` of epoch `epoch`, the same on all
+  /// ranks. Collective where it has variants. Throws Disagreement.
+  int programOf(int64_t epoch, int64_t batch, Communicator &communicator) {
+    size_t chosen = variants.size() > 1 ? variantOf(epoch, batch) : 0;
+    return variants.agree(communicator, chosen);
+  }
   /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0.
   virtual void set(int64_t epoch, int64_t batch, int program,
                    Executor &executor) = 0;
+
+protected:
+  /// Which variant reads the next batch; waits for it.
+  virtual size_t variantOf(int64_t epoch, int64_t batch) = 0;
+
+  const Variants variants;
 };
 
 /// The inputs of a program that come from data.

@@ -9,12 +9,13 @@ NamedScalars evaluate(const plan::PlanT &plan, uint64_t step, Batches &batches,
                       const RepeatedInputs &repeated,
                       Communicator &communicator, Executor &executor,
                       SampleOutputs *ofSamples) {
-  int program = plan::findProgram(plan, "eval");
-  auto named = plan::outputsOf(*plan.programs[program], /*numbers=*/true);
+  auto named = plan::outputsOf(*plan.programs[plan::findProgram(plan, "eval")],
+                               /*numbers=*/true);
   std::vector<double> sums(named.size());
   if (ofSamples)
     ofSamples->begin(batches.perEpoch());
   for (int64_t batch = 0; batch < batches.perEpoch(); ++batch) {
+    int program = batches.programOf(0, batch, communicator);
     repeated.set(program, executor);
     batches.set(0, batch, program, executor);
     executor.run(program, step);

@@ -4,12 +4,20 @@
 
 namespace fsdp {
 
-FedBatches::FedBatches(const plan::ProgramT &program,
-                       const std::string &command,
+/// What each variant reads.
+static std::vector<std::vector<Column>> columnsOf(const Variants &variants) {
+  std::vector<std::vector<Column>> columns;
+  for (size_t v = 0; v < variants.size(); ++v)
+    columns.push_back(DataInputs(variants[v]).columns);
+  return columns;
+}
+
+FedBatches::FedBatches(const Variants &variants, const std::string &command,
                        const BatchRing::Reader &reader,
                        std::chrono::milliseconds patience, Use use)
-    : command(command), inputs(program), batch(inputs.batch()),
-      ranks(reader.ranks), use(use), ring(inputs.columns, reader),
+    : Batches(variants), command(command), inputs(variants[0]),
+      batch(inputs.batch()), ranks(reader.ranks), use(use),
+      ring(columnsOf(variants), reader),
       loader(command, ring, reader, patience) {}
 
 void FedBatches::open() {
@@ -31,8 +39,10 @@ static std::string nameOf(int64_t epoch, int64_t batch, bool hasEpochs) {
          (hasEpochs ? " of epoch " + std::to_string(epoch) : "");
 }
 
-void FedBatches::set(int64_t epoch, int64_t number, int program,
-                     Executor &executor) {
+/// The batch that is due, in the ring until set() takes it.
+const BatchRing::Batch &FedBatches::await(int64_t epoch, int64_t number) {
+  if (here)
+    return *here;
   if (use == Use::Evaluation)
     epoch = passes += number == 0;
   if (!isStarted) {
@@ -43,20 +53,26 @@ void FedBatches::set(int64_t epoch, int64_t number, int program,
   std::string due = nameOf(epoch, number, hasEpochs());
   for (;; ++taken, loader.free(1)) {
     loader.awaitReady(due);
-    BatchRing::Batch here = ring.at(taken);
+    BatchRing::Batch next = ring.at(taken);
     // At the end of an epoch some may fill no step.
-    if (here.epoch < epoch || (here.epoch == epoch && here.number < number))
+    if (next.epoch < epoch || (next.epoch == epoch && next.number < number))
       continue;
-    std::string name = nameOf(here.epoch, here.number, hasEpochs());
-    if (here.epoch != epoch || here.number != number)
+    std::string name = nameOf(next.epoch, next.number, hasEpochs());
+    if (next.epoch != epoch || next.number != number)
       throw Error("the loader gave " + name + " where " + due +
                   " was due; give the batches that it announced");
-    findNaN(here, name);
-    lastState = std::move(here.state);
-    break;
+    findNaN(next, name);
+    return here.emplace(std::move(next));
   }
+}
+
+void FedBatches::set(int64_t epoch, int64_t number, int program,
+                     Executor &executor) {
+  await(epoch, number);
   for (size_t c = 0; c < inputs.columns.size(); ++c)
     executor.setInput(program, inputs.numbers[c], ring.column(taken, c));
+  lastState = std::move(here->state);
+  here.reset();
   ++taken;
   loader.free(1);
 }

@@ -5,6 +5,8 @@
 #include "data/LoaderProcess.h"
 #include "train/Batches.h"
 
+#include <optional>
+
 namespace fsdp {
 
 /// Batches that a process of the user's makes, one for each rank.
@@ -17,7 +19,7 @@ public:
   };
 
   /// Starts the command. Throws Error.
-  FedBatches(const plan::ProgramT &program, const std::string &command,
+  FedBatches(const Variants &variants, const std::string &command,
              const BatchRing::Reader &reader,
              std::chrono::milliseconds patience, Use use);
 
@@ -35,7 +37,13 @@ public:
   std::string state() const override { return lastState; }
   void resumeFrom(const std::string &state) override { lastState = state; }
 
+protected:
+  size_t variantOf(int64_t epoch, int64_t batch) override {
+    return await(epoch, batch).variant;
+  }
+
 private:
+  const BatchRing::Batch &await(int64_t epoch, int64_t number);
   void findNaN(const BatchRing::Batch &here, const std::string &name);
 
   std::string command;
@@ -46,7 +54,8 @@ private:
   BatchRing ring;
   LoaderProcess loader;
   BatchRing::Extent extent = {-1};
-  uint64_t taken = 0;  // slots
+  uint64_t taken = 0;                   // slots
+  std::optional<BatchRing::Batch> here; // in the slot `taken`
   int64_t passes = -1; // of an evaluation, the one that goes on
   bool isStarted = false;
   std::string firstNaN;

@@ -17,6 +17,10 @@ SampleOutputs::SampleOutputs(const plan::PlanT &plan, std::string path,
   if (outputs.empty())
     throw Error("the plan's evaluation gives nothing for each sample; export "
                 "the step with outputs and eval_data, or drop --eval-outputs");
+  if (plan::findVariants(plan, "eval").size() > 1)
+    throw Error("the plan's evaluation takes batches of several shapes, and a "
+                "file has rows of one; export with one shape, or drop "
+                "--eval-outputs");
 }
 
 void SampleOutputs::begin(int64_t batches) {

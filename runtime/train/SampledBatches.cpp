@@ -4,10 +4,11 @@
 
 namespace fsdp {
 
-SampledBatches::SampledBatches(const plan::ProgramT &program,
+SampledBatches::SampledBatches(const Variants &variants,
                                const std::string &path, int ranks, int rank,
                                bool shuffle, int64_t seed)
-    : inputs(program), data(openSamples(path, inputs.columns)) {
+    : Batches(variants), inputs(variants[0]),
+      data(openSamples(path, inputs.columns)) {
   int64_t batch = inputs.batch();
   geometry = {data->samples(), ranks, rank, batch, shuffle, seed};
   if (batch == 0 || geometry.batches() == 0)
@@ -16,8 +17,29 @@ SampledBatches::SampledBatches(const plan::ProgramT &program,
                 std::to_string(ranks) + " x " + std::to_string(batch) + " = " +
                 std::to_string(ranks * batch) +
                 "; use more data, fewer ranks or a smaller batch");
+  findLast();
   order.emplace(geometry,
                 shuffle ? data->order() : OrderChoice{OrderKind::Sequential});
+}
+
+void SampledBatches::findLast() {
+  for (size_t v = 1; v < variants.size() && !lastVariant; ++v) {
+    bool fits = true;
+    for (size_t c = 0; c < inputs.columns.size(); ++c) {
+      std::vector<int64_t> wanted = inputs.columns[c].shape;
+      wanted[0] = geometry.rest();
+      const auto &input = *variants[v].inputs[inputs.numbers[c]];
+      fits &= variants[v].values[input.value]->shape == wanted;
+    }
+    if (fits) {
+      lastVariant = v;
+      geometry.last = geometry.rest();
+    }
+  }
+}
+
+size_t SampledBatches::variantOf(int64_t, int64_t batch) {
+  return batch < geometry.batches() ? 0 : lastVariant;
 }
 
 std::vector<Found> SampledBatches::found() const {
@@ -31,14 +53,15 @@ std::vector<Found> SampledBatches::found() const {
 void SampledBatches::set(int64_t epoch, int64_t batch, int program,
                          Executor &executor) {
   const int64_t *samples = order->batch(epoch, batch);
+  int64_t count = geometry.sizeOf(batch);
   for (size_t c = 0; c < inputs.columns.size(); ++c) {
     // Where the plan has it so, the file is read to where the program reads.
     if (char *place = executor.inputMemory(program, inputs.numbers[c])) {
-      data->read(c, samples, geometry.batch, place);
+      data->read(c, samples, count, place);
       continue;
     }
-    staging.resize(data->sampleBytes(c) * geometry.batch);
-    data->read(c, samples, geometry.batch, staging.data());
+    staging.resize(data->sampleBytes(c) * count);
+    data->read(c, samples, count, staging.data());
     executor.setInput(program, inputs.numbers[c], staging.data());
   }
 }

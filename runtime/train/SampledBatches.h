@@ -10,12 +10,13 @@ namespace fsdp {
 class SampledBatches : public Batches {
 public:
   /// Without `shuffle` samples come as stored, whatever order they ask for.
-  /// Throws Error when `path` does not fit the program or holds less than one
-  /// batch of all ranks.
-  SampledBatches(const plan::ProgramT &program, const std::string &path,
-                 int ranks, int rank, bool shuffle, int64_t seed);
+  /// What fills no batch at an epoch's end is one where a variant reads as
+  /// many. Throws Error when `path` does not fit the program or holds less than
+  /// one batch of all ranks.
+  SampledBatches(const Variants &variants, const std::string &path, int ranks,
+                 int rank, bool shuffle, int64_t seed);
 
-  int64_t perEpoch() const override { return geometry.batches(); }
+  int64_t perEpoch() const override { return geometry.perEpoch(); }
   int64_t globalBatch() const override {
     return geometry.batch * geometry.ranks;
   }
@@ -26,8 +27,14 @@ public:
   void set(int64_t epoch, int64_t batch, int program,
            Executor &executor) override;
 
+protected:
+  size_t variantOf(int64_t epoch, int64_t batch) override;
+
 private:
+  void findLast();
+
   DataInputs inputs;
+  size_t lastVariant = 0; // of what is left at an epoch's end
   std::unique_ptr<SampleSource> data;
   Sampler geometry;
   std::optional<SampleOrder> order;

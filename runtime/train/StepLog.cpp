@@ -37,7 +37,8 @@ StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
       addsNorm(options.logGradientNorm && !clipsByNorm(program)) {
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
-  work = workOfStep(plan, options.peakFlops);
+  for (int step : plan::findVariants(plan, "step"))
+    works[step] = workOfStep(plan, step, options.peakFlops);
   if (options.logUnits)
     units.emplace(plan);
 }
@@ -156,7 +157,7 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints,
   report.failedCheckpoints = failedCheckpoints;
   report.nonFiniteSteps = nonFinite.count();
   if (units)
-    addUnits(report, sums.data() + ofUnits, executor);
+    addUnits(report, ended.program, sums.data() + ofUnits, executor);
   latest = report.outputs;
   write(metricsOf(report));
   console->step(report);
@@ -170,9 +171,9 @@ static double lossScale(const StepReport &report) {
   return 1;
 }
 
-void StepLog::addUnits(StepReport &report, const double *norms,
+void StepLog::addUnits(StepReport &report, int step, const double *norms,
                        Executor &executor) {
-  report.units = units->end(executor);
+  report.units = units->end(step, executor);
   for (UnitReport &unit : report.units)
     unit.gradientNorm = std::sqrt(*norms++) / lossScale(report);
   // What is of no unit is told of where there is any.
@@ -202,10 +203,12 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
     report.gradientNorm =
         std::sqrt(sums[program.outputs.size()]) / lossScale(report);
   report.learningRates = learningRates(plan, ended.number);
-  if (data.samplesPerStep)
-    report.samplesPerSecond = data.samplesPerStep / (stepMs / 1e3);
-  if (data.tokensPerStep)
-    report.tokensPerSecond = data.tokensPerStep / (stepMs / 1e3);
+  TrainingData::Amount amount = data.ofStep(ended.program);
+  if (amount.samples)
+    report.samplesPerSecond = amount.samples / (stepMs / 1e3);
+  if (amount.tokens)
+    report.tokensPerSecond = amount.tokens / (stepMs / 1e3);
+  const StepWork &work = works.at(ended.program);
   if (work.flops)
     report.flopsPerSecond = work.flops / (stepMs / 1e3);
   if (work.peakSeconds)

@@ -13,6 +13,7 @@
 #include "train/UnitMeter.h"
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,7 +57,9 @@ public:
   /// Lines of metrics that could not be written.
   uint64_t lostLines() const;
   /// What the rates of operations are of.
-  const StepWork &stepWork() const { return work; }
+  const StepWork &stepWork() const {
+    return works.at(plan::findProgram(plan, "step"));
+  }
 
   /// What a checkpoint is to know of losses: this rank's in the epoch so far,
   /// and what was logged last and is evaluated now.
@@ -74,7 +77,8 @@ private:
   StepReport reportOf(const FinishedStep &ended,
                       const std::vector<double> &sums, double stepMs) const;
   /// `norms`: the squared ones, over all ranks, by unit.
-  void addUnits(StepReport &report, const double *norms, Executor &executor);
+  void addUnits(StepReport &report, int step, const double *norms,
+                Executor &executor);
 
   const plan::PlanT &plan;
   const plan::ProgramT &program; // "step"
@@ -86,7 +90,7 @@ private:
   bool addsNorm; // no output is the norm
   std::optional<UnitMeter> units;
   uint64_t plannedBytes = 0;
-  StepWork work;
+  std::map<int, StepWork> works; // by number of what is run as a step
   std::vector<std::unique_ptr<MetricsWriter>> writers; // rank 0's
   std::optional<Console> console;
   Clock::time_point stepEnd; // of the step that ended last

@@ -11,26 +11,32 @@ static double milliseconds(Clock::duration duration) {
 }
 
 StepRunner::StepRunner(const plan::PlanT &plan, Executor &executor,
-                       const RepeatedInputs &repeated, Feed feed,
+                       const RepeatedInputs &repeated, Choose choose, Feed feed,
                        unsigned runsAhead, OnFinished onFinished)
-    : plan(plan), executor(executor), repeated(repeated), feed(std::move(feed)),
-      runsAhead(runsAhead), onFinished(std::move(onFinished)),
+    : plan(plan), executor(executor), repeated(repeated),
+      choose(std::move(choose)), feed(std::move(feed)), runsAhead(runsAhead),
+      onFinished(std::move(onFinished)),
       stepProgram(plan::findProgram(plan, "step")),
       accumulateProgram(plan::findProgram(plan, "accumulate")) {}
 
 void StepRunner::launch(uint64_t step) {
-  steps.emplace_back().number = step;
-  steps.back().outputs.resize(plan.programs[stepProgram]->outputs.size());
+  auto begin = Clock::now();
+  int program = choose ? choose(step) : stepProgram;
+  Step &launchedStep = steps.emplace_back();
+  launchedStep.number = step;
+  launchedStep.program = program;
+  launchedStep.dataWaitMs = milliseconds(Clock::now() - begin);
+  launchedStep.outputs.resize(plan.programs[program]->outputs.size());
   for (uint64_t m = 0; m < plan.micro_batches; ++m) {
-    launchMicroBatch(step, m);
+    bool last = m + 1 == plan.micro_batches;
+    launchMicroBatch(step, m, last ? program : accumulateProgram);
     if (++launched > runsAhead)
       collect(runsAhead);
   }
 }
 
-void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch) {
-  bool last = microBatch + 1 == plan.micro_batches;
-  int program = last ? stepProgram : accumulateProgram;
+void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch,
+                                  int program) {
   auto begin = Clock::now();
   repeated.set(program, executor);
   if (feed)

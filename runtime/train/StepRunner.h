@@ -14,6 +14,7 @@ namespace fsdp {
 /// A step that is over, on this rank.
 struct FinishedStep {
   uint64_t number = 0;
+  int program = -1;            // "step", or a variant of it
   std::vector<double> outputs; // of the program "step"; means of micro-batches
   double dataWaitMs = 0, launchMs = 0;
   std::optional<double> exposedCommMs;
@@ -31,20 +32,24 @@ public:
   /// Gives a program's inputs the data of a step's micro-batch, from 0.
   using Feed =
       std::function<void(uint64_t step, uint64_t microBatch, int program)>;
+  /// The program that a step runs: "step", or the variant that its batch
+  /// chooses. Its time is part of waiting for data.
+  using Choose = std::function<int(uint64_t step)>;
   using OnFinished = std::function<void(const FinishedStep &)>;
 
-  /// `feed`: null where all inputs repeat. `runsAhead`: runs whose outputs are
+  /// `choose`: null where there is one. `feed`: null where all inputs repeat.
+  /// `runsAhead`: runs whose outputs are
   /// awaited only when as many others are launched. Steps finish in their
   /// order, within calls of this class.
   StepRunner(const plan::PlanT &plan, Executor &executor,
-             const RepeatedInputs &repeated, Feed feed, unsigned runsAhead,
-             OnFinished onFinished);
+             const RepeatedInputs &repeated, Choose choose, Feed feed,
+             unsigned runsAhead, OnFinished onFinished);
 
   void launch(uint64_t step);
   void finishAll();
 
 private:
-  void launchMicroBatch(uint64_t step, uint64_t microBatch);
+  void launchMicroBatch(uint64_t step, uint64_t microBatch, int program);
   void collect(unsigned runsAgo);
   void finish();
 
@@ -55,6 +60,7 @@ private:
   const plan::PlanT &plan;
   Executor &executor;
   const RepeatedInputs &repeated;
+  Choose choose;
   Feed feed;
   const unsigned runsAhead;
   OnFinished onFinished;

@@ -13,18 +13,16 @@ static std::optional<cost::Cluster> knownCluster(const plan::PlanT &plan) {
   }
 }
 
-StepWork workOfStep(const plan::PlanT &plan, std::optional<double> peakFlops) {
+StepWork workOfStep(const plan::PlanT &plan, int step,
+                    std::optional<double> peakFlops) {
   StepWork all;
   std::optional<cost::Cluster> cluster;
   if (peakFlops)
     all.peakFrom = "--peak-flops";
   else if ((cluster = knownCluster(plan)))
     all.peakFrom = "cluster " + cluster->name;
-  auto add = [&](const char *name, double runs) {
-    int found = plan::findProgram(plan, name);
-    if (found < 0)
-      return;
-    const plan::ProgramT &program = *plan.programs[found];
+  auto add = [&](int number, double runs) {
+    const plan::ProgramT &program = *plan.programs[number];
     for (const auto &command : program.commands) {
       const auto *call = command->operation.AsAten();
       if (!call || call->view)
@@ -36,8 +34,9 @@ StepWork workOfStep(const plan::PlanT &plan, std::optional<double> peakFlops) {
             runs * work.flops / cluster->flopsPerSecond(work.dtype);
     }
   };
-  add("step", 1);
-  add("accumulate", plan.micro_batches - 1.0);
+  add(step, 1);
+  if (int accumulate = plan::findProgram(plan, "accumulate"); accumulate >= 0)
+    add(accumulate, plan.micro_batches - 1.0);
   if (peakFlops)
     all.peakSeconds = all.flops / *peakFlops;
   return all;

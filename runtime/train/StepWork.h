@@ -22,7 +22,9 @@ struct StepWork {
 
 /// `peakFlops`: operations per second that a rank could do; none: the rates of
 /// matrix products, by dtype, of the cluster that the plan was compiled for.
-StepWork workOfStep(const plan::PlanT &plan, std::optional<double> peakFlops);
+/// `step` is the number of the program that is run as the step.
+StepWork workOfStep(const plan::PlanT &plan, int step,
+                    std::optional<double> peakFlops);
 
 } // namespace fsdp
 

@@ -68,6 +68,7 @@ private:
   }
   void load(Backend &backend);
   void resumeLoader();
+  StepRunner::Choose choose();
   StepRunner::Feed feed();
   std::vector<std::string> notesOfResuming() const;
   [[noreturn]] void stopFor(const NonFiniteStep &step, uint64_t number,
@@ -151,7 +152,8 @@ std::vector<std::string> Trainer::notesOfResuming() const {
     notes.push_back("seed " + std::to_string(seed) + " is not the run's " +
                     std::to_string(then.seed) +
                     ": the order of data and random numbers differ from here");
-  if (uint64_t each = data.samplesPerStep) {
+  int step = plan::findProgram(plan, "step");
+  if (uint64_t each = data.ofStep(step).samples) {
     uint64_t samples = data.samples();
     if (then.samples && then.samples != samples)
       notes.push_back("the data has " + std::to_string(samples) +
@@ -237,6 +239,16 @@ void Trainer::checkpointAfter(uint64_t step, const NamedScalars &evaluated,
                      data.train() ? data.train()->state() : "");
 }
 
+/// By the first of each step's batches; null: there are none.
+StepRunner::Choose Trainer::choose() {
+  if (!data.train())
+    return nullptr;
+  return [this](uint64_t step) {
+    uint64_t batch = length.placeOf(step) * plan.micro_batches;
+    return data.train()->programOf(length.epochOf(step), batch, communicator);
+  };
+}
+
 /// Each step's batches of the data set; null: there is none.
 StepRunner::Feed Trainer::feed() {
   if (!data.train())
@@ -248,8 +260,8 @@ StepRunner::Feed Trainer::feed() {
 }
 
 int Trainer::run() {
-  StepRunner runner(plan, *executor, state->repeated, feed(), runsAhead,
-                    [this](const FinishedStep &ended) {
+  StepRunner runner(plan, *executor, state->repeated, choose(), feed(),
+                    runsAhead, [this](const FinishedStep &ended) {
                       log.step(ended, failedCheckpoints(), *executor);
                     });
   StopRequest stop;

@@ -33,28 +33,28 @@ static bool wantsEvaluation(const plan::PlanT &plan,
 
 TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
                            const Communicator &communicator, int64_t seed)
-    : plan(plan) {
+    : plan(plan), ranks(communicator.size()) {
   const plan::ProgramT &step = stepOf(plan);
-  int ranks = communicator.size(), rank = communicator.rank();
+  int rank = communicator.rank();
   bool keepsStates = !options.checkpoints.folder.empty() ||
                      !options.checkpoints.resume.empty();
-  auto open = [&](const plan::ProgramT &program, const std::string &file,
+  auto open = [&](const char *program, const std::string &file,
                   const std::string &command,
                   FedBatches::Use use) -> std::unique_ptr<Batches> {
     if (!command.empty())
       return std::make_unique<FedBatches>(
-          program, command,
+          Variants(plan, program), command,
           BatchRing::Reader{rank, ranks, seed,
                             use == FedBatches::Use::Training && keepsStates},
           std::chrono::milliseconds(int64_t(1e3 * options.dataSeconds)), use);
     if (file.empty())
       return nullptr;
     bool shuffle = options.shuffle && use == FedBatches::Use::Training;
-    return std::make_unique<SampledBatches>(program, file, ranks, rank, shuffle,
-                                            seed);
+    return std::make_unique<SampledBatches>(Variants(plan, program), file,
+                                            ranks, rank, shuffle, seed);
   };
   if (readsData(step)) {
-    ofSteps = open(step, options.data, options.dataCommand,
+    ofSteps = open("step", options.data, options.dataCommand,
                    FedBatches::Use::Training);
     if (!ofSteps)
       throw Error("the plan reads its inputs from data; pass --data FILE, or "
@@ -64,29 +64,29 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
                 "export the step with data");
   }
   if (wantsEvaluation(plan, options))
-    ofEval =
-        open(*plan.programs[plan::findProgram(plan, "eval")], options.evalData,
-             options.evalDataCommand, FedBatches::Use::Evaluation);
+    ofEval = open("eval", options.evalData, options.evalDataCommand,
+                  FedBatches::Use::Evaluation);
   for (const auto &batches : {ofSteps.get(), ofEval.get()})
     if (batches)
       batches->open();
-  if (ofSteps) {
-    samplesPerStep = samplesOfStep(plan, *ofSteps);
-    tokensPerStep = countTokens(ranks) * plan.micro_batches;
-  }
 }
 
-int64_t TrainingData::countTokens(int ranks) const {
-  const plan::ProgramT &step = stepOf(plan);
-  int64_t tokens = 0;
-  for (const auto &input : step.inputs) {
-    const plan::ValueT &value = *step.values[input->value];
+TrainingData::Amount TrainingData::ofStep(int number) const {
+  Amount amount;
+  if (!ofSteps)
+    return amount;
+  const plan::ProgramT &program = *plan.programs.at(number);
+  int64_t batches = int64_t(ranks) * plan.micro_batches;
+  amount.samples = DataInputs(program).batch() * batches;
+  for (const auto &input : program.inputs) {
+    const plan::ValueT &value = *program.values[input->value];
     if (input->from_data && value.shape.size() == 2 &&
         (value.dtype == plan::DType::Int64 ||
          value.dtype == plan::DType::Int32))
-      tokens = std::max(tokens, *plan::numElements(value.shape) * ranks);
+      amount.tokens =
+          std::max(amount.tokens, *plan::numElements(value.shape) * batches);
   }
-  return tokens;
+  return amount;
 }
 
 std::vector<Found> TrainingData::found() const {

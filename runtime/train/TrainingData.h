@@ -33,14 +33,17 @@ public:
 
   /// Of all ranks and micro-batches; 0: unknown. A token is an element of the
   /// largest integer input with a sequence in it.
-  int64_t samplesPerStep = 0, tokensPerStep = 0;
+  struct Amount {
+    int64_t samples = 0, tokens = 0;
+  };
+  /// What a step reads that runs this program.
+  Amount ofStep(int program) const;
   /// In the data set of the steps; 0: there is none.
   int64_t samples() const { return ofSteps ? ofSteps->samples() : 0; }
 
 private:
-  int64_t countTokens(int ranks) const;
-
   const plan::PlanT &plan;
+  const int ranks;
   std::unique_ptr<Batches> ofSteps, ofEval;
 };
 

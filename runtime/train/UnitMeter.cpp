@@ -12,19 +12,18 @@ static size_t unitOf(const plan::PlanT &plan, const plan::CommandT &command) {
                                              : plan.units.size();
 }
 
-UnitMeter::UnitMeter(const plan::PlanT &plan)
-    : plan(plan), bytes(plan.units.size() + 1) {
-  auto add = [&](const char *name, uint64_t runs) {
-    int found = plan::findProgram(plan, name);
-    if (found < 0)
-      return;
-    for (const auto &command : plan.programs[found]->commands)
+std::vector<uint64_t> UnitMeter::bytesOf(int step) const {
+  std::vector<uint64_t> bytes(size());
+  auto add = [&](int program, uint64_t runs) {
+    for (const auto &command : plan.programs[program]->commands)
       if (const auto *collective = command->operation.AsCollective())
         bytes[unitOf(plan, *command)] +=
             runs * collective->count * plan::dtypeBytes(collective->dtype);
   };
-  add("step", 1);
-  add("accumulate", plan.micro_batches - 1);
+  add(step, 1);
+  if (int accumulate = plan::findProgram(plan, "accumulate"); accumulate >= 0)
+    add(accumulate, plan.micro_batches - 1);
+  return bytes;
 }
 
 const std::vector<size_t> &UnitMeter::unitsOf(uint32_t number) {
@@ -48,7 +47,7 @@ void UnitMeter::begin(Executor &executor) {
     executor.setRecorder(&recorder);
 }
 
-std::vector<UnitReport> UnitMeter::end(Executor &executor) {
+std::vector<UnitReport> UnitMeter::end(int step, Executor &executor) {
   if (plan.device == plan::DeviceKind::Cpu)
     executor.setRecorder(nullptr);
   std::vector<double> exposedMs(size());
@@ -60,6 +59,7 @@ std::vector<UnitReport> UnitMeter::end(Executor &executor) {
         exposedMs[unit[by]] += (span.end - span.begin) / 1e6;
       }
   }
+  std::vector<uint64_t> bytes = bytesOf(step);
   std::vector<UnitReport> reports;
   for (size_t u = 0; u < size(); ++u) {
     UnitReport report;

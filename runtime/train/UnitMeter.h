@@ -13,23 +13,25 @@ namespace fsdp {
 /// for what is of no unit.
 class UnitMeter {
 public:
-  explicit UnitMeter(const plan::PlanT &plan);
+  explicit UnitMeter(const plan::PlanT &plan) : plan(plan) {}
 
   /// Measures the runs from here on. On a GPU nobody watches the streams.
   void begin(Executor &executor);
-  /// Stops, and says what the runs since begin() cost, without norms. Exposed
-  /// time is left out where somebody else recorded them.
-  std::vector<UnitReport> end(Executor &executor);
+  /// Stops, and says what the runs since begin() cost, without norms; `step` is
+  /// the number of the program that was run as the step. Exposed time is left
+  /// out where somebody else recorded them.
+  std::vector<UnitReport> end(int step, Executor &executor);
 
   /// How many it tells of; the last is what is of no unit.
-  size_t size() const { return bytes.size(); }
+  size_t size() const { return plan.units.size() + 1; }
 
 private:
+  /// What a step's collectives move, by unit.
+  std::vector<uint64_t> bytesOf(int step) const;
   /// The unit that keeps a program's compute stream in each of its commands.
   const std::vector<size_t> &unitsOf(uint32_t program);
 
   const plan::PlanT &plan;
-  std::vector<uint64_t> bytes;                   // of a step, by unit
   std::map<uint32_t, std::vector<size_t>> units; // by program and command
   trace::Recorder recorder;
 };

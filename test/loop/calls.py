@@ -258,3 +258,19 @@ def compile_and_train(meeting: str, cache: str, steps: int, pipeline: str) -> li
 
 def compile_badly(meeting: str, cache: str) -> tuple[str, str]:
     return outcome(lambda: compile_and_train(meeting, cache, 1, "shard-layuot=flat"))
+
+
+def train_on_shapes(plan: str, weights: str, meeting: str, saved: str, steps: int) -> Any:
+    """Losses of batches of several shapes; what is said where ranks differ, after the first step
+    and in an evaluation; and how the run ends at a shape that no program has."""
+    from . import shapes_step
+
+    run = fsdp_mlir.load(plan, weights, rendezvous=meeting)
+    feed = shapes_step.batches(run.rank)
+    losses = [run.mean({"loss": run(next(feed))})["loss"]]
+    own = shapes_step.samples(*shapes_step.SHAPES[2 * run.rank])
+    apart = [outcome(lambda: run(own)), outcome(lambda: run.eval(own))]
+    losses += [run.mean({"loss": run(next(feed))})["loss"] for _ in range(steps - 1)]
+    run.save(saved)
+    other = shapes_step.samples(3 if run.rank else 4, 8)
+    return losses, apart, outcome(lambda: run(other))

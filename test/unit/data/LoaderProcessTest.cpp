@@ -18,8 +18,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::vector<Column> columns = {{"x", plan::DType::Float32, {2, 3}},
-                                     {"y", plan::DType::Int64, {2}}};
+const std::vector<std::vector<Column>> columns = {
+    {{"x", plan::DType::Float32, {2, 3}}, {"y", plan::DType::Int64, {2}}}};
 const BatchRing::Reader reader = {1, 2, 7};
 
 /// Why nothing became ready.

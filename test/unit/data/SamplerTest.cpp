@@ -16,6 +16,16 @@ TEST(Sampler, InStoredOrderRanksTakeTurns) {
   EXPECT_EQ(sampler.epoch(5), (Indices{1, 3, 5, 7}));
 }
 
+TEST(Sampler, TheRestMayBeABatch) {
+  Sampler sampler{11, 2, 1, 2, /*shuffle=*/false, 0};
+  sampler.last = sampler.rest();
+  EXPECT_EQ(sampler.perEpoch(), 3);
+  EXPECT_EQ(sampler.sizeOf(1), 2);
+  EXPECT_EQ(sampler.sizeOf(2), 1);
+  EXPECT_EQ(sampler.dropped(), 1);
+  EXPECT_EQ(sampler.epoch(0), (Indices{1, 3, 5, 7, 9}));
+}
+
 // What this printed:
 //   s = DistributedSampler(range(10), num_replicas=2, rank=r, shuffle=True,
 //                          seed=3, drop_last=True); s.set_epoch(1); list(s)
