@@ -296,7 +296,7 @@ TEST_F(OneOperator, PoisonShowsAReadOfWhatNobodyWrote) {
 }
 
 TEST_F(OneOperator, PoisonLetsUnreadInputsBeWrittenOver) {
-  int a = builder.newValue("a", {8}), b = builder.newValue("b", {1});
+  int a = builder.newValue("a", {8}), b = builder.newValue("b", {});
   builder.input("a", a, false);
   auto &values = builder.plan.programs[0]->values;
   *values[b]->place =
