@@ -185,6 +185,10 @@ void checkVariants(const PlanT &plan);
 /// Whether ranks agree on what they train; programs are already checked.
 void checkAgreement(const PlanT &plan);
 
+/// Whether programs compute what the plan says of the sequential step; all else
+/// is already checked.
+void checkMeanings(const PlanT &plan);
+
 } // namespace fsdp::plan
 
 #endif // FSDP_PLAN_CHECKERSUPPORT_H

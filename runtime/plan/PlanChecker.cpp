@@ -150,4 +150,5 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
   checkVariants(plan);
   checkAgreement(plan);
   checkArenaSizes(plan);
+  checkMeanings(plan);
 }

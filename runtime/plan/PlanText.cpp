@@ -1,6 +1,7 @@
 #include "plan/PlanText.h"
 
 #include "plan/Collectives.h"
+#include "plan/Meanings.h"
 #include "plan/OperationText.h"
 
 #include <algorithm>
@@ -187,6 +188,7 @@ private:
           << (input->from_data ? "" : ", the same every step") << "\n";
     for (const auto &output : program.outputs)
       out << "  output " << output->name << " = %" << output->value << "\n";
+    printMeanings(program);
     printScalars(program.scalars);
     for (size_t i = 0; i < program.values.size(); ++i)
       printValue(i, *program.values[i]);
@@ -194,6 +196,24 @@ private:
       printCommand(*command);
     for (uint32_t arena : {deviceArena, hostArena})
       printArenaMap(program, arena);
+  }
+
+  void printMeanings(const ProgramT &program) {
+    if (program.meanings.empty())
+      out << "  not compared with the sequential step: the plan does not say "
+             "what it computes\n";
+    size_t covered = 0;
+    for (const auto &meaning : program.meanings)
+      covered += meaning->uncovered.empty();
+    if (covered)
+      out << "  " << covered << " of " << program.meanings.size()
+          << " outputs, buffers, gradients and updates are the sequential "
+             "step's\n";
+    for (const auto &meaning : program.meanings)
+      if (!meaning->uncovered.empty())
+        out << "  not covered: "
+            << describe(plan, program, meaning->kind, meaning->index) << ": "
+            << meaning->uncovered << "\n";
   }
 
   void printValue(size_t i, const ValueT &value) {

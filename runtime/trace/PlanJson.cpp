@@ -1,6 +1,7 @@
 #include "trace/PlanJson.h"
 
 #include "plan/Collectives.h"
+#include "plan/Meanings.h"
 #include "trace/Exposure.h"
 #include "trace/Peak.h"
 #include "trace/Units.h"
@@ -130,6 +131,7 @@ private:
                  {"predicted_us", inMicros(now.stepSeconds)},
                  {"communication_us", inMicros(now.communicationSeconds)},
                  {"exposed_us", inMicros(now.exposedSeconds)}};
+    json["meaning"] = meaning(program);
     json["collectives"] = collectives(program, texts, now);
     json["memory"] = Json::object();
     for (uint32_t arena : {plan::deviceArena, plan::hostArena})
@@ -143,6 +145,19 @@ private:
     for (const Remedy &bound : machineBounds(plan, program, cluster))
       json["bounds"].push_back(describe(bound));
     return json;
+  }
+
+  /// What is the sequential step's, and why the rest is not covered.
+  Json meaning(const plan::ProgramT &program) const {
+    Json uncovered = Json::array();
+    for (const auto &meaning : program.meanings)
+      if (!meaning->uncovered.empty())
+        uncovered.push_back(
+            {{"what",
+              plan::describe(plan, program, meaning->kind, meaning->index)},
+             {"why", meaning->uncovered}});
+    return {{"covered", program.meanings.size() - uncovered.size()},
+            {"uncovered", std::move(uncovered)}};
   }
 
   Json collectives(const plan::ProgramT &program, const CommandTexts &texts,

@@ -315,6 +315,13 @@ def pipeline_options(pipeline: str) -> list[tuple[str, str]]:
 def certificate(run: Run) -> Markup:
     constraints = run.plan["constraints"]
     rows = [(f"C{c['number']}", c["name"], c["refuses"]) for c in constraints]
+    meanings = {name: program["meaning"] for name, program in run.plan["programs"].items()}
+    uncovered = [
+        (name, row["what"], row["why"])
+        for name, meaning in meanings.items()
+        for row in meaning["uncovered"]
+    ]
+    covered = sum(meaning["covered"] for meaning in meanings.values())
     return joined(
         (
             tag(
@@ -323,6 +330,11 @@ def certificate(run: Run) -> Markup:
                 tag("code", run.plan["plan"]),
                 f" was checked again for this page, by its SHA-256 and for {len(rows)} constraints. It breaks none of them. Each rank checks it as well before it runs, and all ranks compare the digest. docs/checker.md says what is not proved.",
             ),
+            tag(
+                "p",
+                f"{covered} outputs, buffers, gradients and updates are those of the sequential step (C33); {len(uncovered)} are not covered.",
+            ),
+            *([table(("program", "not covered", "why"), uncovered)] if uncovered else []),
             folded(
                 f"the {len(rows)} constraints, and what each refuses",
                 table(("", "name", "what is refused"), rows),

@@ -1,0 +1,298 @@
+#include "plan/Meanings.h"
+
+#include "plan/CheckerSupport.h"
+#include "plan/GradientDivisors.h"
+#include "plan/ProgramTerms.h"
+
+using namespace fsdp::plan;
+
+namespace {
+
+/// Follows one program, and says what becomes of gradients.
+class ProgramMeaning {
+public:
+  ProgramMeaning(const PlanTerms &shared, const ProgramT &program)
+      : shared(shared), plan(shared.plan), program(program),
+        memory(shared, program), isLast(program.name != "accumulate") {
+    for (size_t d = 0; d < plan.mesh.size(); ++d)
+      allDims |= plan.mesh[d]->size > 1 ? 1u << d : 0;
+  }
+
+  Computations run() {
+    for (size_t i = 0; i < program.commands.size(); ++i) {
+      now = i;
+      const CommandT &command = *program.commands[i];
+      if (const UpdateT *update = command.operation.AsUpdate())
+        follow(*update);
+      else
+        memory.follow(command);
+    }
+    now = -1;
+    for (size_t i = 0; i < program.outputs.size(); ++i) {
+      Computed &output = add(MeaningKind::Output, i);
+      output.digest =
+          memory.digestOf(program.outputs[i]->value, output.unknown);
+    }
+    for (uint32_t state : memory.written)
+      if (Role role = plan.states[state]->role;
+          role == Role::Buffer || role == Role::Constant) {
+        Extents now = memory.resolve(state);
+        say(MeaningKind::Buffer, state, now, digestOf(memory.terms, now));
+      }
+    return std::move(found);
+  }
+
+private:
+  Computed &add(MeaningKind kind, uint32_t index) {
+    Computed &computed = found[{kind, index}];
+    computed.command = now;
+    return computed;
+  }
+  Computed &say(MeaningKind kind, uint32_t index, const Extents &extents,
+                Digest digest) {
+    Computed &computed = add(kind, index);
+    computed.digest = digest;
+    for (const Extent &extent : extents)
+      if (const auto &why = memory.terms[extent.term].unknown;
+          why && computed.unknown.empty())
+        computed.unknown = *why;
+    return computed;
+  }
+
+  void follow(const UpdateT &update) {
+    const StateT &changed = *plan.states[update.parameter];
+    bool isSum = changed.role == Role::Gradient;
+    Extents local = memory.rowMajor(update.gradient);
+    Extents all = ofAllRanks(local, changed);
+    DType dtype = program.values[update.gradient]->dtype;
+    uint32_t parameter = isSum ? changed.parameter : update.parameter;
+    for (uint32_t member :
+         shared.membersOf(parameter, update.begin, update.end)) {
+      const StateT &state = *plan.states[member];
+      uint64_t size = dtypeBytes(dtype);
+      uint64_t begin = member == parameter ? 0 : state.flat_offset * size;
+      Extents own = cut(all, begin, *numElements(state.shape) * size);
+      gradient(member, own, size);
+      if (!isSum)
+        rule(update, member);
+    }
+    if (isSum && !shared.isAddition(update.rule))
+      local = unknown(local, "it is added up by another rule");
+    for (Extent &extent : local)
+      extent.term =
+          isSum ? memory.terms.accumulated(extent.term, update.parameter,
+                                           changed.fqn)
+                : memory.terms.leaf(DigestOf()
+                                    << std::string("updated") << changed.fqn);
+    if (update.staged != -1)
+      memory.write(update.staged, local);
+    else
+      memory.change(update.parameter, local);
+  }
+
+  Extents unknown(const Extents &of, const char *why) {
+    uint64_t bytes = of.empty() ? 0 : of.back().end();
+    Extents extents;
+    append(extents, {0, bytes, memory.terms.unknown(why)});
+    return extents;
+  }
+
+  /// What ranks have of a parameter's gradient, one behind the other.
+  Extents ofAllRanks(const Extents &local, const StateT &parameter) {
+    uint64_t ranks = parameter.shard_dim == -1 ? 1 : numShards(plan);
+    uint64_t bytes = local.empty() ? 0 : local.back().end();
+    Extent all = local.empty() ? Extent() : local.front();
+    if (ranks > 1 && bytes) {
+      if (local.size() != 1 || all.owners ||
+          (all.term && all.rankStep != bytes))
+        return unknown({{0, bytes * ranks, 0}},
+                       "it is put together of several values' parts");
+      all.bytes *= ranks;
+      all.rankStep = 0;
+      return Content(all.bytes, {all}).resolve(memory.terms, 0, all.bytes);
+    }
+    return Content(bytes, local).resolve(memory.terms, 0, bytes);
+  }
+
+  /// A term without what makes the mean of it; and what that was.
+  struct Mean {
+    Term of;
+    uint32_t dims = 0;
+    double divisor = 1;
+    /// Below what is added to other micro-batches.
+    bool isSum = false;
+    uint32_t innerDims = 0;
+    double innerDivisor = 1;
+    bool ofOther = false; // another parameter's sum
+  };
+
+  Mean meanOf(Term term, uint32_t parameter) {
+    Terms &terms = memory.terms;
+    Mean mean{term};
+    double of = divisorOf(parameter);
+    double before = numRanks(plan) == 1 ? of : 1;
+    auto reduce = [&](uint32_t dims, double divisor) {
+      (mean.dims |= dims), mean.divisor *= divisor;
+      if (mean.isSum)
+        (mean.innerDims |= dims), mean.innerDivisor *= divisor;
+    };
+    for (;; mean.of = terms[mean.of].of) {
+      const TermInfo &info = terms[mean.of];
+      if (info.kind == TermInfo::Reduced) {
+        before = gradientDivisors(info.to, of).before;
+        reduce(info.dims, info.divisor);
+      } else if (info.kind == TermInfo::Divided && before != 1 &&
+                 mean.divisor != of) {
+        // In float16 some of the division comes first; one rank has no sum.
+        reduce(0, info.divisor);
+        before = numRanks(plan) == 1 ? before : 1;
+      } else if (info.kind == TermInfo::Accumulated && !mean.isSum) {
+        mean.isSum = true;
+        int owner = plan.states[info.state]->parameter;
+        mean.ofOther = owner != static_cast<int>(parameter) &&
+                       owner != plan.states[parameter]->flat;
+      } else if (info.kind != TermInfo::Cast) {
+        return mean;
+      }
+    }
+  }
+
+  double divisorOf(uint32_t parameter) const {
+    int unit = plan.states[parameter]->unit;
+    return unit == -1 ? 1 : gradientDivisor(plan, unit);
+  }
+
+  void gradient(uint32_t parameter, const Extents &own, uint64_t size) {
+    DigestOf digest;
+    Extents parts;
+    std::optional<Mean> first;
+    bool isMean = true;
+    uint32_t dims = plan.states[parameter]->unit == -1 ? 0 : allDims;
+    for (Extent part : own) {
+      Mean mean = meanOf(part.term, parameter);
+      part.term = mean.of;
+      part.begin /= size;
+      part.bytes /= size;
+      part.offset /= size;
+      append(parts, part);
+      isMean &= !mean.ofOther &&
+                (!isLast ||
+                 (mean.dims == dims && mean.divisor == divisorOf(parameter) &&
+                  mean.isSum == (plan.micro_batches > 1)));
+      if (!first)
+        first = mean;
+      isMean &= first->dims == mean.dims && first->divisor == mean.divisor &&
+                first->innerDims == mean.innerDims &&
+                first->innerDivisor == mean.innerDivisor;
+    }
+    digest << digestOf(memory.terms, parts) << uint64_t(isMean);
+    Computed &said = say(MeaningKind::Gradient, parameter, parts, digest.get());
+    if (first && isLast && first->isSum) {
+      said.dims = first->innerDims;
+      said.divisor = first->innerDivisor;
+    } else if (first && !isLast) {
+      said.dims = first->dims;
+      said.divisor = first->divisor;
+    }
+  }
+
+  void rule(const UpdateT &update, uint32_t parameter) {
+    DigestOf digest;
+    digest << shared.rule(update.rule);
+    for (uint32_t s : update.states) {
+      int state = shared.memberOf(s, parameter);
+      digest << (state == -1 ? std::string() : plan.states[state]->fqn);
+    }
+    Computed &said = say(MeaningKind::Update, parameter, {}, digest.get());
+    DigestOf added;
+    std::string unknown;
+    for (int number : {update.scale, update.skip})
+      number == -1 ? added << uint64_t(0)
+                   : added << memory.digestOf(number, unknown);
+    if (update.scale != -1 || update.skip != -1)
+      said.added = added.get();
+    if (!update.given.empty())
+      said.unknown = "it is of whole matrices";
+  }
+
+  const PlanTerms &shared;
+  const PlanT &plan;
+  const ProgramT &program;
+  ProgramTerms memory;
+  bool isLast;
+  uint32_t allDims = 0;
+  int now = -1;
+  Computations found;
+};
+
+} // namespace
+
+Digest fsdp::plan::heldTo(const Computed &computed) {
+  return computed.added
+             ? (DigestOf() << computed.digest << *computed.added).get()
+             : computed.digest;
+}
+
+std::vector<Computations> fsdp::plan::computationsOf(const PlanT &plan) {
+  PlanTerms shared(plan);
+  std::vector<Computations> all;
+  for (const auto &program : plan.programs)
+    all.push_back(ProgramMeaning(shared, *program).run());
+  return all;
+}
+
+std::string fsdp::plan::describe(const PlanT &plan, const ProgramT &program,
+                                 MeaningKind kind, uint32_t index) {
+  std::string name = "'" +
+                     (kind == MeaningKind::Output ? program.outputs[index]->name
+                                                  : plan.states[index]->fqn) +
+                     "'";
+  switch (kind) {
+  case MeaningKind::Output:
+    return "output " + name;
+  case MeaningKind::Buffer:
+    return "buffer " + name;
+  case MeaningKind::Gradient:
+    return "the gradient of " + name;
+  default:
+    return "the update of " + name;
+  }
+}
+
+void fsdp::plan::settleMeanings(PlanT &plan,
+                                const std::vector<Computations> &said) {
+  std::vector<Computations> found = computationsOf(plan);
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    const ProgramT &program = *plan.programs[p];
+    auto &meanings = plan.programs[p]->meanings;
+    meanings.clear();
+    if (said[p].empty())
+      continue;
+    // Only the last micro-batch updates.
+    for (const auto &[key, computed] : said[p])
+      Checked(plan)
+          .at(PlanEntry::Program, p)
+          .require(C33,
+                   found[p].count(key) || (key.first == MeaningKind::Update &&
+                                           program.name == "accumulate"),
+                   "does not compute ",
+                   describe(plan, program, key.first, key.second),
+                   ", which the sequential step does");
+    for (const auto &[key, computed] : found[p]) {
+      auto meaning = std::make_unique<MeaningT>();
+      meaning->kind = key.first;
+      meaning->index = key.second;
+      Digest digest = heldTo(computed);
+      meaning->high = digest.high;
+      meaning->low = digest.low;
+      auto it = said[p].find(key);
+      if (it == said[p].end())
+        meaning->uncovered = "the sequential step has no such thing";
+      else if (!computed.unknown.empty())
+        meaning->uncovered = computed.unknown;
+      else if (it->second.digest != computed.digest)
+        meaning->uncovered = "its term is not the sequential step's";
+      meanings.push_back(std::move(meaning));
+    }
+  }
+}
