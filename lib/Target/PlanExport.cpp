@@ -1,7 +1,9 @@
 // From commands to a plan.
 
 #include "fsdp/Target/PlanExport.h"
+#include "CapturedPrograms.h"
 #include "PlanCalls.h"
+#include "PlanMeanings.h"
 #include "PlanPrograms.h"
 
 #include "fsdp/Analysis/Places.h"
@@ -16,26 +18,51 @@ using namespace fsdp;
 
 namespace {
 
+SmallVector<func::FuncOp> getProgramsOf(ModuleOp module) {
+  SmallVector<func::FuncOp> programs;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isDeclaration() && !function->hasAttr("fsdp.rule"))
+      programs.push_back(function);
+  return programs;
+}
+
 class PlanExporter {
 public:
   explicit PlanExporter(ModuleOp module)
-      : module(module), exported{module, {}, {}}, out(exported.plan),
+      : module(module), exported{module, {}, {}, {}}, out(exported.plan),
         ops(exported.ops) {}
+
+  /// The sequential step: states and programs without places.
+  FailureOr<plan::PlanT> runCaptured() {
+    isCaptured = true;
+    if (auto training = TrainingOp::of(module))
+      if (failed(exportHyperparameters(training)))
+        return failure();
+    if (failed(exportStates()) || failed(exportRules()))
+      return failure();
+    for (auto function : getProgramsOf(module)) {
+      auto program = exportCapturedProgram(function, symbols);
+      if (failed(program))
+        return failure();
+      out.programs.push_back(std::move(*program));
+    }
+    return std::move(out);
+  }
 
   FailureOr<ExportedPlan> run() {
     if (failed(exportModule()) || failed(exportStates()))
       return failure();
-    for (auto function : module.getOps<func::FuncOp>())
-      if (function->hasAttr("fsdp.rule") && failed(exportRule(function)))
+    if (failed(exportRules()))
+      return failure();
+    for (auto function : getProgramsOf(module)) {
+      auto program =
+          exportProgram(function, symbols, ops.programs.emplace_back());
+      if (failed(program))
         return failure();
-    for (auto function : module.getOps<func::FuncOp>())
-      if (!function.isDeclaration() && !function->hasAttr("fsdp.rule")) {
-        auto program =
-            exportProgram(function, symbols, ops.programs.emplace_back());
-        if (failed(program))
-          return failure();
-        out.programs.push_back(std::move(*program));
-      }
+      out.programs.push_back(std::move(*program));
+      exported.said.push_back(
+          readMeanings(function, symbols, *out.programs.back()));
+    }
     if (failed(exportVariants()))
       return failure();
     return std::move(exported);
@@ -53,6 +80,13 @@ private:
         return op.function->emitOpError("is a variant of @")
                << of.getValue() << ", which is no program";
     }
+    return success();
+  }
+
+  LogicalResult exportRules() {
+    for (auto function : module.getOps<func::FuncOp>())
+      if (function->hasAttr("fsdp.rule") && failed(exportRule(function)))
+        return failure();
     return success();
   }
 
@@ -158,7 +192,7 @@ private:
       RankedTensorType local = state.getTensorType();
       std::optional<plan::DType> dtype = getDType(local.getElementType());
       PlaceAttr place = getPlace(state);
-      if (!dtype || !place)
+      if (!dtype || (!place && !isCaptured))
         return state.emitOpError(
             "has no place, or a dtype that PyTorch has not; run "
             "--fsdp-plan-memory first");
@@ -171,10 +205,12 @@ private:
       exported->dtype = *dtype;
       ArrayRef<int64_t> global = state.getGlobalType().getShape();
       exported->shape.assign(global.begin(), global.end());
-      exported->place = ::fsdp::toPlan(place);
+      if (place)
+        exported->place = ::fsdp::toPlan(place);
       setTensor(*exported, local);
       exported->shard_dim = state.getShardDim().value_or(-1);
-      if (failed(symbols.findUnit(state, state.getUnit(), exported->unit)) ||
+      if ((!isCaptured &&
+           failed(symbols.findUnit(state, state.getUnit(), exported->unit))) ||
           failed(findState(state, state.getParameter(), exported->parameter)) ||
           failed(findState(state, state.getFlat(), exported->flat)))
         return failure();
@@ -286,6 +322,7 @@ private:
   }
 
   ModuleOp module;
+  bool isCaptured = false;
   ExportedPlan exported;
   plan::PlanT &out;
   PlanOps &ops;
@@ -296,6 +333,10 @@ private:
 
 FailureOr<ExportedPlan> fsdp::exportPlan(ModuleOp module) {
   return PlanExporter(module).run();
+}
+
+FailureOr<plan::PlanT> fsdp::exportCaptured(ModuleOp module) {
+  return PlanExporter(module).runCaptured();
 }
 
 // Checking
@@ -322,10 +363,11 @@ Operation *PlanOps::find(const plan::PlanEntry &entry) const {
   }
 }
 
-LogicalResult fsdp::verifyPlan(const ExportedPlan &exported) {
+LogicalResult fsdp::verifyPlan(ExportedPlan &exported) {
   try {
     plan::checkPlan(exported.plan);
     plan::checkOperators(exported.plan, aten::findOperatorSchema);
+    plan::settleMeanings(exported.plan, exported.said);
     return success();
   } catch (const plan::Finding &found) {
     const plan::PlanEntry &entry = found.entry;

@@ -121,6 +121,9 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   pm.addPass(createChooseKernels(
       {options.kernels, options.kernelTable, options.cluster}));
 
+  // What every pass behind this one has to keep.
+  pm.addPass(createRecordMeaning());
+
   // Then units: who is gathered together decides everything after it.
   pm.addPass(createAssignUnits({options.units}));
 

@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/LLVM.h"
+#include "plan/Meanings.h"
 #include "plan/PlanChecker.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -36,6 +37,8 @@ struct ExportedPlan {
   mlir::ModuleOp module;
   plan::PlanT plan;
   PlanOps ops;
+  /// What programs say of the sequential step.
+  std::vector<plan::Computations> said;
 };
 
 /// The plan of a module in the commands phase: a walk that changes nothing.
@@ -44,7 +47,16 @@ struct ExportedPlan {
 mlir::FailureOr<ExportedPlan> exportPlan(mlir::ModuleOp module);
 
 /// Runs the plan's checker. What it finds is an error at the op that it is of.
-mlir::LogicalResult verifyPlan(const ExportedPlan &exported);
+/// The plan gets its meanings.
+mlir::LogicalResult verifyPlan(ExportedPlan &exported);
+
+/// The sequential step as a plan that can be followed, but not run: it has
+/// states, rules and programs, and no places. Fails with an error on an op that
+/// is none of a captured step.
+mlir::FailureOr<plan::PlanT> exportCaptured(mlir::ModuleOp module);
+
+/// Writes `fsdp.meaning` on each program of a captured module.
+mlir::LogicalResult recordMeanings(mlir::ModuleOp module);
 
 /// Registers `--fsdp-to-plan` with mlir-translate's machinery: the plan's file,
 /// checked.

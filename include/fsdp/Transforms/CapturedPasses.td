@@ -6,6 +6,47 @@
 
 include "fsdp/Transforms/PassOptions.td"
 
+def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
+  let summary = "Writes into each program what it computes, as digests";
+  let description = [{
+    Input IR: captured.
+
+    Output IR: the same, with `fsdp.meaning` on each program: for each output
+    the digest of its term, for each buffer that is stored that of what it
+    becomes, for each parameter that is updated those of its gradient and of its
+    update. A term is the operators with their constants, inputs and states that
+    a value follows from.
+
+    What holds: passes behind this one rewrite how a step is computed. The
+    checker follows the commands of the plan and must come to the same digests
+    (C33 of docs/checker.md).
+
+    Why: a plan whose order is right may still compute something else. Of the
+    sequential step nothing is left in a plan to compare with.
+
+    It fails where a program has an op that is none of a captured step.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-record-meaning
+    func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) {
+      %y = aten.call "neg"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    func.func @step(%arg0: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<4xf32> {fsdp.output = "loss"}) attributes {fsdp.meaning = {outputs = {loss = "b99082b75ac8c7c6114017c81f859602"}}} {
+      %0 = aten.call "neg"(%arg0) : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }
+    ```
+  }];
+}
+
 def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
   let summary = "Takes the fastest kernel for each matrix product";
   let description = [{

@@ -63,6 +63,14 @@ template <typename AttrT> static bool isArrayOf(Attribute value) {
            return isa<AttrT, UnitAttr>(member);
          });
 }
+static bool areDigests(Attribute value) {
+  if (auto text = dyn_cast<StringAttr>(value))
+    return text.size() == 32 && llvm::all_of(text.getValue(), llvm::isHexDigit);
+  auto dictionary = dyn_cast<DictionaryAttr>(value);
+  return dictionary && llvm::all_of(dictionary, [](NamedAttribute member) {
+           return areDigests(member.getValue());
+         });
+}
 static bool isRegion(Attribute value) {
   auto text = dyn_cast<StringAttr>(value);
   return text && (text == "forward" || text == "backward");
@@ -85,6 +93,8 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.variant_of", "the symbol of a program", is<FlatSymbolRefAttr>},
     {"fsdp.live_bytes", "an i64", isI64},
     {"fsdp.host_live_bytes", "an i64", isI64},
+    {"fsdp.meaning", "dictionaries of digests, 32 hexadecimal digits",
+     areDigests},
     // On ops of programs.
     {"fsdp.cotangent", "unit", is<UnitAttr>},
     {"fsdp.precision_cast", "unit", is<UnitAttr>},
