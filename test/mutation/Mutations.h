@@ -21,9 +21,10 @@ struct Mutation {
 };
 
 /// Of when a command runs and where its values lie; of which operators it calls
-/// with what; and of all else that a command says.
+/// with what; of all else that a command says; and of what is computed, where
+/// all of these stay right.
 extern const std::vector<Mutation> placeMutations, operatorMutations,
-    contentMutations;
+    contentMutations, meaningMutations;
 
 } // namespace fsdp::test
 

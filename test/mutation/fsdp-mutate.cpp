@@ -22,7 +22,8 @@ namespace {
 
 std::vector<Mutation> allMutations() {
   std::vector<Mutation> all = placeMutations;
-  for (const auto *more : {&operatorMutations, &contentMutations})
+  for (const auto *more :
+       {&operatorMutations, &contentMutations, &meaningMutations})
     all.insert(all.end(), more->begin(), more->end());
   return all;
 }

@@ -133,6 +133,14 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "wrong signature",
     ),
     32: ("other mesh dimension",),
+    33: (
+        "another operator",
+        "gradient of a neighbour",
+        "missing division of the loss",
+        "swapped equal members",
+        "swapped optimizer states",
+        "swapped results",
+    ),
 }
 
 
