@@ -21,7 +21,7 @@ void checkProgramMeaning(const Checked &here, const PlanT &plan,
                "what a meaning is of,");
     std::string what = describe(plan, program, meaning->kind, meaning->index);
     auto it = found.find({meaning->kind, meaning->index});
-    here.require(C33, it != found.end() && said.insert(it->first).second,
+    here.require(C34, it != found.end() && said.insert(it->first).second,
                  "says what ", what,
                  " is, which it does not compute, or says it twice");
     const Computed &computed = it->second;
@@ -29,16 +29,16 @@ void checkProgramMeaning(const Checked &here, const PlanT &plan,
                      ? here
                      : here.at(PlanEntry::Command, computed.command);
     at.require(
-        C33, !meaning->uncovered.empty() || computed.unknown.empty(), what,
+        C34, !meaning->uncovered.empty() || computed.unknown.empty(), what,
         " cannot be compared with the sequential step's: ", computed.unknown);
-    at.require(C33, heldTo(computed) == Digest{meaning->high, meaning->low},
+    at.require(C34, heldTo(computed) == Digest{meaning->high, meaning->low},
                what,
                meaning->uncovered.empty()
                    ? " is not what the sequential step computes"
                    : " is not what it was when the plan was made");
   }
   for (const auto &[key, computed] : found)
-    here.require(C33, said.count(key),
+    here.require(C34, said.count(key),
                  describe(plan, program, key.first, key.second),
                  " is computed, and the plan does not say what it is");
 }
@@ -68,7 +68,7 @@ void fsdp::plan::checkMeanings(const PlanT &plan) {
           .at(PlanEntry::Program, before)
           .at(PlanEntry::Command, computed.command)
           .require(
-              C33,
+              C34,
               computed.dims == it->second.dims &&
                   computed.divisor == it->second.divisor,
               "adds to ",

@@ -272,7 +272,7 @@ void fsdp::plan::settleMeanings(PlanT &plan,
     for (const auto &[key, computed] : said[p])
       Checked(plan)
           .at(PlanEntry::Program, p)
-          .require(C33,
+          .require(C34,
                    found[p].count(key) || (key.first == MeaningKind::Update &&
                                            program.name == "accumulate"),
                    "does not compute ",

@@ -1,4 +1,4 @@
-// What a plan's programs compute, as digests of terms (docs/checker.md, C33).
+// What a plan's programs compute, as digests of terms (docs/checker.md, C34).
 #ifndef FSDP_PLAN_MEANINGS_H
 #define FSDP_PLAN_MEANINGS_H
 

@@ -44,7 +44,7 @@ PLANS = (
 CLASSES = 60
 MUTANTS = 600
 
-# What passes add to the sequential step, and what no rule of C33 covers yet.
+# What passes add to the sequential step, and what no rule of C34 covers yet.
 ADDED = (
     r"output '(grad_norm|loss_scale|skipped_steps)'",
     r"buffer 'fsdp[.]scaler[.]\w+'",

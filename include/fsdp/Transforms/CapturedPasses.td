@@ -19,7 +19,7 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
 
     What holds: passes behind this one rewrite how a step is computed. The
     checker follows the commands of the plan and must come to the same digests
-    (C33 of docs/checker.md).
+    (C34 of docs/checker.md).
 
     Why: a plan whose order is right may still compute something else. Of the
     sequential step nothing is left in a plan to compare with.

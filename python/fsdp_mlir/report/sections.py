@@ -332,7 +332,7 @@ def certificate(run: Run) -> Markup:
             ),
             tag(
                 "p",
-                f"{covered} outputs, buffers, gradients and updates are those of the sequential step (C33); {len(uncovered)} are not covered.",
+                f"{covered} outputs, buffers, gradients and updates are those of the sequential step (C34); {len(uncovered)} are not covered.",
             ),
             *([table(("program", "not covered", "why"), uncovered)] if uncovered else []),
             folded(
