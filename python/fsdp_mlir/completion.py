@@ -11,8 +11,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .stages import StageError, find_tools
-from .train_flags import make_parser
+from .driver.stages import StageError, find_tools
+from .driver.flags import make_parser
 
 # What stands for a path, in the help of either program.
 PATHS = ("FILE", "DIR", "PATH", "auto|PATH")

@@ -12,26 +12,26 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 import torch
 
-from .archive import build_archive
-from .capture import Program, capture
-from .clipping import describe_clipping
-from .data_checks import column_names
-from .data_files import FileData
+from .archive.container import build_archive
+from .capture.step_graph import Program, capture
+from .step.clipping import describe_clipping
+from .data.checks import column_names
+from .data.files import FileData
 from .dtypes import dtype_name, require_computed
-from .eager_only import check_eager_only
+from .step.eager_only import check_eager_only
 from .errors import ExportError, ExportNote
-from .explain import user_location
-from .fsdp_module import original_class
-from .names import StateNames, plain_path
-from .optimizer import describe_optimizer
-from .schedule import read_schedule
-from .rewrite import prepare
-from .scaler import describe_scaler, scaler_states
-from .step_programs import StepProgram, check_batches, programs_of, shapes_text
-from .torchscript import ProgramWriter
-from .training_step import TrainingStep, checked_accumulate, load_training_step
-from .unit_table import UnitTable, describe_units
-from .weights import save_tensors, save_weights
+from .capture.explain import user_location
+from .step.fsdp_module import original_class
+from .step.names import StateNames, plain_path
+from .rules.optimizer import describe_optimizer
+from .rules.schedule import read_schedule
+from .capture.rewrite import prepare
+from .step.scaler import describe_scaler, scaler_states
+from .step.programs import StepProgram, check_batches, programs_of, shapes_text
+from .archive.torchscript import ProgramWriter
+from .step.training_step import TrainingStep, checked_accumulate, load_training_step
+from .archive.unit_table import UnitTable, describe_units
+from .archive.weights import save_tensors, save_weights
 
 
 def export_step(

@@ -18,16 +18,16 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
-from . import stages
-from .cache import Cache
-from .display import Follower, JsonDisplay, TextDisplay
-from .kernels import needs_table, tune, without_kernels
-from .progress import archive_metadata, data_beside, follow, length_of, sample_count
-from .stages import Runner, StageError
-from .step_hooks import after_training, constants
-from .settings import write_settings
-from .train_flags import CHECKPOINT_FLAGS, RUN_FLAGS, flags_of, make_parser, parse
-from .wandb_run import WandbRun
+from .driver import stages
+from .driver.cache import Cache
+from .driver.display import Follower, JsonDisplay, TextDisplay
+from .driver.kernels import needs_table, tune, without_kernels
+from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
+from .driver.stages import Runner, StageError
+from .driver.step_hooks import after_training, constants
+from .driver.settings import write_settings
+from .driver.flags import CHECKPOINT_FLAGS, RUN_FLAGS, flags_of, make_parser, parse
+from .driver.wandb_run import WandbRun
 
 Display = Union[TextDisplay, JsonDisplay]
 # Ranks of a run that is traced though nobody asked, for the report.
@@ -81,7 +81,7 @@ def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
         if path is not None:
             flags += [flag, path]
         elif fed and program in metadata.get("programs", {}):
-            words = [sys.executable, "-m", "fsdp_mlir.feed_step"]
+            words = [sys.executable, "-m", "fsdp_mlir.driver.feed_step"]
             words += ["--eval"] if kind == "eval" else []
             words += [str(args.step_file), *args.argv]
             flags += [f"{flag}-command", shlex.join(words)]
@@ -218,7 +218,7 @@ def lower(
 
 def start_from(args: argparse.Namespace, display: Display) -> None:
     """Writes OUT/start.safetensors: the given weights, and what else a run starts with."""
-    from .start_weights import WeightsError, compose
+    from .archive.start_weights import WeightsError, compose
 
     display.begin("weights")
     metadata = archive_metadata(args.out / "step.pt")
@@ -352,7 +352,7 @@ def finish(
     hooks: dict[str, Any],
     ranks: int,
 ) -> None:
-    from .plots import loss_curve
+    from .driver.plots import loss_curve
 
     picture = args.out / "loss.png"
     wrote = {"metrics": args.metrics, "weights": args.save}

@@ -1,4 +1,4 @@
-// The extension module `fsdp_runtime`: sessions for fsdp_mlir.run, which is
+// The extension module `fsdp_runtime`: sessions for fsdp_mlir.loop.run, which is
 // what scripts use. Here are conversions, exceptions and Python's lock only.
 #include "python/Interrupts.h"
 #include "session/Session.h"

@@ -127,7 +127,7 @@ FAULTS = {
 def test_a_loss_of_nan_names_the_sample(tmp_path: pathlib.Path) -> None:
     (tmp_path / "step.py").write_text(NAN_STEP)
     compiled = chain.compile_step(tmp_path / "step.py", tmp_path, pipeline="mesh=1")
-    words = [sys.executable, "-m", "fsdp_mlir.feed_step", tmp_path / "step.py"]
+    words = [sys.executable, "-m", "fsdp_mlir.driver.feed_step", tmp_path / "step.py"]
     loader = ["--data-command", shlex.join(map(str, words))]
     doubt = "batch 1 from the loader has NaN in sample 2 of x"
     note = f"the loss of step 2 is NaN on rank 0; training goes on .*; {doubt}"

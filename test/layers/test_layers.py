@@ -2,6 +2,7 @@
 that no folder of tests is forgotten where only quick ones run; and that Python's names are there.
 """
 
+import ast
 import pathlib
 import re
 import subprocess
@@ -67,6 +68,37 @@ def test_a_folder_of_the_runtime_includes_only_what_lies_below() -> None:
             other = name.partition("/")[0]
             if other in above.get(own, ()) or own not in known_to.get(other, {own}):
                 upwards.append((file, name))
+    assert upwards == []
+
+
+def python_imports(file: pathlib.Path) -> set[str]:
+    """The modules and packages at the top of fsdp_mlir that a file of it imports."""
+    package = ROOT / "python/fsdp_mlir"
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = file.parents[node.level - 1].relative_to(package)
+            named = [*base.parts, *(node.module or "").split(".")]
+            parts = [part for part in named if part]
+            found |= {parts[0]} if parts else {alias.name for alias in node.names}
+    return found
+
+
+def test_a_package_of_python_imports_only_what_lies_before() -> None:
+    order = (
+        "errors package options dtypes data step capture archive rules export driver "
+        "completion report checkpoint train loop".split()
+    )
+    package = ROOT / "python/fsdp_mlir"
+    entries = {path.stem for path in package.iterdir() if not path.name.startswith("__")}
+    assert entries - {"py"} == set(order)
+    upwards = [
+        (str(file.relative_to(ROOT)), name)
+        for place, entry in enumerate(order)
+        for file in [*(package / entry).rglob("*.py"), *package.glob(f"{entry}.py")]
+        for name in python_imports(file)
+        if name in order[place + 1 :]
+    ]
     assert upwards == []
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fsdp_mlir
-from fsdp_mlir import stages
+from fsdp_mlir.driver import stages
 from support import chain
 
 from . import calls, step

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch.utils.data import DataLoader
 
 import fsdp_mlir
-from fsdp_mlir.loader_errors import describe
+from fsdp_mlir.data.loader_errors import describe
 from support import chain
 
 from . import calls, step

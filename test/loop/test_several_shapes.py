@@ -111,7 +111,7 @@ def test_a_loader_gives_batches_of_several_lengths(
     ranks: int, compile_shapes: Compilations
 ) -> None:
     compiled = compile_shapes(f"mesh={ranks} shard-layout=flat", "buckets")
-    command = f"PYTHONPATH={chain.PYTHON} exec {chain.sys.executable} -m fsdp_mlir.feed_step"
+    command = f"PYTHONPATH={chain.PYTHON} exec {chain.sys.executable} -m fsdp_mlir.driver.feed_step"
     command += f" {shapes_step.__file__} buckets"
     result = chain.run_plan(compiled, ranks, extra=["--data-command", command])
     feeds = [itertools.islice(shapes_step.buckets(rank), 9) for rank in range(ranks)]

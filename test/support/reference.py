@@ -45,7 +45,7 @@ def load_step(step: pathlib.Path | str | Callable, argv: Sequence[str] = ()) -> 
     """Calls the training_step of a step file (or a function of that kind)."""
     if callable(step):
         return step(list(argv))
-    from fsdp_mlir.training_step import load_training_step
+    from fsdp_mlir.step.training_step import load_training_step
 
     return load_training_step(step, list(argv))
 

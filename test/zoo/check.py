@@ -12,7 +12,7 @@ import warnings
 
 import torch
 
-from fsdp_mlir.library_defaults import every_layer
+from fsdp_mlir.capture.library_defaults import every_layer
 from support import chain, reference
 from support.outcomes import CLOSE, PASSED, WRONG, Outcome, Stage, failure, same_bits, train
 from zoo_step import STEPS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from ..errors import ExportError
-from ..progress import data_beside, sample_count
+from ..driver.progress import data_beside, sample_count
 from .errors import CheckpointError
 from .export_safetensors import export_safetensors
 from .export_torch import export_torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ..tensor_file import Entry, TensorFile
+from ..data.tensor_file import Entry, TensorFile
 from .elements import dtype_row
 from .folder import unfinished
 from .manifest import Tensor

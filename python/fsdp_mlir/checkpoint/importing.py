@@ -9,7 +9,7 @@ from typing import Any, Optional
 import numpy as np
 import torch
 
-from ..tensor_file import as_bytes
+from ..data.tensor_file import as_bytes
 from .elements import dtype_row
 from .errors import CheckpointError
 from .find_state import find_model, find_optimizer, some

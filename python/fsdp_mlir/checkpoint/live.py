@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ..dtypes import dtype_name
-from ..names import plain_path
-from ..tensor_file import as_bytes
+from ..step.names import plain_path
+from ..data.tensor_file import as_bytes
 from .elements import describe
 from .errors import CheckpointError
 from .find_state import some

@@ -10,7 +10,7 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
-from ..start_weights import WeightsError, tensor_reads
+from ..archive.start_weights import WeightsError, tensor_reads
 from .dcp_alone import alone
 from .errors import CheckpointError
 from .folder import MANIFEST

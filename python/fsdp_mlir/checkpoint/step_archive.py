@@ -7,9 +7,9 @@ from typing import Any, Iterator, Mapping, Optional
 
 import torch
 
-from ..progress import archive_metadata, length_of
-from ..schedule import set_number
-from ..step_numbers import numbers_after
+from ..driver.progress import archive_metadata, length_of
+from ..rules.schedule import set_number
+from ..rules.step_numbers import numbers_after
 from .errors import CheckpointError
 from .manifest import LOST, Run, Tensor
 

@@ -10,7 +10,7 @@ from typing import Callable, Sequence
 
 import numpy as np
 
-from ..tensor_file import Entry, TensorFile
+from ..data.tensor_file import Entry, TensorFile
 from .elements import dtype_row, element_bytes
 from .folder import MANIFEST, new_checkpoint, shard_name, step_name
 from .manifest import Chunk, File, Manifest, Run, Tensor, hash_of, hashes_of, write_manifest

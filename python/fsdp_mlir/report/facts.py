@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ..stages import StageError, find_tools
+from ..driver.stages import StageError, find_tools
 from .remarks import Remark, read_remarks
 
 Json = dict[str, Any]

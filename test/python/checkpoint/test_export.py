@@ -33,7 +33,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from fsdp_mlir.checkpoint import save
-from fsdp_mlir.training_step import load_training_step
+from fsdp_mlir.step.training_step import load_training_step
 from support import chain
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 from fsdp_mlir.checkpoint.step_archive import Step
-from fsdp_mlir.training_step import load_training_step
+from fsdp_mlir.step.training_step import load_training_step
 from support import chain, reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from fsdp_mlir.export import export_step
-from fsdp_mlir.progress import archive_metadata
-from fsdp_mlir.training_step import load_training_step
+from fsdp_mlir.driver.progress import archive_metadata
+from fsdp_mlir.step.training_step import load_training_step
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "python" / "examples"
 SMALL = "--vocab_size 300 --seq_len 16 --layers 2 --width 16 --heads 2 --batch_size 4".split()

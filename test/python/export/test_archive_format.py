@@ -11,9 +11,9 @@ import torch
 from exporting import Exported, classify, export
 from torch import nn
 
-from fsdp_mlir.archive import build_archive, serialise
+from fsdp_mlir.archive.container import build_archive, serialise
 from fsdp_mlir.errors import ExportError
-from fsdp_mlir.weights import save_tensors
+from fsdp_mlir.archive.weights import save_tensors
 
 
 @pytest.fixture

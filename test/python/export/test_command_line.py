@@ -8,8 +8,8 @@ import pytest
 
 
 from fsdp_mlir.export import main
-from fsdp_mlir.sources import record_sources
-from fsdp_mlir.training_step import load_training_step
+from fsdp_mlir.driver.sources import record_sources
+from fsdp_mlir.step.training_step import load_training_step
 
 STEP = """
 import argparse

@@ -11,7 +11,7 @@ from exporting import Exported, classify, export
 from torch import nn
 
 from fsdp_mlir import ExportError, MixedPrecisionPolicy, fully_shard, record_init
-from fsdp_mlir.training_step import load_training_step
+from fsdp_mlir.step.training_step import load_training_step
 
 Build = Callable[[], nn.Module]
 

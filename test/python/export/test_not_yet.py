@@ -7,11 +7,7 @@ import pytest
 from exporting import classify, export
 from test_fully_shard import Model, shard_blocks
 
-from fsdp_mlir import (
-    DeviceMesh,
-    ExportError,
-    init_device_mesh,
-)
+from fsdp_mlir import DeviceMesh, ExportError, init_device_mesh
 
 HSDP = init_device_mesh((2, 2), mesh_dim_names=("replicate", "shard"))
 

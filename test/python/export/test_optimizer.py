@@ -9,9 +9,9 @@ from exporting import classify, export
 from torch import nn
 
 from fsdp_mlir import ExportError, TrainingStep
-from fsdp_mlir.names import StateNames
-from fsdp_mlir.optimizer import describe_optimizer
-from fsdp_mlir.schedule import read_schedule
+from fsdp_mlir.step.names import StateNames
+from fsdp_mlir.rules.optimizer import describe_optimizer
+from fsdp_mlir.rules.schedule import read_schedule
 
 
 def record(tmp_path: pathlib.Path, model: nn.Module, optimizer: torch.optim.Optimizer, **options):

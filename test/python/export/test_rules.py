@@ -30,13 +30,13 @@ from torch.optim import (
 )
 
 from fsdp_mlir import ExportError, TrainingStep
-from fsdp_mlir.archive import build_archive
-from fsdp_mlir.names import StateNames
-from fsdp_mlir.optimizer import describe_optimizer
-from fsdp_mlir.rule_capture import capture_rules
-from fsdp_mlir.rule_writer import RuleWriter
-from fsdp_mlir.schedule import constant_rates
-from fsdp_mlir.step_numbers import numbers_after
+from fsdp_mlir.archive.container import build_archive
+from fsdp_mlir.step.names import StateNames
+from fsdp_mlir.rules.optimizer import describe_optimizer
+from fsdp_mlir.rules.capture import capture_rules
+from fsdp_mlir.rules.writer import RuleWriter
+from fsdp_mlir.rules.schedule import constant_rates
+from fsdp_mlir.rules.step_numbers import numbers_after
 
 CASES: list[tuple[type, dict[str, Any]]] = [
     (SGD, {}),
@@ -312,4 +312,3 @@ def test_a_rule_may_look_at_whole_tensors(make: Callable[..., Any], shape: Any) 
         optimizer.step()
         tensors = rule([tensors[0], reference.grad, *tensors[1:]], 0.1, step)
         assert torch.equal(bits(tensors[0]), bits(reference)), step
-

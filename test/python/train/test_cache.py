@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsdp_mlir.cache import KEPT_FILES, Cache, digest, fingerprint, key_of, unchanged
+from fsdp_mlir.driver.cache import KEPT_FILES, Cache, digest, fingerprint, key_of, unchanged
 
 
 def stored(cache: Cache, key: str, files: list[Path]) -> None:

@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-from fsdp_mlir.plots import loss_curve, moving_mean
-from fsdp_mlir.progress import STANDARD, Length, Progress, follow, length_of, sample_count
+from fsdp_mlir.driver.plots import loss_curve, moving_mean
+from fsdp_mlir.driver.progress import STANDARD, Length, Progress, follow, length_of, sample_count
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {"inputs": [{"name": "x", "shape": [4, 2], "source": "data"}], "length": {"epochs": 3}}

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from fsdp_mlir.start_weights import WeightsError, compose
+from fsdp_mlir.archive.start_weights import WeightsError, compose
 
 Tensors = dict[str, torch.Tensor]
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from fsdp_mlir import programs, stages
-from fsdp_mlir.progress import archive_metadata
-from fsdp_mlir.step_hooks import constants
+from fsdp_mlir.driver import programs, stages
+from fsdp_mlir.driver.progress import archive_metadata
+from fsdp_mlir.driver.step_hooks import constants
 from fsdp_mlir.train import main, pipeline_options, trace_file
-from fsdp_mlir.train_flags import parse
+from fsdp_mlir.driver.flags import parse
 
 STEP = """
 import torch

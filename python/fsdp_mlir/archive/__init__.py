@@ -1,0 +1,1 @@
+"""The archive that the compiler reads: graph, units, weights."""

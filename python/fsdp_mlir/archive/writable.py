@@ -1,0 +1,76 @@
+"""What a call of a captured graph must be to stand in an archive."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Iterator
+
+import torch
+from torch import fx
+
+from ..errors import ExportError
+from ..capture.explain import user_location
+
+# Of operators that PyTorch's own libraries register; the others come with a Python package.
+_OWN = ("aten", "fsdp", "mkldnn", "quantized")
+
+
+def check_writable(node: fx.Node) -> None:
+    """Raises ExportError, with the user's line, where no plan can call what `node` calls."""
+    op = node.target
+    if not isinstance(op, torch._ops.OpOverload):
+        raise _refusal(
+            node,
+            f"the step uses {op}, which is not a tensor op and cannot be exported; write it as "
+            "plain tensor code",
+        )
+    name = op._schema.name
+    if name in _defined_in_python():
+        raise _refusal(
+            node,
+            f"the step calls {name}, an operator with a body in Python alone, and no Python runs "
+            "while a plan does; call the tensor code in it as a plain function",
+        )
+    if op.namespace not in _OWN:
+        raise _refusal(
+            node,
+            f"the step calls {name}, an operator of a library that is loaded into Python, and no "
+            "Python runs while a plan does; write it as plain tensor code",
+        )
+    if op is torch.ops.aten._local_scalar_dense.default:
+        raise _refusal(node, "the step reads a tensor's value as a Python number; keep it a tensor")
+    if any(_is_dynamic(value) for value in _tensors(node.meta.get("val"))):
+        cause = _first_dynamic(node)
+        raise _refusal(
+            cause,
+            f"the result of {cause.target._schema.name} has a shape that depends on values; shapes "
+            "are static, compute all elements and choose by torch.where or a mask",
+        )
+
+
+def _refusal(node: fx.Node, why: str) -> ExportError:
+    where = user_location(node.meta.get("stack_trace") or "")
+    return ExportError(f"{where}: {why}" if where else why)
+
+
+def _first_dynamic(node: fx.Node) -> fx.Node:
+    """The call that made the size that `node` has from values: its operands are static."""
+    for operand in node.all_input_nodes:
+        if operand.op == "call_function" and any(map(_is_dynamic, _tensors(operand.meta["val"]))):
+            return _first_dynamic(operand)
+    return node.args[0] if node.target is operator.getitem else node
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    for member in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(member, torch.Tensor):
+            yield member
+
+
+def _is_dynamic(tensor: torch.Tensor) -> bool:
+    return not all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
+
+
+def _defined_in_python() -> set[str]:
+    """Names of the operators that `torch.library` made."""
+    return {name.partition(".")[0] for name in torch.library._defs}

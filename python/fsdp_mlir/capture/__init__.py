@@ -1,0 +1,1 @@
+"""From a step that Python runs to one graph of ATen operators, forward and backward."""

@@ -1,0 +1,167 @@
+"""Captures a step by following its Python code: Dynamo gives the forward graph."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from typing import Any, Iterator, Mapping
+
+import torch
+from torch import fx
+
+from .context import capture_settings
+from ..errors import ExportError
+from .explain import is_users, user_location
+from ..step.names import StateNames
+from .python_state import warn_changed
+
+
+class NotFollowed(Exception):
+    """Something in a graph of Dynamo's that cannot be differentiated as it is."""
+
+
+def follow(
+    loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor], names: StateNames
+) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
+    """The forward graph of `loss` as a module of the batch alone, all else under names of its own.
+
+    Returns the module, the role and name of each of its attributes, and its outputs: the loss and
+    the metrics, where they are tensors as such without values.
+    """
+    return _name_states(_follow_python(loss, tuple(inputs.values())), inputs, names)
+
+
+def _follow_python(wrapper: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
+    from torch._dynamo.functional_export import dynamo_graph_capture_for_export
+
+    torch._dynamo.reset()
+    with warnings.catch_warnings(record=True) as caught, capture_settings():
+        warnings.simplefilter("always")
+        forward = dynamo_graph_capture_for_export(wrapper)(*batch)
+    for warning in caught:
+        if "side effects happened" in str(warning.message):
+            warn_changed(list(_changed_state(str(warning.message))))
+        elif issubclass(warning.category, UserWarning):
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    return forward
+
+
+# Of SharedForward, and of the casts at a unit's border.
+_OUR_STATE = r"\.forward\.__closure__|\._border_(waiting|known|sharing)"
+
+
+def _changed_state(message: str) -> Iterator[str]:
+    """Names of the Python state that the step changes, from PyTorch's own warning.
+
+    Its sources read L['self']._modules['model']._modules['0'].calls, of the model;
+    L['self'].loss_function.__closure__[0].cell_contents, of what the loss refers to; and
+    G['__import_package_dot_module'].NAME.
+    """
+    for source in re.findall(r'"([^"]+)"', message):
+        path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
+        if path.startswith("L['self'].model") and not re.search(_OUR_STATE, path):
+            yield "model" + path.removeprefix("L['self'].model")
+        elif found := re.match(r"L\['self'\]\.(loss|metrics|outputs)_function", path):
+            yield f"a variable around {found[1]}"
+        elif found := re.match(r"G\['__import_(\w+)'\]\.(.+)", path):
+            file = getattr(sys.modules.get(found[1].replace("_dot_", ".")), "__file__", None) or ""
+            if is_users(file) and "site-packages" not in file:
+                yield found[2]
+
+
+def _name_states(
+    forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
+) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
+    batch = tuple(inputs.values())
+    # Dynamo lifts everything the code reads into placeholders; this gives their tensors.
+    values = forward._dynamo_bytecode_flatten(*batch)
+    positions = {id(tensor): name for name, tensor in inputs.items()}
+    root = torch.nn.Module()
+    graph = fx.Graph()
+    places = {name: graph.placeholder(f"input_{name}") for name in inputs}
+    states: dict[str, tuple[str, str]] = {}
+    copies: dict[fx.Node, fx.Node] = {}
+    lifted = [node for node in forward.graph.nodes if node.op == "placeholder"]
+    for node, value in zip(lifted, values):
+        if id(value) in positions:
+            copies[node] = places[positions[id(value)]]
+            continue
+        if not isinstance(value, torch.Tensor):
+            raise ExportError(
+                f"the step reads {node.name}, a {type(value).__name__}, as if it changed between "
+                "steps; make it a tensor among the inputs, or a constant"
+            )
+        role, fqn = names.of(value)
+        target = f"{role}_{len(states)}"
+        if isinstance(value, torch.nn.Parameter):
+            root.register_parameter(target, value)
+        else:
+            root.register_buffer(target, value)
+        states[target] = (role, fqn)
+        copies[node] = graph.get_attr(target)
+        copies[node].meta = dict(node.meta)
+    for node in forward.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            flat = node.args[0]
+            break
+        copies[node] = graph.node_copy(node, lambda n: copies[n])
+        if node.op == "get_attr":
+            _copy_attribute(forward, root, node)
+    outputs = forward._dynamo_bytecode_unflatten(tuple(flat), batch)
+    loss, metrics = outputs
+    metrics = metrics if isinstance(metrics, dict) else {}
+    if isinstance(loss, fx.Node):
+        example = loss.meta.get("example_value")
+        copy = copies[loss]
+        if loss.op == "placeholder" or (example is not None and example._is_view()):
+            # A result that is a view of another value would be returned as both.
+            copy = graph.call_function(torch.clone, (copy,))
+            copy.meta = {k: v for k, v in loss.meta.items() if k != "example_value"}
+        results = [copy] + [copies[m] for m in metrics.values() if isinstance(m, fx.Node)]
+        graph.output(tuple(results))
+    else:
+        graph.output(())
+    module = fx.GraphModule(root, graph)
+    module.meta = {k: v for k, v in forward.meta.items() if k in ("fake_mode", "tracing_context")}
+
+    def value(output: Any) -> Any:
+        return output.meta.get("example_value") if isinstance(output, fx.Node) else output
+
+    return module, states, (value(loss), {name: value(m) for name, m in metrics.items()})
+
+
+# Calls of graphs that autograd sees through: a checkpoint's leaves its mark on each op.
+_DIFFERENTIATED = (
+    torch.ops.higher_order.tag_activation_checkpoint,
+    torch.ops.higher_order.autograd_function_apply,
+)
+
+
+def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.Node) -> None:
+    value = source
+    for part in node.target.split("."):
+        value = getattr(value, part)
+    if isinstance(value, torch.nn.Module):
+        for user in node.users:
+            _check_differentiated(user)
+        # Differentiating follows its body.
+        setattr(target, node.target, value)
+    elif node.target not in dict(target.named_buffers()):
+        target.register_buffer(node.target, value)
+
+
+def _check_differentiated(call: fx.Node) -> None:
+    if call.target in _DIFFERENTIATED:
+        return
+    if str(call.target) == "trace_wrapped":
+        raise NotFollowed("a tensor has a hook")
+    where = user_location(call.meta.get("stack_trace") or "")
+    raise ExportError(
+        f"{where + ': ' if where else ''}the step uses a higher-order op ({call.target}), which "
+        "cannot be exported; write it as plain tensor code"
+    )

@@ -1,0 +1,151 @@
+"""Turns PyTorch's capture errors into one line: what, where in the user's code, how to mend it."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from typing import Any, Mapping, Optional
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+
+from .. import package
+from ..errors import ExportError
+from .known_values import StandIns
+from .value_checks import passed_checks
+
+_PYTORCH = os.path.dirname(torch.__file__)
+# Raised where an op's result, or its shape, depends on values.
+ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+_BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
+_NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
+_SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
+# By what Dynamo says that it met.
+_REMEDIES = (
+    ("data-dependent branching", _BRANCH),
+    ("data-dependent assertion", _BRANCH),
+    ("tensor.item", _NUMBER),
+    ("tensor.tolist", _NUMBER),
+    ("data dependent operator", _NUMBER),
+    ("dynamic shape operator", _SHAPE),
+    ("dynamic slicing", _SHAPE),
+)
+
+
+class Refusal(ExportError):
+    """What a capture stumbled over.
+
+    Attributes:
+        where: the user's line with a colon behind it, or "".
+        reason: what is there.
+    """
+
+    def __init__(self, where: str, reason: str, message: str) -> None:
+        super().__init__(f"{where}{message}")
+        self.where = where
+        self.reason = reason
+
+
+def is_users(path: str) -> bool:
+    """Whether the source file `path` is neither PyTorch's nor ours."""
+    return not path.startswith((_PYTORCH, package.FOLDER, "<")) and not path.endswith(
+        "_dynamo/__init__.py"
+    )
+
+
+def user_location(trace: str) -> str:
+    """`file.py:31` of the innermost frame in `trace` that is not PyTorch's or ours, or ""."""
+    for path, line in reversed(_FRAME.findall(trace)):
+        if is_users(path):
+            return f"{os.path.basename(path)}:{line}"
+    return ""
+
+
+def located(error: ExportError) -> ExportError:
+    """`error` with the user's line that led to it in front."""
+    where = user_location(_trace(error))
+    return type(error)(f"{where}: {error}") if where and type(error) is ExportError else error
+
+
+def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal:
+    """What to say of an exception that a capture raised.
+
+    Args:
+        error: the exception.
+        own: what the step itself raises when it runs (`raised_by_step`), or None.
+    """
+    text = str(error)
+    where = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
+    place = f"{where}: " if where else ""
+    if isinstance(own, ExportError):
+        return Refusal(place, str(own), str(own))
+    if own is not None and not isinstance(own, ON_VALUES):
+        reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
+        return Refusal(place, reason, reason)
+    met = getattr(error, "gb_type", "").lower()
+    for sign, remedy in _REMEDIES:
+        if sign in met:
+            return Refusal(place, remedy, remedy)
+    if isinstance(own or error, DynamicOutputShapeException):
+        return Refusal(place, _SHAPE, _SHAPE)
+    if isinstance(own or error, DataDependentOutputException):
+        return Refusal(place, _NUMBER, _NUMBER)
+    if "data-dependent expression" in text:
+        return Refusal(place, _BRANCH, _BRANCH)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        nothing = (
+            "the step computes nothing that can be captured; check that the loss depends on its "
+            "inputs and on the model"
+        )
+        return Refusal(place, nothing, nothing)
+    reason = next((l.partition(": ")[2] for l in lines if l.startswith("Explanation: ")), lines[0])
+    reason = reason.rstrip(".")
+    return Refusal(place, reason, f"the step cannot be captured: {reason} (--traceback shows all)")
+
+
+def _trace(error: Optional[Exception]) -> str:
+    return "" if error is None else "".join(traceback.format_exception(error))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def raised_by_step(
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+) -> Optional[Exception]:
+    """What the step itself raises when it runs, or None; it is run on tensors without values.
+
+    Capture wraps the user's exceptions beyond recognition, and notices a value that is read only
+    where it is used. Running on tensors without values raises at the line that reads it.
+    """
+    states = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    try:
+        tensors = [*states.values(), *inputs.values()]
+        mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None)
+        mode = mode or StandIns()
+        fakes = {name: _fake(mode, tensor) for name, tensor in states.items()}
+        batch = tuple(_fake(mode, tensor) for tensor in inputs.values())
+    except Exception:
+        return None
+    try:
+        with mode, enable_python_dispatcher(), passed_checks():
+            torch.func.functional_call(module, fakes, batch)
+    except NotImplementedError:
+        return None  # an op that has no meta kernel
+    except Exception as error:
+        if isinstance(error, ON_VALUES) or "fake" not in str(error).lower():
+            return error
+    return None
+
+
+def _fake(mode: Any, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if hasattr(tensor, "fake_mode") else mode.from_tensor(tensor)

@@ -1,0 +1,151 @@
+"""What well-known libraries do by default that no graph can hold, and the choice that it can."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import Any, Iterator
+from unittest import mock
+
+import torch
+from torch import fx
+from torch.nn import functional as F
+
+from ..errors import note
+from .explain import user_location
+
+
+@contextlib.contextmanager
+def unchecked_distributions() -> Iterator[None]:
+    """Within it, `torch.distributions` do not look at the values that they are given."""
+    from torch.distributions import Distribution
+
+    with mock.patch.object(Distribution, "_validate_args", False):
+        yield
+
+
+def note_unchecked(graph: fx.Graph) -> None:
+    """Says which checks of values `graph` has, which no plan does."""
+    for node in graph.nodes:
+        trace = node.meta.get("stack_trace") or ""
+        what = ""
+        if node.target in _ASSERTS:
+            what = "asserts on values are left out of the exported step"
+        elif _DISTRIBUTIONS in trace:
+            what = "values given to torch.distributions are not checked in the exported step"
+        if what:
+            where = user_location(trace)
+            note(f"{where}: {what}" if where else what)
+            return
+
+
+_ASSERTS = (torch.ops.aten._assert_async.msg, torch.ops.aten._assert_async.default)
+_DISTRIBUTIONS = os.path.dirname(torch.distributions.__file__)
+
+
+@contextlib.contextmanager
+def static_experts(model: torch.nn.Module) -> Iterator[None]:
+    """Within it, models of Hugging Face compute experts by batched matrix products, whose shapes
+    do not depend on values. A note says so."""
+    replaced = set()
+    with contextlib.ExitStack() as stack:
+        for module in filter(_are_experts, model.modules()):
+            implementation = module.config._experts_implementation
+            if implementation != "batched_mm":
+                stack.enter_context(_changed(module.config, _EXPERTS, "batched_mm"))
+                replaced.add(implementation)
+        if replaced:
+            note(
+                f"experts are computed by experts_implementation=batched_mm, where the model has "
+                f"{', '.join(sorted(replaced))}, whose shapes depend on values: the same products, "
+                "added in another order, with the weights of each token's experts side by side"
+            )
+        yield
+
+
+# Where a configuration keeps it; assigning the property would change configurations of parts too.
+_EXPERTS = "_experts_implementation_internal"
+
+
+def _are_experts(module: torch.nn.Module) -> bool:
+    """Whether transformers gives the module a choice of implementations."""
+    config = vars(module).get("config")
+    return "_is_expert_parallel" in vars(module) and _EXPERTS in getattr(config, "__dict__", {})
+
+
+@contextlib.contextmanager
+def every_layer(model: torch.nn.Module) -> Iterator[None]:
+    """Within it, models of Hugging Face leave out no layer by chance (LayerDrop). A note says so.
+
+    Ranks that leave out different layers cannot gather these together; under FSDP transformers has
+    no LayerDrop either, where it says anything about it (`synced_gpus`).
+    """
+    owners = {id(owner): owner for owner in _of_transformers(model)}
+    with contextlib.ExitStack() as stack:
+        found = False
+        for owner in owners.values():
+            for name, value in list(vars(owner).items()):
+                if name.endswith("layerdrop") and isinstance(value, float) and value > 0:
+                    stack.enter_context(_changed(owner, name, 0.0))
+                    found = True
+        if found:
+            note(
+                "LayerDrop is off, as transformers has it under FSDP: ranks that leave out different "
+                "layers could not gather these together"
+            )
+        yield
+
+
+@contextlib.contextmanager
+def padded_targets() -> Iterator[None]:
+    """Within it, CTC losses of Hugging Face get each sample's targets as a row, not all of a batch
+    side by side, whose number depends on values."""
+    losses = sys.modules.get("transformers.loss.loss_utils")
+    if losses is None:
+        yield
+        return
+    with mock.patch.dict(losses.LOSS_MAPPING, {"ForCTC": _ctc_of_rows}):
+        yield
+
+
+def _ctc_of_rows(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    logit_lengths: torch.Tensor,
+    blank_token_id: int,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+    ignore_index: int = -100,
+    **_: Any,
+) -> torch.Tensor:
+    """`ForCTCLoss` of transformers."""
+    kept = (labels != ignore_index) & (labels != blank_token_id)
+    first = kept.logical_not().to(torch.uint8).sort(dim=-1, stable=True).indices
+    return F.ctc_loss(
+        F.log_softmax(logits, -1, dtype=torch.float32).transpose(0, 1),
+        labels.gather(-1, first),
+        logit_lengths,
+        kept.sum(-1),
+        blank=blank_token_id,
+        reduction=reduction,
+        zero_infinity=zero_infinity,
+    )
+
+
+def _of_transformers(model: torch.nn.Module) -> Iterator[Any]:
+    """Modules of Hugging Face's, and configurations."""
+    for module in model.modules():
+        for owner in (module, vars(module).get("config")):
+            if type(owner).__module__.startswith("transformers."):
+                yield owner
+
+
+@contextlib.contextmanager
+def _changed(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = vars(owner)[name]
+    vars(owner)[name] = value
+    try:
+        yield
+    finally:
+        vars(owner)[name] = before

@@ -1,0 +1,331 @@
+"""Captures a step by running it, where Dynamo cannot follow its Python code.
+
+The loss runs as it is, on tensors without values; autograd records it, and AOTAutograd what both
+call. So each construct of Python and of autograd is what it is in eager mode. What Python decides
+is frozen, though, and nothing says by what: the step is run twice, and must be the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import operator
+import random
+import sys
+import traceback
+import warnings
+import weakref
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from unittest import mock
+
+import numpy
+import torch
+from torch import fx
+from torch.fx import traceback as fx_traceback
+from torch.overrides import TorchFunctionMode
+
+from ..errors import ExportError
+from .explain import is_users, user_location
+from .known_values import may_compute
+from ..step.names import StateNames
+from .python_state import PythonState, warn_changed
+from .value_checks import passed_checks
+
+
+class RunStep(torch.nn.Module):
+    """The function of a batch that a step's loss is, with all states as its own.
+
+    Attributes:
+        states: role and name of each of its parameters and buffers.
+        outputs: the loss and the metrics of the last run.
+        begin: is called in front of each run.
+        checks: where the last run checked values.
+    """
+
+    def __init__(self, loss: torch.nn.Module, names: StateNames) -> None:
+        super().__init__()
+        # Not a submodule: its tensors are this module's, each once.
+        object.__setattr__(self, "_loss", loss)
+        self.states: dict[str, tuple[str, str]] = {}
+        self.outputs: tuple[Any, Mapping[str, Any]] = (None, {})
+        self.begin: Callable[[], None] = lambda: None
+        self.checks: list[str] = []
+        self._targets: dict[int, str] = {}
+        for module in loss.model.modules():
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                if tensor is not None and id(tensor) not in self._targets:
+                    self._register(tensor, names)
+
+    def _register(self, tensor: torch.Tensor, names: StateNames) -> None:
+        role, fqn = names.of(tensor)
+        target = f"{role}_{len(self.states)}"
+        self._targets[id(tensor)] = target
+        self.states[target] = (role, fqn)
+        if isinstance(tensor, torch.nn.Parameter):
+            self.register_parameter(target, tensor)
+        else:
+            self.register_buffer(target, tensor)
+
+    def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.begin()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(fx_traceback.preserve_node_meta())
+            stack.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "Anomaly Detection has been enabled")
+            # Gives backward's ops the places of forward's.
+            stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
+            stack.enter_context(self._own_states())
+            stack.enter_context(_module_paths(self._loss.model))
+            stack.enter_context(_checkpoints_by_mark())
+            stack.enter_context(_Places())
+            self.checks = stack.enter_context(passed_checks())
+            loss, metrics = self._loss(*batch)
+        self.outputs = loss, metrics
+        if isinstance(loss, torch.Tensor) and loss._is_view():
+            # A result that is a view of another value would be returned as both.
+            loss = loss.clone()
+        results = (loss, *metrics.values())
+        return tuple(result for result in results if isinstance(result, torch.Tensor))
+
+    @contextlib.contextmanager
+    def _own_states(self) -> Iterator[None]:
+        """The model with what this module has now in the places of its tensors."""
+        model = self._loss.model
+        swapped: list[tuple[dict[str, Any], str, Any, Any]] = []
+        for module in model.modules():
+            for table in (module._parameters, module._buffers, vars(module)):
+                for name, value in table.items():
+                    new = self._swapped(value)
+                    if new is not value:
+                        swapped.append((table, name, value, new))
+        parameters = {id(new) for *_, new in swapped if isinstance(new, torch.Tensor)}
+        for table, name, _, new in swapped:
+            table[name] = new
+        try:
+            with _no_hooks_on(parameters):
+                yield
+            for table, name, old, new in swapped:
+                # Other attributes are Python state, of which the caller tells.
+                mutated = isinstance(old, torch.Tensor) and table.get(name) is not new
+                if mutated:
+                    raise ExportError(
+                        f"the forward puts another tensor in the place of {name}; change it in "
+                        "place (copy_), which the exported step does too"
+                    )
+        finally:
+            for table, name, old, _ in swapped:
+                table[name] = old
+
+    def _swapped(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and id(value) in self._targets:
+            return getattr(self, self._targets[id(value)])
+        if isinstance(value, weakref.ref):
+            new = self._swapped(value())
+            return value if new is value() else weakref.ref(new)
+        if type(value) is list and any(isinstance(v, (torch.Tensor, weakref.ref)) for v in value):
+            # Of recurrent layers, who keep lists of their weights.
+            new = [self._swapped(member) for member in value]
+            return new if any(a is not b for a, b in zip(new, value)) else value
+        return value
+
+
+def run_and_differentiate(
+    step: RunStep,
+    batch: Sequence[torch.Tensor],
+    state: PythonState,
+    differentiate: Callable[..., fx.GraphModule],
+) -> fx.GraphModule:
+    """The joint graph of `step`, which `differentiate(module, batch)` traces.
+
+    `state` is Python's before the step.
+
+    Raises:
+        ExportError: the step is another one each time that it runs.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        before = _generators()
+        # Differentiating runs it more than once: each time from where a first step begins.
+        step.begin = state.restore
+        first = differentiate(step, batch)
+        warn_changed(state.changed())
+        state.keep_known()
+        step.begin = PythonState(step._loss).restore
+        second = differentiate(step, batch)
+    if _generators() != before:
+        where = _where_drawn(lambda: differentiate(step, batch))
+        raise ExportError(
+            f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "
+            "which each step would get the same; draw them with torch"
+        )
+    _check_same(first, second)
+    return first
+
+
+def _where_drawn(run: Callable[[], Any]) -> str:
+    """The line that first draws from Python's or NumPy's global generator while `run` does."""
+    places: list[str] = []
+
+    def noting(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            places.append(user_location("".join(traceback.format_stack())))
+            return draw(*args, **kwargs)
+
+        return noted
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        for module, generator in (
+            (random, random._inst),
+            (numpy.random, numpy.random.mtrand._rand),
+        ):
+            for name, draw in list(vars(module).items()):
+                if getattr(draw, "__self__", None) is generator:
+                    stack.enter_context(mock.patch.object(module, name, noting(draw)))
+        run()
+    return next(filter(None, places), "")
+
+
+def _generators() -> tuple[Any, ...]:
+    name, keys, *rest = numpy.random.get_state()
+    return random.getstate(), name, keys.tobytes(), *rest
+
+
+def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:
+    for one, other in itertools.zip_longest(_calls(first.graph), _calls(second.graph)):
+        if one and other and one[1:] == other[1:]:
+            continue
+        node = (one or other)[0]
+        where = user_location(node.meta.get("stack_trace") or "")
+        raise ExportError(
+            f"{where + ': ' if where else ''}the step is another one the second time that it runs "
+            f"(from {node.target} on): it depends on Python state that it changes; make that state "
+            "a buffer, or leave it out"
+        )
+
+
+def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
+    """Each call of an op, what it calls, and with what, by number. What a step keeps of its own
+    numbers, computed in one graph and read in another, is its value."""
+    numbers: dict[fx.Node, Any] = {}
+    known: dict[fx.Node, torch.Tensor] = {}
+    count = itertools.count()
+    for node in graph.nodes:
+        if node.target is operator.getitem:
+            # Results are taken apart in no certain order.
+            numbers[node] = (numbers[node.args[0]], node.args[1])
+            continue
+        value = _known(node, known)
+        if value is not None:
+            known[node] = value
+            content = value.detach().contiguous().reshape(-1).view(torch.uint8)
+            numbers[node] = (str(value.dtype), tuple(value.shape), content.numpy().tobytes())
+            continue
+        numbers[node] = next(count)
+        arguments = fx.map_arg((node.args, node.kwargs), lambda n: numbers[n])
+        yield node, str(node.target), repr(arguments)
+
+
+def _known(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> Optional[torch.Tensor]:
+    """The value of a node that depends on the code alone; `known` has those before it."""
+    if node.op == "get_attr":
+        value = getattr(node.graph.owning_module, node.target)
+        return value if isinstance(value, torch.Tensor) else None
+    operands = node.all_input_nodes
+    if node.op != "call_function" or not all(operand in known for operand in operands):
+        return None
+    if not may_compute(node.target, bool(operands), node.meta.get("val")):
+        return None
+    with torch.no_grad():
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return node.target(*args, **kwargs)
+
+
+class _Places(TorchFunctionMode):
+    """Notes the user's line of each call, for the ops that it becomes."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frame = sys._getframe(1)
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is not None:
+            place = f'File "{frame.f_code.co_filename}", line {frame.f_lineno}'
+            fx_traceback.current_meta["stack_trace"] = place
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _module_paths(model: torch.nn.Module) -> Iterator[None]:
+    """Notes the module whose forward runs, for the ops that it becomes."""
+    from torch.nn.modules import module as modules
+
+    paths = {module: path for path, module in model.named_modules()}
+    entered: list[Any] = []
+
+    def note(path: str) -> None:
+        fx_traceback.current_meta["nn_module_stack"] = {path: (f"model.{path}".rstrip("."), "")}
+
+    def enter(module: torch.nn.Module, args: Any) -> None:
+        if module in paths:
+            entered.append(fx_traceback.current_meta.get("nn_module_stack"))
+            note(paths[module])
+
+    def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
+        if module in paths:
+            fx_traceback.current_meta["nn_module_stack"] = entered.pop()
+
+    before = modules.register_module_forward_pre_hook(enter)
+    after = modules.register_module_forward_hook(leave, always_call=True)
+    try:
+        yield
+    finally:
+        before.remove()
+        after.remove()
+
+
+@contextlib.contextmanager
+def _checkpoints_by_mark() -> Iterator[None]:
+    """`torch.utils.checkpoint` leaves its mark on what runs in it, and import the rest."""
+    from torch.utils import checkpoint
+
+    def marked(function: Any, preserve: bool, context_fn: Any, *args: Any, **kwargs: Any) -> Any:
+        if context_fn is not checkpoint.noop_context_fn:
+            raise ExportError(
+                "the step has a checkpoint with a policy, and Python that Dynamo cannot follow; "
+                "leave one of them out"
+            )
+        meta = fx_traceback.current_meta
+        outer = meta.get("ac_graph_id")
+        meta["ac_graph_id"] = outer if outer is not None else object.__hash__(meta) + len(marks)
+        marks.append(meta["ac_graph_id"])
+        yield
+        fx_traceback.current_meta["ac_graph_id"] = outer
+
+    def refuse(*args: Any) -> Any:
+        raise ExportError(
+            "the step has a checkpoint with use_reentrant=True, and Python that Dynamo cannot "
+            "follow; give use_reentrant=False"
+        )
+
+    marks: list[int] = []
+    with (
+        mock.patch.object(checkpoint, "_checkpoint_without_reentrant_generator", marked),
+        mock.patch.object(checkpoint.CheckpointFunction, "apply", refuse),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _no_hooks_on(parameters: set[int]) -> Iterator[None]:
+    original = torch.Tensor.register_hook
+
+    def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
+        if id(tensor) in parameters:
+            raise ExportError(
+                "the loss gives a parameter a hook, one more in each step, and no Python runs "
+                "while a plan does; change the gradient of what the parameter computes"
+            )
+        return original(tensor, hook)
+
+    with mock.patch.object(torch.Tensor, "register_hook", register_hook):
+        yield

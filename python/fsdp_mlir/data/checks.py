@@ -1,0 +1,132 @@
+"""What `TrainingStep` takes as data, and whether it fits the inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, NamedTuple, Optional, Sequence, Union
+
+import torch
+
+from .files import FileData, converts
+from ..errors import ExportError
+from .loader_epochs import Loader, batch_count
+
+
+@dataclass
+class LoaderData:
+    """Batches that a process beside each rank makes: they are seen when they come.
+
+    Attributes:
+        loader: what `feed` takes.
+        names: of all inputs, in their order.
+    """
+
+    loader: Loader
+    names: list[str]
+
+
+Data = Union[Mapping[str, torch.Tensor], FileData, LoaderData]
+
+
+class Samples(NamedTuple):
+    """What an input reads of data."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]  # of one
+    count: int
+
+
+def column_names(data: Data) -> list[str]:
+    """The inputs that come from data."""
+    if isinstance(data, LoaderData):
+        return data.names
+    return list(data.columns if isinstance(data, FileData) else data)
+
+
+def batches_per_epoch(data: Data, sizes: Sequence[int]) -> Optional[int]:
+    """Of one rank alone; None where there is no such number. The first of `sizes` is a batch's; what
+    fills none is one where it has another of these sizes."""
+    if isinstance(data, LoaderData):
+        return batch_count(data.loader)
+    count = len(data) if isinstance(data, FileData) else next(iter(data.values())).shape[0]
+    return count // sizes[0] + (count % sizes[0] in sizes[1:])
+
+
+def _samples(what: str, data: Union[Mapping[str, torch.Tensor], FileData]) -> dict[str, Samples]:
+    if isinstance(data, FileData):
+        return {
+            name: Samples(column.dtype, column.sample, len(data))
+            for name, column in data.columns.items()
+        }
+    for name, tensor in data.items():
+        if tensor.dim() == 0:
+            raise ExportError(_no_samples(what, name))
+    return {
+        name: Samples(tensor.dtype, tuple(tensor.shape[1:]), tensor.shape[0])
+        for name, tensor in data.items()
+    }
+
+
+def _no_samples(what: str, name: str) -> str:
+    return (
+        f"{what}[{name!r}] has no dimension 0 to hold samples; leave it out of {what} and it is a "
+        "constant"
+    )
+
+
+def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> None:
+    """Raises ExportError where batches of `data` have not the dtypes and shapes of `inputs`."""
+    unknown = sorted(set(column_names(data)) - set(inputs))
+    if unknown:
+        raise ExportError(
+            f"{what} names {', '.join(unknown)}, which inputs does not; inputs are "
+            f"{', '.join(inputs)}"
+        )
+    if not column_names(data):
+        raise ExportError(f"{what} is empty; name the inputs that change from step to step")
+    if isinstance(data, LoaderData):
+        for name, example in inputs.items():
+            if example.dim() == 0:
+                raise ExportError(
+                    f"inputs[{name!r}] has no dimension 0 to hold the samples that {what} gives"
+                )
+        return
+    counts: dict[int, str] = {}
+    batches: dict[int, str] = {}
+    for name, samples in _samples(what, data).items():
+        example = inputs[name]
+        if example.dim() == 0:
+            raise ExportError(_no_samples(what, name))
+        fits = samples.dtype == example.dtype
+        if isinstance(data, FileData):
+            fits = converts(samples.dtype, example.dtype)
+        if not fits:
+            raise ExportError(
+                f"{what}[{name!r}] is {_dtype(samples.dtype)} but inputs[{name!r}] is "
+                f"{_dtype(example.dtype)}; convert one of them"
+            )
+        if samples.shape != example.shape[1:]:
+            raise ExportError(
+                f"{what}[{name!r}] has samples of shape {list(samples.shape)} but "
+                f"inputs[{name!r}] of shape {list(example.shape[1:])}"
+            )
+        counts.setdefault(samples.count, name)
+        batches.setdefault(example.shape[0], name)
+    if len(batches) > 1:
+        sizes = ", ".join(f"{name} {size}" for size, name in batches.items())
+        raise ExportError(f"inputs differ in batch size ({sizes}); dimension 0 is the local batch")
+    if len(counts) > 1:
+        sizes = ", ".join(f"{name} {size}" for size, name in counts.items())
+        raise ExportError(
+            f"{what} differs in number of samples ({sizes}); dimension 0 is the sample"
+        )
+    (count,), (batch,) = counts, batches
+    if count < batch:
+        raise ExportError(
+            f"{what} has {count} samples, fewer than one batch of {batch}; give more samples or "
+            "smaller inputs"
+        )
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

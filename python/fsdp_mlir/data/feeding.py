@@ -1,0 +1,248 @@
+"""Feeds a rank with the batches of any loader: the Python end of the ring (docs/data.md)."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import struct
+import sys
+import traceback
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+import torch
+
+from ..dtypes import DTYPES
+from .loader_epochs import FeedError, Loader, Place, batch_count, batches
+from .loader_errors import describe, name_samples
+from .loader_state import LoaderState, has_state, pack, unpack
+from .tensor_file import as_bytes
+
+HEADER = struct.Struct("<8s8Q2qqQQ")
+SLOT = struct.Struct("<Q4q2Q")
+EXTENT_AT, ERROR_BYTES_AT = 88, 96
+VARIABLE = "FSDP_MLIR_RING"
+
+
+class _RankIsGone(Exception):
+    pass
+
+
+class Column(NamedTuple):
+    name: str
+    dtype: torch.dtype
+    shapes: list[tuple[int, ...]]  # that it may have; all columns have as many
+    offset: int
+    bytes: int  # of the largest
+
+
+class Ring:
+    """Slots in the memory of the rank that started this process.
+
+    Attributes:
+        rank, ranks, seed: of the run.
+        columns: what a batch has, in the plan's order.
+        keeps_states: whether the rank wants the loader's state behind each batch.
+    """
+
+    def __init__(self, descriptors: str) -> None:
+        file, self._ready, self._freed, self._alive = map(int, descriptors.split(","))
+        self._memory = mmap.mmap(file, os.fstat(file).st_size)
+        header = HEADER.unpack_from(self._memory)
+        magic, version, self._slots, self._slot_bytes, self._slots_begin = header[:5]
+        text, text_bytes, self._error, self._error_capacity = header[5:9]
+        if magic != b"FSDPRING" or version != 2:
+            raise FeedError("the rank's ring is of another version; build both together")
+        about = json.loads(self._memory[text : text + text_bytes])
+        self.rank, self.ranks, self.seed = about["rank"], about["ranks"], about["seed"]
+        self._state = about.get("state")
+        self.keeps_states = self._state is not None
+        dtypes = {row.name: row.dtype for row in DTYPES.values()}
+        self.columns = [
+            Column(
+                c["name"], dtypes[c["dtype"]], [*map(tuple, c["shapes"])], c["offset"], c["bytes"]
+            )
+            for c in about["columns"]
+        ]
+        self._bytes = np.frombuffer(self._memory, np.uint8)
+        self._poll = select.poll()
+        self._poll.register(self._freed, select.POLLIN)
+        self._poll.register(self._alive, 0)  # hangs up
+        self._count = 0
+
+    def announce(self, batches: int) -> None:
+        """Says how many batches an epoch has (-1: it has no end)."""
+        struct.pack_into("<q", self._memory, EXTENT_AT, batches)
+        os.eventfd_write(self._ready, 1)
+
+    def await_slot(self) -> None:
+        """Waits until the rank gives a slot; ends where the rank is gone."""
+        events = dict(self._poll.poll())
+        if self._alive in events:
+            raise _RankIsGone
+        os.eventfd_read(self._freed)
+
+    def start(self) -> tuple[int, int, Optional[bytes]]:
+        """The epoch and batch that the run begins with, once there is a slot, and the state that a
+        loader had when it had given a batch before it."""
+        header = HEADER.unpack_from(self._memory)
+        begin = self._slots_begin + (self._state["offset"] if self._state else 0)
+        state = self._memory[begin : begin + header[13]] if header[13] else None
+        return header[9], header[10], state
+
+    def put(
+        self,
+        epoch: int,
+        number: int,
+        tensors: Sequence[torch.Tensor],
+        variant: int = 0,
+        state: bytes = b"",
+    ) -> None:
+        """Fills the slot that was waited for. `variant`: which of the columns' shapes it has;
+        `state`: the loader's, behind this batch."""
+        begin = self._slots_begin + self._count % self._slots * self._slot_bytes
+        nan = (-1, -1)
+        for i, (column, tensor) in enumerate(zip(self.columns, tensors)):
+            at = begin + column.offset
+            self._bytes[at : at + tensor.nbytes] = as_bytes(tensor)
+            if nan == (-1, -1) and tensor.is_floating_point() and tensor.numel():
+                rows = torch.isnan(tensor).flatten(1).any(1) if tensor.dim() > 1 else tensor.isnan()
+                if rows.any():
+                    nan = (i, int(rows.int().argmax()))
+        if state:
+            at = begin + self._state["offset"]
+            if len(state) > self._state["bytes"]:
+                raise FeedError(
+                    f"the loader's state has {len(state)} bytes, and a checkpoint has room for "
+                    f"{self._state['bytes']} of each rank"
+                )
+            self._memory[at : at + len(state)] = state
+        self._count += 1
+        numbers = (self._count, epoch, number, *nan, len(state), variant)
+        SLOT.pack_into(self._memory, begin, *numbers)
+        os.eventfd_write(self._ready, 1)
+
+    def fail(self, message: str) -> None:
+        """Leaves the rank an error, of one line."""
+        text = message.encode(errors="replace")[: self._error_capacity]
+        self._memory[self._error : self._error + len(text)] = text
+        struct.pack_into("<Q", self._memory, ERROR_BYTES_AT, len(text))
+
+
+def feed(
+    loader: Union[Loader, Callable[[], Loader]], names: Optional[Sequence[str]] = None
+) -> None:
+    """Feeds the rank that started this process with `fsdp-run --data-command`; returns when the
+    rank needs no more.
+
+    Args:
+        loader: a `DataLoader` or another iterable, which is iterated once for each epoch; or a
+            function without arguments that gives a batch with each call. A batch is a dict by
+            input name, a tuple in the order of `names`, or the tensor of the only input.
+        names: of the inputs (the plan's, in its order).
+
+    PyTorch's generator has another seed in each process: seed it before, for a run to be repeatable.
+    Exits with status 1 where the loader fails: the rank is told why, and standard error has the
+    traceback.
+    """
+    feed_from(lambda _: (loader, names))
+
+
+def feed_from(make: Callable[[int], tuple[Loader, Optional[Sequence[str]]]]) -> None:
+    """As `feed`, of the loader and the names that `make(seed)` gives; the seed is the run's plus
+    the rank."""
+    if VARIABLE not in os.environ:
+        raise SystemExit(
+            "error: no rank started this process; run it by fsdp-run --data-command 'COMMAND'"
+        )
+    ring = Ring(os.environ[VARIABLE])
+    place = Place()
+    try:
+        _feed(ring, place, *make(ring.seed + ring.rank))
+    except _RankIsGone:
+        return
+    except FeedError as error:
+        ring.fail(f"{place}{error}")
+    except BaseException as error:
+        if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+            raise
+        traceback.print_exc()
+        ring.fail(f"{place}{describe(error, place.iterator)}")
+    sys.stderr.flush()
+    sys.exit(1)
+
+
+def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str]]) -> None:
+    length = batch_count(loader)
+    order = list(names) if names is not None else [column.name for column in ring.columns]
+    name_samples()
+    ring.announce(-1 if length is None else length)
+    ring.await_slot()
+    epoch, batch, packed = ring.start()
+    place.batch, place.epoch = batch, epoch if length is not None else None
+    has_slot = True
+    keeps = ring.keeps_states and has_state(loader)
+    begin = unpack(packed) if packed and keeps else None
+    for epoch, number, value in batches(loader, length, epoch, batch, place, begin):
+        tensors, variant = _tensors(value, order, ring.columns, place)
+        state = b""
+        if keeps:
+            state = pack(LoaderState.of(loader, epoch, number + 1, place.passes))
+            if has_slot:
+                unpack(state)  # what no run could resume from is an error now
+        if not has_slot:
+            ring.await_slot()
+        ring.put(epoch, number, tensors, variant, state)
+        has_slot = False
+
+
+def _tensors(
+    value: Any, names: Sequence[str], columns: Sequence[Column], place: Place
+) -> tuple[list[torch.Tensor], int]:
+    """The columns of a batch, and which of their shapes it has; raises FeedError for what the plan
+    does not read."""
+    if isinstance(value, Mapping):
+        by_name = value
+    elif isinstance(value, (tuple, list)):
+        if len(value) != len(names):
+            raise FeedError(
+                f"it has {len(value)} members, and inputs are {', '.join(names)}; give as many, or "
+                "a dict"
+            )
+        by_name = dict(zip(names, value))
+    else:
+        by_name = {names[0]: value}
+    tensors, problems = [], []
+    for column in columns:
+        found = by_name.get(column.name)
+        if isinstance(found, np.ndarray):
+            found = torch.from_numpy(found)
+        shapes = " or ".join(str(list(shape)) for shape in dict.fromkeys(column.shapes))
+        wanted = f"{_dtype(column.dtype)}{shapes}"
+        if column.name not in by_name:
+            problems.append(f"it has no {column.name}")
+        elif not isinstance(found, torch.Tensor):
+            problems.append(f"{column.name} is {type(found).__name__}, the plan reads {wanted}")
+        elif found.dtype != column.dtype or tuple(found.shape) not in column.shapes:
+            got = f"{_dtype(found.dtype)}{list(found.shape)}"
+            hint = ""
+            rests = [shape[1:] for shape in column.shapes]
+            if tuple(found.shape[1:]) in rests and found.dtype == column.dtype:
+                hint = "; DataLoader(drop_last=True) leaves out what fills no batch"
+            problems.append(f"{column.name} is {got}, the plan reads {wanted}{hint}")
+        else:
+            tensors.append(found)
+    if problems:
+        raise FeedError(f"{'; '.join(problems)}{place.worker()}")
+    found = tuple(tuple(tensor.shape) for tensor in tensors)
+    variants = list(zip(*(column.shapes for column in columns)))
+    if found not in variants:
+        parts = ", ".join(f"{c.name} {list(shape)}" for c, shape in zip(columns, found))
+        raise FeedError(f"no program of the plan reads {parts} together{place.worker()}")
+    return [tensor.cpu() for tensor in tensors], variants.index(found)
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

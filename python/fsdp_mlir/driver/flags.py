@@ -1,0 +1,212 @@
+"""The command line of the driver."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from .cache import default_folder
+from ..options import nearest
+from .settings import SettingsError, as_flags, read_settings
+from .wandb_run import why_not
+
+# Flags of fsdp-run for checkpoints, which this program has too: what they take, and what they do.
+CHECKPOINT_FLAGS: dict[str, tuple[Any, str, str]] = {
+    "--checkpoint-interval": (int, "N", "write a checkpoint every N steps"),
+    "--checkpoint-seconds": (float, "S", "write a checkpoint every S seconds"),
+    "--checkpoint-dir": (Path, "DIR", "of checkpoints (OUT/checkpoints)"),
+    "--keep": (int, "N", "keep the newest N checkpoints, 0: all (3)"),
+    "--keep-best": (str, "METRIC", "keep the checkpoint with the least METRIC too"),
+    "--resume": (
+        str,
+        "auto|PATH",
+        "go on from a checkpoint; auto: from the newest, or start where there is none",
+    ),
+}
+# Others of fsdp-run; without a word for what they take they are switches.
+RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
+    "--seed": (int, "N", "of shuffling and random operators (the step file's)"),
+    "--no-shuffle": (None, None, "read samples in stored order"),
+    "--eval-interval": (int, "N", "evaluate every N steps, not at each epoch's end"),
+    "--eval-outputs": (Path, "FILE", "what the evaluation gives for each sample, as safetensors"),
+    "--log-interval": (int, "N", "log every N steps (1), and off a terminal print each of them"),
+    "--log-grad-norm": (None, None, "log the norm of all gradients"),
+    "--log-units": (None, None, "log each unit's norm, bytes and exposed time"),
+    "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu"),
+}
+
+
+def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """The flags in front of STEP.py, which is `step_file`, and what stands behind it, which is
+    `argv`. Flags win over the file that --config names."""
+    import sys
+
+    parser = make_parser()
+    own, rest = split(parser, list(sys.argv[1:] if argv is None else argv))
+    args, unknown = parser.parse_known_args(own)
+    _refuse(parser, unknown)
+    if args.config:
+        try:
+            settings = read_settings(args.config, flags_of(parser))
+        except SettingsError as error:
+            parser.error(str(error))
+        if args.pipeline:
+            settings.forget_options(args.pipeline)
+        if args.steps or args.epochs:
+            settings.forget("steps", "epochs")
+        rest = rest or settings.step
+        args, unknown = parser.parse_known_args([*as_flags(settings), *own])
+        _refuse(parser, unknown)
+    if not rest:
+        parser.error("no STEP.py is given; it stands behind the flags of this program")
+    args.step_file, args.argv = Path(rest[0]), rest[1:]
+    # No plan can leave out an update that it was not compiled to leave out.
+    if args.non_finite in ("stop", "skip") and "non-finite=" not in " ".join(args.pipeline):
+        args.pipeline = [*args.pipeline, "non-finite=skip"]
+    _check(parser, args)
+    return args
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m fsdp_mlir.train",
+        usage="%(prog)s [options] STEP.py [the step file's own flags]",
+        description="Train a step file on sharded ranks: export, import, shard, plan, run.",
+        allow_abbrev=False,
+    )
+    flag = parser.add_argument
+    flag("--nproc", type=positive, default=1, metavar="N", help="ranks on this machine (1)")
+    flag("--out", type=Path, metavar="DIR", help="results (out/NAME of the step file)")
+    flag(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="flags from a TOML file, as a run leaves them in OUT/run.toml; flags given here win",
+    )
+    flag(
+        "--pipeline",
+        action="append",
+        default=[],
+        metavar="OPTIONS",
+        help="of fsdp-opt --fsdp-pipeline, as in 'units=class:Block reshard-after-forward=true'; "
+        "mesh is the number of ranks unless given",
+    )
+    flag("--steps", type=positive, metavar="N", help="length of the run (the step file's)")
+    flag("--epochs", type=positive, metavar="N", help="length of the run (the step file's)")
+    flag(
+        "--accumulate",
+        type=positive,
+        metavar="K",
+        help="micro-batches per step, of the shape of the step file's inputs (the step file's)",
+    )
+    flag("--metrics", type=Path, metavar="FILE", help="JSON lines (OUT/metrics.jsonl)")
+    flag("--save", type=Path, metavar="FILE", help="trained weights (OUT/trained.safetensors)")
+    flag(
+        "--weights",
+        type=Path,
+        metavar="PATH",
+        help="start from these: safetensors, a folder of them, or a torch.save of state_dict()",
+    )
+    for name, (kind, what, text) in {**CHECKPOINT_FLAGS, **RUN_FLAGS}.items():
+        if what is None:
+            flag(name, action="store_true", help=text)
+        else:
+            flag(name, type=kind, metavar=what, help=text)
+    flag(
+        "--non-finite",
+        choices=("continue", "stop", "skip"),
+        help="what to do about a step whose loss, or a gradient, is infinite or NaN: go on as "
+        "PyTorch does (the default), stop with a checkpoint of the state before it, or skip its "
+        "update on all ranks; the last two compile the plan with non-finite=skip",
+    )
+    flag(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="json: a JSON object per line (docs/metrics.md)",
+    )
+    flag(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="write when each command of some steps ran, for ui.perfetto.dev",
+    )
+    flag("--trace-steps", metavar="A:B", help="which steps (3:5)")
+    flag(
+        "--no-report",
+        dest="report",
+        action="store_false",
+        help="neither trace some steps nor write OUT/report.html",
+    )
+    flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
+    flag("--wandb", action="store_true", help="also send the metrics to Weights & Biases")
+    flag(
+        "--run-args",
+        default="",
+        metavar="ARGS",
+        help="further flags of fsdp-run: --run-args='--poison --comm gloo'",
+    )
+    cache = default_folder()
+    flag("--cache-dir", type=Path, default=cache, metavar="DIR", help=f"({cache})")
+    flag("--no-cache", action="store_true", help="do every stage again")
+    flag("--verbose", action="store_true", help="show each stage's command and output")
+    flag("--dry-run", action="store_true", help="show the commands and stop")
+    flag("--nnodes", type=positive, default=1, metavar="N", help="machines (1)")
+    flag("--node-rank", type=int, default=0, metavar="N", help="of this machine, from 0")
+    flag("--master-addr", metavar="HOST", help="of machine 0")
+    flag("--master-port", type=positive, metavar="PORT", help="of machine 0")
+    return parser
+
+
+def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """What may stand in a file, by the flag without its dashes."""
+    left_out = {"help", "config", "dry-run", "verbose"}
+    return {
+        name[2:]: action
+        for action in parser._actions
+        for name in action.option_strings
+        if name.startswith("--") and name[2:] not in left_out
+    }
+
+
+def split(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
+    """The flags of this program, and the step file with its own."""
+    takes = {
+        name: action.nargs != 0 for action in parser._actions for name in action.option_strings
+    }
+    i = 0
+    while i < len(argv) and argv[i].startswith("-"):
+        i += 2 if takes.get(argv[i]) else 1
+    return argv[:i], argv[i:]
+
+
+def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
+    if not unknown:
+        return
+    name = unknown[0].partition("=")[0]
+    known = [text for action in parser._actions for text in action.option_strings]
+    parser.error(
+        f"there is no flag {name}; the nearest is {nearest(name, known)} (flags of the step file "
+        "stand behind it)"
+    )
+
+
+def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    if args.steps and args.epochs:
+        parser.error("both --steps and --epochs are given; give the one that sets the length")
+    if args.trace_steps and not args.trace:
+        parser.error("--trace-steps says which steps --trace writes; give --trace FILE")
+    if args.wandb and (problem := why_not()):
+        parser.error(problem)
+    if not 0 <= args.node_rank < args.nnodes:
+        parser.error(f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}")
+    if args.nnodes > 1 and not (args.master_addr and args.master_port):
+        parser.error("--nnodes needs --master-addr and --master-port, the same on every machine")
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value

@@ -1,0 +1,321 @@
+"""The stages of the way from a step file to trained weights, one function each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence
+
+from .. import package
+from . import programs
+from .cache import Cache, digest, key_of
+
+# What makes fsdp-opt write its decisions into a file.
+REMARKS = ["--remarks-filter=fsdp.*", "--remark-format=yaml"]
+
+
+class StageError(Exception):
+    """A stage that failed; the message is what its program said, to be shown
+    once. `code` is the exit status to end with."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def find_tools() -> dict[str, Path]:
+    """The programs by name.
+
+    Raises:
+        StageError: one is not there.
+    """
+    found = {name: path for name in programs.NAMES if (path := programs.find(name))}
+    missing = [name for name in programs.NAMES if name not in found]
+    if missing:
+        named = os.environ.get("FSDP_MLIR_BIN")
+        where = f"$FSDP_MLIR_BIN ({named})" if named else f"{programs.folder()} or on PATH"
+        raise StageError(
+            f"{', '.join(missing)} not found in {where}; build with `tools/dev build`, or set "
+            "FSDP_MLIR_BIN to the folder that holds them"
+        )
+    return found
+
+
+def error_line(output: str, fallback: str) -> str:
+    """The one line of a failed program's output that says why: its first
+    error, else an uncaught exception's last line, else its last line."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    # What a program calls its error, before an exception such as ValueError.
+    for label in (r"(^|\s)error:", r"error:"):
+        for line in lines:
+            if re.search(label, line, re.IGNORECASE) and "Traceback" not in line:
+                return strip_label(line)
+    return strip_label(lines[-1]) if lines else fallback
+
+
+def traceback_of(lines: Sequence[str]) -> str:
+    """What a loader's process said when it failed: its traceback, up to the error of the run."""
+    begins = [i for i, line in enumerate(lines) if line.startswith("Traceback ")]
+    ends = [i for i, line in enumerate(lines) if line.startswith("error: ")]
+    if not begins:
+        return ""
+    return "".join(lines[begins[0] : next((i for i in ends if i > begins[0]), None)])
+
+
+def strip_label(line: str) -> str:
+    """Drops `error: ` from the start of a line: the driver puts its own."""
+    for label in ("error: ", "Error: ", "ERROR: ", "<unknown>:0: error: "):
+        if line.startswith(label):
+            return line[len(label) :]
+    return line
+
+
+def warnings_of(output: str) -> str:
+    """The lines that are meant for the user even where all went well."""
+    return "".join(
+        line + "\n"
+        for line in dict.fromkeys(output.splitlines())
+        if line.startswith(("warning:", "note:")) or ": warning: " in line
+    )
+
+
+class Runner:
+    """Runs programs; with `verbose` their command lines and output are shown,
+    with `dry` only the command lines."""
+
+    def __init__(self, verbose: bool = False, dry: bool = False) -> None:
+        self.verbose = verbose
+        self.dry = dry
+
+    def show(self, command: Sequence[Any], env: Optional[dict[str, str]] = None) -> None:
+        if self.verbose or self.dry:
+            words = [f"{name}={value}" for name, value in (env or {}).items()]
+            words += [shlex.quote(str(word)) for word in command]
+            print("$ " + " ".join(words), flush=True)
+
+    def run(
+        self, stage: str, command: Sequence[Any], env: Optional[dict[str, str]] = None
+    ) -> tuple[str, str]:
+        """Runs a program to its end and returns its output and its errors."""
+        self.show(command, env)
+        done = subprocess.run(
+            [str(word) for word in command],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(env or {})},
+        )
+        if self.verbose:
+            sys.stdout.write(done.stdout)
+            sys.stderr.write(done.stderr)
+        if done.returncode != 0:
+            message = error_line(done.stderr or done.stdout, ended(done.returncode))
+            raise StageError(f"{stage}: {message}", status(done.returncode))
+        return done.stdout, done.stderr
+
+
+def ended(code: int) -> str:
+    if code < 0:
+        return f"ended by signal {signal.Signals(-code).name}"
+    return f"ended with status {code} and no message"
+
+
+def status(code: int) -> int:
+    return 128 - code if code < 0 else code
+
+
+def torch_version() -> str:
+    """Without importing it, which would take seconds."""
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        raise StageError(
+            "PyTorch is not installed; run `tools/dev build`, then use .venv/bin/python"
+        )
+
+
+def export(
+    runner: Runner,
+    cache: Cache,
+    step_file: Path,
+    argv: Sequence[str],
+    ranks: int,
+    flags: Sequence[str] = (),
+) -> tuple[Path, str, bool]:
+    """The folder with step.pt and the tensors beside it, what the step file
+    printed, and whether it was there before. `flags` are the exporter's own."""
+    # WORLD_SIZE lets a step file fit its learning rates to the number of steps.
+    versions = [torch_version(), sys.version, digest_of_exporter()]
+    key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions, *flags])
+    if (notes := cache.export(key)) is not None:
+        return cache.export_folder(key), notes["said"], True
+    made = cache.scratch()
+    try:
+        files = made / "files.json"
+        arguments = [*flags, "-o", made / "step.pt", step_file, *argv]
+        command = [sys.executable, "-m", "fsdp_mlir.driver.record", files, *arguments]
+        env = {"WORLD_SIZE": str(ranks), "PYTHONPATH": python_path()}
+        said, errors = runner.run("export", command, env)
+        if not (made / "step.pt").exists():
+            # The step file ended early and well: --help.
+            raise StageError(said.rstrip(), 0)
+        known = {*json.loads(files.read_text()), str(step_file), *named_files(argv)}
+        files.unlink()
+        said = "".join(
+            line + "\n" for line in said.splitlines() if not line.startswith(f"wrote {made}")
+        )
+        said += warnings_of(errors)
+        large = described_files(made)
+        cache.store_export(key, made, sorted(known | large), {"said": said}, large)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return cache.export_folder(key), said, False
+
+
+def plan_facts(translate: Path, plan: Path) -> dict[str, Any]:
+    """What a plan says of itself (docs/tracing.md).
+
+    Raises:
+        StageError: it is no plan.
+    """
+    done = subprocess.run([translate, "--plan-to-json", plan], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StageError(error_line(done.stderr, ended(done.returncode)))
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts
+
+
+def described_files(folder: Path) -> set[str]:
+    """The data that an export only describes."""
+    return {
+        file["path"]
+        for path in folder.glob("step.*.json")
+        for file in json.loads(path.read_text())["files"]
+    }
+
+
+def digest_of_exporter() -> str:
+    """Of this package, whose files the list of what an export read leaves out."""
+    sources = sorted(Path(package.FOLDER).rglob("*.py"))
+    return key_of([digest(source) for source in sources])
+
+
+def python_path() -> str:
+    folder = os.path.dirname(package.FOLDER)
+    return os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH", "")]))
+
+
+def named_files(argv: Sequence[str]) -> set[str]:
+    """Files and folders that flags name (`--data FILE`, `--data=FILE`)."""
+    words = {part for word in argv for part in (word, word.partition("=")[2]) if part}
+    return {os.path.abspath(word) for word in words if os.path.exists(word)}
+
+
+def convert(
+    runner: Runner,
+    cache: Cache,
+    stage: str,
+    tool: Path,
+    flags: Sequence[str],
+    source: Path,
+    target: Path,
+    remarks: Optional[Path] = None,
+) -> tuple[str, bool]:
+    """Runs `TOOL FLAGS source -o target`, or fetches what it made before; gives
+    its warnings and whether it was there before. `remarks` is for the compiler's decisions."""
+    flags = [*flags, *(REMARKS if remarks else [])]
+    # A cluster or a table of kernels that an option names.
+    words = " ".join(flags).replace("=", " ").split()
+    files = [digest(Path(word)) for word in words if os.path.isfile(word)]
+    key = key_of([stage, digest(source), digest(tool), flags, files, torch_version()])
+
+    def make(path: Path) -> str:
+        beside = [f"--remarks-output-file={path.with_name('remarks')}"] if remarks else []
+        output, errors = runner.run(stage, [tool, *flags, *beside, source, "-o", path])
+        return warnings_of(errors + output)
+
+    result, said, cached = cache.file(stage, key, make)
+    for made, wanted in ((result, target), (result.with_name("remarks"), remarks)):
+        if wanted is not None:
+            # A copy: whoever edits the text must not edit the cache.
+            wanted.unlink(missing_ok=True)
+            if made == result or made.exists():
+                shutil.copyfile(made, wanted)
+    return said, cached
+
+
+def place(source: Path, target: Path) -> None:
+    """Makes `source`, which may be large, also appear as `target`."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def run(
+    runner: Runner,
+    command: Sequence[Any],
+    consume: Callable[[Callable[[], bool]], None],
+) -> None:
+    """Trains: starts fsdp-run, hands `consume` a function that says whether it
+    still runs, and waits for the end."""
+    runner.show(command)
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # Its own group, so that an interrupt reaches it once, from here.
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": python_path()},
+    )
+    lines: list[str] = []
+
+    def drain() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if runner.verbose:
+                sys.stderr.write(line)
+            elif warnings_of(line):
+                sys.stderr.write(line)
+
+    reader = threading.Thread(target=drain, daemon=True)
+    reader.start()
+    try:
+        consume(lambda: process.poll() is None)
+        code = process.wait()
+    except BaseException:
+        stop(process)
+        raise
+    reader.join(timeout=5)
+    if code != 0:
+        if not runner.verbose:
+            sys.stderr.write(traceback_of(lines))
+        raise StageError(f"run: {error_line(''.join(lines), ended(code))}", status(code))
+
+
+def stop(process: "subprocess.Popen[str]") -> None:
+    """Asks fsdp-run to end, which it does when its step and its checkpoint are over, and waits
+    until it and its ranks are gone. Whoever asks a second time does not wait."""
+    try:
+        process.terminate()
+        process.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,1 @@
+"""Steps of a plan inside a loop of the user's own."""

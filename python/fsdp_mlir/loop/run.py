@@ -1,0 +1,225 @@
+"""`load` and `Run`: a plan's steps inside a loop of one's own (docs/own-loop.md)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence, Union
+
+import torch
+
+from ..errors import RunError
+from .extension import runtime
+from ..data.loader_errors import describe, name_samples
+
+Batch = Mapping[str, torch.Tensor]
+StepBatch = Union[Batch, Sequence[Batch], None]
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def load(
+    plan: PathLike,
+    weights: Optional[PathLike] = None,
+    resume: Optional[PathLike] = None,
+    *,
+    seed: Optional[int] = None,
+    weights_from_rank0: bool = False,
+    rng: str = "site",
+    comm: str = "auto",
+    timeout: float = 0,
+    meeting_timeout: int = 300,
+    rendezvous: str = "env://",
+) -> "Run":
+    """Loads a compiled plan on this rank. Collective: every rank of the plan calls it.
+
+    The ranks are those of the environment (`RANK`, `WORLD_SIZE`, `MASTER_ADDR`, as torchrun sets
+    them); without a word there, this process is the one rank. From then on, what a data set raises
+    in a DataLoader has a note that names the sample.
+
+    Args:
+        plan: `step.plan`.
+        weights: what it starts from: safetensors, an index of several or a folder of them.
+        resume: a checkpoint, or a folder of some, of which the newest that is whole is taken.
+        seed: of random operators (the plan's).
+        weights_from_rank0: rank 0 alone has the weights, and sends each rank its part.
+        rng: `site`, or `sequential` as eager PyTorch draws.
+        comm: `auto`, `shm` or `gloo`.
+        timeout: seconds that a rank may keep the others waiting; 0: a hundred of the steps that the
+            plan expects, and ten minutes at least.
+        meeting_timeout: seconds to wait for all ranks here.
+        rendezvous: where they meet: `env://`, `tcp://HOST:PORT` or `file:///PATH`.
+
+    Raises:
+        RunError: the plan, the weights or the ranks do not fit. RankFailure: another rank failed.
+    """
+    if rng not in ("site", "sequential"):
+        raise RunError(f"rng is {rng!r}; give 'site' or 'sequential'")
+    session = runtime().open(
+        plan=os.fspath(plan),
+        weights=os.fspath(weights) if weights is not None else "",
+        resume=os.fspath(resume) if resume is not None else "",
+        seed=seed,
+        weights_from_rank0=weights_from_rank0,
+        rng=rng,
+        comm=comm,
+        timeout=timeout,
+        meeting_timeout=meeting_timeout,
+        rendezvous=rendezvous,
+    )
+    name_samples()
+    return Run(session)
+
+
+class Run:
+    """One rank of a run whose loop is yours. `load` and `compile` make it.
+
+    All ranks call it alike and in the same order. What only reads (`metrics`, `step`, `lr`) is a
+    rank's own and waits for nobody. A call that fails ends the run: the other ranks' calls raise
+    RankFailure, and nothing hangs. Used as a context, it is closed at the end, and an exception
+    that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._open: Any = session
+        # Looked up once: between two steps what looks up has left the caches.
+        self._step: Any = session.step
+        self.rank: int = session.rank
+        self.size: int = session.size
+        self.notes: list[str] = session.notes
+        _runs.add(self)
+
+    def __call__(self, batch: StepBatch = None) -> torch.Tensor:
+        """Takes a step and returns this rank's loss before its update, float64.
+
+        `batch` names the inputs of the step, on the CPU, with the dtypes and shapes of the export.
+        A step of several micro-batches takes as many batches in a list, or one batch that has all
+        of them along dimension 0. A plan that reads no data may go without, or takes all of its
+        inputs.
+
+        Raises:
+            BatchError: the batch is not what the plan reads. A rank that is alone goes on after it.
+        """
+        return self._step(batch)
+
+    def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
+        """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and
+        the step's `outputs`: tensors of their own, whose dimension 0 is the sample."""
+        return self._session.evaluate(batch)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """This rank's figures of the last step, named as in docs/metrics.md; empty before it."""
+        return self._session.metrics()
+
+    def mean(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The means over all ranks, in double, as fsdp-run logs them. Collective."""
+        return dict(zip(values, self._session.mean([float(v) for v in values.values()])))
+
+    @property
+    def step(self) -> int:
+        """Steps that are done: what learning rates of a schedule and random numbers go by. Set it
+        where states come from elsewhere, on all ranks alike."""
+        return self._session.steps
+
+    @step.setter
+    def step(self, value: int) -> None:
+        self._session.steps = value
+
+    @property
+    def lr(self) -> Union[float, list[float]]:
+        """The learning rate of the next step; a list where there are several groups.
+
+        Set on all ranks alike. A plan with a schedule has a table of them, which cannot be set.
+        """
+        rates = self._session.rates
+        return rates[0] if len(rates) == 1 else rates
+
+    @lr.setter
+    def lr(self, value: Union[float, Sequence[float]]) -> None:
+        session = self._session
+        if isinstance(value, (int, float)):
+            session.set_rates([float(value)] * len(session.rates))
+        else:
+            session.set_rates([float(rate) for rate in value])
+
+    def save(self, path: PathLike) -> None:
+        """Writes the weights under their state_dict() names; rank 0 writes. Collective."""
+        self._session.save(os.fspath(path))
+
+    def checkpoint(self, folder: PathLike, keep: int = 3) -> Path:
+        """Writes a checkpoint below `folder` and returns its path when it is whole.
+
+        It is one of fsdp-run (docs/checkpoints.md): `load(..., resume=folder)` goes on from it, on
+        any number of ranks. `keep`: the newest ones that stay, 0: all. Collective.
+        """
+        return Path(self._session.checkpoint(os.fspath(folder), keep))
+
+    def state_dict(self, optimizer: bool = False) -> dict[str, torch.Tensor]:
+        """Parameters and persistent buffers under the model's names. Collective.
+
+        The tensors are views of the memory that the run trains in: they change with each step, and
+        who writes into them between two steps changes the weights. One rank has plain tensors.
+        Several have DTensors where torch.distributed has a process group, sharded as the plan
+        shards them. Copies are given where no view is possible: of parameters in the layout
+        `flat`, and, without a process group, of whole tensors.
+
+        With `optimizer`, also the optimizer's states, placed as their parameters are, and for each
+        of these parameters the count of its updates: `state.NAME.exp_avg`, `state.NAME.step`, as
+        PyTorch's get_optimizer_state_dict() with flatten_optimizer_state_dict names them. Options
+        of groups (`param_groups.…`) are the plan's, and not in it.
+        """
+        from .run_state import state_dict
+
+        return state_dict(self._session, optimizer)
+
+    def load_state_dict(self, states: Mapping[str, torch.Tensor]) -> None:
+        """Goes on with what `state_dict()` gave, here or in another run, or with some of it: whole
+        tensors or DTensors. `step` is then what the optimizer's counts say. Collective.
+
+        Raises:
+            RunError: the run has no such state, or one of another dtype or shape. Nothing changed.
+        """
+        from .run_state import load_state_dict
+
+        load_state_dict(self._session, states)
+
+    def close(self) -> None:
+        """Ends the run. A rank that still waits for this one raises RankFailure. Tensors of
+        state_dict() stay."""
+        if self._open is not None:
+            self._open.close(f"it closed the run after step {self._open.steps}")
+            self._open = None
+            self._step = lambda batch: self._session
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, kind: Any, error: Optional[BaseException], traceback: Any) -> None:
+        if error is not None and self._open is not None:
+            self._open.leave(describe(error))
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._open is None:
+            return "<Run, closed>"
+        return f"<Run: rank {self.rank} of {self.size}, step {self.step}>"
+
+    @property
+    def _session(self) -> Any:
+        if self._open is None:
+            raise RunError("the run is closed; load the plan again")
+        return self._open
+
+
+_runs: "weakref.WeakSet[Run]" = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Threads of the runtime end before the interpreter does."""
+    for run in list(_runs):
+        run.close()
+
+
+atexit.register(_close_all)

@@ -1,0 +1,159 @@
+"""A run's states as tensors of PyTorch: views, DTensors, or copies where neither is possible."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+import torch
+import torch.distributed as dist
+
+from ..errors import RunError
+
+Entry = dict[str, Any]
+
+
+def state_dict(session: Any, optimizer: bool) -> dict[str, torch.Tensor]:
+    """See `Run.state_dict`."""
+    entries = _entries(session, optimizer)
+    if session.size == 1:
+        tensors = {entry["name"]: entry["local"] for entry in entries}
+    elif _has_group():
+        tensors = _distributed(session, entries, optimizer)
+    else:
+        whole = session.whole(False, optimizer)
+        tensors = {entry["name"]: whole[entry["name"]] for entry in entries}
+    named = {name: tensors[entry["name"]] for entry in entries for name in _names(entry)}
+    if optimizer:
+        updates = torch.tensor(float(_updates(session)))
+        named |= {name: updates.clone() for name in _counts(entries)}
+    return named
+
+
+def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
+    """See `Run.load_state_dict`."""
+    entries = _entries(session, optimizer=True)
+    targets = {name: entry for entry in entries for name in _names(entry)}
+    counts = _counts(entries)
+    _check(given, targets, counts)
+    whole = {}
+    session.barrier()  # other ranks may read what they gathered
+    for name, value in given.items():
+        if name in counts:
+            continue
+        entry, is_cut = targets[name], hasattr(value, "full_tensor")
+        if is_cut and entry["local"] is not None and _fits(value, entry, session.mesh):
+            entry["local"].copy_(value.to_local())
+        else:
+            value = value.full_tensor() if is_cut else value
+            whole[entry["name"]] = value.detach().contiguous()
+    session.put(whole)
+    if taken := [int(given[name]) for name in counts if name in given]:
+        session.steps = taken[0] + session.steps - _updates(session)
+
+
+def _entries(session: Any, optimizer: bool) -> list[Entry]:
+    return [
+        entry
+        for entry in session.states()
+        if entry["role"] == "Parameter"
+        or (entry["role"] == "Buffer" and entry["persistent"])
+        or (entry["role"] == "Optimizer" and optimizer)
+    ]
+
+
+def _names(entry: Entry) -> list[str]:
+    """Those of the model's `state_dict()`; of an optimizer's state, those that PyTorch's
+    `get_optimizer_state_dict()` has with flatten_optimizer_state_dict."""
+    if entry["role"] != "Optimizer":
+        return [entry["name"], *entry["aliases"]]
+    parameter = entry["parameter"]
+    return [f"state.{parameter}.{entry['name'].removeprefix(parameter + '/')}"]
+
+
+def _counts(entries: list[Entry]) -> list[str]:
+    """The names of the optimizer's counts of updates, one for each parameter that has states."""
+    owners = dict.fromkeys(e["parameter"] for e in entries if e["role"] == "Optimizer")
+    return [f"state.{parameter}.step" for parameter in owners]
+
+
+def _updates(session: Any) -> int:
+    """Steps whose updates were not left out."""
+    return session.steps - int(session.metrics().get("skipped_steps", 0))
+
+
+def _check(
+    given: Mapping[str, torch.Tensor], targets: Mapping[str, Entry], counts: list[str]
+) -> None:
+    for name, value in given.items():
+        if name in counts:
+            continue
+        if name not in targets:
+            raise RunError(f"the run has no {name}; give what its state_dict() has")
+        shape, dtype = list(targets[name]["shape"]), targets[name]["dtype"]
+        own = str(value.dtype).removeprefix("torch.")
+        if list(value.shape) != shape or own != dtype:
+            raise RunError(
+                f"{name} is {own}{list(value.shape)}, and the run's is {dtype}{shape}; give it so"
+            )
+
+
+def _placements(entry: Entry, axes: int) -> tuple[Any, ...]:
+    """Over the plan's mesh, whose last axis shards."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    cut = Shard(entry["shard_dim"]) if entry["shard_dim"] >= 0 else Replicate()
+    return (*[Replicate()] * (axes - 1), cut)
+
+
+def _fits(value: Any, entry: Entry, mesh: list[tuple[str, int]]) -> bool:
+    """Whether a DTensor is cut as the run's memory is."""
+    sizes = tuple(size for _, size in mesh)
+    placed = tuple(value.device_mesh.shape), tuple(value.placements)
+    return placed == (sizes, _placements(entry, len(sizes)))
+
+
+def _has_group() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _mesh(session: Any) -> Any:
+    """The plan's mesh as PyTorch's, over the process group that exists."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    if dist.get_world_size() != session.size or dist.get_rank() != session.rank:
+        raise RunError(
+            f"the process group has rank {dist.get_rank()} of {dist.get_world_size()}, and the run "
+            f"rank {session.rank} of {session.size}; let both be of the same ranks"
+        )
+    names, sizes = zip(*session.mesh)
+    return init_device_mesh("cpu", sizes, mesh_dim_names=names)
+
+
+def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[str, torch.Tensor]:
+    from torch.distributed.tensor import DTensor
+
+    mesh = _mesh(session)
+    is_cut = any(entry["local"] is None for entry in entries)
+    flat = session.whole(True, optimizer) if is_cut else {}
+
+    def placed(entry: Entry) -> torch.Tensor:
+        local, dim = entry["local"], entry["shard_dim"]
+        if entry["role"] == "Buffer":
+            return local
+        placements = _placements(entry, mesh.ndim)
+        shape = torch.Size(entry["shape"])
+        if local is None:
+            local = _chunk(flat[entry["name"]], dim, mesh)
+        stride = torch.empty(shape, device="meta").stride()
+        return DTensor.from_local(
+            local, mesh, placements, run_check=False, shape=shape, stride=stride
+        )
+
+    return {entry["name"]: placed(entry) for entry in entries}
+
+
+def _chunk(whole: torch.Tensor, dim: int, mesh: Any) -> torch.Tensor:
+    """This rank's part, as DTensor cuts; empty where there are fewer chunks than ranks."""
+    index = mesh.get_local_rank(mesh.ndim - 1)
+    chunks = torch.chunk(whole, mesh.size(mesh.ndim - 1), dim)
+    return chunks[index].clone() if index < len(chunks) else whole.narrow(dim, 0, 0).clone()

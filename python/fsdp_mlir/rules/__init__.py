@@ -1,0 +1,1 @@
+"""An optimizer as rules: small programs captured from its own step."""

@@ -1,0 +1,242 @@
+"""Captures what an optimizer's step does to each parameter, from the step itself.
+
+The step is followed three times: as the first one, which makes the optimizer's state; as a later
+one, which finds it; and as the one after that, which must be the same. What the three say becomes
+one program per parameter, and parameters of a group with the same program share it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, Iterator, NoReturn, Optional, Sequence
+
+import torch
+
+from ..errors import ExportError
+from .follow import Follower, Outcome
+from .merge import FirstMerger
+from .values import Expr, Pool
+from .schedule import Schedule
+
+
+@dataclass
+class State:
+    """Optimizer state of a parameter's shape: `initial` is its first value."""
+
+    name: str
+    dtype: torch.dtype
+    initial: float
+
+
+@dataclass
+class Former:
+    """Optimizer state that is one number, and known without the run: in the first step it is
+    `initial`, and `next` after a step in which it was `Expr("former")` of this name."""
+
+    name: str
+    initial: Expr
+    next: Expr
+
+
+@dataclass
+class Rule:
+    """What a step does to each of `parameters`, of one group and dtype.
+
+    `results` are the new parameter and the new states, as expressions of the inputs `param`,
+    `grad` and the states' names, and of `formers`.
+    """
+
+    group: int
+    dtype: torch.dtype
+    parameters: list[str]
+    states: list[State]
+    results: list[Expr]
+    formers: list[Former]
+    # Of a rule that looks at whole tensors, theirs; None: any.
+    shape: Optional[tuple[int, ...]] = None
+
+
+def capture_rules(
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[Sequence[str]],
+    schedule: Schedule,
+) -> list[Rule]:
+    """The rules of `optimizer`, whose groups hold the parameters named `groups`. Numbers that the
+    schedule changes are not constants of the rules.
+
+    Raises:
+        ExportError: the step is not the same function of each parameter in every step.
+    """
+    pool = Pool()
+    follower = Follower(optimizer, groups, schedule, pool)
+    _check_closure(optimizer)
+    first = follower.follow_first()
+    later = follower.follow_later(first)
+    third = follower.follow_later(first)
+    rules: dict[Any, Rule] = {}
+    number = 0
+    for group, members in enumerate(groups):
+        for fqn in members:
+            if not follower.tensors[number].requires_grad:
+                number += 1
+                continue
+            a, b, c = (outcomes[number] for outcomes in (first, later, third))
+            rule = _rule(follower, number, group, a, b, c)
+            formers = tuple((f.name, id(f.initial), id(f.next)) for f in rule.formers)
+            key = (group, rule.dtype, rule.shape, tuple(map(id, rule.results)), formers)
+            rules.setdefault(key, rule).parameters.append(fqn)
+            number += 1
+    follower.check_unchanged()
+    return list(rules.values())
+
+
+def _check_closure(optimizer: torch.optim.Optimizer) -> None:
+    parameters = list(inspect.signature(type(optimizer).step).parameters.values())[1:]
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY]
+    if [name for name in needed if name not in ("args", "kwargs")]:
+        raise ExportError(
+            f"the step of {type(optimizer).__name__} takes {needed[0]}, and no Python runs while a "
+            "plan does; use an optimizer whose step() takes nothing"
+        )
+
+
+class _Owned:
+    """Expressions of one parameter, as expressions of any."""
+
+    def __init__(self, follower: Follower, parameter: int, group: int) -> None:
+        self.follower, self.parameter, self.group = follower, parameter, group
+        self._known: dict[Expr, Expr] = {}
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(self, value))
+        if not isinstance(value, Expr):
+            return value
+        if value not in self._known:
+            self._known[value] = self._strip(value)
+        return self._known[value]
+
+    def _strip(self, value: Expr) -> Expr:
+        make = self.follower.pool.make
+        if value.op in ("input", "former"):
+            owner, name = value.operands
+            own = self.parameter
+            if value.op == "former":
+                own = self.follower.formers.get((own, name), own)
+            if owner != own:
+                self._fail(value, f"reads {self.follower.fqns[owner]}")
+            return make(value.op, -1, name, dtype=value.dtype)
+        if value.op == "hyperparameter" and value.operands[0] != self.group:
+            self._fail(value, f"reads {value.operands[1]} of another parameter group")
+        return self.follower.pool.like(value, *map(self, value.operands))
+
+    def _fail(self, value: Expr, what: str) -> NoReturn:
+        fqn = self.follower.fqns[self.parameter]
+        self.follower.fail(f"{what} where it updates {fqn}; each parameter is updated by itself")
+
+
+def _rule(
+    follower: Follower,
+    number: int,
+    group: int,
+    first: Outcome,
+    later: Outcome,
+    third: Outcome,
+) -> Rule:
+    pool, own = follower.pool, _Owned(follower, number, group)
+    if set(first.states) != set(later.states):
+        follower.fail("has other state after some steps than after others")
+    for name, value in later.states.items():
+        begins = first.states[name]
+        counts = value is pool.make("step", 0)
+        if value.is_number and not begins.is_number:
+            follower.fail(f"makes its state {name} a number")
+        if counts and begins is not pool.constant(1):
+            follower.fail(f"begins to count in its state {name!r} at another number than 1")
+    names = [name for name, value in later.states.items() if not value.is_number]
+    kept = [name for index, name in sorted(follower.formers) if index == number]
+    results = [own(later.param), *(own(later.states[name]) for name in names)]
+    again = [own(third.param), *(own(third.states[name]) for name in names)]
+    follows = [own(later.states[name]) for name in kept]
+    follows_again = [own(third.states[name]) for name in kept]
+    for result, other in zip(results + follows, again + follows_again):
+        if result is not other:
+            where = _difference(result, other)
+            raise ExportError(
+                f"{where + ': ' if where else ''}the step of {follower.name} reads Python state "
+                "that changes between steps; keep it in the optimizer's state, per parameter"
+            )
+    merger = FirstMerger(pool, {name: own(first.begins[name]) for name in first.begins})
+    begun = [own(first.param), *(own(first.states[name]) for name in names)]
+    results = [merger.merge(a, b) for a, b in zip(begun, results)]
+    for name, value in zip(names, results[1:]):
+        if value.is_number:
+            follower.fail(f"makes its state {name} a number")
+    follows = [merger.merge(own(first.states[name]), x) for name, x in zip(kept, follows)]
+    zero = pool.constant(0)
+    formers = [
+        Former(name, merger.formers.get(name, zero), value) for name, value in zip(kept, follows)
+    ]
+    rule = Rule(group, results[0].dtype, [], [], results[:1], formers)
+    param = follower.tensors[number]
+    if results[0].dtype != param.dtype:
+        follower.fail(f"gives {results[0].dtype} for a parameter of {param.dtype}")
+    for name, result in zip(names, results[1:]):
+        # What nothing changes and nothing reads is no state.
+        if result.op == "input" and not _reads([r for r in results if r is not result], result):
+            continue
+        initial = pool.substitute(
+            merger.initial.get(name, pool.constant(0)), follower.in_first_step
+        )
+        if initial.op != "constant":
+            follower.fail(f"begins its state {name} with a number that is not known")
+        rule.states.append(State(name, result.dtype, initial.operands[0]))
+        rule.results.append(result)
+    if any(value.layout is not None for value in _reached(rule.results)):
+        rule.shape = tuple(param.shape)
+        if not rule.shape:
+            follower.fail(
+                f"looks at the whole of {follower.fqns[number]}, which has no dimension; give it "
+                "to another optimizer"
+            )
+    return rule
+
+
+def _reached(results: Sequence[Any]) -> Iterator[Expr]:
+    """All that `results` follow from, and these."""
+    left, seen = list(results), set()
+    while left:
+        value = left.pop()
+        if isinstance(value, tuple):
+            left += value
+        elif isinstance(value, Expr) and id(value) not in seen:
+            seen.add(id(value))
+            left += value.operands
+            yield value
+
+
+def _reads(results: Sequence[Any], state: Expr) -> bool:
+    return any(value is state for value in _reached(results))
+
+
+def _difference(a: Any, b: Any) -> str:
+    """The line of the innermost expressions that differ."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        pairs = zip(a, b)
+    elif (
+        isinstance(a, Expr)
+        and isinstance(b, Expr)
+        and (a.op, len(a.operands))
+        == (
+            b.op,
+            len(b.operands),
+        )
+    ):
+        pairs = zip(a.operands, b.operands)
+    else:
+        return getattr(b, "where", "")
+    for x, y in pairs:
+        if x is not y and x != y:
+            return _difference(x, y) or getattr(b, "where", "")
+    return getattr(b, "where", "")

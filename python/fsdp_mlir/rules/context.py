@@ -1,0 +1,55 @@
+"""What holds while an optimizer's step is followed: fake tensors, and functions that take `Number`s."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any, Callable, Iterator
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from .numbers import Number
+from .trace import Trace
+
+
+class Functions(TorchFunctionMode):
+    """Calls whose arguments PyTorch would ask for their values before they are dispatched."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in ("tensor", "as_tensor", "scalar_tensor") and isinstance(args[0], Number):
+            dtype = kwargs.get("dtype") or torch.get_default_dtype()
+            return self.trace.make((), (), dtype, self.trace.pool.round(args[0].value, dtype))
+        if name.startswith("_fused_") and any(isinstance(v, Number) for v in kwargs.values()):
+            return self.trace.call(getattr(torch.ops.aten, name).default, args, kwargs)
+        result = func(*args, **kwargs)
+        # item() gives what it was, in PyTorch's own class.
+        return result.node.number if type(result) is torch.SymFloat else result
+
+
+@contextlib.contextmanager
+def following(trace: Trace) -> Iterator[None]:
+    """What runs inside is followed by `trace`."""
+
+    def replaced(function: Callable[..., Any], op: str) -> Callable[..., Any]:
+        def compute(*args: Any) -> Any:
+            follows = any(isinstance(arg, Number) for arg in args)
+            return trace.compute(op, *args) if follows else function(*args)
+
+        return compute
+
+    before = math.sqrt, math.pow
+    fakes = FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        math.sqrt, math.pow = replaced(math.sqrt, "sqrt"), replaced(math.pow, "power")
+        with fakes, Functions(trace), trace:
+            yield
+    finally:
+        math.sqrt, math.pow = before

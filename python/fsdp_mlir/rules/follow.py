@@ -1,0 +1,386 @@
+"""Follows whole steps of an optimizer, one after the other, in every way that they can go."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import inspect
+import os
+import traceback
+from dataclasses import dataclass
+from typing import Any, Callable, NoReturn, Optional, Sequence
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..errors import ExportError
+from .context import following
+from .merge import Merger
+from .numbers import Number, is_optimizers
+from .trace import Trace
+from .values import Comparison, Expr, Pool, holds_for
+from .schedule import Schedule, set_number
+
+# How many ways through a step are followed.
+_WAYS = 64
+Group = dict[str, Any]
+
+
+@dataclass
+class Kept:
+    """A tensor that a step has left as state."""
+
+    dtype: torch.dtype
+    is_number: bool
+
+
+@dataclass
+class Outcome:
+    """After one step: a parameter's value, and its state by name; and what those tensors of the
+    state that are one number began with."""
+
+    param: Expr
+    states: dict[str, Expr]
+    begins: dict[str, Expr]
+
+
+class Follower:
+    """Follows steps of a copy of the optimizer, on tensors without values."""
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        groups: Sequence[Sequence[str]],
+        schedule: Schedule,
+        pool: Pool,
+    ) -> None:
+        self.optimizer, self.groups, self.pool = optimizer, groups, pool
+        self.scheduled = [pool.make("hyperparameter", *column) for column in schedule.columns]
+        self.in_first_step = self._values(schedule.rows[0])
+        # Learning rates may become others in a run; what else changes is in the table.
+        self._rows = {
+            tuple(None if x.operands[1] == "lr" else y for x, y in zip(self.scheduled, row))
+            for row in schedule.rows
+        }
+        self.name = type(optimizer).__name__
+        self.fqns = [fqn for members in groups for fqn in members]
+        self.tensors = [p for group in optimizer.param_groups for p in group["params"]]
+        # What the last step left: the optimizer's attributes, groups' other entries, and state.
+        self.attributes = self._copied(
+            {k: v for k, v in vars(optimizer).items() if k not in ("state", "param_groups")}
+        )
+        self.entries = [self._entry(group) for group in optimizer.param_groups]
+        # Python state that a step has changed, and what names it in the optimizer's source.
+        self.changed: dict[str, str] = {}
+        self.state: list[dict[str, Any]] = [dict(optimizer.state.get(p, {})) for p in self.tensors]
+        # States of one number that do not count steps: of a parameter and a name, the first
+        # parameter that has the same number under this name.
+        self.formers: dict[tuple[int, str], int] = {}
+
+    def _copied(self, values: Any) -> Any:
+        kept = {id(x): x for x in (self.optimizer, *self.tensors)}
+        try:
+            return copy.deepcopy(values, kept)
+        except Exception:
+            return copy.copy(values)
+
+    def _entry(self, group: Group) -> Group:
+        """A group's options: hyperparameters that are tensors are numbers.
+
+        On the CPU `foreach` runs the same kernels as the for-loop, on one tensor after the other;
+        so does `fused` of SGD, in one kernel, but that its first step says so.
+        """
+        entry = self._copied({k: v for k, v in group.items() if k != "params"})
+        for key, value in entry.items():
+            if isinstance(value, (tuple, list)):
+                entry[key] = type(value)(map(_plain, value))
+            else:
+                entry[key] = _plain(value)
+        if "foreach" in entry:
+            entry["foreach"] = False
+        if isinstance(self.optimizer, torch.optim.SGD):
+            entry["fused"] = False
+        return entry
+
+    def _values(self, row: Sequence[Optional[float]]) -> dict[Expr, Expr]:
+        """The scheduled numbers that are known in a row of the schedule."""
+        return {x: self.pool.constant(y) for x, y in zip(self.scheduled, row) if y is not None}
+
+    def _in_all_steps(self, comparison: Comparison) -> Optional[bool]:
+        """How a comparison of scheduled numbers goes; None: not always the same way."""
+        op, a, b = comparison
+        outcome: Optional[bool] = None
+        for row in self._rows:
+            known = self._values(row)
+            x, y = self.pool.substitute(a, known), self.pool.substitute(b, known)
+            if x.op != "constant" or y.op != "constant":
+                return None
+            holds = holds_for(op, x.operands[0], y.operands[0])
+            if outcome is None:
+                outcome = holds
+            if outcome != holds:
+                return None
+        return outcome
+
+    def fail(self, what: str) -> NoReturn:
+        raise ExportError(f"the step of {self.name} {what}")
+
+    def follow_first(self) -> list[Outcome]:
+        """The first step, which makes the optimizer's state."""
+        return self.follow(first_state)
+
+    def follow_later(self, first: list[Outcome]) -> list[Outcome]:
+        """A step that finds the state which `first` has made. What of it is one number counts the
+        steps, or else follows from what it was."""
+        before = self.attributes, self.entries, self.state
+        while True:
+            outcomes = self.follow(self._later_state)
+            formers = dict(self.formers)
+            for index, outcome in enumerate(outcomes):
+                for name, value in outcome.states.items():
+                    owner = formers.get((index, name))
+                    if owner is not None and outcomes[owner].states[name] is not value:
+                        formers[index, name] = index
+                    counts = value is self.pool.make("step", 0)
+                    if owner is None and value.is_number and not counts:
+                        formers[index, name] = self._first_like(first, index, name)
+            if formers == self.formers:
+                return outcomes
+            self.formers = formers
+            self.attributes, self.entries, self.state = before
+
+    def _first_like(self, first: list[Outcome], index: int, name: str) -> int:
+        """The first parameter of the group whose state `name` begins as this one's does."""
+        own = first[index]
+        for other in self._members(self._group_of(index)):
+            values = first[other].states.get(name), first[other].begins.get(name)
+            if values == (own.states[name], own.begins.get(name)):
+                return other
+        return index
+
+    def _members(self, group: int) -> range:
+        start = sum(map(len, self.groups[:group]))
+        return range(start, start + len(self.groups[group]))
+
+    def _group_of(self, index: int) -> int:
+        return next(g for g in range(len(self.groups)) if index in self._members(g))
+
+    def _later_state(
+        self, trace: Trace, index: int, param: torch.Tensor, name: str, value: Any
+    ) -> Any:
+        number = self.pool.make("step", -1)
+        if (index, name) in self.formers:
+            number = self.pool.make("former", self.formers[index, name], name)
+        return later_state(trace, index, param, name, value, number)
+
+    def follow(self, place: Callable[[Trace, int, torch.Tensor, str, Any], Any]) -> list[Outcome]:
+        """Every way through one step, merged. `place` gives the value that a state begins with.
+
+        Groups are followed one by one, since each may go its own ways.
+        """
+        outcomes: list[Outcome] = []
+        begun = self.attributes
+        for group in range(len(self.groups)):
+            self.attributes = begun
+            outcomes += self._follow_group(group, place)
+        return outcomes
+
+    def _follow_group(self, group: int, place: Callable[..., Any]) -> list[Outcome]:
+        ways = 0
+        left: list[Any] = []
+
+        def explore(given: tuple[bool, ...]) -> list[Outcome]:
+            nonlocal ways
+            ways += 1
+            if ways > _WAYS:
+                self.fail(
+                    f"branches in more than {_WAYS} ways on numbers that change between steps"
+                )
+            trace = Trace(self.pool, self.name, self._in_all_steps, given)
+            outcomes, *after = self._run(trace, group, place)
+            left.append(after)
+            new = list(trace.decisions)[len(given) :]
+            if not new:
+                return outcomes
+            merger = Merger(self.pool, new[0])
+            yes, no = explore(given + (True,)), explore(given + (False,))
+            return [self._merge(merger, a, b) for a, b in zip(yes, no)]
+
+        outcomes = explore(())
+        self.attributes, entry, state = left[0]
+        self.entries = [*self.entries[:group], entry, *self.entries[group + 1 :]]
+        self.state = list(self.state)
+        for index, own in zip(self._members(group), state):
+            self.state[index] = own
+        return outcomes
+
+    def _merge(self, merger: Merger, a: Outcome, b: Outcome) -> Outcome:
+        if set(a.states) != set(b.states):
+            self.fail("has other state after some steps than after others")
+        states = {name: merger.merge(a.states[name], b.states[name]) for name in b.states}
+        begins = {name: x for name, x in b.begins.items() if a.begins.get(name) is x}
+        return Outcome(merger.merge(a.param, b.param), states, begins)
+
+    def _run(self, trace: Trace, group: int, place: Callable[..., Any]) -> tuple[Any, ...]:
+        shadow = object.__new__(type(self.optimizer))
+        shadow.__dict__.update(self._copied(self.attributes))
+        entry = self._copied(self.entries[group])
+        given = self._copied(entry)
+        for number in self.scheduled:
+            if number.operands[0] == group:
+                set_number(given, number.operands[1], Number(trace, number))
+        try:
+            with following(trace), torch.no_grad():
+                params = [self._parameter(trace, i) for i in self._members(group)]
+                states = [
+                    {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
+                    for i, p in zip(self._members(group), params)
+                ]
+                shadow.param_groups = [{"params": list(params), **given}]
+                shadow.state = collections.defaultdict(dict)
+                shadow.state.update({p: s for p, s in zip(params, states) if s})
+                type(self.optimizer).step(shadow)
+                outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
+                after = [self._kept(trace, shadow.state.get(p, {})) for p in params]
+        except ExportError:
+            raise
+        except Exception as error:
+            raise ExportError(
+                f"{_line_of(error)}the step of {self.name} cannot be followed: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
+        attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
+        self._check_attributes(attributes)
+        self._check_entries(shadow.param_groups[0], given)
+        return outcomes, attributes, entry, after
+
+    def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
+        like = self.tensors[index]
+        # One that has no dimension is taken for one of one element.
+        shape, stride = (like.shape, like.stride()) if like.dim() else ((1,), (1,))
+
+        def make(name: str) -> torch.Tensor:
+            value = self.pool.make("input", index, name, dtype=like.dtype)
+            return trace.make(shape, stride, like.dtype, value)
+
+        trace.shapes.add(torch.Size(shape))
+        tensor = make("param")
+        if like.requires_grad:
+            tensor.requires_grad_().grad = make("grad")
+        return tensor
+
+    def _outcome(self, trace: Trace, param: torch.Tensor, state: dict[str, Any]) -> Outcome:
+        values, begins = {}, {}
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                values[name] = trace.value_of(value)
+                if values[name].is_number:
+                    begins[name] = trace.first_value_of(value)
+                if not values[name].is_number and value.shape != param.shape:
+                    self.fail(
+                        f"keeps state {name} of shape {list(value.shape)} for a parameter of shape "
+                        f"{list(param.shape)}; only state of the parameter's shape can be sharded"
+                    )
+            elif isinstance(value, (int, float, Number)) and not isinstance(value, bool):
+                values[name] = trace.number(value)
+        return Outcome(trace.value_of(param), values, begins)
+
+    def _kept(self, trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: (
+                Kept(value.dtype, trace.value_of(value).is_number)
+                if isinstance(value, torch.Tensor)
+                else value
+            )
+            for name, value in state.items()
+        }
+
+    def check_unchanged(self) -> None:
+        """Raises ExportError where a step has changed what is neither state nor a tensor."""
+        for what, text in self.changed.items():
+            raise ExportError(
+                f"{_line_with(type(self.optimizer), text)}the step of {self.name} changes Python "
+                f"state ({what}), so that the next step is another one; keep it in the optimizer's "
+                "state, per parameter"
+            )
+
+    def _check_attributes(self, after: dict[str, Any]) -> None:
+        for key, value in after.items():
+            counts = isinstance(value, (int, float, Number)) and not isinstance(value, bool)
+            if counts and not _same(value, self.attributes.get(key)):
+                self.changed.setdefault(key, f"self.{key}")
+
+    def _check_entries(self, group: Group, before: Group) -> None:
+        after = {k: v for k, v in group.items() if k != "params"}
+        for key in {*after, *before}:
+            if key not in after or key not in before or not _same(after[key], before[key]):
+                self.changed.setdefault(f"{key} of its parameter groups", f'"{key}"')
+
+
+def _plain(value: Any) -> Any:
+    one = isinstance(value, torch.Tensor) and value.numel() == 1
+    return float(value.item()) if one else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return a is b or (type(a) is type(b) and bool(a == b))
+    except Exception:
+        return False
+
+
+def _line_with(optimizer: type, text: str) -> str:
+    """The first line of the optimizer's step that has `text`, or ""."""
+    try:
+        step = inspect.unwrap(optimizer.step)
+        lines, start = inspect.getsourcelines(step)
+    except (OSError, TypeError):
+        return ""
+    for number, line in enumerate(lines):
+        if text in line:
+            return f"{os.path.basename(inspect.getfile(step))}:{start + number}: "
+    return ""
+
+
+def _line_of(error: Exception) -> str:
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_optimizers(frame.filename):
+            return f"{os.path.basename(frame.filename)}:{frame.lineno}: "
+    return ""
+
+
+def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
+    """State that the optimizer had before its first step."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.dim() == 0 and (param.numel() != 1 or name == "step"):
+        number = trace.pool.constant(_uniform(name, value))
+        return trace.make((), (), value.dtype, number)
+    number = trace.pool.constant(_uniform(name, value))
+    fill = trace.pool.make("fill", number, dtype=value.dtype)
+    return trace.make(param.shape, param.stride(), value.dtype, fill)
+
+
+def _uniform(name: str, value: torch.Tensor) -> float:
+    with _disable_current_modes():
+        one = value.flatten()[0].item() if value.numel() else 0.0
+        if name == "step" and one != 0 or not bool((value == one).all()):
+            raise ExportError(
+                "the optimizer has state from earlier steps; a run starts from the first one, "
+                "make a new optimizer"
+            )
+    return float(one)
+
+
+def later_state(
+    trace: Trace, index: int, param: torch.Tensor, name: str, value: Any, number: Expr
+) -> Any:
+    """State that an earlier step has left; where it is one number, that is `number`."""
+    if isinstance(value, (int, float, Number)) and not isinstance(value, bool):
+        return Number(trace, number)
+    if not isinstance(value, Kept):
+        return value
+    if value.is_number:
+        return trace.make((), (), value.dtype, number)
+    held = trace.pool.make("input", index, name, dtype=value.dtype)
+    return trace.make(param.shape, param.stride(), value.dtype, held)

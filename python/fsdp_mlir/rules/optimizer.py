@@ -1,0 +1,186 @@
+"""Reads a torch.optim optimizer into `fsdp.json`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Container, Optional
+
+import torch
+
+from ..dtypes import dtype_name
+from ..errors import ExportError
+from ..step.names import StateNames
+from ..step.optimizer_list import parts_of
+from .capture import Rule, capture_rules
+from .writer import RuleWriter
+from .schedule import OF_SCHEDULERS, Schedule, constant_rates
+from ..step.training_step import TrainingStep
+
+# Flags that change what an optimizer computes, and why a plan has no use for them.
+_REFUSED_FLAGS = {
+    "capturable": "a plan keeps what changes between steps in memory already",
+    "differentiable": "no gradient flows through a plan's updates",
+}
+
+
+def describe_optimizer(
+    step: TrainingStep, names: StateNames, schedule: Optional[Schedule]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The groups and rules of the optimizer, or of several; and the rules' methods by name.
+
+    Warns by name of trainable parameters that the optimizer does not hold: they get no update.
+
+    Raises:
+        ExportError: a parameter that is not in the model, a step that does not treat each element
+            alike or is not the same one in all steps, or groups of several implementations.
+    """
+    parts = parts_of(step.optimizer)
+    schedule = schedule or constant_rates(step.optimizer)
+    if len(parts) > 1 and step.scaler is not None:
+        raise ExportError(
+            "a GradScaler skips the step of each optimizer by itself, which is not there; give one "
+            "optimizer, or bfloat16, which needs no scaler"
+        )
+    groups: list[dict[str, Any]] = []
+    writers: dict[str, RuleWriter] = {}
+    for part in parts:
+        first = len(groups)
+        own = _describe_groups(part, names, first)
+        groups += own
+        captured = capture_rules(
+            part, [group["parameters"] for group in own], schedule.part(first, len(own))
+        )
+        if step.scaler is not None:
+            _check_counted(part, captured)
+        for rule in captured:
+            rule.group += first
+            symbol = _symbol(rule, optimizer_name(part), writers)
+            names.check_symbol(symbol)
+            writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
+    held = {fqn for group in groups for fqn in group["parameters"]}
+    for fqn, tensor in names.parameters.items():
+        if tensor.requires_grad and fqn not in held:
+            warnings.warn(f"{fqn} is trainable but not in the optimizer: it gets no update")
+    description = {
+        "groups": groups,
+        "rules": [writer.description for writer in writers.values()],
+    }
+    return description, {w.description["method"]: w.source for w in writers.values()}
+
+
+def _describe_groups(
+    optimizer: torch.optim.Optimizer, names: StateNames, first: int
+) -> list[dict[str, Any]]:
+    """The groups of one optimizer, of which the first has the number `first`."""
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise ExportError(
+            "the optimizer has step hooks, and no Python runs while a plan does; remove them"
+        )
+    _check_flags(optimizer)
+    fqns = {id(tensor): fqn for fqn, tensor in names.parameters.items()}
+    groups, implementations = [], set()
+    for index, group in enumerate(optimizer.param_groups):
+        members = []
+        for tensor in group["params"]:
+            if id(tensor) not in fqns:
+                raise ExportError(
+                    f"parameter group {index} of the optimizer holds a tensor of shape "
+                    f"{list(tensor.shape)} that is not a parameter of the model; give the "
+                    "optimizer model.parameters() after the model is complete"
+                )
+            members.append(fqns[id(tensor)])
+        implementations.add(_implementation(group))
+        groups.append(
+            {
+                "optimizer": optimizer_name(optimizer),
+                "implementation": _implementation(group),
+                "parameters": members,
+                "hyperparameters": _hyperparameters(group, first + index),
+            }
+        )
+    if len(implementations) > 1:
+        raise ExportError(
+            f"the optimizer's groups differ in implementation ({', '.join(sorted(implementations))}); "
+            "give all of them the same foreach and fused"
+        )
+    return groups
+
+
+def _symbol(rule: Rule, optimizer: str, taken: Container[str]) -> str:
+    symbol = f"{optimizer.rpartition('.')[2].lower()}.{rule.group}"
+    if rule.shape is not None:
+        symbol += "." + "x".join(map(str, rule.shape))
+    if symbol in taken:
+        symbol += f".{dtype_name(rule.dtype, symbol)}"
+    while symbol in taken:
+        symbol += ".other"
+    return symbol
+
+
+def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:
+    for former in (former for rule in rules for former in rule.formers):
+        where = former.next.where
+        raise ExportError(
+            f"{where + ': ' if where else ''}the step of {type(optimizer).__name__} keeps a number "
+            f"in its state {former.name!r} that follows from every step before, and a GradScaler "
+            "skips steps that only the run knows; leave the scaler out, or use another optimizer"
+        )
+
+
+def optimizer_name(optimizer: torch.optim.Optimizer) -> str:
+    """`adamw` of torch.optim's AdamW; of any other class its module and name."""
+    kind = type(optimizer)
+    if getattr(torch.optim, kind.__name__, None) is not kind:
+        return f"{kind.__module__}.{kind.__qualname__}"
+    # Adam that decays the parameter itself is AdamW, under either name.
+    if kind.__name__ in ("Adam", "AdamW"):
+        return "adamw" if optimizer.param_groups[0]["decoupled_weight_decay"] else "adam"
+    return kind.__name__.lower()
+
+
+def _hyperparameters(group: dict[str, Any], index: int) -> dict[str, Any]:
+    """What describes a group in plain values, but for what chooses the implementation."""
+    values = {}
+    for key, value in group.items():
+        if key in ("params", "foreach", "fused", *_REFUSED_FLAGS) or key in OF_SCHEDULERS:
+            continue
+        plain = _plain(value, key, index)
+        if plain is not None:
+            values[key] = plain
+    return values
+
+
+def _check_flags(optimizer: torch.optim.Optimizer) -> None:
+    for index, group in enumerate(optimizer.param_groups):
+        for flag, why in _REFUSED_FLAGS.items():
+            if group.get(flag):
+                raise ExportError(
+                    f"parameter group {index} of the optimizer has {flag}=True: {why}; leave it out"
+                )
+    if len({group.get("decoupled_weight_decay") for group in optimizer.param_groups}) > 1:
+        raise ExportError(
+            "the optimizer's groups differ in decoupled_weight_decay; use torch.optim.AdamW, or "
+            "weight_decay=0 in the groups that have none"
+        )
+
+
+def _implementation(group: dict[str, Any]) -> str:
+    if group.get("fused"):
+        return "fused"
+    if group.get("foreach"):
+        return "foreach"
+    return "for-loop"  # what PyTorch chooses on the CPU
+
+
+def _plain(value: Any, key: str, index: int) -> Any:
+    """A number, truth value, text or list of numbers as JSON has it; None of anything else."""
+    if isinstance(value, (tuple, list)):
+        members = [_plain(member, key, index) for member in value]
+        return members if all(isinstance(member, float) for member in members) else None
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1:
+            raise ExportError(f"{key} of parameter group {index} has several values; give a number")
+        return float(value.item())
+    if isinstance(value, (bool, str)):
+        return value
+    return float(value) if isinstance(value, (int, float)) else None

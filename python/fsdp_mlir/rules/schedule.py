@@ -1,0 +1,182 @@
+"""Runs a schedule ahead of the training, and keeps what it sets as a table.
+
+A schedule is a function of the step alone, so that all its numbers are known at export: learning
+rates, and what else it changes, such as momentum.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from array import array
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+import torch
+
+from ..errors import ExportError
+from ..step.optimizer_list import parts_of
+from ..step.training_step import TrainingStep, is_schedulers
+
+# What schedulers keep in a group beside what they change.
+OF_SCHEDULERS = (
+    "initial_lr",
+    "max_lr",
+    "min_lr",
+    "max_momentum",
+    "base_momentum",
+)
+Column = tuple[int, str]
+
+
+@dataclass
+class Schedule:
+    """Numbers of parameter groups that change from step to step.
+
+    Attributes:
+        columns: a group, and the number's name there: "lr", "momentum"; "betas.0" is the first of
+            the group's `betas`. Every group's learning rate is among them.
+        rows: their values, by step.
+    """
+
+    columns: list[Column]
+    rows: list[list[float]]
+
+    def part(self, first: int, groups: int) -> Schedule:
+        """The numbers of `groups` groups from `first` on, as those of an optimizer of its own."""
+        own = [i for i, (group, _) in enumerate(self.columns) if first <= group < first + groups]
+        columns = [(self.columns[i][0] - first, self.columns[i][1]) for i in own]
+        return Schedule(columns, [[row[i] for i in own] for row in self.rows])
+
+    def describe(self) -> dict[str, Any]:
+        columns = [{"group": group, "name": name} for group, name in self.columns]
+        return {"columns": columns, "rows": self.rows}
+
+
+def constant_rates(optimizer: Any) -> Schedule:
+    """What changes where nothing is scheduled: nothing, but learning rates may."""
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    return Schedule([(index, "lr") for index in range(len(rates))], [rates])
+
+
+def read_schedule(step: TrainingStep) -> Optional[Schedule]:
+    """The step's `lr_schedule`; None: there is none.
+
+    It has a row for each of `steps`, or as many as one rank takes in `epochs` (more ranks take
+    fewer steps and use its beginning). A scheduler object is stepped once per step, on the
+    optimizer itself, whose numbers are put back afterwards, as is the scheduler.
+
+    Raises:
+        ExportError: no length is given, or the scheduler needs what only a run knows.
+    """
+    schedule = step.lr_schedule
+    if schedule is None:
+        return None
+    if step.steps is not None:
+        rows = step.steps
+    elif step.epochs is not None and step.steps_per_epoch is not None:
+        rows = step.epochs * step.steps_per_epoch
+    else:
+        raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
+    if not is_schedulers(schedule):
+        constant = constant_rates(step.optimizer)
+        factors = [float(schedule(row)) for row in range(rows)]
+        return Schedule(
+            constant.columns, [[rate * factor for rate in constant.rows[0]] for factor in factors]
+        )
+    parts, first = parts_of(step.optimizer), 0
+    tables = []
+    left = list(schedule) if isinstance(schedule, (list, tuple)) else [schedule]
+    for part in parts:
+        own = [scheduler for scheduler in left if scheduler.optimizer is part]
+        left = [scheduler for scheduler in left if scheduler.optimizer is not part]
+        if len(own) > 1:
+            raise ExportError(
+                "lr_schedule has two schedulers of one optimizer; use ChainedScheduler"
+            )
+        table = (
+            _run_scheduler(own[0], part.param_groups, rows)
+            if own
+            else Schedule((constant := constant_rates(part)).columns, constant.rows * rows)
+        )
+        tables.append(Schedule([(first + g, name) for g, name in table.columns], table.rows))
+        first += len(part.param_groups)
+    if left:
+        raise ExportError("lr_schedule belongs to another optimizer; make it with this one")
+    columns = [column for table in tables for column in table.columns]
+    rows_of_all = [sum(own, []) for own in zip(*(table.rows for table in tables))]
+    order = sorted(range(len(columns)), key=lambda i: columns[i][1] != "lr")  # rates first
+    return Schedule([columns[i] for i in order], [[row[i] for i in order] for row in rows_of_all])
+
+
+def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Schedule:
+    name = type(schedule).__name__
+    if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        raise ExportError(f"{name} depends on the losses of the run; use one that steps alone")
+    # Numbers that are tensors are changed in place.
+    saved = [{k: copy.deepcopy(v) for k, v in g.items() if k != "params"} for g in groups]
+    state = copy.deepcopy(schedule.state_dict())
+    numbers = {column: array("d", [value]) for column, value in _numbers(groups).items()}
+    try:
+        with warnings.catch_warnings():
+            # "lr_scheduler.step() before optimizer.step()": no step is taken here.
+            warnings.simplefilter("ignore")
+            for _ in range(rows - 1):
+                schedule.step()
+                for column, value in _numbers(groups).items():
+                    numbers[column].append(value)
+                _check_numbers_change(groups, saved, name)
+    except ValueError as error:
+        raise ExportError(f"{name} cannot be stepped {rows} times: {error}") from error
+    finally:
+        schedule.load_state_dict(state)
+        for group, values in zip(groups, saved):
+            group.update(values)
+    rates = [column for column in numbers if column[1] == "lr"]
+    others = [c for c, values in numbers.items() if c[1] != "lr" and len(set(values)) > 1]
+    columns = rates + others
+    return Schedule(columns, [list(row) for row in zip(*(numbers[c] for c in columns))])
+
+
+def _numbers(groups: Sequence[dict[str, Any]]) -> dict[Column, float]:
+    """Every number of the groups, by its column."""
+    numbers: dict[Column, float] = {}
+    for index, group in enumerate(groups):
+        for key, value in group.items():
+            if key == "params" or key in OF_SCHEDULERS:
+                continue
+            members = enumerate(value) if isinstance(value, (tuple, list)) else [(None, value)]
+            for place, member in members:
+                if _is_number(member):
+                    name = key if place is None else f"{key}.{place}"
+                    numbers[index, name] = float(member)
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def set_number(group: dict[str, Any], name: str, value: Any) -> None:
+    """Puts a number into a group, in place of the one that has this name."""
+    key, _, place = name.partition(".")
+    if not place:
+        group[key] = value
+        return
+    members = list(group[key])
+    members[int(place)] = value
+    group[key] = type(group[key])(members)
+
+
+def _check_numbers_change(
+    groups: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]], name: str
+) -> None:
+    for group, values in zip(groups, before):
+        for key, value in values.items():
+            if isinstance(value, (bool, str)) and group[key] != value:
+                raise ExportError(
+                    f"{name} changes {key}, which is no number; only numbers of parameter groups "
+                    "may change from step to step"
+                )

@@ -1,0 +1,388 @@
+"""Follows an optimizer's own step, and keeps what it computes as expressions.
+
+Nothing is computed: tensors are fake, and numbers that change between steps are `Number`s, which
+Python and PyTorch take for floats without a value. So none of them can end up in the expressions as
+a constant. Where Python branches on such a number, the step is followed once for each outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, NoReturn, Optional
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from ..errors import ExportError
+from .numbers import Number, current_line
+from .values import Comparison, Expr, Pool
+from .views import layout_of, order_of, permuted
+
+aten = torch.ops.aten
+# Calls that give what they are given.
+_SAME = {"clone", "detach", "alias", "contiguous", "lift_fresh", "positive", "copy", "lift"}
+# What fills a new tensor, by name; the others have an argument for it.
+_FILLS = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "zero": 0.0}
+_BRANCHES = 64
+
+
+class Cell:
+    """A tensor's memory: what it holds and held at first, and of which size and strides."""
+
+    def __init__(self, tensor: torch.Tensor, value: Expr) -> None:
+        self.tensor, self.value, self.first = tensor, value, value
+        self.shape, self.stride = layout_of(tensor)
+
+
+class Trace(TorchDispatchMode):
+    """One way through a step.
+
+    Attributes:
+        decisions: the comparisons that Python branched on, with their outcomes. The first ones
+            were given; of each new one the outcome is true.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        name: str,
+        in_all_steps: Callable[[Comparison], Optional[bool]],
+        given: tuple[bool, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.pool, self.name, self.given = pool, name, given
+        self._in_all_steps = in_all_steps
+        self.decisions: dict[Comparison, bool] = {}
+        self.shapes: set[torch.Size] = set()  # of parameters
+        self._cells: dict[int, Cell] = {}
+        self._making = False
+
+    # Numbers
+
+    def fail(self, what: str) -> NoReturn:
+        where = current_line()
+        raise ExportError(f"{where + ': ' if where else ''}the step of {self.name} {what}")
+
+    def number(self, value: Any) -> Expr:
+        if isinstance(value, torch.SymFloat):
+            return value.node.number.value
+        return self.pool.constant(value)
+
+    def wrap(self, value: Expr) -> Any:
+        """A number for Python: a float where it is constant."""
+        return value.operands[0] if value.op == "constant" else Number(self, value)
+
+    def compute(self, op: str, *operands: Any) -> Any:
+        for operand in operands:
+            if not isinstance(operand, (int, float, torch.SymFloat)):
+                return NotImplemented
+        where = current_line()
+        return self.wrap(self.pool.number(op, *map(self.number, operands), where=where))
+
+    def decide(self, key: Comparison) -> bool:
+        op, a, b = key
+        yes, no = self.pool.constant(1), self.pool.constant(0)
+        chosen = self.pool.number(op, a, b, yes, no)
+        if chosen.op == "constant":
+            return bool(chosen.operands[0])
+        always = self._in_all_steps(key)
+        if always is not None:
+            return always
+        if key not in self.decisions:
+            index = len(self.decisions)
+            if index == _BRANCHES:
+                self.fail("branches without end on numbers that change between steps")
+            self.decisions[key] = index >= len(self.given) or self.given[index]
+        return self.decisions[key]
+
+    # Tensors
+
+    def add(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
+        self._cells[tensor.untyped_storage()._cdata] = Cell(tensor, value)
+        return tensor
+
+    def make(self, shape: Any, stride: Any, dtype: torch.dtype, value: Expr) -> torch.Tensor:
+        """A tensor of its own that holds `value`."""
+        self._making = True
+        try:
+            return self.add(torch.empty_strided(shape, stride, dtype=dtype), value)
+        finally:
+            self._making = False
+
+    def value_of(self, tensor: torch.Tensor) -> Expr:
+        """What a tensor holds: a number where it has no dimension and no parameter's shape."""
+        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        if cell is not None:
+            if layout_of(tensor) == (cell.shape, cell.stride):
+                return cell.value
+            order, layout = self._order(tensor, cell), layout_of(tensor)
+            return permuted(self.pool, cell.value, order, layout, current_line())
+        if tensor.numel() != 1:
+            self.fail(
+                f"reads a tensor of shape {list(tensor.shape)} that is neither the parameter, nor "
+                "its gradient, nor state of the optimizer"
+            )
+        wrapped = getattr(tensor, "_wrapped_number", None)
+        if wrapped is not None:
+            return self.number(wrapped)
+        with _disable_current_modes():
+            return self.pool.constant(tensor.item())
+
+    def _order(self, tensor: torch.Tensor, cell: Cell) -> tuple[int, ...]:
+        order = order_of(tensor, (cell.shape, cell.stride))
+        if order is None:
+            self.fail(
+                f"looks at a tensor of shape {list(cell.shape)} as {list(tensor.shape)}; a step "
+                "may look at whole tensors, transposed or not"
+            )
+        return order
+
+    def first_value_of(self, tensor: torch.Tensor) -> Expr:
+        """What a tensor of this step was made with."""
+        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        return cell.first if cell else self.value_of(tensor)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._making or func.namespace in ("prim", "profiler"):
+            return func(*args, **(kwargs or {}))
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """One operator: `args` as a dictionary by the schema's names, in its order."""
+        given = {}
+        for index, argument in enumerate(func._schema.arguments):
+            if index < len(args):
+                given[argument.name] = args[index]
+            else:
+                given[argument.name] = kwargs.get(argument.name, argument.default_value)
+        name = func._schema.name.split("::")[1]
+        if name.startswith("_foreach_"):
+            return self._each(func, name, given)
+        if name == "_local_scalar_dense":
+            value = self.value_of(given["self"])
+            if not value.is_number:
+                self.fail("reads a tensor's value as a Python number")
+            return self.wrap(value)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.fail(f"draws random numbers ({func}), which a plan's update does not")
+        if any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments):
+            return self._view(func, given)
+        return self._compute(func, name.rstrip("_"), given)
+
+    def _each(self, func: Any, name: str, given: dict[str, Any]) -> Optional[list[torch.Tensor]]:
+        """An operator on lists, as PyTorch applies it: to one tensor after the other."""
+        base = getattr(aten, name.removeprefix("_foreach_"))
+        overload = {"Scalar": "Tensor", "List": "Tensor"}.get(func._overloadname)
+        if overload is None:
+            self.fail(f"calls {func}; give the optimizer foreach=False")
+        lists = [v for v in given.values() if isinstance(v, (list, tuple))]
+        rest = [v for v in given.values() if not isinstance(v, (list, tuple))]
+        op = getattr(base, overload)
+        results = [self.call(op, (*members, *rest), {}) for members in zip(*lists)]
+        return None if func._schema.is_mutable else results
+
+    def _view(self, func: Any, given: dict[str, Any]) -> Any:
+        result = func(**given)
+        if isinstance(result, torch.Tensor) and "self" in given:
+            self.value_of(given["self"])
+            if func is aten.lift_fresh.default:
+                value = self.value_of(given["self"])
+                return self.make(result.shape, result.stride(), result.dtype, value)
+            self.value_of(result)
+        return result
+
+    def _compute(self, func: Any, name: str, given: dict[str, Any]) -> Any:
+        where = current_line()
+        tensors = list(_tensors(given))
+        if name.removeprefix("new_").removesuffix("_like") in ("full", *_FILLS):
+            return self._fill(func, name, given, where)
+        values = {id(tensor): self.value_of(tensor) for tensor in tensors}
+        if name == "scalar_tensor" or all(value.is_number for value in values.values()):
+            return self._count(func, name, given, where)
+        if name.startswith("_fused_"):
+            return self._fused(func, given, where)
+        if name in ("fill", "copy"):
+            return self._assign(func, given, given.get("value", given.get("src")), where)
+        if name == "index_put":
+            mask, value = given["indices"][0], self.value_of(given["values"])
+            if len(given["indices"]) == 1 and mask.dtype == torch.bool and value.is_number:
+                call = self._call(
+                    aten.masked_fill.Scalar,
+                    [self.value_of(given["self"]), self.value_of(mask), value],
+                    given["self"].dtype,
+                    where,
+                )
+                return self._write(given["self"], call)
+        return self._pointwise(func, name, given, where)
+
+    def _fill(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
+        base = name.removeprefix("new_").removesuffix("_like")
+        value = given["fill_value"] if base == "full" else _FILLS[base]
+        result = given["self"] if name == "zero" else func(**self._without_numbers(given))
+        number = self.pool.round(self.number(value), result.dtype, where)
+        counts = "self" not in given or self.value_of(given["self"]).is_number
+        if result.numel() == 1 and counts:
+            return self._write(result, number)
+        layout = None if result.shape in self.shapes else layout_of(result)
+        fill = self.pool.make("fill", number, dtype=result.dtype, layout=layout, where=where)
+        return self._write(result, fill)
+
+    def _count(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
+        """Arithmetic on tensors of one number."""
+        target = given["self"] if func._schema.is_mutable else None
+        operands = [
+            self._operand(v) for k, v in given.items() if k in ("self", "other", "s", "src")
+        ]
+        ops = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide"}
+        ops |= {"neg": "negate", "sqrt": "sqrt"}
+        result = target if target is not None else func(**self._without_numbers(given))
+        if given.get("alpha", 1) != 1 or name not in {*ops, *_SAME, "_to_copy", "scalar_tensor"}:
+            self.fail(f"computes {name} of a tensor of one number; compute with Python's numbers")
+        dtype = result.dtype
+        if name in ops:
+            operands = [self.pool.round(operand, dtype, where) for operand in operands]
+            value = self.pool.number(ops[name], *operands, where=where)
+        else:
+            value = operands[-1]
+        return self._write(result, self.pool.round(value, dtype, where))
+
+    def _assign(self, func: Any, given: dict[str, Any], source: Any, where: str) -> torch.Tensor:
+        target, value = given["self"], self._operand(source)
+        if not func._schema.is_mutable:
+            target = torch.empty_like(target)
+        if value.is_number:
+            number = self.pool.round(value, target.dtype, where)
+            value = self.pool.make("fill", number, dtype=target.dtype, where=where)
+        return self._write(target, self._cast(value, target.dtype, where))
+
+    def _fused(self, func: Any, given: dict[str, Any], where: str) -> None:
+        """A kernel that updates lists in place: a call of its functional form for each member."""
+        functional = getattr(aten, func._schema.name.split("::")[1].rstrip("_"))
+        written = [a.name for a in func._schema.arguments if a.alias_info]
+        for member in range(len(given["self"])):
+            operands: list[Any] = []
+            for argument in functional.default._schema.arguments:
+                value = given[argument.name]
+                if not isinstance(value, (list, tuple)):
+                    operands.append(self._literal(value))
+                    continue
+                part = value[member : member + 1]
+                operands.append(tuple(self._tensor(t, where) for t in part))
+            call = self._call(functional.default, operands, None, where)
+            for index, name in enumerate(written):
+                for tensor in given[name][member : member + 1]:
+                    if not self.value_of(tensor).is_number:
+                        dtype = tensor.dtype
+                        result = self.pool.make("result", call, index, dtype=dtype, where=where)
+                        self._write(tensor, result)
+
+    def _pointwise(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
+        functional = _functional(func)
+        if functional is None:
+            self.fail(f"calls {func}, which has no form that returns what it writes")
+        # A number in place of a tensor is what PyTorch makes of it anyway.
+        other = given.get("other")
+        wrapped = getattr(other, "_wrapped_number", None)
+        if isinstance(other, (int, float, torch.SymFloat)):
+            wrapped = other
+        if wrapped is not None and functional._overloadname == "Tensor":
+            if "Scalar" in getattr(aten, name).overloads():
+                functional, given = getattr(aten, name).Scalar, {**given, "other": wrapped}
+        same = name in (*_SAME, "_to_copy")
+        arguments = {a.name: given[a.name] for a in functional._schema.arguments}
+        fake = functional(**self._without_numbers(arguments))
+        if not isinstance(fake, torch.Tensor):
+            self.fail(f"calls {functional.name()}, which gives no tensor or several")
+        if same:
+            return self._write(fake, self._cast(self.value_of(given["self"]), fake.dtype, where))
+        # What is like the parameter is so whatever else is read; all else has a layout.
+        like = [
+            t.shape for t in _tensors(arguments)
+            if (v := self.value_of(t)).layout is None and v.whole and not v.is_number
+        ]  # fmt: skip
+        pointwise = torch.Tag.pointwise in functional.tags
+        free = all(
+            v.layout is None and not v.whole for v in map(self.value_of, _tensors(arguments))
+        )
+        layout = None if pointwise and (fake.shape in like or free) else layout_of(fake)
+        operands = []
+        for value in arguments.values():
+            tensor = isinstance(value, torch.Tensor)
+            operands.append(self._tensor(value, where) if tensor else self._literal(value))
+        whole = fake.shape in like or fake.dim() > 0
+        call = self.pool.make(
+            "call", functional, *operands,
+            dtype=fake.dtype, whole=whole, layout=layout, where=where,
+        )  # fmt: skip
+        target = next((given[a.name] for a in func._schema.arguments if a.alias_info), None)
+        if target is None:
+            return self._write(fake, call)
+        return self._write(target, self._cast(call, target.dtype, where))
+
+    # Helpers
+
+    def _call(self, op: Any, operands: list[Any], dtype: Optional[torch.dtype], where: str) -> Expr:
+        # A call that gives several tensors has no type of its own; it is no number either.
+        return self.pool.make("call", op, *operands, dtype=dtype or torch.uint8, where=where)
+
+    def _cast(self, value: Expr, dtype: torch.dtype, where: str) -> Expr:
+        if value.is_number or value.dtype == dtype:
+            return value
+        return self.pool.make(
+            "call", aten._to_copy.default, value, dtype,
+            dtype=dtype, whole=value.whole, layout=value.layout, where=where,
+        )  # fmt: skip
+
+    def _operand(self, value: Any) -> Expr:
+        return self.value_of(value) if isinstance(value, torch.Tensor) else self.number(value)
+
+    def _tensor(self, tensor: torch.Tensor, where: str) -> Expr:
+        value = self.value_of(tensor)
+        if not value.is_number:
+            return value
+        return self.pool.make(
+            "call", aten.scalar_tensor.default, value, tensor.dtype,
+            dtype=tensor.dtype, whole=False, where=where,
+        )  # fmt: skip
+
+    def _literal(self, value: Any) -> Any:
+        if isinstance(value, torch.SymFloat):
+            return self.number(value)
+        return tuple(value) if isinstance(value, list) else value
+
+    def _write(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
+        cell = self._cells.get(tensor.untyped_storage()._cdata)
+        if cell is None:
+            return self.add(tensor, value)
+        if layout_of(tensor) != (cell.shape, cell.stride):
+            order = self._order(tensor, cell)
+            inverse = tuple(order.index(i) for i in range(len(order)))
+            layout = (cell.shape, cell.stride)
+            value = permuted(self.pool, value, inverse, layout, current_line())
+        cell.value = value
+        return tensor
+
+    def _without_numbers(self, given: dict[str, Any]) -> dict[str, Any]:
+        return {k: 1.0 if isinstance(v, torch.SymFloat) else v for k, v in given.items()}
+
+
+def _tensors(given: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for value in given.values():
+        for member in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(member, torch.Tensor):
+                yield member
+
+
+def _functional(op: Any) -> Any:
+    """The form of `op` that returns what it writes, or None."""
+    if not op._schema.is_mutable:
+        return op
+    wanted = [
+        (a.name, str(a.type)) for a in op._schema.arguments if not (a.kwarg_only and a.alias_info)
+    ]
+    packet = getattr(aten, op._schema.name.split("::")[1].rstrip("_"), None)
+    for overload in packet.overloads() if packet else ():
+        form = getattr(packet, overload)
+        arguments = [(a.name, str(a.type)) for a in form._schema.arguments]
+        if not form._schema.is_mutable and arguments == wanted:
+            return form
+    return None

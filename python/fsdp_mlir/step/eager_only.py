@@ -1,0 +1,51 @@
+"""What a script may do beside its loss that no plan does: refused, or told."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from typing import Any, Iterator
+from unittest import mock
+
+import torch
+
+from ..errors import ExportError
+from .optimizer_list import parts_of
+from .training_step import TrainingStep
+
+
+def check_eager_only(step: TrainingStep) -> None:
+    """Warns of a model in eval().
+
+    Raises:
+        ExportError: the optimizer's `step` is not its class's.
+    """
+    for optimizer in parts_of(step.optimizer):
+        replaced = vars(optimizer).get("step")
+        own = inspect.unwrap(type(optimizer).step)
+        # A learning-rate scheduler wraps it, to see that it is called.
+        if replaced is not None and inspect.unwrap(replaced) is not own:
+            raise ExportError(
+                "the optimizer's step is replaced, and no Python runs while a plan does; give the "
+                "optimizer as its class makes it"
+            )
+    if not any(module.training for module in step.model.modules()):
+        warnings.warn(
+            "the whole model is in eval(): it trains without dropout, and with the statistics that "
+            "BatchNorm has now; call model.train() unless that is meant"
+        )
+
+
+@contextlib.contextmanager
+def no_backward() -> Iterator[None]:
+    """Within it, a loss that calls `backward()` is an error: its gradients would be lost."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise ExportError(
+            "the loss calls backward(); return the loss, the step computes its gradients"
+        )
+
+    with mock.patch.object(torch.Tensor, "backward", refuse):
+        with mock.patch.object(torch.autograd, "backward", refuse):
+            yield

@@ -1,0 +1,48 @@
+"""Dynamic loss scaling: what a `torch.amp.GradScaler` says, for the archive."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+
+from ..errors import ExportError
+
+
+def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
+    """The scaler, or None where it is none or not enabled.
+
+    Raises:
+        ExportError: it is something else.
+    """
+    if scaler is None:
+        return None
+    if not isinstance(scaler, torch.amp.GradScaler):
+        raise ExportError(
+            f"scaler is {type(scaler).__name__}; give a torch.amp.GradScaler, as "
+            'torch.amp.GradScaler("cpu")'
+        )
+    return scaler if scaler.is_enabled() else None
+
+
+def describe_scaler(scaler: Optional[torch.amp.GradScaler]) -> Optional[dict[str, Any]]:
+    """The archive's field."""
+    if scaler is None:
+        return None
+    return {
+        "growth_factor": float(scaler.get_growth_factor()),
+        "backoff_factor": float(scaler.get_backoff_factor()),
+        "growth_interval": int(scaler.get_growth_interval()),
+    }
+
+
+def scaler_states(scaler: Optional[torch.amp.GradScaler]) -> dict[str, torch.Tensor]:
+    """What the scaler remembers from step to step, as it is now, by the state's name."""
+    if scaler is None:
+        return {}
+    tracker = scaler.state_dict()["_growth_tracker"]
+    return {
+        "fsdp.scaler.scale": torch.tensor(scaler.get_scale(), dtype=torch.float32),
+        "fsdp.scaler.growth_tracker": torch.tensor(tracker, dtype=torch.int32),
+        "fsdp.scaler.skipped_steps": torch.tensor(0.0, dtype=torch.float64),
+    }

@@ -1,0 +1,305 @@
+"""`TrainingStep`: what a step file describes, checked when it is made."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+import numpy as np
+import torch
+
+from .clipping import Norm, check_clipping
+from ..data.checks import Data, LoaderData, batches_per_epoch, check_data, column_names
+from ..data.files import FileData
+from ..errors import ExportError
+from .init_recorder import active_recorder, record_init
+from ..data.loader_epochs import batch_count
+from .optimizer_list import Optimizers, as_one
+from ..options import checked_options
+from .scaler import check_scaler
+from .programs import Batch, check_batches, check_constants
+
+Scheduler = torch.optim.lr_scheduler.LRScheduler
+Schedule = Union[Scheduler, Sequence[Scheduler], Callable[[int], float]]
+
+
+def is_schedulers(value: Any) -> bool:
+    members = value if isinstance(value, (list, tuple)) else [value]
+    return bool(members) and all(isinstance(member, Scheduler) for member in members)
+
+
+class TrainingStep:
+    """A model, its loss and its optimizer, and the data it trains on.
+
+    Args:
+        model: the module to train, in the mode (train, or eval for single layers) it trains in.
+        loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch.
+        optimizer: a `torch.optim.Optimizer` over the model's parameters; or a list of some, each
+            of parameters of its own, as `[Muon(matrices), AdamW(others)]`.
+        inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static. Or a
+            list of such batches, one for each shape that batches have, as sequence lengths: a
+            program for each, whose choice is the batch's.
+        data: tensors by input name whose dimension 0 is the sample; or `Windows` or `Shards`,
+            files that stay where they are. Inputs it does not name are constants. Or a `DataLoader`
+            or another iterable of batches, or a function that gives a batch: it runs in a process
+            beside each rank and gives all inputs. Without data every step repeats `inputs`.
+        lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, a list of them on several
+            optimizers, or a function from the step (0-based) to a factor of each group's rate.
+        epochs: the default length of a run.
+        steps: the same in steps; at most one of both is given.
+        eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
+        metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
+        outputs: the same of the `eval` program alone, and tensors too, whose dimension 0 is the
+            sample: what an evaluation gives for each one.
+        seed: of the data order and of random ops.
+        accumulate: micro-batches per step. `inputs` is one of them, and a step takes this many
+            consecutive ones; what fills no step at an epoch's end is left out. The step is that
+            of the mean of their losses.
+        clip_grad_norm: `max_norm`, or `(max_norm, norm_type)`, of all gradients before each update,
+            as `torch.nn.utils.clip_grad_norm_` has them; the norm is logged as `grad_norm`.
+        clip_grad_value: what each element of a gradient may be at most, as `clip_grad_value_`.
+        scaler: a `torch.amp.GradScaler`, for float16: its scale, factors and interval. A step in
+            which any rank's gradient is infinite or NaN changes no parameter and no optimizer
+            state on any rank, and lowers the scale, which is logged as `loss_scale`.
+
+    Raises:
+        ExportError: an argument is of the wrong type, or the arguments do not fit each other.
+    """
+
+    @checked_options
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        loss: Callable[..., torch.Tensor],
+        optimizer: Optimizers,
+        inputs: Union[Batch, Sequence[Batch]],
+        data: Optional[Data] = None,
+        lr_schedule: Optional[Schedule] = None,
+        epochs: Optional[int] = None,
+        steps: Optional[int] = None,
+        eval_data: Optional[Data] = None,
+        metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
+        outputs: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
+        seed: int = 0,
+        accumulate: int = 1,
+        clip_grad_norm: Optional[Norm] = None,
+        clip_grad_value: Optional[float] = None,
+        scaler: Optional[torch.amp.GradScaler] = None,
+    ) -> None:
+        _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
+        _require(callable(loss), "loss", "a function loss(model, **inputs)", loss)
+        _require(
+            metrics is None or callable(metrics),
+            "metrics",
+            "a function metrics(model, **inputs) that returns scalars by name",
+            metrics,
+        )
+        _require(
+            outputs is None or callable(outputs),
+            "outputs",
+            "a function outputs(model, **inputs) that returns tensors by name",
+            outputs,
+        )
+        if outputs is not None and eval_data is None:
+            raise ExportError("outputs are what an evaluation gives; give eval_data as well")
+        _require(
+            lr_schedule is None or callable(lr_schedule) or is_schedulers(lr_schedule),
+            "lr_schedule",
+            "a torch.optim.lr_scheduler object or a function from step to factor",
+            lr_schedule,
+        )
+        _require(_is_int(seed) and seed >= 0, "seed", "an integer of at least 0", seed)
+        for name, value in (("epochs", epochs), ("steps", steps)):
+            _require(
+                value is None or (_is_int(value) and value > 0), name, "a positive integer", value
+            )
+        if epochs is not None and steps is not None:
+            raise ExportError("both epochs and steps are given; give the one that sets the length")
+
+        self.model = model
+        self.loss = loss
+        self.optimizer = as_one(optimizer)
+        self.batches = _check_inputs(inputs)
+        self.inputs = self.batches[0]
+        self.data = _check_kind("data", data, self.inputs)
+        self.lr_schedule = lr_schedule
+        self.epochs = epochs
+        self.steps = steps
+        self.eval_data = _check_kind("eval_data", eval_data, self.inputs)
+        self.metrics = metrics
+        self.outputs = outputs
+        self.seed = seed
+        self.accumulate = checked_accumulate(accumulate)
+        self.scaler = check_scaler(scaler)
+        self.clip_grad_norm, self.clip_grad_value = check_clipping(clip_grad_norm, clip_grad_value)
+        self.recorder = active_recorder()
+        check_batches(self.batches, self.accumulate)
+        _check_call("loss", loss, model, self.inputs)
+        if metrics is not None:
+            _check_call("metrics", metrics, model, self.inputs)
+        if outputs is not None:
+            _check_call("outputs", outputs, model, self.inputs)
+        if self.data is not None:
+            for batch in self.batches:
+                check_data("data", self.data, batch)
+            check_constants(self.batches, column_names(self.data))
+        if self.eval_data is not None:  # a loop of one's own may evaluate other shapes too
+            check_data("eval_data", self.eval_data, self.inputs)
+        if epochs is not None and isinstance(self.data, LoaderData):
+            if batch_count(self.data.loader) is None:
+                raise ExportError(
+                    "epochs is given, and data has no length (no len()); give steps instead"
+                )
+        if epochs is not None and self.data is None:
+            raise ExportError(
+                "epochs is given without data, so an epoch has no length; give steps instead"
+            )
+
+    @property
+    def batch_size(self) -> Optional[int]:
+        """Samples per rank and micro-batch; None where there is no data set."""
+        named = self.data if self.data is not None else self.eval_data
+        if named is None:
+            return None
+        return self.inputs[column_names(named)[0]].shape[0]
+
+    @property
+    def steps_per_epoch(self) -> Optional[int]:
+        """Of one rank alone; None where an epoch has no length."""
+        if self.data is None or self.batch_size is None:
+            return None
+        name = column_names(self.data)[0]
+        sizes = [batch[name].shape[0] for batch in self.batches]
+        batches = batches_per_epoch(self.data, sizes)
+        return None if batches is None else batches // self.accumulate
+
+
+def checked_accumulate(value: int) -> int:
+    """How many micro-batches a step takes.
+
+    Raises:
+        ExportError: it is none.
+    """
+    _require(_is_int(value) and value > 0, "accumulate", "a positive integer", value)
+    return value
+
+
+def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> TrainingStep:
+    """Runs the step file at `path`, and its `training_step(argv)`.
+
+    Raises:
+        ExportError: the file is missing, does not run, or does not define a training step.
+    """
+    return training_step_of(load_step_file(path), path, argv)
+
+
+def load_step_file(path: Union[str, Path]) -> ModuleType:
+    """Runs the step file at `path`; raises ExportError where it is no Python file.
+
+    The step file's own folder is put first on `sys.path`, as Python does for a script, and stays
+    there: the loss may import when it is captured.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ExportError(f"{path}: no such step file")
+    folder = str(file.resolve().parent)
+    if folder in sys.path:
+        sys.path.remove(folder)
+    sys.path.insert(0, folder)
+    # Never the file's own name: a step file called tokenizers.py must not hide the package.
+    name = "fsdp_mlir_step_" + "".join(c if c.isalnum() else "_" for c in file.stem)
+    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    if spec is None or spec.loader is None:
+        raise ExportError(f"{path}: not a Python file; a step file's name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def training_step_of(
+    module: ModuleType, path: Union[str, Path], argv: Sequence[str] = ()
+) -> TrainingStep:
+    """What the `training_step(argv)` of a step file gives; raises ExportError."""
+    function = getattr(module, "training_step", None)
+    if not callable(function):
+        raise ExportError(
+            f"{path}: defines no function training_step(argv); it must return a TrainingStep"
+        )
+    with record_init():
+        step = function(list(argv))
+    if not isinstance(step, TrainingStep):
+        raise ExportError(
+            f"{path}: training_step returned {type(step).__name__}; return a TrainingStep"
+        )
+    return step
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
+    if not holds:
+        shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
+        raise ExportError(f"{name} is {shown}; give {wanted}")
+
+
+def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
+    if not isinstance(tensors, Mapping):
+        raise ExportError(f"{what} is {type(tensors).__name__}; give a dict of tensors by name")
+    for name, tensor in tensors.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ExportError(f"{what} has the name {name!r}; names are Python identifiers")
+        if not isinstance(tensor, torch.Tensor):
+            raise ExportError(
+                f"{what}[{name!r}] is {type(tensor).__name__}; give a tensor (numbers that do not "
+                "change between steps belong in the loss)"
+            )
+        if tensor.requires_grad:
+            raise ExportError(
+                f"{what}[{name!r}] requires gradients; give it detached, or make it a parameter"
+            )
+        if tensor.layout != torch.strided:
+            raise ExportError(f"{what}[{name!r}] is not a dense tensor; call to_dense() on it")
+    return dict(tensors)
+
+
+def _check_inputs(inputs: Any) -> list[dict[str, torch.Tensor]]:
+    if not isinstance(inputs, (list, tuple)):
+        return [_check_tensors("inputs", inputs)]
+    if not inputs:
+        raise ExportError("inputs is an empty list; give a batch of each shape")
+    return [_check_tensors(f"inputs[{number}]", batch) for number, batch in enumerate(inputs)]
+
+
+def _check_kind(what: str, data: Any, inputs: Mapping[str, torch.Tensor]) -> Optional[Data]:
+    if data is None or isinstance(data, FileData):
+        return data
+    if isinstance(data, (Mapping, torch.Tensor, str)):
+        return _check_tensors(what, data)
+    is_array = isinstance(data, np.ndarray)
+    if not is_array and (hasattr(data, "__iter__") or callable(data)):
+        return LoaderData(data, list(inputs))
+    raise ExportError(
+        f"{what} is {type(data).__name__}; give tensors by name, Windows, Shards, a DataLoader or "
+        "another iterable of batches, or a function that gives a batch"
+    )
+
+
+def _check_call(what: str, function: Callable[..., Any], model: Any, inputs: Any) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a callable that does not tell its parameters
+        return
+    try:
+        signature.bind(model, **inputs)
+    except TypeError as error:
+        raise ExportError(
+            f"{what} cannot be called as {what}(model, {', '.join(inputs)}): {error}; its "
+            "parameters are the names of inputs"
+        ) from error
