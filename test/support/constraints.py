@@ -60,6 +60,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "dropped wait",
         "early copy back",
         "early update",
+        "gradient of a neighbour",
         "late wait",
         "swapped collectives",
         "wrong event",
@@ -135,8 +136,10 @@ REFUSES: dict[int, tuple[str, ...]] = {
     32: ("other mesh dimension",),
     33: (
         "another operator",
+        "enumeration out of its range",
         "gradient of a neighbour",
         "missing division of the loss",
+        "operator that does more",
         "swapped equal members",
         "swapped optimizer states",
         "swapped results",
