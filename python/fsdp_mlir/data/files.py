@@ -5,46 +5,21 @@ from __future__ import annotations
 import glob
 import json
 import math
-import mmap
 import os
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 import torch
 
-from . import arrow_files
-from ..dtypes import DTYPES
 from ..errors import ExportError
 from ..options import checked_options
+from .ranges import FILE_DTYPES, Range, open_numbers, parts_of, tensor_of
 
 Paths = Union[str, Path, np.ndarray, Sequence[Union[str, Path, np.ndarray]]]
 
 ORDERS = ("shuffle", "sequential", "blocks", "random")
-
-# Those of a plan, and what tokens are stored as.
-FILE_DTYPES: dict[str, torch.dtype] = {
-    **{row.name: row.dtype for row in DTYPES.values()},
-    "uint16": torch.uint16,
-    "uint32": torch.uint32,
-}
-
-
-class Range(NamedTuple):
-    """Rows of numbers in a file, one after the other.
-
-    Attributes:
-        path: of the file, absolute.
-        begin: the first row's byte.
-        shape: the rows, and the shape of one.
-    """
-
-    path: str
-    begin: int
-    dtype: str
-    shape: tuple[int, ...]
 
 
 @dataclass
@@ -197,7 +172,7 @@ class Windows(FileData):
         order: str = "shuffle",
         block: Optional[int] = None,
     ) -> None:
-        ranges = [_open(file, dtype) for file in listed(files, (".bin", ".npy"))]
+        ranges = [open_numbers(file, dtype) for file in listed(files, (".bin", ".npy"))]
         if not columns:
             raise ExportError('Windows: columns is empty; give {"x": 0, "y": 1}, for example')
         if length is not None:
@@ -247,15 +222,15 @@ class Shards(FileData):
         ranges: dict[str, list[Range]]
         if isinstance(files, Mapping):
             ranges = {
-                name: [_open(file, None) for file in listed(paths, (".npy",))]
+                name: [open_numbers(file, None) for file in listed(paths, (".npy",))]
                 for name, paths in files.items()
             }
         else:
             ranges = {}
             found = listed(files, (".safetensors", ".arrow"))
-            headers = [part for path in found for part in _parts_of(str(path), columns)]
+            headers = [part for path in found for part in parts_of(str(path), columns)]
             for name in columns or headers[0]:
-                ranges[name] = [_tensor(header, name) for header in headers]
+                ranges[name] = [tensor_of(header, name) for header in headers]
         if not ranges:
             raise ExportError("Shards: there is no column")
         super().__init__([Column(name, parts) for name, parts in ranges.items()], order, block)
@@ -284,113 +259,6 @@ def listed(files: Any, suffixes: tuple[str, ...]) -> list[Any]:
             raise ExportError(f"{files} has files of several kinds ({', '.join(sorted(kinds))})")
     if not found:
         raise ExportError(f"{files}: there is no {' or '.join(suffixes)} file")
-    return found
-
-
-def _open(file: Any, dtype: Any) -> Range:
-    if isinstance(file, np.ndarray):
-        return _range_of(file)
-    path = os.path.abspath(file)
-    try:
-        if path.endswith(".npy"):
-            return _range_of(np.load(path, mmap_mode="r", allow_pickle=False))
-        bytes_ = os.stat(path).st_size
-    except (OSError, ValueError) as error:
-        raise ExportError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    if dtype is None:
-        raise ExportError(f"{path}: its numbers have no dtype; give dtype=, such as 'uint16'")
-    name = _file_dtype(dtype, path)
-    width = FILE_DTYPES[name].itemsize
-    if bytes_ % width:
-        raise ExportError(f"{path} has {bytes_} bytes, which are no whole {name} numbers")
-    return Range(path, 0, name, (bytes_ // width,))
-
-
-def _range_of(array: np.ndarray) -> Range:
-    """Where a mapped file's numbers are; a slice of one has the offset of the whole."""
-    mapped = getattr(array, "_mmap", None)
-    name = getattr(array, "filename", None)
-    if mapped is None or name is None:
-        raise ExportError(
-            "an array in memory has no file to be read from; give its file, np.memmap of it, or "
-            "tensors"
-        )
-    if array.ndim == 0 or not array.flags.c_contiguous:
-        raise ExportError(f"{name}: the array is no range of rows; give a contiguous one")
-    address = np.frombuffer(mapped, np.uint8).ctypes.data
-    page = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    begin = page + array.ctypes.data - address
-    return Range(os.path.abspath(name), begin, _file_dtype(array.dtype, name), array.shape)
-
-
-def _file_dtype(dtype: Any, path: Any) -> str:
-    if isinstance(dtype, torch.dtype):
-        name = str(dtype).removeprefix("torch.")
-    else:
-        try:
-            given = np.dtype(dtype)
-        except TypeError:
-            given = None
-        if given is not None and given.byteorder == ">":
-            raise ExportError(f"{path}: its numbers are big-endian; store them little-endian")
-        name = given.name if given is not None else str(dtype)
-    if name not in FILE_DTYPES:
-        raise ExportError(f"{path}: {name} numbers cannot be read; use {', '.join(FILE_DTYPES)}")
-    return name
-
-
-_SAFETENSORS = {row.safetensors: row.name for row in DTYPES.values() if row.safetensors}
-_SAFETENSORS |= {"U16": "uint16", "U32": "uint32"}
-
-
-def _parts_of(path: str, columns: Optional[Sequence[str]]) -> list[dict[str, Range]]:
-    """By name what a file has: of Arrow, each of its record batches."""
-    if not path.endswith(".arrow"):
-        return [_tensors_of(path)]
-    path = os.path.abspath(path)
-    return [
-        {
-            name: Range(path, begin, _file_dtype(dtype, path), shape)
-            for name, (begin, dtype, shape) in batch.items()
-        }
-        for batch in arrow_files.numbers_of(path, columns)
-    ]
-
-
-def _tensors_of(path: str) -> dict[str, Range]:
-    """By name the tensors of a safetensors file, of which the header alone is read."""
-    path = os.path.abspath(path)
-    try:
-        with open(path, "rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > os.stat(path).st_size:
-                raise ValueError
-            header = json.loads(file.read(length))
-        return {
-            name: Range(
-                path,
-                8 + length + entry["data_offsets"][0],
-                _SAFETENSORS.get(entry["dtype"], entry["dtype"]),
-                tuple(entry["shape"]),
-            )
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
-    except OSError as error:
-        raise ExportError(f"{path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise ExportError(f"{path} is no safetensors file; write it again") from error
-
-
-def _tensor(header: dict[str, Range], name: str) -> Range:
-    if name not in header:
-        path = next(iter(header.values())).path if header else "a shard"
-        raise ExportError(f"{path} has no tensor {name}; it has {', '.join(header) or 'none'}")
-    found = header[name]
-    if found.dtype not in FILE_DTYPES:
-        raise ExportError(f"{found.path}: {name} is {found.dtype}, which cannot be read")
-    if not found.shape:
-        raise ExportError(f"{found.path}: {name} has no dimension 0 to hold samples")
     return found
 
 
