@@ -3,12 +3,17 @@
 // RUN: sed 's/seed = 0/accumulate = 3 : i64, seed = 0/' %S/Inputs/mlp.mlir > %t.mlir
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-insert-unshard --fsdp-insert-grad-reduction --fsdp-accumulate-gradients | FileCheck %s
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 shard-layout=flat" | FileCheck %s --check-prefix=FLAT
+// RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 shard-layout=flat units=blocks reduce-dtype=float16" | FileCheck %s --check-prefix=HALF
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2 accumulate-reduce=each" | FileCheck %s --check-prefix=EACH
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2x2 accumulate-reduce=each" | FileCheck %s --check-prefix=REPLICAS
 // RUN: fsdp-opt %t.mlir --fsdp-shard="mesh=2x2 accumulate-reduce=each" --fsdp-dedup-unshard --fsdp-bucket-collectives | FileCheck %s --check-prefix=BUCKETS
 // RUN: fsdp-opt %t.mlir --fsdp-pipeline="mesh=2" | FileCheck %s --check-prefix=COMMANDS
 // RUN: fsdp-opt %S/Inputs/mlp.mlir --fsdp-accumulate-gradients | FileCheck %s --check-prefix=OFF
 // RUN: fsdp-opt %t.mlir --fsdp-assign-units --fsdp-shard-state="mesh=2" --fsdp-accumulate-gradients -o /dev/null --remarks-filter='.*' --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// Members of one flat state, whose gradients are reduced in another dtype.
+// HALF: fsdp.state @"blocks.0.w/grad" gradient : tensor<5x3xf16> {parameter = @blocks.0.w}
+// HALF: fsdp.state @"blocks.1.w/grad" gradient : tensor<4x5xf16> {parameter = @blocks.1.w}
 
 // Whole gradients: each rank's own.
 // CHECK: fsdp.state @"blocks.0.w/grad" gradient : tensor<5x3xf32> {parameter = @blocks.0.w}

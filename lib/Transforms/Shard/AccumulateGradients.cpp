@@ -84,11 +84,8 @@ LogicalResult AccumulateGradients::scaleLoss(func::FuncOp program) {
 void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
   llvm::DenseMap<std::pair<StringAttr, int64_t>, StateOp> members;
   for (StateOp state : program->getParentOfType<ModuleOp>().getOps<StateOp>())
-    if (state.getFlat() && state.getRole() == Role::Parameter) {
-      int64_t bytes = getElementBytes(state.getTensorType().getElementType());
-      members[{state.getFlatAttr().getAttr(), *state.getFlatOffset() * bytes}] =
-          state;
-    }
+    if (state.getFlat() && state.getRole() == Role::Parameter)
+      members[{state.getFlatAttr().getAttr(), *state.getFlatOffset()}] = state;
   llvm::DenseMap<Value, size_t> known;
   program.walk([&](UpdateOp update) {
     auto parameter = table.lookup<StateOp>(update.getParameter());
@@ -109,11 +106,14 @@ void AccumulateGradients::collect(func::FuncOp program, SymbolTable &table) {
       gradients.push_back({{&use}, parameter, StateOp()});
       return;
     }
+    // In elements: a gradient may be reduced in another dtype.
+    int64_t bytes = getElementBytes(
+        cast<RankedTensorType>(pack.getBucket().getType()).getElementType());
     for (auto [use, member] : llvm::zip_equal(
              pack->getOpOperands(), pack.getMembers().getAsRange<MemberAttr>()))
       gradients.push_back({{&use},
                            members.lookup({update.getParameterAttr().getAttr(),
-                                           member.getOffset()}),
+                                           member.getOffset() / bytes}),
                            StateOp()});
   });
 }
