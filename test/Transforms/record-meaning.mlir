@@ -1,4 +1,10 @@
 // RUN: fsdp-opt %s --fsdp-record-meaning | FileCheck %s
+// RUN: sed 's/seed = 0 : i64/clip_grad_norm = array<f64: 0.5, 2.0>/' %S/Inputs/mlp.mlir > %t.mlir
+// RUN: fsdp-opt %t.mlir --fsdp-pipeline="mesh=2" -o /dev/null --remarks-filter=fsdp-verify-commands --remark-format=emitRemark 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// At the end of the pipeline: what commands come to, and what the step has not.
+// REMARK: [Passed] meaning {{.*}}Function=step | Remark="computed as by the sequential step", covered=6
+// REMARK: [Missed] meaning {{.*}}"not shown to be the sequential step's: the sequential step has no such thing", count=1, first="output 'grad_norm'"
 
 // Outputs, buffers, gradients and updates, each by its name.
 

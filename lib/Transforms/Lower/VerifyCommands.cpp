@@ -10,6 +10,9 @@
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/MapVector.h"
+
 using namespace mlir;
 
 namespace fsdp {
@@ -52,6 +55,41 @@ static LogicalResult verifyKernels(func::FuncOp program,
   return success();
 }
 
+/// What of a program is shown to be the sequential step's, and what is not, by
+/// the reason.
+static void remarkMeanings(const ExportedPlan &exported, size_t number) {
+  const plan::ProgramT &program = *exported.plan.programs[number];
+  if (program.meanings.empty())
+    return;
+  struct Uncovered {
+    std::string first;
+    int count = 0;
+  };
+  llvm::MapVector<StringRef, Uncovered> uncovered;
+  size_t covered = 0;
+  for (const auto &meaning : program.meanings) {
+    if (meaning->uncovered.empty()) {
+      ++covered;
+      continue;
+    }
+    Uncovered &rest = uncovered[meaning->uncovered];
+    if (!rest.count++)
+      rest.first =
+          plan::describe(exported.plan, program, meaning->kind, meaning->index);
+  }
+  Location loc = exported.ops.programs[number].function->getLoc();
+  auto about = remark::RemarkOpts::name("meaning")
+                   .category("fsdp-verify-commands")
+                   .function(program.name);
+  remark::passed(loc, about) << "computed as by the sequential step"
+                             << remark::metric("covered", covered);
+  for (const auto &[why, rest] : uncovered)
+    remark::missed(loc, about)
+        << ("not shown to be the sequential step's: " + why).str()
+        << remark::metric("first", rest.first)
+        << remark::metric("count", rest.count);
+}
+
 namespace {
 struct VerifyCommandsPass : fsdp::impl::VerifyCommandsBase<VerifyCommandsPass> {
   void runOnOperation() override {
@@ -65,6 +103,8 @@ struct VerifyCommandsPass : fsdp::impl::VerifyCommandsBase<VerifyCommandsPass> {
           return signalPassFailure();
     if (failed(verifyPlan(*exported)))
       return signalPassFailure();
+    for (size_t p = 0; p < exported->plan.programs.size(); ++p)
+      remarkMeanings(*exported, p);
     markAllAnalysesPreserved();
   }
 };
