@@ -22,7 +22,7 @@ from typing import Sequence
 
 NUMBER = struct.Struct("=i")
 # What libraries read of the environment while they are loaded.
-READ_AT_START = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "GLIBC_", "MALLOC_", "TORCH_")
+READ_AT_START = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "GLIBC_", "MALLOC_", "TORCH_", "CUDA_")
 
 
 class ForkServer:
