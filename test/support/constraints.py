@@ -134,7 +134,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "wrong signature",
     ),
     32: ("other mesh dimension",),
-    33: (
+    34: (
         "another operator",
         "enumeration out of its range",
         "gradient of a neighbour",
