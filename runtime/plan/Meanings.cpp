@@ -35,7 +35,8 @@ public:
     }
     for (uint32_t state : memory.written)
       if (Role role = plan.states[state]->role;
-          role == Role::Buffer || role == Role::Constant) {
+          hasElements(state) &&
+          (role == Role::Buffer || role == Role::Constant)) {
         Extents now = memory.resolve(state);
         say(MeaningKind::Buffer, state, now, digestOf(memory.terms, now));
       }
@@ -43,6 +44,12 @@ public:
   }
 
 private:
+  /// Where there are none, there is nothing to compute, and passes may leave
+  /// the command out.
+  bool hasElements(uint32_t state) const {
+    return *numElements(plan.states[state]->shape) > 0;
+  }
+
   Computed &add(MeaningKind kind, uint32_t index) {
     Computed &computed = found[{kind, index}];
     computed.command = now;
@@ -68,6 +75,8 @@ private:
     uint32_t parameter = isSum ? changed.parameter : update.parameter;
     for (uint32_t member :
          shared.membersOf(parameter, update.begin, update.end)) {
+      if (!hasElements(member))
+        continue;
       const StateT &state = *plan.states[member];
       uint64_t size = dtypeBytes(dtype);
       uint64_t begin = member == parameter ? 0 : state.flat_offset * size;

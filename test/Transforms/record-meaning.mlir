@@ -12,6 +12,7 @@ module {
   fsdp.state @w parameter : tensor<4x2xf32> {trainable}
   fsdp.state @v parameter : tensor<4x2xf32> {trainable}
   fsdp.state @count buffer : tensor<f32>
+  fsdp.state @nothing buffer : tensor<0xf32>
 
   func.func private @sgd(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
     %new = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
@@ -19,7 +20,7 @@ module {
   }
 
   // Two parameters of one type have gradients of their own, and the same of
-  // equal operators.
+  // equal operators. What has no elements has no digest.
   // CHECK-LABEL: func.func @step
   // CHECK-SAME: fsdp.meaning = {buffers = {count = "{{[0-9a-f]+}}"},
   // CHECK-SAME: gradients = {v = "[[$V:[0-9a-f]+]]", w = "[[$W:[0-9a-f]+]]"},
@@ -32,6 +33,8 @@ module {
     %gv = aten.call "mul.Tensor"(%x, %w) : (tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<4x2xf32>
     %loss = aten.call "sum"(%gw) : (tensor<4x2xf32>) -> tensor<f32>
     fsdp.store %loss, @count : tensor<f32>
+    %none = aten.call "full"() {size = array<i64: 0>, fill_value = 1.0 : f64, dtype = f32} : () -> tensor<0xf32>
+    fsdp.store %none, @nothing : tensor<0xf32>
     fsdp.update @sgd @w, %gw [] : tensor<4x2xf32>
     fsdp.update @sgd @v, %gv [] : tensor<4x2xf32>
     return %loss : tensor<f32>
