@@ -262,7 +262,8 @@ void ProgramMemory::finish(const Checked &at) {
                  !output->name.empty() && names.insert(output->name).second,
                  "its name is empty or used twice");
     here.require(C21,
-                 i == 0 || isNumber(program, *output) || program.name == "eval",
+                 i == 0 || isNumber(program, *output) ||
+                     isEvaluation(plan, program),
                  "it has dimensions, which outputs of 'eval' alone may have");
     read(here, output->value);
   }

@@ -13,6 +13,13 @@ inline bool isNumber(const ProgramT &program, const OutputT &output) {
   return program.values[output.value]->shape.empty();
 }
 
+/// Whether a program is 'eval', or does the same for batches of other shapes.
+inline bool isEvaluation(const PlanT &plan, const ProgramT &program) {
+  auto of = static_cast<size_t>(program.variant_of);
+  return program.name == "eval" ||
+         (of < plan.programs.size() && plan.programs[of]->name == "eval");
+}
+
 /// The outputs that are numbers, or those that are not, in their order.
 inline std::vector<const OutputT *> outputsOf(const ProgramT &program,
                                               bool numbers) {

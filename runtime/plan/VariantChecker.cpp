@@ -1,6 +1,7 @@
 // Checks programs that do the same for batches of other shapes: that a batch
 // chooses one of them, and that whatever it chooses trains the same.
 #include "plan/CheckerSupport.h"
+#include "plan/ProgramOutputs.h"
 
 #include <algorithm>
 #include <set>
@@ -28,8 +29,9 @@ bool haveSameInputs(const ProgramT &a, const ProgramT &b) {
 
 bool haveSameOutputs(const ProgramT &a, const ProgramT &b) {
   return std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(),
-                    b.outputs.end(), [](const auto &of, const auto &other) {
-                      return of->name == other->name;
+                    b.outputs.end(), [&](const auto &of, const auto &other) {
+                      return of->name == other->name &&
+                             isNumber(a, *of) == isNumber(b, *other);
                     });
 }
 
