@@ -14,12 +14,17 @@ namespace fsdp {
 // Room for the largest number.
 static constexpr uint64_t scalarBytes = 16;
 
+/// Bytes from a tensor's first element to behind its last one.
+static uint64_t spanOf(const at::Tensor &tensor) {
+  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(),
+                                          tensor.element_size());
+}
+
 void ProgramTraffic::setInput(LoadedProgram &program, size_t input,
                               const void *rowMajor) {
   const at::Tensor &planned =
       program.tensors[program.plan->inputs.at(input)->value];
-  uint64_t bytes = at::detail::computeStorageNbytes(
-      planned.sizes(), planned.strides(), planned.element_size());
+  uint64_t bytes = spanOf(planned);
   if (bytes == 0)
     return;
   char *to = static_cast<char *>(planned.data_ptr()), *host = to;
@@ -53,11 +58,13 @@ char *ProgramTraffic::inputMemory(const LoadedProgram &program,
 
 void ProgramTraffic::fetchOutputs(const LoadedProgram &program) {
   Outputs &run = runs[numRuns++ % runs.size()];
-  auto named = plan::outputsOf(*program.plan, /*numbers=*/true);
+  const auto &named = program.plan->outputs;
   char *to = run.staging.prepare(
       backend, streams, std::max<size_t>(named.size(), 1) * scalarBytes);
   run.types.clear();
-  for (const plan::OutputT *output : named) {
+  for (const auto &output : named) {
+    if (!plan::isNumber(*program.plan, *output))
+      continue;
     const at::Tensor &tensor = program.tensors[output->value];
     run.types.push_back(tensor.scalar_type());
     run.staging.pieces.push_back(
@@ -78,12 +85,6 @@ std::vector<double> ProgramTraffic::outputs(unsigned runsAgo) {
     from += scalarBytes;
   }
   return values;
-}
-
-/// Of the memory that a tensor may touch.
-static uint64_t spanOf(const at::Tensor &tensor) {
-  return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(),
-                                          tensor.element_size());
 }
 
 std::vector<at::Tensor>
