@@ -52,12 +52,7 @@ private:
   }
 
   int addTensor(RankedTensorType type, plan::DType dtype) {
-    auto exported = std::make_unique<plan::ValueT>();
-    exported->dtype = dtype;
-    exported->shape.assign(type.getShape().begin(), type.getShape().end());
-    auto strides = aten::getStrides(type);
-    exported->strides.assign(strides.begin(), strides.end());
-    program->values.push_back(std::move(exported));
+    program->values.push_back(exportTensor(type, dtype));
     return program->values.size() - 1;
   }
 

@@ -207,6 +207,16 @@ static LogicalResult exportConstant(Attribute attr, plan::ArgumentT &out) {
       .Default([](Attribute) { return failure(); });
 }
 
+std::unique_ptr<plan::ValueT> fsdp::exportTensor(RankedTensorType type,
+                                                 plan::DType dtype) {
+  auto exported = std::make_unique<plan::ValueT>();
+  exported->dtype = dtype;
+  exported->shape.assign(type.getShape().begin(), type.getShape().end());
+  auto strides = aten::getStrides(type);
+  exported->strides.assign(strides.begin(), strides.end());
+  return exported;
+}
+
 FailureOr<std::unique_ptr<plan::AtenT>>
 fsdp::exportCall(Operation *op, StringRef callee, ValueRange inputs,
                  ArrayRef<int32_t> slots, DictionaryAttr args,

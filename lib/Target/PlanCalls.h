@@ -10,6 +10,7 @@
 #include "plan/PlanTypes.h"
 
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/DenseMap.h"
@@ -44,6 +45,10 @@ private:
   std::vector<std::unique_ptr<plan::ScalarT>> scalars;
   llvm::DenseMap<mlir::Value, int> indices;
 };
+
+/// A value of a program, with neither a name nor a place.
+std::unique_ptr<plan::ValueT> exportTensor(mlir::RankedTensorType type,
+                                           plan::DType dtype);
 
 /// A call with an argument for each argument of its schema. `values` are the
 /// plan's value numbers. The results are left to the caller. Fails with an

@@ -69,12 +69,8 @@ private:
              << value.getType()
              << " has no place, or a dtype that PyTorch has not; run "
                 "--fsdp-lower first";
-    auto exported = std::make_unique<plan::ValueT>();
+    auto exported = exportTensor(type, *dtype);
     exported->name = name.str();
-    exported->dtype = *dtype;
-    exported->shape.assign(type.getShape().begin(), type.getShape().end());
-    auto strides = aten::getStrides(type);
-    exported->strides.assign(strides.begin(), strides.end());
     exported->place = toPlan(place);
     int index = program->values.size();
     values[value] = index;
