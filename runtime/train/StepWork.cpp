@@ -13,6 +13,14 @@ static std::optional<cost::Cluster> knownCluster(const plan::PlanT &plan) {
   }
 }
 
+std::vector<std::pair<int, uint64_t>> programsOfStep(const plan::PlanT &plan,
+                                                     int step) {
+  std::vector<std::pair<int, uint64_t>> programs = {{step, 1}};
+  if (int accumulate = plan::findProgram(plan, "accumulate"); accumulate >= 0)
+    programs.emplace_back(accumulate, plan.micro_batches - 1);
+  return programs;
+}
+
 StepWork workOfStep(const plan::PlanT &plan, int step,
                     std::optional<double> peakFlops) {
   StepWork all;
@@ -21,7 +29,7 @@ StepWork workOfStep(const plan::PlanT &plan, int step,
     all.peakFrom = "--peak-flops";
   else if ((cluster = knownCluster(plan)))
     all.peakFrom = "cluster " + cluster->name;
-  auto add = [&](int number, double runs) {
+  for (auto [number, runs] : programsOfStep(plan, step)) {
     const plan::ProgramT &program = *plan.programs[number];
     for (const auto &command : program.commands) {
       const auto *call = command->operation.AsAten();
@@ -33,10 +41,7 @@ StepWork workOfStep(const plan::PlanT &plan, int step,
         all.peakSeconds +=
             runs * work.flops / cluster->flopsPerSecond(work.dtype);
     }
-  };
-  add(step, 1);
-  if (int accumulate = plan::findProgram(plan, "accumulate"); accumulate >= 0)
-    add(accumulate, plan.micro_batches - 1.0);
+  }
   if (peakFlops)
     all.peakSeconds = all.flops / *peakFlops;
   return all;

@@ -5,6 +5,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fsdp {
 
@@ -19,6 +21,11 @@ struct StepWork {
   /// Operations per second of a step that is as fast as can be.
   double peakFlops() const { return peakSeconds > 0 ? flops / peakSeconds : 0; }
 };
+
+/// The programs that a step runs, by number, and how often each. `step` is the
+/// one that ends it.
+std::vector<std::pair<int, uint64_t>> programsOfStep(const plan::PlanT &plan,
+                                                     int step);
 
 /// `peakFlops`: operations per second that a rank could do; none: the rates of
 /// matrix products, by dtype, of the cluster that the plan was compiled for.

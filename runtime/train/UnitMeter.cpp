@@ -2,6 +2,7 @@
 
 #include "trace/CommandOrder.h"
 #include "trace/Units.h"
+#include "train/StepWork.h"
 
 namespace fsdp {
 
@@ -14,15 +15,11 @@ static size_t unitOf(const plan::PlanT &plan, const plan::CommandT &command) {
 
 std::vector<uint64_t> UnitMeter::bytesOf(int step) const {
   std::vector<uint64_t> bytes(size());
-  auto add = [&](int program, uint64_t runs) {
+  for (auto [program, runs] : programsOfStep(plan, step))
     for (const auto &command : plan.programs[program]->commands)
       if (const auto *collective = command->operation.AsCollective())
         bytes[unitOf(plan, *command)] +=
             runs * collective->count * plan::dtypeBytes(collective->dtype);
-  };
-  add(step, 1);
-  if (int accumulate = plan::findProgram(plan, "accumulate"); accumulate >= 0)
-    add(accumulate, plan.micro_batches - 1);
   return bytes;
 }
 
