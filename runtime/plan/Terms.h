@@ -39,10 +39,10 @@ private:
 /// The number of a term in its table. Equal terms have equal numbers.
 using Term = uint32_t;
 
-/// Bytes of a term at a place. `rankStep`: a rank has those so many bytes times
-/// its own number behind `offset`: its number among all shards, or among
-/// `owners` neighbours where that is not 0. `step`: in each further repeat of a
-/// content, so many bytes behind.
+/// Bytes [begin, end()) of a content, and where they come from: `term`, from its
+/// byte `offset` on. Rank r has those that begin r * `rankStep` later, where r
+/// counts all shards, or the `owners` neighbours where that is not 0. Where the
+/// content repeats, each repeat has those that begin `step` later.
 struct Extent {
   uint64_t begin = 0, bytes = 0;
   Term term = 0;
