@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <thread>
 #include <unistd.h>
 #include <unordered_map>
@@ -66,6 +67,35 @@ static StoredTensor describe(const Shard &shard, const Shards &shards,
   return tensor;
 }
 
+namespace {
+
+/// Describes the shards in a thread of its own, with their hashes: while a
+/// block is on its way to the disk, the thread that writes has nothing to do.
+class Describing {
+public:
+  Describing(const Shards &shards, int rank)
+      : tensors(std::async(std::launch::async, [this, &shards, rank] {
+          std::vector<StoredTensor> all;
+          for (const Shard &shard : shards.list()) {
+            if (givenUp)
+              break;
+            all.push_back(describe(shard, shards, rank));
+          }
+          return all;
+        })) {}
+  /// Soon after somebody has given up the writing.
+  ~Describing() { givenUp = true; }
+
+  std::vector<StoredTensor> wait() { return tensors.get(); }
+
+private:
+  std::atomic<bool> givenUp = false;
+  // The last one, whose end waits for the thread.
+  std::future<std::vector<StoredTensor>> tensors;
+};
+
+} // namespace
+
 static StoredFile describeFile(const Shards &shards, int rank) {
   StoredFile file;
   file.name = shardName(rank);
@@ -87,12 +117,10 @@ void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
   mine.plan = facts.plan;
   mine.mesh = facts.mesh;
   mine.files.push_back(describeFile(shards, rank));
-  for (const Shard &shard : shards.list()) {
-    goOn();
-    mine.tensors.push_back(describe(shard, shards, rank));
-  }
+  Describing describing(shards, rank);
   writeUncached(partial + "/" + shardName(rank), shards.file(), shards.bytes(),
                 goOn);
+  mine.tensors = describing.wait();
   if (!facts.loader.empty())
     writeFileAtomically(hashText(facts.loader) + facts.loader,
                         partial + "/" + loaderName(rank), Durability::Machine);

@@ -8,14 +8,14 @@ import pathlib
 import sys
 import time
 
-from bench import compile_time, figures, models, pages, tables
+from bench import compile_time, figures, models, pages, saving, tables
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile")
+SECTIONS = ("steps", "overlap", "compile", "saving")
 
 
 def positive(text: str) -> int:
@@ -90,6 +90,9 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "compile" in args.sections:
         results["compile"] = compile_time.measure(folder / "compile", say)
         print(tables.compile_times(results["compile"]), flush=True)
+    if "saving" in args.sections:
+        results["saving"] = saving.measure(folder / "saving", say)
+        print(saving.text(results["saving"]), flush=True)
     return results
 
 
