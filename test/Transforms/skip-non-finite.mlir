@@ -44,11 +44,25 @@
 // CHECK-NEXT: fsdp.store %[[SUM]], @fsdp.scaler.skipped_steps
 // CHECK-NEXT: return %[[LOSS]], %[[SUM]]
 
+// MICRO-DAG: fsdp.state @fsdp.kept.micro_batches buffer : tensor<f64> {init
+// MICRO-DAG: fsdp.state @fsdp.kept.calls buffer : tensor<2x4xf32> {init
 // MICRO-LABEL: func.func @step
 // MICRO: fsdp.store %{{.*}}, @"blocks.1.w/grad"
-// MICRO: aten.call "where.self"
+// MICRO: %[[BEFORE:.*]] = fsdp.load @fsdp.kept.calls
+// MICRO-NEXT: aten.call "where.self"(%{{.*}}, %[[BEFORE]], %{{.*}})
 // MICRO-NEXT: fsdp.store %{{.*}}, @calls
+// MICRO-NEXT: %[[COUNT:.*]] = fsdp.load @fsdp.kept.micro_batches
+// MICRO-NEXT: %[[ZERO:.*]] = aten.call "mul.Scalar"(%[[COUNT]]) backward {other = 0.000000e+00
+// MICRO-NEXT: fsdp.store %[[ZERO]], @fsdp.kept.micro_batches
 // MICRO-LABEL: func.func @accumulate
+// MICRO-NEXT: %[[COUNT:.*]] = fsdp.load @fsdp.kept.micro_batches
+// MICRO-NEXT: %[[FIRST:.*]] = aten.call "eq.Scalar"(%[[COUNT]]) {other = 0.000000e+00
+// MICRO-NEXT: %[[NOW:.*]] = fsdp.load @calls
+// MICRO-NEXT: %[[KEPT:.*]] = fsdp.load @fsdp.kept.calls
+// MICRO-NEXT: %[[ONE:.*]] = aten.call "where.self"(%[[FIRST]], %[[NOW]], %[[KEPT]])
+// MICRO-NEXT: fsdp.store %[[ONE]], @fsdp.kept.calls
+// MICRO-NEXT: %[[NEXT:.*]] = aten.call "add.Scalar"(%[[COUNT]]) {other = 1.000000e+00
+// MICRO-NEXT: fsdp.store %[[NEXT]], @fsdp.kept.micro_batches
 // MICRO: aten.call "sub.Tensor"(%[[LOSS:.*]], %[[LOSS]])
 // MICRO-NOT: where.self
 

@@ -9,31 +9,15 @@ import pytest
 
 from checkpoint.runs import Runs
 from support import chain
+from support.compilations import Compilations
 
 STEP = pathlib.Path(__file__).parent / "step.py"
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    path = tmp_path_factory.mktemp("archive") / "step.pt"
-    chain.export(STEP, path, [])
-    return path
-
-
-@pytest.fixture(scope="session")
-def lowered(
-    archive: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], chain.Compiled]:
-    """The step compiled with a pipeline's options; each once."""
-    plans: dict[str, chain.Compiled] = {}
-
-    def lower(pipeline: str) -> chain.Compiled:
-        if pipeline not in plans:
-            folder = tmp_path_factory.mktemp("plan")
-            plans[pipeline] = chain.lower(STEP, archive, folder, (), pipeline)
-        return plans[pipeline]
-
-    return lower
+def lowered(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., chain.Compiled]:
+    """The step compiled with a pipeline's options, and its own flags; each once."""
+    return Compilations(STEP, tmp_path_factory.mktemp)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """A step with all that a run must remember: dropout, BatchNorm, Adam's state, a schedule, an evaluation."""
 
+import argparse
+
 import torch
 from torch import nn
 
@@ -9,6 +11,9 @@ SAMPLES, BATCH, STEPS = 52, 4, 36
 
 
 def training_step(argv: list[str]) -> TrainingStep:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--accumulate", type=int, default=1)
+    flags = parser.parse_args(argv)
     torch.manual_seed(0)
     model = nn.Sequential(
         *(nn.Linear(6, 9), nn.BatchNorm1d(9), nn.Dropout(0.3)),
@@ -25,4 +30,5 @@ def training_step(argv: list[str]) -> TrainingStep:
         data=data,
         eval_data={name: tensor[:16] for name, tensor in data.items()},
         steps=STEPS,
+        accumulate=flags.accumulate,
     )

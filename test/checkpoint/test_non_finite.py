@@ -25,8 +25,8 @@ Start = Callable[..., Runs]
 def start(lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path) -> Start:
     """Runs of two ranks in folders of their own, whose data has a NaN or not."""
 
-    def make(name: str, pipeline: str = "non-finite=skip", bad: bool = True) -> Runs:
-        compiled = lowered(f"mesh=2 {pipeline}".strip())
+    def make(name: str, pipeline: str = "non-finite=skip", bad: bool = True, *argv: str) -> Runs:
+        compiled = lowered(f"mesh=2 {pipeline}".strip(), *argv)
         (tmp_path / name).mkdir()
         if bad:
             data = load_file(compiled.data)
@@ -89,6 +89,27 @@ def test_a_skipped_step_changes_nothing(layout: str, start: Start) -> None:
     assert is_finite(after)
     assert metrics(after, "skipped_steps")[-1] == 2
     assert metrics(after, "loss").count(None) == 2
+
+
+@pytest.mark.parametrize("layout", ("", "shard-layout=flat", "accumulate-reduce=each"))
+@pytest.mark.parametrize("place", (0, 1))
+def test_a_skipped_step_of_micro_batches_changes_nothing(
+    place: int, layout: str, start: Start
+) -> None:
+    """Whichever micro-batch has the NaN, BatchNorm's statistics are those from before the first."""
+    pipeline, steps = f"{layout} non-finite=skip".strip(), ("--accumulate", str(EPOCH // 2))
+    before, after = (start(name, pipeline, False, *steps) for name in ("before", "after"))
+    data = load_file(before.compiled.data)
+    data["x"][(EPOCH // 2 + place) * 8 + 1, 0] = float("nan")
+    save_file(data, after.folder / "data.safetensors")
+    after.compiled = dataclasses.replace(
+        after.compiled, data=after.folder / "data.safetensors"
+    )
+    train(before, 1)
+    assert "the loss of step 2 is not finite; its update is skipped" in train(after, 2)
+    assert_same(before, after, rows=False)
+    train(after, 4)
+    assert is_finite(after) and metrics(after, "skipped_steps") == [0, 1, 1, 2]
 
 
 def test_a_run_that_stops_can_go_on_behind_the_step(start: Start) -> None:

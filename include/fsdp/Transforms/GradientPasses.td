@@ -318,9 +318,9 @@ def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
     `skipped_steps`; rules do not count those steps.
 
     What holds: all ranks skip the same steps, and a skipped step changes no
-    state. A loss of any micro-batch counts. Buffers that the micro-batches
-    before the last one wrote stay as they are. Where nothing is skipped, no bit
-    of the state changes by this pass.
+    state. A loss of any micro-batch counts. Of a step of several ones, the
+    first keeps in states of its own what the buffers have that they store. Where
+    nothing is skipped, no bit of the state changes by this pass.
 
     Why: one infinite loss is enough to lose a run. A number of its own for the
     loss would be one more collective; as the start of backward it is in every

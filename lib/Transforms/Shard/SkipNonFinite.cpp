@@ -1,5 +1,6 @@
 // fsdp-skip-non-finite.
 
+#include "Shard/KeptBuffers.h"
 #include "Shard/SkippedSteps.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -59,26 +60,6 @@ void beginWithLoss(func::FuncOp program) {
   }
 }
 
-/// A number that starts at zero, where no scaler has one already.
-void addCount(ModuleOp module) {
-  auto states = module.getOps<StateOp>();
-  OpBuilder builder(module.getContext());
-  builder.setInsertionPoint(*states.begin());
-  auto type = RankedTensorType::get({}, builder.getF64Type());
-  auto zero = InitAttr::get(builder.getContext(), InitKind::Fill,
-                            builder.getDenseF64ArrayAttr({0.0}), 0, 0, {}, {});
-  NamedAttribute attributes[] = {
-      builder.getNamedAttr("sym_name",
-                           builder.getStringAttr(kSkippedStateName)),
-      builder.getNamedAttr("role",
-                           RoleAttr::get(builder.getContext(), Role::Buffer)),
-      builder.getNamedAttr("type", TypeAttr::get(type)),
-      builder.getNamedAttr("init", builder.getArrayAttr(zero))};
-  StateOp::create(builder,
-                  NameLoc::get(builder.getStringAttr(kSkippedStateName)),
-                  TypeRange(), ValueRange(), attributes);
-}
-
 /// Whether the program reads the state, or writes it once more, behind `store`.
 bool isReadBehind(StoreOp store) {
   for (Operation *op = store->getNextNode(); op; op = op->getNextNode()) {
@@ -103,6 +84,7 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
     return failure();
   builder.setInsertionPoint(end);
   ScalarCalls scalars(builder, loc);
+  KeptBuffers kept(module);
   Value isSkipped;
   for (StoreOp store : stores) {
     auto state = SymbolTable::lookupNearestSymbolFrom<StateOp>(
@@ -116,14 +98,15 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
                 "its value; store it once, at the end";
     if (!isSkipped)
       isSkipped = scalars.cast(*skipped, builder.getI1Type());
-    Value before = loadState(builder, loc, store.getState());
+    Value before = kept.load(builder, loc, state);
     Value after = createRowMajor(builder, store.getValue());
-    auto kept = aten::CallOp::create(builder, loc, aten::Phase::Backward,
-                                     "where.self", {isSkipped, before, after},
-                                     {}, TypeRange(before.getType()));
-    store.getValueMutable().assign(kept->getResult(0));
+    auto chosen = aten::CallOp::create(builder, loc, aten::Phase::Backward,
+                                       "where.self", {isSkipped, before, after},
+                                       {}, TypeRange(before.getType()));
+    store.getValueMutable().assign(chosen->getResult(0));
     store->moveBefore(end);
   }
+  kept.endStep(builder, loc);
   if (failed(countSkippedStep(builder, loc, program, *skipped)))
     return failure();
   remark::passed(program.getLoc(), remark::RemarkOpts::name("skip")
@@ -145,8 +128,10 @@ void SkipNonFinite::runOnOperation() {
     SmallVector<UpdateOp> updates = getUpdates(program);
     if (updates.empty())
       continue;
-    if (!counted)
-      addCount(module);
+    if (!counted) // a scaler would have one already
+      addZeroState(
+          module, kSkippedStateName,
+          RankedTensorType::get({}, Float64Type::get(module.getContext())));
     counted = true;
     if (failed(skip(program, updates)))
       return signalPassFailure();
