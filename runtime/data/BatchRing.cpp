@@ -22,6 +22,8 @@ struct Header {
   uint64_t errorBytes;
   // The rank's again: of the state in the first slot, to start with.
   uint64_t startStateBytes;
+  // And the loader's.
+  int64_t answers;
 };
 
 struct SlotHeader {
@@ -29,11 +31,12 @@ struct SlotHeader {
   int64_t epoch, batch;
   int64_t nanColumn, nanSample;
   uint64_t stateBytes, variant;
+  int64_t nanWorker, nanSampleOfData;
 };
 
 constexpr char magic[9] = "FSDPRING";
-constexpr uint64_t version = 2, stateCapacity = 1 << 20, alignment = 64,
-                   slotHeaderBytes = 64, errorCapacity = 1 << 16,
+constexpr uint64_t version = 3, stateCapacity = 1 << 20, alignment = 64,
+                   slotHeaderBytes = 128, errorCapacity = 1 << 16,
                    pageBytes = 4096;
 
 uint64_t roundUp(uint64_t bytes, uint64_t to) {
@@ -148,13 +151,16 @@ BatchRing::Batch BatchRing::at(uint64_t count) const {
   if (stateBegin)
     state.assign(slot(count) + stateBegin,
                  std::min(header.stateBytes, stateCapacity));
-  return {header.epoch,     header.batch,   isNaN ? header.nanColumn : -1,
-          header.nanSample, header.variant, std::move(state)};
+  return {header.epoch,     header.batch,     isNaN ? header.nanColumn : -1,
+          header.nanSample, header.nanWorker, header.nanSampleOfData,
+          header.variant,   std::move(state)};
 }
 
 const char *BatchRing::column(uint64_t count, size_t column) const {
   return slot(count) + offsets[column];
 }
+
+int64_t BatchRing::answers() const { return headerOf(memory).answers; }
 
 std::string BatchRing::problem() const {
   Header header = headerOf(memory);

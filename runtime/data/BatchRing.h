@@ -21,6 +21,9 @@ public:
     int64_t epoch, number;
     /// The first sample with a NaN in it, and in which column; -1: none.
     int64_t nanColumn, nanSample;
+    /// The worker that made it, and the number of that sample in the data set;
+    /// -1: not known.
+    int64_t nanWorker, nanSampleOfData;
     /// Which of the shapes it has.
     size_t variant;
     /// The loader's own, of where it is behind this batch, as text of its own;
@@ -61,8 +64,10 @@ public:
   Batch at(uint64_t count) const;
   const char *column(uint64_t count, size_t column) const;
 
-  /// What the loader left when it failed; empty: nothing.
+  /// What the loader left when it failed, or was asked; empty: nothing.
   std::string problem() const;
+  /// The process that leaves where the loader is when it gets SIGUSR2; 0: none.
+  int64_t answers() const;
 
 private:
   char *slot(uint64_t count) const;

@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -22,6 +23,8 @@ namespace fsdp {
 
 // A loader that is told to end joins its workers.
 static constexpr int endMilliseconds = 2000;
+// That a loader has to say where it is; it asks its worker first.
+static constexpr int answerMilliseconds = 1000;
 
 static Error cannotStart(const std::string &command) {
   return Error("cannot start the data command '" + command +
@@ -121,14 +124,33 @@ void LoaderProcess::awaitReady(const std::string &what) {
             : 0;
     if (found < 0 && errno == EINTR)
       continue;
-    if (found == 0)
-      throw Error("the loader has given nothing for " +
-                  std::to_string(patience.count() / 1000) + " s, and " + what +
-                  " is due; look where it waits, or raise --data-timeout");
+    if (found == 0) {
+      std::string where = askWhere();
+      throw Error(
+          "the loader has given nothing for " +
+          std::to_string(patience.count() / 1000) + " s, and " + what +
+          " is due; " +
+          (where.empty() ? "look where it waits" : "it is at " + where) +
+          ", or raise --data-timeout");
+    }
     // What it gave before it ended counts.
     if (!(files[0].revents & POLLIN) && files[1].revents)
       throw Error(describeEnd(what));
   }
+}
+
+/// In the loader's words, which also tells standard error; empty: it is in no
+/// state to answer.
+std::string LoaderProcess::askWhere() {
+  pid_t asked = static_cast<pid_t>(ring.answers());
+  if (asked <= 0 || getpgid(asked) != pid || kill(asked, SIGUSR2) != 0)
+    return "";
+  for (int waited = 0; waited < answerMilliseconds; waited += 10) {
+    if (std::string said = ring.problem(); !said.empty())
+      return said;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return ring.problem();
 }
 
 std::string LoaderProcess::describeEnd(const std::string &what) {

@@ -33,6 +33,7 @@ private:
                              pid_t parent, int ringFile);
   bool takeReady();
   std::string describeEnd(const std::string &what);
+  std::string askWhere();
   void end();
 
   const BatchRing &ring;

@@ -1,5 +1,5 @@
-// The extension module `fsdp_runtime`: sessions for fsdp_mlir.loop.run, which is
-// what scripts use. Here are conversions, exceptions and Python's lock only.
+// The extension module `fsdp_runtime`: sessions for fsdp_mlir.loop.run, which
+// is what scripts use. Here are conversions, exceptions and Python's lock only.
 #include "python/Interrupts.h"
 #include "session/Session.h"
 
@@ -101,6 +101,17 @@ py::object wrap(const at::Tensor &tensor) {
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
 }
 
+/// Where a batch comes from; see fsdp_mlir.data.batch_origins.
+std::string wordsOf(const py::object &given, size_t batch, int64_t row) {
+  try {
+    return py::cast<std::string>(
+        py::module_::import("fsdp_mlir.data.batch_origins")
+            .attr("words_of_step")(given, batch, row));
+  } catch (const py::error_already_set &) {
+    return ""; // what is wrong is said all the same
+  }
+}
+
 /// The loss has its tensor before the step: behind it none of the code that
 /// makes one is in a cache.
 py::object step(const SessionPtr &session, const py::object &given) {
@@ -108,8 +119,17 @@ py::object step(const SessionPtr &session, const py::object &given) {
   at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
   double *value = loss.mutable_data_ptr<double>();
   py::object result = wrap(loss);
-  *value =
-      unlocked(session, [&] { return session->step(batches).outputs.at(0); });
+  const SessionStep *taken = nullptr;
+  unlocked(session, [&] {
+    taken = &session->step(batches, [&](size_t batch, int64_t row) {
+      py::gil_scoped_acquire acquire;
+      return wordsOf(given, batch, row);
+    });
+  });
+  *value = taken->outputs.at(0);
+  if (!taken->note.empty() &&
+      PyErr_WarnEx(PyExc_RuntimeWarning, taken->note.c_str(), 1) != 0)
+    throw py::error_already_set();
   return result;
 }
 
@@ -176,16 +196,31 @@ Transport transportNamed(const std::string &name) {
   throw Error("comm is '" + name + "'; give auto, shm or gloo");
 }
 
+NonFinite nonFiniteNamed(const std::string &name) {
+  static constexpr std::pair<const char *, NonFinite> kinds[] = {
+      {"plan", NonFinite::Plan},
+      {"continue", NonFinite::Continue},
+      {"stop", NonFinite::Stop},
+      {"skip", NonFinite::Skip}};
+  for (const auto &[known, kind] : kinds)
+    if (name == known)
+      return kind;
+  throw Error("non_finite is '" + name +
+              "'; give plan, continue, stop or skip");
+}
+
 SessionPtr open(const std::string &plan, const std::string &weights,
                 const std::string &resume, std::optional<int64_t> seed,
                 bool weightsFromRank0, const std::string &rng,
-                const std::string &comm, double timeout, int meetingTimeout,
+                const std::string &nonFinite, const std::string &comm,
+                double timeout, int meetingTimeout,
                 const std::string &rendezvous) {
   RunOptions run;
   run.weights = weights;
   run.weightsFromRank0 = weightsFromRank0;
   run.seed = seed;
   run.sequentialRandom = rng == "sequential";
+  run.nonFinite = nonFiniteNamed(nonFinite);
   run.checkpoints.resume = resume;
   JoinOptions join;
   join.transport = transportNamed(comm);
@@ -241,9 +276,9 @@ PYBIND11_MODULE(fsdp_runtime, module) {
   });
   module.def("open", &fsdp::open, py::kw_only(), py::arg("plan"),
              py::arg("weights"), py::arg("resume"), py::arg("seed"),
-             py::arg("weights_from_rank0"), py::arg("rng"), py::arg("comm"),
-             py::arg("timeout"), py::arg("meeting_timeout"),
-             py::arg("rendezvous"));
+             py::arg("weights_from_rank0"), py::arg("rng"),
+             py::arg("non_finite"), py::arg("comm"), py::arg("timeout"),
+             py::arg("meeting_timeout"), py::arg("rendezvous"));
   py::class_<Session, SessionPtr>(module, "Session")
       .def("step", &fsdp::step)
       .def("evaluate", &fsdp::evaluate)

@@ -5,6 +5,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/isnan.h>
 #include <algorithm>
 #include <sstream>
 
@@ -141,8 +142,44 @@ void FedInputs::take(const std::vector<Batch> &batches) {
                      std::to_string(microBatches) +
                      " micro-batches; give as many, or one that has all of "
                      "them along dimension 0");
-  for (size_t b = 0; b < batches.size(); ++b)
-    takeOne(batches[b], b, microBatches / batches.size());
+  given = batches.size();
+  for (size_t b = 0; b < given; ++b)
+    try {
+      takeOne(batches[b], b, microBatches / given);
+    } catch (BatchError &error) {
+      error.batch = b;
+      throw;
+    }
+}
+
+/// The first row that has one; -1: a scalar.
+static std::optional<int64_t> rowWithNaN(const at::Tensor &tensor) {
+  at::AutoDispatchBelowADInplaceOrView noAutograd;
+  if (!tensor.defined() || !tensor.is_floating_point())
+    return std::nullopt;
+  at::Tensor found = at::isnan(tensor);
+  if (!found.any().item<bool>())
+    return std::nullopt;
+  if (tensor.dim() == 0)
+    return -1;
+  return found.flatten(1 < found.dim() ? 1 : 0)
+      .view({tensor.size(0), -1})
+      .any(1)
+      .nonzero()[0]
+      .item<int64_t>();
+}
+
+std::optional<FoundNaN> FedInputs::findNaN() const {
+  const plan::ProgramT &program = variants[chosen];
+  for (size_t m = 0; m < tensors.size(); ++m)
+    for (size_t i = 0; i < tensors[m].size(); ++i)
+      if (auto row = rowWithNaN(tensors[m][i])) {
+        bool isPart = given < microBatches; // of a batch that has all of them
+        if (isPart && *row >= 0)
+          *row += m * tensors[m][i].size(0);
+        return FoundNaN{program.inputs[i]->name, isPart ? 0 : m, *row};
+      }
+  return std::nullopt;
 }
 
 void FedInputs::set(uint64_t microBatch, int to, Executor &executor) const {

@@ -5,6 +5,7 @@
 #include "executor/Executor.h"
 #include "train/Variants.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,14 @@ using Batch = std::vector<std::pair<std::string, at::Tensor>>;
 /// A batch that is not what the plan reads. Nothing has happened yet.
 struct BatchError : Error {
   using Error::Error;
+  size_t batch = 0; // of those that were given
+};
+
+/// A number that is none, in a tensor of a caller.
+struct FoundNaN {
+  std::string input;
+  size_t batch; // of those that were given
+  int64_t row;  // along dimension 0 of its tensor; -1: it has none
 };
 
 /// What a program, or several with the same inputs, read in one step, from the
@@ -41,6 +50,8 @@ public:
   /// Gives the tensors of a micro-batch to a program.
   void set(uint64_t microBatch, int program, Executor &executor) const;
   void drop() { tensors.clear(); }
+  /// The first one in what was taken and is not dropped.
+  std::optional<FoundNaN> findNaN() const;
 
 private:
   void takeOne(const Batch &batch, uint64_t first, uint64_t count);
@@ -51,6 +62,7 @@ private:
   const Variants variants;
   const uint64_t microBatches;
   size_t chosen = 0; // of the variants
+  size_t given = 0;  // batches
   // By micro-batch and input; undefined: it repeats.
   std::vector<std::vector<at::Tensor>> tensors;
 };

@@ -28,6 +28,7 @@ static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
   return "seed=" + (run.seed ? std::to_string(*run.seed) : "default") +
          " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
          " rng=" + (run.sequentialRandom ? "sequential" : "site") +
+         " non-finite=" + std::to_string(int(run.nonFinite)) +
          " comm=" + std::to_string(int(join.transport)) +
          " resume=" + run.checkpoints.resume;
 }
@@ -71,6 +72,8 @@ template <typename Call> decltype(auto) Session::guarded(Call &&call) {
     if (size() > 1)
       fail(error.what());
     throw;
+  } catch (const NonFiniteLoss &) {
+    throw;
   } catch (const PeerFailure &failure) {
     fail(failure.what(), /*isOthers=*/true);
     throw;
@@ -91,6 +94,9 @@ std::shared_ptr<Session> Session::open(const std::string &planPath,
 Session::~Session() { leave("it ended the session"); }
 
 void Session::load() {
+  nonFinite.emplace(plan(), options, rank(), "non_finite=");
+  if (options.nonFinite == NonFinite::Stop)
+    decisions.emplace(ranks(), /*always=*/true);
   from.emplace(options.checkpoints, ranks());
   state.emplace(plan(), options, *from, ranks(), backend,
                 [](const std::string &) {});
@@ -104,6 +110,7 @@ void Session::load() {
     said.push_back("resumed after step " + std::to_string(done) + " from " +
                    from->folder());
   }
+  nonFinite->begin(*from ? &from->position() : nullptr, state->executor);
   runner.emplace(
       plan(), state->executor, state->repeated,
       [this](uint64_t) { return stepInputs.agree(ranks()); },
@@ -166,18 +173,52 @@ void Session::setLearningRates(std::vector<double> rates) {
   givenRates = std::move(rates);
 }
 
-const SessionStep &Session::step(const std::vector<Batch> &batches) {
+/// Says what is wrong with the last step, whose batches are not dropped yet.
+void Session::lookAtLoss(const BatchOrigin &origin) {
+  lastStep->note = nonFinite->look(*lastStep, std::nullopt);
+  std::string doubt;
+  if (!lastStep->note.empty() || nonFinite->wish())
+    if (auto found = stepInputs.findNaN())
+      doubt =
+          "batch['" + found->input + "'] has NaN" +
+          (found->row < 0 ? "" : " in sample " + std::to_string(found->row)) +
+          origin(found->batch, found->row);
+  if (!lastStep->note.empty() && !doubt.empty())
+    lastStep->note += "; " + doubt;
+  if (!decisions)
+    return;
+  StepDecision wish;
+  wish.nonFinite = nonFinite->wish();
+  auto stop = decisions->after(done, wish).nonFinite;
+  if (!stop)
+    return;
+  doubt = firstProblem(ranks(), doubt);
+  throw NonFiniteLoss(describeStep(*stop, done) +
+                      (nonFinite->skipsUpdates() ? ", and its update was left "
+                                                   "out"
+                                                 : ", and its update is "
+                                                   "applied") +
+                      (doubt.empty() ? "" : "; " + doubt));
+}
+
+const SessionStep &Session::step(const std::vector<Batch> &batches,
+                                 const BatchOrigin &origin) {
   return guarded([&]() -> const SessionStep & {
     auto begin = std::chrono::steady_clock::now();
-    stepInputs.take(batches);
+    try {
+      stepInputs.take(batches);
+    } catch (const BatchError &error) {
+      throw BatchError(error.what() + origin(error.batch, -1));
+    }
     runner->launch(done + 1);
     runner->finishAll();
-    stepInputs.drop();
     ++done;
     samples += samplesOf(*plan().programs[lastStep->program]);
     lastStep->stepMs = std::chrono::duration<double, std::milli>(
                            std::chrono::steady_clock::now() - begin)
                            .count();
+    lookAtLoss(origin);
+    stepInputs.drop();
     return *lastStep;
   });
 }
@@ -289,6 +330,7 @@ checkpoint::RunPosition Session::position() const {
     for (size_t i = 0; i < program.outputs.size(); ++i)
       position.metrics.emplace_back(program.outputs[i]->name,
                                     lastStep->outputs[i]);
+  nonFinite->fill(position);
   return position;
 }
 

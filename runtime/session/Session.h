@@ -10,11 +10,14 @@
 #include "session/StateViews.h"
 #include "train/Checkpoints.h"
 #include "train/LoadedRun.h"
+#include "train/NonFiniteSteps.h"
+#include "train/StepDecisions.h"
 #include "train/StepReport.h"
 #include "train/StepRunner.h"
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +26,12 @@ namespace fsdp {
 
 /// Nothing has happened, on any rank, and the session goes on.
 struct Refusal : Error {
+  using Error::Error;
+};
+
+/// The step was taken, the same on all ranks, and the session goes on: its loss
+/// or a gradient is not finite, and the caller wants to stop for that.
+struct NonFiniteLoss : Error {
   using Error::Error;
 };
 
@@ -35,7 +44,12 @@ struct Evaluated {
 /// What a session's last step came to.
 struct SessionStep : FinishedStep {
   double stepMs = 0;
+  std::string note; // what people should know of it; empty: nothing
 };
+
+/// Where a batch of those that were given comes from, or one row of it (-1: all
+/// of it), as the end of a sentence; asked where something is wrong with it.
+using BatchOrigin = std::function<std::string(size_t batch, int64_t row)>;
 
 /// One rank of a run whose loop is the caller's: the caller gives each step its
 /// data and says when to evaluate and to save. All ranks call the same in the
@@ -73,8 +87,10 @@ public:
   /// plan has a table of them, or another number of groups.
   void setLearningRates(std::vector<double> rates);
 
-  /// Takes a step: see FedInputs::take(). Its outputs are this rank's.
-  const SessionStep &step(const std::vector<Batch> &batches);
+  /// Takes a step: see FedInputs::take(). Its outputs are this rank's. Throws
+  /// NonFiniteLoss where the options say that such steps stop a run.
+  const SessionStep &step(const std::vector<Batch> &batches,
+                          const BatchOrigin &origin);
   /// Runs the program "eval" on one batch. Returns this rank's outputs.
   Evaluated evaluate(const std::vector<Batch> &batches);
   /// The means over all ranks.
@@ -106,6 +122,7 @@ private:
   void fail(const std::string &reason, bool isOthers = false);
   void requireProgram(const char *name) const;
   uint64_t samplesOf(const plan::ProgramT &program) const;
+  void lookAtLoss(const BatchOrigin &origin);
   void openCheckpoints(const std::string &folder, uint64_t keep);
   checkpoint::RunPosition position() const;
   Communicator &ranks() const { return *connection.communicator; }
@@ -119,6 +136,8 @@ private:
   FedInputs stepInputs;
   std::optional<FedInputs> evalInputs;
   std::optional<StepRunner> runner;
+  std::optional<NonFiniteSteps> nonFinite;
+  std::optional<StepDecisions> decisions; // where ranks stop together
   CheckpointOptions checkpointOptions;
   std::unique_ptr<Checkpoints> checkpoints;
   std::vector<std::string> said;

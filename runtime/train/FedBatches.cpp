@@ -79,10 +79,19 @@ void FedBatches::set(int64_t epoch, int64_t number, int program,
 
 void FedBatches::findNaN(const BatchRing::Batch &here,
                          const std::string &name) {
-  if (here.nanColumn >= 0 && firstNaN.empty())
-    firstNaN = name + " from the loader has NaN in sample " +
-               std::to_string(here.nanSample) + " of " +
-               inputs.columns[here.nanColumn].name;
+  if (here.nanColumn < 0 || !firstNaN.empty())
+    return;
+  firstNaN = name + " from the loader has NaN in sample " +
+             std::to_string(here.nanSample) + " of " +
+             inputs.columns[here.nanColumn].name;
+  std::string origin;
+  if (here.nanWorker >= 0)
+    origin = "worker " + std::to_string(here.nanWorker);
+  if (here.nanSampleOfData >= 0)
+    origin += (origin.empty() ? "" : ", ") + std::string("sample ") +
+              std::to_string(here.nanSampleOfData) + " of the data set";
+  if (!origin.empty())
+    firstNaN += " (" + origin + ")";
 }
 
 } // namespace fsdp

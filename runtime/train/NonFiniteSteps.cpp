@@ -26,16 +26,25 @@ static int findOutput(const plan::PlanT &plan, const std::string &name) {
   return -1;
 }
 
+/// "NaN", or which infinity.
+static std::string describeLoss(double loss) {
+  return std::isnan(loss) ? "NaN" : loss > 0 ? "infinite" : "minus infinity";
+}
+
 NonFiniteSteps::NonFiniteSteps(const plan::PlanT &plan,
-                               const RunOptions &options, int rank)
+                               const RunOptions &options, int rank,
+                               std::string option)
     : plan(plan), stops(options.nonFinite == NonFinite::Stop), rank(rank),
+      option(std::move(option)),
       skippedOutput(findOutput(plan, skippedOutputName)),
       isScaler(findState(plan, scaleStateName) >= 0) {
   if (options.nonFinite == NonFinite::Skip && !skipsUpdates())
-    throw Error("--non-finite skip needs a plan that can skip an update; "
+    throw Error(this->option +
+                "skip needs a plan that can skip an update; "
                 "compile it with the option non-finite=skip of fsdp-pipeline");
   if (options.nonFinite == NonFinite::Continue && skipsUpdates() && !isScaler)
-    throw Error("--non-finite continue does not fit the plan, which skips such "
+    throw Error(this->option +
+                "continue does not fit the plan, which skips such "
                 "steps; compile it without non-finite=skip");
 }
 
@@ -86,7 +95,8 @@ std::string NonFiniteSteps::look(const FinishedStep &ended,
                      : "; its update is skipped, on all ranks";
   else
     text += "; training goes on with what it did to the weights, as PyTorch "
-            "does (--non-finite stop or skip does not)";
+            "does (" +
+            option + "stop or skip does not)";
   if (events > 1)
     text += "; so far there were " + std::to_string(events) + " such steps";
   return text;
@@ -97,8 +107,12 @@ void NonFiniteSteps::fill(checkpoint::RunPosition &position) const {
     position.metrics.emplace_back(spoiledSinceName, double(*spoiledSince));
 }
 
-std::string describeLoss(double loss) {
-  return std::isnan(loss) ? "NaN" : loss > 0 ? "infinite" : "minus infinity";
+std::string describeStep(const NonFiniteStep &step, uint64_t number) {
+  std::string of = "of step " + std::to_string(number) + " is ";
+  if (std::isfinite(step.loss))
+    return "a gradient " + of + "not finite";
+  return "the loss " + of + describeLoss(step.loss) + " on rank " +
+         std::to_string(step.rank);
 }
 
 } // namespace fsdp

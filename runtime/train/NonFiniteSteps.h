@@ -23,8 +23,10 @@ inline constexpr const char *spoiledSinceName = "nonfinite_since";
 /// Follows which steps of a run are not finite, and what becomes of them.
 class NonFiniteSteps {
 public:
-  /// Throws Error where the plan cannot do what the options say.
-  NonFiniteSteps(const plan::PlanT &plan, const RunOptions &options, int rank);
+  /// Throws Error where the plan cannot do what the options say. `option`: how
+  /// people give the one of such steps, up to its value.
+  NonFiniteSteps(const plan::PlanT &plan, const RunOptions &options, int rank,
+                 std::string option = "--non-finite ");
 
   /// The first step comes next. `from`: where the run goes on, or null.
   void begin(const checkpoint::RunPosition *from, Executor &executor);
@@ -50,6 +52,7 @@ private:
   const plan::PlanT &plan;
   const bool stops;
   const int rank;
+  const std::string option;
   const int skippedOutput; // of the program "step"; -1: the plan skips nothing
   const bool isScaler;     // what skips
   double skippedSoFar = 0;
@@ -59,8 +62,8 @@ private:
   std::optional<NonFiniteStep> toStop;
 };
 
-/// "NaN", or which infinity.
-std::string describeLoss(double loss);
+/// "the loss of step 3 is NaN on rank 1", where a run stops for it.
+std::string describeStep(const NonFiniteStep &step, uint64_t number);
 
 } // namespace fsdp
 

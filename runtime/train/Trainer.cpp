@@ -173,12 +173,7 @@ std::vector<std::string> Trainer::notesOfResuming() const {
 /// the state is the one before it, and is kept.
 void Trainer::stopFor(const NonFiniteStep &step, uint64_t number,
                       StepRunner &runner) {
-  std::string text =
-      std::isfinite(step.loss)
-          ? "a gradient of step " + std::to_string(number) + " is not finite"
-          : "the loss of step " + std::to_string(number) + " is " +
-                describeLoss(step.loss) + " on rank " +
-                std::to_string(step.rank);
+  std::string text = describeStep(step, number);
   uint64_t failed = failedCheckpoints();
   if (checkpoints && nonFinite.skipsUpdates())
     checkpointAfter(number, {}, runner);

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from data import step
-from fsdp_mlir import feed
+from fsdp_mlir import Parquet, Shards, feed
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 SLOW_S = 0.02  # of each sample
@@ -23,7 +23,11 @@ class Samples(Dataset):
     """All windows as dicts of int64, or what a fault makes of them."""
 
     def __init__(self, tokens: str, fault: str = "") -> None:
-        self.windows, self.fault = step.windows(tokens, dtype="uint16"), fault
+        self.fault = fault
+        if fault == "arrow":
+            self.windows = Shards(tokens, columns=["x", "y"])
+        else:
+            self.windows = step.windows(tokens, dtype="uint16")
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -132,6 +136,9 @@ def main() -> None:
         return
     if kind == "get_batch":
         feed(get_batch(tokens))
+        return
+    if kind == "parquet":
+        feed(Parquet(tokens, step.BATCH, dtype=torch.int64, seed=3))
         return
     loader = loader_of(tokens, kind, RANK, RANKS, int(rest[0]) if rest else 0)
     if kind == "fewer":

@@ -17,12 +17,15 @@ import sys
 import time
 from itertools import chain as chained
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 
-from data import feeder
+from data import feeder, step
 from data.conftest import Train, Trained
-from data.test_files import eager_losses
+from data.test_files import as_arrow_shards, eager_losses
+from fsdp_mlir.data.batch_origins import place_of
 from fsdp_mlir.report.__main__ import main as report
 from support import chain
 
@@ -40,6 +43,35 @@ def test_a_loader_trains_to_the_bits_of_tensors(
 ) -> None:
     got = train(ranks, None, "--data-command", command(tokens, kind, workers))
     assert got.losses == of_tensors[ranks].losses and got == of_tensors[ranks]
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_arrow_files_train_to_the_bits_of_tensors(
+    ranks: int, train: Train, tokens, of_tensors, tmp_path: pathlib.Path
+) -> None:
+    """As the data set of a loader with workers."""
+    as_arrow_shards(tokens, tmp_path)
+    got = train(ranks, None, "--data-command", command(tmp_path, "arrow", 2))
+    assert got.losses == of_tensors[ranks].losses and got == of_tensors[ranks]
+
+
+@pytest.mark.parametrize("ranks", (1, 2))
+def test_parquet_files_train_to_the_bits_of_windows(
+    ranks: int, train: Train, tokens, tmp_path: pathlib.Path
+) -> None:
+    """In blocks, into the second epoch; a run that resumes reads what follows."""
+    samples = step.batches_of(step.windows(tokens, dtype="uint16"))
+    table = pyarrow.table({name: tensor.tolist() for name, tensor in samples.items()})
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet", row_group_size=7)
+    steps = 15 // ranks + 2
+    whole = train(ranks, step.data_of("blocks", str(tokens)), "--steps", steps)
+    loader = ["--data-command", command(tmp_path / "rows.parquet", "parquet")]
+    got = train(ranks, None, "--steps", steps, *loader)
+    assert got.losses == whole.losses and got == whole
+    loader += ["--checkpoint-dir", tmp_path / "checkpoints"]
+    train(ranks, None, "--steps", steps - 1, *loader)
+    rest = train(ranks, None, "--steps", steps, *loader, "--resume", "auto")
+    assert rest.losses == whole.losses[-1:] and rest == whole
 
 
 def test_pytorchs_own_loop_has_the_same_losses(whole_runs, tokens) -> None:
@@ -113,13 +145,19 @@ FAULTS = {
         *(2, "failed at batch 1 of epoch 0: ValueError: the picture is broken"),
         *("worker 1", "sample 19", "feeder.py:"),
     ),
-    "killed": (2, "failed at batch ", " of epoch 0", "DataLoader worker (pid", "(worker 1"),
+    "killed": (
+        *(2, "failed at batch ", " of epoch 0", "DataLoader worker (pid"),
+        *("(worker 1, samples ", "19,"),
+    ),
     "ends": (0, "was ended by signal 9 (Killed), and batch 1 of epoch 0 is due"),
-    "hangs": (0, "has given nothing for 6 s", "--data-timeout"),
+    "hangs": (
+        *(2, "has given nothing for 20 s, and batch 1 of epoch 0 is due", "--data-timeout"),
+        "it is at worker 1, sample 19, feeder.py:",
+    ),
     "fewer": (0, "batches of an epoch", "rank 0 finds 7", "rank 1 8"),
     "announced": (0, "failed at batch 7 of epoch 0: it has ended after 7 of the 8 batches"),
     "short": (0, "x is int64[2, 8], the plan reads int64[4, 8]", "drop_last=True"),
-    "tuples": (2, "x is int32[4, 8], the plan reads int64[4, 8]", "from worker 0"),
+    "tuples": (2, "x is int32[4, 8], the plan reads int64[4, 8]", "it comes from worker 0, samples "),
     "nothing": (0, "ended with status 0", "fsdp_mlir.feed()"),
 }
 
@@ -129,8 +167,11 @@ def test_a_loss_of_nan_names_the_sample(tmp_path: pathlib.Path) -> None:
     compiled = chain.compile_step(tmp_path / "step.py", tmp_path, pipeline="mesh=1")
     words = [sys.executable, "-m", "fsdp_mlir.driver.feed_step", tmp_path / "step.py"]
     loader = ["--data-command", shlex.join(map(str, words))]
-    doubt = "batch 1 from the loader has NaN in sample 2 of x"
-    note = f"the loss of step 2 is NaN on rank 0; training goes on .*; {doubt}"
+    doubt = (
+        "batch 1 of epoch 0 from the loader has NaN in sample 2 of x "
+        "(worker 1, sample 6 of the data set)"
+    )
+    note = f"the loss of step 2 is NaN on rank 0; training goes on .*; {re.escape(doubt)}"
     assert re.search(note, chain.run_plan(compiled, 1, extra=loader).output)
     with pytest.raises(chain.ChainError) as failed:
         chain.run_plan(compiled, 1, extra=[*loader, "--non-finite", "stop"])
@@ -141,14 +182,15 @@ NAN_STEP = """
 import torch
 from fsdp_mlir import TrainingStep
 
-class Batches:
-    def __iter__(self):
-        x = torch.ones(4, 3)
-        yield {"x": x, "more": "text"}
-        yield {"x": torch.where(torch.arange(4)[:, None] < 2, x, torch.nan)}
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return {"x": torch.ones(3) if index < 6 else torch.full((3,), torch.nan), "more": "text"}
 
 def training_data(argv):
-    return Batches()
+    return torch.utils.data.DataLoader(Samples(), 4, num_workers=2)
 
 def training_step(argv):
     model = torch.nn.Linear(3, 1)
@@ -157,7 +199,7 @@ def training_step(argv):
         loss=lambda model, x: model(x).square().mean(),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         inputs={"x": torch.ones(4, 3)},
-        data=Batches(),
+        data=training_data([]),
         steps=3,
     )
 """
@@ -182,15 +224,38 @@ def test_a_loader_that_fails_is_one_error(
     mine = tmp_path / "tokens.bin"
     mine.symlink_to(tokens)
     workers, *words = FAULTS[kind]
-    extra = ["--data-timeout", 6] if kind == "hangs" else []
+    extra = ["--data-timeout", 20] if kind == "hangs" else []
     with pytest.raises(chain.ChainError) as failed:
         train(2, None, "--steps", 9, "--data-command", command(mine, kind, workers), *extra)
     output = failed.value.output
     errors = [line for line in output.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and all(word in errors[0] for word in words), output
     assert kind == "fewer" or "[rank " in errors[0]
-    assert (kind == "raises") == ("in __getitem__" in output)  # the traceback
+    # A traceback, and a stack.
+    assert (kind in ("raises", "hangs")) == ("in __getitem__" in output)
     assert processes_of(str(mine)) == []
+
+
+class Places(torch.utils.data.Dataset):
+    """Where the process is, as seen from within its samples."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        self.seen.append(place_of(sys._getframe()))
+        return index
+
+
+def test_a_loader_without_workers_knows_where_it_is() -> None:
+    places = Places()
+    list(torch.utils.data.DataLoader(places, 2))
+    assert [re.sub(r":\d+$", "", place) for place in places.seen] == [
+        f"sample {i}, test_loaders.py" for i in range(4)
+    ]
 
 
 def test_the_report_names_a_slow_rank(

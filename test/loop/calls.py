@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 import torch
+from .faults import loader_of
 from .step import BATCH, SEED, samples
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
@@ -101,6 +102,18 @@ def fail_on_rank_1(
     if how == "hang":
         open(over, "w").close()
     return said, outcome(lambda: run(batch)), time.monotonic() - begin
+
+
+def train_from_loader(plan: str, weights: str, meeting: str, fault: str) -> tuple[str, str]:
+    """What a loop over a loader with workers raises, where rank 1's has a fault."""
+
+    def loop() -> None:
+        loader = loader_of(fault if os.environ["RANK"] == "1" else "")
+        with fsdp_mlir.load(plan, weights, rendezvous=meeting, non_finite="stop") as run:
+            for batch in loader:
+                run(batch)
+
+    return outcome(loop)
 
 
 def load_different(plans: list[str], weights: str, meeting: str) -> tuple[str, str]:

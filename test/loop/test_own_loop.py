@@ -221,6 +221,29 @@ def test_a_loader_that_raises_names_worker_and_sample(compile_step: Compile) -> 
     assert said.startswith("ValueError: no more pictures (worker 1, sample 5, calls.py:")
 
 
+@pytest.mark.parametrize("micro_batches", (1, 2))
+def test_a_loss_of_nan_names_the_sample(micro_batches: int, compile_step: Compile) -> None:
+    """And training goes on, as PyTorch does, or stops where somebody wants to know."""
+    compiled = compile_step("mesh=1", "--accumulate", str(micro_batches))
+    together = next(calls.batches(micro_batches))
+    row = together["x"].shape[0] - 1
+    together["x"][row, 2] = torch.nan
+    words = f"batch['x'] has NaN in sample {row}"
+    with load(compiled) as run:
+        with pytest.warns(RuntimeWarning, match="the loss of step 1 is NaN on rank 0; training"):
+            assert run(together).isnan()
+        assert run.step == 1
+    with load(compiled, non_finite="stop") as run:
+        with pytest.raises(fsdp_mlir.RunError) as raised:
+            run(together)
+        assert str(raised.value).endswith(f"its update is applied; {words}")
+        assert run.step == 1 and run.metrics["loss"] != run.metrics["loss"]
+    with pytest.raises(fsdp_mlir.RunError, match="non_finite=skip needs a plan that can skip"):
+        load(compiled, non_finite="skip")
+    with pytest.raises(fsdp_mlir.RunError, match="give plan, continue, stop or skip"):
+        load(compiled, non_finite="apply")
+
+
 def test_bad_files_are_errors(compile_step: Compile, tmp_path: pathlib.Path) -> None:
     compiled = compile_step("mesh=1")
     for plan, weights, words in (

@@ -104,6 +104,36 @@ def test_the_other_rank_is_told(
         assert second[0] == ("RunError", "the run is closed; load the plan again")
 
 
+# Of each fault in rank 1's loader: what that rank raises, and what they both say.
+OF_BATCH = "worker 1, samples 4, 5, 6, 7"
+LOADER_FAULTS = {
+    "raises": ("ValueError", "the picture is broken", "(worker 1, sample 5, faults.py:"),
+    "killed": ("RuntimeError", "DataLoader worker (pid", f"({OF_BATCH}, dataloader.py:"),
+    "hangs": ("RuntimeError", "DataLoader timed out after 3", f"({OF_BATCH}, dataloader.py:"),
+    "dtype": ("BatchError", "batch['x'] is float64, and the plan", f"it comes from {OF_BATCH}"),
+    "nan": (
+        *("RunError", "the loss of step 2 is NaN on rank 1, and its update is applied; rank 1: "),
+        "batch['x'] has NaN in sample 1; it comes from worker 1, sample 5",
+    ),
+    "short": ("", "it closed the run after step 3", ""),
+}
+
+
+@pytest.mark.parametrize("fault", LOADER_FAULTS)
+def test_a_fault_in_a_loader_names_rank_worker_and_sample(
+    fault: str, compile_step: Compile, ranks: Ranks
+) -> None:
+    compiled = compile_step("mesh=2")
+    (kind, said), (other_kind, other) = ranks.call(
+        "train_from_loader", str(compiled.plan), str(compiled.weights), ranks.meeting(), fault
+    )
+    raised, words, where = LOADER_FAULTS[fault]
+    assert other_kind == raised and (not raised or words in other)
+    assert words in said and where in said
+    assert kind == ("RunError" if fault == "nan" else "RankFailure")
+    assert fault == "nan" or said.startswith("rank 1 failed: ")
+
+
 def test_ranks_that_differ_are_refused(compile_step: Compile, ranks: Ranks) -> None:
     plans = [str(compile_step(f"mesh=2 shard-layout={name}").plan) for name in ("dim0", "flat")]
     found = ranks.call(

@@ -6,24 +6,30 @@ import json
 import mmap
 import os
 import select
+import signal
 import struct
 import sys
+import time
 import traceback
+import types
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import torch
 
 from ..dtypes import DTYPES
+from .batch_origins import due, follow_loaders, iterator_in, origin_of, place_of, words_of
 from .loader_epochs import FeedError, Loader, Place, batch_count, batches
 from .loader_errors import describe, name_samples
 from .loader_state import LoaderState, has_state, pack, unpack
 from .tensor_file import as_bytes
 
-HEADER = struct.Struct("<8s8Q2qqQQ")
-SLOT = struct.Struct("<Q4q2Q")
-EXTENT_AT, ERROR_BYTES_AT = 88, 96
+HEADER = struct.Struct("<8s8Q2qqQQQ")
+SLOT = struct.Struct("<Q4q2Q2q")
+EXTENT_AT, ERROR_BYTES_AT, ANSWERS_AT = 88, 96, 112
 VARIABLE = "FSDP_MLIR_RING"
+# That a worker has to say where it is; the rank waits twice as long.
+WORKER_ANSWERS_S = 0.5
 
 
 class _RankIsGone(Exception):
@@ -53,7 +59,7 @@ class Ring:
         header = HEADER.unpack_from(self._memory)
         magic, version, self._slots, self._slot_bytes, self._slots_begin = header[:5]
         text, text_bytes, self._error, self._error_capacity = header[5:9]
-        if magic != b"FSDPRING" or version != 2:
+        if magic != b"FSDPRING" or version != 3:
             raise FeedError("the rank's ring is of another version; build both together")
         about = json.loads(self._memory[text : text + text_bytes])
         self.rank, self.ranks, self.seed = about["rank"], about["ranks"], about["seed"]
@@ -103,7 +109,7 @@ class Ring:
         """Fills the slot that was waited for. `variant`: which of the columns' shapes it has;
         `state`: the loader's, behind this batch."""
         begin = self._slots_begin + self._count % self._slots * self._slot_bytes
-        nan = (-1, -1)
+        nan, worker, sample = (-1, -1), -1, -1
         for i, (column, tensor) in enumerate(zip(self.columns, tensors)):
             at = begin + column.offset
             self._bytes[at : at + tensor.nbytes] = as_bytes(tensor)
@@ -111,6 +117,7 @@ class Ring:
                 rows = torch.isnan(tensor).flatten(1).any(1) if tensor.dim() > 1 else tensor.isnan()
                 if rows.any():
                     nan = (i, int(rows.int().argmax()))
+                    worker, sample = _origin(tensors, nan[1])
         if state:
             at = begin + self._state["offset"]
             if len(state) > self._state["bytes"]:
@@ -120,7 +127,7 @@ class Ring:
                 )
             self._memory[at : at + len(state)] = state
         self._count += 1
-        numbers = (self._count, epoch, number, *nan, len(state), variant)
+        numbers = (self._count, epoch, number, *nan, len(state), variant, worker, sample)
         SLOT.pack_into(self._memory, begin, *numbers)
         os.eventfd_write(self._ready, 1)
 
@@ -129,6 +136,48 @@ class Ring:
         text = message.encode(errors="replace")[: self._error_capacity]
         self._memory[self._error : self._error + len(text)] = text
         struct.pack_into("<Q", self._memory, ERROR_BYTES_AT, len(text))
+
+    @property
+    def has_failed(self) -> bool:
+        return HEADER.unpack_from(self._memory)[12] > 0
+
+    def answer(self) -> None:
+        """Says where the loader is when the rank, which has waited long enough, asks by a signal.
+        A worker that owes the batch knows better, and inherits this."""
+        owner = os.getpid()
+
+        def say(number: int, frame: Optional[types.FrameType]) -> None:
+            info = torch.utils.data.get_worker_info()
+            place = place_of(frame, info.id if info else None)
+            if os.getpid() == owner:
+                _ask_worker(frame)
+                ends = time.monotonic() + WORKER_ANSWERS_S
+                while not self.has_failed and time.monotonic() < ends:
+                    time.sleep(0.01)
+            traceback.print_stack(frame)
+            if not self.has_failed:
+                self.fail(place)
+
+        signal.signal(signal.SIGUSR2, say)
+        struct.pack_into("<Q", self._memory, ANSWERS_AT, owner)
+
+
+def _ask_worker(frame: Optional[types.FrameType]) -> None:
+    iterator = iterator_in([f for f, _ in traceback.walk_stack(frame)][::-1])
+    origin = due(iterator)
+    if origin is not None and origin.worker is not None:
+        os.kill(iterator._workers[origin.worker].pid, signal.SIGUSR2)
+
+
+def _origin(tensors: Sequence[torch.Tensor], row: int) -> tuple[int, int]:
+    """The worker that made a batch, and the sample of a row; -1: not known."""
+    origin = origin_of(tensors)
+    if origin is None:
+        return -1, -1
+    samples = origin.samples
+    known = isinstance(samples, (list, tuple)) and row < len(samples)
+    sample = samples[row] if known else -1
+    return -1 if origin.worker is None else origin.worker, sample if type(sample) is int else -1
 
 
 def feed(
@@ -178,6 +227,8 @@ def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str
     length = batch_count(loader)
     order = list(names) if names is not None else [column.name for column in ring.columns]
     name_samples()
+    follow_loaders()
+    ring.answer()
     ring.announce(-1 if length is None else length)
     ring.await_slot()
     epoch, batch, packed = ring.start()
@@ -186,7 +237,7 @@ def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str
     keeps = ring.keeps_states and has_state(loader)
     begin = unpack(packed) if packed and keeps else None
     for epoch, number, value in batches(loader, length, epoch, batch, place, begin):
-        tensors, variant = _tensors(value, order, ring.columns, place)
+        tensors, variant = _tensors(value, order, ring.columns)
         state = b""
         if keeps:
             state = pack(LoaderState.of(loader, epoch, number + 1, place.passes))
@@ -199,7 +250,7 @@ def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str
 
 
 def _tensors(
-    value: Any, names: Sequence[str], columns: Sequence[Column], place: Place
+    value: Any, names: Sequence[str], columns: Sequence[Column]
 ) -> tuple[list[torch.Tensor], int]:
     """The columns of a batch, and which of their shapes it has; raises FeedError for what the plan
     does not read."""
@@ -235,12 +286,12 @@ def _tensors(
         else:
             tensors.append(found)
     if problems:
-        raise FeedError(f"{'; '.join(problems)}{place.worker()}")
+        raise FeedError(f"{'; '.join(problems)}{words_of(value)}")
     found = tuple(tuple(tensor.shape) for tensor in tensors)
     variants = list(zip(*(column.shapes for column in columns)))
     if found not in variants:
         parts = ", ".join(f"{c.name} {list(shape)}" for c, shape in zip(columns, found))
-        raise FeedError(f"no program of the plan reads {parts} together{place.worker()}")
+        raise FeedError(f"no program of the plan reads {parts} together{words_of(value)}")
     return [tensor.cpu() for tensor in tensors], variants.index(found)
 
 

@@ -31,10 +31,6 @@ class Place:
         of = "" if self.epoch is None else f" of epoch {self.epoch}"
         return f"the loader failed at batch {self.batch}{of}: "
 
-    def worker(self) -> str:
-        workers = getattr(self.iterator, "_num_workers", 0)
-        return f" from worker {self.batch % workers}" if workers and self.batch is not None else ""
-
 
 def batch_count(loader: Loader) -> Optional[int]:
     """Batches of an epoch, where the loader has such a number."""

@@ -7,6 +7,8 @@ import re
 import traceback
 from typing import Any
 
+from .batch_origins import due, iterator_in
+
 NOTE = "fsdp_mlir: sample "
 
 
@@ -38,21 +40,31 @@ def name_samples() -> None:
 
 
 def describe(error: BaseException, iterator: Any = None) -> str:
-    """An exception in one line, with the worker and the sample as far as they are known."""
+    """An exception in one line, with the worker and the sample as far as they are known.
+    `iterator`: the DataLoader's, where it is not among the exception's frames."""
     text = "".join(traceback.format_exception(error))
     lines = [line for line in text.splitlines() if line.strip()]
     where = re.findall(r'File "([^"]+)", line (\d+)', text)
+    if iterator is None:
+        iterator = iterator_in(frame for frame, _ in traceback.walk_tb(error.__traceback__))
     parts = []
     if worker := re.search(r"DataLoader worker process (\d+)", text):
         parts.append(f"worker {worker[1]}")
     elif died := re.search(r"worker \(pid(?:\(s\))? ([\d, ]+)\)", text):
-        pids = [int(pid) for pid in re.findall(r"\d+", died[1])]
-        workers = getattr(iterator, "_workers", [])
-        numbers = [str(i) for i, worker in enumerate(workers) if worker.pid in pids]
-        parts.append(f"worker {', '.join(numbers)}" if numbers else f"worker process {pids[0]}")
+        parts += _of_dead([int(pid) for pid in re.findall(r"\d+", died[1])], iterator)
+    elif "DataLoader timed out" in text and (origin := due(iterator)):
+        parts.append(str(origin))
     if sample := re.search(re.escape(NOTE) + r"(.*)", text):
         parts.append(f"sample {sample[1]}")
     if where:
         parts.append(f"{os.path.basename(where[-1][0])}:{where[-1][1]}")
     last = [line for line in lines if not line.startswith((NOTE, " "))][-1].strip()
     return f"{last} ({', '.join(parts)})" if parts else last
+
+
+def _of_dead(pids: list[int], iterator: Any) -> list[str]:
+    """The numbers of workers that are gone, and the samples that each of them had to load."""
+    workers = getattr(iterator, "_workers", [])
+    numbers = [i for i, worker in enumerate(workers) if worker.pid in pids]
+    found = [str(due(iterator, number) or f"worker {number}") for number in numbers]
+    return found or [f"worker process {pids[0]}"]

@@ -12,6 +12,7 @@ import torch
 
 from ..errors import RunError
 from .extension import runtime
+from ..data.batch_origins import follow_loaders
 from ..data.loader_errors import describe, name_samples
 
 Batch = Mapping[str, torch.Tensor]
@@ -27,6 +28,7 @@ def load(
     seed: Optional[int] = None,
     weights_from_rank0: bool = False,
     rng: str = "site",
+    non_finite: str = "plan",
     comm: str = "auto",
     timeout: float = 0,
     meeting_timeout: int = 300,
@@ -45,6 +47,9 @@ def load(
         seed: of random operators (the plan's).
         weights_from_rank0: rank 0 alone has the weights, and sends each rank its part.
         rng: `site`, or `sequential` as eager PyTorch draws.
+        non_finite: what becomes of a step whose loss, or a gradient, is not finite: `plan`, what it
+            was compiled for; `continue` and `skip` require that of it, and warn; with `stop` all
+            ranks raise RunError when they have taken it, and the run can go on.
         comm: `auto`, `shm` or `gloo`.
         timeout: seconds that a rank may keep the others waiting; 0: a hundred of the steps that the
             plan expects, and ten minutes at least.
@@ -63,12 +68,14 @@ def load(
         seed=seed,
         weights_from_rank0=weights_from_rank0,
         rng=rng,
+        non_finite=non_finite,
         comm=comm,
         timeout=timeout,
         meeting_timeout=meeting_timeout,
         rendezvous=rendezvous,
     )
     name_samples()
+    follow_loaders()
     return Run(session)
 
 

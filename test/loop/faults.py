@@ -1,0 +1,45 @@
+"""A data set of which one sample is wrong, in a way that a test names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from .step import BATCH, samples
+
+BAD = BATCH + 1  # in the second batch, which the second worker makes
+BATCHES = 4
+
+
+class Faulty(Dataset):
+    def __init__(self, fault: str) -> None:
+        self.fault, self.samples = fault, samples()
+
+    def __len__(self) -> int:
+        return (BATCHES - (self.fault == "short")) * BATCH
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        sample = {name: tensor[index] for name, tensor in self.samples.items()}
+        if index == BAD:
+            self.spoil(sample)
+        return sample
+
+    def spoil(self, sample: dict[str, torch.Tensor]) -> None:
+        if self.fault == "raises":
+            raise ValueError("the picture is broken")
+        if self.fault == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "hangs":
+            time.sleep(1000)
+        if self.fault == "nan":
+            sample["x"] = torch.full_like(sample["x"], torch.nan)
+        if self.fault == "dtype":
+            sample["x"] = sample["x"].double()
+
+
+def loader_of(fault: str) -> DataLoader:
+    return DataLoader(Faulty(fault), BATCH, num_workers=2, timeout=3 if fault == "hangs" else 0)
