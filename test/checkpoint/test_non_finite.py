@@ -102,9 +102,7 @@ def test_a_skipped_step_of_micro_batches_changes_nothing(
     data = load_file(before.compiled.data)
     data["x"][(EPOCH // 2 + place) * 8 + 1, 0] = float("nan")
     save_file(data, after.folder / "data.safetensors")
-    after.compiled = dataclasses.replace(
-        after.compiled, data=after.folder / "data.safetensors"
-    )
+    after.compiled = dataclasses.replace(after.compiled, data=after.folder / "data.safetensors")
     train(before, 1)
     assert "the loss of step 2 is not finite; its update is skipped" in train(after, 2)
     assert_same(before, after, rows=False)

@@ -157,7 +157,11 @@ FAULTS = {
     "fewer": (0, "batches of an epoch", "rank 0 finds 7", "rank 1 8"),
     "announced": (0, "failed at batch 7 of epoch 0: it has ended after 7 of the 8 batches"),
     "short": (0, "x is int64[2, 8], the plan reads int64[4, 8]", "drop_last=True"),
-    "tuples": (2, "x is int32[4, 8], the plan reads int64[4, 8]", "it comes from worker 0, samples "),
+    "tuples": (
+        2,
+        "x is int32[4, 8], the plan reads int64[4, 8]",
+        "it comes from worker 0, samples ",
+    ),
     "nothing": (0, "ended with status 0", "fsdp_mlir.feed()"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -24,6 +25,8 @@ class Faulty(Dataset):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         sample = {name: tensor[index] for name, tensor in self.samples.items()}
+        if self.fault == "dtype" and index // BATCH == BAD // BATCH:
+            sample["x"] = sample["x"].double()
         if index == BAD:
             self.spoil(sample)
         return sample
@@ -37,9 +40,15 @@ class Faulty(Dataset):
             time.sleep(1000)
         if self.fault == "nan":
             sample["x"] = torch.full_like(sample["x"], torch.nan)
-        if self.fault == "dtype":
-            sample["x"] = sample["x"].double()
 
 
 def loader_of(fault: str) -> DataLoader:
-    return DataLoader(Faulty(fault), BATCH, num_workers=2, timeout=3 if fault == "hangs" else 0)
+    # A rank that stays up for the tests ends with them, and may have no children otherwise.
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    return DataLoader(
+        Faulty(fault),
+        BATCH,
+        num_workers=2,
+        timeout=3 if fault == "hangs" else 0,
+        multiprocessing_context="fork",  # as by default, and not as these ranks were started
+    )

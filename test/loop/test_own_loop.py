@@ -228,7 +228,7 @@ def test_a_loss_of_nan_names_the_sample(micro_batches: int, compile_step: Compil
     together = next(calls.batches(micro_batches))
     row = together["x"].shape[0] - 1
     together["x"][row, 2] = torch.nan
-    words = f"batch['x'] has NaN in sample {row}"
+    words = f"batch['x'] has NaN in sample {row}; it comes from sample "
     with load(compiled) as run:
         with pytest.warns(RuntimeWarning, match="the loss of step 1 is NaN on rank 0; training"):
             assert run(together).isnan()
@@ -236,7 +236,7 @@ def test_a_loss_of_nan_names_the_sample(micro_batches: int, compile_step: Compil
     with load(compiled, non_finite="stop") as run:
         with pytest.raises(fsdp_mlir.RunError) as raised:
             run(together)
-        assert str(raised.value).endswith(f"its update is applied; {words}")
+        assert f"its update is applied; {words}" in str(raised.value)
         assert run.step == 1 and run.metrics["loss"] != run.metrics["loss"]
     with pytest.raises(fsdp_mlir.RunError, match="non_finite=skip needs a plan that can skip"):
         load(compiled, non_finite="skip")

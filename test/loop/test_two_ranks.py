@@ -99,7 +99,11 @@ def test_the_other_rank_is_told(
     elif how == "hang":
         assert second[0][0] == "RankFailure"
     elif how == "batch":
-        assert second[0] == ("BatchError", "the batch has no 'y'; the plan reads x and y")
+        kind, words = second[0]
+        assert kind == "BatchError"
+        assert words.startswith(
+            "the batch has no 'y'; the plan reads x and y; it comes from sample"
+        )
     else:
         assert second[0] == ("RunError", "the run is closed; load the plan again")
 
