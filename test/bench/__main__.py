@@ -8,14 +8,14 @@ import pathlib
 import sys
 import time
 
-from bench import compile_time, figures, models, pages, saving, tables
+from bench import compile_time, figures, models, own_loop, pages, saving, tables
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile", "saving")
+SECTIONS = ("steps", "overlap", "compile", "saving", "loop")
 
 
 def positive(text: str) -> int:
@@ -93,6 +93,9 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "saving" in args.sections:
         results["saving"] = saving.measure(folder / "saving", say)
         print(saving.text(results["saving"]), flush=True)
+    if "loop" in args.sections:
+        results["loop"] = own_loop.measure(folder / "loop", say)
+        print(own_loop.text(results["loop"]), flush=True)
     return results
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command_line
-from bench import charts, goals, pages, tables
+from bench import charts, goals, pages, saving, tables
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -224,3 +224,13 @@ def test_a_wrong_flag(
     with pytest.raises(SystemExit):
         run(*words, monkeypatch=monkeypatch)
     assert complaint in capsys.readouterr().err
+
+
+def test_what_hashes_cost_is_measured(tmp_path: pathlib.Path) -> None:
+    """By the program itself, on few bytes: what it says, and what becomes of it."""
+    found = saving.measure(tmp_path, lambda said: None, mib=4, rounds=1)
+    assert 4 * MIB <= found["bytes"] < 5 * MIB and len(found["ratios"]) == 1
+    assert found["plain_ms"] > 0 and found["hashed_cpu_ms"] > 0
+    assert "of it (≤ 1.05, met)" in saving.text(found | {"ratio": 1.05})
+    assert "of it (≤ 1.05, NOT met)" in saving.text(found | {"ratio": 1.06})
+    assert list(tmp_path.iterdir()) == []
