@@ -46,21 +46,30 @@ def without_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["step"] not in CUTS or "loss" in row]
 
 
-@pytest.mark.parametrize("layouts", (("dim0", "flat"), ("flat", "dim0")))
+#: What ranks, and replicas of them, go on one after the other.
+CIRCLE = {"2": 2, "3": 3, "4": 4, "2x2": 4, "1": 1}
+LAYOUTS = (
+    ("dim0", "flat"),
+    ("flat", "dim0"),
+    ("dim0 offload=all", "flat"),
+    ("flat offload=optimizer", "dim0 offload=params"),
+)
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=" then ".join)
 def test_any_ranks_and_layouts_go_on_from_the_same_state(
     layouts: tuple[str, str], lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
 ) -> None:
-    """1 to 2 to 3 to 2x2 ranks and back, in layouts by turns. Nothing is trained on the way, so the
+    """1 to 2 to 3 to 4 to 2x2 ranks and back, in layouts by turns. Nothing is trained on the way, so the
     weights and Adam's state come back as they were."""
     (tmp_path / "first").mkdir()
     first = Runs(lowered("mesh=1"), 1, tmp_path / "first")
     first.train("--steps", 5)
     source = first.checkpoints
-    for turn, mesh in enumerate(("2", "3", "2x2", "1")):
+    for turn, (mesh, ranks) in enumerate(CIRCLE.items()):
         folder = tmp_path / mesh
         folder.mkdir()
         layout = f" shard-layout={layouts[turn % 2]}" if mesh != "1" else ""
-        ranks = {"2": 2, "3": 3, "2x2": 4, "1": 1}[mesh]
         runs = Runs(lowered(f"mesh={mesh}{layout}"), ranks, folder)
         command = runs.command("--steps", 5, threads=True)
         command[command.index("auto")] = str(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import pathlib
 import sys
 from types import ModuleType
@@ -18,6 +19,7 @@ from support import chain
 
 EXAMPLE = chain.ROOT / "python" / "examples" / "lightning_strategy.py"
 STEPS = 6
+HERE = pathlib.Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +94,17 @@ def test_a_trainer_trains_by_a_plan(
     assert again.losses == planned.losses[3:]
     for name, value in module.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name
+
+
+def test_two_ranks_train_as_ddp_does(tmp_path: pathlib.Path) -> None:
+    """Each on its own half of the data, which Lightning's sampler gives."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", HERE / "lightning_ranks.py", tmp_path, STEPS]
+    chain.command(command, timeout=240, env=chain.environment(OMP_NUM_THREADS="1"))
+    ddp, plan = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("ddp", "plan"))
+    assert len(plan["losses"]) == STEPS and len(plan["evaluated"]) == 3
+    for name in plan:
+        assert plan[name] == pytest.approx(ddp[name], rel=1e-4), name
+    theirs, ours = (torch.load(tmp_path / f"{name}.pt") for name in ("ddp", "plan"))
+    for name, value in ours.items():
+        torch.testing.assert_close(value, theirs[name], rtol=1e-3, atol=1e-5)
