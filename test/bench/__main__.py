@@ -8,14 +8,14 @@ import pathlib
 import sys
 import time
 
-from bench import compile_time, figures, models, own_loop, pages, saving, tables
+from bench import compile_time, figures, loader, models, own_loop, pages, saving, tables
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile", "saving", "loop")
+SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader")
 
 
 def positive(text: str) -> int:
@@ -96,6 +96,9 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "loop" in args.sections:
         results["loop"] = own_loop.measure(folder / "loop", say)
         print(own_loop.text(results["loop"]), flush=True)
+    if "loader" in args.sections:
+        results["loader"] = loader.measure(folder / "loader", say)
+        print(loader.text(results["loader"]), flush=True)
     return results
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command_line
-from bench import charts, goals, pages, saving, tables
+from bench import charts, goals, loader, own_loop, pages, saving, tables
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -224,6 +224,21 @@ def test_a_wrong_flag(
     with pytest.raises(SystemExit):
         run(*words, monkeypatch=monkeypatch)
     assert complaint in capsys.readouterr().err
+
+
+def test_a_wait_for_a_loader_has_a_goal_where_the_loader_is_faster() -> None:
+    figures = {"loader_ms": 6.0, "step_ms": 80.0, "wait_ms": 1.6, "share": 0.02}
+    assert "2.00% of it (≤ 2%, met)" in loader.text(figures)
+    assert "(≤ 2%, NOT met)" in loader.text(figures | {"share": 0.021})
+    assert "(no goal: the loader alone is slower" in loader.text(figures | {"loader_ms": 81.0})
+
+
+def test_a_loop_of_ones_own_may_cost_microseconds() -> None:
+    figures = {"fsdp_run_ms": 8.0, "own_loop_ms": 8.05, "differences_us": [40.0, 50.0, 61.0]}
+    assert "+50 µs (+40 to +61 by round; ≤ 50, met)" in own_loop.text(
+        figures | {"difference_us": 50.0}
+    )
+    assert "≤ 50, NOT met" in own_loop.text(figures | {"difference_us": 51.0})
 
 
 def test_what_hashes_cost_is_measured(tmp_path: pathlib.Path) -> None:
