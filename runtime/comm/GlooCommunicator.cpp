@@ -1,8 +1,10 @@
 #include "comm/GlooCommunicator.h"
 
 #include "Error.h"
+#include "comm/KeptArenas.h"
 #include "comm/RankWatch.h"
 #include "comm/Reduce.h"
+#include "plan/Collectives.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -31,12 +33,21 @@ namespace fsdp {
 
 namespace {
 
-at::Tensor bytesAt(const void *data, size_t bytes) {
-  return at::from_blob(const_cast<void *>(data), {static_cast<int64_t>(bytes)},
-                       at::TensorOptions().dtype(at::kByte));
+/// For Gloo, whose threads may be at it still when this rank has failed and has
+/// forgotten the transfer: the tensor keeps the memory's owner.
+at::Tensor bytesAt(std::shared_ptr<const void> owner, const void *data,
+                   size_t bytes) {
+  return at::from_blob(
+      const_cast<void *>(data), {static_cast<int64_t>(bytes)},
+      [owner = std::move(owner)](void *) {},
+      at::TensorOptions().dtype(at::kByte));
 }
 
-using Buffer = std::vector<char>;
+using Buffer = std::shared_ptr<std::vector<char>>;
+
+at::Tensor bytesOf(const Buffer &buffer) {
+  return bytesAt(buffer, buffer->data(), buffer->size());
+}
 
 using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
@@ -44,7 +55,7 @@ struct InFlight {
   Transfer transfer;
   uint64_t number;                     // on its channel, from 1
   c10::intrusive_ptr<c10d::Work> work; // null: nothing to be moved
-  Buffer sent, received;
+  Buffer sent, received;               // null: the transfer's own memory
 };
 
 /// An all-reduce of so few bytes is over sooner when everybody gets everything.
@@ -55,7 +66,7 @@ struct Channel {
   std::map<plan::RankGroup, ProcessGroup> groups;
   std::deque<InFlight> inFlight;
   uint64_t started = 0;
-  std::vector<Buffer> spare; // kept for later transfers
+  std::vector<Buffer> spare; // of sums, kept for later ones
 };
 
 /// A rank that waits looks this often whether it has left itself.
@@ -89,26 +100,10 @@ public:
   std::string transport() const override { return "Gloo"; }
   uint64_t start(const Transfer &transfer) override;
   void finish(uint64_t transfer) override;
-
-  // Closing the connections fails the others' calls at once. A group waits for
-  // its transfer before it closes, and that maybe for a rank that does nothing.
-  void leave(const std::string &why) override {
-    rankWatch.leaveWord(why);
-    if (left.exchange(true))
-      return;
-    auto closed = std::make_shared<std::promise<void>>();
-    auto groups = std::make_shared<std::vector<ProcessGroup>>();
-    for (Channel &channel : channels) {
-      for (auto &[members, group] : channel.groups)
-        groups->push_back(std::move(group));
-      channel.groups.clear();
-    }
-    std::thread([groups, closed] {
-      groups->clear();
-      closed->set_value();
-    }).detach();
-    closed->get_future().wait_for(std::chrono::seconds(1));
+  std::unique_ptr<ArenaMemory> allocate(const ArenaLayout &layout) override {
+    return arenas.allocate(layout);
   }
+  void leave(const std::string &why) override;
   RankWatch *watch() override { return &rankWatch; }
 
 private:
@@ -133,26 +128,39 @@ private:
   /// when they need it first.
   ProcessGroup connect(const Transfer &transfer,
                        const AwaitedTransfer &awaited);
-  /// Sends piece i of `source` to the i-th member, whose comes to
-  /// `destination` + i * bytes.
-  c10::intrusive_ptr<c10d::Work> exchange(const InFlight &flight,
-                                          const void *source, void *destination,
-                                          size_t bytes);
-  /// The same into a buffer of its own, for a sum.
-  void startExchange(Channel &channel, InFlight &flight, const void *source,
-                     size_t bytes) {
-    flight.received =
-        takeBuffer(channel, bytes * groupOf(flight.transfer).size);
-    flight.work = exchange(flight, source, flight.received.data(), bytes);
+  /// What the others are sent: in an arena, else a copy of it.
+  at::Tensor source(Channel &channel, InFlight &flight, const void *data,
+                    size_t bytes) {
+    if (auto arena = arenas.holding(data, bytes))
+      return bytesAt(std::move(arena), data, bytes);
+    flight.sent = takeBuffer(channel, bytes);
+    std::memcpy(flight.sent->data(), data, bytes);
+    return bytesOf(flight.sent);
   }
-  c10::intrusive_ptr<c10d::Work> gather(const InFlight &flight,
-                                        const void *source, void *destination,
-                                        size_t bytes) {
-    at::Tensor from = bytesAt(source, bytes);
-    at::Tensor to = bytesAt(destination, bytes * groupOf(flight.transfer).size);
+  /// Where the others' bytes arrive: in an arena, else where finish() finds
+  /// them.
+  at::Tensor destination(Channel &channel, InFlight &flight, const void *data,
+                         size_t bytes) {
+    if (auto arena = arenas.holding(data, bytes))
+      return bytesAt(std::move(arena), data, bytes);
+    flight.received = takeBuffer(channel, bytes);
+    return bytesOf(flight.received);
+  }
+  /// Piece i of `from` goes to the i-th member, whose comes to piece i of `to`.
+  c10::intrusive_ptr<c10d::Work> exchange(const InFlight &flight,
+                                          at::Tensor from, at::Tensor to) {
+    std::vector<int64_t> even;
+    return connect(flight.transfer, awaitedOf(flight))
+        ->alltoall_base(to, from, even, even);
+  }
+  /// `from` comes to each member, the i-th one's to piece i of `to`.
+  c10::intrusive_ptr<c10d::Work> gather(const InFlight &flight, at::Tensor from,
+                                        at::Tensor to) {
     return connect(flight.transfer, awaitedOf(flight))
         ->_allgather_base(to, from);
   }
+  c10::intrusive_ptr<c10d::Work> begin(Channel &channel, InFlight &flight,
+                                       size_t piece);
   /// Reduces the ranks' pieces, which have arrived one after the other.
   void reduceReceived(const InFlight &flight, void *destination, size_t count);
   /// Whether all ranks get all contributions, and not a piece to reduce.
@@ -168,12 +176,12 @@ private:
                : transfer.count;
   }
   static Buffer takeBuffer(Channel &channel, size_t bytes) {
-    Buffer buffer;
+    auto buffer = std::make_shared<std::vector<char>>();
     if (!channel.spare.empty()) {
       buffer = std::move(channel.spare.back());
       channel.spare.pop_back();
     }
-    buffer.resize(bytes);
+    buffer->resize(bytes);
     return buffer;
   }
 
@@ -182,29 +190,92 @@ private:
   c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
   Patience patience;
   RankWatch rankWatch;
+  KeptArenas arenas;
   std::atomic<bool> left = false;
+  std::mutex groupsMutex; // of the channels' groups, and of setting `left`
   std::array<Channel, numChannels> channels;
 };
 
+// Closing the connections fails the others' calls at once. A group waits for
+// its transfer before it closes, and that maybe for a rank that does nothing.
+void GlooCommunicator::leave(const std::string &why) {
+  rankWatch.leaveWord(why);
+  auto groups = std::make_shared<std::vector<ProcessGroup>>();
+  {
+    std::lock_guard<std::mutex> lock(groupsMutex);
+    if (left.exchange(true))
+      return;
+    for (Channel &channel : channels) {
+      for (auto &[members, group] : channel.groups)
+        groups->push_back(std::move(group));
+      channel.groups.clear();
+    }
+  }
+  auto closed = std::make_shared<std::promise<void>>();
+  std::thread([groups, closed] {
+    groups->clear();
+    closed->set_value();
+  }).detach();
+  closed->get_future().wait_for(std::chrono::seconds(1));
+}
+
 ProcessGroup GlooCommunicator::connect(const Transfer &transfer,
                                        const AwaitedTransfer &awaited) {
-  if (left)
-    throw PeerFailure("this rank has closed its connections");
   plan::RankGroup members = groupOf(transfer);
-  ProcessGroup &group = channels.at(transfer.channel).groups[members];
-  if (!group) {
-    Awaiting waits(rankWatch.progress(), transfer.channel, awaited.number,
-                   awaited.name);
-    guarded(awaited, [&] {
-      std::string keys = "channel" + std::to_string(transfer.channel);
-      for (uint32_t part : {members.first, members.stride, members.size})
-        keys += "/" + std::to_string(part);
-      group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-          c10::make_intrusive<c10d::PrefixStore>(keys, store),
-          members.indexOf(myRank), members.size, options);
-    });
-  }
+  auto &groups = channels.at(transfer.channel).groups;
+  std::unique_lock<std::mutex> lock(groupsMutex);
+  auto requireHere = [&] {
+    if (left)
+      throw PeerFailure("this rank has closed its connections");
+  };
+  requireHere();
+  if (auto found = groups.find(members); found != groups.end())
+    return found->second;
+  lock.unlock(); // to leave must not wait for ranks that do not come
+  ProcessGroup group;
+  Awaiting waits(rankWatch.progress(), transfer.channel, awaited.number,
+                 awaited.name);
+  guarded(awaited, [&] {
+    std::string keys = "channel" + std::to_string(transfer.channel);
+    for (uint32_t part : {members.first, members.stride, members.size})
+      keys += "/" + std::to_string(part);
+    group = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<c10d::PrefixStore>(keys, store),
+        members.indexOf(myRank), members.size, options);
+  });
+  lock.lock();
+  requireHere();
+  groups.emplace(members, group);
   return group;
+}
+
+c10::intrusive_ptr<c10d::Work>
+GlooCommunicator::begin(Channel &channel, InFlight &flight, size_t piece) {
+  const Transfer &transfer = flight.transfer;
+  size_t all = piece * groupOf(transfer).size;
+  switch (transfer.kind) {
+  case plan::CollectiveKind::AllGather:
+    return gather(flight, source(channel, flight, transfer.source, piece),
+                  destination(channel, flight, transfer.destination, all));
+  case plan::CollectiveKind::AllToAll:
+    return exchange(flight, source(channel, flight, transfer.source, all),
+                    destination(channel, flight, transfer.destination, all));
+  case plan::CollectiveKind::ReduceScatter:
+    flight.received = takeBuffer(channel, all);
+    return exchange(flight, source(channel, flight, transfer.source, all),
+                    bytesOf(flight.received));
+  case plan::CollectiveKind::AllReduce:
+    break;
+  }
+  flight.received = takeBuffer(channel, all);
+  if (isSmallAllReduce(transfer))
+    return gather(flight, source(channel, flight, transfer.source, piece),
+                  bytesOf(flight.received));
+  // A reduce-scatter, of which finish() gathers the pieces.
+  flight.sent = takeBuffer(channel, all);
+  std::memcpy(flight.sent->data(), transfer.source,
+              transfer.count * plan::dtypeBytes(transfer.dtype));
+  return exchange(flight, bytesOf(flight.sent), bytesOf(flight.received));
 }
 
 uint64_t GlooCommunicator::start(const Transfer &transfer) {
@@ -214,37 +285,10 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
   flight.transfer = transfer;
   flight.number = ++channel.started;
   rankWatch.progress().start(transfer.channel, transfer.name);
-  size_t dtypeBytes = plan::dtypeBytes(transfer.dtype);
-  size_t piece = pieceOf(transfer) * dtypeBytes;
+  size_t piece = pieceOf(transfer) * plan::dtypeBytes(transfer.dtype);
   if (piece > 0)
-    guarded(awaitedOf(flight), [&] {
-      switch (transfer.kind) {
-      case plan::CollectiveKind::AllGather:
-        flight.work =
-            gather(flight, transfer.source, transfer.destination, piece);
-        break;
-      case plan::CollectiveKind::ReduceScatter:
-        startExchange(channel, flight, transfer.source, piece);
-        break;
-      case plan::CollectiveKind::AllReduce:
-        if (isSmallAllReduce(transfer)) {
-          flight.received = takeBuffer(channel, piece * groupOf(transfer).size);
-          flight.work =
-              gather(flight, transfer.source, flight.received.data(), piece);
-          break;
-        }
-        // A reduce-scatter, of which finish() gathers the pieces.
-        flight.sent = takeBuffer(channel, piece * groupOf(transfer).size);
-        std::memcpy(flight.sent.data(), transfer.source,
-                    transfer.count * dtypeBytes);
-        startExchange(channel, flight, flight.sent.data(), piece);
-        break;
-      case plan::CollectiveKind::AllToAll:
-        flight.work =
-            exchange(flight, transfer.source, transfer.destination, piece);
-        break;
-      }
-    });
+    guarded(awaitedOf(flight),
+            [&] { flight.work = begin(channel, flight, piece); });
   return flight.number * numChannels + transfer.channel;
 }
 
@@ -272,22 +316,12 @@ void GlooCommunicator::await(c10d::Work &work, const InFlight &flight) {
   });
 }
 
-c10::intrusive_ptr<c10d::Work>
-GlooCommunicator::exchange(const InFlight &flight, const void *source,
-                           void *destination, size_t bytes) {
-  size_t all = bytes * groupOf(flight.transfer).size;
-  at::Tensor from = bytesAt(source, all), to = bytesAt(destination, all);
-  std::vector<int64_t> even;
-  return connect(flight.transfer, awaitedOf(flight))
-      ->alltoall_base(to, from, even, even);
-}
-
 void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,
                                       size_t count) {
   const Transfer &transfer = flight.transfer;
   std::vector<const void *> pieces;
   for (uint32_t i = 0; i < groupOf(transfer).size; ++i)
-    pieces.push_back(flight.received.data() +
+    pieces.push_back(flight.received->data() +
                      i * count * plan::dtypeBytes(transfer.dtype));
   combine(pieces, {destination}, count, transfer.dtype, transfer.divisor,
           transfer.op);
@@ -306,20 +340,25 @@ void GlooCommunicator::finish(uint64_t ticket) {
       reduceReceived(flight, transfer.destination, piece);
     } else if (transfer.kind == plan::CollectiveKind::AllReduce) {
       size_t index = groupOf(transfer).indexOf(myRank);
-      char *mine = flight.sent.data() + index * piece * dtypeBytes;
+      char *mine = flight.sent->data() + index * piece * dtypeBytes;
       reduceReceived(flight, mine, piece);
       c10::intrusive_ptr<c10d::Work> work;
       guarded(awaitedOf(flight), [&] {
-        work = gather(flight, mine, flight.received.data(), piece * dtypeBytes);
+        work = gather(flight, bytesAt(flight.sent, mine, piece * dtypeBytes),
+                      bytesOf(flight.received));
       });
       await(*work, flight);
-      std::memcpy(transfer.destination, flight.received.data(),
+      std::memcpy(transfer.destination, flight.received->data(),
                   transfer.count * dtypeBytes);
+    } else if (flight.received) {
+      std::memcpy(transfer.destination, flight.received->data(),
+                  flight.received->size());
     }
   }
-  for (Buffer *buffer : {&flight.sent, &flight.received})
-    if (buffer->capacity())
-      channel.spare.push_back(std::move(*buffer));
+  if (plan::infoOf(transfer.kind).reduces)
+    for (Buffer *buffer : {&flight.sent, &flight.received})
+      if (*buffer)
+        channel.spare.push_back(std::move(*buffer));
   channel.inFlight.pop_front();
 }
 

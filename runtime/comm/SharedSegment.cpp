@@ -100,9 +100,8 @@ SharedSegment::Address SharedSegment::address() const {
 
 void SharedSegment::showAt(char *target, uint64_t offset,
                            uint64_t count) const {
-  if (count &&
-      mmap(target, count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-           descriptor, static_cast<off_t>(offset)) == MAP_FAILED)
+  if (count && mmap(target, count, PROT_READ, MAP_SHARED | MAP_FIXED,
+                    descriptor, static_cast<off_t>(offset)) == MAP_FAILED)
     throw Error("cannot map " + std::to_string(count) +
                 " bytes into the window: " + lastError());
 }

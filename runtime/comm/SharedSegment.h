@@ -41,8 +41,8 @@ public:
   /// Has every page from now on: later writes need no help of the kernel, and
   /// find memory near this thread's CPU. Throws Error when there is none.
   void populate();
-  /// Shows the pages from `offset` on at `target` as well, in place of what is
-  /// mapped there. All are multiples of a page. Throws Error.
+  /// Shows the pages from `offset` on at `target` as well, to be read, in place
+  /// of what is mapped there. All are multiples of a page. Throws Error.
   void showAt(char *target, uint64_t offset, uint64_t count) const;
   /// Once all that need it have mapped it: mappings stay.
   void closeDescriptor();

@@ -32,8 +32,8 @@ public:
   virtual ~ArenaMemory() = default;
   virtual char *arena() const = 0;
   virtual char *window() const = 0;
-  /// The window shows the other ranks' memory; else it is memory of its own,
-  /// which gathers must fill.
+  /// The window shows the other ranks' memory, where nobody can write it; else
+  /// it is memory of its own, which gathers must fill.
   virtual bool mapped() const = 0;
   virtual bool guardsIntact() const = 0;
 };

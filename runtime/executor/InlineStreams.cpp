@@ -76,7 +76,7 @@ public:
       complete({static_cast<unsigned>(s), streams[s].launched});
   }
 
-  void abandon(const std::string &) override {}
+  void abandon(const std::string &why) override { communicator.leave(why); }
 
 private:
   /// Behind the first `tasks` tasks of a stream.

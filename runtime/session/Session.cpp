@@ -57,11 +57,6 @@ template <typename Call> decltype(auto) Session::guarded(Call &&call) {
     if (!ended.empty())
       throw Error("the session is over: " + ended + "; load the plan again");
   }
-  struct Mark {
-    explicit Mark(std::atomic<bool> &flag) : flag(flag) { flag = true; }
-    ~Mark() { flag = false; }
-    std::atomic<bool> &flag;
-  } mark(isCalling);
   try {
     return call();
   } catch (const Refusal &) {
@@ -134,8 +129,6 @@ void Session::fail(const std::string &reason, bool isOthers) {
   }
   if (size() == 1)
     return;
-  if (isCalling)
-    kept = shared_from_this();
   isOthers ? ranks().leave(reason) : ranks().abort(reason);
 }
 

@@ -145,10 +145,7 @@ private:
   uint64_t done = 0, samples = 0; // steps; what they read on all ranks
   std::optional<SessionStep> lastStep;
   std::mutex calling, ending;
-  std::atomic<bool> isCalling = false;
   std::string ended; // why; empty: it goes on
-  // Itself, where a transfer that nobody waits for may still use its memory.
-  std::shared_ptr<Session> kept;
 };
 
 } // namespace fsdp

@@ -36,19 +36,27 @@ inline int statusOf(pid_t child) {
   return status;
 }
 
-/// Ranks that are processes and share memory. A body that throws has failed,
-/// and the others are told, as fsdp-run does.
+/// Ranks that are processes. A body that throws has failed, and the others are
+/// told, as fsdp-run does.
 class RankProcesses {
 public:
   using Body = std::function<bool(Communicator &)>;
+  using Connect = std::function<std::unique_ptr<Communicator>(
+      c10d::Store &, int rank, int ranks)>;
 
-  RankProcesses(int ranks, const Body &body) {
+  static std::unique_ptr<Communicator> shareMemory(c10d::Store &store, int rank,
+                                                   int ranks) {
+    return createSharedMemoryCommunicator(store, rank, ranks,
+                                          std::chrono::seconds(30));
+  }
+
+  RankProcesses(int ranks, const Body &body,
+                const Connect &connect = shareMemory) {
     for (int r = 0; r < ranks; ++r)
       children.push_back(inProcess([&] {
         auto store =
             c10::make_intrusive<c10d::FileStore>(folder / "store", ranks);
-        auto c = createSharedMemoryCommunicator(*store, r, ranks,
-                                                std::chrono::seconds(30));
+        auto c = connect(*store, r, ranks);
         try {
           return body(*c);
         } catch (const std::exception &error) {

@@ -8,6 +8,7 @@
 #include "comm/ConnectRanks.h"
 #include "comm/ControlBlock.h"
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -105,6 +106,26 @@ TEST(SharedMemory, ProcessesSeeEachOthersPages) {
     return good;
   });
   EXPECT_EQ(ranks.statuses(), std::vector<int>(3, 0));
+}
+
+/// The window is to be read: a kernel that writes there would change what other
+/// ranks compute with, unseen.
+TEST(SharedMemory, NobodyWritesThroughAWindow) {
+  pid_t child = inProcess([] {
+    auto c = connectAlone();
+    uint64_t page = sysconf(_SC_PAGESIZE);
+    ArenaLayout layout;
+    layout.arenaBytes = layout.windowBytes = page;
+    layout.window = {{0, 0, page, {0, 1, 1}}};
+    auto memory = c->allocate(layout);
+    memory->arena()[0] = 1;
+    if (!memory->mapped() || memory->window()[0] != 1)
+      return false;
+    signal(SIGSEGV, SIG_DFL); // also where a sanitizer would catch it
+    memory->window()[0] = 2;
+    return true;
+  });
+  EXPECT_EQ(WTERMSIG(statusOf(child)), SIGSEGV);
 }
 
 TEST(SharedMemory, NothingIsLeftOpen) {
