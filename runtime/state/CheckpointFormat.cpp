@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <xxhash.h>
 
 namespace fsdp::checkpoint {
@@ -17,6 +18,8 @@ using Json = nlohmann::ordered_json;
 
 static constexpr const char *formatName = "fsdp-mlir checkpoint";
 static constexpr int formatVersion = 1;
+/// More than any run has.
+static constexpr uint64_t mostRanks = uint64_t(1) << 24;
 
 uint64_t hashOf(const void *data, size_t bytes) {
   return XXH3_64bits(data, bytes);
@@ -174,14 +177,41 @@ std::string writeManifest(const Manifest &manifest) {
 // Reading
 //===----------------------------------------------------------------------===//
 
+/// A number of an integer's type: the library would cut any other one.
+template <typename Integer> static Integer integer(const Json &json) {
+  bool fits = json.is_number_integer();
+  if (fits && json.is_number_unsigned())
+    fits = json.get<uint64_t>() <=
+           static_cast<uint64_t>(std::numeric_limits<Integer>::max());
+  else if (fits) // which holds negative ones alone, and what is set by hand
+    fits = std::is_signed_v<Integer>
+               ? json.get<int64_t>() >=
+                     static_cast<int64_t>(std::numeric_limits<Integer>::min())
+               : json.get<int64_t>() >= 0;
+  if (!fits)
+    throw Error(json.dump() + " is no whole number of " +
+                std::to_string(8 * sizeof(Integer)) + " bits");
+  return json.get<Integer>();
+}
+
+template <typename Integer>
+static Integer integer(const Json &json, const char *key) {
+  return integer<Integer>(json.at(key));
+}
+
+template <typename Integer>
+static Integer integer(const Json &json, const char *key, Integer otherwise) {
+  return json.contains(key) ? integer<Integer>(json.at(key)) : otherwise;
+}
+
 static RunPosition runOf(const Json &json) {
   RunPosition run;
-  run.step = json.at("step");
-  run.seed = json.at("seed");
-  run.epoch = json.at("epoch");
-  run.samplesInEpoch = json.at("samples_in_epoch");
-  run.samples = json.at("samples");
-  run.epochSteps = json.at("epoch_steps");
+  run.step = integer<uint64_t>(json, "step");
+  run.seed = integer<int64_t>(json, "seed");
+  run.epoch = integer<uint64_t>(json, "epoch");
+  run.samplesInEpoch = integer<uint64_t>(json, "samples_in_epoch");
+  run.samples = integer<uint64_t>(json, "samples");
+  run.epochSteps = integer<uint64_t>(json, "epoch_steps");
   for (const Json &loss : json.at("epoch_losses"))
     run.epochLosses.push_back(toNumber(loss));
   for (const auto &[name, value] : json.at("metrics").items())
@@ -191,13 +221,13 @@ static RunPosition runOf(const Json &json) {
 
 static Chunk chunkOf(const Json &json) {
   Chunk chunk;
-  chunk.file = json.at("file");
-  chunk.part.whole = json.at("begin");
-  chunk.part.length = json.at("length");
+  chunk.file = integer<uint32_t>(json, "file");
+  chunk.part.whole = integer<int64_t>(json, "begin");
+  chunk.part.length = integer<int64_t>(json, "length");
   chunk.part.localStride = chunk.part.length;
-  chunk.part.repeat = json.value("repeat", int64_t(1));
-  chunk.part.wholeStride = json.value("stride", int64_t(0));
-  chunk.rank = json.value("rank", 0);
+  chunk.part.repeat = integer<int64_t>(json, "repeat", 1);
+  chunk.part.wholeStride = integer<int64_t>(json, "stride", 0);
+  chunk.rank = integer<int>(json, "rank", 0);
   for (const Json &hash : json.at("hashes"))
     chunk.hashes.push_back(fromHex(hash));
   return chunk;
@@ -225,7 +255,8 @@ static StoredTensor tensorOf(const Json &json) {
   if (!info)
     throw Error(tensor.name + " has the unknown dtype " + dtype);
   tensor.dtype = info->dtype;
-  tensor.shape = json.at("shape").get<std::vector<int64_t>>();
+  for (const Json &size : json.at("shape"))
+    tensor.shape.push_back(integer<int64_t>(size));
   tensor.isPerRank = json.value("per_rank", false);
   std::optional<int64_t> elements = plan::numElements(tensor.shape);
   for (const Json &chunk : json.at("chunks")) {
@@ -248,12 +279,22 @@ static Manifest manifestOf(const Json &json) {
   Manifest manifest;
   manifest.run = runOf(json.at("run"));
   manifest.plan = json.at("plan");
-  for (const Json &dim : json.at("mesh"))
-    manifest.mesh.emplace_back(dim.at("name"), dim.at("size"));
-  for (const Json &file : json.at("files"))
-    manifest.files.push_back({file.at("name"), file.at("bytes"),
+  uint64_t ranks = 1;
+  for (const Json &dim : json.at("mesh")) {
+    manifest.mesh.emplace_back(dim.at("name"), integer<uint32_t>(dim, "size"));
+    ranks *= manifest.mesh.back().second;
+    if (ranks == 0 || ranks > mostRanks)
+      throw Error("its mesh is of " + std::to_string(ranks) + " ranks");
+  }
+  for (const Json &file : json.at("files")) {
+    manifest.files.push_back({file.at("name"), integer<uint64_t>(file, "bytes"),
                               fromHex(file.at("header_hash")),
-                              file.at("header_bytes")});
+                              integer<uint64_t>(file, "header_bytes")});
+    const std::string &name = manifest.files.back().name;
+    // It lies beside the manifest.
+    if (name.empty() || name == ".." || name.find('/') != std::string::npos)
+      throw Error("'" + name + "' is no name of a file");
+  }
   for (const Json &tensor : json.at("tensors"))
     manifest.tensors.push_back(tensorOf(tensor));
   return manifest;
