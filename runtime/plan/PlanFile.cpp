@@ -31,25 +31,45 @@ uint64_t getLittleEndian(const std::string &in, size_t at, size_t size) {
   return value;
 }
 
+/// What the FlatBuffers library's verifier lets pass, and unpacking stumbles
+/// over.
+///
 /// Counts what unpacking would allocate. Parts of a FlatBuffer may lie over
 /// each other, so a small file can unpack to an enormous plan; no honest one
-/// unpacks to more elements than it has bytes.
-class UnpackedSize : public flatbuffers::IterationVisitor {
+/// unpacks to more elements than it has bytes. And it looks where wide numbers
+/// lie: of a vector the verifier asks only that its length is aligned.
+class Unpacking : public flatbuffers::IterationVisitor {
 public:
-  explicit UnpackedSize(uint64_t limit) : left(limit) {}
+  Unpacking(const uint8_t *buffer, uint64_t limit)
+      : buffer(buffer), left(limit) {}
 
   void String(const flatbuffers::String *s) override { take(s->size()); }
-  void Element(size_t, flatbuffers::ElementaryType,
-               const flatbuffers::TypeTable *, const uint8_t *) override {
+  void Field(size_t, size_t, flatbuffers::ElementaryType type, bool isVector,
+             const flatbuffers::TypeTable *, const char *,
+             const uint8_t *value) override {
+    if (value && !isVector)
+      requireAligned(type, value);
+  }
+  void Element(size_t, flatbuffers::ElementaryType type,
+               const flatbuffers::TypeTable *, const uint8_t *value) override {
     take(1);
+    requireAligned(type, value);
   }
 
 private:
+  void requireAligned(flatbuffers::ElementaryType type, const uint8_t *value) {
+    bool isWide = type == flatbuffers::ET_LONG ||
+                  type == flatbuffers::ET_ULONG ||
+                  type == flatbuffers::ET_DOUBLE;
+    if (isWide && (value - buffer) % sizeof(uint64_t) != 0)
+      throw PlanError("a number in it lies at no multiple of its size");
+  }
   void take(uint64_t count) {
     if (count > left)
       throw PlanError("its parts lie over each other");
     left -= count;
   }
+  const uint8_t *buffer;
   uint64_t left;
 };
 
@@ -116,8 +136,8 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
   if (!VerifyPlanBuffer(verifier) || !knowsOperations(*GetPlan(buffer)))
     fail("does not hold a valid FlatBuffer" + mend);
   try {
-    UnpackedSize size(length);
-    flatbuffers::IterateFlatBuffer(buffer, PlanTypeTable(), &size);
+    Unpacking unpacking(buffer, length);
+    flatbuffers::IterateFlatBuffer(buffer, PlanTypeTable(), &unpacking);
     LoadedPlan loaded{std::unique_ptr<PlanT>(GetPlan(buffer)->UnPack()),
                       toHex(digest)};
     checkPlan(*loaded.plan);

@@ -75,6 +75,24 @@ TEST(PlanFile, NeverCrashesOnAlteredContentsWithARightDigest) {
     }
 }
 
+/// The FlatBuffers library's verifier lets it pass, and unpacking would load a
+/// number from an address that has none of its type.
+TEST(PlanFile, RefusesNumbersThatAreNotAligned) {
+  std::string bytes = example();
+  auto *plan = flatbuffers::GetMutableRoot<Plan>(bytes.data() + 64);
+  // Its length is now what was the first size, and the sizes begin behind that.
+  const Value *value = plan->programs()->Get(0)->values()->Get(0);
+  auto *field = const_cast<uint8_t *>(
+      reinterpret_cast<const flatbuffers::Table *>(value)->GetAddressOf(
+          Value::VT_SHAPE));
+  auto offset = flatbuffers::ReadScalar<flatbuffers::uoffset_t>(field);
+  flatbuffers::WriteScalar<flatbuffers::uoffset_t>(field, offset + 4);
+  bytes.replace(20, 32, sha256(std::string_view(bytes).substr(64)));
+  EXPECT_NE(parseError(bytes).find("at no multiple of its size"),
+            std::string::npos)
+      << parseError(bytes);
+}
+
 TEST(PlanFile, RefusesAPlanThatDoesNotCheck) {
   auto builder = linearRegression(2, 3, 4, 5);
   builder->finish().version = planVersion + 1;
