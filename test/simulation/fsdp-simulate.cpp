@@ -1,0 +1,133 @@
+// fsdp-simulate PLAN --weights FILE [--data FILE] [--steps N] [--seeds 0:100]
+// fsdp-simulate ... --class NAME [--mutants N]
+//
+// Runs all ranks of a plan in one process, in an order that each seed chooses,
+// and compares with an ordinary run. Prints a line of JSON: how many seeds had
+// the same bits, in how many a rank was made to fail and the others said so,
+// and those that end otherwise, which is an error.
+//
+// With --class it breaks the plan as fsdp-mutate does, takes mutants that the
+// checker refuses, and runs those: how many show a difference in some seed.
+#include "Mutations.h"
+#include "Simulation.h"
+#include "operators/DispatcherSchemas.h"
+#include "plan/PlanFile.h"
+
+#include <ATen/Parallel.h>
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+using namespace fsdp;
+using namespace fsdp::test;
+
+namespace {
+
+struct Seeds {
+  uint64_t begin = 0, end = 100;
+};
+
+Seeds parseSeeds(const std::string &text) {
+  size_t colon = text.find(':');
+  uint64_t begin = std::stoull(text);
+  return {begin, colon == std::string::npos
+                     ? begin + 1
+                     : std::stoull(text.substr(colon + 1))};
+}
+
+int runSeeds(const Simulation &simulation, const plan::PlanT &plan,
+             Seeds seeds) {
+  uint64_t same = 0, reported = 0;
+  auto wrong = nlohmann::json::array();
+  for (uint64_t seed = seeds.begin; seed < seeds.end; ++seed) {
+    Finding finding = simulation.run(plan, seed);
+    same += finding.verdict == Verdict::Same;
+    reported += finding.verdict == Verdict::Reported;
+    if (finding.verdict == Verdict::Differs ||
+        finding.verdict == Verdict::Fails)
+      wrong.push_back({{"seed", seed}, {"text", finding.text}});
+  }
+  std::cout << nlohmann::json{{"same", same},
+                              {"reported", reported},
+                              {"finite", simulation.isFinite()},
+                              {"wrong", wrong}}
+            << "\n";
+  return wrong.empty() ? 0 : 1;
+}
+
+const Mutation &findMutation(const std::string &name) {
+  for (const auto *mutations : {&placeMutations, &operatorMutations,
+                                &contentMutations, &meaningMutations})
+    for (const Mutation &mutation : *mutations)
+      if (mutation.name == name)
+        return mutation;
+  throw plan::PlanError("there is no class '" + name + "'");
+}
+
+/// What the checker says; empty: it accepts.
+std::string refusal(const plan::PlanT &plan) {
+  try {
+    plan::parsePlan(plan::serializePlan(plan), "mutant", findDispatcherSchema);
+    return "";
+  } catch (const plan::PlanError &error) {
+    return error.what();
+  }
+}
+
+void runMutants(const Simulation &simulation, const plan::PlanT &plan,
+                const std::string &name, unsigned wanted, Seeds seeds) {
+  const Mutation &mutation = findMutation(name);
+  Random random(seeds.begin);
+  unsigned mutants = 0, found = 0;
+  auto missed = nlohmann::json::array();
+  for (unsigned tries = 0; mutants < wanted && tries < 20 * wanted; ++tries) {
+    plan::PlanT mutant = plan;
+    auto said = mutation.apply(mutant, random);
+    std::string why = said ? refusal(mutant) : "";
+    if (why.empty())
+      continue;
+    ++mutants;
+    bool shows = false;
+    for (uint64_t seed = seeds.begin; seed < seeds.end && !shows; ++seed) {
+      Verdict verdict = simulation.run(mutant, seed).verdict;
+      shows = verdict == Verdict::Differs || verdict == Verdict::Fails;
+    }
+    found += shows;
+    if (!shows)
+      missed.push_back(*said + ": " + why);
+  }
+  std::cout << nlohmann::json{{"class", name},
+                              {"mutants", mutants},
+                              {"found", found},
+                              {"missed", missed}}
+            << "\n";
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  std::string path, seeds = "0:100", mutation;
+  unsigned mutants = 4;
+  Inputs inputs;
+  CLI::App app("Runs a plan's ranks in orders that seeds choose.");
+  app.add_option("plan", path)->required();
+  app.add_option("--weights", inputs.weights);
+  app.add_option("--data", inputs.data);
+  app.add_option("--steps", inputs.steps);
+  app.add_option("--seeds", seeds);
+  app.add_option("--class", mutation);
+  app.add_option("--mutants", mutants);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    at::set_num_threads(1);
+    plan::LoadedPlan loaded = plan::readPlan(path, findDispatcherSchema);
+    Simulation simulation(*loaded.plan, inputs);
+    if (mutation.empty())
+      return runSeeds(simulation, *loaded.plan, parseSeeds(seeds));
+    runMutants(simulation, *loaded.plan, mutation, mutants, parseSeeds(seeds));
+  } catch (const std::exception &error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}
