@@ -7,6 +7,7 @@
 #include "ArchivePrograms.h"
 #include "ArchiveRecipes.h"
 #include "ArchiveTraining.h"
+#include "ArchiveTurns.h"
 #include "JsonReader.h"
 #include "plan/DTypes.h"
 
@@ -171,13 +172,16 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   programs.forEachField([&](const std::string &name, const JsonReader &value) {
     ProgramInfo program = readProgram(value);
     if (JsonReader first = value["variant_of"]; !first.isNull())
-      program.variantOf = first.asOneOf({"step", "eval"});
-    else if (name != "step" && name != "eval")
-      value.fail("a program's name: step or eval; or a variant of one");
+      program.variantOf = readName(first);
+    if (JsonReader turn = value["turn"]; !turn.isNull())
+      program.turn = readName(turn);
+    if (JsonReader next = value["next"]; !next.isNull())
+      program.next = readName(next);
     checkReferences(name, program, metadata);
     metadata.programs[name] = std::move(program);
   });
   checkVariants(metadata);
+  checkTurns(metadata);
   return metadata;
 }
 
@@ -193,11 +197,11 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     JsonReader json(parsed);
     if (json["format"].asString() != "fsdp-mlir")
       json["format"].fail("\"fsdp-mlir\"");
-    if (json["format_version"].asInt() != 6)
+    if (json["format_version"].asInt() != 7)
       throw ArchiveError(
           "has format version " +
           std::to_string(json["format_version"].asInt()) +
-          ", this program reads 6; export again with this version");
+          ", this program reads 7; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {

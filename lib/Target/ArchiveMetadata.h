@@ -49,6 +49,8 @@ struct NodeInfo {
 struct ProgramInfo {
   std::string variantOf; // the program it is for batches of other shapes;
                          // empty: none
+  std::string turn;      // whose loss it trains; empty: the step has one loss
+  std::string next;      // the program of the next turn; empty: none
   std::vector<ArgumentInfo> arguments;
   std::vector<ResultInfo> results;
   std::vector<NodeInfo> nodes;

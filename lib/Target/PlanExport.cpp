@@ -63,24 +63,36 @@ public:
       exported.said.push_back(
           readMeanings(function, symbols, *out.programs.back()));
     }
-    if (failed(exportVariants()))
+    if (failed(exportOrder()))
       return failure();
     return std::move(exported);
   }
 
 private:
-  LogicalResult exportVariants() {
+  /// Which program runs in place of another one, and which behind it.
+  LogicalResult exportOrder() {
     for (auto [program, op] : llvm::zip_equal(out.programs, ops.programs)) {
-      auto of =
-          op.function->getAttrOfType<FlatSymbolRefAttr>("fsdp.variant_of");
-      if (!of)
-        continue;
-      program->variant_of = plan::findProgram(out, of.getValue().str());
-      if (program->variant_of < 0)
-        return op.function->emitOpError("is a variant of @")
-               << of.getValue() << ", which is no program";
+      if (auto turn = op.function->getAttrOfType<StringAttr>("fsdp.turn"))
+        program->turn = turn.str();
+      if (failed(findProgram(op.function, "fsdp.variant_of",
+                             program->variant_of)) ||
+          failed(findProgram(op.function, "fsdp.next", program->next)))
+        return failure();
     }
     return success();
+  }
+
+  /// The number of the program that an attribute names, where it names one.
+  LogicalResult findProgram(Operation *function, StringRef attribute,
+                            int &index) {
+    auto name = function->getAttrOfType<FlatSymbolRefAttr>(attribute);
+    if (!name)
+      return success();
+    index = plan::findProgram(out, name.getValue().str());
+    if (index >= 0)
+      return success();
+    return function->emitOpError("has as ")
+           << attribute << " @" << name.getValue() << ", which is no program";
   }
 
   LogicalResult exportRules() {

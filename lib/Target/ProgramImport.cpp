@@ -91,6 +91,10 @@ func::FuncOp ProgramImporter::addFunction() {
   function.setAllResultAttrs(resultAttrs);
   if (!program.variantOf.empty())
     function->setAttr("fsdp.variant_of", symbol(program.variantOf));
+  if (!program.turn.empty())
+    function->setAttr("fsdp.turn", builder.getStringAttr(program.turn));
+  if (!program.next.empty())
+    function->setAttr("fsdp.next", symbol(program.next));
   return function;
 }
 

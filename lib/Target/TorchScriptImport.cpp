@@ -2,6 +2,7 @@
 
 #include "fsdp/Target/TorchScriptImport.h"
 
+#include "ArchiveTurns.h"
 #include "AtenCallImport.h"
 #include "ProgramImport.h"
 #include "RecipeImport.h"
@@ -183,16 +184,16 @@ void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
   std::vector<std::vector<const StateInfo *>> members(
       metadata.optimizer.groups.size());
   llvm::SmallPtrSet<const RuleInfo *, 8> used;
-  for (const ResultInfo &result : metadata.programs.at("step").results) {
+  auto add = [&](const ResultInfo &result) {
     if (result.role != "gradient")
-      continue;
+      return;
     const StateInfo *info = parameters.lookup(result.fqn);
     if (!info->trainable)
       throw ArchiveError("has a gradient of " + result.fqn +
                          ", which is not trainable; export again");
     auto group = groups.find(result.fqn);
     if (group == groups.end())
-      continue;
+      return;
     const RuleInfo *rule = ruleOf.lookup(result.fqn);
     if (!rule)
       throw ArchiveError("has no rule for " + result.fqn +
@@ -204,7 +205,9 @@ void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
                          "floating-point parameter");
     members[group->second].push_back(info);
     used.insert(rule);
-  }
+  };
+  for (const std::string &name : programsOfStep(metadata))
+    llvm::for_each(metadata.programs.at(name).results, add);
   if (used.empty())
     throw ArchiveError("has no parameter to update: the loss reaches none that "
                        "the optimizer holds; check requires_grad and the "
@@ -229,10 +232,10 @@ OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
     std::unique_ptr<TorchArchive> file =
         openTorchArchive(std::string_view(archive.data(), archive.size()));
     ArchiveMetadata metadata = readMetadata(*file);
-    // `step` first, so that its random sites do not depend on `eval`.
-    std::vector<std::string> names = {"step"};
+    // The step first, so that its random sites do not depend on `eval`.
+    std::vector<std::string> names = programsOfStep(metadata);
     for (const auto &[name, program] : metadata.programs)
-      if (name != "step")
+      if (!llvm::is_contained(names, name))
         names.push_back(name);
     for (const RuleInfo &rule : metadata.optimizer.rules)
       names.push_back(rule.method);

@@ -15,6 +15,17 @@ SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
   return programs;
 }
 
+SmallVector<func::FuncOp> fsdp::getTurns(func::FuncOp step) {
+  SmallVector<func::FuncOp> turns;
+  auto module = step->getParentOfType<ModuleOp>();
+  for (func::FuncOp turn = step; turn && !llvm::is_contained(turns, turn);) {
+    turns.push_back(turn);
+    auto next = turn->getAttrOfType<FlatSymbolRefAttr>("fsdp.next");
+    turn = next ? module.lookupSymbol<func::FuncOp>(next) : func::FuncOp();
+  }
+  return turns;
+}
+
 bool fsdp::isMatrixRule(func::FuncOp function) {
   return function->hasAttr("fsdp.rule") && function.getNumArguments() > 0 &&
          isa<RankedTensorType>(function.getArgumentTypes().front());

@@ -67,20 +67,20 @@ def export_step(
     check_batches(step.batches, step.accumulate)
     writers: dict[str, ProgramWriter] = {}
     programs: dict[str, Program] = {}
-    for wanted in programs_of(step.batches, evaluates=step.eval_data is not None):
+    for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
         names.check_symbol(wanted.name)
         program = capture(step, wanted, names, sharding.precision)
         prepare(program)
         programs[wanted.name] = program
-        writers[wanted.name] = ProgramWriter(program, names, wanted.variant_of)
+        writers[wanted.name] = ProgramWriter(program, names, wanted)
         if wanted.variant_of is not None:
             _check_variant(wanted, program, programs[wanted.variant_of])
         elif wanted.trains:
-            _warn_unreached(program, names)
+            _warn_unreached(program, names, wanted)
             _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
-        "format_version": 6,
+        "format_version": 7,
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
@@ -214,11 +214,13 @@ def _warn_half(names: StateNames, sharding: UnitTable) -> None:
             return
 
 
-def _warn_unreached(program: Program, names: StateNames) -> None:
+def _warn_unreached(program: Program, names: StateNames, wanted: StepProgram) -> None:
+    (turn,) = wanted.turns
+    loss = f"the loss of {turn.name}" if turn.name else "the loss"
     reached = {result.fqn for result in program.results if result.role == "gradient"}
     for fqn, tensor in names.parameters.items():
-        if tensor.requires_grad and fqn not in reached:
-            warnings.warn(f"{fqn} is trainable but the loss does not reach it: it gets no update")
+        if tensor.requires_grad and turn.trains(tensor) and fqn not in reached:
+            warnings.warn(f"{fqn} is trainable but {loss} does not reach it: it gets no update")
 
 
 def _check_variant(wanted: StepProgram, program: Program, first: Program) -> None:

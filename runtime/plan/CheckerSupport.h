@@ -182,6 +182,10 @@ void checkMicroBatches(const PlanT &plan);
 /// already checked.
 void checkVariants(const PlanT &plan);
 
+/// Whether the turns of a step are a line of programs that train apart;
+/// programs and variants are already checked.
+void checkTurns(const PlanT &plan);
+
 /// Whether ranks agree on what they train; programs are already checked.
 void checkAgreement(const PlanT &plan);
 

@@ -148,6 +148,7 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
   }
   checkMicroBatches(plan);
   checkVariants(plan);
+  checkTurns(plan);
   checkAgreement(plan);
   checkArenaSizes(plan);
   checkMeanings(plan);

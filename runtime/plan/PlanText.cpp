@@ -182,6 +182,10 @@ private:
         << " values, " << program.commands.size() << " commands";
     if (program.variant_of >= 0)
       out << ", a variant of " << plan.programs[program.variant_of]->name;
+    if (!program.turn.empty())
+      out << ", the turn of " << program.turn;
+    if (program.next >= 0)
+      out << ", then " << plan.programs[program.next]->name;
     out << "\n";
     for (const auto &input : program.inputs)
       out << "  input " << input->name << " = %" << input->value

@@ -74,6 +74,15 @@ std::vector<int> fsdp::plan::findVariants(const PlanT &plan,
   return variants;
 }
 
+std::vector<int> fsdp::plan::turnsFrom(const PlanT &plan, int first) {
+  std::vector<int> turns;
+  for (int program = first;
+       program >= 0 && turns.size() <= plan.programs.size();
+       program = plan.programs.at(program)->next)
+    turns.push_back(program);
+  return turns;
+}
+
 const Place &fsdp::plan::placeOf(const PlanT &plan, const ValueT &value) {
   return value.state >= 0 ? *plan.states.at(value.state)->place : *value.place;
 }

@@ -20,7 +20,7 @@ struct PlanError : std::runtime_error {
 };
 
 /// The version of the schema that this code writes and reads.
-constexpr uint32_t planVersion = 3;
+constexpr uint32_t planVersion = 4;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
 /// The arenas, by index and by name: a rank's own memory, the window through
@@ -78,6 +78,10 @@ int findProgram(const PlanT &plan, const std::string &name);
 /// The programs that do what `name` does, each for inputs of other shapes: that
 /// one first, then its variants. Empty where there is none.
 std::vector<int> findVariants(const PlanT &plan, const std::string &name);
+
+/// The programs that a step runs in turn on one batch: `first`, then those that
+/// follow. Of a line that returns to itself, more programs than there are.
+std::vector<int> turnsFrom(const PlanT &plan, int first);
 
 /// Ranks that take part in one collective: `size` of them, `stride` apart.
 struct RankGroup {

@@ -3,6 +3,8 @@
 
 #include "plan/PlanTypes.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace fsdp::plan {
@@ -29,6 +31,21 @@ inline std::vector<const OutputT *> outputsOf(const ProgramT &program,
       found.push_back(output.get());
   return found;
 }
+
+/// Whether the turns of a step have names, and what it gives is theirs.
+inline bool hasTurns(const PlanT &plan, int step) {
+  return !plan.programs.at(step)->turn.empty();
+}
+
+/// The names of what a step gives, the first of which is "loss". With turns
+/// that is the sum of their losses, and each of the others has its turn's name
+/// behind it: "loss.generator". `step`: the program that a step begins with.
+std::vector<std::string> namesOfStep(const PlanT &plan, int step);
+
+/// The turns of a step by name, and the place of each one's loss among what the
+/// step gives. Without turns: "" and 0.
+std::vector<std::pair<std::string, size_t>> lossesOfStep(const PlanT &plan,
+                                                         int step);
 
 } // namespace fsdp::plan
 

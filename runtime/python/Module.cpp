@@ -112,10 +112,26 @@ std::string wordsOf(const py::object &given, size_t batch, int64_t row) {
   }
 }
 
+/// The losses of a step's turns, by name.
+py::object stepInTurns(const SessionPtr &session,
+                       const std::vector<Batch> &batches) {
+  std::vector<double> outputs =
+      unlocked(session, [&] { return session->step(batches).outputs; });
+  py::dict losses;
+  for (const auto &[turn, place] : session->losses()) {
+    at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
+    *loss.mutable_data_ptr<double>() = outputs.at(place);
+    losses[py::str(turn)] = wrap(loss);
+  }
+  return losses;
+}
+
 /// The loss has its tensor before the step: behind it none of the code that
 /// makes one is in a cache.
 py::object step(const SessionPtr &session, const py::object &given) {
   std::vector<Batch> batches = batchesFor(session, given);
+  if (!session->losses().front().first.empty())
+    return stepInTurns(session, batches);
   at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
   double *value = loss.mutable_data_ptr<double>();
   py::object result = wrap(loss);
@@ -151,11 +167,9 @@ py::dict metrics(const Session &session) {
   const auto &last = session.last();
   if (!last)
     return result;
-  const plan::PlanT &plan = session.plan();
-  const auto &outputs = plan.programs[plan::findProgram(plan, "step")]->outputs;
   result["step"] = last->number;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    result[py::str(outputs[i]->name)] = last->outputs[i];
+  for (size_t i = 0; i < session.names().size(); ++i)
+    result[py::str(session.names()[i])] = last->outputs[i];
   result["step_ms"] = last->stepMs;
   result["data_wait_ms"] = last->dataWaitMs;
   if (last->exposedCommMs)

@@ -42,7 +42,10 @@ Session::Session(const std::string &planPath, RunOptions run,
                  const JoinOptions &join)
     : loaded(readOwnPlan(planPath)), options(std::move(run)),
       connection(joinRanks(loaded, join, agreementOf(options, join))),
-      backend(ranks()), stepInputs(plan(), "step", plan().micro_batches) {
+      backend(ranks()),
+      stepNames(plan::namesOfStep(plan(), plan::findProgram(plan(), "step"))),
+      stepLosses(plan::lossesOfStep(plan(), plan::findProgram(plan(), "step"))),
+      stepInputs(plan(), "step", plan().micro_batches) {
   if (plan::findProgram(plan(), "eval") >= 0)
     evalInputs.emplace(plan(), "eval", 1);
 }
@@ -317,12 +320,10 @@ checkpoint::RunPosition Session::position() const {
   position.step = done;
   position.seed = seedOf(plan(), options, *from);
   position.samplesInEpoch = samples;
-  const plan::ProgramT &program = programOf(plan(), "step");
   position.epochLosses = {0};
   if (lastStep)
-    for (size_t i = 0; i < program.outputs.size(); ++i)
-      position.metrics.emplace_back(program.outputs[i]->name,
-                                    lastStep->outputs[i]);
+    for (size_t i = 0; i < stepNames.size(); ++i)
+      position.metrics.emplace_back(stepNames[i], lastStep->outputs[i]);
   nonFinite->fill(position);
   return position;
 }

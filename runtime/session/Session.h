@@ -79,6 +79,12 @@ public:
   /// Says so for states that are given from outside, the same on all ranks.
   void setSteps(uint64_t steps);
   const std::optional<SessionStep> &last() const { return lastStep; }
+  /// Of a step's outputs.
+  const std::vector<std::string> &names() const { return stepNames; }
+  /// See lossesOfStep().
+  const std::vector<std::pair<std::string, size_t>> &losses() const {
+    return stepLosses;
+  }
 
   /// Of the next step, by parameter group. Throws Error past the end of the
   /// plan's table.
@@ -133,6 +139,8 @@ private:
   HostBackend backend;
   std::optional<ResumePoint> from;
   std::optional<LoadedRun> state;
+  const std::vector<std::string> stepNames;
+  const std::vector<std::pair<std::string, size_t>> stepLosses;
   FedInputs stepInputs;
   std::optional<FedInputs> evalInputs;
   std::optional<StepRunner> runner;

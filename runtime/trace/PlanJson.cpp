@@ -131,6 +131,10 @@ private:
                  {"predicted_us", inMicros(now.stepSeconds)},
                  {"communication_us", inMicros(now.communicationSeconds)},
                  {"exposed_us", inMicros(now.exposedSeconds)}};
+    if (!program.turn.empty())
+      json["turn"] = program.turn;
+    if (program.next >= 0)
+      json["next"] = plan.programs.at(program.next)->name;
     json["meaning"] = meaning(program);
     json["collectives"] = collectives(program, texts, now);
     json["memory"] = Json::object();

@@ -127,17 +127,18 @@ std::vector<ProgramRun> predictStep(const plan::PlanT &plan,
     throw plan::PlanError(
         "the plan has no program 'step'; lower the training step again");
   std::vector<ProgramRun> runs;
-  for (uint64_t m = 0; m < plan.micro_batches; ++m) {
-    bool last = m + 1 == plan.micro_batches;
-    ProgramRun run =
-        predict(plan, plan::findProgram(plan, last ? "step" : "accumulate"),
-                cluster)
-            .run;
-    run.microBatch = m;
+  auto add = [&](int program, uint64_t microBatch) {
+    ProgramRun run = predict(plan, program, cluster).run;
+    run.microBatch = microBatch;
     run.shift(begin);
     begin = run.end;
     runs.push_back(std::move(run));
-  }
+  };
+  uint64_t last = plan.micro_batches - 1;
+  for (uint64_t m = 0; m < last; ++m)
+    add(plan::findProgram(plan, "accumulate"), m);
+  for (int turn : plan::turnsFrom(plan, plan::findProgram(plan, "step")))
+    add(turn, last);
   return runs;
 }
 

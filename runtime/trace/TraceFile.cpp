@@ -74,6 +74,9 @@ private:
     std::string args =
         "\"step\":" + std::to_string(run.step) +
         ",\"program\":" + jsonString(plan.programs[run.program]->name);
+    if (const std::string &turn = plan.programs[run.program]->turn;
+        !turn.empty())
+      name += ", " + turn;
     if (plan.micro_batches > 1) {
       name += ", micro-batch " + std::to_string(run.microBatch + 1);
       args += ",\"micro_batch\":" + std::to_string(run.microBatch + 1);

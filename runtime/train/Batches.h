@@ -49,7 +49,8 @@ public:
     size_t chosen = variants.size() > 1 ? variantOf(epoch, batch) : 0;
     return variants.agree(communicator, chosen);
   }
-  /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0.
+  /// Gives a program's inputs batch `batch` of epoch `epoch`, both from 0; the
+  /// same one for each turn of a step.
   virtual void set(int64_t epoch, int64_t batch, int program,
                    Executor &executor) = 0;
 

@@ -34,17 +34,16 @@ Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
 /// That of the best is one that the plan has.
 void Checkpoints::checkMetric() const {
   std::string known;
-  for (const char *program : {"step", "eval"})
-    if (int found = plan::findProgram(plan, program); found >= 0)
-      for (const plan::OutputT *output :
-           plan::outputsOf(*plan.programs[found], /*numbers=*/true)) {
-        std::string name =
-            (found == plan::findProgram(plan, "eval") ? "eval_" : "") +
-            output->name;
-        if (options.keepBest.empty() || name == options.keepBest)
-          return;
-        known += (known.empty() ? "" : ", ") + name;
-      }
+  auto names = plan::namesOfStep(plan, plan::findProgram(plan, "step"));
+  if (int eval = plan::findProgram(plan, "eval"); eval >= 0)
+    for (const plan::OutputT *output :
+         plan::outputsOf(*plan.programs[eval], /*numbers=*/true))
+      names.push_back("eval_" + output->name);
+  for (const std::string &name : names) {
+    if (options.keepBest.empty() || name == options.keepBest)
+      return;
+    known += (known.empty() ? "" : ", ") + name;
+  }
   throw Error("--keep-best " + options.keepBest +
               " is no metric of the plan, which has " + known);
 }

@@ -71,6 +71,8 @@ void FedBatches::set(int64_t epoch, int64_t number, int program,
   await(epoch, number);
   for (size_t c = 0; c < inputs.columns.size(); ++c)
     executor.setInput(program, inputs.numbers[c], ring.column(taken, c));
+  if (!variants.readsLast(program))
+    return;
   lastState = std::move(here->state);
   here.reset();
   ++taken;

@@ -1,8 +1,10 @@
 #include "train/NonFiniteSteps.h"
 
 #include "Error.h"
+#include "plan/ProgramOutputs.h"
 
 #include <ATen/core/Tensor.h>
+#include <algorithm>
 #include <cmath>
 
 namespace fsdp {
@@ -17,13 +19,11 @@ static int findState(const plan::PlanT &plan, const std::string &name) {
   return -1;
 }
 
-/// The place of the output of the program "step"; -1: it has none.
+/// The place among what a step gives; -1: it does not.
 static int findOutput(const plan::PlanT &plan, const std::string &name) {
-  const auto &outputs = plan.programs[plan::findProgram(plan, "step")]->outputs;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i]->name == name)
-      return static_cast<int>(i);
-  return -1;
+  auto names = plan::namesOfStep(plan, plan::findProgram(plan, "step"));
+  auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }
 
 /// "NaN", or which infinity.

@@ -53,7 +53,7 @@ private:
   const bool stops;
   const int rank;
   const std::string option;
-  const int skippedOutput; // of the program "step"; -1: the plan skips nothing
+  const int skippedOutput; // of the step; -1: the plan skips nothing
   const bool isScaler;     // what skips
   double skippedSoFar = 0;
   uint64_t losses = 0, events = 0;

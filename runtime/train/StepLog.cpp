@@ -1,6 +1,7 @@
 #include "train/StepLog.h"
 
 #include "executor/Scalars.h"
+#include "plan/ProgramOutputs.h"
 #include "train/EventFile.h"
 #include "train/Summary.h"
 
@@ -12,12 +13,6 @@ namespace fsdp {
 
 /// The output of a program that clips gradients by their norm.
 static constexpr const char *gradientNormName = "grad_norm";
-
-static bool clipsByNorm(const plan::ProgramT &program) {
-  return std::any_of(
-      program.outputs.begin(), program.outputs.end(),
-      [](const auto &output) { return output->name == gradientNormName; });
-}
 
 std::vector<double> sumOverRanks(Communicator &communicator,
                                  std::vector<double> values) {
@@ -31,10 +26,13 @@ std::vector<double> sumOverRanks(Communicator &communicator,
 StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
                  Communicator &communicator, const TrainingData &data,
                  NonFiniteSteps &nonFinite)
-    : plan(plan), program(*plan.programs[plan::findProgram(plan, "step")]),
+    : plan(plan),
+      names(plan::namesOfStep(plan, plan::findProgram(plan, "step"))),
       options(options), communicator(communicator), data(data),
       nonFinite(nonFinite),
-      addsNorm(options.logGradientNorm && !clipsByNorm(program)) {
+      addsNorm(options.logGradientNorm &&
+               std::find(names.begin(), names.end(), gradientNormName) ==
+                   names.end()) {
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
   for (int step : plan::findVariants(plan, "step"))
@@ -189,8 +187,8 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
   StepReport report;
   report.step = ended.number;
   report.epoch = length.epochOf(ended.number) + 1;
-  for (size_t i = 0; i < program.outputs.size(); ++i) {
-    const std::string &name = program.outputs[i]->name;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string &name = names[i];
     double mean = sums[i] / communicator.size();
     if (name == gradientNormName)
       report.gradientNorm = mean; // every rank's is the same
@@ -200,8 +198,7 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
       report.outputs.emplace_back(name, mean);
   }
   if (addsNorm)
-    report.gradientNorm =
-        std::sqrt(sums[program.outputs.size()]) / lossScale(report);
+    report.gradientNorm = std::sqrt(sums[names.size()]) / lossScale(report);
   report.learningRates = learningRates(plan, ended.number);
   TrainingData::Amount amount = data.ofStep(ended.program);
   if (amount.samples)

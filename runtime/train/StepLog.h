@@ -81,7 +81,7 @@ private:
                 Executor &executor);
 
   const plan::PlanT &plan;
-  const plan::ProgramT &program; // "step"
+  const std::vector<std::string> names; // of a step's outputs
   const RunOptions &options;
   Communicator &communicator;
   const TrainingData &data;

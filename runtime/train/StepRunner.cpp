@@ -1,5 +1,7 @@
 #include "train/StepRunner.h"
 
+#include "plan/ProgramOutputs.h"
+
 #include <chrono>
 
 namespace fsdp {
@@ -26,17 +28,23 @@ void StepRunner::launch(uint64_t step) {
   launchedStep.number = step;
   launchedStep.program = program;
   launchedStep.dataWaitMs = milliseconds(Clock::now() - begin);
-  launchedStep.outputs.resize(plan.programs[program]->outputs.size());
-  for (uint64_t m = 0; m < plan.micro_batches; ++m) {
-    bool last = m + 1 == plan.micro_batches;
-    launchMicroBatch(step, m, last ? program : accumulateProgram);
-    if (++launched > runsAhead)
-      collect(runsAhead);
+  // With turns, the sum of their losses is in front.
+  size_t outputs = launchedStep.place = plan::hasTurns(plan, program);
+  uint64_t last = plan.micro_batches - 1;
+  launchedStep.runs = last;
+  for (int turn = program; turn >= 0; turn = plan.programs[turn]->next) {
+    outputs += plan.programs[turn]->outputs.size();
+    ++launchedStep.runs;
   }
+  launchedStep.outputs.resize(outputs);
+  // The step may be over, and gone, with its last run.
+  for (uint64_t m = 0; m < last; ++m)
+    launchRun(step, m, accumulateProgram);
+  for (int turn = program; turn >= 0; turn = plan.programs[turn]->next)
+    launchRun(step, last, turn);
 }
 
-void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch,
-                                  int program) {
+void StepRunner::launchRun(uint64_t step, uint64_t microBatch, int program) {
   auto begin = Clock::now();
   repeated.set(program, executor);
   if (feed)
@@ -50,23 +58,38 @@ void StepRunner::launchMicroBatch(uint64_t step, uint64_t microBatch,
   executor.run(program, step, microBatch);
   current.launchMs += milliseconds(Clock::now() - ready);
   current.offloadBytes += counters.offloadBytes - offloaded;
-  current.squaredGradientNorm = executor.squaredGradientNorm();
-  current.squaredGradientNorms = executor.squaredGradientNorms();
+  if (program != accumulateProgram)
+    addNorms(current);
   if (before && counters.communication)
     current.exposedCommMs =
         current.exposedCommMs.value_or(0) +
         1e3 * (counters.communication->exposed - before->exposed);
+  if (++launched > runsAhead)
+    collect(runsAhead);
+}
+
+void StepRunner::addNorms(Step &step) const {
+  step.squaredGradientNorm += executor.squaredGradientNorm();
+  const std::vector<double> &norms = executor.squaredGradientNorms();
+  step.squaredGradientNorms.resize(norms.size());
+  for (size_t i = 0; i < norms.size(); ++i)
+    step.squaredGradientNorms[i] += norms[i];
 }
 
 /// Adds the outputs of a run, the oldest whose are not collected, to its
-/// step's.
+/// step's: those of micro-batches in one place, those of turns behind each
+/// other.
 void StepRunner::collect(unsigned runsAgo) {
   Step &step = steps.front();
   std::vector<double> values = executor.outputs(runsAgo);
   for (size_t i = 0; i < values.size(); ++i)
-    step.outputs[i] += values[i];
+    step.outputs[step.place + i] += values[i];
+  if (plan::hasTurns(plan, step.program)) {
+    step.outputs[0] += values[0];
+    step.place += values.size();
+  }
   --launched;
-  if (++step.collected == plan.micro_batches)
+  if (++step.collected == step.runs)
     finish();
 }
 

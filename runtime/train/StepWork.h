@@ -22,8 +22,8 @@ struct StepWork {
   double peakFlops() const { return peakSeconds > 0 ? flops / peakSeconds : 0; }
 };
 
-/// The programs that a step runs, by number, and how often each. `step` is the
-/// one that ends it.
+/// The programs that a step runs, by number, and how often each: its turns, of
+/// which `step` is the first, and that of the micro-batches before.
 std::vector<std::pair<int, uint64_t>> programsOfStep(const plan::PlanT &plan,
                                                      int step);
 

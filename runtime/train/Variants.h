@@ -31,6 +31,11 @@ public:
   /// The number in the plan.
   int number(size_t variant) const { return numbers.at(variant); }
 
+  /// Whether no turn behind a program's reads the same batch.
+  bool readsLast(int program) const {
+    return plan.programs.at(program)->next < 0;
+  }
+
   /// The number in the plan of the variant that every rank's batch chooses.
   /// Collective where there are several. Throws Disagreement, on all ranks
   /// alike.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import multiprocessing
 import os
@@ -185,35 +186,41 @@ def train(mesh: Any, rank: int, training: Training) -> dict[str, Any]:
     feed = batches(step, rank, training.world)
     for i in range(training.steps):
         set_rates(i)
-        step.optimizer.zero_grad()
+        micro_batches = list(itertools.islice(feed, step.accumulate))
         total = 0.0
-        for m, batch in zip(range(step.accumulate), feed):
-            if step.accumulate > 1:
-                last = m + 1 == step.accumulate
-                if training.reduces_each:
-                    model.set_requires_all_reduce(last)
-                else:
-                    model.set_requires_gradient_sync(last)
-            # The second step: the first one also sets FSDP2 up.
-            with counting(counts, gathering, "forward", i == 1), listing(
-                gathers, "forward", i == 1
-            ):
-                loss = step.loss(model, **batch)
-            with counting(counts, gathering, "backward", i == 1), listing(
-                gathers, "backward", i == 1
-            ):
-                part = share(loss, step)
-                (step.scaler.scale(part) if step.scaler else part).backward()
-            total += loss.item()
-        if step.scaler:
-            scales.append(step.scaler.get_scale())
-            step.scaler.unscale_(step.optimizer)
-        norms.append(clip(step, trained))
-        if step.scaler:
-            step.scaler.step(step.optimizer)
-            step.scaler.update()
-        else:
-            step.optimizer.step()
+        for turn in step.turns:
+            step.optimizer.zero_grad()
+            for m, batch in enumerate(micro_batches):
+                if step.accumulate > 1:
+                    last = m + 1 == step.accumulate
+                    if training.reduces_each:
+                        model.set_requires_all_reduce(last)
+                    else:
+                        model.set_requires_gradient_sync(last)
+                # The second step: the first one also sets FSDP2 up.
+                with (
+                    counting(counts, gathering, "forward", i == 1),
+                    listing(gathers, "forward", i == 1),
+                ):
+                    loss = turn.loss(model, **batch)
+                with (
+                    counting(counts, gathering, "backward", i == 1),
+                    listing(gathers, "backward", i == 1),
+                ):
+                    part = share(loss, step)
+                    (step.scaler.scale(part) if step.scaler else part).backward()
+                total += loss.item()
+            if step.scaler:
+                scales.append(step.scaler.get_scale())
+                step.scaler.unscale_(turn.optimizer)
+            groups = turn.optimizer.param_groups
+            own = [p for group in groups for p in group["params"]] if turn.name else trained
+            norms.append(clip(step, own))
+            if step.scaler:
+                step.scaler.step(turn.optimizer)
+                step.scaler.update()
+            else:
+                turn.optimizer.step()
         losses.append(total / step.accumulate)
     state = {name: whole(value).clone() for name, value in model.state_dict().items()}
     first = {

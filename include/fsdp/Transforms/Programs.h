@@ -23,6 +23,10 @@ inline aten::Phase getPhase(llvm::StringRef region) {
 /// The programs of a module: its functions, less rules and declarations.
 llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
+/// The programs that a step runs in turn on one batch, for batches of the first
+/// shape: `step`, and those that follow it.
+llvm::SmallVector<mlir::func::FuncOp> getTurns(mlir::func::FuncOp step);
+
 /// Whether a rule looks at whole matrices: it is of tensors of one shape.
 bool isMatrixRule(mlir::func::FuncOp function);
 

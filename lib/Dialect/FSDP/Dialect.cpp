@@ -91,6 +91,8 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.optimizer", "#fsdp.optimizer", is<OptimizerAttr>},
     {"fsdp.schedule", "a string", is<StringAttr>},
     {"fsdp.variant_of", "the symbol of a program", is<FlatSymbolRefAttr>},
+    {"fsdp.turn", "a string, the turn's name", is<StringAttr>},
+    {"fsdp.next", "the symbol of a program", is<FlatSymbolRefAttr>},
     {"fsdp.live_bytes", "an i64", isI64},
     {"fsdp.host_live_bytes", "an i64", isI64},
     {"fsdp.meaning", "dictionaries of digests, 32 hexadecimal digits",

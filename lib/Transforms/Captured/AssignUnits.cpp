@@ -128,21 +128,22 @@ private:
                           llvm::MapVector<StateOp, std::string> &owner);
 };
 
-/// Parameters of modules sorted by their first reader in the program; those
-/// that nothing reads come last.
+/// Parameters of modules sorted by their first reader in a step; those that
+/// nothing reads come last.
 static SmallVector<StateOp> sortByUse(ArrayRef<StateOp> parameters,
                                       func::FuncOp step) {
   llvm::StringMap<size_t> firstUse;
   size_t position = 0;
-  step.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    ++position;
-    if (aten::isPrecisionCast(op))
-      return; // its readers use the parameter
-    for (Value operand : op->getOperands())
-      if (auto load =
-              aten::lookThroughPrecisionCast(operand).getDefiningOp<LoadOp>())
-        firstUse.try_emplace(load.getState(), position);
-  });
+  for (func::FuncOp turn : getTurns(step))
+    turn.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      ++position;
+      if (aten::isPrecisionCast(op))
+        return; // its readers use the parameter
+      for (Value operand : op->getOperands())
+        if (auto load =
+                aten::lookThroughPrecisionCast(operand).getDefiningOp<LoadOp>())
+          firstUse.try_emplace(load.getState(), position);
+    });
   auto key = [&](StateOp state) {
     auto it = firstUse.find(state.getSymName());
     return it == firstUse.end() ? SIZE_MAX : it->second;

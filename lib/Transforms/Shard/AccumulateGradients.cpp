@@ -197,6 +197,12 @@ void AccumulateGradients::runOnOperation() {
         << microBatches << " micro-batches, but there is no program @step";
     return signalPassFailure();
   }
+  if (getTurns(step).size() > 1) {
+    training.emitOpError("takes ")
+        << microBatches << " micro-batches, and @step has several turns, each "
+        << "of which would need all of them before the next one begins";
+    return signalPassFailure();
+  }
   gradients.clear();
   if (failed(scaleLoss(step)))
     return signalPassFailure();

@@ -122,6 +122,13 @@ void SkipNonFinite::runOnOperation() {
   auto training = TrainingOp::of(module);
   if (nonFinite != NonFinite::Skip || !training || training.getScaler())
     return;
+  auto step = module.lookupSymbol<func::FuncOp>("step");
+  if (step && getTurns(step).size() > 1) {
+    step.emitError("non-finite=skip skips a whole step, and the step has "
+                   "several turns, of which the first may have been made; "
+                   "leave the option out, and train with --non-finite stop");
+    return signalPassFailure();
+  }
   bool counted = false;
   for (func::FuncOp program : getPrograms(module)) {
     beginWithLoss(program);

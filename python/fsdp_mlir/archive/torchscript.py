@@ -22,6 +22,7 @@ from ..dtypes import DTYPES, dtype_name
 from ..errors import ExportError
 from ..capture.explain import user_location
 from ..step.names import StateNames, plain_path
+from ..step.programs import StepProgram
 from .writable import check_writable
 
 # Names that mean something else in TorchScript source.
@@ -47,9 +48,7 @@ class ProgramWriter:
         description: the program's entry in `fsdp.json`.
     """
 
-    def __init__(
-        self, program: Program, names: StateNames, variant_of: Optional[str] = None
-    ) -> None:
+    def __init__(self, program: Program, names: StateNames, wanted: StepProgram) -> None:
         self._names = names
         self._used: set[str] = set()
         self._values: dict[str, dict[str, Any]] = {}
@@ -67,7 +66,9 @@ class ProgramWriter:
         returned = [result["name"] for result in results]
         self.source = method_text(program.name, parameters, self._lines, returned)
         self.description = {
-            "variant_of": variant_of,
+            "variant_of": wanted.variant_of,
+            "turn": wanted.turn,
+            "next": wanted.next,
             "arguments": arguments,
             "results": results,
             "nodes": self._nodes,

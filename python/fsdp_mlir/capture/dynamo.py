@@ -57,7 +57,7 @@ def _changed_state(message: str) -> Iterator[str]:
     """Names of the Python state that the step changes, from PyTorch's own warning.
 
     Its sources read L['self']._modules['model']._modules['0'].calls, of the model;
-    L['self'].loss_function.__closure__[0].cell_contents, of what the loss refers to; and
+    L['self'].loss_functions[0].__closure__[0].cell_contents, of what the loss refers to; and
     G['__import_package_dot_module'].NAME.
     """
     for source in re.findall(r'"([^"]+)"', message):

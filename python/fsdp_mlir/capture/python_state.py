@@ -37,7 +37,8 @@ class PythonState:
                 if key not in _TABLES:
                     yield ".".join(filter(None, ("model", path, key))), vars(module), key
         loss = self._loss
-        for function in (loss.loss_function, loss.metrics_function, loss.outputs_function):
+        functions = (*loss.loss_functions, *loss.metrics_functions, loss.outputs_function)
+        for function in functions:
             for name, table, key in _referred(function):
                 yield name, table, key
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 from torch import fx
@@ -36,6 +36,7 @@ from .sequences import static_sequences
 from .running import RunStep, run_and_differentiate
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
+from ..step.turns import Turn
 
 
 @dataclass
@@ -72,40 +73,52 @@ class Program:
 
 class _Loss(torch.nn.Module):
     """The function that is captured: the loss of one batch, given in order of `names`, and its
-    metrics and outputs by name."""
+    metrics and outputs by name.
+
+    Of several turns, which are evaluated at once, the loss is the sum of theirs, and what each one
+    gives has the turn's name behind its own.
+    """
 
     def __init__(
         self,
         model: torch.nn.Module,
-        loss: Callable[..., Any],
-        metrics: Optional[Callable[..., Any]],
+        turns: Sequence[Turn],
         outputs: Optional[Callable[..., Any]],
         names: tuple[str, ...],
         shared: SharedForward,
     ) -> None:
         super().__init__()
         self.model = model
-        self.loss_function = loss
-        self.metrics_function = metrics
+        self.loss_functions = [turn.loss for turn in turns]
+        self.metrics_functions = [turn.metrics for turn in turns]
         self.outputs_function = outputs
+        self.suffixes = [f".{turn.name}" if len(turns) > 1 else "" for turn in turns]
         self.names = names
         self.shared = shared
 
     def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
         inputs = dict(zip(self.names, batch))
-        loss = self.loss_function(self.model, **inputs)
+        losses = [function(self.model, **inputs) for function in self.loss_functions]
         results: dict[str, Any] = {}
-        for function in (self.metrics_function, self.outputs_function):
+        # They see the forward's values but give no gradient. The copy keeps one that is a view of
+        # another result from being returned as an alias of it.
+        if len(losses) > 1:
+            for suffix, value in zip(self.suffixes, losses):
+                results[f"loss{suffix}"] = value.detach().clone()
+        for suffix, function in zip(
+            (*self.suffixes, ""), (*self.metrics_functions, self.outputs_function)
+        ):
             if function is None:
                 continue
             self.shared.in_metrics = True
-            # They see the forward's values but give no gradient. The copy keeps one that is a view
-            # of another result from being returned as an alias of it.
             for name, value in function(self.model, **inputs).items():
-                if name in results:
+                if name + suffix in results:
                     raise ExportError(f"metrics and outputs both return {name}; rename one of them")
-                results[name] = value.detach().clone()
-        return loss, results
+                results[name + suffix] = value.detach().clone()
+        whole = losses[0]
+        for loss in losses[1:]:
+            whole = whole + loss
+        return whole, results
 
 
 def capture(
@@ -123,10 +136,10 @@ def capture(
     inputs = _separate(wanted.inputs)
     shared = SharedForward()
     outputs = None if training else step.outputs
-    wrapper = _Loss(step.model, step.loss, step.metrics, outputs, tuple(inputs), shared)
-    others = step.metrics or outputs
+    wrapper = _Loss(step.model, wanted.turns, outputs, tuple(inputs), shared)
+    others = outputs or any(turn.metrics for turn in wanted.turns)
     # In training, the mode the user left the model in: single layers may be in eval() on purpose.
-    mode = contextlib.nullcontext() if training else eval_mode(step.model)
+    mode = wanted.turns[0].alone(step.model) if training else eval_mode(step.model)
     gradients = torch.enable_grad() if training else torch.no_grad()
     meta_mode = FakeTensorMode(allow_non_fake_inputs=True) if names.on_meta else None
     fake_mode = names.fake_mode or meta_mode or contextlib.nullcontext()
@@ -154,9 +167,11 @@ def capture(
         note_unchecked(traced.joint.graph)
     program = _describe(traced, wanted.name, list(inputs), names)
     if training and not any(result.role == "gradient" for result in program.results):
+        of = f" of {wanted.turn}" if wanted.turn else ""
+        held = " of its optimizer" if wanted.turn else ""
         raise ExportError(
-            "the loss reaches no trainable parameter; check that the loss uses the model's output "
-            "and that parameters have requires_grad"
+            f"the loss{of} reaches no trainable parameter{held}; check that the loss uses the "
+            "model's output and that parameters have requires_grad"
         )
     return program
 

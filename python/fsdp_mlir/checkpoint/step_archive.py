@@ -87,9 +87,10 @@ class Step:
                 yield name, rule
 
     def updated(self) -> set[str]:
-        """The parameters that a step updates: those whose gradient it computes. PyTorch's
-        optimizers have no state of others."""
-        results = self.metadata["programs"]["step"]["results"]
+        """The parameters that a step updates: those whose gradient one of its turns computes.
+        PyTorch's optimizers have no state of others."""
+        programs = self.metadata["programs"].values()
+        results = (result for program in programs for result in program["results"])
         reached = {result["fqn"] for result in results if result["role"] == "gradient"}
         return {name for name, _ in self.trained() if name in reached}
 

@@ -97,8 +97,9 @@ class Run:
         self.notes: list[str] = session.notes
         _runs.add(self)
 
-    def __call__(self, batch: StepBatch = None) -> torch.Tensor:
-        """Takes a step and returns this rank's loss before its update, float64.
+    def __call__(self, batch: StepBatch = None) -> Union[torch.Tensor, dict[str, torch.Tensor]]:
+        """Takes a step and returns this rank's loss before its update, float64; of a step of
+        several turns the loss of each, by name.
 
         `batch` names the inputs of the step, on the CPU, with the dtypes and shapes of the export.
         A step of several micro-batches takes as many batches in a list, or one batch that has all

@@ -23,7 +23,6 @@ def title(run: Run) -> str:
 
 def tiles(run: Run, shown: Timeline) -> Markup:
     """What the run came to, in a few figures."""
-    step = run.plan["programs"]["step"]
     found: list[tuple[str, str, str]] = []
     if losses := values(run.rows, "loss"):
         found.append(
@@ -55,7 +54,7 @@ def tiles(run: Run, shown: Timeline) -> Markup:
             (
                 "exposed, predicted",
                 of_time(exposed),
-                f"of {of_time(step['communication_us'])} of communication",
+                f"of {of_time(_of_step(run, 'communication_us'))} of communication",
             )
         )
     most = live_bytes(run)
@@ -92,12 +91,21 @@ def exposed_us(run: Run) -> float:
 def _of_step(run: Run, key: str) -> float:
     programs = run.plan["programs"]
     more = run.plan["micro_batches"] - 1
-    return programs["step"][key] + (more * programs["accumulate"][key] if more else 0)
+    last = sum(programs[name][key] for name in _turns(run))
+    return last + (more * programs["accumulate"][key] if more else 0)
+
+
+def _turns(run: Run) -> list[str]:
+    """The programs that a step, or its last micro-batch, runs in turn."""
+    programs, names = run.plan["programs"], ["step"]
+    while following := programs[names[-1]].get("next"):
+        names.append(following)
+    return names
 
 
 def programs_of_a_step(run: Run) -> list[str]:
     """A step's micro-batches run `accumulate`, but for the last."""
-    return ["accumulate", "step"] if run.plan["micro_batches"] > 1 else ["step"]
+    return [*(["accumulate"] if run.plan["micro_batches"] > 1 else []), *_turns(run)]
 
 
 def live_bytes(run: Run) -> int:
@@ -116,9 +124,10 @@ def progress(run: Run) -> Markup:
 
     charts = []
     if losses := over_steps("loss"):
-        charts.append(
-            line_chart("loss", "", [("training", losses), ("evaluation", over_steps("eval_loss"))])
-        )
+        turns = sorted({key for row in run.rows for key in row if key.startswith("loss.")})
+        lines = [("training", losses), ("evaluation", over_steps("eval_loss"))]
+        lines += [(key.removeprefix("loss."), over_steps(key)) for key in turns]
+        charts.append(line_chart("loss", "", lines))
     rate = next(
         (key for key in ("tokens_per_s", "samples_per_s") if any(values(run.rows, key))), None
     )
@@ -147,7 +156,7 @@ def progress(run: Run) -> Markup:
 def units(run: Run) -> Markup:
     plan = run.plan
     mesh = " × ".join(f"{dim['size']} ({dim['name']})" for dim in plan["mesh"]) or "one rank"
-    collectives = plan["programs"]["step"]["collectives"]
+    collectives = [c for name in _turns(run) for c in plan["programs"][name]["collectives"]]
     rows, folds = [], []
     for unit in plan["units"]:
         name = unit["unit"]

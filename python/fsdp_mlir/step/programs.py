@@ -8,6 +8,7 @@ from typing import Mapping, Optional, Sequence
 import torch
 
 from ..errors import ExportError
+from .turns import Turn
 
 Batch = Mapping[str, torch.Tensor]
 
@@ -19,27 +20,51 @@ class StepProgram:
     Attributes:
         name: its symbol, and its method in the archive.
         inputs: an example of its batches.
+        turns: whose losses it computes; it trains by its one turn's, or, with `trains` False,
+            evaluates all of them.
         trains: it has gradients and updates; else the model is in eval().
         variant_of: the program that does the same for batches of another shape, or None.
+        next: the program of the next turn on the same batch, or None.
     """
 
     name: str
     inputs: Batch
+    turns: Sequence[Turn]
     trains: bool
     variant_of: Optional[str] = None
+    next: Optional[str] = None
+
+    @property
+    def turn(self) -> Optional[str]:
+        """The name of its turn; None where it has none."""
+        return (self.turns[0].name or None) if self.trains else None
 
 
-def programs_of(batches: Sequence[Batch], evaluates: bool) -> list[StepProgram]:
-    """The programs of a step whose batches have the shapes of `batches`, the first ones first."""
+def programs_of(
+    batches: Sequence[Batch], turns: Sequence[Turn], evaluates: bool
+) -> list[StepProgram]:
+    """The programs of a step whose batches have the shapes of `batches`, the first ones first:
+    one for each turn of training, and one that evaluates all turns."""
     programs = []
-    for use in ("step", "eval") if evaluates else ("step",):
-        for number, batch in enumerate(batches, 1):
-            trains = use == "step"
-            if number == 1:
-                programs.append(StepProgram(use, batch, trains))
-            else:
-                programs.append(StepProgram(f"{use}_{number}", batch, trains, variant_of=use))
+    for number, batch in enumerate(batches, 1):
+        names = [
+            _name("step", number, turn.name if place else "") for place, turn in enumerate(turns)
+        ]
+        firsts = [_name("step", 1, turn.name if place else "") for place, turn in enumerate(turns)]
+        for turn, name, first, following in zip(turns, names, firsts, [*names[1:], None]):
+            of = first if number > 1 else None
+            programs.append(StepProgram(name, batch, [turn], True, of, following))
+    for number, batch in enumerate(batches if evaluates else (), 1):
+        of = "eval" if number > 1 else None
+        programs.append(StepProgram(_name("eval", number, ""), batch, turns, False, of))
     return programs
+
+
+def _name(use: str, batch: int, turn: str) -> str:
+    """ "step", "step_2" of the second shape, "step_generator" and "step_2_generator" of a turn
+    behind the first. A turn's name begins with no digit."""
+    parts = [use, str(batch) if batch > 1 else "", turn]
+    return "_".join(filter(None, parts))
 
 
 def shapes_text(batch: Batch) -> str:

@@ -18,10 +18,11 @@ from ..data.files import FileData
 from ..errors import ExportError
 from .init_recorder import active_recorder, record_init
 from ..data.loader_epochs import batch_count
-from .optimizer_list import Optimizers, as_one
+from .optimizer_list import OptimizerList, Optimizers, parts_of
 from ..options import checked_options
 from .scaler import check_scaler
 from .programs import Batch, check_batches, check_constants
+from .turns import Losses, MetricsOfTurns, turns_of
 
 Scheduler = torch.optim.lr_scheduler.LRScheduler
 Schedule = Union[Scheduler, Sequence[Scheduler], Callable[[int], float]]
@@ -37,9 +38,13 @@ class TrainingStep:
 
     Args:
         model: the module to train, in the mode (train, or eval for single layers) it trains in.
-        loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch.
+        loss: `loss(model, **inputs)`, a floating scalar: the mean over the local batch. Or a dict
+            of such functions that train in turn on each batch, as a GAN's `{"discriminator": …,
+            "generator": …}`; a turn sees what those before it did to the parameters.
         optimizer: a `torch.optim.Optimizer` over the model's parameters; or a list of some, each
-            of parameters of its own, as `[Muon(matrices), AdamW(others)]`.
+            of parameters of its own, as `[Muon(matrices), AdamW(others)]`. With several losses a
+            dict of the same keys: what a turn's optimizer does not hold, the turn does not change,
+            and has no gradient of.
         inputs: one rank's batch by name; dimension 0 is the local batch. Shapes are static. Or a
             list of such batches, one for each shape that batches have, as sequence lengths: a
             program for each, whose choice is the batch's.
@@ -52,7 +57,8 @@ class TrainingStep:
         epochs: the default length of a run.
         steps: the same in steps; at most one of both is given.
         eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
-        metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient.
+        metrics: `metrics(model, **inputs)`, further scalars by name, computed without gradient;
+            with several losses a dict of such functions by turn.
         outputs: the same of the `eval` program alone, and tensors too, whose dimension 0 is the
             sample: what an evaluation gives for each one.
         seed: of the data order and of random ops.
@@ -74,15 +80,15 @@ class TrainingStep:
     def __init__(
         self,
         model: torch.nn.Module,
-        loss: Callable[..., torch.Tensor],
-        optimizer: Optimizers,
+        loss: Losses,
+        optimizer: Union[Optimizers, Mapping[str, Optimizers]],
         inputs: Union[Batch, Sequence[Batch]],
         data: Optional[Data] = None,
         lr_schedule: Optional[Schedule] = None,
         epochs: Optional[int] = None,
         steps: Optional[int] = None,
         eval_data: Optional[Data] = None,
-        metrics: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
+        metrics: Optional[MetricsOfTurns] = None,
         outputs: Optional[Callable[..., Mapping[str, torch.Tensor]]] = None,
         seed: int = 0,
         accumulate: int = 1,
@@ -91,13 +97,6 @@ class TrainingStep:
         scaler: Optional[torch.amp.GradScaler] = None,
     ) -> None:
         _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
-        _require(callable(loss), "loss", "a function loss(model, **inputs)", loss)
-        _require(
-            metrics is None or callable(metrics),
-            "metrics",
-            "a function metrics(model, **inputs) that returns scalars by name",
-            metrics,
-        )
         _require(
             outputs is None or callable(outputs),
             "outputs",
@@ -122,7 +121,9 @@ class TrainingStep:
 
         self.model = model
         self.loss = loss
-        self.optimizer = as_one(optimizer)
+        self.turns = turns_of(loss, optimizer, metrics)
+        parts = [part for turn in self.turns for part in parts_of(turn.optimizer)]
+        self.optimizer = parts[0] if len(parts) == 1 else OptimizerList(parts)
         self.batches = _check_inputs(inputs)
         self.inputs = self.batches[0]
         self.data = _check_kind("data", data, self.inputs)
@@ -138,9 +139,13 @@ class TrainingStep:
         self.clip_grad_norm, self.clip_grad_value = check_clipping(clip_grad_norm, clip_grad_value)
         self.recorder = active_recorder()
         check_batches(self.batches, self.accumulate)
-        _check_call("loss", loss, model, self.inputs)
-        if metrics is not None:
-            _check_call("metrics", metrics, model, self.inputs)
+        if len(self.turns) > 1:
+            self._check_options_of_turns()
+        for turn in self.turns:
+            key = f"[{turn.name!r}]" if turn.name else ""
+            _check_call(f"loss{key}", turn.loss, model, self.inputs)
+            if turn.metrics is not None:
+                _check_call(f"metrics{key}", turn.metrics, model, self.inputs)
         if outputs is not None:
             _check_call("outputs", outputs, model, self.inputs)
         if self.data is not None:
@@ -157,6 +162,20 @@ class TrainingStep:
         if epochs is not None and self.data is None:
             raise ExportError(
                 "epochs is given without data, so an epoch has no length; give steps instead"
+            )
+
+    def _check_options_of_turns(self) -> None:
+        """What belongs to one loss, and has no meaning with several."""
+        names = ", ".join(turn.name for turn in self.turns)
+        if self.accumulate > 1:
+            raise ExportError(
+                f"accumulate is {self.accumulate}, and loss has the turns {names}, each of which "
+                "would need all micro-batches before the next one begins; give larger batches"
+            )
+        if self.scaler is not None:
+            raise ExportError(
+                f"a scaler is given, and loss has the turns {names}; a GradScaler skips each "
+                "optimizer's step by itself, which is not there: use bfloat16, which needs no scaler"
             )
 
     @property

@@ -46,6 +46,13 @@ def node(metadata, op):
     return next(n for n in metadata["programs"]["step"]["nodes"] if n["op"] == op)
 
 
+def follow(metadata, first, second):
+    """The step once more, as a second turn."""
+    programs = metadata["programs"]
+    programs["more"] = {**programs["step"], "turn": second}
+    programs["step"].update(turn=first, next="more")
+
+
 EDITS = {
     "version": lambda m: m.update(format_version=1),
     "unit": lambda m: m["parameters"][0].update(unit="blocks.7"),
@@ -65,6 +72,10 @@ EDITS = {
             "results": m["programs"]["step"]["results"][:1],
         }
     ),
+    "turn-absent": lambda m: m["programs"]["step"].update(turn="a", next="more"),
+    "turn-circle": lambda m: m["programs"]["step"].update(turn="a", next="step"),
+    "turn-unnamed": lambda m: follow(m, "a", None),
+    "turn-same": lambda m: follow(m, "a", "b"),
     "missing-field": lambda m: node(m, "aten::mm").pop("phase"),
     "bad-type": lambda m: m["programs"]["step"]["values"]["mm"].update(dtype="float31"),
     "huge-shape": lambda m: m["programs"]["step"]["values"]["mm"].update(shape=[1 << 40, 1 << 40]),

@@ -101,6 +101,13 @@ static const Break<PlanT> breaks[] = {
      "a step has 2, the plan no program 'accumulate'"},
     {"OtherInputs", C27, [](PlanT &p) { p.programs[1]->inputs[0]->name = "y"; },
      "has other inputs or outputs than 'step'"},
+    {"Turns", C35,
+     [](PlanT &p) {
+       p.programs[0]->turn = "a";
+       p.programs[0]->next = 1;
+       p.programs[1]->turn = "b";
+     },
+     "is one of several turns, and a step has several micro-batches"},
     {"Variant", C33, [](PlanT &p) { p.programs[1]->variant_of = 0; },
      "is a variant, and a step has several micro-batches"},
     {"NotAdded", C27, [](PlanT &p) { commands(p, 1).pop_back(); },
