@@ -4,6 +4,7 @@
 
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
+#include "fsdp/Dialect/Aten/ItemSlot.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -88,7 +89,8 @@ void CallBuilder::run() {
     else
       addTensor(argument, given);
     // Trailing absent tensors are left out.
-    if (given.kind == OperandKind::Value || given.kind == OperandKind::List)
+    if (given.kind == OperandKind::Value || given.kind == OperandKind::Item ||
+        given.kind == OperandKind::List)
       slotsInUse = slots.size();
   }
   slots.truncate(slotsInUse);
@@ -214,7 +216,8 @@ void CallBuilder::addAttribute(const aten::Argument &argument,
     if (!argument.type.optional)
       fail(argument, "None");
     attribute = builder.getUnitAttr();
-  } else if (given.kind == OperandKind::Value) {
+  } else if (given.kind == OperandKind::Value ||
+             given.kind == OperandKind::Item) {
     return addNumber(argument, given);
   } else {
     attribute = argument.type.list ? getList(argument, given)
@@ -237,11 +240,13 @@ bool CallBuilder::takesNumber(const aten::Argument &argument) {
 void CallBuilder::addNumber(const aten::Argument &argument,
                             const TorchOperand &given) {
   Value value = values.lookup(given.text);
-  if (!value || !value.getType().isF64() || !takesNumber(argument))
+  bool isItem = given.kind == OperandKind::Item;
+  if (!value || isa<TensorType>(value.getType()) != isItem ||
+      (!isItem && !value.getType().isF64()) || !takesNumber(argument))
     fail(argument, "a value that the step computes");
   llvm::append_range(attributes, leftOut);
   leftOut.clear();
-  slots.push_back(1);
+  slots.push_back(isItem ? aten::kItemSlot : 1);
   operands.push_back(value);
 }
 

@@ -141,8 +141,9 @@ static TorchOperand readOperand(const torch::jit::Value *value,
       operand.members.push_back(readOperand(member, op));
     return operand;
   }
-  operand.kind = TorchOperand::Kind::Value;
-  operand.text = nameOf(value);
+  bool isItem = node->kind() == c10::aten::item;
+  operand.kind = isItem ? TorchOperand::Kind::Item : TorchOperand::Kind::Value;
+  operand.text = nameOf(isItem ? node->input() : value);
   return operand;
 }
 
@@ -194,6 +195,7 @@ static TorchGraph readGraph(const torch::jit::Graph &graph) {
     if (node->kind() == c10::prim::Constant ||
         node->kind() == c10::prim::ListConstruct ||
         node->kind() == c10::prim::ListUnpack ||
+        node->kind() == c10::aten::item ||
         node->kind() == c10::prim::TupleConstruct)
       continue;
     result.nodes.push_back(readNode(node));

@@ -27,6 +27,7 @@ struct TorchOperand {
   enum class Kind {
     None,
     Value,
+    Item, // what the value holds
     Int,
     Float,
     Bool,

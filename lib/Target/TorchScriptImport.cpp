@@ -157,10 +157,13 @@ void Importer::addOptimizerStates(const StateInfo &parameter,
                                   const RuleInfo &rule) {
   ParameterUpdate &update = states.updates[parameter.fqn];
   update.rule = symbol(rule.name);
-  for (const RuleInfo::State &like : rule.states) {
+  for (auto [index, like] : llvm::enumerate(rule.states)) {
     StateInfo info;
     info.fqn = parameter.fqn + "/" + like.name;
-    info.type = parameter.type;
+    // Behind the parameter and its gradient.
+    info.type = rule.program.values.at(rule.program.arguments[index + 2].name);
+    if (info.type.anyShape)
+      info.type = parameter.type;
     info.type.dtype = like.dtype;
     if (like.initial != 0 || std::signbit(like.initial))
       info.init = {InitInfo{"fill", {like.initial}, 0, std::nullopt}};

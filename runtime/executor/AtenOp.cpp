@@ -80,6 +80,11 @@ c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
 
   switch (given.kind) {
   case plan::ArgumentKind::Value:
+    if (type->kind() == c10::TypeKind::NumberType ||
+        type->kind() == c10::TypeKind::FloatType) {
+      tensors.push_back({position, Slot::Number, {given.value}});
+      return {};
+    }
     if (type->kind() != c10::TypeKind::TensorType)
       misfit(position, "is not a tensor");
     tensors.push_back({position, Slot::Tensor, {given.value}});
@@ -127,6 +132,7 @@ void AtenOp::bind(const std::vector<at::Tensor> &values) {
     c10::IValue &place = prepared[given.argument];
     switch (given.slot) {
     case Slot::Tensor:
+    case Slot::Number:
       if (given.values[0] >= 0)
         place = tensor(given.values[0]);
       break;
@@ -158,6 +164,9 @@ void AtenOp::run(const std::vector<double> &scalars,
   stack.assign(prepared.begin(), prepared.end());
   for (const ScalarArgument &given : stepScalars)
     stack[given.argument] = scalars.at(given.scalar);
+  for (const TensorArgument &given : tensors)
+    if (given.slot == Slot::Number)
+      stack[given.argument] = stack[given.argument].toTensor().item<double>();
   if (site)
     site->enterSite(siteNumber);
   try {
@@ -193,7 +202,9 @@ const char *AtenOp::hostRead() const {
                       member->scalar_type() == at::kByte);
   };
   for (const TensorArgument &given : tensors)
-    if (given.slot == Slot::OptionalTensorList) {
+    if (given.slot == Slot::Number) {
+      return "a number that a tensor holds";
+    } else if (given.slot == Slot::OptionalTensorList) {
       auto members = prepared[given.argument].toOptionalTensorVector();
       call.hasMask |= std::any_of(members.begin(), members.end(), isMask);
     }

@@ -53,7 +53,7 @@ public:
   const std::string &description() const { return what; }
 
 private:
-  enum class Slot { Tensor, TensorList, OptionalTensorList };
+  enum class Slot { Tensor, TensorList, OptionalTensorList, Number };
   struct TensorArgument {
     size_t argument;
     Slot slot;

@@ -95,7 +95,8 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
   if (count == 0)
     return;
   auto isLikeFirst = [&](const at::Tensor &t) {
-    return t.is_non_overlapping_and_dense() && t.strides() == first.strides();
+    return t.is_non_overlapping_and_dense() && t.sizes() == first.sizes() &&
+           t.strides() == first.strides();
   };
   std::vector<at::Tensor> given = operands, lines, chunk(operands.size());
   // The kernel takes a gradient as the parameter lies, as autograd's does.

@@ -29,8 +29,10 @@ public:
             static_cast<unsigned __int128>(piece->blocks) * piece->block_bytes;
     }
     checkMemory(here);
+    // More than once where several ranks are sent the same.
     for (auto [source, bytes] : taken)
-      here.require(C28, bytes == program.values[source]->place->bytes(),
+      here.require(C28,
+                   isMultiple(bytes, program.values[source]->place->bytes()),
                    "copies some bytes of ", memory.valueName(source),
                    " and leaves others, or some twice");
     for (int source : sources)
@@ -41,6 +43,10 @@ public:
   }
 
 private:
+  static bool isMultiple(unsigned __int128 bytes, uint64_t of) {
+    return of ? bytes && bytes % of == 0 : !bytes;
+  }
+
   /// A parameter on its own: what is gathered or fetched of it is all of it.
   bool isWholeParameter(int value) const {
     int state = program.values[value]->state;

@@ -107,8 +107,8 @@ bool fits(const std::string &name, const ArgumentT &given,
            type.kind == SchemaKind::Generator;
   case ArgumentKind::None:
     return type.optional || takesUndefined(name, argument.name);
-  case ArgumentKind::Value:
-    return type.isTensor() && !type.list;
+  case ArgumentKind::Value: // or the number that a tensor holds
+    return (type.isTensor() || isNumber(type.kind)) && !type.list;
   case ArgumentKind::ValueList:
     return type.isTensor() && type.list &&
            (type.optionalMembers ||
@@ -163,15 +163,28 @@ public:
   void run() {
     Checked at(plan);
     for (size_t r = 0; r < plan.rules.size(); ++r)
-      for (size_t c = 0; c < plan.rules[r]->calls.size(); ++c)
-        checkCall(at.at(PlanEntry::Rule, r).at(PlanEntry::Call, c),
-                  *plan.rules[r]->calls[c]);
+      for (size_t c = 0; c < plan.rules[r]->calls.size(); ++c) {
+        Checked here = at.at(PlanEntry::Rule, r).at(PlanEntry::Call, c);
+        const AtenT &call = *plan.rules[r]->calls[c];
+        forEachItem(call, checkCall(here, call), [&](int) {
+          here.fail(C31, "takes a number from a tensor, of which a rule has "
+                         "some elements");
+        });
+      }
     for (size_t p = 0; p < plan.programs.size(); ++p) {
       const ProgramT &program = *plan.programs[p];
       for (size_t i = 0; i < program.commands.size(); ++i)
         if (const AtenT *call = program.commands[i]->operation.AsAten()) {
           Checked here = at.at(PlanEntry::Program, p).at(PlanEntry::Command, i);
           const OperatorSchema &schema = checkCall(here, *call);
+          forEachItem(*call, schema, [&](int value) {
+            const ValueT &tensor = *program.values[value];
+            here.require(C31,
+                         !call->view && tensor.dtype == DType::Float64 &&
+                             tensor.shape.empty(),
+                         "takes a number from value ", value,
+                         ", which is not one of float64");
+          });
           if (call->view)
             checkView(here, program, *call, schema);
         }
@@ -193,6 +206,16 @@ private:
                                    : "is no operator of this PyTorch";
     }
     return entry;
+  }
+
+  /// Tensors whose numbers a call takes; `take(value)` is asked about each.
+  template <typename Fn>
+  static void forEachItem(const AtenT &call, const OperatorSchema &schema,
+                          Fn take) {
+    for (size_t i = 0; i < call.arguments.size(); ++i)
+      if (call.arguments[i]->kind == ArgumentKind::Value &&
+          !schema.arguments[i].type.isTensor())
+        take(call.arguments[i]->value);
   }
 
   const OperatorSchema &checkCall(const Checked &at, const AtenT &call) {

@@ -167,7 +167,8 @@ private:
       here.require(C25,
                    state.parameter == static_cast<int64_t>(update.parameter) &&
                        state.flat == -1 &&
-                       state.local_shape == parameter.local_shape &&
+                       (state.local_shape == parameter.local_shape ||
+                        isReplaced(update, i)) &&
                        states.insert(update.states[i]).second,
                    "'", state.fqn, "' is not state of '", parameter.fqn,
                    "', or given twice");
@@ -175,7 +176,29 @@ private:
     }
   }
 
-  /// What an update reads of whole matrices: each element's own.
+  /// Whether a state becomes what the update is given, as that is, and the rule
+  /// computes with neither: then they need not be of the parameter's shape.
+  bool isReplaced(const UpdateT &update, size_t i) const {
+    const RuleT &rule = *plan.rules[update.rule];
+    int64_t result = rule.results[1 + i], first = 2 + update.states.size();
+    if (result < first || result - first >= int64_t(update.given.size()) ||
+        update.states[i] >= plan.states.size())
+      return false;
+    bool isRead = false;
+    for (const auto &call : rule.calls)
+      for (const auto &argument : call->arguments) {
+        std::vector<int> read = argument->values;
+        if (argument->kind == ArgumentKind::Value)
+          read = {argument->value};
+        for (int value : read)
+          isRead |= value == result || value == int64_t(2 + i);
+      }
+    return !isRead && program.values[update.given[result - first]]->shape ==
+                          plan.states[update.states[i]]->local_shape;
+  }
+
+  /// What an update reads of whole matrices: each element's own, or what a
+  /// state becomes.
   void checkGiven(const Checked &here, const UpdateT &update, size_t i,
                   OneMemory &used) {
     memory.read(here, update.given[i]);
@@ -183,9 +206,13 @@ private:
     const RuleT &rule = *plan.rules[update.rule];
     const StateT &parameter = *plan.states[update.parameter];
     used.add(here, *given.place);
+    size_t operand = 2 + update.states.size() + i;
+    bool isState = false;
+    for (size_t s = 0; s < update.states.size(); ++s)
+      isState |= rule.results[1 + s] == int(operand) && isReplaced(update, s);
     here.require(C25,
-                 given.shape == parameter.local_shape &&
-                     rule.dtypes[2 + update.states.size() + i] == given.dtype,
+                 (given.shape == parameter.local_shape || isState) &&
+                     rule.dtypes[operand] == given.dtype,
                  "what is given of '", parameter.fqn,
                  "' has not its shape, or another dtype than rule '", rule.name,
                  "' takes");

@@ -4,6 +4,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
+#include "fsdp/Dialect/Aten/ItemSlot.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -127,11 +128,14 @@ private:
   LogicalResult checkLeftOver();
 
   bool atEnd() const { return position == slots.size(); }
-  /// Whether the next entry is an operand that is not a tensor.
+  /// Whether the next entry is an operand that is not a tensor, or one whose
+  /// number is taken.
   bool atScalar() const {
-    return !atEnd() && slots[position] == 1 &&
-           !isa<TensorType>(operands[nextOperand]);
+    return !atEnd() &&
+           (slots[position] == kItemSlot ||
+            (slots[position] == 1 && !isa<TensorType>(operands[nextOperand])));
   }
+  LogicalResult bindItem(CallArgument &bound);
 
   /// Builds the message only where somebody reads it.
   template <typename Fn> LogicalResult fail(Fn &&describe) {
@@ -157,11 +161,12 @@ private:
 LogicalResult Binder::checkSlots() {
   size_t count = 0, members = 0;
   for (int32_t slot : slots) {
-    if (slot < 0 || (members > 0 && slot > 1))
+    bool isItem = slot == kItemSlot && members == 0;
+    if ((slot < 0 && !isItem) || (members > 0 && slot > 1))
       return fail([&](auto &e) { e << "has ill-formed slots"; });
     if (members > 0)
       --members;
-    if (slot == 1)
+    if (slot == 1 || isItem)
       ++count;
     if (slot >= 2)
       members = slot - 2;
@@ -273,12 +278,28 @@ LogicalResult Binder::bindTensorList(CallArgument &bound) {
   return success();
 }
 
+LogicalResult Binder::bindItem(CallArgument &bound) {
+  auto type = dyn_cast<RankedTensorType>(operands[nextOperand]);
+  if (!type || type.getRank() != 0 || !type.getElementType().isF64())
+    return fail([&](auto &e) {
+      e << "takes the item of a tensor<f64> for '" << bound.argument->name
+        << "', not " << operands[nextOperand];
+    });
+  ++position;
+  bound.kind = CallArgument::Kind::Value;
+  bound.operands.push_back(nextOperand++);
+  return success();
+}
+
 LogicalResult Binder::bindOther(CallArgument &bound) {
   const Argument &argument = *bound.argument;
   Kind kind = argument.type.kind;
   bool takesScalar =
       !argument.type.list &&
       (kind == Kind::Scalar || kind == Kind::Float || kind == Kind::Int);
+  if (takesScalar && kind != Kind::Int && atScalar() &&
+      slots[position] == kItemSlot)
+    return bindItem(bound);
   if (takesScalar && atScalar()) {
     if (!isScalarOperand(operands[nextOperand]))
       return fail([&](auto &e) {

@@ -1,6 +1,7 @@
 // The text form of aten.call.
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Aten/ItemSlot.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -10,7 +11,7 @@ using namespace fsdp::aten;
 using Operand = OpAsmParser::UnresolvedOperand;
 
 /// operand-list ::= (entry (`,` entry)*)?
-/// entry        ::= ssa-use | `none` | `[` operand-list `]`
+/// entry        ::= ssa-use | `item` ssa-use | `none` | `[` operand-list `]`
 static ParseResult parseEntries(OpAsmParser &parser,
                                 OpAsmParser::Delimiter delimiter, bool nested,
                                 SmallVectorImpl<Operand> &operands,
@@ -21,6 +22,11 @@ static ParseResult parseEntries(OpAsmParser &parser,
       return success();
     }
     Operand operand;
+    if (!nested && succeeded(parser.parseOptionalKeyword("item"))) {
+      slots.push_back(kItemSlot);
+      operands.emplace_back();
+      return parser.parseOperand(operands.back());
+    }
     OptionalParseResult parsed = parser.parseOptionalOperand(operand);
     if (parsed.has_value()) {
       if (failed(*parsed))
@@ -103,8 +109,8 @@ static void printEntries(OpAsmPrinter &printer, CallOp op) {
   size_t i = 0;
   auto printMember = [&]() {
     int32_t slot = i < slots.size() ? slots[i++] : 0;
-    if (slot == 1 && next < op.getInputs().size())
-      printer << op.getInputs()[next++];
+    if ((slot == 1 || slot == kItemSlot) && next < op.getInputs().size())
+      printer << (slot == 1 ? "" : "item ") << op.getInputs()[next++];
     else
       printer << "none";
   };

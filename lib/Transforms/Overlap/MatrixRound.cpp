@@ -17,6 +17,8 @@ MatrixRound::MatrixRound(ArrayRef<UpdateOp> updates, const MatrixRule &rule,
       builder(updates.back()), loc(updates.back()->getLoc()) {}
 
 void MatrixRound::build() {
+  gatherAll(rule.getGathered());
+  distributeAll(rule.getCrossing());
   SmallVector<Values> given(updates.size());
   for (Value crossing : rule.getCrossing())
     for (auto [of, local] : llvm::zip_equal(given, getLocals(crossing)))
@@ -38,7 +40,7 @@ MatrixRound::Values MatrixRound::getLocals(Value ofRule) {
       made.push_back(getArgument(update, argument));
   } else if (rule.isFree(ofRule)) {
     made.assign(updates.size(), getFree(ofRule));
-  } else if (rule.isOfElements(ofRule)) {
+  } else {
     auto result = cast<OpResult>(ofRule);
     Operation *op = result.getOwner();
     SmallVector<IRMapping> maps(updates.size());
@@ -47,19 +49,10 @@ MatrixRound::Values MatrixRound::getLocals(Value ofRule) {
         map.map(operand, local);
     for (IRMapping &map : maps) {
       Operation *copy = clone(op, map);
-      for (Value of : copy->getResults())
-        of.setType(getPartType(of.getType()));
+      for (auto [from, of] : llvm::zip(op->getResults(), copy->getResults()))
+        of.setType(getPartType(from));
       made.push_back(copy->getResult(result.getResultNumber()));
     }
-  } else {
-    Value whole = createRowMajor(builder, getWhole(ofRule));
-    RankedTensorType part = getPartType(whole.getType());
-    if (shards == 1)
-      made.push_back(whole);
-    else if (updates.size() == 1)
-      made.push_back(cut(pad(whole, part), part));
-    else
-      made = distribute(pad(whole, part), part);
   }
   return locals[ofRule] = made;
 }
@@ -74,7 +67,7 @@ Value MatrixRound::getArgument(UpdateOp update, BlockArgument ofRule) {
   auto name = number == 0
                   ? update.getParameterAttr()
                   : cast<FlatSymbolRefAttr>(update.getStates()[number - 2]);
-  return LoadOp::create(builder, loc, getPartType(ofRule.getType()), name);
+  return LoadOp::create(builder, loc, getPartType(ofRule), name);
 }
 
 Value MatrixRound::getFree(Value ofRule) {
@@ -92,87 +85,144 @@ Value MatrixRound::getWhole(Value ofRule) {
     return getFree(ofRule);
   if (Value known = wholes.lookupOrNull(ofRule))
     return known;
-  auto result = dyn_cast<OpResult>(ofRule);
-  if (result && !rule.isOfElements(ofRule)) {
-    for (Value operand : result.getOwner()->getOperands())
-      wholes.map(operand, getWhole(operand));
-    Operation *copy = clone(result.getOwner(), wholes);
-    if (auto made = dyn_cast<aten::CallOp>(copy); made && !made.isView())
-      flops += aten::getWork(made.getCallee(), made->getOperandTypes(),
-                             made->getResultTypes())
-                   .flops;
-    return wholes.lookup(ofRule);
+  Operation *op = ofRule.getDefiningOp();
+  for (Value operand : op->getOperands())
+    wholes.map(operand, getWhole(operand));
+  Operation *copy = clone(op, wholes);
+  if (auto made = dyn_cast<aten::CallOp>(copy); made && !made.isView())
+    flops += aten::getWork(made.getCallee(), made->getOperandTypes(),
+                           made->getResultTypes())
+                 .flops;
+  return wholes.lookup(ofRule);
+}
+
+// Exchanges
+
+MatrixRound::Row MatrixRound::getRow(ArrayRef<Value> ofRule) {
+  Row row;
+  for (Value value : ofRule) {
+    row.offsets.push_back(row.size);
+    row.bytes.push_back(getTensorBytes(getPartType(value)));
+    row.size += llvm::alignTo(row.bytes.back(), kAlignment);
   }
-  auto type = cast<RankedTensorType>(ofRule.getType());
-  // As it lies in buckets: row-major.
-  type = RankedTensorType::get(type.getShape(), type.getElementType());
-  Values parts = getLocals(ofRule);
-  Value whole = shards == 1           ? parts.front()
-                : updates.size() == 1 ? gather(parts.front(), type)
-                                      : collect(parts, type);
-  wholes.map(ofRule, whole);
-  return whole;
+  // One part alone for all ranks needs no gaps between them.
+  if (updates.size() == 1 && ofRule.size() == 1)
+    row.size = row.bytes.front();
+  return row;
 }
 
-// One update alone: each rank has the whole matrix
-
-Value MatrixRound::gather(Value part, RankedTensorType whole) {
-  int64_t bytes = getTensorBytes(cast<RankedTensorType>(part.getType()));
-  RankedTensorType all = getBytesType({shards * bytes});
-  Value gathered = AllGatherOp::create(
-      builder, loc, all, pack(part, getMember(0, bytes), getBytesType({bytes})),
-      unit, builder.getStringAttr("update"), /*mapped=*/UnitAttr(),
-      /*ranks=*/builder.getI64IntegerAttr(0),
-      builder.getI64IntegerAttr(*Mesh(updates.back()).getShardAxis()));
-  movedBytes += getTensorBytes(all);
-  // Rows lie one after the other, the padding behind the last.
-  return unpack(gathered, getMember(0, getTensorBytes(whole)), whole);
+MemberAttr MatrixRound::getAll(const Row &row, size_t i) {
+  if (row.size == row.bytes[i])
+    return getMember(0, shards * row.size);
+  return getMember(row.offsets[i], row.bytes[i], shards);
 }
 
-Value MatrixRound::cut(Value padded, RankedTensorType part) {
-  int64_t bytes = getTensorBytes(part);
-  Value packed = pack(padded, getMember(0, shards * bytes),
-                      getBytesType({shards * bytes}));
-  Value kept =
-      KeepOp::create(builder, loc, getBytesType({bytes}), packed, shards);
-  return unpack(kept, getMember(0, bytes), part);
-}
-
-// A round: each rank has one of the matrices
-
-Value MatrixRound::collect(ArrayRef<Value> parts, RankedTensorType whole) {
-  auto part = cast<RankedTensorType>(parts.front().getType());
-  RankedTensorType rows = getRowsType(part);
-  Values inputs(parts);
-  inputs.resize(shards, parts.back());
+/// Each rank has the matrix that it computes: of a round its own, and where one
+/// update is alone that one.
+void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
+  if (ofRule.empty())
+    return;
+  if (shards == 1) {
+    for (Value value : ofRule)
+      wholes.map(value, getLocals(value).front());
+    return;
+  }
+  bool isAlone = updates.size() == 1;
+  Row row = getRow(ofRule);
+  Values inputs;
   SmallVector<MemberAttr> members;
-  for (int64_t i = 0; i < shards; ++i)
-    members.push_back(getMember(i * rows.getDimSize(1), getTensorBytes(part)));
-  Value mine = exchange(pack(inputs, members, rows));
-  if (rows.getDimSize(1) == getTensorBytes(part))
-    return unpack(mine, getMember(0, getTensorBytes(whole)), whole);
-  // There are gaps between the ranks' rows.
-  RankedTensorType padded = getPaddedType(part);
-  int64_t bytes = getTensorBytes(padded);
-  Value together = pack(unpack(mine, getRows(part), padded),
-                        getMember(0, bytes), getBytesType({bytes}));
-  return unpack(together, getMember(0, getTensorBytes(whole)), whole);
+  for (int64_t rank = 0; rank < (isAlone ? 1 : shards); ++rank)
+    for (auto [i, value] : llvm::enumerate(ofRule)) {
+      Values parts = getLocals(value);
+      inputs.push_back(parts[std::min<size_t>(rank, parts.size() - 1)]);
+      members.push_back(getMember(rank * row.size + row.offsets[i], row.bytes[i]));
+    }
+  Value bucket =
+      isAlone ? allGather(pack(inputs, members, getBytesType({row.size})))
+              : allToAll(
+                    pack(inputs, members, getBytesType({shards, row.size})));
+  // As it lies in buckets: row-major.
+  auto getType = [](Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    return RankedTensorType::get(type.getShape(), type.getElementType());
+  };
+  if (row.size == row.bytes.front()) {
+    // Rows lie one after the other, the padding behind the last.
+    RankedTensorType whole = getType(ofRule.front());
+    wholes.map(ofRule.front(),
+               unpack(bucket, getMember(0, getTensorBytes(whole)), Type(whole))
+                   .front());
+    return;
+  }
+  SmallVector<MemberAttr> all;
+  SmallVector<Type> types;
+  for (auto [i, value] : llvm::enumerate(ofRule)) {
+    all.push_back(getAll(row, i));
+    types.push_back(getPaddedType(getPartType(value), getType(value)));
+  }
+  Values unpacked = unpack(bucket, all, types);
+  for (auto [value, padded] : llvm::zip_equal(ofRule, unpacked)) {
+    RankedTensorType whole = getType(value);
+    if (padded.getType() != whole) {
+      int64_t bytes = getTensorBytes(cast<RankedTensorType>(padded.getType()));
+      Value together = pack(padded, getMember(0, bytes), getBytesType({bytes}));
+      padded = unpack(together, getMember(0, getTensorBytes(whole)), Type(whole))
+                   .front();
+    }
+    wholes.map(value, padded);
+  }
 }
 
-MatrixRound::Values MatrixRound::distribute(Value padded,
-                                            RankedTensorType part) {
-  RankedTensorType rows = getRowsType(part);
-  Value theirs = exchange(pack(padded, getRows(part), rows));
-  SmallVector<Attribute> members;
-  for (size_t i = 0; i < updates.size(); ++i)
-    members.push_back(getMember(i * rows.getDimSize(1), getTensorBytes(part)));
-  auto unpacked =
-      UnpackOp::create(builder, loc, SmallVector<Type>(updates.size(), part),
-                       theirs, builder.getArrayAttr(members));
-  return Values(unpacked.getOutputs());
+/// Each rank gets its rows of all the updates' results.
+void MatrixRound::distributeAll(ArrayRef<Value> ofRule) {
+  if (ofRule.empty())
+    return;
+  Values computed;
+  for (Value value : ofRule)
+    computed.push_back(createRowMajor(builder, getWhole(value)));
+  if (shards == 1) {
+    for (auto [value, whole] : llvm::zip_equal(ofRule, computed))
+      locals[value] = {whole};
+    return;
+  }
+  bool isAlone = updates.size() == 1;
+  Row row = getRow(ofRule);
+  SmallVector<MemberAttr> all, members;
+  SmallVector<Type> types;
+  for (auto [i, value] : llvm::enumerate(ofRule)) {
+    computed[i] = pad(computed[i], getPartType(value));
+    all.push_back(getAll(row, i));
+  }
+  for (size_t update = 0; update < updates.size(); ++update)
+    for (auto [i, value] : llvm::enumerate(ofRule)) {
+      types.push_back(getPartType(value));
+      members.push_back(
+          getMember(update * row.size + row.offsets[i], row.bytes[i]));
+    }
+  Value bucket;
+  if (isAlone) {
+    bucket = pack(computed, all, getBytesType({shards * row.size}));
+    bucket = KeepOp::create(builder, loc, getBytesType({row.size}), bucket,
+                            shards);
+  } else {
+    bucket = allToAll(pack(computed, all, getBytesType({shards, row.size})));
+  }
+  Values parts = unpack(bucket, members, types);
+  for (auto [i, part] : llvm::enumerate(parts))
+    locals[ofRule[i % ofRule.size()]].push_back(part);
 }
 
-Value MatrixRound::exchange(Value bucket) {
+Value MatrixRound::allGather(Value bucket) {
+  RankedTensorType all = getBytesType(
+      {shards * getTensorBytes(cast<RankedTensorType>(bucket.getType()))});
+  movedBytes += getTensorBytes(all);
+  return AllGatherOp::create(
+      builder, loc, all, bucket, unit, builder.getStringAttr("update"),
+      /*mapped=*/UnitAttr(), /*ranks=*/builder.getI64IntegerAttr(0),
+      builder.getI64IntegerAttr(*Mesh(updates.back()).getShardAxis()));
+}
+
+Value MatrixRound::allToAll(Value bucket) {
   movedBytes += getTensorBytes(cast<RankedTensorType>(bucket.getType()));
   return AllToAllOp::create(
       builder, loc, bucket.getType(), bucket, unit,
@@ -182,7 +232,7 @@ Value MatrixRound::exchange(Value bucket) {
 /// Gives a matrix as many rows on each rank.
 Value MatrixRound::pad(Value whole, RankedTensorType part) {
   auto type = cast<RankedTensorType>(whole.getType());
-  RankedTensorType padded = getPaddedType(part);
+  RankedTensorType padded = getPaddedType(part, type);
   if (padded == type)
     return whole;
   // Pairs of (before, after), the last dimension first.
@@ -217,23 +267,33 @@ Value MatrixRound::pack(ArrayRef<Value> inputs, ArrayRef<MemberAttr> members,
       .getBucket();
 }
 
-Value MatrixRound::unpack(Value bucket, MemberAttr member,
-                          RankedTensorType type) {
-  return UnpackOp::create(builder, loc, TypeRange(type), bucket,
-                          builder.getArrayAttr(Attribute(member)))
-      .getOutputs()
-      .front();
+MatrixRound::Values MatrixRound::unpack(Value bucket,
+                                        ArrayRef<MemberAttr> members,
+                                        ArrayRef<Type> types) {
+  SmallVector<Attribute> table(members.begin(), members.end());
+  return Values(UnpackOp::create(builder, loc, types, bucket,
+                                 builder.getArrayAttr(table))
+                    .getOutputs());
 }
 
 // Types
 
-RankedTensorType MatrixRound::getPartType(Type ofRule) {
+RankedTensorType MatrixRound::getPartType(Value ofRule) {
   UpdateOp any = updates.front();
-  return RankedTensorType::get(any.getGradient().getType().getShape(),
-                               cast<RankedTensorType>(ofRule).getElementType());
+  auto type = cast<RankedTensorType>(ofRule.getType());
+  if (rule.isLikeParameter(type))
+    return RankedTensorType::get(any.getGradient().getType().getShape(),
+                                 type.getElementType());
+  auto name =
+      cast<FlatSymbolRefAttr>(any.getStates()[rule.getState(ofRule)]).getAttr();
+  return SymbolTable::lookupNearestSymbolFrom<StateOp>(any, name)
+      .getTensorType();
 }
 
-RankedTensorType MatrixRound::getPaddedType(RankedTensorType part) {
+RankedTensorType MatrixRound::getPaddedType(RankedTensorType part,
+                                            RankedTensorType whole) {
+  if (part.getNumElements() * shards == whole.getNumElements())
+    return whole;
   SmallVector<int64_t> shape(part.getShape());
   shape[0] *= shards;
   return RankedTensorType::get(shape, part.getElementType());
@@ -241,17 +301,6 @@ RankedTensorType MatrixRound::getPaddedType(RankedTensorType part) {
 
 RankedTensorType MatrixRound::getBytesType(ArrayRef<int64_t> shape) {
   return RankedTensorType::get(shape, builder.getIntegerType(8, false));
-}
-
-RankedTensorType MatrixRound::getRowsType(RankedTensorType part) {
-  return getBytesType(
-      {shards, int64_t(llvm::alignTo(getTensorBytes(part), kAlignment))});
-}
-
-MemberAttr MatrixRound::getRows(RankedTensorType part) {
-  int64_t bytes = getTensorBytes(part);
-  return bytes % kAlignment ? getMember(0, bytes, shards)
-                            : getMember(0, shards * bytes);
 }
 
 MemberAttr MatrixRound::getMember(int64_t offset, int64_t bytes,

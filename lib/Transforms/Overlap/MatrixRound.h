@@ -42,12 +42,10 @@ private:
   mlir::Value getFree(mlir::Value ofRule);
   mlir::Value getArgument(UpdateOp update, mlir::BlockArgument ofRule);
 
-  // From rows to a matrix, and back.
-  mlir::Value gather(mlir::Value part, mlir::RankedTensorType whole);
-  mlir::Value collect(llvm::ArrayRef<mlir::Value> parts,
-                      mlir::RankedTensorType whole);
-  mlir::Value cut(mlir::Value padded, mlir::RankedTensorType part);
-  Values distribute(mlir::Value padded, mlir::RankedTensorType part);
+  // From rows to matrices, and back: all that is gathered in one exchange, and
+  // all that is crossing in another one.
+  void gatherAll(llvm::ArrayRef<mlir::Value> ofRule);
+  void distributeAll(llvm::ArrayRef<mlir::Value> ofRule);
   mlir::Value pad(mlir::Value whole, mlir::RankedTensorType part);
 
   mlir::Operation *clone(mlir::Operation *op, mlir::IRMapping &map);
@@ -56,19 +54,27 @@ private:
   mlir::Value pack(llvm::ArrayRef<mlir::Value> inputs,
                    llvm::ArrayRef<MemberAttr> members,
                    mlir::RankedTensorType bucket);
-  mlir::Value unpack(mlir::Value bucket, MemberAttr member,
-                     mlir::RankedTensorType type);
-  mlir::Value exchange(mlir::Value bucket);
+  Values unpack(mlir::Value bucket, llvm::ArrayRef<MemberAttr> members,
+                llvm::ArrayRef<mlir::Type> types);
+  mlir::Value allToAll(mlir::Value bucket);
+  mlir::Value allGather(mlir::Value bucket);
 
-  mlir::RankedTensorType getPartType(mlir::Type ofRule);
-  /// The type of all ranks' rows, those that pad included.
-  mlir::RankedTensorType getPaddedType(mlir::RankedTensorType part);
+  /// Of a rank's part of a value of the rule.
+  mlir::RankedTensorType getPartType(mlir::Value ofRule);
+  /// The type of all ranks' parts of a whole, those that pad included.
+  mlir::RankedTensorType getPaddedType(mlir::RankedTensorType part,
+                                       mlir::RankedTensorType whole);
   mlir::RankedTensorType getBytesType(llvm::ArrayRef<int64_t> shape);
-  /// Of a bucket with a row of bytes for each rank, in which `part` fits.
-  mlir::RankedTensorType getRowsType(mlir::RankedTensorType part);
-  /// All ranks' parts in such a bucket.
-  MemberAttr getRows(mlir::RankedTensorType part);
   MemberAttr getMember(int64_t offset, int64_t bytes, int64_t blocks = 1);
+
+  /// A row of bytes with a place for each of several parts.
+  struct Row {
+    llvm::SmallVector<int64_t> offsets, bytes;
+    int64_t size = 0;
+  };
+  Row getRow(llvm::ArrayRef<mlir::Value> ofRule);
+  /// All ranks' parts in a bucket of as many rows.
+  MemberAttr getAll(const Row &row, size_t i);
 
   llvm::ArrayRef<UpdateOp> updates;
   const MatrixRule &rule;

@@ -15,25 +15,46 @@ using namespace fsdp;
 FailureOr<MatrixRule> MatrixRule::read(func::FuncOp function) {
   MatrixRule rule(function);
   Block &body = function.getBody().front();
-  rule.elements.insert(body.args_begin(), body.args_end());
+  // State of another shape is split in its own way.
+  for (BlockArgument argument : body.getArguments())
+    if (rule.isLikeParameter(argument.getType())) {
+      rule.elements.insert(argument);
+      rule.own.insert(argument);
+    }
   for (Operation &op : body.without_terminator()) {
     bool isFree =
         llvm::all_of(op.getOperands(), [&](Value v) { return rule.isFree(v); });
     bool ofElements = !isFree && rule.treatsElements(&op);
-    for (Value result : op.getResults())
+    bool ofOwnRows = llvm::all_of(op.getOperands(), [&](Value v) {
+      return rule.isFree(v) || rule.isOfOwnRows(v);
+    });
+    for (Value result : op.getResults()) {
       if (isFree)
         rule.free.insert(result);
       else if (ofElements)
         rule.elements.insert(result);
+      if (ofElements && ofOwnRows)
+        rule.own.insert(result);
+    }
   }
   llvm::DenseSet<Value> seen;
-  for (Value result : body.getTerminator()->getOperands()) {
-    if (!rule.isOfElements(result) && !rule.isLikeParameter(result.getType()))
+  for (auto [i, result] : llvm::enumerate(body.getTerminator()->getOperands())) {
+    // The gradient is replaced by nothing.
+    auto replaced =
+        cast<RankedTensorType>(body.getArgument(i ? i + 1 : 0).getType());
+    auto type = dyn_cast<RankedTensorType>(result.getType());
+    if (!type || type.getShape() != replaced.getShape())
       return function.emitError("the rule @\"")
              << function.getSymName() << "\" gives " << result.getType()
-             << " for " << body.getArgument(0).getType();
+             << " for " << replaced;
     rule.findCrossing(result, seen);
   }
+  seen.clear();
+  for (Value value : rule.crossing)
+    rule.findGathered(value, seen);
+  rule.gathered.remove_if([&](Value value) {
+    return !isa<BlockArgument>(value) && rule.followsFromGathered(value);
+  });
   // A program's numbers are those of its step, whichever came before.
   for (auto recurrence : function.getOps<RecurrenceOp>())
     return recurrence.emitOpError(
@@ -63,7 +84,8 @@ bool MatrixRule::treatsElements(Operation *op) const {
 }
 
 void MatrixRule::findCrossing(Value value, llvm::DenseSet<Value> &seen) {
-  if (isFree(value) || !seen.insert(value).second)
+  // A state that stays as it is goes nowhere.
+  if (isFree(value) || isa<BlockArgument>(value) || !seen.insert(value).second)
     return;
   if (!isOfElements(value)) {
     crossing.insert(value);
@@ -72,6 +94,32 @@ void MatrixRule::findCrossing(Value value, llvm::DenseSet<Value> &seen) {
   if (Operation *op = value.getDefiningOp())
     for (Value operand : op->getOperands())
       findCrossing(operand, seen);
+}
+
+void MatrixRule::findGathered(Value value, llvm::DenseSet<Value> &seen) {
+  if (isFree(value) || !seen.insert(value).second)
+    return;
+  if (isOfOwnRows(value) || isa<BlockArgument>(value)) {
+    gathered.insert(value);
+    return;
+  }
+  for (Value operand : value.getDefiningOp()->getOperands())
+    findGathered(operand, seen);
+}
+
+bool MatrixRule::followsFromGathered(Value value) const {
+  if (isFree(value) || isa<BlockArgument>(value))
+    return isFree(value) || gathered.contains(value);
+  return llvm::all_of(value.getDefiningOp()->getOperands(),
+                      [&](Value v) { return followsFromGathered(v); });
+}
+
+unsigned MatrixRule::getState(Value value) const {
+  func::FuncOp function = rule;
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return argument.getArgNumber() - 2;
+  auto results = function.getBody().front().getTerminator()->getOperands();
+  return llvm::find(results, value) - results.begin() - 1;
 }
 
 func::FuncOp MatrixRule::getElementRule(const SymbolTable &table) const {

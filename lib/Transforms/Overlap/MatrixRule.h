@@ -16,17 +16,29 @@ public:
   /// cannot compute in front of the update.
   static mlir::FailureOr<MatrixRule> read(mlir::func::FuncOp rule);
 
-  /// Whether each element follows from the same ones of the operands: any rows
-  /// can be computed by themselves.
+  /// Whether each element follows from the same ones of the operands: a rank can
+  /// compute the rows of it that it has.
   bool isOfElements(mlir::Value value) const {
     return elements.contains(value);
   }
+  /// Whether a rank can do so before it is given anything.
+  bool isOfOwnRows(mlir::Value value) const { return own.contains(value); }
+  /// Whether it is as the parameter: ranks have the same rows of both.
+  bool isLikeParameter(mlir::Type type) const;
   /// Whether it follows from numbers of the step alone.
   bool isFree(mlir::Value value) const { return free.contains(value); }
   /// What is of whole matrices, and read by what is of elements.
   llvm::ArrayRef<mlir::Value> getCrossing() const {
     return crossing.getArrayRef();
   }
+  /// What ranks have parts of, and whoever computes what is crossing reads all
+  /// of.
+  llvm::ArrayRef<mlir::Value> getGathered() const {
+    return gathered.getArrayRef();
+  }
+  /// The state that becomes a value which is not as the parameter: its place
+  /// among the states.
+  unsigned getState(mlir::Value value) const;
 
   /// The rest of the rule, of elements, which takes what is crossing behind the
   /// states; made where it is not there yet.
@@ -35,12 +47,15 @@ public:
 private:
   explicit MatrixRule(mlir::func::FuncOp rule) : rule(rule) {}
   bool treatsElements(mlir::Operation *op) const;
-  bool isLikeParameter(mlir::Type type) const;
   void findCrossing(mlir::Value value, llvm::DenseSet<mlir::Value> &seen);
+  /// Whether it follows from what is gathered of the operands: then it is not
+  /// gathered itself.
+  bool followsFromGathered(mlir::Value value) const;
+  void findGathered(mlir::Value value, llvm::DenseSet<mlir::Value> &seen);
 
   mlir::func::FuncOp rule;
-  llvm::DenseSet<mlir::Value> elements, free;
-  llvm::SetVector<mlir::Value> crossing;
+  llvm::DenseSet<mlir::Value> elements, own, free;
+  llvm::SetVector<mlir::Value> crossing, gathered;
 };
 
 } // namespace fsdp

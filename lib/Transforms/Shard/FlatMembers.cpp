@@ -1,6 +1,7 @@
 // The parameters that will lie in flat ones.
 
 #include "Shard/FlatMembers.h"
+#include "Shard/Matrices.h"
 
 #include "fsdp/Transforms/Programs.h"
 
@@ -62,22 +63,10 @@ static void collectCasts(ModuleOp module, const SymbolTable &table,
     });
 }
 
-/// Matrices whose rule looks at all of them keep their rows: these are gathered
-/// by themselves, and not as a range of elements.
-static llvm::DenseSet<StateOp> getMatrices(ModuleOp module,
-                                           const SymbolTable &table) {
-  llvm::DenseSet<StateOp> matrices;
-  for (func::FuncOp program : getPrograms(module))
-    program.walk([&](UpdateOp update) {
-      auto rule = table.lookup<func::FuncOp>(update.getRule());
-      if (rule && isMatrixRule(rule))
-        matrices.insert(table.lookup<StateOp>(update.getParameter()));
-    });
-  return matrices;
-}
-
 LogicalResult fsdp::collectMembers(ModuleOp module, const SymbolTable &table,
                                    FlatMembers &members) {
+  // They keep their rows: these are gathered by themselves, and not as a range
+  // of elements.
   llvm::DenseSet<StateOp> matrices = getMatrices(module, table);
   for (StateOp state : module.getOps<StateOp>()) {
     if (!state.getSharding())

@@ -1,5 +1,7 @@
 // fsdp-shard-state.
 
+#include "Shard/Matrices.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
@@ -142,6 +144,16 @@ static LogicalResult verifyParameter(StateOp parameter) {
   return success();
 }
 
+/// Of state of another shape than its parameter's, the dimension whose parts
+/// are one after the other in memory; the first, which may be uneven, where that
+/// one does not divide.
+static int64_t getOwnShardDim(RankedTensorType type, int64_t shards) {
+  int64_t dim = 0;
+  while (dim < type.getRank() && type.getDimSize(dim) == 1)
+    ++dim;
+  return dim < type.getRank() && type.getDimSize(dim) % shards == 0 ? dim : 0;
+}
+
 LogicalResult ShardState::shard(ModuleOp module) {
   FailureOr<Sizes> sizes = parseMesh(module);
   if (failed(sizes))
@@ -179,6 +191,11 @@ LogicalResult ShardState::shard(ModuleOp module) {
         &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()),
         shard::GridAxesArrayAttr::get(&getContext(), axes));
   };
+  llvm::DenseSet<StateOp> matrices = getMatrices(module, table);
+  auto isLike = [](StateOp state, StateOp parameter) {
+    return state.getTensorType().getShape() ==
+           parameter.getTensorType().getShape();
+  };
   // Optimizer state comes behind its parameter's, from which it takes it.
   auto getShardDim = [&](StateOp parameter) -> int64_t {
     auto dim = parameter->getAttrOfType<IntegerAttr>(kShardDimAttrName);
@@ -199,8 +216,8 @@ LogicalResult ShardState::shard(ModuleOp module) {
         return state.emitOpError("belongs to a parameter that does not exist");
       if (parameter.getReplicated())
         continue;
-      if (parameter.getTensorType().getShape() !=
-              state.getTensorType().getShape() ||
+      bool isOwn = !isLike(state, parameter);
+      if ((isOwn && !matrices.contains(parameter)) ||
           state.getTensorType().getEncoding())
         return state.emitOpError()
                << "is " << state.getType() << ", but its parameter is "
@@ -219,7 +236,9 @@ LogicalResult ShardState::shard(ModuleOp module) {
                  "\" has no rows to shard: each rank has the whole";
       continue;
     }
-    int64_t dim = getShardDim(parameter);
+    int64_t dim = isLike(state, parameter)
+                      ? getShardDim(parameter)
+                      : getOwnShardDim(state.getTensorType(), shards);
     state.setShardingAttr(getSharding(dim));
     if (flat) // fsdp-flatten-state says how
       continue;

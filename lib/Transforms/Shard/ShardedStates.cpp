@@ -53,7 +53,13 @@ LogicalResult ShardedStates::verify(StateOp state) {
     return failure();
   if (state.getRole() == Role::Optimizer) {
     auto parameter = table.lookup<StateOp>(*state.getParameter());
-    if (!parameter || parameter.getSharding() != state.getSharding())
+    auto isSplitAlike = [&] {
+      return parameter.getGlobalType().getShape() ==
+                     state.getGlobalType().getShape()
+                 ? parameter.getSharding() == state.getSharding()
+                 : bool(parameter.getSharding()) == bool(state.getSharding());
+    };
+    if (!parameter || !isSplitAlike())
       return state.emitOpError()
              << "S3: optimizer state is not split as its parameter "
              << state.getParameterAttr();

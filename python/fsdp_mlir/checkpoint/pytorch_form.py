@@ -94,7 +94,9 @@ class Skeleton:
         shape = tensor.shape if tensor else (0,)
         first = {
             state["name"]: torch.full(
-                shape, state["initial"], dtype=dtype_row(state["dtype"]).dtype
+                shape if state["shape"] is None else state["shape"],
+                state["initial"],
+                dtype=dtype_row(state["dtype"]).dtype,
             )
             for state in rule["states"]
         }

@@ -109,9 +109,8 @@ class Step:
         for name, rule in self.trained():
             for state in rule["states"] if name in updated else ():
                 full = f"{name}/{state['name']}"
-                found.append(
-                    Tensor(full, "optimizer", state["dtype"], shapes[name], parameter=name)
-                )
+                shape = shapes[name] if state["shape"] is None else tuple(state["shape"])
+                found.append(Tensor(full, "optimizer", state["dtype"], shape, parameter=name))
         return [tensor for tensor in found if tensor.count]
 
     def run_after(self, steps: int, seed: int, samples: int, ranks: int) -> Run:

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, Iterator, NoReturn, Optional, Sequence
+from typing import Any, NoReturn, Optional, Sequence
 
 import torch
 
 from ..errors import ExportError
 from .follow import Follower, Outcome
 from .merge import FirstMerger
-from .values import Expr, Pool
+from .values import Expr, Pool, reached
 from .schedule import Schedule
 
 
 @dataclass
 class State:
-    """Optimizer state of a parameter's shape: `initial` is its first value."""
+    """Optimizer state: `initial` is the first value of its elements, `shape` its own where that is
+    not the parameter's."""
 
     name: str
     dtype: torch.dtype
     initial: float
+    shape: Optional[tuple[int, ...]] = None
 
 
 @dataclass
@@ -126,7 +128,7 @@ class _Owned:
                 own = self.follower.formers.get((own, name), own)
             if owner != own:
                 self._fail(value, f"reads {self.follower.fqns[owner]}")
-            return make(value.op, -1, name, dtype=value.dtype)
+            return make(value.op, -1, name, dtype=value.dtype, layout=value.layout)
         if value.op == "hyperparameter" and value.operands[0] != self.group:
             self._fail(value, f"reads {value.operands[1]} of another parameter group")
         return self.follower.pool.like(value, *map(self, value.operands))
@@ -191,9 +193,10 @@ def _rule(
         )
         if initial.op != "constant":
             follower.fail(f"begins its state {name} with a number that is not known")
-        rule.states.append(State(name, result.dtype, initial.operands[0]))
+        shape = follower.shape_of_state(number, name)
+        rule.states.append(State(name, result.dtype, initial.operands[0], shape))
         rule.results.append(result)
-    if any(value.layout is not None for value in _reached(rule.results)):
+    if any(value.layout is not None for value in reached(rule.results)):
         rule.shape = tuple(param.shape)
         if not rule.shape:
             follower.fail(
@@ -203,21 +206,8 @@ def _rule(
     return rule
 
 
-def _reached(results: Sequence[Any]) -> Iterator[Expr]:
-    """All that `results` follow from, and these."""
-    left, seen = list(results), set()
-    while left:
-        value = left.pop()
-        if isinstance(value, tuple):
-            left += value
-        elif isinstance(value, Expr) and id(value) not in seen:
-            seen.add(id(value))
-            left += value.operands
-            yield value
-
-
 def _reads(results: Sequence[Any], state: Expr) -> bool:
-    return any(value is state for value in _reached(results))
+    return any(value is state for value in reached(results))
 
 
 def _difference(a: Any, b: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import math
 from typing import Any, Callable, Iterator
@@ -45,11 +46,25 @@ def following(trace: Trace) -> Iterator[None]:
 
         return compute
 
-    before = math.sqrt, math.pow
+    def chosen(function: Callable[..., Any], is_better: Callable[[Any, Any], Any]) -> Any:
+        def choose(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or len(args) < 2 or not any(isinstance(arg, Number) for arg in args):
+                return function(*args, **kwargs)
+            best = args[0]
+            for arg in args[1:]:
+                best = trace.compute("select_less", *is_better(arg, best), arg, best)
+            return best
+
+        return choose
+
+    before = math.sqrt, math.pow, builtins.max, builtins.min
     fakes = FakeTensorMode(allow_non_fake_inputs=True)
     try:
         math.sqrt, math.pow = replaced(math.sqrt, "sqrt"), replaced(math.pow, "power")
+        # As Python chooses: the first of those that are equal.
+        builtins.max = chosen(builtins.max, lambda new, best: (best, new))
+        builtins.min = chosen(builtins.min, lambda new, best: (new, best))
         with fakes, Functions(trace), trace:
             yield
     finally:
-        math.sqrt, math.pow = before
+        math.sqrt, math.pow, builtins.max, builtins.min = before

@@ -18,7 +18,8 @@ from .context import following
 from .merge import Merger
 from .numbers import Number, is_optimizers
 from .trace import Trace
-from .values import Comparison, Expr, Pool, holds_for
+from .values import Comparison, Expr, Layout, Pool, holds_for
+from .views import layout_of
 from .schedule import Schedule, set_number
 
 # How many ways through a step are followed.
@@ -32,6 +33,7 @@ class Kept:
 
     dtype: torch.dtype
     is_number: bool
+    layout: Layout
 
 
 @dataclass
@@ -263,7 +265,7 @@ class Follower:
             value = self.pool.make("input", index, name, dtype=like.dtype)
             return trace.make(shape, stride, like.dtype, value)
 
-        trace.shapes.add(torch.Size(shape))
+        trace.shapes[index] = torch.Size(shape)
         tensor = make("param")
         if like.requires_grad:
             tensor.requires_grad_().grad = make("grad")
@@ -276,10 +278,9 @@ class Follower:
                 values[name] = trace.value_of(value)
                 if values[name].is_number:
                     begins[name] = trace.first_value_of(value)
-                if not values[name].is_number and value.shape != param.shape:
+                if value.shape != param.shape and not value.is_contiguous():
                     self.fail(
-                        f"keeps state {name} of shape {list(value.shape)} for a parameter of shape "
-                        f"{list(param.shape)}; only state of the parameter's shape can be sharded"
+                        f"keeps state {name} of shape {list(value.shape)} that is not contiguous"
                     )
             elif isinstance(value, (int, float, Number)) and not isinstance(value, bool):
                 values[name] = trace.number(value)
@@ -288,12 +289,17 @@ class Follower:
     def _kept(self, trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
         return {
             name: (
-                Kept(value.dtype, trace.value_of(value).is_number)
+                Kept(value.dtype, trace.value_of(value).is_number, layout_of(value))
                 if isinstance(value, torch.Tensor)
                 else value
             )
             for name, value in state.items()
         }
+
+    def shape_of_state(self, index: int, name: str) -> Optional[tuple[int, ...]]:
+        """The shape of a tensor that the last step has left; None: the parameter's."""
+        shape = self.state[index][name].layout[0]
+        return None if shape == (tuple(self.tensors[index].shape) or (1,)) else shape
 
     def check_unchanged(self) -> None:
         """Raises ExportError where a step has changed what is neither state nor a tensor."""
@@ -357,8 +363,17 @@ def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value:
         number = trace.pool.constant(_uniform(name, value))
         return trace.make((), (), value.dtype, number)
     number = trace.pool.constant(_uniform(name, value))
-    fill = trace.pool.make("fill", number, dtype=value.dtype)
-    return trace.make(param.shape, param.stride(), value.dtype, fill)
+    shape, stride, layout = _placed(param, (tuple(value.shape), value.contiguous().stride()))
+    fill = trace.pool.make("fill", number, dtype=value.dtype, layout=layout)
+    return trace.make(shape, stride, value.dtype, fill)
+
+
+def _placed(param: torch.Tensor, own: Layout) -> tuple[Any, Any, Optional[Layout]]:
+    """Shape and strides of a state, and the layout that its value has: none where the state is of
+    the parameter's shape."""
+    if own[0] == tuple(param.shape):
+        return param.shape, param.stride(), None
+    return *own, own
 
 
 def _uniform(name: str, value: torch.Tensor) -> float:
@@ -382,5 +397,6 @@ def later_state(
         return value
     if value.is_number:
         return trace.make((), (), value.dtype, number)
-    held = trace.pool.make("input", index, name, dtype=value.dtype)
-    return trace.make(param.shape, param.stride(), value.dtype, held)
+    shape, stride, layout = _placed(param, value.layout)
+    held = trace.pool.make("input", index, name, dtype=value.dtype, layout=layout)
+    return trace.make(shape, stride, value.dtype, held)

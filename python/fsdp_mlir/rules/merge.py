@@ -31,6 +31,8 @@ class Merger:
     def _merge(self, yes: Expr, no: Expr) -> Expr:
         if yes is no:
             return no
+        if no.op == yes.op == "item":
+            return self.pool.make("item", self.merge(*yes.operands, *no.operands), where=no.where)
         if no.is_number:
             return self._number(yes, no)
         special = self._special(yes, no)
@@ -68,10 +70,7 @@ class Merger:
 
     def _where(self, yes: Expr, no: Expr) -> Expr:
         number = self._number(self.pool.constant(1), self.pool.constant(0))
-        held = self.pool.make(
-            "call", aten.scalar_tensor.default, number, torch.float32,
-            dtype=torch.float32, whole=False,
-        )  # fmt: skip
+        held = self.pool.tensor_of(number, torch.float32)
         holds = self.pool.make("call", aten.ne.Scalar, held, 0, dtype=torch.bool, whole=False)
         return self.pool.make(
             "call", aten.where.self, holds, yes, no,

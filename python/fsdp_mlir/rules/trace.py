@@ -7,15 +7,15 @@ a constant. Where Python branches on such a number, the step is followed once fo
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, NoReturn, Optional
+from typing import Any, Callable, Collection, Iterator, NoReturn, Optional
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import ExportError
 from .numbers import Number, current_line
-from .values import Comparison, Expr, Pool
-from .views import layout_of, order_of, permuted
+from .values import Comparison, Expr, Layout, Pool, owners_of
+from .views import layout_of, order_of, permuted, strided, view_of
 
 aten = torch.ops.aten
 # Calls that give what they are given.
@@ -52,7 +52,7 @@ class Trace(TorchDispatchMode):
         self.pool, self.name, self.given = pool, name, given
         self._in_all_steps = in_all_steps
         self.decisions: dict[Comparison, bool] = {}
-        self.shapes: set[torch.Size] = set()  # of parameters
+        self.shapes: dict[int, torch.Size] = {}  # of parameters
         self._cells: dict[int, Cell] = {}
         self._making = False
 
@@ -114,8 +114,7 @@ class Trace(TorchDispatchMode):
         if cell is not None:
             if layout_of(tensor) == (cell.shape, cell.stride):
                 return cell.value
-            order, layout = self._order(tensor, cell), layout_of(tensor)
-            return permuted(self.pool, cell.value, order, layout, current_line())
+            return view_of(self.pool, cell.value, tensor, (cell.shape, cell.stride), current_line())
         if tensor.numel() != 1:
             self.fail(
                 f"reads a tensor of shape {list(tensor.shape)} that is neither the parameter, nor "
@@ -126,15 +125,6 @@ class Trace(TorchDispatchMode):
             return self.number(wrapped)
         with _disable_current_modes():
             return self.pool.constant(tensor.item())
-
-    def _order(self, tensor: torch.Tensor, cell: Cell) -> tuple[int, ...]:
-        order = order_of(tensor, (cell.shape, cell.stride))
-        if order is None:
-            self.fail(
-                f"looks at a tensor of shape {list(cell.shape)} as {list(tensor.shape)}; a step "
-                "may look at whole tensors, transposed or not"
-            )
-        return order
 
     def first_value_of(self, tensor: torch.Tensor) -> Expr:
         """What a tensor of this step was made with."""
@@ -158,15 +148,29 @@ class Trace(TorchDispatchMode):
         if name.startswith("_foreach_"):
             return self._each(func, name, given)
         if name == "_local_scalar_dense":
-            value = self.value_of(given["self"])
-            if not value.is_number:
-                self.fail("reads a tensor's value as a Python number")
-            return self.wrap(value)
+            return self._item(given["self"])
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.fail(f"draws random numbers ({func}), which a plan's update does not")
         if any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments):
             return self._view(func, given)
         return self._compute(func, name.rstrip("_"), given)
+
+    def _item(self, tensor: torch.Tensor) -> Any:
+        """What a tensor holds, for Python: a number, or a truth value that it branches on."""
+        value, where = self.value_of(tensor), current_line()
+        if value.is_number:
+            return self.wrap(value)
+        if not (tensor.dtype.is_floating_point or tensor.dtype == torch.bool):
+            self.fail(f"reads a tensor of {tensor.dtype} as a Python number")
+        if tensor.dim():
+            layout = ((), ())
+            value = self.pool.make(
+                "call", aten.view.default, value, (), dtype=tensor.dtype, layout=layout, where=where
+            )
+        number = self.pool.item(value, where)
+        if tensor.dtype == torch.bool:
+            return not self.decide(("select_equal", number, self.pool.constant(0)))
+        return Number(self, number)
 
     def _each(self, func: Any, name: str, given: dict[str, Any]) -> Optional[list[torch.Tensor]]:
         """An operator on lists, as PyTorch applies it: to one tensor after the other."""
@@ -196,7 +200,8 @@ class Trace(TorchDispatchMode):
         if name.removeprefix("new_").removesuffix("_like") in ("full", *_FILLS):
             return self._fill(func, name, given, where)
         values = {id(tensor): self.value_of(tensor) for tensor in tensors}
-        if name == "scalar_tensor" or all(value.is_number for value in values.values()):
+        are_numbers = all(value.is_number for value in values.values())
+        if name == "scalar_tensor" or (tensors and are_numbers):
             return self._count(func, name, given, where)
         if name.startswith("_fused_"):
             return self._fused(func, given, where)
@@ -222,9 +227,14 @@ class Trace(TorchDispatchMode):
         counts = "self" not in given or self.value_of(given["self"]).is_number
         if result.numel() == 1 and counts:
             return self._write(result, number)
-        layout = None if result.shape in self.shapes else layout_of(result)
+        layout = None if result.shape in self._shapes_of(given) else layout_of(result)
         fill = self.pool.make("fill", number, dtype=result.dtype, layout=layout, where=where)
         return self._write(result, fill)
+
+    def _shapes_of(self, given: dict[str, Any]) -> Collection[torch.Size]:
+        """The shapes of the parameters that a new tensor may be like."""
+        owners = owners_of(self.value_of(given["self"])) if "self" in given else self.shapes
+        return [self.shapes[owner] for owner in owners]
 
     def _count(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
         """Arithmetic on tensors of one number."""
@@ -294,6 +304,8 @@ class Trace(TorchDispatchMode):
             self.fail(f"calls {functional.name()}, which gives no tensor or several")
         if same:
             return self._write(fake, self._cast(self.value_of(given["self"]), fake.dtype, where))
+        if not func._schema.is_mutable and fake.untyped_storage()._cdata in self._cells:
+            return fake  # a view by another name: _unsafe_view
         # What is like the parameter is so whatever else is read; all else has a layout.
         like = [
             t.shape for t in _tensors(arguments)
@@ -339,10 +351,7 @@ class Trace(TorchDispatchMode):
         value = self.value_of(tensor)
         if not value.is_number:
             return value
-        return self.pool.make(
-            "call", aten.scalar_tensor.default, value, tensor.dtype,
-            dtype=tensor.dtype, whole=False, where=where,
-        )  # fmt: skip
+        return self.pool.tensor_of(value, tensor.dtype, where)
 
     def _literal(self, value: Any) -> Any:
         if isinstance(value, torch.SymFloat):
@@ -353,13 +362,26 @@ class Trace(TorchDispatchMode):
         cell = self._cells.get(tensor.untyped_storage()._cdata)
         if cell is None:
             return self.add(tensor, value)
-        if layout_of(tensor) != (cell.shape, cell.stride):
-            order = self._order(tensor, cell)
-            inverse = tuple(order.index(i) for i in range(len(order)))
-            layout = (cell.shape, cell.stride)
-            value = permuted(self.pool, value, inverse, layout, current_line())
+        layout = (cell.shape, cell.stride)
+        if layout_of(tensor) != layout:
+            value = self._unviewed(tensor, cell, value, layout)
         cell.value = value
         return tensor
+
+    def _unviewed(self, tensor: torch.Tensor, cell: Cell, value: Expr, layout: Layout) -> Expr:
+        """What memory holds where `value` is written to a view of all of it."""
+        order, where = order_of(tensor, layout), current_line()
+        if order is not None:
+            inverse = tuple(order.index(i) for i in range(len(order)))
+            return permuted(self.pool, value, inverse, layout, where)
+        if not (tensor.is_contiguous() and cell.tensor.is_contiguous()) or (
+            tensor.numel() != cell.tensor.numel()
+        ):
+            self.fail(
+                f"writes to a tensor of shape {list(cell.shape)} as to one of "
+                f"{list(tensor.shape)}; a step may write to whole tensors"
+            )
+        return strided(self.pool, value, layout, 0, where)
 
     def _without_numbers(self, given: dict[str, Any]) -> dict[str, Any]:
         return {k: 1.0 if isinstance(v, torch.SymFloat) else v for k, v in given.items()}

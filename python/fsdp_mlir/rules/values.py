@@ -7,9 +7,11 @@ identity, and what is computed twice is computed once.
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping, Optional
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
 
 import torch
+
+aten = torch.ops.aten
 
 # Operands of what numbers are computed with, in the archive's words.
 NUMBER_OPS = {
@@ -27,6 +29,21 @@ NUMBER_OPS = {
 }
 
 
+# How they are computed of tensors without dimensions: each to the bits of Python's own.
+_MEASURED = {
+    "add": aten.add.Tensor,
+    "subtract": aten.sub.Tensor,
+    "multiply": aten.mul.Tensor,
+    "divide": aten.div.Tensor,
+    "power": aten.pow.Tensor_Tensor,
+    "negate": aten.neg.default,
+    "sqrt": aten.sqrt.default,
+    "select": aten.where.self,
+    "select_equal": aten.eq.Tensor,
+    "select_less": aten.lt.Tensor,
+    "select_less_equal": aten.le.Tensor,
+}
+
 # Shape and strides.
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -35,12 +52,13 @@ class Expr:
     """A number of the step, where `dtype` is None, or a tensor.
 
     Attributes:
-        op: of a number `constant`, `hyperparameter`, `step`, `former` or one of NUMBER_OPS; of a
-            tensor `input`, `fill`, `call` or `result`.
+        op: of a number `constant`, `hyperparameter`, `step`, `former`, `item` or one of NUMBER_OPS;
+            of a tensor `input`, `fill`, `call` or `result`.
         operands: expressions, lists of them, and constants. A `hyperparameter` has its parameter
             group and its name there (`schedule.Column`); `step` has what is added to the number
             of the step, 1 in the first; a `former` is a state of one number as the step before
             has left it, and has the parameter that it belongs to, and its name, as an `input` has;
+            an `item` is what a tensor of float64 without dimensions holds;
             a `call` PyTorch's operator and its arguments by schema; a `result` a call and its index.
         whole: whether a tensor has the parameter's shape; else it has no dimension.
         layout: of what is computed of whole tensors, its own shape and strides; else None.
@@ -121,7 +139,10 @@ class Pool:
         return self.make("constant", float(value))
 
     def number(self, op: str, *operands: Expr, where: str = "") -> Expr:
-        """A number, computed now where its operands are constants."""
+        """A number, computed now where its operands are constants, and by tensors where one of them
+        is what a tensor holds."""
+        if any(operand.op == "item" for operand in operands):
+            return self._measured(op, operands, where)
         values = [x.operands[0] if x.op == "constant" else None for x in operands]
         if op.startswith("select_"):
             if None not in values[:2]:
@@ -138,6 +159,44 @@ class Pool:
         if op == "add" and operands[1].op == "step" and values[0] is not None:
             return self.number("add", operands[1], operands[0], where=where)
         return self.make(op, *operands, where=where)
+
+    def _measured(self, op: str, operands: Sequence[Expr], where: str) -> Expr:
+        """A number that follows from what tensors hold: computed as Python does, in float64."""
+        if op.startswith("select_") and operands[2] is operands[3]:
+            return operands[2]
+        tensors = [self.tensor_of(operand, torch.float64, where) for operand in operands]
+        if op == "round":
+            return self.item(self._cast(tensors[0], torch.float32, where), where)
+        if op.startswith("select_"):
+            holds = self.make(
+                "call", _MEASURED[op], *tensors[:2], dtype=torch.bool, whole=False, where=where
+            )
+            tensors = [holds, *tensors[2:]]
+            op = "select"
+        made = self.make(
+            "call", _MEASURED[op], *tensors, dtype=torch.float64, whole=False, where=where
+        )
+        return self.make("item", made, where=where)
+
+    def item(self, tensor: Expr, where: str = "") -> Expr:
+        """The number that a tensor without dimensions holds."""
+        return self.make("item", self._cast(tensor, torch.float64, where), where=where)
+
+    def tensor_of(self, number: Expr, dtype: torch.dtype, where: str = "") -> Expr:
+        """A number as a tensor without dimensions."""
+        if number.op == "item":
+            return self._cast(number.operands[0], dtype, where)
+        return self.make(
+            "call", aten.scalar_tensor.default, number, dtype,
+            dtype=dtype, whole=False, where=where,
+        )  # fmt: skip
+
+    def _cast(self, tensor: Expr, dtype: torch.dtype, where: str) -> Expr:
+        if tensor.dtype == dtype:
+            return tensor
+        return self.make(
+            "call", aten._to_copy.default, tensor, dtype, dtype=dtype, whole=False, where=where
+        )
 
     def round(self, number: Expr, dtype: torch.dtype, where: str = "") -> Expr:
         """What a tensor of `dtype` without dimensions keeps of a number."""
@@ -159,6 +218,24 @@ class Pool:
             return number
         operands = (self.substitute(operand, values) for operand in number.operands)
         return self.number(number.op, *operands, where=number.where)
+
+
+def reached(results: Iterable[Any]) -> Iterator[Expr]:
+    """All that `results` follow from, and these."""
+    left, seen = list(results), set()
+    while left:
+        value = left.pop()
+        if isinstance(value, tuple):
+            left += value
+        elif isinstance(value, Expr) and id(value) not in seen:
+            seen.add(id(value))
+            left += value.operands
+            yield value
+
+
+def owners_of(value: Expr) -> set[int]:
+    """The parameters whose tensors `value` follows from."""
+    return {x.operands[0] for x in reached([value]) if x.op == "input"}
 
 
 def holds_for(op: str, a: float, b: float) -> bool:

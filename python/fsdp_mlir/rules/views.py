@@ -1,7 +1,9 @@
-"""How an optimizer's step looks at a tensor: as it is, or with its dimensions in another order."""
+"""How an optimizer's step looks at a tensor: as it is, with its dimensions in another order, or at
+a part of it."""
 
 from __future__ import annotations
 
+import math
 from typing import Optional
 
 import torch
@@ -23,6 +25,26 @@ def order_of(view: torch.Tensor, base: Layout) -> Optional[tuple[int, ...]]:
         order += [i for i, own in enumerate(left) if own == size and i not in order][:1]
     complete = len(order) == len(left) == view.dim()
     return tuple(order) if complete else None
+
+
+def view_of(pool: Pool, value: Expr, view: torch.Tensor, base: Layout, where: str) -> Expr:
+    """`value`, which lies as `base` says, as `view` shows it."""
+    layout, order = layout_of(view), order_of(view, base)
+    if order is not None:
+        return permuted(pool, value, order, layout, where)
+    return strided(pool, value, layout, view.storage_offset(), where)
+
+
+def strided(pool: Pool, value: Expr, layout: Layout, offset: int, where: str) -> Expr:
+    """`value` by other sizes and strides, from an element on."""
+    if value.callee is aten.as_strided.default:
+        base, sizes, _, begin = value.operands[1:]
+        if base.layout == layout and begin == offset == 0 and math.prod(sizes) == math.prod(layout[0]):
+            return base  # all of it, looked at as it is
+    return pool.make(
+        "call", aten.as_strided.default, value, *layout, offset,
+        dtype=value.dtype, layout=layout, where=where,
+    )  # fmt: skip
 
 
 def permuted(pool: Pool, value: Expr, order: tuple[int, ...], layout: Layout, where: str) -> Expr:

@@ -40,7 +40,9 @@ class RuleWriter:
         self._formers = {former.name: former for former in rule.formers}
         arguments = [self._argument("param", "parameter", "", rule.dtype)]
         arguments.append(self._argument("grad", "gradient", "", rule.dtype))
-        arguments += [self._argument(s.name, "state", s.name, s.dtype) for s in rule.states]
+        arguments += [
+            self._argument(s.name, "state", s.name, s.dtype, s.shape) for s in rule.states
+        ]
         own = ["param", *(state.name for state in rule.states)]
         values = [self._result(place, value) for place, value in zip(own, rule.results)]
         for call in sorted(_calls(values), key=lambda call: call.order):
@@ -61,7 +63,12 @@ class RuleWriter:
             "group": rule.group,
             "parameters": rule.parameters,
             "states": [
-                {"name": s.name, "dtype": dtype_name(s.dtype, s.name), "initial": s.initial}
+                {
+                    "name": s.name,
+                    "dtype": dtype_name(s.dtype, s.name),
+                    "initial": s.initial,
+                    "shape": None if s.shape is None else list(s.shape),
+                }
                 for s in rule.states
             ],
             "numbers": self._numbers,
@@ -71,17 +78,26 @@ class RuleWriter:
             "values": self._values,
         }
 
-    def _argument(self, wish: str, role: str, fqn: str, dtype: torch.dtype) -> dict[str, Any]:
+    def _argument(
+        self,
+        wish: str,
+        role: str,
+        fqn: str,
+        dtype: torch.dtype,
+        shape: Optional[tuple[int, ...]] = None,
+    ) -> dict[str, Any]:
         name = self._define(wish)
         self._inputs[wish] = name
-        self._values[name] = self._described(dtype, name)
+        self._values[name] = self._described(dtype, name, shape=shape)
         return {"name": name, "role": role} | ({"fqn": fqn} if fqn else {})
 
     def _result(self, place: str, value: Expr) -> Expr:
         """What another input is would be overwritten before it is read."""
         if value.op != "input" or value.operands[1] in (place, "grad"):
             return value
-        return self._pool.make("call", aten.clone.default, value, dtype=value.dtype)
+        return self._pool.make(
+            "call", aten.clone.default, value, dtype=value.dtype, layout=value.layout
+        )
 
     def _define(self, wish: str) -> str:
         wish = re.sub(r"\W", "_", wish).strip("_") or "v"
@@ -166,22 +182,32 @@ class RuleWriter:
             return None
         if value.op == "constant":
             return repr(self._finite(value))
+        if value.op == "item":
+            return self._item(value)
         name = self._name(value)
         if value.is_number:
             self._taken.add(name)
         return name
 
+    def _item(self, value: Expr) -> str:
+        """A number that a tensor holds, where a call takes it."""
+        return f"torch.item({self._name(value.operands[0])})"
+
     def _described(
-        self, dtype: torch.dtype, name: str, value: Optional[Expr] = None
+        self,
+        dtype: torch.dtype,
+        name: str,
+        value: Optional[Expr] = None,
+        shape: Optional[tuple[int, ...]] = None,
     ) -> dict[str, Any]:
-        """A value's type; one without `value` is like the parameter."""
+        """A value's type; one without `value` and `shape` is like the parameter."""
         entry: dict[str, Any] = {"dtype": dtype_name(dtype, name), "shape": None}
         if value is not None and value.layout is not None:
             shape, strides = value.layout
         elif value is not None and not value.whole:
             shape, strides = (), ()
-        elif self._shape is not None:
-            shape = self._shape
+        elif shape or self._shape is not None:
+            shape = shape or self._shape
             strides = torch.empty(shape, device="meta").stride()
         else:
             return entry
@@ -217,6 +243,8 @@ def _calls(values: Sequence[Any]) -> set[Expr]:
         if isinstance(value, tuple):
             for member in value:
                 visit(member)
+        elif isinstance(value, Expr) and value.op == "item":
+            visit(value.operands)
         elif isinstance(value, Expr) and not value.is_number and value not in found:
             found.add(value)
             visit(value.operands)

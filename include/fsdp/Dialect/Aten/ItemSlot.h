@@ -1,0 +1,16 @@
+// The entry of a call's slots for a number that a tensor holds.
+
+#ifndef FSDP_DIALECT_ATEN_ITEMSLOT_H
+#define FSDP_DIALECT_ATEN_ITEMSLOT_H
+
+#include <cstdint>
+
+namespace fsdp::aten {
+
+/// Stands where the schema takes a number: the operand is a tensor<f64>, whose
+/// number is read when the call begins. `bindArguments` gives it as a Value.
+inline constexpr int32_t kItemSlot = -1;
+
+} // namespace fsdp::aten
+
+#endif // FSDP_DIALECT_ATEN_ITEMSLOT_H
