@@ -67,9 +67,10 @@ def _check(archive: bytes, metadata: Mapping[str, Any]) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         call = next((line for line in lines if re.search(r"(torch|ops)\.\w+", line)), "")
         raise ExportError(f"TorchScript cannot hold the step: {lines[0]} ({call})") from error
-    # What is no operator on tensors: constants, lists, and the numbers that tensors hold.
-    skipped = {"prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct"}
-    skipped.add("aten::item")
+    skipped = {
+        *("prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct"),
+        "aten::item",  # the number that a tensor holds, where a call takes it
+    }
     rules = {rule["method"]: rule for rule in metadata["optimizer"]["rules"]}
     for name, program in {**metadata["programs"], **rules}.items():
         # Not getattr: every module in Python has a method `eval` of its own.

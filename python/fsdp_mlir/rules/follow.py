@@ -7,7 +7,7 @@ import copy
 import inspect
 import os
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, NoReturn, Optional, Sequence
 
 import torch
@@ -17,7 +17,7 @@ from ..errors import ExportError
 from .context import following
 from .merge import Merger
 from .numbers import Number, is_optimizers
-from .trace import Trace
+from .trace import Trace, Way
 from .values import Comparison, Expr, Layout, Pool, holds_for
 from .views import layout_of
 from .schedule import Schedule, set_number
@@ -191,24 +191,45 @@ class Follower:
         ways = 0
         left: list[Any] = []
 
-        def explore(given: tuple[bool, ...]) -> list[Outcome]:
+        def explore(way: Way) -> list[Outcome]:
             nonlocal ways
             ways += 1
             if ways > _WAYS:
                 self.fail(
                     f"branches in more than {_WAYS} ways on numbers that change between steps"
                 )
-            trace = Trace(self.pool, self.name, self._in_all_steps, given)
+            trace = Trace(self.pool, self.name, self._in_all_steps, way)
             outcomes, *after = self._run(trace, group, place)
             left.append(after)
-            new = list(trace.decisions)[len(given) :]
-            if not new:
+            for new in (key for key in trace.decisions if key not in way.shared):
+                merger = Merger(self.pool, new)
+                yes, no = (
+                    explore(replace(way, shared={**way.shared, new: held}))
+                    for held in (True, False)
+                )
+                return [self._merge(merger, a, b) for a, b in zip(yes, no)]
+            # Parameters branch by themselves: all of them at once.
+            depth = len(way.own)
+            conditions = {
+                index: list(taken)[depth]
+                for index, taken in trace.of_parameters.items()
+                if len(taken) > depth
+            }
+            if not conditions:
                 return outcomes
-            merger = Merger(self.pool, new[0])
-            yes, no = explore(given + (True,)), explore(given + (False,))
-            return [self._merge(merger, a, b) for a, b in zip(yes, no)]
+            yes, no = (
+                explore(replace(way, own=(*way.own, (held, conditions)))) for held in (True, False)
+            )
+            return [
+                (
+                    self._merge(Merger(self.pool, conditions[index]), a, b)
+                    if index in conditions
+                    else b
+                )
+                for index, a, b in zip(self._members(group), yes, no)
+            ]
 
-        outcomes = explore(())
+        outcomes = explore(Way())
         self.attributes, entry, state = left[0]
         self.entries = [*self.entries[:group], entry, *self.entries[group + 1 :]]
         self.state = list(self.state)

@@ -7,7 +7,8 @@ a constant. Where Python branches on such a number, the step is followed once fo
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Iterator, NoReturn, Optional
+from dataclasses import dataclass, field
+from typing import Any, Callable, Collection, Iterator, Mapping, NoReturn, Optional
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
@@ -33,12 +34,23 @@ class Cell:
         self.shape, self.stride = layout_of(tensor)
 
 
+@dataclass(frozen=True)
+class Way:
+    """How branches go. Of those on parameters' own tensors: the outcome at each depth, and the
+    comparison that each parameter has there."""
+
+    shared: Mapping[Comparison, bool] = field(default_factory=dict)
+    own: tuple[tuple[bool, Mapping[int, Comparison]], ...] = ()
+
+
 class Trace(TorchDispatchMode):
     """One way through a step.
 
     Attributes:
-        decisions: the comparisons that Python branched on, with their outcomes. The first ones
-            were given; of each new one the outcome is true.
+        decisions: the comparisons of the step's numbers that Python branched on, with their
+            outcomes. Some were given; of each new one the outcome is true.
+        of_parameters: those of what a parameter's own tensors hold, in order, by parameter. All
+            parameters take the first ones as they are given, each by its own comparison.
     """
 
     def __init__(
@@ -46,12 +58,13 @@ class Trace(TorchDispatchMode):
         pool: Pool,
         name: str,
         in_all_steps: Callable[[Comparison], Optional[bool]],
-        given: tuple[bool, ...] = (),
+        way: Way,
     ) -> None:
         super().__init__()
-        self.pool, self.name, self.given = pool, name, given
+        self.pool, self.name, self.way = pool, name, way
         self._in_all_steps = in_all_steps
         self.decisions: dict[Comparison, bool] = {}
+        self.of_parameters: dict[int, dict[Comparison, bool]] = {}
         self.shapes: dict[int, torch.Size] = {}  # of parameters
         self._cells: dict[int, Cell] = {}
         self._making = False
@@ -87,12 +100,25 @@ class Trace(TorchDispatchMode):
         always = self._in_all_steps(key)
         if always is not None:
             return always
-        if key not in self.decisions:
-            index = len(self.decisions)
-            if index == _BRANCHES:
+        owners = owners_of(a) | owners_of(b)
+        if len(owners) > 1:
+            self.fail("branches on several parameters at once; each parameter is updated by itself")
+        taken = self.of_parameters.setdefault(*owners, {}) if owners else self.decisions
+        if key not in taken:
+            if len(taken) == _BRANCHES:
                 self.fail("branches without end on numbers that change between steps")
-            self.decisions[key] = index >= len(self.given) or self.given[index]
-        return self.decisions[key]
+            taken[key] = self._take(key, owners, len(taken))
+        return taken[key]
+
+    def _take(self, key: Comparison, owners: Collection[int], index: int) -> bool:
+        if not owners:
+            return self.way.shared.get(key, True)
+        if index >= len(self.way.own):
+            return True
+        outcome, conditions = self.way.own[index]
+        if any(conditions.get(owner) != key for owner in owners):
+            self.fail("branches on one parameter where it updates another")
+        return outcome
 
     # Tensors
 

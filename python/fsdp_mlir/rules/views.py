@@ -39,7 +39,11 @@ def strided(pool: Pool, value: Expr, layout: Layout, offset: int, where: str) ->
     """`value` by other sizes and strides, from an element on."""
     if value.callee is aten.as_strided.default:
         base, sizes, _, begin = value.operands[1:]
-        if base.layout == layout and begin == offset == 0 and math.prod(sizes) == math.prod(layout[0]):
+        if (
+            base.layout == layout
+            and begin == offset == 0
+            and math.prod(sizes) == math.prod(layout[0])
+        ):
             return base  # all of it, looked at as it is
     return pool.make(
         "call", aten.as_strided.default, value, *layout, offset,
