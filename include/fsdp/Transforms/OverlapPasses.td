@@ -170,8 +170,8 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
 def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
   let summary = "Computes what an update needs of a whole matrix";
   let description = [{
-    Input IR: buckets; updates by rules that look at whole matrices, whose
-    operands are tensors of one shape.
+    Input IR: buckets; updates by rules that look at whole matrices. State may be
+    of another shape than its matrix: Adafactor's variances of rows and columns.
 
     Output IR: such an update is by a rule of elements. In front of it stands
     what that rule is `given`. What treats each element alike is computed of a
@@ -186,7 +186,8 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     and keep their rows.
 
     What holds: the parameter and its states stay split, and only the update
-    writes them. What moves has its own type: of Muon the momentum in bfloat16.
+    writes them. What moves has its own type: of Muon the momentum in bfloat16;
+    of Adafactor the parameter, its gradient and the variances, in one exchange.
     Each matrix is computed by itself, by the same ops, so that its bits are
     those of one rank that has it whole.
 

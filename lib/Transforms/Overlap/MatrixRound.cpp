@@ -135,12 +135,13 @@ void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
     for (auto [i, value] : llvm::enumerate(ofRule)) {
       Values parts = getLocals(value);
       inputs.push_back(parts[std::min<size_t>(rank, parts.size() - 1)]);
-      members.push_back(getMember(rank * row.size + row.offsets[i], row.bytes[i]));
+      members.push_back(
+          getMember(rank * row.size + row.offsets[i], row.bytes[i]));
     }
   Value bucket =
-      isAlone ? allGather(pack(inputs, members, getBytesType({row.size})))
-              : allToAll(
-                    pack(inputs, members, getBytesType({shards, row.size})));
+      isAlone
+          ? allGather(pack(inputs, members, getBytesType({row.size})))
+          : allToAll(pack(inputs, members, getBytesType({shards, row.size})));
   // As it lies in buckets: row-major.
   auto getType = [](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
@@ -166,8 +167,9 @@ void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
     if (padded.getType() != whole) {
       int64_t bytes = getTensorBytes(cast<RankedTensorType>(padded.getType()));
       Value together = pack(padded, getMember(0, bytes), getBytesType({bytes}));
-      padded = unpack(together, getMember(0, getTensorBytes(whole)), Type(whole))
-                   .front();
+      padded =
+          unpack(together, getMember(0, getTensorBytes(whole)), Type(whole))
+              .front();
     }
     wholes.map(value, padded);
   }
@@ -202,8 +204,8 @@ void MatrixRound::distributeAll(ArrayRef<Value> ofRule) {
   Value bucket;
   if (isAlone) {
     bucket = pack(computed, all, getBytesType({shards * row.size}));
-    bucket = KeepOp::create(builder, loc, getBytesType({row.size}), bucket,
-                            shards);
+    bucket =
+        KeepOp::create(builder, loc, getBytesType({row.size}), bucket, shards);
   } else {
     bucket = allToAll(pack(computed, all, getBytesType({shards, row.size})));
   }
@@ -271,9 +273,9 @@ MatrixRound::Values MatrixRound::unpack(Value bucket,
                                         ArrayRef<MemberAttr> members,
                                         ArrayRef<Type> types) {
   SmallVector<Attribute> table(members.begin(), members.end());
-  return Values(UnpackOp::create(builder, loc, types, bucket,
-                                 builder.getArrayAttr(table))
-                    .getOutputs());
+  return Values(
+      UnpackOp::create(builder, loc, types, bucket, builder.getArrayAttr(table))
+          .getOutputs());
 }
 
 // Types

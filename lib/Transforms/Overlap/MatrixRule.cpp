@@ -38,7 +38,8 @@ FailureOr<MatrixRule> MatrixRule::read(func::FuncOp function) {
     }
   }
   llvm::DenseSet<Value> seen;
-  for (auto [i, result] : llvm::enumerate(body.getTerminator()->getOperands())) {
+  for (auto [i, result] :
+       llvm::enumerate(body.getTerminator()->getOperands())) {
     // The gradient is replaced by nothing.
     auto replaced =
         cast<RankedTensorType>(body.getArgument(i ? i + 1 : 0).getType());

@@ -16,8 +16,8 @@ public:
   /// cannot compute in front of the update.
   static mlir::FailureOr<MatrixRule> read(mlir::func::FuncOp rule);
 
-  /// Whether each element follows from the same ones of the operands: a rank can
-  /// compute the rows of it that it has.
+  /// Whether each element follows from the same ones of the operands: a rank
+  /// can compute the rows of it that it has.
   bool isOfElements(mlir::Value value) const {
     return elements.contains(value);
   }

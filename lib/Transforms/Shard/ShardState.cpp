@@ -145,8 +145,8 @@ static LogicalResult verifyParameter(StateOp parameter) {
 }
 
 /// Of state of another shape than its parameter's, the dimension whose parts
-/// are one after the other in memory; the first, which may be uneven, where that
-/// one does not divide.
+/// are one after the other in memory; the first, which may be uneven, where
+/// that one does not divide.
 static int64_t getOwnShardDim(RankedTensorType type, int64_t shards) {
   int64_t dim = 0;
   while (dim < type.getRank() && type.getDimSize(dim) == 1)

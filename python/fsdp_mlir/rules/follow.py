@@ -11,29 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, NoReturn, Optional, Sequence
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import ExportError
+from .branches import Way
 from .context import following
 from .merge import Merger
 from .numbers import Number, is_optimizers
-from .trace import Trace, Way
-from .values import Comparison, Expr, Layout, Pool, holds_for
+from .trace import Trace
+from .kept_state import Kept, first_state, later_state
+from .values import Comparison, Expr, Pool, holds_for
 from .views import layout_of
 from .schedule import Schedule, set_number
 
 # How many ways through a step are followed.
 _WAYS = 64
 Group = dict[str, Any]
-
-
-@dataclass
-class Kept:
-    """A tensor that a step has left as state."""
-
-    dtype: torch.dtype
-    is_number: bool
-    layout: Layout
 
 
 @dataclass
@@ -201,7 +193,7 @@ class Follower:
             trace = Trace(self.pool, self.name, self._in_all_steps, way)
             outcomes, *after = self._run(trace, group, place)
             left.append(after)
-            for new in (key for key in trace.decisions if key not in way.shared):
+            for new in (key for key in trace.branches.decisions if key not in way.shared):
                 merger = Merger(self.pool, new)
                 yes, no = (
                     explore(replace(way, shared={**way.shared, new: held}))
@@ -212,7 +204,7 @@ class Follower:
             depth = len(way.own)
             conditions = {
                 index: list(taken)[depth]
-                for index, taken in trace.of_parameters.items()
+                for index, taken in trace.branches.of_parameters.items()
                 if len(taken) > depth
             }
             if not conditions:
@@ -374,50 +366,3 @@ def _line_of(error: Exception) -> str:
         if is_optimizers(frame.filename):
             return f"{os.path.basename(frame.filename)}:{frame.lineno}: "
     return ""
-
-
-def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
-    """State that the optimizer had before its first step."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    if value.dim() == 0 and (param.numel() != 1 or name == "step"):
-        number = trace.pool.constant(_uniform(name, value))
-        return trace.make((), (), value.dtype, number)
-    number = trace.pool.constant(_uniform(name, value))
-    shape, stride, layout = _placed(param, (tuple(value.shape), value.contiguous().stride()))
-    fill = trace.pool.make("fill", number, dtype=value.dtype, layout=layout)
-    return trace.make(shape, stride, value.dtype, fill)
-
-
-def _placed(param: torch.Tensor, own: Layout) -> tuple[Any, Any, Optional[Layout]]:
-    """Shape and strides of a state, and the layout that its value has: none where the state is of
-    the parameter's shape."""
-    if own[0] == tuple(param.shape):
-        return param.shape, param.stride(), None
-    return *own, own
-
-
-def _uniform(name: str, value: torch.Tensor) -> float:
-    with _disable_current_modes():
-        one = value.flatten()[0].item() if value.numel() else 0.0
-        if name == "step" and one != 0 or not bool((value == one).all()):
-            raise ExportError(
-                "the optimizer has state from earlier steps; a run starts from the first one, "
-                "make a new optimizer"
-            )
-    return float(one)
-
-
-def later_state(
-    trace: Trace, index: int, param: torch.Tensor, name: str, value: Any, number: Expr
-) -> Any:
-    """State that an earlier step has left; where it is one number, that is `number`."""
-    if isinstance(value, (int, float, Number)) and not isinstance(value, bool):
-        return Number(trace, number)
-    if not isinstance(value, Kept):
-        return value
-    if value.is_number:
-        return trace.make((), (), value.dtype, number)
-    shape, stride, layout = _placed(param, value.layout)
-    held = trace.pool.make("input", index, name, dtype=value.dtype, layout=layout)
-    return trace.make(shape, stride, value.dtype, held)

@@ -7,13 +7,14 @@ a constant. Where Python branches on such a number, the step is followed once fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Callable, Collection, Iterator, Mapping, NoReturn, Optional
+from typing import Any, Callable, Collection, Iterator, NoReturn, Optional
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from ..errors import ExportError
+from .branches import Branches, Way
+from .functional import functional_form
 from .numbers import Number, current_line
 from .values import Comparison, Expr, Layout, Pool, owners_of
 from .views import layout_of, order_of, permuted, strided, view_of
@@ -23,7 +24,6 @@ aten = torch.ops.aten
 _SAME = {"clone", "detach", "alias", "contiguous", "lift_fresh", "positive", "copy", "lift"}
 # What fills a new tensor, by name; the others have an argument for it.
 _FILLS = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "zero": 0.0}
-_BRANCHES = 64
 
 
 class Cell:
@@ -34,23 +34,11 @@ class Cell:
         self.shape, self.stride = layout_of(tensor)
 
 
-@dataclass(frozen=True)
-class Way:
-    """How branches go. Of those on parameters' own tensors: the outcome at each depth, and the
-    comparison that each parameter has there."""
-
-    shared: Mapping[Comparison, bool] = field(default_factory=dict)
-    own: tuple[tuple[bool, Mapping[int, Comparison]], ...] = ()
-
-
 class Trace(TorchDispatchMode):
     """One way through a step.
 
     Attributes:
-        decisions: the comparisons of the step's numbers that Python branched on, with their
-            outcomes. Some were given; of each new one the outcome is true.
-        of_parameters: those of what a parameter's own tensors hold, in order, by parameter. All
-            parameters take the first ones as they are given, each by its own comparison.
+        branches: those that Python took on what is not known.
     """
 
     def __init__(
@@ -61,10 +49,8 @@ class Trace(TorchDispatchMode):
         way: Way,
     ) -> None:
         super().__init__()
-        self.pool, self.name, self.way = pool, name, way
+        self.pool, self.name, self.branches = pool, name, Branches(way)
         self._in_all_steps = in_all_steps
-        self.decisions: dict[Comparison, bool] = {}
-        self.of_parameters: dict[int, dict[Comparison, bool]] = {}
         self.shapes: dict[int, torch.Size] = {}  # of parameters
         self._cells: dict[int, Cell] = {}
         self._making = False
@@ -100,25 +86,7 @@ class Trace(TorchDispatchMode):
         always = self._in_all_steps(key)
         if always is not None:
             return always
-        owners = owners_of(a) | owners_of(b)
-        if len(owners) > 1:
-            self.fail("branches on several parameters at once; each parameter is updated by itself")
-        taken = self.of_parameters.setdefault(*owners, {}) if owners else self.decisions
-        if key not in taken:
-            if len(taken) == _BRANCHES:
-                self.fail("branches without end on numbers that change between steps")
-            taken[key] = self._take(key, owners, len(taken))
-        return taken[key]
-
-    def _take(self, key: Comparison, owners: Collection[int], index: int) -> bool:
-        if not owners:
-            return self.way.shared.get(key, True)
-        if index >= len(self.way.own):
-            return True
-        outcome, conditions = self.way.own[index]
-        if any(conditions.get(owner) != key for owner in owners):
-            self.fail("branches on one parameter where it updates another")
-        return outcome
+        return self.branches.decide(key, self.fail)
 
     # Tensors
 
@@ -312,7 +280,7 @@ class Trace(TorchDispatchMode):
                         self._write(tensor, result)
 
     def _pointwise(self, func: Any, name: str, given: dict[str, Any], where: str) -> torch.Tensor:
-        functional = _functional(func)
+        functional = functional_form(func)
         if functional is None:
             self.fail(f"calls {func}, which has no form that returns what it writes")
         # A number in place of a tensor is what PyTorch makes of it anyway.
@@ -418,19 +386,3 @@ def _tensors(given: dict[str, Any]) -> Iterator[torch.Tensor]:
         for member in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(member, torch.Tensor):
                 yield member
-
-
-def _functional(op: Any) -> Any:
-    """The form of `op` that returns what it writes, or None."""
-    if not op._schema.is_mutable:
-        return op
-    wanted = [
-        (a.name, str(a.type)) for a in op._schema.arguments if not (a.kwarg_only and a.alias_info)
-    ]
-    packet = getattr(aten, op._schema.name.split("::")[1].rstrip("_"), None)
-    for overload in packet.overloads() if packet else ():
-        form = getattr(packet, overload)
-        arguments = [(a.name, str(a.type)) for a in form._schema.arguments]
-        if not form._schema.is_mutable and arguments == wanted:
-            return form
-    return None

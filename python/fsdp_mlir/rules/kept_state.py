@@ -1,0 +1,70 @@
+"""What an optimizer's steps leave as state, and what a step finds of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ..errors import ExportError
+from .numbers import Number
+from .trace import Trace
+from .values import Expr, Layout
+
+
+@dataclass
+class Kept:
+    """A tensor that a step has left as state."""
+
+    dtype: torch.dtype
+    is_number: bool
+    layout: Layout
+
+
+def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value: Any) -> Any:
+    """State that the optimizer had before its first step."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.dim() == 0 and (param.numel() != 1 or name == "step"):
+        number = trace.pool.constant(_uniform(name, value))
+        return trace.make((), (), value.dtype, number)
+    number = trace.pool.constant(_uniform(name, value))
+    shape, stride, layout = _placed(param, (tuple(value.shape), value.contiguous().stride()))
+    fill = trace.pool.make("fill", number, dtype=value.dtype, layout=layout)
+    return trace.make(shape, stride, value.dtype, fill)
+
+
+def _placed(param: torch.Tensor, own: Layout) -> tuple[Any, Any, Optional[Layout]]:
+    """Shape and strides of a state, and the layout that its value has: none where the state is of
+    the parameter's shape."""
+    if own[0] == tuple(param.shape):
+        return param.shape, param.stride(), None
+    return *own, own
+
+
+def _uniform(name: str, value: torch.Tensor) -> float:
+    with _disable_current_modes():
+        one = value.flatten()[0].item() if value.numel() else 0.0
+        if name == "step" and one != 0 or not bool((value == one).all()):
+            raise ExportError(
+                "the optimizer has state from earlier steps; a run starts from the first one, "
+                "make a new optimizer"
+            )
+    return float(one)
+
+
+def later_state(
+    trace: Trace, index: int, param: torch.Tensor, name: str, value: Any, number: Expr
+) -> Any:
+    """State that an earlier step has left; where it is one number, that is `number`."""
+    if isinstance(value, (int, float, Number)) and not isinstance(value, bool):
+        return Number(trace, number)
+    if not isinstance(value, Kept):
+        return value
+    if value.is_number:
+        return trace.make((), (), value.dtype, number)
+    shape, stride, layout = _placed(param, value.layout)
+    held = trace.pool.make("input", index, name, dtype=value.dtype, layout=layout)
+    return trace.make(shape, stride, value.dtype, held)
