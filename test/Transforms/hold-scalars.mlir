@@ -27,6 +27,21 @@ module attributes {fsdp.device = "cuda"} {
     return %d : tensor<*xf32>
   }
 
+  // A number that a tensor holds is a factor too; it stays on the device.
+  // CHECK-LABEL: func.func private @item
+  // CHECK-SAME: (%[[P:.*]]: tensor<2xf32>, %[[G:.*]]: tensor<2xf32>)
+  // CHECK-NEXT: %[[N:.*]] = aten.call "norm.Scalar"(%[[P]])
+  // CHECK-NEXT: %[[WIDE:.*]] = aten.call "_to_copy"(%[[N]]) {dtype = f64}
+  // CHECK-NEXT: %[[T:.*]] = aten.call "_to_copy"(%[[WIDE]]) {dtype = f32} : (tensor<f64>) -> tensor<f32>
+  // CHECK-NEXT: %[[B:.*]] = aten.call "mul.Tensor"(%[[G]], %[[T]])
+  // CHECK-NEXT: aten.call "add.Tensor"(%[[P]], %[[B]]) : (tensor<2xf32>, tensor<2xf32>)
+  func.func private @item(%p: tensor<2xf32>, %g: tensor<2xf32>) -> tensor<2xf32> attributes {fsdp.rule} {
+    %n = aten.call "norm.Scalar"(%p) : (tensor<2xf32>) -> tensor<f32>
+    %d = aten.call "_to_copy"(%n) {dtype = f64} : (tensor<f32>) -> tensor<f64>
+    %a = aten.call "add.Tensor"(%p, %g, item %d) : (tensor<2xf32>, tensor<2xf32>, tensor<f64>) -> tensor<2xf32>
+    return %a : tensor<2xf32>
+  }
+
   // In half precision the number would be rounded to it first.
   // CHECK-LABEL: func.func private @half
   // CHECK: %[[P:.*]] = aten.call "_to_copy"(%{{.*}}) {dtype = f32} : (tensor<*xbf16>) -> tensor<*xf32>

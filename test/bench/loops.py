@@ -95,6 +95,35 @@ def _gather_matrices() -> None:
     _muon._zeropower_via_newtonschulz = gathered
 
 
+def _gather_for_adafactor() -> None:
+    """Makes Adafactor work with parts of parameters: each rank gathers every gradient, updates whole
+    parameters of its own, which all ranks have alike, and keeps its rows of them."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    own_step = torch.optim.Adafactor.step
+    wholes: dict[torch.Tensor, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def step(self: torch.optim.Adafactor, closure: Any = None) -> None:
+        parts = [group["params"] for group in self.param_groups]
+        for part in (part for group in parts for part in group if isinstance(part, DTensor)):
+            if part not in wholes:
+                wholes[part] = torch.nn.Parameter(part.full_tensor().clone())
+            wholes[part].grad = part.grad.full_tensor()
+        for group in self.param_groups:
+            group["params"] = [wholes.get(part, part) for part in group["params"]]
+        own_step(self)
+        for group, own in zip(self.param_groups, parts):
+            group["params"] = own
+        for part, whole in wholes.items():
+            rows = distribute_tensor(
+                whole.detach(), part.device_mesh, part.placements, src_data_rank=None
+            )
+            part.copy_(rows)
+
+    torch.optim.Adafactor.step = step
+
+
 def _fsdp2(compiled: bool, reshard: bool) -> Callable[[dict[str, Any]], Advance]:
     """Each block is a unit, and compiled as a graph of its own; the root takes the rest."""
 
@@ -103,6 +132,7 @@ def _fsdp2(compiled: bool, reshard: bool) -> Callable[[dict[str, Any]], Advance]
 
         _group(task)
         _gather_matrices()
+        _gather_for_adafactor()
         step, feed = _load(task)
         name_of = {id(p): name for name, p in step.model.named_parameters()}
         policy: dict[str, Any] = {} if reshard else {"reshard_after_forward": False}

@@ -63,6 +63,18 @@ MODELS = {
             eager=1.0,
             without=("graph",),
         ),
+        # All parameters under Adafactor, which PyTorch's FSDP2 cannot run on parts.
+        Model(
+            "small-adafactor",
+            GPT,
+            (*_gpt(4, 256, 4, 5000, 128), "--optimizer", "adafactor"),
+            5,
+            1,
+            4,
+            fsdp2=0.91,
+            eager=1.0,
+            without=("graph",),
+        ),
     )
 }
 # Those of docs/performance.md.

@@ -117,6 +117,10 @@ private:
 Value Holder::hold(Value number, Type element, aten::CallOp reader) {
   if (Value known = held.lookup({number, element}))
     return known;
+  // What a tensor holds is in memory already.
+  if (auto type = dyn_cast<TensorType>(number.getType()))
+    return type.getElementType() == element ? number
+                                            : cast(number, element, reader);
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointAfterValue(number);
   Value tensor;
@@ -196,8 +200,9 @@ void Holder::replaceNumber(aten::CallOp call, unsigned operand,
   bool takes = !form.taking.empty();
   SmallVector<Value> operands(call->getOperands());
   Type element;
-  for (Value &value : operands)
-    if (auto type = dyn_cast<TensorType>(value.getType())) {
+  for (auto [i, value] : llvm::enumerate(operands))
+    if (auto type = dyn_cast<TensorType>(value.getType());
+        type && i != operand) {
       element = type.getElementType();
       if (isNarrow(element))
         value = cast(value, builder.getF32Type(), call);
@@ -228,7 +233,9 @@ LogicalResult Holder::convert(aten::CallOp call) {
   const TensorForm *form = nullptr; // none of these takes two numbers
   unsigned operand = 0;
   for (const aten::CallArgument &given : call.getCallArguments()) {
-    if (given.kind != aten::CallArgument::Kind::Scalar)
+    bool isItem = given.kind == aten::CallArgument::Kind::Value &&
+                  !given.argument->type.isTensor();
+    if (given.kind != aten::CallArgument::Kind::Scalar && !isItem)
       continue;
     operand = given.operands.front();
     if (call.getCallee() == kHold) {

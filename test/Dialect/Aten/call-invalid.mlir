@@ -134,3 +134,11 @@ func.func @step(%a: tensor<?xf32>) {
   %0 = aten.call "relu"(%a) : (tensor<?xf32>) -> tensor<?xf32>
   return
 }
+
+// -----
+
+func.func @item(%x: tensor<4xf32>, %n: tensor<f32>) {
+  // expected-error @below {{"add.Tensor" takes the item of a tensor<f64> for 'alpha', not 'tensor<f32>'}}
+  %0 = aten.call "add.Tensor"(%x, %x, item %n) : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return
+}

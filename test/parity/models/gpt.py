@@ -97,7 +97,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--length", type=int, default=16)
     parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw", "muon"))
+    parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw", "muon", "adafactor"))
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--checkpoint", choices=CHECKPOINTS, default="none")
     parser.add_argument("--fused", action="store_true", help="the optimizer's implementation")
@@ -114,6 +114,8 @@ def training_step(argv: list[str]) -> TrainingStep:
         optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, fused=fused)
     elif flags.optimizer == "adam":
         optimizer = torch.optim.Adam(parameters, lr=1e-3, fused=fused)
+    elif flags.optimizer == "adafactor":
+        optimizer = torch.optim.Adafactor(parameters, lr=1e-2)
     elif flags.optimizer == "muon":  # for the blocks' matrices
         matrices = [p for p in model.blocks.parameters() if p.dim() == 2]
         others = [p for p in parameters if all(p is not matrix for matrix in matrices)]
