@@ -180,7 +180,9 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     i owns the i-th matrix: an all-to-all over the shard axis brings it the rows
     that the other ranks hold of what the rest reads, it computes the rest, and a
     second all-to-all brings each rank its rows of all the results. The updates
-    of a round stand together, behind the last one's gradient. In a round that
+    of a round stand together. While a rank computes a matrix, the rows of the
+    next one arrive and those of the one before leave: a round's exchanges stand
+    around the computation of its neighbours. In a round that
     is not full the ranks without a matrix compute the last one too. Of a matrix
     that is alone in its round all ranks gather what the rest reads, compute it
     and keep their rows.

@@ -44,7 +44,29 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
     auto wait =
         WaitOp::create(builder, loc, result.getType(), start->getResult(0));
     transfer->replaceAllUsesWith(wait);
+    if (isForUpdates(transfer))
+      waitLate(wait);
     transfer->erase();
+  }
+
+  /// What is exchanged for updates alone. It comes behind all that is
+  /// scheduled, in the order in which it stands.
+  static bool isForUpdates(TransferOpInterface transfer) {
+    auto collective = dyn_cast<CollectiveOpInterface>(transfer.getOperation());
+    if (!collective)
+      return false;
+    StringAttr region = collective.getRegionAttr();
+    return collective.getKind() == CollectiveKind::AllToAll ||
+           (region && region.getValue() == "update");
+  }
+
+  static void waitLate(WaitOp wait) {
+    Operation *first = nullptr;
+    for (Operation *reader : wait->getUsers())
+      if (!first || reader->isBeforeInBlock(first))
+        first = reader;
+    if (first && first->getBlock() == wait->getBlock())
+      wait->moveBefore(first);
   }
 
   /// A pack of what is fetched for it alone is a fetch into the bucket.

@@ -13,18 +13,28 @@ using namespace fsdp;
 
 MatrixRound::MatrixRound(ArrayRef<UpdateOp> updates, const MatrixRule &rule,
                          int64_t shards, StringAttr unit)
-    : updates(updates), rule(rule), shards(shards), unit(unit),
-      builder(updates.back()), loc(updates.back()->getLoc()) {}
+    : updates(updates.begin(), updates.end()), rule(rule), shards(shards),
+      unit(unit), builder(updates.back()), loc(updates.back()->getLoc()) {}
 
-void MatrixRound::build() {
-  gatherAll(rule.getGathered());
-  distributeAll(rule.getCrossing());
+bool MatrixRound::isReadyBefore(Operation *op) const {
+  return llvm::all_of(updates, [&](UpdateOp update) {
+    return llvm::all_of(update->getOperands(), [&](Value operand) {
+      Operation *source = operand.getDefiningOp();
+      return !source || source->isBeforeInBlock(op);
+    });
+  });
+}
+
+void MatrixRound::finish(Operation *before) {
+  builder.setInsertionPoint(before);
+  unpackRows();
   SmallVector<Values> given(updates.size());
   for (Value crossing : rule.getCrossing())
     for (auto [of, local] : llvm::zip_equal(given, getLocals(crossing)))
       of.push_back(local);
   for (auto [update, of] : llvm::zip_equal(updates, given)) {
-    update->moveBefore(updates.back());
+    if (update != before)
+      update->moveBefore(before);
     UpdateOp(update).getGivenMutable().assign(of);
   }
 }
@@ -117,16 +127,13 @@ MemberAttr MatrixRound::getAll(const Row &row, size_t i) {
   return getMember(row.offsets[i], row.bytes[i], shards);
 }
 
-/// Each rank has the matrix that it computes: of a round its own, and where one
-/// update is alone that one.
-void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
-  if (ofRule.empty())
+/// Each rank is to have the matrix that it computes: of a round its own, and
+/// where one update is alone that one.
+void MatrixRound::gather(Operation *before) {
+  ArrayRef<Value> ofRule = rule.getGathered();
+  builder.setInsertionPoint(before);
+  if (shards == 1 || ofRule.empty())
     return;
-  if (shards == 1) {
-    for (Value value : ofRule)
-      wholes.map(value, getLocals(value).front());
-    return;
-  }
   bool isAlone = updates.size() == 1;
   Row row = getRow(ofRule);
   Values inputs;
@@ -138,10 +145,26 @@ void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
       members.push_back(
           getMember(rank * row.size + row.offsets[i], row.bytes[i]));
     }
-  Value bucket =
+  gathered =
       isAlone
           ? allGather(pack(inputs, members, getBytesType({row.size})))
           : allToAll(pack(inputs, members, getBytesType({shards, row.size})));
+}
+
+void MatrixRound::compute(Operation *before) {
+  builder.setInsertionPoint(before);
+  unpackMatrices();
+  sendRows();
+}
+
+void MatrixRound::unpackMatrices() {
+  ArrayRef<Value> ofRule = rule.getGathered();
+  if (!gathered) {
+    for (Value value : ofRule)
+      wholes.map(value, getLocals(value).front());
+    return;
+  }
+  Row row = getRow(ofRule);
   // As it lies in buckets: row-major.
   auto getType = [](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
@@ -150,9 +173,10 @@ void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
   if (row.size == row.bytes.front()) {
     // Rows lie one after the other, the padding behind the last.
     RankedTensorType whole = getType(ofRule.front());
-    wholes.map(ofRule.front(),
-               unpack(bucket, getMember(0, getTensorBytes(whole)), Type(whole))
-                   .front());
+    wholes.map(
+        ofRule.front(),
+        unpack(gathered, getMember(0, getTensorBytes(whole)), Type(whole))
+            .front());
     return;
   }
   SmallVector<MemberAttr> all;
@@ -161,7 +185,7 @@ void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
     all.push_back(getAll(row, i));
     types.push_back(getPaddedType(getPartType(value), getType(value)));
   }
-  Values unpacked = unpack(bucket, all, types);
+  Values unpacked = unpack(gathered, all, types);
   for (auto [value, padded] : llvm::zip_equal(ofRule, unpacked)) {
     RankedTensorType whole = getType(value);
     if (padded.getType() != whole) {
@@ -175,41 +199,45 @@ void MatrixRound::gatherAll(ArrayRef<Value> ofRule) {
   }
 }
 
-/// Each rank gets its rows of all the updates' results.
-void MatrixRound::distributeAll(ArrayRef<Value> ofRule) {
-  if (ofRule.empty())
-    return;
+void MatrixRound::sendRows() {
+  ArrayRef<Value> ofRule = rule.getCrossing();
   Values computed;
   for (Value value : ofRule)
     computed.push_back(createRowMajor(builder, getWhole(value)));
-  if (shards == 1) {
+  if (shards == 1 || ofRule.empty()) {
     for (auto [value, whole] : llvm::zip_equal(ofRule, computed))
       locals[value] = {whole};
     return;
   }
-  bool isAlone = updates.size() == 1;
   Row row = getRow(ofRule);
-  SmallVector<MemberAttr> all, members;
-  SmallVector<Type> types;
+  SmallVector<MemberAttr> all;
   for (auto [i, value] : llvm::enumerate(ofRule)) {
     computed[i] = pad(computed[i], getPartType(value));
     all.push_back(getAll(row, i));
   }
+  if (updates.size() > 1) {
+    sent = allToAll(pack(computed, all, getBytesType({shards, row.size})));
+    return;
+  }
+  Value bucket = pack(computed, all, getBytesType({shards * row.size}));
+  sent = KeepOp::create(builder, loc, getBytesType({row.size}), bucket, shards);
+}
+
+/// Each rank gets its rows of all the updates' results.
+void MatrixRound::unpackRows() {
+  if (!sent)
+    return;
+  ArrayRef<Value> ofRule = rule.getCrossing();
+  Row row = getRow(ofRule);
+  SmallVector<MemberAttr> members;
+  SmallVector<Type> types;
   for (size_t update = 0; update < updates.size(); ++update)
     for (auto [i, value] : llvm::enumerate(ofRule)) {
       types.push_back(getPartType(value));
       members.push_back(
           getMember(update * row.size + row.offsets[i], row.bytes[i]));
     }
-  Value bucket;
-  if (isAlone) {
-    bucket = pack(computed, all, getBytesType({shards * row.size}));
-    bucket =
-        KeepOp::create(builder, loc, getBytesType({row.size}), bucket, shards);
-  } else {
-    bucket = allToAll(pack(computed, all, getBytesType({shards, row.size})));
-  }
-  Values parts = unpack(bucket, members, types);
+  Values parts = unpack(sent, members, types);
   for (auto [i, part] : llvm::enumerate(parts))
     locals[ofRule[i % ofRule.size()]].push_back(part);
 }

@@ -18,14 +18,26 @@ namespace fsdp {
 /// rank gathers its matrix.
 class MatrixRound {
 public:
-  /// What is made stands in front of the last of the updates, and is counted
-  /// with its `unit`.
+  /// What moves is counted with `unit`.
   MatrixRound(llvm::ArrayRef<UpdateOp> updates, const MatrixRule &rule,
               int64_t shards, mlir::StringAttr unit);
 
-  /// Gives the updates this rank's rows of what is crossing, and brings them
-  /// together. The program holds no reader of their states behind them.
-  void build();
+  size_t getSize() const { return updates.size(); }
+  /// Where the updates stand, the last of them.
+  UpdateOp getLast() const { return updates.back(); }
+  /// Whether what ranks have of the matrices is there in front of an op.
+  bool isReadyBefore(mlir::Operation *op) const;
+
+  // The three parts, each in front of an op. What moves between two of them is
+  // in flight: another round computes there.
+  /// Sends what other ranks compute with.
+  void gather(mlir::Operation *before);
+  /// Computes this rank's matrix and sends the other ranks' rows of what is
+  /// crossing.
+  void compute(mlir::Operation *before);
+  /// Gives the updates this rank's rows, and brings them together. The program
+  /// holds no reader of their states behind them.
+  void finish(mlir::Operation *before);
 
   /// What a rank gives or gets over the shard axis, in bytes of whole buckets.
   int64_t getMovedBytes() const { return movedBytes; }
@@ -44,8 +56,9 @@ private:
 
   // From rows to matrices, and back: all that is gathered in one exchange, and
   // all that is crossing in another one.
-  void gatherAll(llvm::ArrayRef<mlir::Value> ofRule);
-  void distributeAll(llvm::ArrayRef<mlir::Value> ofRule);
+  void unpackMatrices();
+  void sendRows();
+  void unpackRows();
   mlir::Value pad(mlir::Value whole, mlir::RankedTensorType part);
 
   mlir::Operation *clone(mlir::Operation *op, mlir::IRMapping &map);
@@ -76,7 +89,7 @@ private:
   /// All ranks' parts in a bucket of as many rows.
   MemberAttr getAll(const Row &row, size_t i);
 
-  llvm::ArrayRef<UpdateOp> updates;
+  llvm::SmallVector<UpdateOp> updates;
   const MatrixRule &rule;
   int64_t shards;
   mlir::StringAttr unit;
@@ -84,6 +97,7 @@ private:
   mlir::Location loc;
   llvm::DenseMap<mlir::Value, Values> locals;
   mlir::IRMapping wholes, free;
+  mlir::Value gathered, sent; // buckets; null: nothing moves
   int64_t movedBytes = 0;
   double flops = 0;
 };

@@ -10,6 +10,8 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <memory>
+
 namespace fsdp {
 #define GEN_PASS_DEF_SPLITMATRIXRULES
 #include "fsdp/Transforms/Passes.h.inc"
@@ -26,8 +28,8 @@ class SplitMatrixRules
   LogicalResult split(func::FuncOp program, const SymbolTable &table);
   LogicalResult checkUpdate(UpdateOp update, StateOp parameter,
                             func::FuncOp rule);
-  double split(ArrayRef<UpdateOp> round, const MatrixRule &rule, int64_t shards,
-               const SymbolTable &table);
+  static void build(MutableArrayRef<std::unique_ptr<MatrixRound>> rounds);
+  static void explain(const MatrixRound &round);
   static remark::RemarkOpts getRemark(StringRef name) {
     return remark::RemarkOpts::name(name).category("fsdp-split-matrix-rules");
   }
@@ -66,51 +68,81 @@ LogicalResult SplitMatrixRules::split(func::FuncOp program,
         parameter.getSharding() ? Mesh(update).getNumShards() : int64_t(1);
     alike[{rule, shards}].push_back(update);
   }
-  int64_t matrices = 0, rounds = 0;
+  int64_t matrices = 0;
   double flops = 0; // of a rank
+  std::vector<std::unique_ptr<MatrixRule>> rules;
+  SmallVector<std::unique_ptr<MatrixRound>> rounds;
   for (auto &[key, updates] : alike) {
     auto [function, shards] = key;
     FailureOr<MatrixRule> rule = MatrixRule::read(function);
     if (failed(rule))
       return failure();
+    rules.push_back(std::make_unique<MatrixRule>(*rule));
     for (ArrayRef<UpdateOp> left = updates; !left.empty();) {
       ArrayRef<UpdateOp> round = left.take_front(shards);
-      flops += split(round, *rule, shards, table);
+      UpdateOp last = round.back();
+      auto parameter = table.lookup<StateOp>(last.getParameter());
+      rounds.push_back(std::make_unique<MatrixRound>(
+          round, *rules.back(), shards, parameter.getUnitAttr()));
       left = left.drop_front(round.size());
       matrices += round.size();
-      ++rounds;
     }
-    // Another key may have made it: the table is of before.
+  }
+  build(rounds);
+  for (const auto &round : rounds) {
+    explain(*round);
+    flops += round->getFlops();
+  }
+  for (auto [rule, entry] : llvm::zip_equal(rules, alike)) {
+    // Another program may have made it: the table is of before.
     auto elements = rule->getElementRule(SymbolTable(getOperation()));
-    for (UpdateOp update : updates)
+    for (UpdateOp update : entry.second)
       update.setRule(elements.getSymName());
   }
-  if (rounds)
+  if (!rounds.empty())
     remark::passed(program.getLoc(),
                    getRemark("matrices").function(program.getSymName()))
         << "updates look at whole matrices"
         << remark::metric("matrices", matrices)
-        << remark::metric("per_rank", rounds)
+        << remark::metric("per_rank", int64_t(rounds.size()))
         << remark::metric("gflop_per_rank",
                           llvm::formatv("{0:F3}", flops / 1e9).str());
   eraseDeadOps(program);
   return success();
 }
 
-double SplitMatrixRules::split(ArrayRef<UpdateOp> updates,
-                               const MatrixRule &rule, int64_t shards,
-                               const SymbolTable &table) {
-  UpdateOp last = updates.back();
-  auto parameter = table.lookup<StateOp>(last.getParameter());
-  MatrixRound round(updates, rule, shards, parameter.getUnitAttr());
-  round.build();
+/// One round after the other, in the order of the program. While a rank
+/// computes a matrix, what it computes next arrives, and what it computed
+/// before leaves.
+void SplitMatrixRules::build(
+    MutableArrayRef<std::unique_ptr<MatrixRound>> rounds) {
+  llvm::stable_sort(rounds, [](const auto &a, const auto &b) {
+    return a->getLast()->isBeforeInBlock(b->getLast());
+  });
+  bool isSent = false; // this round's matrices
+  for (size_t i = 0; i < rounds.size(); ++i) {
+    Operation *here = rounds[i]->getLast();
+    if (!isSent)
+      rounds[i]->gather(here);
+    isSent = i + 1 < rounds.size() && rounds[i + 1]->isReadyBefore(here);
+    if (isSent)
+      rounds[i + 1]->gather(here);
+    rounds[i]->compute(here);
+    if (i)
+      rounds[i - 1]->finish(here);
+  }
+  if (!rounds.empty())
+    rounds.back()->finish(rounds.back()->getLast());
+}
+
+void SplitMatrixRules::explain(const MatrixRound &round) {
+  UpdateOp last = round.getLast();
   remark::passed(last.getLoc(), getRemark("round"))
-      << (updates.size() > 1 ? "each rank computes one of these matrices"
-                             : "each rank computes this matrix")
+      << (round.getSize() > 1 ? "each rank computes one of these matrices"
+                              : "each rank computes this matrix")
       << remark::metric("last_parameter", last.getParameter().str())
-      << remark::metric("matrices", int64_t(updates.size()))
+      << remark::metric("matrices", int64_t(round.getSize()))
       << remark::metric("moved_bytes", round.getMovedBytes());
-  return round.getFlops();
 }
 
 void SplitMatrixRules::runOnOperation() {
