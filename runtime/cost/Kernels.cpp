@@ -52,9 +52,12 @@ std::optional<Product> productOf(std::string_view callee,
   const Kernel *kernel = findKernel(callee);
   if (!kernel || operands.empty())
     return std::nullopt;
+  plan::DType dtype = operands.front().dtype;
+  if (dtype != plan::DType::Float32 && dtype != plan::DType::BFloat16 &&
+      dtype != plan::DType::Float16)
+    return std::nullopt;
   for (const Operand &operand : operands)
-    // ATen itself takes oneDNN for types of 16 bits.
-    if (operand.dtype != plan::DType::Float32 ||
+    if (operand.dtype != dtype ||
         plan::numElements(operand.shape).value_or(0) == 0)
       return std::nullopt;
   if (kernel->family == "addmm" &&

@@ -43,7 +43,7 @@ struct Product {
 };
 
 /// The product that a call computes; nothing where that is no product, or one
-/// that only ATen's kernel takes: not of float32, empty, or with something else
+/// that only ATen's kernel takes: of integers or wider than float32, empty, or with something else
 /// than a row as bias. `operands` are the call's tensors in the schema's order;
 /// its other arguments have their defaults.
 std::optional<Product> productOf(std::string_view callee,

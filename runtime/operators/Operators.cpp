@@ -26,6 +26,9 @@ void registerOperators() {
     onCpu("addmm.onednn", TORCH_FN(addmmOneDnn));
     onCpu("addmm.onednn_linear", TORCH_FN(addmmOneDnnLinear));
     onCpu("bmm.onednn", TORCH_FN(bmmOneDnn));
+    onCpu("mm.onednn_primitive", TORCH_FN(mmOneDnnPrimitive));
+    onCpu("addmm.onednn_primitive", TORCH_FN(addmmOneDnnPrimitive));
+    onCpu("bmm.onednn_primitive", TORCH_FN(bmmOneDnnPrimitive));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));
     library.impl("flash_attention_backward",

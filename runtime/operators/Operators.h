@@ -36,6 +36,13 @@ at::Tensor addmmOneDnn(const at::Tensor &bias, const at::Tensor &mat1,
 at::Tensor addmmOneDnnLinear(const at::Tensor &bias, const at::Tensor &mat1,
                              const at::Tensor &mat2);
 
+/// See Operators.def. As the three above. Throw c10::Error for dtypes that
+/// oneDNN does not multiply on this processor, and where there is no oneDNN.
+at::Tensor mmOneDnnPrimitive(const at::Tensor &self, const at::Tensor &mat2);
+at::Tensor bmmOneDnnPrimitive(const at::Tensor &self, const at::Tensor &mat2);
+at::Tensor addmmOneDnnPrimitive(const at::Tensor &bias, const at::Tensor &mat1,
+                                const at::Tensor &mat2);
+
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default
 /// generator is the one given: ranks that are threads wait for each other.

@@ -21,6 +21,8 @@ class Files:
         self.tuned = False
         folder.mkdir(parents=True, exist_ok=True)
         flags = [*model.flags, *(["--fused"] if fused else [])]
+        if model.precision:
+            flags += ["--precision", model.precision]
         exporter = [sys.executable, "-m", "fsdp_mlir.export", "-o", self.archive]
         chain.command([*exporter, model.step_file, *flags], env=environment())
 

@@ -42,20 +42,41 @@ def _gpt(layers: int, width: int, heads: int, vocabulary: int, length: int) -> t
     return tuple(word for name, value in sizes.items() for word in (f"--{name}", str(value)))
 
 
+SIZES = {
+    "tiny": _gpt(8, 64, 4, 1000, 32),
+    "small": _gpt(4, 256, 4, 5000, 128),
+    "mid": _gpt(8, 512, 8, 8000, 128),
+}
+
+
+def _bf16(size: str, steps: int, warmup: int, rounds: int, fsdp2: float) -> Model:
+    """Gathered and computed in bfloat16, reduced in fp32. Only what shards its units has such a
+    policy."""
+    return Model(
+        f"{size}-bf16",
+        GPT,
+        SIZES[size],
+        steps,
+        warmup,
+        rounds,
+        fsdp2=fsdp2,
+        precision="bf16",
+        without=("ddp", "eager", "graph"),
+    )
+
+
 # Batches are 4 sequences on each rank.
 MODELS = {
     model.name: model
     for model in (
-        Model("tiny", GPT, _gpt(8, 64, 4, 1000, 32), 40, 5, 5, fsdp2=6.5, graph=1.15, eager=0.75),
-        Model(
-            "small", GPT, _gpt(4, 256, 4, 5000, 128), 10, 2, 4, fsdp2=1.5, graph=1.08, eager=0.98
-        ),
-        Model("mid", GPT, _gpt(8, 512, 8, 8000, 128), 3, 1, 3, fsdp2=1.3, graph=1.06, eager=1.02),
+        Model("tiny", GPT, SIZES["tiny"], 40, 5, 5, fsdp2=6.5, graph=1.15, eager=0.75),
+        Model("small", GPT, SIZES["small"], 10, 2, 4, fsdp2=1.5, graph=1.08, eager=0.98),
+        Model("mid", GPT, SIZES["mid"], 3, 1, 3, fsdp2=1.3, graph=1.06, eager=1.02),
         # The matrices of the blocks under Muon; the graph has an AdamW of its own.
         Model(
             "small-muon",
             GPT,
-            (*_gpt(4, 256, 4, 5000, 128), "--optimizer", "muon"),
+            (*SIZES["small"], "--optimizer", "muon"),
             5,
             1,
             4,
@@ -67,7 +88,7 @@ MODELS = {
         Model(
             "small-adafactor",
             GPT,
-            (*_gpt(4, 256, 4, 5000, 128), "--optimizer", "adafactor"),
+            (*SIZES["small"], "--optimizer", "adafactor"),
             5,
             1,
             4,
@@ -75,6 +96,9 @@ MODELS = {
             eager=1.0,
             without=("graph",),
         ),
+        _bf16("tiny", 40, 5, 5, fsdp2=7.0),
+        _bf16("small", 10, 2, 4, fsdp2=2.3),
+        _bf16("mid", 3, 1, 3, fsdp2=2.2),
     )
 }
 # Those of docs/performance.md.

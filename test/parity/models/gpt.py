@@ -14,7 +14,9 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from fsdp_mlir import TrainingStep
+from fsdp_mlir import MixedPrecisionPolicy, TrainingStep, fully_shard
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Attention(nn.Module):
@@ -100,6 +102,7 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw", "muon", "adafactor"))
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--checkpoint", choices=CHECKPOINTS, default="none")
+    parser.add_argument("--precision", choices=PRECISIONS, help="of units; sums are fp32")
     parser.add_argument("--fused", action="store_true", help="the optimizer's implementation")
     flags = parser.parse_args(argv)
 
@@ -109,6 +112,11 @@ def training_step(argv: list[str]) -> TrainingStep:
 
     torch.manual_seed(0)
     model = GPT(flags)
+    if flags.precision:
+        policy = MixedPrecisionPolicy(PRECISIONS[flags.precision], torch.float32)
+        for block in model.blocks:
+            fully_shard(block, mp_policy=policy)
+        fully_shard(model, mp_policy=policy)
     parameters, fused = model.parameters(), flags.fused or None
     if flags.optimizer == "sgd":
         optimizer = torch.optim.SGD(parameters, lr=0.05, momentum=0.9, fused=fused)

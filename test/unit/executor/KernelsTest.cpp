@@ -6,6 +6,8 @@
 #include "operators/Operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
 
 using namespace fsdp;
@@ -77,10 +79,29 @@ TEST(Kernels, AllComputeTheSame) {
       "bmm", {matrix({3, 8, 5}, 0.4).transpose(1, 2), matrix({3, 8, 2}, 0.6)});
 }
 
-TEST(Kernels, OneDnnsAreForFloat32) {
+TEST(Kernels, OneDnnsAreForFloats) {
   at::Tensor a = matrix({8, 8}, 0.7).to(at::kDouble);
-  for (auto kernel : {mmOneDnn, mmOneDnnLinear})
+  for (auto kernel : {mmOneDnn, mmOneDnnLinear, mmOneDnnPrimitive})
     EXPECT_THROW(kernel(a, a), c10::Error);
+}
+
+TEST(Kernels, PrimitivesTakeBFloat16) {
+  if (cost::thisMachine().cpu.find("avx512") == std::string::npos)
+    GTEST_SKIP() << "oneDNN has no such product for this processor";
+  auto half = [](std::vector<int64_t> shape, double scale) {
+    return matrix(shape, scale).to(at::kBFloat16);
+  };
+  at::Tensor a = half({24, 40}, 0.7), b = half({40, 56}, 1.3),
+             bias = half({56}, 2.1);
+  auto expectEqual = [&](const at::Tensor &given, const at::Tensor &expected) {
+    EXPECT_EQ(given.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(at::allclose(given.to(at::kFloat), expected.to(at::kFloat),
+                             1e-2, 1e-2));
+  };
+  for (int call = 0; call < 2; ++call) { // made, and kept
+    expectEqual(mmOneDnnPrimitive(a, b), at::mm(a, b));
+    expectEqual(addmmOneDnnPrimitive(bias, a, b), at::addmm(bias, a, b));
+  }
 }
 
 TEST(Kernels, EachIsMeasured) {
