@@ -112,11 +112,38 @@ std::string wordsOf(const py::object &given, size_t batch, int64_t row) {
   }
 }
 
-/// The losses of a step's turns, by name.
-py::object stepInTurns(const SessionPtr &session,
-                       const std::vector<Batch> &batches) {
-  std::vector<double> outputs =
-      unlocked(session, [&] { return session->step(batches).outputs; });
+/// Takes a step; its note is a warning to whoever called.
+void take(const SessionPtr &session, const py::object &given,
+          const std::vector<Batch> &batches, std::vector<double> &outputs) {
+  std::string note;
+  unlocked(session, [&] {
+    const SessionStep &taken =
+        session->step(batches, [&](size_t batch, int64_t row) {
+          py::gil_scoped_acquire acquire;
+          return wordsOf(given, batch, row);
+        });
+    outputs = taken.outputs;
+    note = taken.note;
+  });
+  if (!note.empty() && PyErr_WarnEx(PyExc_RuntimeWarning, note.c_str(), 1) != 0)
+    throw py::error_already_set();
+}
+
+/// The losses of a step's turns, by name; of a step without turns, its loss.
+/// That has its tensor before the step: behind it none of the code that makes
+/// one is in a cache.
+py::object step(const SessionPtr &session, const py::object &given) {
+  std::vector<Batch> batches = batchesFor(session, given);
+  std::vector<double> outputs;
+  if (session->losses().front().first.empty()) {
+    at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
+    double *value = loss.mutable_data_ptr<double>();
+    py::object result = wrap(loss);
+    take(session, given, batches, outputs);
+    *value = outputs.at(0);
+    return result;
+  }
+  take(session, given, batches, outputs);
   py::dict losses;
   for (const auto &[turn, place] : session->losses()) {
     at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
@@ -124,29 +151,6 @@ py::object stepInTurns(const SessionPtr &session,
     losses[py::str(turn)] = wrap(loss);
   }
   return losses;
-}
-
-/// The loss has its tensor before the step: behind it none of the code that
-/// makes one is in a cache.
-py::object step(const SessionPtr &session, const py::object &given) {
-  std::vector<Batch> batches = batchesFor(session, given);
-  if (!session->losses().front().first.empty())
-    return stepInTurns(session, batches);
-  at::Tensor loss = at::detail::empty_cpu({}, at::kDouble);
-  double *value = loss.mutable_data_ptr<double>();
-  py::object result = wrap(loss);
-  const SessionStep *taken = nullptr;
-  unlocked(session, [&] {
-    taken = &session->step(batches, [&](size_t batch, int64_t row) {
-      py::gil_scoped_acquire acquire;
-      return wordsOf(given, batch, row);
-    });
-  });
-  *value = taken->outputs.at(0);
-  if (!taken->note.empty() &&
-      PyErr_WarnEx(PyExc_RuntimeWarning, taken->note.c_str(), 1) != 0)
-    throw py::error_already_set();
-  return result;
 }
 
 py::dict evaluate(const SessionPtr &session, const py::object &given) {
