@@ -25,11 +25,20 @@ public:
     range.last = now;
   }
 
+  bool isBorn(int value) const {
+    const LiveRange &range = ranges[rootOf(program, value)];
+    return range.last >= range.first;
+  }
+
   void run(const CommandT &command, int now) {
     const OperationUnion &operation = command.operation;
     bool flies = command.stream != computeStream &&
                  (operation.AsCollective() || operation.AsCopy());
+    const AtenT *call = operation.AsAten();
     for (int value : valuesOf(command)) {
+      // To look at bytes that nobody has written yet needs nothing of them.
+      if (call && call->view && !isBorn(value))
+        continue;
       touch(value, now);
       if (flies)
         flying[command.stream].push_back(value);

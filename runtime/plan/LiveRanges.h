@@ -20,7 +20,8 @@ struct LiveRange {
 int rootOf(const ProgramT &program, int value);
 
 /// The range of each value that is its own root, in the order of the list, its
-/// views and parts included; others have none. What a collective or a copy
+/// views and parts included, but for views made before it is first written;
+/// others have none. What a collective or a copy
 /// beside the compute stream uses is in use until the compute stream has waited
 /// for it; to the end where it never does. The program's indices must have been
 /// checked.

@@ -1,6 +1,7 @@
 #include "plan/PlanTypes.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace fsdp::plan;
 
@@ -45,7 +46,9 @@ fsdp::plan::rowMajorStrides(const std::vector<int64_t> &shape) {
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
+    // A tensor with so many elements is refused elsewhere, for its number.
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(shape[i], 1), &stride))
+      stride = std::numeric_limits<int64_t>::max();
   }
   return strides;
 }

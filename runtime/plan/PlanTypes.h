@@ -60,7 +60,7 @@ std::optional<uint64_t> spanBytes(const std::vector<int64_t> &shape,
                                   DType dtype);
 
 /// Strides of a row-major tensor, as PyTorch counts them (a dimension of size
-/// 0 counts as 1).
+/// 0 counts as 1); the largest number for those past it.
 std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape);
 
 /// Whether two places are the same bytes.

@@ -9,6 +9,22 @@
 using namespace fsdp::plan;
 using namespace fsdp::test;
 
+/// Its bytes may still be another value's.
+TEST(LiveBytes, AViewOfWhatNobodyHasWrittenYetKeepsNothingAlive) {
+  fsdp::test::PlanBuilder b(1);
+  b.program("step");
+  int a = b.newValue("a", {2, 3}), c = b.newValue("c", {2, 3});
+  int view = b.viewValue("view", c, {3, 2}, {2, 1});
+  int d = b.newValue("d", {3, 2});
+  b.input("a", a, true);
+  b.aten("aten::view", {value(c), integers({3, 2})}, {view}, /*view=*/true);
+  b.aten("aten::neg", {value(a)}, {c});
+  b.aten("aten::neg", {value(view)}, {d});
+  LiveRange range = liveRanges(*b.plan.programs[0])[c];
+  EXPECT_EQ(range.first, 1);
+  EXPECT_EQ(range.last, 2);
+}
+
 TEST(LiveBytes, AgreesWithASumPerCommand) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
