@@ -31,9 +31,10 @@ compile_sanitized() { # KINDS [TARGET...]
 
 # PyTorch keeps for ever what it has once allocated, so leaks are not looked for
 # where it is loaded. Its own code is not watched: what ThreadSanitizer says of
-# accesses there would be of locks that it has not seen.
+# accesses there would be of locks that it has not seen. A kernel that asks for
+# more memory than a test has any use for gets none, which is an error of the plan.
 export_sanitizer_options() {
-  export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:strict_string_checks=1:${ASAN_OPTIONS:-}
+  export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:strict_string_checks=1:allocator_may_return_null=1:max_allocation_size_mb=2048:${ASAN_OPTIONS:-}
   export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
   export TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:${TSAN_OPTIONS:-}
   export OMP_NUM_THREADS=1

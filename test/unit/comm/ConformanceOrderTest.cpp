@@ -237,5 +237,47 @@ TEST_P(Asynchrony, RankThatFailsWakesTheOthers) {
     EXPECT_NE(error, "");
 }
 
+/// While threads of its own start transfers, and the first ones of new groups.
+TEST_P(Asynchrony, AnyThreadMayAbort) {
+  if (ranks() == 1)
+    return;
+  std::atomic<int> ended{0};
+  std::vector<std::string> errors = onRanks([&](Communicator &c) {
+    Memory memory(c, /*inArena=*/true);
+    std::vector<std::thread> threads;
+    std::atomic<int> started{0};
+    for (unsigned channel = 0; channel < numChannels; ++channel) {
+      at::Tensor x = memory.empty(64, plan::DType::Float32);
+      x.zero_();
+      threads.emplace_back([&, channel, x] {
+        try {
+          for (uint32_t i = 0;; ++i) {
+            plan::RankGroup all{0, 1, static_cast<uint32_t>(ranks())};
+            plan::RankGroup some{0, 1, 2};
+            if (c.rank() >= 2)
+              some = {static_cast<uint32_t>(c.rank()), 1, 1};
+            c.finish(
+                c.start({plan::CollectiveKind::AllReduce, x.const_data_ptr(),
+                         x.data_ptr(), 64, plan::DType::Float32, 1, channel,
+                         false, plan::ReduceOp::Sum, i % 2 ? some : all}));
+            ++started;
+          }
+        } catch (const std::exception &) {
+          ++ended; // a PeerFailure; another kind has ended the loop as well
+        }
+      });
+    }
+    while (c.rank() == 1 && started < 20)
+      std::this_thread::yield();
+    if (c.rank() == 1)
+      c.abort("it has had enough");
+    for (std::thread &thread : threads)
+      thread.join();
+  });
+  EXPECT_EQ(ended, ranks() * static_cast<int>(numChannels));
+  for (const std::string &error : errors)
+    EXPECT_EQ(error, "");
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Asynchrony,
                          testing::ValuesIn(everyCommunicator()), nameOf);
