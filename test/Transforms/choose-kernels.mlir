@@ -10,7 +10,7 @@
 
 // CHECK-LABEL: func.func @step
 // REMARK: [Passed] kernel {{.*}}Remark=onednn_linear, aten_us=2000.0, product="mm float32 512x256 256x5000", us=1000.0
-func.func @step(%x: tensor<512x256xf32>, %w: tensor<256x5000xf32>, %t: tensor<256x5000xf32, #aten.strides<[1, 256]>>, %b: tensor<64xf32>, %v: tensor<256x64xf32>, %s: tensor<8x8xf32>, %m: tensor<16x16xf32>, %h: tensor<512x256xbf16>, %k: tensor<2x16x8xf32>, %l: tensor<2x8x16xf32>) {
+func.func @step(%x: tensor<512x256xf32>, %w: tensor<256x5000xf32>, %t: tensor<256x5000xf32, #aten.strides<[1, 256]>>, %b: tensor<64xf32>, %v: tensor<256x64xf32>, %s: tensor<8x8xf32>, %m: tensor<16x16xf32>, %d: tensor<8x8xf64>, %h: tensor<512x256xbf16>, %g: tensor<256x512xbf16>, %k: tensor<2x16x8xf32>, %l: tensor<2x8x16xf32>) {
   // CHECK: aten.call "fsdp_mlir::mm.onednn_linear"(%{{.*}}, %{{.*}}) backward :
   %0 = aten.call "mm"(%x, %w) backward : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
   // The same shapes, other strides.
@@ -31,8 +31,11 @@ func.func @step(%x: tensor<512x256xf32>, %w: tensor<256x5000xf32>, %t: tensor<25
   // Another factor, another dtype: ATen's alone.
   // CHECK: aten.call "addmm"
   %6 = aten.call "addmm"(%b, %x, %v) {alpha = 2.0 : f64} : (tensor<64xf32>, tensor<512x256xf32>, tensor<256x64xf32>) -> tensor<512x64xf32>
-  // CHECK: aten.call "mm"(%{{.*}}, %{{.*}}) : (tensor<512x256xbf16>
-  %7 = aten.call "mm"(%h, %h) : (tensor<512x256xbf16>, tensor<512x256xbf16>) -> tensor<512x256xbf16>
+  // CHECK: aten.call "mm"(%{{.*}}, %{{.*}}) : (tensor<8x8xf64>
+  %7 = aten.call "mm"(%d, %d) : (tensor<8x8xf64>, tensor<8x8xf64>) -> tensor<8x8xf64>
+  // Types of 16 bits are in the table too.
+  // CHECK: aten.call "fsdp_mlir::mm.onednn_primitive"(%{{.*}}, %{{.*}}) : (tensor<512x256xbf16>
+  %8 = aten.call "mm"(%h, %g) : (tensor<512x256xbf16>, tensor<256x512xbf16>) -> tensor<512x512xbf16>
   return
 }
-// REMARK: [Passed] kernels {{.*}}aten_us=4203.0, chosen=4, products=6, us=2102.0
+// REMARK: [Passed] kernels {{.*}}aten_us=5203.0, chosen=5, products=7, us=2602.0

@@ -22,6 +22,7 @@ Manifest oneTensor() {
   manifest.files = {{"rank0.safetensors", 4096, 1, 512}};
   StoredTensor tensor;
   tensor.name = "weight";
+  tensor.dtype = plan::DType::Float32;
   tensor.shape = {4, 6};
   Chunk chunk;
   chunk.part = {0, 0, 24};
