@@ -121,10 +121,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "mixed pieces of a copy",
         "stale copy",
     ),
-    29: (
-        "early command",
-        "other live bytes",
-    ),
+    29: ("other live bytes",),
     30: (
         "operator that does more",
         "operator that writes",
