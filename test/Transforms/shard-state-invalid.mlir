@@ -28,7 +28,7 @@ fsdp.state @w parameter : tensor<3x2xf32>
 // -----
 
 fsdp.state @w parameter : tensor<3x2xf32> {unit = ""}
-// expected-error @below {{only state of the parameter's shape can be sharded}}
+// expected-error @below {{a pointwise rule has state of the parameter's shape}}
 fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
 
 // -----

@@ -22,9 +22,11 @@ def ShardState : ModulePass<"fsdp-shard-state"> {
     A parameter is split on dimension 0, or with `dim0` on that which the model
     names as `fsdp.shard_dim`; another than 0 must divide.
 
-    What holds: optimizer state is split as its parameter. Rules are pointwise,
-    so that a part of a parameter may be updated alone; a rule that is not is an
-    error. So are parameters that are not row-major.
+    What holds: optimizer state of its parameter's shape is split as that is.
+    State of another shape, which a rule of whole matrices may have, is split on
+    its first dimension that is longer than one, where that divides, and else by
+    rows. Other rules are pointwise, so that a part of a parameter may be updated
+    alone; one that is not is an error. So are parameters that are not row-major.
 
     With `dim0` a parameter without dimensions has no `sharding`: each rank has
     the whole, and `fsdp-localize` makes the reduction of its gradient a sum
@@ -306,7 +308,8 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
     - S2: a sharding splits one dimension, over the shard axis of a grid that
       exists, and the local part has ceil(size / shards) of it; only dimension 0
       may be uneven.
-    - S3: optimizer state is split as its parameter.
+    - S3: optimizer state is split as its parameter; state of another shape where
+      its parameter is split.
     - S4: a sharded parameter is read by `shard.all_gather` alone, or by a
       precision cast that is.
     - S5: the gradient of a sharded parameter is the sum of a

@@ -222,7 +222,8 @@ LogicalResult ShardState::shard(ModuleOp module) {
         return state.emitOpError()
                << "is " << state.getType() << ", but its parameter is "
                << parameter.getType()
-               << "; only state of the parameter's shape can be sharded";
+               << "; a pointwise rule has state of the parameter's shape, "
+                  "row-major";
     } else {
       continue;
     }

@@ -122,6 +122,12 @@ public:
       call->arguments.push_back(std::make_unique<ArgumentT>(argument));
   }
 
+  /// Multiplies by the number that the value `n`, a new input, holds.
+  void giveNumber(int n) {
+    input("n", n, true);
+    become("aten::mul.Scalar", {value(n)});
+  }
+
   int x, y;
   AtenT *call;
 };
@@ -151,6 +157,12 @@ TEST(OperatorChecker, PassesValidPlans) {
   plan.become("aten::zeros_like", {dtype(8), integer(0)});
   EXPECT_EQ(checkCalls(plan.finish()), "");
   plan.become("aten::mse_loss", {value(plan.x), integer(2)});
+  EXPECT_EQ(checkCalls(plan.finish()), "");
+}
+
+TEST(OperatorChecker, PassesANumberThatATensorHolds) {
+  OneCall plan;
+  plan.giveNumber(plan.newValue("n", {}, DType::Float64));
   EXPECT_EQ(checkCalls(plan.finish()), "");
 }
 
@@ -230,6 +242,24 @@ static const Break<OneCall> breaks[] = {
     {"TextForANumber", C31,
      [](OneCall &p) { p.become("aten::mul.Scalar", {text("2")}); },
      "argument 'other' of type Scalar is given a String"},
+    {"NumberOfATensorOfFloat32", C31,
+     [](OneCall &p) {
+       p.giveNumber(p.newValue("n", {}));
+     },
+     "takes a number from value 3, which is not one of float64"},
+    {"NumberOfSeveral", C31,
+     [](OneCall &p) {
+       p.giveNumber(p.newValue("n", {2}, DType::Float64));
+     },
+     "takes a number from value 3, which is not one of float64"},
+    {"RuleWithANumberOfATensor", C31,
+     [](OneCall &p) {
+       RuleT &rule = *p.plan.rules[addSgdRule(p)];
+       rule.calls[0]->name = "aten::mul";
+       rule.calls[0]->overload = "Scalar";
+       rule.calls[0]->arguments.resize(2);
+     },
+     "takes a number from a tensor, of which a rule has some elements"},
     {"ViewOfWhatIsNoView", C3,
      [](OneCall &p) {
        int view = p.viewValue("view", p.x, {4}, {1});

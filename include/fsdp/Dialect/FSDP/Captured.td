@@ -188,11 +188,15 @@ def FSDP_UpdateOp : FSDP_Op<"update", [AttrSizedOperandSegments,
     The rule is a private function marked `fsdp.rule`. Its operands are the
     parameter, the gradient and the states, in this order; its results the new
     parameter and the new states. Its body is pointwise, so that it may run on
-    any part of the parameter: where `end` is not 0, on the elements `begin` to
+    any part of the parameter; or it looks at whole matrices, until
+    `fsdp-split-matrix-rules` makes a pointwise one of it. A pointwise one may be
+    of a range: where `end` is not 0, on the elements `begin` to
     `end` of the whole, flat parameter, of which a rank runs those it holds.
 
-    What the rule needs to know of whole matrices is `given`: tensors of the
-    parameter's local shape, which are operands behind the states.
+    What the rule needs to know of whole matrices is `given`: tensors that are
+    operands behind the states. They have the parameter's local shape. A state of
+    another shape, as Adafactor's variances have, has what is given in its own
+    local shape: the rule does not compute with it, and it becomes what is given.
 
     The rule sees the gradient times `scale`, a scalar, where there is one: the
     product has the gradient's dtype and is never in memory as a whole. Where
