@@ -79,7 +79,7 @@ def save(
     Returns the checkpoint's folder.
 
     Raises:
-        CheckpointError: a state is not of its parameter's shape and no count of steps.
+        CheckpointError: a state is one number of its own, which checkpoints do not have.
     """
     is_new = not optimizer.state
     states = _optimizer_state(model, optimizer)
@@ -96,8 +96,11 @@ def save(
     tensors = list(described)
     for name, value in _tensors_of(states):
         parameter = name.rpartition("/")[0]
-        if value.shape != values[parameter].shape:
-            raise CheckpointError(f"the state {name} is not of its parameter's shape")
+        if not value.dim() and values[parameter].dim():
+            raise CheckpointError(
+                f"the state {name} is one number, which a run here computes from its steps; export "
+                "with dcp.save or torch.save and import that"
+            )
         values[name] = value
         kind = dtype_name(value.dtype, name)
         tensors.append(Tensor(name, "optimizer", kind, tuple(value.shape), parameter=parameter))

@@ -60,12 +60,19 @@ class Skeleton:
         rules, updated = dict(step.trained()), step.updated()
         numbers = {name: self._numbers(step, rule, taken) for name, rule in rules.items()}
         kind = optimizer_class(step.optimizer)
+        dimensions = {state["fqn"]: len(state["shape"]) for state in step.metadata["parameters"]}
         groups, state = [], {}
         for group, values in zip(step.groups, step.hyperparameters(manifest.run.step)):
-            options, example = _try(kind, values)
+            # What an optimizer keeps may depend on the dimensions, as Adafactor's variances do.
+            tried = {
+                count: _try(kind, values, count)
+                for count in {dimensions[name] for name in group["parameters"]} or {1}
+            }
+            options = next(options for options, _ in tried.values())
             options |= {"lr": values["lr"], **_implementation(options, group)}
             groups.append({"params": list(group["parameters"]), **options})
             for name in group["parameters"]:
+                _, example = tried[dimensions[name]]
                 if name in rules and name not in updated and complete:
                     state[name] = self._first(name, step, rules[name], example)
                 elif name in updated and example:
@@ -146,17 +153,17 @@ def _counted(example: Any, taken: int) -> Any:
 
 
 def _try(
-    kind: type[torch.optim.Optimizer], given: dict[str, Any]
+    kind: type[torch.optim.Optimizer], given: dict[str, Any], dimensions: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """All options of a group of this kind with the options `given`, and the state of a parameter
-    of two elements after its first step."""
-    parameter = torch.nn.Parameter(torch.zeros(2))
+    of so many dimensions, each of size two, after its first step."""
+    parameter = torch.nn.Parameter(torch.zeros((2,) * dimensions))
     optimizer = kind([{"params": [parameter], **given}])
     [group] = optimizer.param_groups
     for key, value in group.items():
         if isinstance(optimizer.defaults.get(key), tuple):
             group[key] = tuple(value)
-    parameter.grad = torch.zeros(2)
+    parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     options = {key: value for key, value in group.items() if key != "params"}
     return options, dict(optimizer.state[parameter])

@@ -1,5 +1,5 @@
-"""Tests that checkpoints of steps with a loss scaler, and with parameters that no loss reaches, go
-to PyTorch and come back."""
+"""Tests that checkpoints of steps with a loss scaler, with parameters that no loss reaches, and with
+optimizer state of shapes of its own, go to PyTorch and come back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from small_run import command, contents, refusal
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict
 
+from fsdp_mlir.checkpoint import CheckpointError, load, save
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 from fsdp_mlir.checkpoint.step_archive import Step
 from fsdp_mlir.step.training_step import load_training_step
@@ -19,6 +20,7 @@ from support import chain, reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 BLOCKS = chain.ROOT / "test" / "parity" / "models" / "blocks.py"
+ADAFACTOR = chain.ROOT / "test" / "parity" / "models" / "adafactor.py"
 ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
 # In float32 a gradient of more than 16 is infinite with this scale.
 SCALE = ("--scale", str(2.0**124), "--loss-factor", "64")
@@ -97,3 +99,35 @@ def test_what_no_loss_reaches_has_its_first_state(tmp_path: pathlib.Path) -> Non
     unused = state["optim"]["state"]["unused.weight"]
     assert unused["step"] == 0 and not unused["exp_avg"].any()
     assert state["optim"]["state"]["used.weight"]["step"] == 2
+
+
+def test_states_of_other_shapes_than_their_parameters(tmp_path: pathlib.Path) -> None:
+    compiled = chain.compile_step(ADAFACTOR, tmp_path, (), "mesh=2")
+    flags = ("--checkpoint-dir", tmp_path / "run", "--checkpoint-interval", 2)
+    run = chain.run_plan(compiled, 2, steps=4, extra=flags)
+    two = tmp_path / "run" / "step-00000002"
+    archive = ("--archive", compiled.archive)
+    for kind in ("torch", "dcp"):
+        out, made = tmp_path / kind, tmp_path / f"{kind}-made"
+        assert command("export", two, "--to", kind, *archive, "-o", out)[0] == 0
+        assert command("import", out, "--from", kind, *archive, "--ranks", "2", "-o", made)[0] == 0
+        assert contents(made) == contents(two)
+
+    step = load_training_step(ADAFACTOR, [])
+    assert load(two, step.model, step.optimizer) == 2
+    held = step.optimizer.state_dict()
+    shapes = {key: list(value.shape) for key, value in held["state"][0].items()}
+    assert shapes == {"step": [], "row_var": [7, 1], "col_var": [1, 48]}
+    exported = torch.load(tmp_path / "torch", weights_only=True)["optim"]
+    torch.testing.assert_close(exported["state"], held["state"], rtol=0, atol=0)
+    save(tmp_path / "saved", step.model, step.optimizer, 2, samples_per_step=2 * 4)
+    resumed = chain.run_plan(compiled, 2, steps=4, extra=["--resume", tmp_path / "saved"])
+    assert resumed.losses == run.losses[2:]
+
+
+def test_a_state_that_is_one_number_is_refused(tmp_path: pathlib.Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.NAdam(model.parameters())
+    with pytest.raises(CheckpointError, match="the state weight/mu_product is one number"):
+        save(tmp_path, model, optimizer, 0)
+    assert not list(tmp_path.iterdir())
