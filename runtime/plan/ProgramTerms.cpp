@@ -254,10 +254,11 @@ void ProgramTerms::exchange(const CollectiveT &c) {
     }
     return set(c.destination, Content(bytes, summed));
   }
-  case CollectiveKind::AllToAll: {
+  default: { // no rule brings what it gives to the sequential step's terms
     uint64_t size = bytesOf(c.destination);
-    Term matrix = terms.unknown("it is of matrices that ranks exchange");
-    return set(c.destination, Content(size, {{0, size, matrix}}));
+    Term given = terms.unknown(std::string("it follows from an exchange, ") +
+                               infoOf(c.kind).name + ", that has no rule");
+    return set(c.destination, Content(size, {{0, size, given}}));
   }
   }
 }
