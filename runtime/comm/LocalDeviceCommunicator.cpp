@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "comm/LocalRanks.h"
+#include "comm/LongWait.h"
 #include "comm/Reduce.h"
 #include "device/Kernels.h"
 #include "device/ScalarType.h"
@@ -31,9 +32,9 @@ at::ScalarType dividesIn(plan::DType dtype) {
 class LocalDeviceCommunicator final : public DeviceCommunicator {
 public:
   LocalDeviceCommunicator(std::shared_ptr<LocalRanks> all, int rank,
-                          Device &device, Kernels &kernels)
+                          Device &device, Kernels &kernels, RankWatch *watch)
       : ranks(std::move(all)), rank(rank), device(device), kernels(kernels),
-        sumIsFree(device.makeEvent()) {
+        watching(watch), sumIsFree(device.makeEvent()) {
     LocalRanks::Post post;
     post.gpu = device.identity();
     Posts posts = ranks->exchange(groupOf(post.transfer), rank, post);
@@ -91,6 +92,7 @@ public:
   }
 
   void check() override { ranks->check(); }
+  RankWatch *watch() override { return watching; }
   void abort() override { ranks->fail(rank); }
 
 private:
@@ -105,11 +107,22 @@ private:
     post.transfer = transfer;
     post.event = device.makeEvent();
     device.recordShared(stream, post.event.get());
-    Posts posts = ranks->exchange(groupOf(transfer), rank, post);
+    LongWait wait;
+    std::function<void()> look;
+    if (watching)
+      look = [&] { wait.look(*watching, [&] { return asAwaited(transfer); }); };
+    Posts posts = ranks->exchange(groupOf(transfer), rank, post, look);
     for (const LocalRanks::Post &other : *posts)
       if (other.event != post.event)
         device.waitShared(stream, other.event.get());
     return posts;
+  }
+
+  /// The newest of its channel, as who launches it has counted.
+  AwaitedTransfer asAwaited(const Transfer &transfer) const {
+    return {transfer.name, transfer.channel,
+            watching->progress().channels[transfer.channel].started,
+            groupOf(transfer)};
   }
 
   static void checkSame(const Transfer &mine, const Transfer &other) {
@@ -224,7 +237,8 @@ private:
   int rank;
   Device &device;
   Kernels &kernels;
-  std::vector<bool> isNear; // by rank: its memory is of this GPU
+  RankWatch *const watching; // null: nobody
+  std::vector<bool> isNear;  // by rank: its memory is of this GPU
   DeviceMemory sum, fetched;
   std::shared_ptr<void> sumIsFree;
   std::map<std::pair<double, at::ScalarType>, DeviceMemory> divisors;
@@ -234,9 +248,10 @@ private:
 
 std::unique_ptr<DeviceCommunicator>
 createLocalDeviceCommunicator(std::shared_ptr<LocalRanks> ranks, int rank,
-                              Device &device, Kernels &kernels) {
+                              Device &device, Kernels &kernels,
+                              RankWatch *watch) {
   return std::make_unique<LocalDeviceCommunicator>(std::move(ranks), rank,
-                                                   device, kernels);
+                                                   device, kernels, watch);
 }
 
 } // namespace fsdp

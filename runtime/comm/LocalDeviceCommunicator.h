@@ -16,10 +16,12 @@ class LocalRanks;
 ///
 /// Collective: waits until all ranks have called it. Device and kernels outlive
 /// the communicator; their thread calls it. A rank that fails calls abort();
-/// one that ends without it fails only those that wait for it.
+/// one that ends without it fails only those that wait for it. `watch`: of the
+/// rank's hosts, who asks for those that do not come; null: nobody.
 std::unique_ptr<DeviceCommunicator>
 createLocalDeviceCommunicator(std::shared_ptr<LocalRanks> ranks, int rank,
-                              Device &device, Kernels &kernels);
+                              Device &device, Kernels &kernels,
+                              RankWatch *watch = nullptr);
 
 } // namespace fsdp
 

@@ -1,9 +1,12 @@
 #include "comm/LocalRanks.h"
 
+#include "comm/LongWait.h"
+
 namespace fsdp {
 
-LocalRanks::Posts LocalRanks::exchange(const plan::RankGroup &group, int rank,
-                                       Post post) {
+LocalRanks::Posts
+LocalRanks::exchange(const plan::RankGroup &group, int rank, Post post,
+                     const std::function<void()> &whileWaiting) {
   std::unique_lock<std::mutex> lock(mutex);
   throwIfFailed();
   Meeting &meeting = meetings[group];
@@ -31,7 +34,17 @@ LocalRanks::Posts LocalRanks::exchange(const plan::RankGroup &group, int rank,
     for (uint32_t i = 0; i < group.size; ++i)
       if (!meeting.posted[i] && left[group[i]])
         throw PeerFailure("rank " + std::to_string(group[i]) + " ended");
-    changed.wait(lock);
+    if (!whileWaiting) {
+      changed.wait(lock);
+      continue;
+    }
+    changed.wait_for(lock, LongWait::lookAround);
+    if (meeting.round != round)
+      break;
+    // It may ask the others, who meet here too.
+    lock.unlock();
+    whileWaiting();
+    lock.lock();
   }
   // The next round needs this rank too: the result is still this one's.
   return meeting.result;

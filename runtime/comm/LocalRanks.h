@@ -4,6 +4,7 @@
 #include "comm/Communicator.h"
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -26,9 +27,11 @@ public:
   };
   using Posts = std::shared_ptr<const std::vector<Post>>;
 
-  /// What all ranks of the group say, in their order. Waits for them. Throws
-  /// PeerFailure when one of them left or any failed.
-  Posts exchange(const plan::RankGroup &group, int rank, Post post);
+  /// What all ranks of the group say, in their order. Waits for them, and calls
+  /// `whileWaiting` some times a second meanwhile. Throws PeerFailure when one
+  /// of them left or any failed, and what the call throws.
+  Posts exchange(const plan::RankGroup &group, int rank, Post post,
+                 const std::function<void()> &whileWaiting = nullptr);
 
   /// Wakes who waits for a rank, which says nothing more.
   void leave(int rank);

@@ -18,6 +18,9 @@ struct Patience {
   std::chrono::milliseconds noteAfter = std::chrono::seconds(30);
   /// Takes a sentence without its full stop; null: nobody is told.
   std::function<void(const std::string &)> note = nullptr;
+  /// Takes why a wait for a device is an error, before it is thrown: for ranks
+  /// that cannot end before the device does. Need not return. Null: nobody.
+  std::function<void(const std::string &)> atLimit = nullptr;
 };
 
 /// "30 s".

@@ -1,7 +1,7 @@
 #include "executor/DeviceStreams.h"
 
 #include "Error.h"
-#include "comm/RankWatch.h"
+#include "comm/LongWait.h"
 
 #include <chrono>
 #include <map>
@@ -49,15 +49,15 @@ public:
 
   void transfer(unsigned stream, const Transfer &transfer,
                 const std::string &name) override {
-    communicator.launch(transfer, stream);
-    flights.push_back({stream, &name, std::nullopt, {}});
+    // Launching may wait for the other ranks, which count this one then.
     if (RankWatch *watch = communicator.watch()) {
       watch->progress().start(transfer.channel, transfer.name);
       last = {transfer.name, transfer.channel,
               watch->progress().channels[transfer.channel].started,
               transfer.groupOf(watch->worldSize())};
-      flights.back().awaited = last;
     }
+    communicator.launch(transfer, stream);
+    flights.push_back({stream, &name, std::nullopt, last});
   }
 
   void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
@@ -106,7 +106,8 @@ public:
     for (unsigned asked = 0; !device.isOver(event); ++asked) {
       checkTransfers();
       if (asked >= spins && communicator.watch())
-        follow(wait, marks.at(event), *communicator.watch());
+        wait.look(*communicator.watch(),
+                  [&] { return oldestBefore(marks.at(event)); });
       if (asked < spins)
         std::this_thread::yield();
       else
@@ -138,38 +139,12 @@ private:
     AwaitedTransfer last;
   };
 
-  /// A wait of the host's that may be for another rank.
-  struct LongWait {
-    Clock::time_point begin = Clock::now(), look = begin + lookAround;
-    AwaitedTransfer awaited = {};
-    std::optional<Awaiting> shown;
-    bool told = false;
-  };
-
-  /// As the communicators of hosts do while they wait.
-  void follow(LongWait &wait, const Mark &mark, RankWatch &watch) {
-    Clock::time_point now = Clock::now();
-    if (now < wait.look || !mark.last.number)
-      return;
-    wait.look = now + lookAround;
-    if (!wait.shown) {
-      wait.awaited = oldestBefore(mark);
-      wait.shown.emplace(watch.progress(), wait.awaited.channel,
-                         wait.awaited.number, wait.awaited.name);
-    }
-    auto waited = now - wait.begin;
-    if (waited > watch.patience().limit)
-      throw watch.failure(wait.awaited);
-    if (!wait.told && waited > watch.patience().noteAfter) {
-      wait.told = true;
-      watch.note(wait.awaited);
-    }
-  }
-
   /// The first transfer before a mark that is not over. Of runs before the
   /// newest, and of graphs, none is known.
   AwaitedTransfer oldestBefore(const Mark &mark) {
     AwaitedTransfer some = mark.last;
+    if (!some.number)
+      return some;
     some.name = "a collective that a GPU was given";
     try {
       for (const Flight &flight : flights)
@@ -205,8 +180,6 @@ private:
 
   /// Before the host sleeps between its questions.
   static constexpr unsigned spins = 1000;
-  /// Between looks at the other ranks.
-  static constexpr auto lookAround = std::chrono::milliseconds(250);
 
   Device &device;
   DeviceCommunicator &communicator;

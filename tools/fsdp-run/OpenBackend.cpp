@@ -87,7 +87,8 @@ OpenedBackend openBackend(const plan::PlanT &plan, Communicator &communicator,
   auto between =
       transports.devices == DeviceTransport::Copies
           ? createLocalDeviceCommunicator(place.threads, communicator.rank(),
-                                          *device, *kernels)
+                                          *device, *kernels,
+                                          communicator.watch())
           : connectNccl(*device, communicator, {launch.singleCommunicator});
   std::string transport = between->transport();
   std::string reason = "on " + device->describe();

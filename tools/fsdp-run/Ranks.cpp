@@ -150,9 +150,14 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
     limitThreads();
     Connection connection;
     try {
-      connection = connectRanks(*store, rank, size,
-                                commOptions(line, *loaded.plan, transports),
-                                {"", /*loopback=*/true});
+      CommOptions options = commOptions(line, *loaded.plan, transports);
+      // Nothing of this process ends a transfer between its GPUs.
+      options.patience.atLimit = [rank](const std::string &why) {
+        printError(why, rank);
+        endProgram(1);
+      };
+      connection =
+          connectRanks(*store, rank, size, options, {"", /*loopback=*/true});
       int ended =
           trainRank(line, loaded, transports, connection, {rank, local});
       if (rank == 0)

@@ -1,12 +1,15 @@
 // Tests that a host which waits for its GPU learns which rank has not come to a
-// collective, and in which: over an imitated NCCL.
+// collective, and in which: over an imitated NCCL, and where ranks are threads.
 #include "executor/DeviceStreams.h"
 
+#include "comm/LocalDeviceCommunicator.h"
+#include "comm/LocalRanks.h"
 #include "comm/RankWatch.h"
 #include "comm/SharedMemoryCommunicator.h"
 #include "drivers/cuda/NcclCommunicator.h"
 #include "imitation/ImitatedCuda.h"
 #include "imitation/ImitatedDevice.h"
+#include "imitation/ImitatedKernels.h"
 #include "imitation/Streams.h"
 #include "plan/PlanTypes.h"
 
@@ -23,9 +26,14 @@ namespace {
 constexpr int ranks = 2;
 constexpr unsigned transferStream = 1, numStreams = 3;
 
-/// Two hosts with a GPU each; rank 1 comes to the first of two collectives.
+enum class Between { Nccl, Copies };
+
+/// Two hosts with a GPU each, or two threads of one; rank 1 comes to the first
+/// of two collectives.
 class LateRank {
 public:
+  explicit LateRank(Between kind = Between::Nccl) : kind(kind) {}
+
   /// What rank 0 throws when it waits for its GPU. `ahead`: it has begun the
   /// next run when it does.
   std::string reasonOf(bool ahead) {
@@ -34,36 +42,48 @@ public:
     imitation::UseHost use(host);
     std::string reason;
     std::promise<void> over;
+    std::shared_future<void> ended = over.get_future().share();
     std::thread late([&] {
       run(1, [&](Streams &streams, const Transfer &transfer) {
         launch(streams, transfer);
         streams.await(streams.mark());
-        over.get_future().wait();
+        if (hangs) {
+          imitation::launch(transferQueue, [&] { ended.wait(); });
+          launch(streams, transfer);
+        }
+        ended.wait();
       });
     });
     run(0, [&](Streams &streams, const Transfer &transfer) {
       launch(streams, transfer);
       streams.await(streams.mark());
-      launch(streams, transfer);
-      uint64_t mark = streams.mark();
-      if (ahead)
-        launch(streams, transfer);
       try {
+        launch(streams, transfer);
+        uint64_t mark = streams.mark();
+        if (ahead)
+          launch(streams, transfer);
         streams.await(mark);
       } catch (const PeerFailure &failure) {
         reason = failure.what();
+        if (hangs) // so that its streams can be given back
+          over.set_value();
       }
     });
-    over.set_value();
+    if (!hangs)
+      over.set_value();
     late.join();
     return reason;
   }
   std::vector<std::string> notes;
+  std::string told; // at the deadline
+  /// Rank 1 launches the second one too, behind a kernel that does not end.
+  bool hangs = false;
 
 private:
   template <typename Body> void run(int rank, const Body &body) {
     Patience patience(std::chrono::seconds(2));
     patience.noteAfter = std::chrono::seconds(1);
+    patience.atLimit = [this](const std::string &why) { told = why; };
     patience.note = [this, rank](const std::string &text) {
       if (rank == 0)
         notes.push_back(text);
@@ -74,10 +94,22 @@ private:
     // As a GPU's, which does not keep the host.
     auto compute = static_cast<cudaStream_t>(device->stream(0));
     imitation::setInCaller(compute, false);
-    auto between = imitation::connectNccl(*device, *control, {});
-    DeviceMemory memory = between->allocate(64);
+    auto transfers = static_cast<cudaStream_t>(device->stream(transferStream));
+    imitation::setInCaller(transfers, false);
+    if (rank == 1)
+      transferQueue = transfers;
+    auto kernels = imitation::openKernels(*device);
+    auto between = kind == Between::Nccl
+                       ? imitation::connectNccl(*device, *control, {})
+                       : createLocalDeviceCommunicator(
+                             group, rank, *device, *kernels, control->watch());
+    DeviceMemory memory = between->allocate(128);
     Transfer transfer{plan::CollectiveKind::AllReduce, memory.data(),
                       memory.data(), 8, plan::DType::Float32};
+    if (kind == Between::Copies) { // imitated kernels keep the host
+      transfer.kind = plan::CollectiveKind::AllGather;
+      transfer.destination = memory.data() + 64;
+    }
     transfer.channel = 1;
     transfer.name = "all-reduce of blocks.3 (backward)";
     between->prepare(transfer);
@@ -95,6 +127,9 @@ private:
     streams.end();
   }
 
+  Between kind;
+  cudaStream_t transferQueue = nullptr; // rank 1's
+  std::shared_ptr<LocalRanks> group = std::make_shared<LocalRanks>(ranks);
   c10::intrusive_ptr<c10d::Store> store =
       c10::make_intrusive<c10d::HashStore>();
 };
@@ -119,4 +154,22 @@ TEST(DeviceStreams, SoItIsWhereTheHostIsARunAhead) {
   std::string reason = LateRank().reasonOf(/*ahead=*/true);
   expectHas(reason, "rank 1 has kept rank 0 waiting for ");
   expectHas(reason, ", in a collective that a GPU was given: its process ");
+}
+
+TEST(DeviceStreams, AThreadThatDoesNotComeIsNamed) {
+  LateRank late(Between::Copies);
+  std::string reason = late.reasonOf(/*ahead=*/false);
+  expectHas(reason, "rank 1 has kept rank 0 waiting for ");
+  expectHas(reason, ", in all-reduce of blocks.3 (backward): its process ");
+  ASSERT_EQ(late.notes.size(), 1u);
+}
+
+TEST(DeviceStreams, AGpuOfAThreadThatHangsIsNoticed) {
+  LateRank late(Between::Copies);
+  late.hangs = true;
+  std::string reason = late.reasonOf(/*ahead=*/false);
+  expectHas(reason, "rank 1 has kept rank 0 waiting for ");
+  expectHas(reason, "began it ");
+  expectHas(reason, ", but does not go on with it");
+  EXPECT_EQ(late.told, reason);
 }
