@@ -24,6 +24,12 @@ def compile_step(tmp_path_factory: pytest.TempPathFactory) -> Compile:
 
 
 @pytest.fixture(scope="session")
+def compile_turns(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+    """Likewise the step of several losses."""
+    return Compilations(STEP.parent / "turns_step.py", tmp_path_factory.mktemp)
+
+
+@pytest.fixture(scope="session")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
     """Two processes that take calls one after the other."""
     ranks = Ranks(tmp_path_factory.mktemp("ranks"))

@@ -12,17 +12,12 @@ import torch
 import fsdp_mlir
 from fsdp_mlir import ExportError, TrainingStep
 from support import chain
-from support.compilations import Compilations
 
 from . import turns_step
+from .conftest import Compile
 from .turns_step import BATCH, LOSSES, SEED, batches, eager, fresh, samples
 
 STEPS = 5
-
-
-@pytest.fixture(scope="session")
-def compile_turns(tmp_path_factory: pytest.TempPathFactory) -> Compilations:
-    return Compilations(pathlib.Path(turns_step.__file__), tmp_path_factory.mktemp)
 
 
 def same(weights: dict[str, torch.Tensor], model: torch.nn.Module) -> bool:
@@ -30,7 +25,7 @@ def same(weights: dict[str, torch.Tensor], model: torch.nn.Module) -> bool:
 
 
 @pytest.mark.quick
-def test_a_loop_has_the_bits_of_pytorchs(compile_turns: Compilations) -> None:
+def test_a_loop_has_the_bits_of_pytorchs(compile_turns: Compile) -> None:
     compiled = compile_turns("mesh=1")
     steps = batches(STEPS)
     with fsdp_mlir.load(compiled.plan, compiled.weights, rng="sequential") as run:
@@ -49,7 +44,7 @@ def test_a_loop_has_the_bits_of_pytorchs(compile_turns: Compilations) -> None:
     assert same(weights, model)
 
 
-def test_an_evaluation_has_all_losses(compile_turns: Compilations) -> None:
+def test_an_evaluation_has_all_losses(compile_turns: Compile) -> None:
     compiled = compile_turns("mesh=1")
     batch = samples(2 * BATCH, seed=9)
     with fsdp_mlir.load(compiled.plan, compiled.weights, rng="sequential") as run:
@@ -71,7 +66,7 @@ def train_on_data(compiled: chain.Compiled, *extra: str, steps: int) -> chain.Re
 
 
 def test_a_run_goes_on_from_a_checkpoint(
-    compile_turns: Compilations, tmp_path: pathlib.Path
+    compile_turns: Compile, tmp_path: pathlib.Path
 ) -> None:
     """Each turn's losses are in the metrics, and in the choice of the best checkpoint."""
     compiled = compile_turns("mesh=1 shard-layout=flat", "--data")
@@ -89,7 +84,7 @@ def test_a_run_goes_on_from_a_checkpoint(
     assert all(torch.equal(rest.weights[name], value) for name, value in whole.weights.items())
 
 
-def test_a_loader_is_asked_once_for_all_turns(compile_turns: Compilations) -> None:
+def test_a_loader_is_asked_once_for_all_turns(compile_turns: Compile) -> None:
     compiled = compile_turns("mesh=1", "--loader")
     command = f"PYTHONPATH={chain.PYTHON} exec {chain.sys.executable} -m fsdp_mlir.driver.feed_step"
     command += f" {turns_step.__file__} --loader"
@@ -250,7 +245,7 @@ def judged_real(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     return turns_step.judged(model, x, 1.0)
 
 
-def test_a_step_is_not_skipped_in_its_middle(compile_turns: Compilations) -> None:
+def test_a_step_is_not_skipped_in_its_middle(compile_turns: Compile) -> None:
     with pytest.raises(
         chain.ChainError, match="non-finite=skip skips a whole step, and the step has several turns"
     ):

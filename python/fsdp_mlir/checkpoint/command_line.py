@@ -192,6 +192,12 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
         export_dcp(skeleton, state, args.o)
     else:
         if "optim" in state:
+            if "+" in step.optimizer:
+                raise CheckpointError(
+                    f"the step has the optimizers {step.optimizer.replace('+', ', ')}, and a file "
+                    "of torch.save the state of one; use --to dcp, which has all by the names of "
+                    "parameters, or --no-optimizer"
+                )
             state["optim"] = numbered(state["optim"])
         export_torch(skeleton, state, args.o)
     return args.o

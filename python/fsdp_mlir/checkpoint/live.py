@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ..dtypes import dtype_name
 from ..step.names import plain_path
+from ..step.optimizer_list import Optimizers
 from ..data.tensor_file import as_bytes
 from .elements import describe
 from .errors import CheckpointError
@@ -29,11 +30,11 @@ from .writer import write_checkpoint
 def load(
     path: Path | str,
     model: torch.nn.Module,
-    optimizer: Optional[torch.optim.Optimizer] = None,
+    optimizer: Optional[Optimizers] = None,
 ) -> int:
     """Gives a model, and its optimizer, the values of the checkpoint at `path`, or of the newest
     one in it. Each rank of FSDP2 calls it, and keeps its parts; nothing is communicated. Options of
-    the optimizer's groups stay what they are.
+    the optimizer's groups stay what they are. Several optimizers are a list.
 
     Returns the number of steps that are done.
 
@@ -63,7 +64,7 @@ def load(
 def save(
     folder: Path | str,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Optimizers,
     step: int,
     *,
     seed: int = 0,
@@ -81,10 +82,12 @@ def save(
     Raises:
         CheckpointError: a state is one number of its own, which checkpoints do not have.
     """
-    is_new = not optimizer.state
+    parts = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
+    new = [part for part in parts if not part.state]
+    is_new = len(new) == len(parts)
     states = _optimizer_state(model, optimizer)
-    if is_new:
-        optimizer.state.clear()  # it has no state before its first step
+    for part in new:
+        part.state.clear()  # it has no state before its first step
     for name, own in states.items():
         taken = 0 if is_new else int(own.get("step", step))
         if taken != step:
@@ -176,9 +179,7 @@ def _model_tensors(model: torch.nn.Module) -> Iterator[tuple[Tensor, torch.Tenso
         yield Tensor(name, role, kind, tuple(value.shape), aliases=tuple(aliases[key])), value
 
 
-def _optimizer_state(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, dict[str, Any]]:
+def _optimizer_state(model: torch.nn.Module, optimizer: Optimizers) -> dict[str, dict[str, Any]]:
     """The optimizer's own state by the names of parameters; where it has none yet, its first one."""
     return get_optimizer_state_dict(model, optimizer)["state"]
 

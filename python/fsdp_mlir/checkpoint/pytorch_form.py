@@ -59,10 +59,10 @@ class Skeleton:
         taken = manifest.run.step - int(self._scalar("skipped_steps"))
         rules, updated = dict(step.trained()), step.updated()
         numbers = {name: self._numbers(step, rule, taken) for name, rule in rules.items()}
-        kind = optimizer_class(step.optimizer)
         dimensions = {state["fqn"]: len(state["shape"]) for state in step.metadata["parameters"]}
         groups, state = [], {}
         for group, values in zip(step.groups, step.hyperparameters(manifest.run.step)):
+            kind = optimizer_class(group["optimizer"])
             # What an optimizer keeps may depend on the dimensions, as Adafactor's variances do.
             tried = {
                 count: _try(kind, values, count)
