@@ -72,10 +72,17 @@ SafeTensorsWriter::SafeTensorsWriter(const std::string &path,
   removeLeftovers(path);
   file = makeFile(temporary);
   flock(file, LOCK_EX | LOCK_NB);
-  writeAt(layout.header().data(), layout.header().size(), 0);
+  try {
+    writeAt(layout.header().data(), layout.header().size(), 0);
+  } catch (...) { // without an object there is no destructor's call
+    discard();
+    throw;
+  }
 }
 
-SafeTensorsWriter::~SafeTensorsWriter() {
+SafeTensorsWriter::~SafeTensorsWriter() { discard(); }
+
+void SafeTensorsWriter::discard() {
   if (file < 0)
     return;
   close(file);

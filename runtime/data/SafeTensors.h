@@ -60,6 +60,8 @@ public:
   void finish();
 
 private:
+  /// Removes what is unfinished.
+  void discard();
   void writeAt(const void *data, uint64_t bytes, uint64_t offset);
   SafeTensorsLayout layout;
   std::string path, temporary;

@@ -37,9 +37,10 @@ void onInterrupt(int number, siginfo_t *info, void *context) {
 /// Waits for a second interrupt, or until the time is over.
 void awaitSecond() {
   timespec limit;
-  clock_gettime(CLOCK_REALTIME, &limit);
+  clock_gettime(CLOCK_MONOTONIC, &limit);
   limit.tv_sec += secondsToFinish;
-  while (sem_timedwait(&interrupts, &limit) != 0 && errno == EINTR)
+  while (sem_clockwait(&interrupts, CLOCK_MONOTONIC, &limit) != 0 &&
+         errno == EINTR)
     ;
 }
 

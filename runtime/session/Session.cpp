@@ -23,6 +23,15 @@ static plan::LoadedPlan readOwnPlan(const std::string &path) {
   return loaded;
 }
 
+/// A stream of random numbers from the first step on is in no checkpoint.
+static void requireNoStream(const RunOptions &run, const std::string &what) {
+  if (run.sequentialRandom)
+    throw Refusal(what +
+                  " is not possible with rng='sequential', one stream of "
+                  "random numbers of which a run that resumes has no "
+                  "part; load the plan with rng='site'");
+}
+
 /// What would part the ranks if it differed.
 static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
   return "seed=" + (run.seed ? std::to_string(*run.seed) : "default") +
@@ -84,6 +93,8 @@ template <typename Call> decltype(auto) Session::guarded(Call &&call) {
 std::shared_ptr<Session> Session::open(const std::string &planPath,
                                        RunOptions run,
                                        const JoinOptions &join) {
+  if (!run.checkpoints.resume.empty())
+    requireNoStream(run, "resuming");
   std::shared_ptr<Session> session(new Session(planPath, std::move(run), join));
   session->guarded([&] { session->load(); });
   return session;
@@ -141,7 +152,7 @@ void Session::close(const std::string &reason) {
   fail(reason);
   std::unique_lock<std::mutex> only(calling, std::try_to_lock);
   if (only)
-    checkpoints.reset();
+    checkpoints.clear();
 }
 
 void Session::requireProgram(const char *name) const {
@@ -275,33 +286,27 @@ void Session::save(const std::string &path) {
     problem = firstProblem(ranks(), problem);
     if (!problem.empty())
       throw Refusal(problem);
-    saveWeights(plan(), path, ranks(), state->executor,
-                [](const std::string &) {});
+    try {
+      saveWeights(plan(), path, ranks(), state->executor,
+                  [](const std::string &) {});
+    } catch (const Error &error) { // of all ranks
+      throw Refusal(error.what());
+    }
     ranks().barrier();
   });
 }
 
-/// The folder stays open, so that later checkpoints of it find it locked.
-void Session::openCheckpoints(const std::string &folder, uint64_t keep) {
-  if (checkpoints && checkpointOptions.folder == folder &&
-      checkpointOptions.keep == keep)
-    return;
-  checkpoints.reset();
-  checkpointOptions = {};
-  checkpointOptions.folder = folder;
-  checkpointOptions.keep = keep;
-  checkpointOptions.synchronous = true;
-  checkpointOptions.mustSucceed = true;
-  bool resumes = !options.checkpoints.resume.empty();
-  try {
-    checkpoints =
-        std::make_unique<Checkpoints>(loaded, checkpointOptions, resumes,
-                                      ranks(), [](const std::string &) {});
-  } catch (const Error &error) {
-    if (size() == 1)
-      throw Refusal(error.what());
-    throw;
-  }
+Checkpoints &Session::openCheckpoints(const std::string &folder,
+                                      uint64_t keep) {
+  OwnCheckpoints &own = checkpoints[folder];
+  own.options.folder = folder;
+  own.options.keep = keep;
+  own.options.synchronous = true;
+  own.options.mustSucceed = true;
+  if (!own.to)
+    own.to = std::make_unique<Checkpoints>(loaded, own.options, *from, ranks(),
+                                           [](const std::string &) {});
+  return *own.to;
 }
 
 /// Samples of a step whose last micro-batch runs a program, all ranks together.
@@ -330,9 +335,14 @@ checkpoint::RunPosition Session::position() const {
 
 std::string Session::checkpoint(const std::string &folder, uint64_t keep) {
   return guarded([&] {
-    openCheckpoints(folder, keep);
-    checkpoints->begin(position(), state->executor);
-    return checkpoints->pathOf(done);
+    requireNoStream(options, "a checkpoint");
+    try {
+      Checkpoints &to = openCheckpoints(folder, keep);
+      to.begin(position(), state->executor);
+      return to.pathOf(done);
+    } catch (const Error &error) { // of all ranks
+      throw Refusal(error.what());
+    }
   });
 }
 

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,6 +46,12 @@ struct Evaluated {
 struct SessionStep : FinishedStep {
   double stepMs = 0;
   std::string note; // what people should know of it; empty: nothing
+};
+
+/// A folder that a session writes checkpoints into.
+struct OwnCheckpoints {
+  CheckpointOptions options; // which `to` refers to
+  std::unique_ptr<Checkpoints> to;
 };
 
 /// Where a batch of those that were given comes from, or one row of it (-1: all
@@ -103,10 +110,12 @@ public:
   std::vector<double> mean(std::vector<double> values);
   void barrier();
 
-  /// Writes the weights; rank 0 alone has the file.
+  /// Writes the weights; rank 0 alone has the file. Throws Refusal, on all
+  /// ranks, where that fails.
   void save(const std::string &path);
   /// Writes a checkpoint below `folder`, keeps the newest `keep` there (0: all)
-  /// and returns its path when it is whole.
+  /// and returns its path when it is whole. Throws Refusal, on all ranks, where
+  /// that fails: those before it are whole.
   std::string checkpoint(const std::string &folder, uint64_t keep);
   /// This rank's own, of the memory that the session trains in.
   std::vector<StateView> states();
@@ -129,7 +138,7 @@ private:
   void requireProgram(const char *name) const;
   uint64_t samplesOf(const plan::ProgramT &program) const;
   void lookAtLoss(const BatchOrigin &origin);
-  void openCheckpoints(const std::string &folder, uint64_t keep);
+  Checkpoints &openCheckpoints(const std::string &folder, uint64_t keep);
   checkpoint::RunPosition position() const;
   Communicator &ranks() const { return *connection.communicator; }
 
@@ -146,8 +155,8 @@ private:
   std::optional<StepRunner> runner;
   std::optional<NonFiniteSteps> nonFinite;
   std::optional<StepDecisions> decisions; // where ranks stop together
-  CheckpointOptions checkpointOptions;
-  std::unique_ptr<Checkpoints> checkpoints;
+  // By folder. Each stays open, so that nobody else writes there.
+  std::map<std::string, OwnCheckpoints> checkpoints;
   std::vector<std::string> said;
   std::vector<double> givenRates;
   uint64_t done = 0, samples = 0; // steps; what they read on all ranks

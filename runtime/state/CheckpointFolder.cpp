@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace fsdp::checkpoint {
@@ -69,6 +70,8 @@ void Folder::lock() {
     throw Error("cannot make the folder " + root + ": " + error.message() +
                 "; give --checkpoint-dir a folder that can be written");
   std::string path = root + "/lock";
+  if (lockFile >= 0)
+    close(lockFile); // of a file that nobody sees any more
   lockFile =
       open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lockFile < 0)
@@ -87,6 +90,13 @@ void Folder::lock() {
   // Only words for people: that it could not be written harms nothing.
   if (ftruncate(lockFile, 0) == 0 && pwrite(lockFile, who, length, 0) < 0)
     return;
+}
+
+bool Folder::isLocked() const {
+  struct stat ours, there;
+  return lockFile >= 0 && fstat(lockFile, &ours) == 0 &&
+         stat((root + "/lock").c_str(), &there) == 0 &&
+         ours.st_dev == there.st_dev && ours.st_ino == there.st_ino;
 }
 
 Folder::~Folder() {

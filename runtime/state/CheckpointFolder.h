@@ -30,6 +30,9 @@ public:
   /// Makes the folder, and keeps every other run out of it for the life of this
   /// object. Throws Error that names who is in it.
   void lock();
+  /// Whether the lock still keeps others out: nobody has removed the folder, or
+  /// the file.
+  bool isLocked() const;
   /// Removes what runs that were killed left half-written. Needs the lock.
   void removePartial() const;
   /// Makes the partial checkpoint of a step a checkpoint. An older one of the

@@ -162,6 +162,9 @@ void commitShards(const Folder &folder, const Facts &facts,
     while (access(path.c_str(), F_OK) != 0) {
       if (cancelled)
         throw Cancelled();
+      // Nothing would ever come.
+      if (access(partial.c_str(), F_OK) != 0)
+        throw Error(partial + " was removed while it was written");
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     append(all, indexOf, readManifestFile(path));

@@ -1,5 +1,7 @@
 #include "state/SaveWeights.h"
 
+#include "Error.h"
+#include "comm/Gather.h"
 #include "data/SafeTensors.h"
 #include "state/GatheredMemory.h"
 
@@ -63,29 +65,45 @@ void saveWeights(
   at::AutoDispatchBelowADInplaceOrView noAutograd;
   StateMap map(plan);
   std::unique_ptr<SafeTensorsWriter> file;
-  if (communicator.rank() == 0) {
+  std::string problem;
+  // What fails on the way must not keep the others waiting.
+  auto attempt = [&](auto &&call) {
+    if (communicator.rank() != 0 || !problem.empty())
+      return;
+    try {
+      call();
+    } catch (const std::exception &error) {
+      problem = error.what();
+      file.reset();
+    }
+  };
+  attempt([&] {
     file = openFile(plan, map, path);
     onPartialFile(file->partialPath());
-  }
+  });
   // One memory at a time.
   for (const StateMemory &memory : map.memories()) {
     std::vector<const NamedState *> saved = savedOf(memory);
     if (saved.empty())
       continue;
     GatheredMemory gathered(plan, map, memory, communicator, executor);
-    if (!file)
-      continue;
-    for (const NamedState *tensor : saved)
+    auto write = [&](const NamedState &tensor) {
       gathered.forEachPart(
-          *tensor, [&](uint64_t offset, const char *from, uint64_t bytes) {
-            for (const std::string &name : namesOf(*tensor))
+          tensor, [&](uint64_t offset, const char *from, uint64_t bytes) {
+            for (const std::string &name : namesOf(tensor))
               file->write(name, offset, from, bytes);
           });
+    };
+    for (const NamedState *tensor : saved)
+      attempt([&] { write(*tensor); });
   }
-  if (file) {
+  attempt([&] {
     file->finish();
     onPartialFile("");
-  }
+  });
+  problem = textOfRank0(communicator, problem);
+  if (!problem.empty())
+    throw Error(problem);
 }
 
 } // namespace fsdp

@@ -15,8 +15,8 @@ uint64_t savedBytes(const plan::PlanT &plan);
 
 /// Writes parameters (gathered from all ranks) and rank 0's persistent buffers
 /// under their state_dict() names, every alias an entry of its own. Called by
-/// all ranks; rank 0 writes. `onPartialFile` is told the unfinished file, and
-/// "" when it is done.
+/// all ranks; rank 0 writes. Throws Error, on all of them, where it cannot.
+/// `onPartialFile` is told the unfinished file, and "" when it is done.
 void saveWeights(const plan::PlanT &plan, const std::string &path,
                  Communicator &communicator, Executor &executor,
                  const std::function<void(const std::string &)> &onPartialFile);

@@ -1,6 +1,7 @@
 #include "train/Checkpoints.h"
 
 #include "Error.h"
+#include "comm/Gather.h"
 #include "plan/ProgramOutputs.h"
 #include "state/CheckpointReader.h"
 #include "train/FirstProblem.h"
@@ -18,8 +19,9 @@ namespace fsdp {
 namespace fs = std::filesystem;
 
 Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
-                         const CheckpointOptions &options, bool resumes,
-                         Communicator &communicator, Note note)
+                         const CheckpointOptions &options,
+                         const ResumePoint &from, Communicator &communicator,
+                         Note note)
     : plan(*loaded.plan), options(options), communicator(communicator),
       note(std::move(note)), folder(options.folder),
       shards(plan, communicator.rank()), last(Clock::now()) {
@@ -27,7 +29,7 @@ Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
   for (const auto &dim : plan.mesh)
     facts.mesh.emplace_back(dim->name, dim->size);
   checkMetric();
-  open(resumes);
+  open(from);
   checkSpace();
 }
 
@@ -54,32 +56,76 @@ Checkpoints::~Checkpoints() {
     writer.join();
 }
 
-void Checkpoints::open(bool resumes) {
-  if (isFirst()) {
+/// Calls it on rank 0. What it throws is thrown on all ranks.
+template <typename Call>
+static void onRank0(Communicator &communicator, Call &&call) {
+  std::string problem;
+  try {
+    if (communicator.rank() == 0)
+      call();
+  } catch (const std::exception &error) {
+    problem = error.what();
+  }
+  problem = textOfRank0(communicator, problem);
+  if (!problem.empty())
+    throw Error(problem);
+}
+
+/// The run is the one whose checkpoints are in the folder, or the first there.
+void Checkpoints::requireOwn(const ResumePoint &from) const {
+  std::vector<uint64_t> steps = folder.steps();
+  if (steps.empty())
+    return;
+  std::string has = "folder " + folder.path() +
+                    " has checkpoints of a run, the newest of step " +
+                    std::to_string(steps.front());
+  std::error_code ignored;
+  bool goesOn =
+      from && std::any_of(steps.begin(), steps.end(), [&](uint64_t step) {
+        return fs::equivalent(folder.pathOf(step), from.folder(), ignored);
+      });
+  if (!goesOn)
+    throw Error(has + "; go on with --resume auto, or name another folder");
+  if (from.isNamed() && steps.front() > from.position().step)
+    throw Error(has + ", and this run goes on from step " +
+                std::to_string(from.position().step) +
+                "; name another folder, or move the later ones away");
+}
+
+void Checkpoints::open(const ResumePoint &from) {
+  onRank0(communicator, [&] {
     folder.lock();
     folder.removePartial();
-    std::vector<uint64_t> steps = folder.steps();
-    if (!resumes && !steps.empty())
-      throw Error("folder " + folder.path() +
-                  " has checkpoints of a run, the "
-                  "newest of step " +
-                  std::to_string(steps.front()) +
-                  "; go on with --resume auto, or name another folder");
-  }
-  if (communicator.size() > 1)
-    communicator.barrier();
+    requireOwn(from);
+  });
+  std::string problem;
   if (access((folder.path() + "/lock").c_str(), F_OK) != 0)
-    throw Error("rank " + std::to_string(communicator.rank()) +
-                " does not see what rank 0 writes into " + folder.path() +
-                "; give --checkpoint-dir a folder that all hosts share");
+    problem = "what rank 0 writes into " + folder.path() +
+              " is not seen here; give --checkpoint-dir a folder that all "
+              "hosts share";
+  problem = firstProblem(communicator, problem);
+  if (!problem.empty())
+    throw Error(problem);
 }
 
 void Checkpoints::checkSpace() const {
   double bytes = shards.bytes();
   if (communicator.size() > 1)
     communicator.allReduce(&bytes, &bytes, 1, plan::DType::Float64);
-  if (isFirst())
+  onRank0(communicator, [&] {
     requireRoom("a checkpoint", static_cast<uint64_t>(bytes), folder.path());
+  });
+}
+
+/// Makes the folder again where somebody has removed it, or its lock: another
+/// run could be in it.
+void Checkpoints::hold() {
+  if (folder.isLocked())
+    return;
+  folder.lock();
+  note(folder.path() +
+       ", or the lock in it, was removed while the run used it; it is made "
+       "again");
 }
 
 bool Checkpoints::isTime() const {
@@ -101,6 +147,7 @@ void Checkpoints::tellFailure(const std::string &why) {
 /// Room in the folder, and a copy of the state.
 void Checkpoints::prepare(Executor &executor) {
   if (isFirst()) {
+    hold();
     std::string partial = folder.partialPathOf(facts.run.step);
     fs::remove_all(partial);
     fs::create_directory(partial);
@@ -212,9 +259,14 @@ Checkpoints::lastGood(const std::vector<uint64_t> &steps) const {
   return std::nullopt;
 }
 
-/// Removes the oldest ones but for the best.
+/// Removes the oldest ones but for the best. Those of later steps are damaged,
+/// and take nobody's place.
 void Checkpoints::retain() const {
   std::vector<uint64_t> steps = folder.steps();
+  steps.erase(
+      std::remove_if(steps.begin(), steps.end(),
+                     [&](uint64_t step) { return step > facts.run.step; }),
+      steps.end());
   if (!options.keep || steps.size() <= options.keep)
     return;
   std::optional<uint64_t> good = lastGood(steps);

@@ -5,7 +5,7 @@
 #include "executor/Executor.h"
 #include "plan/PlanFile.h"
 #include "state/CheckpointWriter.h"
-#include "train/RunOptions.h"
+#include "train/ResumePoint.h"
 
 #include <atomic>
 #include <chrono>
@@ -24,11 +24,11 @@ class Checkpoints {
 public:
   using Note = std::function<void(const std::string &)>;
 
-  /// Throws Error where the folder cannot be written, belongs to another run,
-  /// has no room for one checkpoint, or has some that this run does not go on
-  /// from. `resumes`: it does. Collective.
+  /// Throws Error, on all ranks alike, where the folder cannot be written, is
+  /// another run's, has no room for one checkpoint, or has some of another past
+  /// or future than that of the state the run goes on `from`. Collective.
   Checkpoints(const plan::LoadedPlan &loaded, const CheckpointOptions &options,
-              bool resumes, Communicator &communicator, Note note);
+              const ResumePoint &from, Communicator &communicator, Note note);
   ~Checkpoints();
 
   /// Whether one is due after `step` by the number of steps.
@@ -43,8 +43,8 @@ public:
   /// nothing. Collective.
   void begin(const checkpoint::RunPosition &position, Executor &executor,
              const std::string &loader = "");
-  /// Waits for what is being written. Collective. Throws Error where it failed
-  /// and the options say that it must not.
+  /// Waits for what is being written. Collective. Throws Error, on all ranks
+  /// alike, where it failed and the options say that it must not.
   void finish();
 
   /// Where the one of a step is, or would be.
@@ -56,8 +56,10 @@ private:
   using Clock = std::chrono::steady_clock;
 
   void checkMetric() const;
-  void open(bool resumes);
+  void open(const ResumePoint &from);
+  void requireOwn(const ResumePoint &from) const;
   void checkSpace() const;
+  void hold();
   void prepare(Executor &executor);
   void write();
   void retain() const;

@@ -17,8 +17,10 @@ static bool isThere(const std::string &path) {
   return std::filesystem::exists(path, ignored);
 }
 
-/// The checkpoints that the options name, newest first.
-static std::vector<std::string> candidates(const CheckpointOptions &options) {
+/// The checkpoints that the options name, newest first. `named`: it is the
+/// path of one.
+static std::vector<std::string> candidates(const CheckpointOptions &options,
+                                           bool &named) {
   bool isAuto = options.resume == "auto";
   const std::string &root = isAuto ? options.folder : options.resume;
   std::error_code ignored;
@@ -26,6 +28,7 @@ static std::vector<std::string> candidates(const CheckpointOptions &options) {
     return std::filesystem::exists(path + "/" + checkpoint::manifestName,
                                    ignored);
   };
+  named = true;
   if (isCheckpoint(root))
     return {root};
   // A file of one stands for it.
@@ -33,6 +36,7 @@ static std::vector<std::string> candidates(const CheckpointOptions &options) {
   if (std::filesystem::is_regular_file(path, ignored) &&
       isCheckpoint(path.parent_path()))
     return {path.parent_path()};
+  named = false;
   checkpoint::Folder folder(root);
   std::vector<std::string> paths;
   for (uint64_t step : folder.steps())
@@ -47,7 +51,7 @@ ResumePoint::ResumePoint(const CheckpointOptions &options,
     return;
   std::string listed;
   if (communicator.rank() == 0)
-    for (const std::string &path : candidates(options))
+    for (const std::string &path : candidates(options, named))
       listed += path + "\n";
   std::istringstream lines(textOfRank0(communicator, listed));
   for (std::string path; std::getline(lines, path);)

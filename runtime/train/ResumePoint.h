@@ -27,6 +27,9 @@ public:
   explicit operator bool() const { return manifest.has_value(); }
   const checkpoint::RunPosition &position() const { return manifest->run; }
   const std::string &folder() const { return paths.front(); }
+  /// Whether the options name it alone; else those that are newer in its folder
+  /// are damaged. Rank 0 knows.
+  bool isNamed() const { return named; }
   /// Those that wrote it.
   uint32_t ranks() const { return manifest->ranks(); }
 
@@ -47,6 +50,7 @@ private:
   std::vector<std::string> paths; // that may still be read, newest first
   std::optional<checkpoint::Manifest> manifest; // of the first
   std::vector<std::string> said;
+  bool named = false;
 };
 
 } // namespace fsdp

@@ -107,7 +107,7 @@ std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
   if (wanted.folder.empty())
     return nullptr;
   return std::make_unique<Checkpoints>(
-      loaded, wanted, !wanted.resume.empty(), communicator,
+      loaded, wanted, from, communicator,
       [this](const std::string &text) { log.note(text); });
 }
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -206,6 +207,18 @@ def test_a_rank_that_hangs_is_found(transport: str, runs: Runs, whole: Runs) -> 
         assert waiting["name"] in [command["name"] for command in launched]
     runs.train()
     assert_same(runs, whole)
+
+
+def test_a_folder_that_is_removed_is_made_again(runs: Runs, whole: Runs) -> None:
+    process = runs.start("--throttle", "1,20000", "--checkpoint-interval", 2)
+    wait_for_row(runs, process, 6)
+    shutil.rmtree(runs.checkpoints, ignore_errors=True)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, output
+    assert "was removed while the run used it; it is made again" in output
+    assert runs.steps()[-1] == STEPS
+    assert_same(runs, whole)
+    assert "nothing is left to train" in runs.train()
 
 
 def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -9,7 +10,7 @@ import time
 from typing import Any
 
 import torch
-from .faults import loader_of
+from .faults import full_disk, loader_of
 from .step import BATCH, SEED, samples
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
@@ -114,6 +115,19 @@ def train_from_loader(plan: str, weights: str, meeting: str, fault: str) -> tupl
                 run(batch)
 
     return outcome(loop)
+
+
+def write_on_full_disk(plan: str, weights: str, meeting: str, folder: str) -> Any:
+    """What a checkpoint and a file of weights raise where rank 0 has no room for them; and the
+    checkpoint of the next step, when it has."""
+    feed = batches()
+    with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
+        run(next(feed))
+        with full_disk() if run.rank == 0 else contextlib.nullcontext():
+            checkpoint = outcome(lambda: run.checkpoint(folder))
+            saved = outcome(lambda: run.save(f"{folder}-weights.safetensors"))
+        run(next(feed))
+        return (checkpoint, saved), str(run.checkpoint(folder))
 
 
 def load_different(plans: list[str], weights: str, meeting: str) -> tuple[str, str]:

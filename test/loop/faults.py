@@ -1,11 +1,14 @@
-"""A data set of which one sample is wrong, in a way that a test names."""
+"""A data set of which one sample is wrong, in a way that a test names; a disk that is full."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import time
+from typing import Iterator
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -40,6 +43,17 @@ class Faulty(Dataset):
             time.sleep(1000)
         if self.fault == "nan":
             sample["x"] = torch.full_like(sample["x"], torch.nan)
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Within it, files of this process have no room for more than some bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def loader_of(fault: str) -> DataLoader:

@@ -1,10 +1,12 @@
 // Tests that a run which was cut in two is the run that was not: on the same
 // ranks bit by bit, on others from the same state.
+#include "Error.h"
 #include "TestRun.h"
 #include "plan/Files.h"
 #include "state/CheckpointFolder.h"
 #include "state/CheckpointFormat.h"
 #include "state/CheckpointReader.h"
+#include "state/CheckpointWriter.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -163,6 +165,73 @@ TEST(Checkpoint, ARunDoesNotGoOnUnasked) {
   CutRun run(1);
   ASSERT_EQ(run.trainTo(1), "");
   EXPECT_NE(run.trainTo(2).find("--resume auto"), std::string::npos);
+}
+
+TEST(Checkpoint, AFolderOfAnotherPastIsNotGoneOnIn) {
+  CutRun one(1), other(1);
+  ASSERT_EQ(one.trainTo(2), "");
+  ASSERT_EQ(other.trainTo(1), "");
+  std::string error = other.goOnTo(4, one.pathOf(2));
+  EXPECT_NE(error.find("has checkpoints of a run, the newest of step 1; go on"),
+            std::string::npos)
+      << error;
+  EXPECT_EQ(other.steps(), std::vector<uint64_t>{1});
+}
+
+TEST(Checkpoint, AFolderOfAnotherFutureIsNotGoneOnIn) {
+  CutRun run(2);
+  run.options.checkpoints.interval = 1;
+  ASSERT_EQ(run.trainTo(3), "");
+  std::string error = run.goOnTo(4, run.pathOf(1));
+  EXPECT_NE(error.find("the newest of step 3, and this run goes on from step "
+                       "1; name another folder"),
+            std::string::npos)
+      << error;
+  for (uint64_t step : {2, 3})
+    std::filesystem::remove_all(run.pathOf(step));
+  EXPECT_EQ(run.goOnTo(4, run.pathOf(1)), "");
+}
+
+TEST(Checkpoint, ADamagedOneTakesNoNewOnesPlace) {
+  CutRun whole(1), cut(1);
+  ASSERT_EQ(whole.trainTo(6), "");
+  cut.options.checkpoints.interval = 2;
+  ASSERT_EQ(cut.trainTo(4), "");
+  flipBit(cut.pathOf(4) + "/checkpoint.json", 100, 0);
+  cut.options.checkpoints.keep = 1;
+  ASSERT_EQ(cut.goOnTo(3), "");
+  EXPECT_EQ(cut.steps(), (std::vector<uint64_t>{4, 3}));
+  ASSERT_EQ(cut.goOnTo(6), "");
+  EXPECT_EQ(cut.steps(), std::vector<uint64_t>{6});
+  EXPECT_TRUE(at::equal(cut.saved(), whole.saved()));
+}
+
+TEST(Checkpoint, AFolderThatIsRemovedIsMadeAndLockedAgain) {
+  TemporaryFolder place;
+  checkpoint::Folder folder(place / "checkpoints"),
+      other(place / "checkpoints");
+  folder.lock();
+  EXPECT_TRUE(folder.isLocked());
+  std::filesystem::remove_all(folder.path());
+  EXPECT_FALSE(folder.isLocked());
+  folder.lock();
+  EXPECT_TRUE(folder.isLocked());
+  EXPECT_THROW(other.lock(), Error);
+  // Whoever comes after the lock's file was removed has it, and keeps it.
+  std::filesystem::remove(folder.path() + "/lock");
+  other.lock();
+  EXPECT_FALSE(folder.isLocked());
+  EXPECT_THROW(folder.lock(), Error);
+}
+
+TEST(Checkpoint, OneThatIsRemovedWhileItIsWrittenIsAnError) {
+  TemporaryFolder place;
+  checkpoint::Facts facts;
+  facts.mesh = {{"shard", 2}};
+  std::atomic<bool> cancelled = false;
+  EXPECT_THROW(checkpoint::commitShards(checkpoint::Folder(place.path), facts,
+                                        cancelled),
+               Error);
 }
 
 TEST(Checkpoint, EveryFlippedBitIsFound) {
