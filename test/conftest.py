@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 import sys
+from typing import Iterator
 
 import pytest
 
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: runs only with --long")
     config.addinivalue_line("markers", "quick: the first case of it runs with --quick")
+    config.addinivalue_line("markers", "provokes(*identifiers): errors that the test sees")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,6 +53,32 @@ def kept_exports(tmp_path_factory: pytest.TempPathFactory) -> None:
     session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     chain.exports = session / "exports"
     chain.exports.mkdir(exist_ok=True)
+
+
+provoked: dict[str, set[str]] = {}  # by test, of its cases so far
+
+
+@pytest.fixture(autouse=True)
+def identified(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Holds a test to the errors that it is marked to provoke: each case to one of them, and all
+    cases together to all."""
+    marker = request.node.get_closest_marker("provokes")
+    if marker is None:
+        yield
+        return
+    from support import errors
+
+    with errors.seen() as identifiers:
+        yield
+    marked = set(marker.args)
+    assert identifiers & marked, "the test is marked to provoke what it did not see"
+    name = request.node.nodeid.partition("[")[0]
+    found = provoked.setdefault(name, set())
+    found |= identifiers
+    cases = [item for item in request.session.items if item.nodeid.partition("[")[0] == name]
+    chosen = request.config.option.keyword or request.config.getoption("--quick")
+    if request.node is cases[-1] and not chosen and "[" not in "".join(request.config.args):
+        assert marked <= found, "no case provoked what the test is marked for"
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:

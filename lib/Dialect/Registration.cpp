@@ -1,5 +1,6 @@
 #include "fsdp/Dialect/Registration.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,4 +15,5 @@ void fsdp::registerDialects(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, FSDPDialect *) {
     context->printOpOnDiagnostic(false);
   });
+  printIdentifiers(registry);
 }

@@ -40,7 +40,8 @@ constexpr uint64_t kSlack = uint64_t(16) << 20;
 void fsdp::checkRecordSizes(std::string_view zip) {
   const ZipNumbers numbers(zip);
   auto damaged = [] {
-    return ArchiveError("is truncated or damaged (it has no whole list of its "
+    return ArchiveError(E::ArchiveDamaged,
+                        "is truncated or damaged (it has no whole list of its "
                         "records); export again");
   };
   // As PyTorch's reader does: the last mark of an end counts.
@@ -65,7 +66,8 @@ void fsdp::checkRecordSizes(std::string_view zip) {
       throw damaged();
     uint64_t bytes = numbers.at(entry + 24, 4);
     if (bytes > left)
-      throw ArchiveError("has records of more bytes than the file: they are "
+      throw ArchiveError(E::ArchiveDamaged,
+                         "has records of more bytes than the file: they are "
                          "compressed, or lie over each other; export again");
     left -= bytes;
     entry += kEntryBytes + numbers.at(entry + 28, 2) +
@@ -104,8 +106,8 @@ static bool endsWith(const std::string &text, std::string_view end) {
 
 void fsdp::checkDepth(const std::string &name, const std::string &record) {
   auto fail = [&](const std::string &what) {
-    throw ArchiveError("has a record " + name + " that " + what +
-                       "; export again");
+    throw ArchiveError(E::ArchiveDamaged, "has a record " + name + " that " +
+                                              what + "; export again");
   };
   bool isCode = endsWith(name, ".py"), isJson = endsWith(name, ".json");
   if ((isCode || isJson) && nestingOf(record).depth > kMaxDepth)

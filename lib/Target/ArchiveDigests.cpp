@@ -19,10 +19,12 @@ void fsdp::checkDigests(const TorchArchive &archive,
   std::string field = "\"metadata\":\"";
   size_t position = text.find(field + metadataDigest + "\"");
   if (position == std::string::npos || metadataDigest.size() != 64)
-    throw ArchiveError("has an fsdp.json without its own digest; export again");
+    throw ArchiveError(E::ArchiveDamaged,
+                       "has an fsdp.json without its own digest; export again");
   text.erase(position + field.size(), metadataDigest.size());
   if (digest(text) != metadataDigest)
-    throw ArchiveError("is altered: fsdp.json does not have the SHA-256 that "
+    throw ArchiveError(E::ArchiveDamaged,
+                       "is altered: fsdp.json does not have the SHA-256 that "
                        "it states; export again");
 
   const std::vector<std::string> &names = archive.getRecordNames();
@@ -31,15 +33,19 @@ void fsdp::checkDigests(const TorchArchive &archive,
       continue;
     auto it = digests.find(name);
     if (it == digests.end())
-      throw ArchiveError("is altered: its record " + name +
-                         " is not listed in fsdp.json; export again");
+      throw ArchiveError(E::ArchiveDamaged,
+                         "is altered: its record " + name +
+                             " is not listed in fsdp.json; export again");
     if (digest(archive.getRecord(name)) != it->second)
-      throw ArchiveError("is altered: its record " + name +
-                         " does not have the SHA-256 that fsdp.json states; "
-                         "export again");
+      throw ArchiveError(
+          E::ArchiveDamaged,
+          "is altered: its record " + name +
+              " does not have the SHA-256 that fsdp.json states; "
+              "export again");
   }
   for (const auto &[name, digest] : digests)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      throw ArchiveError("is altered: its record " + name +
-                         ", listed in fsdp.json, is absent; export again");
+      throw ArchiveError(E::ArchiveDamaged,
+                         "is altered: its record " + name +
+                             ", listed in fsdp.json, is absent; export again");
 }

@@ -93,9 +93,10 @@ static ArchiveMetadata readFields(const JsonReader &json) {
   ArchiveMetadata metadata;
   metadata.torchVersion = json["torch_version"].asString();
   if (metadata.torchVersion != TORCH_VERSION_TEXT)
-    throw ArchiveError("was written with PyTorch " + metadata.torchVersion +
-                       ", this program is built with " TORCH_VERSION_TEXT
-                       "; export again with that version");
+    throw ArchiveError(E::ArchiveVersion,
+                       "was written with PyTorch " + metadata.torchVersion +
+                           ", this program is built with " TORCH_VERSION_TEXT
+                           "; export again with that version");
   metadata.source = json["source"].asString();
   json["modules"].forEach([&](const JsonReader &module) {
     metadata.modules.push_back(readModule(module));
@@ -168,7 +169,8 @@ static ArchiveMetadata readFields(const JsonReader &json) {
 
   JsonReader programs = json["programs"];
   if (!programs.has("step"))
-    throw ArchiveError("has no program `step`; export a training step");
+    throw ArchiveError(E::ArchiveContents,
+                       "has no program `step`; export a training step");
   programs.forEachField([&](const std::string &name, const JsonReader &value) {
     ProgramInfo program = readProgram(value);
     if (JsonReader first = value["variant_of"]; !first.isNull())
@@ -188,7 +190,8 @@ static ArchiveMetadata readFields(const JsonReader &json) {
 ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
   const std::vector<std::string> &names = archive.getRecordNames();
   if (std::find(names.begin(), names.end(), kMetadataRecord) == names.end())
-    throw ArchiveError("has no fsdp.json: it is a TorchScript archive that "
+    throw ArchiveError(E::ArchiveDamaged,
+                       "has no fsdp.json: it is a TorchScript archive that "
                        "`python -m fsdp_mlir.export` did not write");
   const std::string &text = archive.getRecord(kMetadataRecord);
   checkDepth(kMetadataRecord, text);
@@ -199,9 +202,10 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
       json["format"].fail("\"fsdp-mlir\"");
     if (json["format_version"].asInt() != 7)
       throw ArchiveError(
+          E::ArchiveVersion,
           "has format version " +
-          std::to_string(json["format_version"].asInt()) +
-          ", this program reads 7; export again with this version");
+              std::to_string(json["format_version"].asInt()) +
+              ", this program reads 7; export again with this version");
     std::map<std::string, std::string> digests;
     json["sha256"]["records"].forEachField(
         [&](const std::string &name, const JsonReader &digest) {
@@ -210,7 +214,8 @@ ArchiveMetadata fsdp::readMetadata(const TorchArchive &archive) {
     checkDigests(archive, digests, json["sha256"]["metadata"].asString());
     return readFields(json);
   } catch (const nlohmann::json::exception &error) {
-    throw ArchiveError(std::string("has an fsdp.json that is not JSON (") +
-                       error.what() + "); export again");
+    throw ArchiveError(E::ArchiveContents,
+                       std::string("has an fsdp.json that is not JSON (") +
+                           error.what() + "); export again");
   }
 }

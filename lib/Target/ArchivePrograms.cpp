@@ -154,9 +154,10 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
                    const std::string &fqn, const TensorInfo &type) {
     auto it = known[role].find(fqn);
     if (it == known[role].end())
-      throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
-                         what + " of " + fqn + ", which is not a known " +
-                         role + "; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has a bad fsdp.json: program " + name + " has " +
+                             what + " of " + fqn + ", which is not a known " +
+                             role + "; export again");
     auto compute = computeDtypes.find(fqn);
     const std::string &dtype =
         role == std::string("parameter") && compute != computeDtypes.end()
@@ -165,9 +166,10 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
     // Of inputs the batch's shape is what variants differ in.
     bool isOther = role == std::string("input") && !program.variantOf.empty();
     if ((it->second->shape != type.shape && !isOther) || dtype != type.dtype)
-      throw ArchiveError("has a bad fsdp.json: program " + name + " has " +
-                         what + " of " + fqn +
-                         " with another shape or dtype; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has a bad fsdp.json: program " + name + " has " +
+                             what + " of " + fqn +
+                             " with another shape or dtype; export again");
   };
   std::set<std::pair<std::string, std::string>> seen;
   for (const ArgumentInfo &argument : program.arguments) {
@@ -176,9 +178,10 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
     check("an argument", argument.role.c_str(), argument.fqn,
           program.values.at(argument.name));
     if (!seen.insert({argument.role, argument.fqn}).second)
-      throw ArchiveError("has a bad fsdp.json: program " + name +
-                         " has two arguments for " + argument.fqn +
-                         "; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has a bad fsdp.json: program " + name +
+                             " has two arguments for " + argument.fqn +
+                             "; export again");
   }
   for (const ResultInfo &result : program.results) {
     if (result.role == "gradient")
@@ -187,9 +190,10 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
     if (result.role == "buffer_update")
       check("an update", "buffer", result.fqn, program.values.at(result.name));
     if (!seen.insert({result.role, result.fqn}).second)
-      throw ArchiveError("has a bad fsdp.json: program " + name +
-                         " has two results for " + result.fqn +
-                         "; export again");
+      throw ArchiveError(E::ArchiveContents, "has a bad fsdp.json: program " +
+                                                 name +
+                                                 " has two results for " +
+                                                 result.fqn + "; export again");
   }
 }
 
@@ -206,8 +210,9 @@ void fsdp::checkVariants(const ArchiveMetadata &metadata) {
     if (program.variantOf.empty())
       continue;
     auto fail = [&, &name = name](const std::string &what) {
-      throw ArchiveError("has a bad fsdp.json: program " + name + " " + what +
-                         "; export again");
+      throw ArchiveError(E::ArchiveContents, "has a bad fsdp.json: program " +
+                                                 name + " " + what +
+                                                 "; export again");
     };
     auto first = metadata.programs.find(program.variantOf);
     if (first == metadata.programs.end() || !first->second.variantOf.empty())

@@ -20,8 +20,9 @@ std::vector<std::string> fsdp::programsOfStep(const ArchiveMetadata &metadata) {
 
 [[noreturn]] static void fail(const std::string &program,
                               const std::string &what) {
-  throw ArchiveError("has a bad fsdp.json: program " + program + " " + what +
-                     "; export again");
+  throw ArchiveError(E::ArchiveContents, "has a bad fsdp.json: program " +
+                                             program + " " + what +
+                                             "; export again");
 }
 
 /// Whether the turn of a variant is that of its program, and goes on with a

@@ -51,7 +51,8 @@ public:
 
 private:
   [[noreturn]] void fail(const aten::Argument &argument, const Twine &what) {
-    throw ArchiveError(("calls " + schema.callee() + " with " + what +
+    throw ArchiveError(E::ArchiveOperator,
+                       ("calls " + schema.callee() + " with " + what +
                         " for '" + argument.name + "' of type " +
                         argument.type.str() + "; export again")
                            .str());
@@ -76,10 +77,12 @@ private:
 
 void CallBuilder::run() {
   if (node.operands.size() != schema.arguments.size())
-    throw ArchiveError(
-        "calls " + schema.callee() + " with " +
-        std::to_string(node.operands.size()) + " arguments; its schema has " +
-        std::to_string(schema.arguments.size()) + "; export again");
+    throw ArchiveError(E::ArchiveOperator,
+                       "calls " + schema.callee() + " with " +
+                           std::to_string(node.operands.size()) +
+                           " arguments; its schema has " +
+                           std::to_string(schema.arguments.size()) +
+                           "; export again");
   size_t slotsInUse = 0;
   for (auto [argument, given] : llvm::zip(schema.arguments, node.operands)) {
     if (!argument.type.isTensor())
@@ -267,17 +270,18 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
                               llvm::StringMap<Value> &values) {
   std::string where = info.source.empty() ? "" : " (at " + info.source + ")";
   if (node.op != info.op || node.results.size() != info.results.size())
-    throw ArchiveError("has the node " + node.op + where +
-                       " where fsdp.json describes " + info.op +
-                       "; export again");
+    throw ArchiveError(E::ArchiveContents, "has the node " + node.op + where +
+                                               " where fsdp.json describes " +
+                                               info.op + "; export again");
   const aten::Schema *schema = aten::lookup(info.op, info.overload);
   if (!schema) {
     std::string callee =
         info.op + (info.overload.empty() ? "" : "." + info.overload);
     std::string hint = aten::suggest(callee);
-    throw ArchiveError("calls " + callee + where +
-                       ", of which this PyTorch has no schema" +
-                       (hint.empty() ? "" : "; " + hint));
+    throw ArchiveError(E::ArchiveOperator,
+                       "calls " + callee + where +
+                           ", of which this PyTorch has no schema" +
+                           (hint.empty() ? "" : "; " + hint));
   }
   CallBuilder call(builder, node, *schema, values);
   call.run();
@@ -285,8 +289,9 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
   SmallVector<Type> types;
   for (auto [result, name] : llvm::zip(info.results, node.results)) {
     if (result && !name.empty() && *result != name)
-      throw ArchiveError("names the result " + name + " of " + node.op + where +
-                         ", fsdp.json " + *result + "; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "names the result " + name + " of " + node.op + where +
+                             ", fsdp.json " + *result + "; export again");
     if (result)
       types.push_back(
           getValueType(builder.getContext(), program.values.at(*result)));
@@ -304,9 +309,11 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
   op.setMustSave(info.keep);
   if (op.isRandom()) {
     if (!call.hasGenerator)
-      throw ArchiveError("calls " + schema->callee() + where +
-                         ", which draws from PyTorch's default generator; use "
-                         "an op that takes a generator");
+      throw ArchiveError(
+          E::ArchiveOperator,
+          "calls " + schema->callee() + where +
+              ", which draws from PyTorch's default generator; use "
+              "an op that takes a generator");
     NamedAttrList args(op.getArgs());
     args.set("generator",
              aten::GeneratorAttr::get(builder.getContext(), nextSite++));

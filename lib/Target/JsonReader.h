@@ -19,8 +19,9 @@ public:
       : value(value), path(std::move(path)) {}
 
   [[noreturn]] void fail(const std::string &expected) const {
-    throw ArchiveError("has a bad fsdp.json: " + (path.empty() ? "it" : path) +
-                       " is not " + expected + "; export again");
+    throw ArchiveError(E::ArchiveContents,
+                       "has a bad fsdp.json: " + (path.empty() ? "it" : path) +
+                           " is not " + expected + "; export again");
   }
 
   bool isNull() const { return value.is_null(); }
@@ -38,8 +39,8 @@ public:
     auto it = value.find(key);
     std::string below = path.empty() ? key : path + "." + key;
     if (it == value.end())
-      throw ArchiveError("has a bad fsdp.json: " + below +
-                         " is missing; export again");
+      throw ArchiveError(E::ArchiveContents, "has a bad fsdp.json: " + below +
+                                                 " is missing; export again");
     return JsonReader(*it, below);
   }
 

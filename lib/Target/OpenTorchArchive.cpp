@@ -12,7 +12,8 @@ using namespace fsdp;
 const std::string &TorchArchive::getRecord(const std::string &name) const {
   auto it = std::find(names.begin(), names.end(), name);
   if (it == names.end())
-    throw ArchiveError("has no record " + name + "; export again");
+    throw ArchiveError(E::ArchiveContents,
+                       "has no record " + name + "; export again");
   return records[it - names.begin()];
 }
 
@@ -21,7 +22,7 @@ std::unique_ptr<TorchArchive> fsdp::openTorchArchive(std::string_view bytes) {
   try {
     library = &loadLibrary<TorchArchiveLibrary>();
   } catch (const Error &error) {
-    throw ArchiveError(error.what());
+    throw ArchiveError(error.kind, error.what());
   }
   return std::unique_ptr<TorchArchive>(library->open(bytes));
 }

@@ -5,6 +5,7 @@
 #include "PlanCalls.h"
 #include "PlanMeanings.h"
 #include "PlanPrograms.h"
+#include "fsdp/Dialect/Diagnostics.h"
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -387,14 +388,17 @@ LogicalResult fsdp::verifyPlan(ExportedPlan &exported) {
       return exported.ops.find({kind, index, entry.owner});
     };
     if (Operation *op = exported.ops.find(entry)) {
-      InFlightDiagnostic error = op->emitOpError() << found.reason;
+      InFlightDiagnostic error = ofKind(E::PlanConstraint, op->emitOpError())
+                                 << found.reason;
       if (found.other)
         error.attachNote(at(plan::PlanEntry::Command, *found.other)->getLoc())
             << "that command is here";
       return error;
     }
     if (entry.kind >= plan::PlanEntry::Value)
-      return at(plan::PlanEntry::Program, entry.owner)->emitError(found.what());
-    return exported.module->emitError(found.what());
+      return ofKind(
+          E::PlanConstraint,
+          at(plan::PlanEntry::Program, entry.owner)->emitError(found.what()));
+    return ofKind(E::PlanConstraint, exported.module->emitError(found.what()));
   }
 }

@@ -145,6 +145,7 @@ private:
     if (!llvm::all_of(named, [](bool is) { return is; }))
       return op.emitOpError("has an output that is none of its results");
     (*call)->view = op.getView();
+    (*call)->recomputed = bool(op.getRecomputeAttr());
     add(op, op.getStream(), std::move(**call));
     return success();
   }

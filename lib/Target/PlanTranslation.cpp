@@ -2,6 +2,7 @@
 
 #include "cost/CommandCost.h"
 #include "fsdp/Dialect/Aten/Schema.h"
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/Registration.h"
 #include "fsdp/Target/PlanExport.h"
 #include "plan/PlanFile.h"
@@ -53,7 +54,7 @@ static void registerPlanReader(
           output << text.str();
           return success();
         } catch (const std::runtime_error &error) {
-          llvm::errs() << "error: " << error.what() << "\n";
+          printError(error);
           return failure();
         }
       });
@@ -120,9 +121,11 @@ void fsdp::registerPlanDiff() {
       "plan-diff", "say what a second plan changes: --plan-diff A B",
       [&options](const plan::LoadedPlan &before, std::ostream &out) {
         if (after.empty())
-          throw plan::PlanError("--plan-diff compares two plans; give both, as "
+          throw plan::PlanError(E::FlagsDisagree,
+                                "--plan-diff compares two plans; give both, as "
                                 "in --plan-diff A B");
-        plan::LoadedPlan other = plan::readPlan(after, aten::findOperatorSchema);
+        plan::LoadedPlan other =
+            plan::readPlan(after, aten::findOperatorSchema);
         trace::printDiff({before, options.clusterFor(*before.plan)},
                          {other, options.clusterFor(*other.plan)}, out);
       });

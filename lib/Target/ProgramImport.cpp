@@ -102,18 +102,21 @@ func::FuncOp ProgramImporter::addFunction() {
 void ProgramImporter::checkGraph() const {
   if (graph.arguments.size() != program.arguments.size() ||
       graph.results.size() != program.results.size())
-    throw ArchiveError("has a method `" + name +
-                       "` of other arguments or results than fsdp.json "
-                       "describes; export again");
+    throw ArchiveError(E::ArchiveContents,
+                       "has a method `" + name +
+                           "` of other arguments or results than fsdp.json "
+                           "describes; export again");
   for (auto [argument, info] : llvm::zip(graph.arguments, program.arguments))
     if (argument != info.name)
-      throw ArchiveError("names an argument of `" + name + "` " + argument +
-                         ", fsdp.json " + info.name + "; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "names an argument of `" + name + "` " + argument +
+                             ", fsdp.json " + info.name + "; export again");
   for (auto [result, info] : llvm::zip(graph.results, program.results))
     if (result != info.name)
-      throw ArchiveError("returns " + result + " from `" + name +
-                         "` where fsdp.json says " + info.name +
-                         "; export again");
+      throw ArchiveError(E::ArchiveContents, "returns " + result + " from `" +
+                                                 name +
+                                                 "` where fsdp.json says " +
+                                                 info.name + "; export again");
 }
 
 /// A parameter is cast to the dtype that the program computes with it in.
@@ -163,9 +166,11 @@ void ProgramImporter::addArguments(func::FuncOp function) {
 
 void ProgramImporter::addNodes() {
   if (graph.nodes.size() != program.nodes.size())
-    throw ArchiveError("has " + std::to_string(graph.nodes.size()) +
-                       " nodes where fsdp.json describes " +
-                       std::to_string(program.nodes.size()) + "; export again");
+    throw ArchiveError(E::ArchiveContents,
+                       "has " + std::to_string(graph.nodes.size()) +
+                           " nodes where fsdp.json describes " +
+                           std::to_string(program.nodes.size()) +
+                           "; export again");
   for (auto [node, info] : llvm::zip(graph.nodes, program.nodes))
     calls.import(node, info, program, values);
 }

@@ -24,9 +24,10 @@ ArrayAttr fsdp::getRecipe(const StateInfo &info, OpBuilder &builder) {
         step.region ? numbers(step.region->sizes) : DenseI64ArrayAttr(),
         step.region ? numbers(step.region->strides) : DenseI64ArrayAttr());
     if (!attr)
-      throw ArchiveError("has a bad fsdp.json: the recipe of " + info.fqn +
-                         " has a step " + step.op +
-                         " of other values than it takes; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has a bad fsdp.json: the recipe of " + info.fqn +
+                             " has a step " + step.op +
+                             " of other values than it takes; export again");
     steps.push_back(attr);
   }
   return builder.getArrayAttr(steps);

@@ -171,9 +171,11 @@ static void checkGraph(const RuleInfo &rule, const TorchGraph &graph) {
   if (ArrayRef(graph.arguments) != ArrayRef(names(program.arguments)) ||
       ArrayRef(graph.results) != ArrayRef(names(program.results)) ||
       graph.nodes.size() != program.nodes.size())
-    throw ArchiveError("has a method `" + rule.method +
-                       "` of other arguments, nodes or results than fsdp.json "
-                       "describes; export again");
+    throw ArchiveError(
+        E::ArchiveContents,
+        "has a method `" + rule.method +
+            "` of other arguments, nodes or results than fsdp.json "
+            "describes; export again");
 }
 
 func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
@@ -212,8 +214,9 @@ func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
   }
   for (auto call : function.getOps<aten::CallOp>())
     if (call.isRandom())
-      throw ArchiveError("has the rule " + rule.name +
-                         ", which draws random numbers; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has the rule " + rule.name +
+                             ", which draws random numbers; export again");
   SmallVector<Value> returned;
   for (const ResultInfo &result : program.results)
     returned.push_back(values.lookup(result.name));

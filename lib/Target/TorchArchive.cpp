@@ -65,7 +65,8 @@ private:
 
 LoadedArchive::LoadedArchive(std::string_view bytes) : bytes(bytes) {
   if (bytes.substr(0, 4) != std::string_view("PK\3\4", 4))
-    throw ArchiveError("is not a TorchScript archive; write one with "
+    throw ArchiveError(E::ArchiveDamaged,
+                       "is not a TorchScript archive; write one with "
                        "`python -m fsdp_mlir.export -o step.pt STEP.py`");
   checkRecordSizes(bytes);
   try {
@@ -77,8 +78,9 @@ LoadedArchive::LoadedArchive(std::string_view bytes) : bytes(bytes) {
       records.emplace_back(static_cast<const char *>(data.get()), size);
     }
   } catch (const std::exception &error) {
-    throw ArchiveError("is truncated or damaged (" + firstLine(error) +
-                       "); export again");
+    throw ArchiveError(E::ArchiveDamaged, "is truncated or damaged (" +
+                                              firstLine(error) +
+                                              "); export again");
   }
 }
 
@@ -119,10 +121,11 @@ static TorchOperand readConstant(const c10::IValue &value,
     for (const c10::IValue &member : value.toListRef())
       operand.members.push_back(readConstant(member, op));
   } else {
-    throw ArchiveError("gives " + op + " a constant of type " +
-                       value.tagKind() +
-                       ", which a graph of tensors does "
-                       "not have; export again");
+    throw ArchiveError(E::ArchiveOperator,
+                       "gives " + op + " a constant of type " +
+                           value.tagKind() +
+                           ", which a graph of tensors does "
+                           "not have; export again");
   }
   return operand;
 }
@@ -159,8 +162,9 @@ static TorchNode readNode(const torch::jit::Node *node) {
   TorchNode result;
   result.op = node->kind().toQualString();
   if (!node->blocks().empty())
-    throw ArchiveError("has control flow (" + result.op +
-                       "), which no plan can hold; export again");
+    throw ArchiveError(E::ArchiveOperator,
+                       "has control flow (" + result.op +
+                           "), which no plan can hold; export again");
   for (const torch::jit::Value *input : node->inputs())
     result.operands.push_back(readOperand(input, result.op));
   for (size_t i = 0; i < node->outputs().size(); ++i) {
@@ -178,8 +182,9 @@ static TorchNode readNode(const torch::jit::Node *node) {
       continue;
     }
     if (!unpack)
-      throw ArchiveError("does not unpack the list that " + result.op +
-                         " returns; export again");
+      throw ArchiveError(E::ArchiveContents, "does not unpack the list that " +
+                                                 result.op +
+                                                 " returns; export again");
     for (const torch::jit::Value *member : unpack->outputs())
       result.results.push_back(nameOf(member));
   }
@@ -203,7 +208,8 @@ static TorchGraph readGraph(const torch::jit::Graph &graph) {
   const torch::jit::Value *returned =
       graph.outputs().size() == 1 ? graph.outputs()[0] : nullptr;
   if (!returned || returned->node()->kind() != c10::prim::TupleConstruct)
-    throw ArchiveError("has a method that does not return a tuple; export "
+    throw ArchiveError(E::ArchiveContents,
+                       "has a method that does not return a tuple; export "
                        "again");
   for (const torch::jit::Value *member : returned->node()->inputs())
     result.results.push_back(nameOf(member));
@@ -221,15 +227,17 @@ LoadedArchive::readGraphs(const std::vector<std::string> &methods) const {
     for (const std::string &name : methods) {
       std::optional<torch::jit::Method> method = module.find_method(name);
       if (!method)
-        throw ArchiveError("has no method `" + name + "`; export again");
+        throw ArchiveError(E::ArchiveContents,
+                           "has no method `" + name + "`; export again");
       graphs.push_back(readGraph(*method->graph()));
     }
     return graphs;
   } catch (const ArchiveError &) {
     throw;
   } catch (const std::exception &error) {
-    throw ArchiveError("cannot be read as TorchScript (" + firstLine(error) +
-                       "); export again with PyTorch " TORCH_VERSION_TEXT);
+    throw ArchiveError(E::ArchiveOperator,
+                       "cannot be read as TorchScript (" + firstLine(error) +
+                           "); export again with PyTorch " TORCH_VERSION_TEXT);
   }
 }
 

@@ -6,10 +6,11 @@
 #ifndef FSDP_LIB_TARGET_TORCHGRAPH_H
 #define FSDP_LIB_TARGET_TORCHGRAPH_H
 
+#include "Error.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,8 @@ namespace fsdp {
 
 /// An archive that cannot be imported. The message is complete: the fact, then
 /// the fix.
-struct ArchiveError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct ArchiveError : Error {
+  using Error::Error;
 };
 
 /// An argument of a node: a value of the graph, a constant, or a list.

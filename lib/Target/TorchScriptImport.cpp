@@ -1,6 +1,7 @@
 // From an archive to the IR.
 
 #include "fsdp/Target/TorchScriptImport.h"
+#include "fsdp/Dialect/Diagnostics.h"
 
 #include "ArchiveTurns.h"
 #include "AtenCallImport.h"
@@ -192,27 +193,31 @@ void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
       return;
     const StateInfo *info = parameters.lookup(result.fqn);
     if (!info->trainable)
-      throw ArchiveError("has a gradient of " + result.fqn +
-                         ", which is not trainable; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has a gradient of " + result.fqn +
+                             ", which is not trainable; export again");
     auto group = groups.find(result.fqn);
     if (group == groups.end())
       return;
     const RuleInfo *rule = ruleOf.lookup(result.fqn);
     if (!rule)
-      throw ArchiveError("has no rule for " + result.fqn +
-                         ", which the optimizer holds; export again");
+      throw ArchiveError(E::ArchiveContents,
+                         "has no rule for " + result.fqn +
+                             ", which the optimizer holds; export again");
     if (!plan::isFloating(plan::findDType(info->type.dtype)->dtype))
-      throw ArchiveError("has the trainable parameter " + info->fqn +
-                         " of dtype " + info->type.dtype +
-                         ", for which there is no update; make it a "
-                         "floating-point parameter");
+      throw ArchiveError(E::Dtype,
+                         "has the trainable parameter " + info->fqn +
+                             " of dtype " + info->type.dtype +
+                             ", for which there is no update; make it a "
+                             "floating-point parameter");
     members[group->second].push_back(info);
     used.insert(rule);
   };
   for (const std::string &name : programsOfStep(metadata))
     llvm::for_each(metadata.programs.at(name).results, add);
   if (used.empty())
-    throw ArchiveError("has no parameter to update: the loss reaches none that "
+    throw ArchiveError(E::NoGradient,
+                       "has no parameter to update: the loss reaches none that "
                        "the optimizer holds; check requires_grad and the "
                        "optimizer's parameters");
 
@@ -227,26 +232,20 @@ void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
 }
 
 OwningOpRef<ModuleOp> fsdp::importTorchScript(StringRef archive,
-                                              MLIRContext *context,
-                                              std::string &error) {
+                                              MLIRContext *context) {
   context->loadDialect<aten::AtenDialect, FSDPDialect, func::FuncDialect,
                        arith::ArithDialect, math::MathDialect>();
-  try {
-    std::unique_ptr<TorchArchive> file =
-        openTorchArchive(std::string_view(archive.data(), archive.size()));
-    ArchiveMetadata metadata = readMetadata(*file);
-    // The step first, so that its random sites do not depend on `eval`.
-    std::vector<std::string> names = programsOfStep(metadata);
-    for (const auto &[name, program] : metadata.programs)
-      if (!llvm::is_contained(names, name))
-        names.push_back(name);
-    for (const RuleInfo &rule : metadata.optimizer.rules)
-      names.push_back(rule.method);
-    return Importer(metadata, context).run(names, file->readGraphs(names));
-  } catch (const std::exception &caught) {
-    error = caught.what();
-    return {};
-  }
+  std::unique_ptr<TorchArchive> file =
+      openTorchArchive(std::string_view(archive.data(), archive.size()));
+  ArchiveMetadata metadata = readMetadata(*file);
+  // The step first, so that its random sites do not depend on `eval`.
+  std::vector<std::string> names = programsOfStep(metadata);
+  for (const auto &[name, program] : metadata.programs)
+    if (!llvm::is_contained(names, name))
+      names.push_back(name);
+  for (const RuleInfo &rule : metadata.optimizer.rules)
+    names.push_back(rule.method);
+  return Importer(metadata, context).run(names, file->readGraphs(names));
 }
 
 void fsdp::registerTorchScriptImport() {
@@ -256,13 +255,14 @@ void fsdp::registerTorchScriptImport() {
       [](llvm::SourceMgr &sources, MLIRContext *context) {
         const llvm::MemoryBuffer *buffer =
             sources.getMemoryBuffer(sources.getMainFileID());
-        std::string error;
-        OwningOpRef<Operation *> module =
-            importTorchScript(buffer->getBuffer(), context, error);
-        if (!module)
-          llvm::errs() << "error: " << buffer->getBufferIdentifier() << " "
-                       << error << "\n";
-        return module;
+        try {
+          return OwningOpRef<Operation *>(
+              importTorchScript(buffer->getBuffer(), context));
+        } catch (const std::exception &error) {
+          std::string file = buffer->getBufferIdentifier().str();
+          printError(Error(kindOf(error), file + " " + error.what()));
+          return OwningOpRef<Operation *>();
+        }
       },
       registerDialects);
 }

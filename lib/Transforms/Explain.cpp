@@ -35,7 +35,7 @@ public:
                                           errorHandler);
   }
 
-  void runOnOperation() override {
+  void runOnModule() override {
     markAllAnalysesPreserved();
     FailureOr<ExportedPlan> exported = exportPlan(getOperation());
     if (failed(exported) || failed(verifyPlan(*exported)))
@@ -48,13 +48,13 @@ public:
                                      : cost::findCluster(cluster),
                      what, text);
     } catch (const std::runtime_error &error) {
-      getOperation().emitError() << error.what();
+      ofKind(kindOf(error), getOperation().emitError()) << error.what();
       return signalPassFailure();
     }
     std::string why;
     std::unique_ptr<llvm::ToolOutputFile> file = openOutputFile(output, &why);
     if (!file) {
-      getOperation().emitError()
+      ofKind(E::FileUnwritable, getOperation().emitError())
           << "what is explained cannot be written: " << why;
       return signalPassFailure();
     }

@@ -4,6 +4,7 @@
 
 #include "cost/CommandCost.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -20,7 +21,7 @@ LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
     return success();
   double mebibytes;
   if (text.getAsDouble(mebibytes) || !(mebibytes >= 0) || mebibytes > 1e12)
-    return module.emitError()
+    return ofKind(E::Option, module.emitError())
            << name << "=" << text << " is no number of MiB, as in 25 or 0.5";
   if (mebibytes > 0)
     bytes = static_cast<int64_t>(mebibytes * (1 << 20));
@@ -34,7 +35,7 @@ LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
   type = fits ? aten::getElementType(module.getContext(), info->dtype) : Type();
   if (fits || text.empty())
     return success();
-  return module.emitError()
+  return ofKind(E::Option, module.emitError())
          << name << "=" << text << " does not exist; there are "
          << llvm::join(plan::floatingNames(), ", ");
 }
@@ -49,6 +50,6 @@ LogicalResult fsdp::readCluster(ModuleOp module, StringRef name,
     cluster = cost::findCluster(name.str());
     return success();
   } catch (const cost::ClusterError &error) {
-    return module.emitError(error.what());
+    return ofKind(error.kind, module.emitError(error.what()));
   }
 }

@@ -6,7 +6,6 @@
 #include "plan/NearestName.h"
 
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/WithColor.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -15,11 +14,13 @@ using ErrorHandler = function_ref<LogicalResult(const Twine &)>;
 
 void fsdp::reportNoSuchValue(StringRef option, StringRef value,
                              ArrayRef<ValueMeaning> values) {
-  llvm::raw_ostream &os = llvm::WithColor::error(llvm::errs());
+  std::string text;
+  llvm::raw_string_ostream os(text);
   os << option << "=" << value << " does not exist; there are ";
   llvm::interleaveComma(values.drop_back(), os,
                         [&](const ValueMeaning &known) { os << known.name; });
-  os << " and " << values.back().name << "\n";
+  os << " and " << values.back().name;
+  printError(Error(E::Option, text));
 }
 
 /// The option that a failed parse did not know, or nothing.
@@ -33,13 +34,17 @@ LogicalResult ModulePass::initializeOptions(StringRef options,
                                             ErrorHandler fail) {
   return Pass::initializeOptions(options, [&](const Twine &message) {
     std::string why = message.str();
-    if (why.empty())
-      return failure(); // a parser has said it
+    if (why.empty()) { // a parser has said it
+      printIdentifierIfNone(E::Option);
+      return failure();
+    }
     StringRef unknown = getUnknown(why);
     if (unknown.empty())
-      return fail(getArgument() + ": " + StringRef(why).trim());
-    return fail(getArgument() + " has no option " + unknown +
-                "; fsdp-opt --help-all lists those that it has");
+      return failAs(E::Option, fail,
+                    getArgument() + ": " + StringRef(why).trim());
+    return failAs(E::Option, fail,
+                  getArgument() + " has no option " + unknown +
+                      "; fsdp-opt --help-all lists those that it has");
   });
 }
 
@@ -57,18 +62,22 @@ LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
   llvm::raw_string_ostream stream(why);
   if (succeeded(parseFromString(text, stream)))
     return success();
-  if (why.empty())
-    return failure(); // a parser has said it
+  if (why.empty()) { // a parser has said it
+    printIdentifierIfNone(E::Option);
+    return failure();
+  }
   StringRef unknown = getUnknown(why);
   if (unknown.empty())
-    return fail(pipeline + ": " + StringRef(why).trim());
+    return failAs(E::Option, fail, pipeline + ": " + StringRef(why).trim());
   std::vector<std::string> names = getNames();
   if (names.empty())
-    return fail(pipeline + " has no option " + unknown + "; it takes none");
+    return failAs(E::Option, fail,
+                  pipeline + " has no option " + unknown + "; it takes none");
   std::string hint = nearestHint(unknown, names);
-  return fail(pipeline + " has no option " + unknown + hint +
-              (hint.empty() ? "; all are " : ", all are ") +
-              llvm::join(names, ", "));
+  return failAs(E::Option, fail,
+                pipeline + " has no option " + unknown + hint +
+                    (hint.empty() ? "; all are " : ", all are ") +
+                    llvm::join(names, ", "));
 }
 
 std::string NamedOptions::getText() const {

@@ -110,11 +110,13 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
   if (gather == GatherBy::Auto)
     gather = flat && onHost && sameHost ? GatherBy::Map : GatherBy::Copy;
   if (gather == GatherBy::Map && !onHost)
-    return fail("gather=map is for device=cpu: GPUs do not show each other's "
-                "memory in one place, and would hold all parameters whole");
+    return failAs(E::OptionsDisagree, fail,
+                  "gather=map is for device=cpu: GPUs do not show each other's "
+                  "memory in one place, and would hold all parameters whole");
   if (gather == GatherBy::Map && !flat)
-    return fail("gather=map needs shard-layout=flat: only flat pieces can be "
-                "read in place");
+    return failAs(E::OptionsDisagree, fail,
+                  "gather=map needs shard-layout=flat: only flat pieces can be "
+                  "read in place");
 
   // What is priced, recomputed and placed is what will run.
   pm.addPass(createSelectKernels({options.device, options.attention}));

@@ -17,7 +17,7 @@ class RecordPipeline : public fsdp::impl::RecordPipelineBase<RecordPipeline> {
 public:
   using RecordPipelineBase::RecordPipelineBase;
 
-  void runOnOperation() override {
+  void runOnModule() override {
     ModuleOp module = getOperation();
     std::string all = text;
     if (auto before = module->getAttrOfType<StringAttr>("fsdp.pipeline"))

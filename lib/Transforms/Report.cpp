@@ -258,7 +258,7 @@ class Report : public fsdp::impl::ReportBase<Report> {
 public:
   using ReportBase::ReportBase;
 
-  void runOnOperation() override {
+  void runOnModule() override {
     markAllAnalysesPreserved();
     cost::Cluster hardware;
     if (failed(readCluster(getOperation(), cluster, hardware)))

@@ -10,6 +10,7 @@ Batches have one shape (`dataloader_drop_last`), and the loss is the mean over e
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import Any, Optional
 
@@ -93,7 +94,10 @@ class PlanTrainer(Trainer):
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         if self.run:
-            self.run.checkpoint(os.path.join(output_dir, RUN))
+            folder = os.path.join(output_dir, RUN)
+            if self.args.should_save:  # A Trainer writes over what an earlier run left.
+                shutil.rmtree(folder, ignore_errors=True)
+            self.run.checkpoint(folder)
         if self.args.should_save:
             torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 import torch
 
-from .errors import ExportError
+from .errors import E, ExportError
 
 
 class DType(NamedTuple):
@@ -56,7 +56,7 @@ def dtype_name(dtype: torch.dtype, what: str) -> str:
     """`float32` for torch.float32; an error that names `what` for one that archives lack."""
     if dtype not in DTYPES:
         raise ExportError(
-            f"{what} is {str(dtype).removeprefix('torch.')}, which an archive cannot hold"
+            E.DTYPE, f"{what} is {str(dtype).removeprefix('torch.')}, which an archive cannot hold"
         )
     return DTYPES[dtype].name
 
@@ -66,11 +66,13 @@ def require_computed(dtype: torch.dtype, what: str) -> None:
     for which there is no update."""
     if dtype in DTYPES and DTYPES[dtype].kind == "Complex":
         raise ExportError(
+            E.DTYPE,
             f"{what} is {DTYPES[dtype].name}, for which there is no update; keep it as numbers, with "
-            "a last dimension of 2, and read it by torch.view_as_complex in the forward"
+            "a last dimension of 2, and read it by torch.view_as_complex in the forward",
         )
     if dtype in DTYPES and DTYPES[dtype].kind == "StoredFloat":
         raise ExportError(
+            E.DTYPE,
             f"{what} is {DTYPES[dtype].name}, which is stored and not computed with: it has no "
-            "sum over ranks and no update; use bfloat16, float16 or float32"
+            "sum over ranks and no update; use bfloat16, float16 or float32",
         )

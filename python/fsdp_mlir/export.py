@@ -19,7 +19,7 @@ from .data.checks import column_names
 from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
-from .errors import ExportError, ExportNote
+from .errors import ArgumentParser, E, ExportError, ExportNote, identified
 from .capture.explain import user_location
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
@@ -53,7 +53,8 @@ def export_step(
     names = StateNames(step)
     if names.fake_mode is not None and weights:
         raise ExportError(
-            "the step is built under fake tensors, which hold no weights; export with --no-weights"
+            E.FIRST_VALUES,
+            "the step is built under fake tensors, which hold no weights; export with --no-weights",
         )
     check_eager_only(step)
     for fqn, tensor in names.parameters.items():
@@ -162,7 +163,9 @@ def _write_files(
                 if weights and other not in dict(files):
                     other.unlink(missing_ok=True)
     except OSError as error:
-        raise ExportError(f"{error.filename or path}: {error.strerror or error}") from error
+        raise ExportError(
+            E.FILE_UNWRITABLE, f"{error.filename or path}: {error.strerror or error}"
+        ) from error
     finally:
         for new, _ in temporary:
             new.unlink(missing_ok=True)
@@ -230,9 +233,10 @@ def _check_variant(wanted: StepProgram, program: Program, first: Program) -> Non
         what = {"gradient": "a gradient of", "buffer_update": "a new value of"}.get(role, "metric")
         has, lacks = ("has", "there is none") if (role, fqn) in here else ("lacks", "it is there")
         raise ExportError(
+            E.STEP_INPUTS,
             f"a batch of {shapes_text(wanted.inputs)} {has} {what} {fqn}, and {lacks} with the "
             "first of inputs; batches of all shapes must use the same parameters, buffers and "
-            "metrics"
+            "metrics",
         )
 
 
@@ -244,13 +248,14 @@ def _check_outputs(program: Program, step: TrainingStep) -> None:
     ):
         if given and name in named:
             raise ExportError(
+                E.NAME_TAKEN,
                 f"metrics returns {name}, which is the name of what {option} gives; call it "
-                "something else"
+                "something else",
             )
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m fsdp_mlir.export",
         description="Export a training step: archive, weights and data.",
     )
@@ -273,7 +278,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     warnings.showwarning = _show_warning
     try:
         if Path(options.output).suffix != ".pt":
-            raise ExportError(f"{options.output}: the archive's name must end in .pt")
+            raise ExportError(E.FLAG, f"{options.output}: the archive's name must end in .pt")
         step = load_training_step(options.step, options.flags)
         if options.accumulate is not None:
             step.accumulate = checked_accumulate(options.accumulate)
@@ -288,7 +293,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             traceback.print_exc()
         where = user_location("".join(traceback.format_exception(error)))
         text = " ".join(str(error).split()) or "no message"
-        print(f"error: {where or options.step}: {type(error).__name__}: {text}", file=sys.stderr)
+        text = identified(E.STEP_RAISES, f"{where or options.step}: {type(error).__name__}: {text}")
+        print(f"error: {text}", file=sys.stderr)
         return 1
     for file in files:
         print(f"wrote {file} ({file.stat().st_size} bytes)")

@@ -7,8 +7,14 @@ import functools
 import inspect
 from typing import Any, Callable, Iterable, TypeVar
 
+from .errors import E, Identified
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Class = TypeVar("Class", bound=type)
+
+
+class OptionError(Identified, TypeError):
+    """A keyword that does not exist."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -25,9 +31,10 @@ def checked_options(function: Function) -> Function:
     def call(*args: Any, **options: Any) -> Any:
         for name in options:
             if name not in known:
-                raise TypeError(
+                raise OptionError(
+                    E.STEP_ARGUMENT,
                     f"{what} has no option {name!r}; the nearest is {nearest(name, known)!r}, all "
-                    f"are {', '.join(known)}"
+                    f"are {', '.join(known)}",
                 )
         return function(*args, **options)
 

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
+from .errors import E, identified
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
@@ -149,8 +150,9 @@ def compile_step(
     out = args.out
     if args.nnodes > 1 and needs_table(" ".join(args.pipeline)):
         raise StageError(
+            E.FLAGS_DISAGREE,
             "kernels=fast on several machines needs one table for all of them, since each compiles "
-            "the plan; give kernel-table=FILE, a copy on each (docs/kernels.md)"
+            "the plan; give kernel-table=FILE, a copy on each (docs/kernels.md)",
         )
     display.begin("export")
     folder, said, cached = stages.export(
@@ -225,7 +227,7 @@ def start_from(args: argparse.Namespace, display: Display) -> None:
     try:
         notes = compose(args.weights, args.out / "step.safetensors", metadata, args.out / START)
     except WeightsError as error:
-        raise StageError(f"--weights: {error}") from error
+        raise StageError(error.kind, f"--weights: {error.message}") from error
     display.end("weights", START)
     display.tell("".join(f"note: {line}\n" for line in notes))
 
@@ -241,9 +243,10 @@ def mesh_of(metadata: dict[str, Any], world: int) -> list[int]:
         return [world]
     if (ranks := math.prod(mesh["shape"])) != world:
         raise StageError(
+            E.WORLD_SIZE,
             f"the model's mesh has {ranks} ranks and this run {world}; give "
             f"--nproc {ranks}, or describe another mesh (the environment's WORLD_SIZE is the "
-            "number of ranks)"
+            "number of ranks)",
         )
     return mesh["shape"]
 
@@ -285,7 +288,7 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
 
 def train(args: argparse.Namespace) -> None:
     if not args.step_file.is_file():
-        raise StageError(f"{args.step_file}: no such step file")
+        raise StageError(E.STEP_FILE, f"{args.step_file}: no such step file")
     args.step_file = args.step_file.resolve()
     args.out = args.out or Path("out") / args.step_file.stem
     as_given = argparse.Namespace(**vars(args))
@@ -299,7 +302,10 @@ def train(args: argparse.Namespace) -> None:
     try:
         args.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StageError(f"--out {args.out}: {error.strerror}; give a folder that can be written")
+        raise StageError(
+            E.FILE_UNWRITABLE,
+            f"--out {args.out}: {error.strerror}; give a folder that can be written",
+        )
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
     compile_step(args, runner, tools, display)
@@ -383,10 +389,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"{label}{error}", file=stream)
         return error.code
     except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
+        print(f"error: {identified(E.STOPPED, 'interrupted')}", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {identified(E.FILE_UNREADABLE, str(error))}", file=sys.stderr)
         return 1
     return 0
 

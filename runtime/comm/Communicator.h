@@ -1,6 +1,7 @@
 #ifndef FSDP_RUNTIME_COMM_COMMUNICATOR_H
 #define FSDP_RUNTIME_COMM_COMMUNICATOR_H
 
+#include "Error.h"
 #include "device/ArenaMemory.h"
 #include "plan/PlanTypes.h"
 
@@ -17,8 +18,9 @@ class RankWatch;
 
 /// Another rank, or the way to it, failed: what this rank reports is a
 /// consequence, not the cause.
-struct PeerFailure : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct PeerFailure : std::runtime_error, Identified {
+  explicit PeerFailure(const std::string &message, E kind = E::PeerFailed)
+      : std::runtime_error(message), Identified(kind) {}
   /// Said behind it to people, and not to other ranks: which file tells more.
   std::string addition;
 };
@@ -99,7 +101,7 @@ public:
   /// destination belong to it until finish(). In place where the destination of
   /// an all-gather holds the source at i * count, for the i-th of the group,
   /// that of a reduce-scatter is the source's part at i * count, and that of an
-  /// all-reduce is the source. Throws std::invalid_argument for what has no sum
+  /// all-reduce is the source. Throws Error for what has no sum
   /// or no maximum: see checkReduction().
   virtual uint64_t start(const Transfer &transfer) = 0;
 

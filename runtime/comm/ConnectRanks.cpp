@@ -23,7 +23,8 @@ Connection connectRanks(c10d::Store &store, int rank, int size,
       result.reason = "all are on one host";
     } catch (const Error &error) {
       if (options.transport == HostTransport::SharedMemory)
-        throw Error(std::string(error.what()) + "; drop --comm shm");
+        throw Error(E::SharedMemory,
+                    std::string(error.what()) + "; drop --comm shm");
       result.reason = error.what();
     }
   }

@@ -28,7 +28,7 @@ public:
   /// ncclCommSplit: makes what launching a transfer like this one needs, and
   /// may wait for the other ranks and for the device. Called before the first
   /// launch of each; its addresses are not looked at. Throws
-  /// std::invalid_argument as checkReduction() does, and for what NCCL cannot
+  /// Error as checkReduction() does, and for what NCCL cannot
   /// reduce.
   virtual void prepare(const Transfer &transfer) = 0;
 

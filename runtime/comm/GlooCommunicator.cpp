@@ -369,7 +369,8 @@ void GlooCommunicator::finish(uint64_t ticket) {
 static void refuseTls() {
   const char *transport = std::getenv("GLOO_DEVICE_TRANSPORT");
   if (transport && std::strcmp(transport, "TCP_TLS") == 0)
-    throw Error("GLOO_DEVICE_TRANSPORT is TCP_TLS, but the Gloo of PyTorch "
+    throw Error(E::Secret,
+                "GLOO_DEVICE_TRANSPORT is TCP_TLS, but the Gloo of PyTorch "
                 "2.11 then sends everything unencrypted all the same; unset "
                 "it, and keep the ranks in a network that you trust");
 }

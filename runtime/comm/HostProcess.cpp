@@ -15,8 +15,9 @@ HostIdentity thisHost() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot;
   struct stat found;
   if (host.boot.empty() || stat("/proc/self/ns/pid", &found) != 0)
-    throw Error(std::string("cannot tell from /proc which host this is: ") +
-                std::strerror(errno));
+    throw Error(E::System,
+                std::string("cannot tell from /proc which host this is: ") +
+                    std::strerror(errno));
   host.processNamespace = found.st_ino;
   return host;
 }

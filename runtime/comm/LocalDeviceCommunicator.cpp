@@ -130,8 +130,10 @@ private:
       return std::tie(t.kind, t.count, t.dtype, t.divisor, t.op);
     };
     if (what(mine) != what(other))
-      throw Error("ranks launch different transfers: " + describe(mine) +
-                  " and " + describe(other) + "; give all ranks the same plan");
+      throw Error(E::Collective,
+                  "ranks launch different transfers: " + describe(mine) +
+                      " and " + describe(other) +
+                      "; give all ranks the same plan");
   }
 
   static std::string describe(const Transfer &transfer) {
@@ -162,7 +164,7 @@ private:
     bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
     uint64_t offset = scatters ? group.indexOf(rank) * bytes : 0;
     if (sum.bytes < bytes)
-      throw std::logic_error("a transfer was launched and not prepared");
+      throw Error(E::Collective, "a transfer was launched and not prepared");
     auto source = [&](uint32_t i) {
       return static_cast<const char *>(of[i].transfer.source) + offset;
     };

@@ -27,8 +27,8 @@ void PeerWatch::add(int rank, int64_t process) {
   if (handle < 0 && errno == ESRCH)
     throw ended(rank);
   if (handle < 0)
-    throw Error("cannot watch process " + std::to_string(process) + ": " +
-                std::strerror(errno));
+    throw Error(E::System, "cannot watch process " + std::to_string(process) +
+                               ": " + std::strerror(errno));
   handles.push_back({handle, POLLIN, 0});
   ranks.push_back(rank);
 }

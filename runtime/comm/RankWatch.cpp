@@ -336,7 +336,7 @@ void RankWatch::note(const AwaitedTransfer &awaited) {
     return;
   Culprits culprits = ask(awaited);
   limits.note(describeWait(rank, progress().step, waitedFor(awaited), awaited,
-                             culprits));
+                           culprits));
 }
 
 PeerFailure RankWatch::failure(const AwaitedTransfer &awaited,
@@ -360,7 +360,8 @@ PeerFailure RankWatch::failure(const AwaitedTransfer &awaited,
     return PeerFailure("lost the connection to another rank, in " +
                        std::string(awaited.name) + ": " + broken);
   return PeerFailure(
-      describeWait(rank, progress().step, waited, awaited, culprits));
+      describeWait(rank, progress().step, waited, awaited, culprits),
+      E::PeerSilent);
 }
 
 void RankWatch::leaveWord(const std::string &sentence) {

@@ -190,13 +190,13 @@ void combine(const std::vector<const void *> &sources,
 void checkReduction(plan::DType dtype, double divisor, plan::ReduceOp op) {
   bool isMax = op == plan::ReduceOp::Max;
   if (!plan::isReducible(dtype, op))
-    throw std::invalid_argument(std::string("ranks cannot ") +
-                                (isMax ? "find the maximum of " : "sum ") +
-                                plan::dtypeName(dtype) +
-                                "; convert it to float32 before");
+    throw Error(E::Collective, std::string("ranks cannot ") +
+                                   (isMax ? "find the maximum of " : "sum ") +
+                                   plan::dtypeName(dtype) +
+                                   "; convert it to float32 before");
   if (divisor != 1 && (isMax || !plan::isFloating(dtype)))
-    throw std::invalid_argument("only sums of floating numbers are divided in "
-                                "a reduction; divide after it");
+    throw Error(E::Collective, "only sums of floating numbers are divided in "
+                               "a reduction; divide after it");
 }
 
 void checkReduction(const Transfer &transfer) {

@@ -20,7 +20,7 @@ void combine(const std::vector<const void *> &sources,
              plan::DType dtype, double divisor,
              plan::ReduceOp op = plan::ReduceOp::Sum);
 
-/// Throws std::invalid_argument for what combine() cannot do: to reduce bool,
+/// Throws Error for what combine() cannot do: to reduce bool,
 /// to divide integers or a maximum, to order complex numbers.
 void checkReduction(plan::DType dtype, double divisor,
                     plan::ReduceOp op = plan::ReduceOp::Sum);

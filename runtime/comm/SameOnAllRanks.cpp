@@ -12,11 +12,12 @@ void requireSameOnAllRanks(Communicator &communicator,
         gatherNumbers(communicator, static_cast<int64_t>(thing.value));
     for (size_t rank = 1; rank < all.size(); ++rank)
       if (all[rank] != all[0])
-        throw Error("rank 0 finds " +
-                    std::to_string(static_cast<uint64_t>(all[0])) + " " +
-                    thing.what + ", rank " + std::to_string(rank) + " " +
-                    std::to_string(static_cast<uint64_t>(all[rank])) +
-                    "; give all ranks the same files");
+        throw Error(E::RanksDiffer,
+                    "rank 0 finds " +
+                        std::to_string(static_cast<uint64_t>(all[0])) + " " +
+                        thing.what + ", rank " + std::to_string(rank) + " " +
+                        std::to_string(static_cast<uint64_t>(all[rank])) +
+                        "; give all ranks the same files");
   }
 }
 

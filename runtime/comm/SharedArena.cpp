@@ -50,12 +50,13 @@ void SharedArena::connect(
     return;
   windowMemory = mapAligned(windowBytes);
   if (!windowMemory)
-    throw Error("cannot map a window of " + std::to_string(windowBytes) +
-                " bytes");
+    throw Error(E::OutOfMemory, "cannot map a window of " +
+                                    std::to_string(windowBytes) + " bytes");
   for (const WindowPart &part : parts) {
     if (part.destination + part.bytes * part.ranks.size > windowBytes ||
         part.source + part.bytes > arenaBytes)
-      throw Error("the plan's window shows memory outside the arena; lower "
+      throw Error(E::PlanAddress,
+                  "the plan's window shows memory outside the arena; lower "
                   "the step again");
     for (uint32_t i = 0; i < part.ranks.size; ++i)
       segments[part.ranks[i]].showAt(windowMemory + part.destination +

@@ -179,9 +179,10 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   Channel &channel = channels.at(transfer.channel);
   uint64_t number = channel.started + 1;
   if (number > channel.finished + ChannelControl::maxInFlight)
-    throw Error("more than " + std::to_string(ChannelControl::maxInFlight) +
-                " collectives in flight on one channel; lower the prefetch "
-                "depth");
+    throw Error(E::Collective,
+                "more than " + std::to_string(ChannelControl::maxInFlight) +
+                    " collectives in flight on one channel; lower the prefetch "
+                    "depth");
   channel.started = number;
   bool shown =
       transfer.mapped &&
@@ -219,10 +220,12 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
         return control(r, c).started.load(std::memory_order_acquire) >= number;
       });
       if (slot(r, c, number).signature.load(std::memory_order_relaxed) != mine)
-        throw Error("rank " + std::to_string(r) + " does not do what rank " +
-                    std::to_string(rank()) + " does, in " + transfer.name +
-                    ": another kind, size or dtype; give all ranks the same "
-                    "plan, data and flags");
+        throw Error(
+            E::Collective,
+            "rank " + std::to_string(r) + " does not do what rank " +
+                std::to_string(rank()) + " does, in " + transfer.name +
+                ": another kind, size or dtype; give all ranks the same "
+                "plan, data and flags");
     }
   if (!shown) {
     if (findAll(c, number, members))

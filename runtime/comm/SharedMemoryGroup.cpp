@@ -45,11 +45,12 @@ SharedSegment::Address understand(const std::string &greeting,
   text >> other.boot >> other.processNamespace >> address.process >>
       address.descriptor >> address.device >> address.inode >> address.bytes;
   if (!text || address.bytes != sizeof(ControlBlock))
-    throw Error("it shares nothing that this version understands");
+    throw Error(E::SharedMemory,
+                "it shares nothing that this version understands");
   if (other.boot != host.boot)
-    throw Error("it is on another host");
+    throw Error(E::SharedMemory, "it is on another host");
   if (other.processNamespace != host.processNamespace)
-    throw Error("it is in another PID namespace");
+    throw Error(E::SharedMemory, "it is in another PID namespace");
   return address;
 }
 
@@ -98,8 +99,8 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
               });
   for (const std::string &other : exchange(store, "complaint", complaint + " "))
     if (other != " ")
-      throw Error("the ranks cannot share memory: " +
-                  other.substr(0, other.size() - 1));
+      throw Error(E::SharedMemory, "the ranks cannot share memory: " +
+                                       other.substr(0, other.size() - 1));
   for (SharedSegment &segment : segments)
     segment.closeDescriptor();
   rankWatch = std::make_unique<RankWatch>(store, rank, size, patience);

@@ -31,16 +31,18 @@ SharedSegment SharedSegment::create(uint64_t bytes) {
   // The kernel would promise more, and end a process when it is written.
   uint64_t physical = sysconf(_SC_PHYS_PAGES) * pageBytes();
   if (bytes > physical)
-    throw Error("a rank needs " + std::to_string(bytes) +
-                " bytes, this host has " + std::to_string(physical) +
-                "; use more ranks or a smaller batch");
+    throw Error(E::OutOfMemory, "a rank needs " + std::to_string(bytes) +
+                                    " bytes, this host has " +
+                                    std::to_string(physical) +
+                                    "; use more ranks or a smaller batch");
   SharedSegment segment;
   segment.bytes = std::max(bytes, pageBytes());
   segment.descriptor = memfd_create("fsdp", MFD_CLOEXEC);
   if (segment.descriptor < 0 ||
       ftruncate(segment.descriptor, segment.bytes) != 0)
-    throw Error("cannot share " + std::to_string(bytes) +
-                " bytes with the other ranks: " + lastError());
+    throw Error(E::SharedMemory,
+                "cannot share " + std::to_string(bytes) +
+                    " bytes with the other ranks: " + lastError());
   segment.map();
   return segment;
 }
@@ -52,12 +54,12 @@ SharedSegment SharedSegment::open(const Address &address) {
                      std::to_string(address.descriptor);
   segment.descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (segment.descriptor < 0)
-    throw Error("cannot open " + path + ": " + lastError());
+    throw Error(E::SharedMemory, "cannot open " + path + ": " + lastError());
   // The number may stand for another process here.
   struct stat found;
   if (fstat(segment.descriptor, &found) != 0 ||
       found.st_dev != address.device || found.st_ino != address.inode)
-    throw Error(path + " is not the memory that was shared");
+    throw Error(E::SharedMemory, path + " is not the memory that was shared");
   segment.map();
   return segment;
 }
@@ -65,8 +67,8 @@ SharedSegment SharedSegment::open(const Address &address) {
 void SharedSegment::map() {
   memory = mapAligned(bytes, descriptor);
   if (!memory)
-    throw Error("cannot map " + std::to_string(bytes) +
-                " bytes of shared memory: " + lastError());
+    throw Error(E::SharedMemory, "cannot map " + std::to_string(bytes) +
+                                     " bytes of shared memory: " + lastError());
 }
 
 void SharedSegment::populate() {
@@ -75,8 +77,8 @@ void SharedSegment::populate() {
 #endif
   // Before Linux 5.14 the first writes do it.
   if (madvise(memory, bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL)
-    throw Error("cannot have " + std::to_string(bytes) +
-                " bytes of shared memory: " + lastError());
+    throw Error(E::OutOfMemory, "cannot have " + std::to_string(bytes) +
+                                    " bytes of shared memory: " + lastError());
 }
 
 SharedSegment::~SharedSegment() {
@@ -94,7 +96,7 @@ void SharedSegment::swap(SharedSegment &other) {
 SharedSegment::Address SharedSegment::address() const {
   struct stat found;
   if (fstat(descriptor, &found) != 0)
-    throw Error("cannot share memory: " + lastError());
+    throw Error(E::SharedMemory, "cannot share memory: " + lastError());
   return {getpid(), descriptor, found.st_dev, found.st_ino, bytes};
 }
 
@@ -102,8 +104,8 @@ void SharedSegment::showAt(char *target, uint64_t offset,
                            uint64_t count) const {
   if (count && mmap(target, count, PROT_READ, MAP_SHARED | MAP_FIXED,
                     descriptor, static_cast<off_t>(offset)) == MAP_FAILED)
-    throw Error("cannot map " + std::to_string(count) +
-                " bytes into the window: " + lastError());
+    throw Error(E::SharedMemory, "cannot map " + std::to_string(count) +
+                                     " bytes into the window: " + lastError());
 }
 
 void SharedSegment::closeDescriptor() {

@@ -2,18 +2,19 @@
 #ifndef FSDP_RUNTIME_COST_CLUSTER_H
 #define FSDP_RUNTIME_COST_CLUSTER_H
 
+#include "Error.h"
 #include "plan/PlanTypes.h"
 
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace fsdp::cost {
 
 /// A cluster that does not exist, or a file that does not describe one.
-struct ClusterError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct ClusterError : Error {
+  explicit ClusterError(const std::string &message)
+      : Error(E::Cluster, message) {}
 };
 
 /// The way from one rank to the next in a ring, or from a rank to its host.

@@ -76,8 +76,8 @@ const Kernel *KernelTable::fastest(const Product &product) const {
 namespace {
 
 [[noreturn]] void fail(const std::string &source, const std::string &what) {
-  throw Error("kernel table \"" + source + "\": " + what +
-              "; measure again with fsdp-run --tune");
+  throw Error(E::KernelTable, "kernel table \"" + source + "\": " + what +
+                                  "; measure again with fsdp-run --tune");
 }
 
 template <typename Value>
@@ -168,9 +168,11 @@ std::string printKernelTable(const KernelTable &table) {
 void checkMachine(const KernelTable &table, const Machine &machine,
                   const std::string &source) {
   auto misfit = [&](const std::string &theirs, const std::string &ours) {
-    throw Error("kernel table \"" + source + "\" was measured on " + theirs +
-                ", and this is " + ours +
-                "; measure this one with fsdp-run --tune, into another file");
+    throw Error(
+        E::KernelTable,
+        "kernel table \"" + source + "\" was measured on " + theirs +
+            ", and this is " + ours +
+            "; measure this one with fsdp-run --tune, into another file");
   };
   const Machine &measured = table.machine;
   if (measured.cpu != machine.cpu)

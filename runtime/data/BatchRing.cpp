@@ -107,10 +107,12 @@ int BatchRing::descriptor() const {
 BatchRing::Extent BatchRing::extent() const {
   int64_t batches = headerOf(memory).batches;
   if (batches < -1)
-    throw Error("the loader does not say how many batches it has; write its "
+    throw Error(E::Loader,
+                "the loader does not say how many batches it has; write its "
                 "number or -1 into the ring");
   if (batches == 0)
-    throw Error("the loader has no batch; give it more samples, or smaller "
+    throw Error(E::Loader,
+                "the loader has no batch; give it more samples, or smaller "
                 "batches");
   return {batches};
 }
@@ -121,9 +123,9 @@ void BatchRing::start(int64_t epoch, int64_t batch, const std::string &state) {
   header.startBatch = batch;
   if (!state.empty()) {
     if (!stateBegin || state.size() > stateCapacity)
-      throw Error("the loader's state in the checkpoint has " +
-                  std::to_string(state.size()) +
-                  " bytes, for which the ring has no room");
+      throw Error(E::Loader, "the loader's state in the checkpoint has " +
+                                 std::to_string(state.size()) +
+                                 " bytes, for which the ring has no room");
     header.startStateBytes = state.size();
     state.copy(slot(0) + stateBegin, state.size());
   }
@@ -138,13 +140,14 @@ BatchRing::Batch BatchRing::at(uint64_t count) const {
   SlotHeader header;
   std::memcpy(&header, slot(count), sizeof(header));
   if (header.number != count + 1)
-    throw Error("the loader filled slot " + std::to_string(header.number) +
-                " of its ring where " + std::to_string(count + 1) +
-                " was due; one process alone may feed a rank");
+    throw Error(E::Loader,
+                "the loader filled slot " + std::to_string(header.number) +
+                    " of its ring where " + std::to_string(count + 1) +
+                    " was due; one process alone may feed a rank");
   if (header.variant >= variants)
-    throw Error("the loader filled a slot with shapes of number " +
-                std::to_string(header.variant) + ", and there are " +
-                std::to_string(variants));
+    throw Error(E::Loader, "the loader filled a slot with shapes of number " +
+                               std::to_string(header.variant) +
+                               ", and there are " + std::to_string(variants));
   int64_t columns = static_cast<int64_t>(offsets.size());
   bool isNaN = header.nanColumn >= 0 && header.nanColumn < columns;
   std::string state;

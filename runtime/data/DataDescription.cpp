@@ -39,8 +39,8 @@ public:
       : json(json), place(std::move(place)), file(file) {}
 
   [[noreturn]] void refuse(const std::string &why) const {
-    throw Error(file + " is no description of data: " + place + " " + why +
-                "; export again");
+    throw Error(E::DataFile, file + " is no description of data: " + place +
+                                 " " + why + "; export again");
   }
   bool isNull() const { return json.is_null(); }
 

@@ -16,8 +16,10 @@ static std::vector<std::string> filesAt(const std::string &path) {
     if (entry.path().extension() == ".safetensors")
       files.push_back(entry.path().string());
   if (files.empty())
-    throw Error("folder " + path +
-                " has no .safetensors file; give a data set that export wrote");
+    throw Error(
+        E::DataMissing,
+        "folder " + path +
+            " has no .safetensors file; give a data set that export wrote");
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -26,9 +28,11 @@ DataSet::DataSet(const std::string &path, std::vector<Column> columns)
     : name(path), data(columns.size()) {
   for (const Column &column : columns) {
     if (column.shape.empty())
-      throw Error("input " + column.name +
-                  " is a scalar and cannot come from data; export it as one "
-                  "that repeats");
+      throw Error(
+          E::DataMismatch,
+          "input " + column.name +
+              " is a scalar and cannot come from data; export it as one "
+              "that repeats");
     std::vector<int64_t> sample(column.shape.begin() + 1, column.shape.end());
     widths.push_back(*plan::numElements(sample) *
                      plan::dtypeBytes(column.dtype));
@@ -66,8 +70,9 @@ DataSet::DataSet(const std::string &path, std::vector<Column> columns)
       data[c].push_back(*tensor);
     }
     if (!problems.empty())
-      throw Error("data in " + file + " does not fit the plan: " + problems +
-                  "; export both together");
+      throw Error(E::DataMismatch, "data in " + file +
+                                       " does not fit the plan: " + problems +
+                                       "; export both together");
     starts.push_back(starts.back() + std::max<int64_t>(count, 0));
   }
 }

@@ -12,9 +12,10 @@ static void checkSize(const DataDescription::File &file) {
   auto [descriptor, bytes] = openRegularFile(file.path);
   close(descriptor);
   if (bytes != file.bytes)
-    throw Error(file.path + " has " + std::to_string(bytes) +
-                " bytes, and had " + std::to_string(file.bytes) +
-                " when it was described; export again");
+    throw Error(E::DataChanged, file.path + " has " + std::to_string(bytes) +
+                                    " bytes, and had " +
+                                    std::to_string(file.bytes) +
+                                    " when it was described; export again");
 }
 
 DescribedData::DescribedData(const std::string &path,
@@ -50,8 +51,9 @@ DescribedData::DescribedData(const std::string &path,
                        numbers * plan::dtypeBytes(wanted.dtype)});
   }
   if (!problems.empty())
-    throw Error("data in " + path + " does not fit the plan: " + problems +
-                "; export both together");
+    throw Error(E::DataMismatch, "data in " + path +
+                                     " does not fit the plan: " + problems +
+                                     "; export both together");
   for (const DataDescription::File &file : description.files)
     checkSize(file);
 }

@@ -36,8 +36,9 @@ void FilePool::read(const std::string &path, uint64_t begin, uint64_t bytes,
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
-      throw Error("cannot read " + path + ": " +
-                  (n ? std::strerror(errno) : "it became shorter"));
+      throw Error(E::FileUnreadable,
+                  "cannot read " + path + ": " +
+                      (n ? std::strerror(errno) : "it became shorter"));
     to += n;
     begin += n;
     bytes -= n;

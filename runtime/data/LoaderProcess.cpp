@@ -27,8 +27,8 @@ static constexpr int endMilliseconds = 2000;
 static constexpr int answerMilliseconds = 1000;
 
 static Error cannotStart(const std::string &command) {
-  return Error("cannot start the data command '" + command +
-               "': " + std::strerror(errno));
+  return Error(E::Loader, "cannot start the data command '" + command +
+                              "': " + std::strerror(errno));
 }
 
 LoaderProcess::LoaderProcess(const std::string &command, const BatchRing &ring,
@@ -126,16 +126,16 @@ void LoaderProcess::awaitReady(const std::string &what) {
       continue;
     if (found == 0) {
       std::string where = askWhere();
-      throw Error(
-          "the loader has given nothing for " +
-          std::to_string(patience.count() / 1000) + " s, and " + what +
-          " is due; " +
-          (where.empty() ? "look where it waits" : "it is at " + where) +
-          ", or raise --data-timeout");
+      throw Error(E::LoaderSlow, "the loader has given nothing for " +
+                                     std::to_string(patience.count() / 1000) +
+                                     " s, and " + what + " is due; " +
+                                     (where.empty() ? "look where it waits"
+                                                    : "it is at " + where) +
+                                     ", or raise --data-timeout");
     }
     // What it gave before it ended counts.
     if (!(files[0].revents & POLLIN) && files[1].revents)
-      throw Error(describeEnd(what));
+      throw Error(E::Loader, describeEnd(what));
   }
 }
 

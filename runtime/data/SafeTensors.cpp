@@ -45,8 +45,9 @@ SafeTensorsLayout::SafeTensorsLayout(std::vector<Tensor> tensors) {
   for (const Tensor &tensor : tensors) {
     const char *type = plan::findDType(tensor.dtype)->safetensors;
     if (!type)
-      throw Error("cannot save " + tensor.name + ": safetensors has no " +
-                  plan::dtypeName(tensor.dtype));
+      throw Error(E::Dtype, "cannot save " + tensor.name +
+                                ": safetensors has no " +
+                                plan::dtypeName(tensor.dtype));
     uint64_t bytes =
         *plan::numElements(tensor.shape) * plan::dtypeBytes(tensor.dtype);
     places[tensor.name] = {end, bytes};
@@ -97,7 +98,8 @@ void SafeTensorsWriter::writeAt(const void *data, uint64_t bytes,
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
-      throw Error("cannot write " + path + ": " + std::strerror(errno));
+      throw Error(E::FileUnwritable,
+                  "cannot write " + path + ": " + std::strerror(errno));
     from += n;
     offset += n;
     bytes -= n;
@@ -117,13 +119,14 @@ void SafeTensorsWriter::write(const std::string &tensor, uint64_t begin,
 void SafeTensorsWriter::finish() {
   for (const auto &[tensor, range] : layout.ranges())
     if (written[tensor] != range.bytes)
-      throw Error("tensor " + tensor + " of " + path + " was not written");
+      throw Error(E::FileUnwritable,
+                  "tensor " + tensor + " of " + path + " was not written");
   if (fsync(file) != 0 || close(file) != 0 ||
       rename(temporary.c_str(), path.c_str()) != 0) {
     std::string why = std::strerror(errno);
     unlink(temporary.c_str());
     file = -1;
-    throw Error("cannot write " + path + ": " + why);
+    throw Error(E::FileUnwritable, "cannot write " + path + ": " + why);
   }
   file = -1;
 }

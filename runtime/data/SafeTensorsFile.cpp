@@ -26,8 +26,8 @@ SafeTensorsFile::SafeTensorsFile(const std::string &path) : name(path) {
   size = opened.bytes;
   try {
     if (size < 8)
-      throw Error(path + " is not a safetensors file: it has " +
-                  std::to_string(size) + " bytes");
+      throw Error(E::DataFile, path + " is not a safetensors file: it has " +
+                                   std::to_string(size) + " bytes");
     parse();
   } catch (...) {
     close(file);
@@ -39,8 +39,8 @@ SafeTensorsFile::~SafeTensorsFile() { close(file); }
 
 void SafeTensorsFile::parse() {
   auto bad = [&](const std::string &why) {
-    return Error(name + " is not a whole safetensors file: " + why +
-                 "; write it again");
+    return Error(E::DataFile, name + " is not a whole safetensors file: " +
+                                  why + "; write it again");
   };
   unsigned char length[8];
   readAt(length, 8, 0);
@@ -135,8 +135,9 @@ void SafeTensorsFile::readAt(void *data, uint64_t bytes,
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
-      throw Error("cannot read " + name + ": " +
-                  (n ? std::strerror(errno) : "it became shorter"));
+      throw Error(E::FileUnreadable,
+                  "cannot read " + name + ": " +
+                      (n ? std::strerror(errno) : "it became shorter"));
     to += n;
     offset += n;
     bytes -= n;

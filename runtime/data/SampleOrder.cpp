@@ -27,9 +27,11 @@ SampleOrder::SampleOrder(const Sampler &geometry, OrderChoice choice)
   if (choice.kind == OrderKind::Blocks)
     shuffled = std::max(shuffled, (geometry.samples - 1) / choice.block + 1);
   if (shuffled > mostShuffled)
-    throw Error("shuffling " + std::to_string(shuffled) +
-                " samples or blocks takes more memory than a rank has; choose "
-                "the order 'random', or 'blocks' of another size");
+    throw Error(
+        E::OutOfMemory,
+        "shuffling " + std::to_string(shuffled) +
+            " samples or blocks takes more memory than a rank has; choose "
+            "the order 'random', or 'blocks' of another size");
 }
 
 const int64_t *SampleOrder::batch(int64_t epoch, int64_t batch) {

@@ -13,8 +13,8 @@ namespace fsdp {
 /// Whether a file's bytes go past the page cache from now on.
 static bool bypassCache(int file, bool bypass) {
   int flags = fcntl(file, F_GETFL);
-  return fcntl(file, F_SETFL,
-               bypass ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 &&
+  return fcntl(file, F_SETFL, bypass ? flags | O_DIRECT : flags & ~O_DIRECT) ==
+             0 &&
          bypass;
 }
 
@@ -51,7 +51,8 @@ void writeUncached(const std::string &path, const char *data, uint64_t bytes,
     ~Opened() { close(file); }
   } opened{makeFile(path)};
   if (!writeBlocks(opened.file, data, bytes, beforeBlock))
-    throw Error("cannot write '" + path + "': " + std::strerror(errno));
+    throw Error(E::FileUnwritable,
+                "cannot write '" + path + "': " + std::strerror(errno));
 }
 
 } // namespace fsdp

@@ -20,8 +20,9 @@ HostMemory::HostMemory(uint64_t bytes, uint64_t guard)
   if (total >= bytes)
     block = mapAligned(total);
   if (!block)
-    throw Error("cannot allocate an arena of " + std::to_string(bytes) +
-                " bytes; use more ranks or a smaller batch");
+    throw Error(E::OutOfMemory,
+                "cannot allocate an arena of " + std::to_string(bytes) +
+                    " bytes; use more ranks or a smaller batch");
   std::memset(block, poisonByte, guard);
   std::memset(block + guard + bytes, poisonByte, guard);
 }

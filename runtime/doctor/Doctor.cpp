@@ -73,9 +73,11 @@ Examination::reportsFrom(const std::vector<std::string> &texts) {
     try {
       reports.push_back(nlohmann::json::parse(text).get<RankReport>());
     } catch (const nlohmann::json::exception &) {
-      throw Error("rank " + std::to_string(reports.size()) +
-                  " says nothing that this fsdp-run understands; run the same "
-                  "version everywhere");
+      throw Error(
+          E::RanksDiffer,
+          "rank " + std::to_string(reports.size()) +
+              " says nothing that this fsdp-run understands; run the same "
+              "version everywhere");
     }
   return reports;
 }
@@ -87,8 +89,9 @@ std::vector<RankReport> Examination::exchangeFacts() {
   } catch (const Error &error) {
     std::string text = error.what();
     throw Error(
+        E::Network,
         "the ranks have met, but what they found did not get through (" +
-        text.substr(0, text.find(';')) + "); " + largePacketsAdvice);
+            text.substr(0, text.find(';')) + "); " + largePacketsAdvice);
   }
 }
 
@@ -153,7 +156,7 @@ void Examination::tryGpus(const std::string &name) {
   figures.isNeeded = true;
   try {
     if (!connection.communicator)
-      throw Error("the hosts cannot talk to each other");
+      throw Error(E::MeetingFailed, "the hosts cannot talk to each other");
     auto between = options.connectGpus(*connection.communicator);
     size_t bytes = floatsToMeasure(me.size) * sizeof(float);
     DeviceMemory send = between->allocate(bytes),

@@ -59,7 +59,8 @@ Arenas::~Arenas() {
 char *Arenas::address(const plan::Place &place, const std::string &what) const {
   uint64_t bytes = bytesOf(plan, place.arena());
   if (place.offset() > bytes || place.bytes() > bytes - place.offset())
-    throw Error(what + " lies outside its arena; lower the step again");
+    throw Error(E::PlanAddress,
+                what + " lies outside its arena; lower the step again");
   char *const begins[] = {memory->arena(), memory->window(), host->arena()};
   return begins[place.arena()] + place.offset();
 }

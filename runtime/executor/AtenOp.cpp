@@ -17,15 +17,17 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
   std::string where = location.empty() ? "" : " in " + location;
   handle = c10::Dispatcher::singleton().findSchema({aten.name, aten.overload});
   if (!handle)
-    throw Error("PyTorch has no operator " + what + ", which the plan calls" +
-                where + "; register it or export again with PyTorch's own");
+    throw Error(E::PlanOperator,
+                "PyTorch has no operator " + what + ", which the plan calls" +
+                    where + "; register it or export again with PyTorch's own");
   what += where;
   const auto &arguments = handle->schema().arguments();
   if (aten.arguments.size() > arguments.size())
-    throw Error(what + ": the plan gives " +
-                std::to_string(aten.arguments.size()) +
-                " arguments, its schema has " +
-                std::to_string(arguments.size()) + "; export again");
+    throw Error(E::PlanOperator, what + ": the plan gives " +
+                                     std::to_string(aten.arguments.size()) +
+                                     " arguments, its schema has " +
+                                     std::to_string(arguments.size()) +
+                                     "; export again");
   static const plan::ArgumentT byDefault;
   for (size_t i = 0; i < arguments.size(); ++i)
     prepared.push_back(
@@ -39,7 +41,8 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
 void AtenOp::holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers) {
   if (aten.name != "aten::scalar_tensor" || stepScalars.size() != 1 ||
       !prepared[1].isInt())
-    throw Error(what + ": takes a number that changes from step to step, which "
+    throw Error(E::PlanOperator,
+                what + ": takes a number that changes from step to step, which "
                        "on GPUs only aten::scalar_tensor does; compile the "
                        "plan again");
   at::Tensor held =
@@ -52,9 +55,10 @@ void AtenOp::holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers) {
 }
 
 void AtenOp::misfit(size_t position, const std::string &why) const {
-  throw Error(what + ": argument " +
-              handle->schema().arguments()[position].name() + " " + why +
-              "; export again with this PyTorch");
+  throw Error(E::PlanOperator,
+              what + ": argument " +
+                  handle->schema().arguments()[position].name() + " " + why +
+                  "; export again with this PyTorch");
 }
 
 c10::IValue AtenOp::convert(const plan::ArgumentT &given, size_t position,
@@ -172,7 +176,7 @@ void AtenOp::run(const std::vector<double> &scalars,
   try {
     handle->callBoxed(&stack);
   } catch (const c10::Error &error) {
-    throw Error(what + ": " + error.what_without_backtrace());
+    throw Error(E::Operator, what + ": " + error.what_without_backtrace());
   }
   if (site)
     site->leaveSite();
@@ -184,14 +188,16 @@ void AtenOp::run(const std::vector<double> &scalars,
       for (at::Tensor member : value.toTensorVector())
         results.push_back(std::move(member));
     else if (!value.isInt()) // a size, which the plan has as a constant
-      throw Error(what + ": returns a " + value.tagKind() +
-                  ", not only tensors; a plan cannot hold that");
+      throw Error(E::PlanOperator,
+                  what + ": returns a " + value.tagKind() +
+                      ", not only tensors; a plan cannot hold that");
   }
   stack.clear();
   if (results.size() - before != resultValues.size())
-    throw Error(what + ": gave " + std::to_string(results.size() - before) +
-                " tensors, the plan says " +
-                std::to_string(resultValues.size()) + "; export again");
+    throw Error(E::PlanOperator,
+                what + ": gave " + std::to_string(results.size() - before) +
+                    " tensors, the plan says " +
+                    std::to_string(resultValues.size()) + "; export again");
 }
 
 const char *AtenOp::hostRead() const {

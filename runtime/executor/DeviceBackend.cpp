@@ -38,11 +38,13 @@ std::unique_ptr<ArenaMemory>
 DeviceBackend::allocateArena(const ArenaLayout &layout) {
   uint64_t bytes = layout.arenaBytes + layout.windowBytes;
   if (uint64_t free = device->freeBytes(); bytes > free)
-    throw Error("the plan needs " + std::to_string(bytes) +
-                " bytes on every GPU, and " + std::to_string(free) +
-                " are free on " + device->describe() +
-                "; compile it for more ranks, a smaller batch, remat=full or "
-                "offload=all");
+    throw Error(
+        E::GpuMemory,
+        "the plan needs " + std::to_string(bytes) +
+            " bytes on every GPU, and " + std::to_string(free) +
+            " are free on " + device->describe() +
+            "; compile it for more ranks, a smaller batch, remat=full or "
+            "offload=all");
   return std::make_unique<DeviceArenaMemory>(communicator->allocate(bytes),
                                              layout.arenaBytes);
 }

@@ -119,7 +119,8 @@ public:
   std::optional<Times> times() const override { return std::nullopt; }
   void setRecorder(trace::Recorder *recorder) override {
     if (recorder)
-      throw Error("what runs on a GPU cannot be traced yet; use a profiler of "
+      throw Error(E::Trace,
+                  "what runs on a GPU cannot be traced yet; use a profiler of "
                   "the GPU, or fsdp-translate --plan-to-trace for what is "
                   "predicted");
   }
@@ -161,9 +162,9 @@ private:
     try {
       communicator.check();
     } catch (const PeerFailure &failure) {
-      throw PeerFailure(failure.what() + oldestUnderWay());
+      throw PeerFailure(failure.what() + oldestUnderWay(), failure.kind);
     } catch (const std::exception &failure) {
-      throw Error(failure.what() + oldestUnderWay());
+      throw Error(kindOf(failure), failure.what() + oldestUnderWay());
     }
   }
 

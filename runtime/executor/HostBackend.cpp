@@ -52,10 +52,12 @@ std::string HostBackend::whyNotCaptured() const {
   return "the plan is for CPUs; compile it for device=cuda";
 }
 
-void HostBackend::beginCapture() { throw Error(whyNotCaptured()); }
+void HostBackend::beginCapture() {
+  throw Error(E::GpuUnsupported, whyNotCaptured());
+}
 
 std::unique_ptr<DeviceGraph> HostBackend::endCapture() {
-  throw Error(whyNotCaptured());
+  throw Error(E::GpuUnsupported, whyNotCaptured());
 }
 
 } // namespace fsdp

@@ -41,13 +41,15 @@ void OperatorCall::runOnce(const std::vector<double> &scalars,
   for (const Output &output : outputs) {
     const at::Tensor &result = results[output.result];
     if (!result.defined())
-      throw Error(op.description() + ": gave no tensor for value " +
-                  output.name + ", which the plan expects; export again");
+      throw Error(E::PlanOperator,
+                  op.description() + ": gave no tensor for value " +
+                      output.name + ", which the plan expects; export again");
     if (result.sizes() != output.planned.sizes() ||
         result.scalar_type() != output.planned.scalar_type())
-      throw Error(op.description() + ": gave " + typeOf(result) +
-                  " for value " + output.name + ", the plan says " +
-                  typeOf(output.planned) + "; export again");
+      throw Error(E::PlanOperator,
+                  op.description() + ": gave " + typeOf(result) +
+                      " for value " + output.name + ", the plan says " +
+                      typeOf(output.planned) + "; export again");
     astray |= !isAt(result, output.planned);
   }
   if (astray)

@@ -99,18 +99,21 @@ void Poison::before(int command) {
 void Poison::checkGap(const Range &range, int command) const {
   for (uint64_t i = 0; i < range.gap; ++i)
     if (static_cast<unsigned char>(range.begin[range.bytes + i]) != poisonByte)
-      throw Error(nameOf(*program.commands[command]) + " in " +
-                  program.commands[command]->location +
-                  ": wrote past the end of " + range.name +
-                  "; the plan or the kernel is wrong, please report it");
+      throw Error(E::PlanAddress,
+                  nameOf(*program.commands[command]) + " in " +
+                      program.commands[command]->location +
+                      ": wrote past the end of " + range.name +
+                      "; the plan or the kernel is wrong, please report it");
 }
 
 void Poison::after(int command) {
   if (!arenas.guardsIntact())
-    throw Error(nameOf(*program.commands[command]) + " in " +
-                program.commands[command]->location +
-                ": wrote outside its arena; the plan or the kernel is wrong, "
-                "please report it");
+    throw Error(
+        E::PlanAddress,
+        nameOf(*program.commands[command]) + " in " +
+            program.commands[command]->location +
+            ": wrote outside its arena; the plan or the kernel is wrong, "
+            "please report it");
   for (int v : plan::valuesOf(*program.commands[command])) {
     const plan::ValueT &value = *program.values[plan::rootOf(program, v)];
     for (const Range &range : ranges)

@@ -38,16 +38,19 @@ static at::Tensor placedTensor(char *address, c10::Device device,
                                const plan::ValueT &value, uint64_t bytes) {
   for (int64_t stride : value.strides)
     if (stride < 0)
-      throw Error("value " + value.name +
-                  " has a negative stride; lower the step again");
+      throw Error(E::PlanAddress,
+                  "value " + value.name +
+                      " has a negative stride; lower the step again");
   if (value.shape.size() != value.strides.size())
-    throw Error("value " + value.name +
-                " has not a stride per dimension; lower the step again");
+    throw Error(E::PlanAddress,
+                "value " + value.name +
+                    " has not a stride per dimension; lower the step again");
   at::Tensor tensor = tensorAt(address, value.shape, value.strides,
                                toScalarType(value.dtype), device);
   if (extent(tensor) > bytes)
-    throw Error("value " + value.name + " does not fit in its place of " +
-                std::to_string(bytes) + " bytes; lower the step again");
+    throw Error(E::PlanAddress,
+                "value " + value.name + " does not fit in its place of " +
+                    std::to_string(bytes) + " bytes; lower the step again");
   return tensor;
 }
 
@@ -73,23 +76,26 @@ void defineView(const plan::ProgramT &program, const Arenas &arenas, int v,
                 std::vector<at::Tensor> &tensors) {
   const plan::ValueT &value = *program.values.at(v);
   if (!view.defined())
-    throw Error(what + ": gave no tensor for value " + value.name);
+    throw Error(E::PlanOperator,
+                what + ": gave no tensor for value " + value.name);
   if (view.scalar_type() != toScalarType(value.dtype) ||
       view.sizes() != value.shape || !hasStrides(view, value.strides)) {
     std::ostringstream expected;
     expected << plan::dtypeName(value.dtype) << c10::IntArrayRef(value.shape)
              << " with strides " << c10::IntArrayRef(value.strides);
-    throw Error(what + ": gave " + typeOf(view) + " for value " + value.name +
-                ", the plan says " + expected.str() + "; export again");
+    throw Error(E::PlanOperator,
+                what + ": gave " + typeOf(view) + " for value " + value.name +
+                    ", the plan says " + expected.str() + "; export again");
   }
   char *begin = arenas.address(*value.place, "value " + value.name);
   auto *data = static_cast<const char *>(view.const_data_ptr());
   // Empty tensors have no address to compare.
   if (view.numel() != 0 &&
       (data < begin || data + extent(view) > begin + value.place->bytes()))
-    throw Error(what + ": value " + value.name +
-                " is not a view of the value the plan says it looks into; "
-                "lower the step again");
+    throw Error(E::PlanOperator,
+                what + ": value " + value.name +
+                    " is not a view of the value the plan says it looks into; "
+                    "lower the step again");
   tensors.at(v) = view;
 }
 

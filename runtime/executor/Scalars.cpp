@@ -97,7 +97,8 @@ void StepScalars::beginStep(const StepContext &context) {
 void StepScalars::checkKnown() const {
   for (const auto &s : scalars)
     if (s->kind == plan::ScalarKind::Former && std::isnan(former.at(s->a)))
-      throw Error("a number of the optimizer follows from the learning rates "
+      throw Error(E::Schedule,
+                  "a number of the optimizer follows from the learning rates "
                   "of all earlier steps, which were set one by one and are not "
                   "known after a checkpoint is resumed; export the step with "
                   "lr_schedule");
@@ -116,10 +117,11 @@ std::vector<double> hyperparameters(const plan::PlanT &plan, uint64_t step) {
     return values;
   }
   if (step > scheduledSteps(plan))
-    throw Error("step " + std::to_string(step) +
-                " is past the end of the schedule of " +
-                std::to_string(scheduledSteps(plan)) +
-                " steps; export the step with a longer schedule");
+    throw Error(E::RunLength,
+                "step " + std::to_string(step) +
+                    " is past the end of the schedule of " +
+                    std::to_string(scheduledSteps(plan)) +
+                    " steps; export the step with a longer schedule");
   size_t columns = plan.hyperparameters.size();
   auto row = plan.schedule.begin() + (step - 1) * columns;
   return {row, row + columns};

@@ -87,9 +87,11 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
   if (readsSkip())
     calls.back().setOptional("found_inf", skip);
   if (operands.size() != rule.operands || rule.results.size() >= rule.operands)
-    throw Error("rule " + rule.name + " takes " +
-                std::to_string(rule.operands) + " operands, the plan gives " +
-                std::to_string(operands.size()) + "; lower the step again");
+    throw Error(E::PlanOperator, "rule " + rule.name + " takes " +
+                                     std::to_string(rule.operands) +
+                                     " operands, the plan gives " +
+                                     std::to_string(operands.size()) +
+                                     "; lower the step again");
   const at::Tensor &first = operands[0];
   int64_t count = first.numel();
   if (count == 0)
@@ -104,9 +106,11 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
     given[1] = at::empty_like(first).copy_(given[1]);
   if (!std::all_of(given.begin(), given.end(), isLikeFirst)) {
     if (fused)
-      throw Error("rule " + rule.name +
-                  " has states that do not lie in memory as their parameter; "
-                  "lower the step again");
+      throw Error(
+          E::PlanOperator,
+          "rule " + rule.name +
+              " has states that do not lie in memory as their parameter; "
+              "lower the step again");
     return applyToChunk(operands, scale);
   }
   // Pointwise: the order of dimensions does not matter, memory order is best.
@@ -172,9 +176,11 @@ void UpdateRule::applyToChunk(std::vector<at::Tensor> operands,
     const at::Tensor &target = operands[i == 0 ? 0 : i + 1];
     if (!result.defined() || result.sizes() != target.sizes() ||
         result.scalar_type() != target.scalar_type())
-      throw Error("rule " + rule.name + ": result " + std::to_string(i) +
-                  " has not the shape and dtype of what it replaces; a rule "
-                  "must be pointwise");
+      throw Error(
+          E::PlanOperator,
+          "rule " + rule.name + ": result " + std::to_string(i) +
+              " has not the shape and dtype of what it replaces; a rule "
+              "must be pointwise");
     if (!result.is_alias_of(target) ||
         result.const_data_ptr() != target.const_data_ptr())
       target.copy_(result);

@@ -16,12 +16,12 @@ Variables processVariables() {
 }
 
 static int parseNumber(const std::string &text, const std::string &what,
-                       int limit) {
+                       int limit, E kind = E::Environment) {
   char *end = nullptr;
   long number = std::strtol(text.c_str(), &end, 10);
   if (text.empty() || *end || number < 0 || number > limit)
-    throw Error(what + " is '" + text + "', not a number from 0 to " +
-                std::to_string(limit));
+    throw Error(kind, what + " is '" + text + "', not a number from 0 to " +
+                          std::to_string(limit));
   return static_cast<int>(number);
 }
 
@@ -40,19 +40,21 @@ Membership findMembership(const Variables &variables) {
     if (!rank && !size)
       continue;
     if (!rank || !size)
-      throw Error(std::string(rank ? names.rank : names.size) + " is set but " +
-                  (rank ? names.size : names.rank) +
-                  " is not; set both, or start ranks with --nproc");
+      throw Error(E::Environment,
+                  std::string(rank ? names.rank : names.size) + " is set but " +
+                      (rank ? names.size : names.rank) +
+                      " is not; set both, or start ranks with --nproc");
     Membership result;
     result.source = names.rank;
     result.size = parseNumber(*size, names.size, 1 << 20);
     if (result.size == 0)
-      throw Error(std::string(names.size) + " is 0; a run has at least 1 rank");
+      throw Error(E::Environment,
+                  std::string(names.size) + " is 0; a run has at least 1 rank");
     result.rank = parseNumber(*rank, names.rank, 1 << 20);
     if (result.rank >= result.size)
-      throw Error(std::string(names.rank) + " is " + *rank +
-                  ", but there are " + *size + " ranks (" + names.size +
-                  "); ranks count from 0");
+      throw Error(E::Environment, std::string(names.rank) + " is " + *rank +
+                                      ", but there are " + *size + " ranks (" +
+                                      names.size + "); ranks count from 0");
     if (auto local = variables(names.local))
       result.localRank = parseNumber(*local, names.local, 1 << 20);
     return result;
@@ -71,8 +73,9 @@ MeetingPoint parseMeetingPoint(const std::string &url,
   };
   if (auto path = rest("file://")) {
     if (path->empty() || (*path)[0] != '/')
-      throw Error("rendezvous " + url +
-                  " has no absolute path; write file:///PATH");
+      throw Error(E::MeetingPlace,
+                  "rendezvous " + url +
+                      " has no absolute path; write file:///PATH");
     result.path = *path;
     return result;
   }
@@ -80,30 +83,35 @@ MeetingPoint parseMeetingPoint(const std::string &url,
   if (auto address = rest("tcp://")) {
     size_t colon = address->rfind(':');
     if (colon == std::string::npos || colon == 0)
-      throw Error("rendezvous " + url +
-                  " has no host and port; write tcp://HOST:PORT");
+      throw Error(E::MeetingPlace,
+                  "rendezvous " + url +
+                      " has no host and port; write tcp://HOST:PORT");
     result.host = address->substr(0, colon);
     if (result.host.front() == '[' && result.host.back() == ']')
       result.host = result.host.substr(1, result.host.size() - 2);
-    result.port = parseNumber(address->substr(colon + 1),
-                              "the port of rendezvous " + url, 65535);
+    result.port =
+        parseNumber(address->substr(colon + 1), "the port of rendezvous " + url,
+                    65535, E::MeetingPlace);
   } else if (rest("env://")) {
     auto host = variables("MASTER_ADDR"), port = variables("MASTER_PORT");
     if (!host || !port)
-      throw Error(std::string(host ? "MASTER_PORT" : "MASTER_ADDR") +
-                  " is not set, so the ranks cannot meet; set it or pass "
-                  "--rendezvous tcp://HOST:PORT or file:///PATH");
+      throw Error(E::MeetingPlace,
+                  std::string(host ? "MASTER_PORT" : "MASTER_ADDR") +
+                      " is not set, so the ranks cannot meet; set it or pass "
+                      "--rendezvous tcp://HOST:PORT or file:///PATH");
     result.host = *host;
     result.port = parseNumber(*port, "MASTER_PORT", 65535);
     auto served = variables("TORCHELASTIC_USE_AGENT_STORE");
     result.launcherServes = served && *served == "True";
   } else {
-    throw Error("rendezvous " + url +
-                " is not understood; write env://, tcp://HOST:PORT or "
-                "file:///PATH");
+    throw Error(E::MeetingPlace,
+                "rendezvous " + url +
+                    " is not understood; write env://, tcp://HOST:PORT or "
+                    "file:///PATH");
   }
   if (result.port == 0)
-    throw Error("rendezvous port 0 means nothing to the other ranks; choose "
+    throw Error(E::MeetingPlace,
+                "rendezvous port 0 means nothing to the other ranks; choose "
                 "one from 1 to 65535");
   return result;
 }

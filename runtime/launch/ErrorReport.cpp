@@ -15,17 +15,18 @@ RankError describeCurrentError() {
   try {
     throw;
   } catch (const PeerFailure &error) {
-    return {error.what() + error.addition, /*consequence=*/true};
+    return {error.what() + error.addition, error.kind, /*consequence=*/true};
   } catch (const std::bad_alloc &) {
-    return {"out of memory; use more ranks or a smaller batch", false};
+    return {"out of memory; use more ranks or a smaller batch", E::OutOfMemory};
   } catch (const std::exception &error) {
     std::string text = error.what();
-    return {text.substr(0, text.find('\n')), false};
+    return {text.substr(0, text.find('\n')), kindOf(error)};
   }
 }
 
 void leaveError(const std::string &file, const RankError &error) {
   nlohmann::json json = {{"message", error.message},
+                         {"kind", static_cast<int>(error.kind)},
                          {"consequence", error.consequence}};
   std::ofstream(file) << json.dump(-1, ' ', false,
                                    nlohmann::json::error_handler_t::replace);
@@ -36,7 +37,9 @@ std::optional<RankError> collectError(const std::string &file) {
   nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
   if (!json.is_object())
     return std::nullopt;
-  return RankError{json.value("message", ""), json.value("consequence", false)};
+  return RankError{json.value("message", ""),
+                   static_cast<E>(json.value("kind", 0)),
+                   json.value("consequence", false)};
 }
 
 void writeLauncherErrorFile(const RankError &error) {
@@ -49,17 +52,17 @@ void writeLauncherErrorFile(const RankError &error) {
   std::time_t time = std::time(nullptr) + (error.consequence ? 60 : 0);
   nlohmann::json json;
   // Without a "py_callstack", which would be shown instead of the message.
-  json["message"] = {{"message", error.message},
+  json["message"] = {{"message", withIdentifier(error.message, error.kind)},
                      {"extraInfo", {{"timestamp", std::to_string(time)}}}};
   std::ofstream(path) << json.dump(-1, ' ', false,
                                    nlohmann::json::error_handler_t::replace);
 }
 
-void printError(const std::string &message, int rank) {
+void printError(const std::string &message, E kind, int rank) {
   std::string line = "error: ";
   if (rank >= 0)
     line += "[rank " + std::to_string(rank) + "] ";
-  for (char c : message)
+  for (char c : withIdentifier(message, kind))
     line += c == '\n' || c == '\r' ? ' ' : c;
   line += '\n';
   // One write, so that ranks do not mix within a line.

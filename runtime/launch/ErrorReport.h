@@ -1,6 +1,8 @@
 #ifndef FSDP_RUNTIME_LAUNCH_ERRORREPORT_H
 #define FSDP_RUNTIME_LAUNCH_ERRORREPORT_H
 
+#include "Error.h"
+
 #include <optional>
 #include <string>
 
@@ -9,6 +11,7 @@ namespace fsdp {
 /// Why a rank stopped.
 struct RankError {
   std::string message;
+  E kind = E::Unexpected;
   /// Another rank failed first: its error is the one to read.
   bool consequence = false;
 };
@@ -25,9 +28,9 @@ std::optional<RankError> collectError(const std::string &file);
 /// with the least time for the root cause.
 void writeLauncherErrorFile(const RankError &error);
 
-/// Prints `error: ...` on one line of standard error; `rank` is shown where it
-/// is not negative.
-void printError(const std::string &message, int rank = -1);
+/// Prints `error: ...`, with the identifier behind it, on one line of standard
+/// error; `rank` is shown where it is not negative.
+void printError(const std::string &message, E kind, int rank = -1);
 
 } // namespace fsdp
 

@@ -12,8 +12,8 @@ namespace fsdp {
 // Not closed by exec: those that are started open it by its number.
 MemoryFile::MemoryFile() : descriptor(memfd_create("fsdp-run", 0)) {
   if (descriptor < 0)
-    throw Error(std::string("cannot make a file in memory: ") +
-                std::strerror(errno));
+    throw Error(E::System, std::string("cannot make a file in memory: ") +
+                               std::strerror(errno));
 }
 
 MemoryFile::~MemoryFile() { close(descriptor); }

@@ -7,12 +7,15 @@
 #include "launch/Secret.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
+
+namespace fs = std::filesystem;
 
 namespace fsdp {
 
@@ -82,11 +85,18 @@ private:
 
 StorePtr Meeting::Place::open() {
   if (where.kind == MeetingPoint::Kind::File) {
+    // A c10d FileStore tries for minutes to open a file that cannot be there.
+    fs::path folder = fs::absolute(where.path).parent_path();
+    if (access(folder.c_str(), W_OK | X_OK) != 0)
+      throw Error(E::MeetingFailed,
+                  "cannot meet in file " + where.path + ": folder " +
+                      folder.string() +
+                      " is not there, or cannot be written; make it");
     try {
       return c10::make_intrusive<c10d::FileStore>(where.path, me.size);
     } catch (const std::exception &error) {
-      throw Error("cannot meet in file " + where.path + ": " +
-                  firstLine(error));
+      throw Error(E::MeetingFailed, "cannot meet in file " + where.path + ": " +
+                                        firstLine(error));
     }
   }
   c10d::TCPStoreOptions options;
@@ -106,16 +116,19 @@ StorePtr Meeting::Place::open() {
     std::string text = error.what();
     if (options.isServer && (text.find("EADDRINUSE") != std::string::npos ||
                              text.find("in use") != std::string::npos))
-      throw Error("port " + std::to_string(where.port) +
-                  " is in use on this host; choose another one (--rendezvous, "
-                  "--master-port or MASTER_PORT)");
+      throw Error(
+          E::PortInUse,
+          "port " + std::to_string(where.port) +
+              " is in use on this host; choose another one (--rendezvous, "
+              "--master-port or MASTER_PORT)");
     if (options.isServer)
-      throw Error("cannot serve the rendezvous at " + name() + ": " +
-                  firstLine(error));
+      throw Error(E::MeetingFailed, "cannot serve the rendezvous at " + name() +
+                                        ": " + firstLine(error));
     throw Error(
+        E::RanksMissing,
         std::string(where.launcherServes ? "the launcher's store" : "rank 0") +
-        " did not answer at " + name() + " within " +
-        std::to_string(timeout.count()) + " s: " + firstLine(error));
+            " did not answer at " + name() + " within " +
+            std::to_string(timeout.count()) + " s: " + firstLine(error));
   }
 }
 
@@ -138,7 +151,8 @@ void Meeting::Place::waitForAll(const std::string &what) {
     try {
       missing = absent(what);
     } catch (const std::exception &lost) {
-      throw Error("lost the rendezvous at " + name() + ": " + firstLine(lost));
+      throw Error(E::MeetingFailed,
+                  "lost the rendezvous at " + name() + ": " + firstLine(lost));
     }
     if (missing.empty())
       return;
@@ -146,18 +160,20 @@ void Meeting::Place::waitForAll(const std::string &what) {
     std::string list;
     for (size_t i = 0; i < missing.size(); ++i)
       list += (i ? ", rank " : "rank ") + std::to_string(missing[i]);
-    throw Error(list + " of " + std::to_string(me.size) +
-                " did not arrive at " + name() + " within " +
-                std::to_string(timeout.count()) +
-                " s; start every rank, or raise --rendezvous-timeout");
+    throw Error(E::RanksMissing,
+                list + " of " + std::to_string(me.size) +
+                    " did not arrive at " + name() + " within " +
+                    std::to_string(timeout.count()) +
+                    " s; start every rank, or raise --rendezvous-timeout");
   }
 }
 
 void Meeting::Place::agree(const Agreement &agreement) {
   if (keys->add(key("joined", me.rank), 1) != 1)
-    throw Error("rank " + std::to_string(me.rank) + " has met at " + name() +
-                " before; start each rank once, and remove a file that an "
-                "earlier run left");
+    throw Error(E::MeetingFailed,
+                "rank " + std::to_string(me.rank) + " has met at " + name() +
+                    " before; start each rank once, and remove a file that an "
+                    "earlier run left");
   nlohmann::json hello = {{"host", hostName()},
                           {"agree", nlohmann::json::object()}};
   for (const auto &[name, value] : agreement)
@@ -167,9 +183,11 @@ void Meeting::Place::agree(const Agreement &agreement) {
     all.push_back(nlohmann::json::parse(text, nullptr,
                                         /*allow_exceptions=*/false));
     if (!all.back().is_object() || !all.back().contains("agree"))
-      throw Error("rank " + std::to_string(all.size() - 1) +
-                  " says nothing that this fsdp-run understands; run the same "
-                  "version everywhere, and give all ranks the same secret");
+      throw Error(
+          E::RanksDiffer,
+          "rank " + std::to_string(all.size() - 1) +
+              " says nothing that this fsdp-run understands; run the same "
+              "version everywhere, and give all ranks the same secret");
     oneHost = oneHost && all.back()["host"] == all[0]["host"];
   }
   for (int r = 1; r < me.size; ++r)
@@ -177,9 +195,10 @@ void Meeting::Place::agree(const Agreement &agreement) {
       std::string first = all[0]["agree"].value(name, "unknown");
       std::string other = all[r]["agree"].value(name, "unknown");
       if (first != other)
-        throw Error("rank 0 and rank " + std::to_string(r) +
-                    " have a different " + name + ": " + first + " and " +
-                    other + "; give all ranks the same");
+        throw Error(E::RanksDiffer, "rank 0 and rank " + std::to_string(r) +
+                                        " have a different " + name + ": " +
+                                        first + " and " + other +
+                                        "; give all ranks the same");
     }
 }
 
@@ -192,11 +211,12 @@ void Meeting::Place::leaveAfter(const std::string &what) {
 }
 
 Error Meeting::Place::otherSecret(int rank) const {
-  return Error("what rank " + std::to_string(rank) + " says at " + name() +
-               " is not sealed with rank " + std::to_string(me.rank) +
-               "'s secret; give all ranks the same " + secretVariable + " or " +
-               secretFileVariable +
-               " (if they have it, a stranger writes there)");
+  return Error(E::Secret, "what rank " + std::to_string(rank) + " says at " +
+                              name() + " is not sealed with rank " +
+                              std::to_string(me.rank) +
+                              "'s secret; give all ranks the same " +
+                              secretVariable + " or " + secretFileVariable +
+                              " (if they have it, a stranger writes there)");
 }
 
 std::vector<std::string> Meeting::Place::exchange(const std::string &what,
@@ -243,7 +263,7 @@ template <typename Call> static auto atMeeting(Call call) {
   try {
     return call();
   } catch (const c10::Error &error) {
-    throw Error("the rendezvous failed: " + firstLine(error));
+    throw Error(E::MeetingFailed, "the rendezvous failed: " + firstLine(error));
   }
 }
 

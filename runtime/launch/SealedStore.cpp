@@ -18,7 +18,8 @@ using EncryptionKey =
 
 EncryptionKey keyOf(const std::string &secret) {
   if (sodium_init() < 0)
-    throw Error("this system gives no random numbers, which a secret needs");
+    throw Error(E::System,
+                "this system gives no random numbers, which a secret needs");
   static constexpr char purpose[] = "fsdp-run: what ranks say where they meet";
   EncryptionKey key;
   crypto_generichash(

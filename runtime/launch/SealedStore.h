@@ -11,9 +11,8 @@ namespace fsdp {
 
 /// A value was not sealed with this run's secret: another rank has another
 /// secret or none, or a stranger wrote it.
-class BrokenSeal : public Error {
-public:
-  using Error::Error;
+struct BrokenSeal : Error {
+  explicit BrokenSeal(const std::string &message) : Error(E::Secret, message) {}
 };
 
 /// `store`, whose values only those who know `secret` can read or write: each

@@ -92,8 +92,9 @@ void Supervisor::start(int local) {
   pid_t parent = getpid();
   pid_t pid = fork();
   if (pid < 0)
-    throw Error("cannot start rank " + std::to_string(ranks.firstRank + local) +
-                ": " + std::strerror(errno));
+    throw Error(E::System, "cannot start rank " +
+                               std::to_string(ranks.firstRank + local) + ": " +
+                               std::strerror(errno));
   if (pid == 0) {
     // A supervisor that is killed takes its ranks with it.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -147,16 +148,19 @@ void Supervisor::report() {
       cause = i;
   int which = cause.value_or(*firstFailed);
   std::string message;
+  E kind = E::ProcessEnded;
   int status = children[which].status;
-  if (errors[which])
+  if (errors[which]) {
     message = errors[which]->message;
-  else if (WIFSIGNALED(status))
+    kind = errors[which]->kind;
+  } else if (WIFSIGNALED(status)) {
     message = std::string("was ended by signal ") +
               std::to_string(WTERMSIG(status)) + " (" +
               strsignal(WTERMSIG(status)) + ")";
-  else
+  } else {
     message = "ended with status " + std::to_string(WEXITSTATUS(status));
-  printError(message, ranks.firstRank + which);
+  }
+  printError(message, kind, ranks.firstRank + which);
 }
 
 int Supervisor::run() {
@@ -199,7 +203,7 @@ int Supervisor::run() {
     return collectError(child.error.path()).has_value();
   });
   if (stopSignal && !failed) {
-    printError(describeStop(128 + stopSignal));
+    printError(describeStop(128 + stopSignal), E::Stopped);
     return 128 + stopSignal;
   }
   if (!firstFailed)

@@ -28,7 +28,8 @@ static_assert(haveTheSchemasOrder(),
 
 const CollectiveInfo &fsdp::plan::infoOf(CollectiveKind kind) {
   if (kind > CollectiveKind::MAX)
-    throw PlanError("there is no collective number " +
-                    std::to_string(static_cast<int>(kind)));
+    throw PlanError(E::PlanConstraint,
+                    "there is no collective number " +
+                        std::to_string(static_cast<int>(kind)));
   return collectives[static_cast<size_t>(kind)];
 }

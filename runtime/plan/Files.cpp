@@ -16,7 +16,7 @@ OpenedFile openRegularFile(const std::string &path) {
   // Without waiting for the writer of a FIFO.
   int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (file < 0)
-    throw Error("cannot open '" + path + "': " + problem());
+    throw Error(E::FileUnreadable, "cannot open '" + path + "': " + problem());
   struct stat status;
   bool isKnown = fstat(file, &status) == 0;
   if (isKnown && S_ISREG(status.st_mode))
@@ -25,7 +25,7 @@ OpenedFile openRegularFile(const std::string &path) {
                     : S_ISDIR(status.st_mode) ? "it is a folder"
                                               : "it is not a regular file";
   close(file);
-  throw Error("cannot read '" + path + "': " + why);
+  throw Error(E::FileUnreadable, "cannot read '" + path + "': " + why);
 }
 
 std::string readRegularFile(const std::string &path, uint64_t most) {
@@ -46,7 +46,7 @@ std::string readRegularFile(const std::string &path, uint64_t most) {
   }
   close(file);
   if (!why.empty())
-    throw Error("cannot read '" + path + "': " + why);
+    throw Error(E::FileUnreadable, "cannot read '" + path + "': " + why);
   return contents;
 }
 
@@ -54,7 +54,7 @@ int makeFile(const std::string &path) {
   int file = open(path.c_str(),
                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0)
-    throw Error("cannot write '" + path + "': " + problem());
+    throw Error(E::FileUnwritable, "cannot write '" + path + "': " + problem());
   return file;
 }
 
@@ -90,7 +90,7 @@ void writeFileAtomically(const std::string &bytes, const std::string &path,
   }
   if (!written) {
     unlink(temporary.c_str());
-    throw Error("cannot write '" + path + "': " + reason);
+    throw Error(E::FileUnwritable, "cannot write '" + path + "': " + reason);
   }
 }
 

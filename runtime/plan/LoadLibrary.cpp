@@ -15,10 +15,12 @@ const void *loadBesideProgram(const char *file, const char *symbol,
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / file;
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw Error(std::string(otherwise) + " (" + dlerror() + ")");
+    throw Error(E::Installation,
+                std::string(otherwise) + " (" + dlerror() + ")");
   const void *table = dlsym(library, symbol);
   if (!table)
-    throw Error(path.string() + " is of another build; build again");
+    throw Error(E::Installation,
+                path.string() + " is of another build; build again");
   return table;
 }
 

@@ -120,5 +120,5 @@ std::string fsdp::plan::callText(const AtenT &call) {
     --count;
   for (size_t i = 0; i < count; ++i)
     text += (i ? ", " : "") + argumentText(*call.arguments[i]);
-  return text + ")";
+  return text + (call.recomputed ? ") recomputed" : ")");
 }

@@ -124,6 +124,7 @@ Finding::Finding(Constraint constraint, PlanEntry entry,
                  const std::string &where, const std::string &reason,
                  std::optional<uint32_t> other)
     : PlanError(
+          E::PlanConstraint,
           numbered(constraint, where + (where.empty() ? "" : ": ") + reason)),
       constraint(constraint), entry(entry),
       reason(numbered(constraint, reason)), other(other) {}

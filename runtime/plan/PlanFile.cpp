@@ -62,11 +62,12 @@ private:
                   type == flatbuffers::ET_ULONG ||
                   type == flatbuffers::ET_DOUBLE;
     if (isWide && (value - buffer) % sizeof(uint64_t) != 0)
-      throw PlanError("a number in it lies at no multiple of its size");
+      throw PlanError(E::PlanFile,
+                      "a number in it lies at no multiple of its size");
   }
   void take(uint64_t count) {
     if (count > left)
-      throw PlanError("its parts lie over each other");
+      throw PlanError(E::PlanFile, "its parts lie over each other");
     left -= count;
   }
   const uint8_t *buffer;
@@ -105,8 +106,8 @@ std::string fsdp::plan::serializePlan(const PlanT &plan) {
 LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
                                  const std::string &name,
                                  const FindSchema &find) {
-  auto fail = [&](const std::string &what) {
-    throw PlanError("'" + name + "' " + what);
+  auto fail = [&](const std::string &what, E kind = E::PlanFile) {
+    throw PlanError(kind, "'" + name + "' " + what);
   };
   const std::string mend = "; make it again with fsdp-translate --fsdp-to-plan";
   if (bytes.compare(0, versionAt, magic) != 0)
@@ -116,7 +117,8 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
   uint64_t version = getLittleEndian(bytes, versionAt, 4);
   if (version != containerVersion)
     fail("has container version " + std::to_string(version) +
-         ", this program reads " + std::to_string(containerVersion) + mend);
+             ", this program reads " + std::to_string(containerVersion) + mend,
+         E::PlanVersion);
   uint64_t length = getLittleEndian(bytes, lengthAt, 8);
   if (length != bytes.size() - headerBytes)
     fail("is truncated or altered: the plan has " +
@@ -145,7 +147,7 @@ LoadedPlan fsdp::plan::parsePlan(const std::string &bytes,
       checkOperators(*loaded.plan, find);
     return loaded;
   } catch (const PlanError &error) {
-    fail(std::string("is not a valid plan: ") + error.what());
+    fail(std::string("is not a valid plan: ") + error.what(), error.kind);
   }
   return {};
 }
@@ -154,7 +156,7 @@ void fsdp::plan::writePlan(const PlanT &plan, const std::string &path) {
   try {
     writeFileAtomically(serializePlan(plan), path);
   } catch (const Error &error) {
-    throw PlanError(error.what());
+    throw PlanError(error.kind, error.what());
   }
 }
 
@@ -164,7 +166,7 @@ LoadedPlan fsdp::plan::readPlan(const std::string &path,
   try {
     bytes = readRegularFile(path, headerBytes + maxBytes);
   } catch (const Error &error) {
-    throw PlanError(error.what());
+    throw PlanError(error.kind, error.what());
   }
   return parsePlan(bytes, path, find);
 }

@@ -3,11 +3,11 @@
 #ifndef FSDP_PLAN_PLANTYPES_H
 #define FSDP_PLAN_PLANTYPES_H
 
+#include "Error.h"
 #include "plan/DTypes.h"
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,8 +15,8 @@
 namespace fsdp::plan {
 
 /// Anything wrong with a plan or its file. Tools catch it and print what().
-struct PlanError : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct PlanError : Error {
+  using Error::Error;
 };
 
 /// The version of the schema that this code writes and reads.

@@ -211,7 +211,7 @@ Transport transportNamed(const std::string &name) {
   for (const TransportInfo &info : transports)
     if (name == info.name && info.device != plan::DeviceKind::Cuda)
       return info.transport;
-  throw Error("comm is '" + name + "'; give auto, shm or gloo");
+  throw Error(E::Flag, "comm is '" + name + "'; give auto, shm or gloo");
 }
 
 NonFinite nonFiniteNamed(const std::string &name) {
@@ -223,8 +223,8 @@ NonFinite nonFiniteNamed(const std::string &name) {
   for (const auto &[known, kind] : kinds)
     if (name == known)
       return kind;
-  throw Error("non_finite is '" + name +
-              "'; give plan, continue, stop or skip");
+  throw Error(E::StepArgument, "non_finite is '" + name +
+                                   "'; give plan, continue, stop or skip");
 }
 
 SessionPtr open(const std::string &plan, const std::string &weights,
@@ -259,23 +259,23 @@ std::vector<std::pair<std::string, uint32_t>> meshOf(const Session &session) {
 /// As the classes of fsdp_mlir.errors.
 void registerExceptions() {
   py::register_exception_translator([](std::exception_ptr pointer) {
-    auto raise = [](const char *name, const char *text) {
-      py::object type = py::module_::import("fsdp_mlir.errors").attr(name);
-      PyErr_SetString(type.ptr(), text);
+    auto raise = [](const char *name, const auto &error) {
+      py::module_ errors = py::module_::import("fsdp_mlir.errors");
+      py::object type = errors.attr(name);
+      py::object kind = errors.attr("E")(static_cast<int>(error.kind));
+      PyErr_SetObject(type.ptr(), py::make_tuple(kind, error.what()).ptr());
     };
     try {
       if (pointer)
         std::rethrow_exception(pointer);
     } catch (const BatchError &error) {
-      raise("BatchError", error.what());
+      raise("BatchError", error);
     } catch (const Disagreement &error) {
-      raise("BatchError", error.what());
+      raise("BatchError", error);
     } catch (const Error &error) {
-      raise("RunError", error.what());
-    } catch (const plan::PlanError &error) {
-      raise("RunError", error.what());
+      raise("RunError", error);
     } catch (const PeerFailure &error) {
-      raise("RankFailure", error.what());
+      raise("RankFailure", error);
     }
   });
 }

@@ -17,7 +17,7 @@ using Batch = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// A batch that is not what the plan reads. Nothing has happened yet.
 struct BatchError : Error {
-  using Error::Error;
+  explicit BatchError(const std::string &message) : Error(E::Batch, message) {}
   size_t batch = 0; // of those that were given
 };
 

@@ -18,7 +18,8 @@ static plan::LoadedPlan readOwnPlan(const std::string &path) {
   plan::LoadedPlan loaded = plan::readPlan(path, findDispatcherSchema);
   requirePrograms(*loaded.plan);
   if (loaded.plan->device != plan::DeviceKind::Cpu)
-    throw Error("the plan is for GPUs, and a loop of one's own runs on CPUs so "
+    throw Error(E::GpuUnsupported,
+                "the plan is for GPUs, and a loop of one's own runs on CPUs so "
                 "far; train it with fsdp-run, or compile it for device=cpu");
   return loaded;
 }
@@ -26,10 +27,11 @@ static plan::LoadedPlan readOwnPlan(const std::string &path) {
 /// A stream of random numbers from the first step on is in no checkpoint.
 static void requireNoStream(const RunOptions &run, const std::string &what) {
   if (run.sequentialRandom)
-    throw Refusal(what +
-                  " is not possible with rng='sequential', one stream of "
-                  "random numbers of which a run that resumes has no "
-                  "part; load the plan with rng='site'");
+    throw Refusal(E::NotSupported,
+                  what +
+                      " is not possible with rng='sequential', one stream of "
+                      "random numbers of which a run that resumes has no "
+                      "part; load the plan with rng='site'");
 }
 
 /// What would part the ranks if it differed.
@@ -63,11 +65,13 @@ Session::Session(const std::string &planPath, RunOptions run,
 template <typename Call> decltype(auto) Session::guarded(Call &&call) {
   std::unique_lock<std::mutex> only(calling, std::try_to_lock);
   if (!only)
-    throw Error("another thread is in a call of this session; wait for it");
+    throw Error(E::RunOver,
+                "another thread is in a call of this session; wait for it");
   {
     std::lock_guard<std::mutex> lock(ending);
     if (!ended.empty())
-      throw Error("the session is over: " + ended + "; load the plan again");
+      throw Error(E::RunOver,
+                  "the session is over: " + ended + "; load the plan again");
   }
   try {
     return call();
@@ -157,8 +161,9 @@ void Session::close(const std::string &reason) {
 
 void Session::requireProgram(const char *name) const {
   if (plan::findProgram(plan(), name) < 0)
-    throw Refusal(std::string("the plan has no program '") + name +
-                  "'; export the step with eval_data");
+    throw Refusal(E::PlanContents, std::string("the plan has no program '") +
+                                       name +
+                                       "'; export the step with eval_data");
 }
 
 std::vector<double> Session::learningRates() const {
@@ -168,14 +173,17 @@ std::vector<double> Session::learningRates() const {
 
 void Session::setLearningRates(std::vector<double> rates) {
   if (!plan().schedule.empty())
-    throw Refusal("the plan has a schedule of learning rates for " +
-                  std::to_string(scheduledSteps(plan())) +
-                  " steps; export the step without lr_schedule to set them");
+    throw Refusal(
+        E::RunState,
+        "the plan has a schedule of learning rates for " +
+            std::to_string(scheduledSteps(plan())) +
+            " steps; export the step without lr_schedule to set them");
   size_t groups = fsdp::learningRates(plan(), 1).size();
   if (rates.size() != groups)
-    throw Refusal(std::to_string(rates.size()) +
-                  " learning rates are given, and the optimizer has " +
-                  std::to_string(groups) + " groups of parameters");
+    throw Refusal(E::RunState,
+                  std::to_string(rates.size()) +
+                      " learning rates are given, and the optimizer has " +
+                      std::to_string(groups) + " groups of parameters");
   guarded([&] { state->executor.setLearningRates(rates); });
   givenRates = std::move(rates);
 }
@@ -200,12 +208,13 @@ void Session::lookAtLoss(const BatchOrigin &origin) {
   if (!stop)
     return;
   doubt = firstProblem(ranks(), doubt);
-  throw NonFiniteLoss(describeStep(*stop, done) +
-                      (nonFinite->skipsUpdates() ? ", and its update was left "
-                                                   "out"
-                                                 : ", and its update is "
-                                                   "applied") +
-                      (doubt.empty() ? "" : "; " + doubt));
+  throw NonFiniteLoss(E::NonFinite, describeStep(*stop, done) +
+                                        (nonFinite->skipsUpdates()
+                                             ? ", and its update was left "
+                                               "out"
+                                             : ", and its update is "
+                                               "applied") +
+                                        (doubt.empty() ? "" : "; " + doubt));
 }
 
 const SessionStep &Session::step(const std::vector<Batch> &batches,
@@ -285,12 +294,12 @@ void Session::save(const std::string &path) {
     }
     problem = firstProblem(ranks(), problem);
     if (!problem.empty())
-      throw Refusal(problem);
+      throw Refusal(E::FileUnwritable, problem);
     try {
       saveWeights(plan(), path, ranks(), state->executor,
                   [](const std::string &) {});
     } catch (const Error &error) { // of all ranks
-      throw Refusal(error.what());
+      throw Refusal(error.kind, error.what());
     }
     ranks().barrier();
   });
@@ -341,7 +350,7 @@ std::string Session::checkpoint(const std::string &folder, uint64_t keep) {
       to.begin(position(), state->executor);
       return to.pathOf(done);
     } catch (const Error &error) { // of all ranks
-      throw Refusal(error.what());
+      throw Refusal(error.kind, error.what());
     }
   });
 }

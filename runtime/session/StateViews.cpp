@@ -151,8 +151,9 @@ void putWholeTensors(const plan::PlanT &plan, int rank, Executor &executor,
       if (!tensor->is_contiguous() || !tensor->device().is_cpu() ||
           tensor->scalar_type() != toScalarType(state.dtype) ||
           tensor->sizes() != c10::IntArrayRef(state.shape))
-        throw Error("the tensor for " + state.name +
-                    " has not its state's dtype, shape and order");
+        throw Error(E::RunState,
+                    "the tensor for " + state.name +
+                        " has not its state's dtype, shape and order");
       const char *from = static_cast<const char *>(tensor->const_data_ptr());
       int64_t size = state.elementBytes();
       for (const Run &run : map.part(state, rank).runs())

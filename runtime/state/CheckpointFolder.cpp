@@ -21,7 +21,8 @@ static const std::string partialSuffix = ".partial";
 static const std::string stepPrefix = "step-";
 
 static Error cannot(const std::string &what, const std::string &path) {
-  return Error("cannot " + what + " " + path + ": " + std::strerror(errno));
+  return Error(E::FileUnwritable,
+               "cannot " + what + " " + path + ": " + std::strerror(errno));
 }
 
 std::string shardName(int rank) {
@@ -67,8 +68,9 @@ void Folder::lock() {
   std::error_code error;
   fs::create_directories(root, error);
   if (error)
-    throw Error("cannot make the folder " + root + ": " + error.message() +
-                "; give --checkpoint-dir a folder that can be written");
+    throw Error(E::FileUnwritable,
+                "cannot make the folder " + root + ": " + error.message() +
+                    "; give --checkpoint-dir a folder that can be written");
   std::string path = root + "/lock";
   if (lockFile >= 0)
     close(lockFile); // of a file that nobody sees any more
@@ -81,9 +83,10 @@ void Folder::lock() {
     if (errno != EWOULDBLOCK)
       throw cannot("lock", path);
     ssize_t n = pread(lockFile, who, sizeof(who) - 1, 0);
-    throw Error("another run writes its checkpoints into " + root +
-                (n > 0 ? std::string(" (") + who + ")" : "") +
-                "; wait for its end, or name another folder");
+    throw Error(E::CheckpointFolder,
+                "another run writes its checkpoints into " + root +
+                    (n > 0 ? std::string(" (") + who + ")" : "") +
+                    "; wait for its end, or name another folder");
   }
   int length = std::snprintf(who, sizeof(who), "process %d on %.100s",
                              static_cast<int>(getpid()), hostName().c_str());

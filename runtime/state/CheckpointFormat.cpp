@@ -54,7 +54,7 @@ static std::string hex(uint64_t value) {
 static uint64_t fromHex(const std::string &text) {
   if (text.size() != 16 ||
       text.find_first_not_of("0123456789abcdef") != std::string::npos)
-    throw Error("'" + text + "' is no hash");
+    throw Error(E::CheckpointDamaged, "'" + text + "' is no hash");
   return std::stoull(text, nullptr, 16);
 }
 
@@ -85,7 +85,7 @@ static plan::Role roleOf(const std::string &name) {
   for (plan::Role role : plan::EnumValuesRole())
     if (roleName(role) == name)
       return role;
-  throw Error("'" + name + "' is no role of a tensor");
+  throw Error(E::CheckpointDamaged, "'" + name + "' is no role of a tensor");
 }
 
 //===----------------------------------------------------------------------===//
@@ -189,8 +189,9 @@ template <typename Integer> static Integer integer(const Json &json) {
                      static_cast<int64_t>(std::numeric_limits<Integer>::min())
                : json.get<int64_t>() >= 0;
   if (!fits)
-    throw Error(json.dump() + " is no whole number of " +
-                std::to_string(8 * sizeof(Integer)) + " bits");
+    throw Error(E::CheckpointDamaged, json.dump() + " is no whole number of " +
+                                          std::to_string(8 * sizeof(Integer)) +
+                                          " bits");
   return json.get<Integer>();
 }
 
@@ -253,7 +254,8 @@ static StoredTensor tensorOf(const Json &json) {
   std::string dtype = json.at("dtype");
   const plan::DTypeInfo *info = plan::findDType(std::string_view(dtype));
   if (!info)
-    throw Error(tensor.name + " has the unknown dtype " + dtype);
+    throw Error(E::CheckpointDamaged,
+                tensor.name + " has the unknown dtype " + dtype);
   tensor.dtype = info->dtype;
   for (const Json &size : json.at("shape"))
     tensor.shape.push_back(integer<int64_t>(size));
@@ -262,20 +264,23 @@ static StoredTensor tensorOf(const Json &json) {
   for (const Json &chunk : json.at("chunks")) {
     tensor.chunks.push_back(chunkOf(chunk));
     if (!elements || !fits(tensor.chunks.back().part, *elements))
-      throw Error("a chunk of " + tensor.name + " lies outside of it");
+      throw Error(E::CheckpointDamaged,
+                  "a chunk of " + tensor.name + " lies outside of it");
   }
   return tensor;
 }
 
 static Manifest manifestOf(const Json &json) {
   if (json.at("format") != formatName)
-    throw Error("it is another kind of file");
+    throw Error(E::CheckpointDamaged, "it is another kind of file");
   if (json.at("version") != formatVersion)
-    throw Error("it has version " + json.at("version").dump() +
-                ", this program reads version " +
-                std::to_string(formatVersion));
+    throw Error(E::CheckpointVersion, "it has version " +
+                                          json.at("version").dump() +
+                                          ", this program reads version " +
+                                          std::to_string(formatVersion));
   if (json.at("hash_block_bytes") != hashBlockBytes)
-    throw Error("its hashes are of blocks of another size");
+    throw Error(E::CheckpointDamaged,
+                "its hashes are of blocks of another size");
   Manifest manifest;
   manifest.run = runOf(json.at("run"));
   manifest.plan = json.at("plan");
@@ -284,7 +289,8 @@ static Manifest manifestOf(const Json &json) {
     manifest.mesh.emplace_back(dim.at("name"), integer<uint32_t>(dim, "size"));
     ranks *= manifest.mesh.back().second;
     if (ranks == 0 || ranks > mostRanks)
-      throw Error("its mesh is of " + std::to_string(ranks) + " ranks");
+      throw Error(E::CheckpointDamaged,
+                  "its mesh is of " + std::to_string(ranks) + " ranks");
   }
   for (const Json &file : json.at("files")) {
     manifest.files.push_back({file.at("name"), integer<uint64_t>(file, "bytes"),
@@ -293,7 +299,7 @@ static Manifest manifestOf(const Json &json) {
     const std::string &name = manifest.files.back().name;
     // It lies beside the manifest.
     if (name.empty() || name == ".." || name.find('/') != std::string::npos)
-      throw Error("'" + name + "' is no name of a file");
+      throw Error(E::CheckpointDamaged, "'" + name + "' is no name of a file");
   }
   for (const Json &tensor : json.at("tensors"))
     manifest.tensors.push_back(tensorOf(tensor));
@@ -306,13 +312,17 @@ Manifest readManifest(const std::string &text, const std::string &name) {
                                                      text.size() - zero.size())
                                             : 0;
   if (text.compare(0, zero.size(), hashField(hash)) != 0)
-    throw Error(name + " is damaged: its hash is not that of its text");
+    throw Error(E::CheckpointDamaged,
+                name + " is damaged: its hash is not that of its text");
   // What follows was written by somebody who meant it; it may still be of
   // another version.
   try {
     return manifestOf(Json::parse(text));
+  } catch (const Error &error) {
+    throw Error(error.kind, name + " cannot be read: " + error.what());
   } catch (const std::exception &error) {
-    throw Error(name + " cannot be read: " + error.what());
+    throw Error(E::CheckpointDamaged,
+                name + " cannot be read: " + error.what());
   }
 }
 

@@ -15,7 +15,8 @@ Manifest readManifestFile(const std::string &path) {
   std::string text = readRegularFile(path, mostBytes);
   // What parses deeper brackets needs more stack.
   if (nestingOf(text).depth > deepest)
-    throw Error(path + " is no manifest: its brackets are nested too deep");
+    throw Error(E::CheckpointDamaged,
+                path + " is no manifest: its brackets are nested too deep");
   return readManifest(text, path);
 }
 
@@ -24,7 +25,7 @@ Manifest readCheckpoint(const std::string &folder) {
   try {
     return readManifestFile(path);
   } catch (const Error &error) {
-    throw Damage(error.what());
+    throw Damage(error.what(), error.kind);
   }
 }
 

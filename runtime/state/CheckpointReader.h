@@ -13,7 +13,8 @@ namespace fsdp::checkpoint {
 
 /// A checkpoint's bytes are not those that were written.
 struct Damage : Error {
-  using Error::Error;
+  explicit Damage(const std::string &message, E kind = E::CheckpointDamaged)
+      : Error(kind, message) {}
 };
 
 /// Throws Error where the file cannot be read, or is not what was written.

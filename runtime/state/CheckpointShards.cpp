@@ -120,8 +120,9 @@ Shards::~Shards() {
 void Shards::take(Executor &executor) {
   if (!copy) {
     if (!(copy = mapAligned(bytes())))
-      throw Error("no memory for a copy of " + std::to_string(bytes()) +
-                  " bytes of state; use more ranks");
+      throw Error(E::OutOfMemory, "no memory for a copy of " +
+                                      std::to_string(bytes()) +
+                                      " bytes of state; use more ranks");
     std::memcpy(copy, header().data(), header().size());
   }
   at::AutoDispatchBelowADInplaceOrView noAutograd;

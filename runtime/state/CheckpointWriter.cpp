@@ -47,7 +47,8 @@ std::string readLoaderState(const std::string &folder, int rank) {
   std::string all = readRegularFile(path, most);
   std::string state = all.substr(std::min<size_t>(all.size(), 8));
   if (all != hashText(state) + state)
-    throw Error(path + " is damaged; remove it, and the loader makes the "
+    throw Error(E::CheckpointDamaged,
+                path + " is damaged; remove it, and the loader makes the "
                        "batches before it again");
   return state;
 }
@@ -164,7 +165,8 @@ void commitShards(const Folder &folder, const Facts &facts,
         throw Cancelled();
       // Nothing would ever come.
       if (access(partial.c_str(), F_OK) != 0)
-        throw Error(partial + " was removed while it was written");
+        throw Error(E::CheckpointFolder,
+                    partial + " was removed while it was written");
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     append(all, indexOf, readManifestFile(path));

@@ -60,8 +60,9 @@ void checkFits(const plan::PlanT &plan, const Manifest &manifest,
     text += (i ? "; " : "") + problems[i];
   if (problems.size() > shown)
     text += "; and " + std::to_string(problems.size() - shown) + " more";
-  throw Error("checkpoint " + name + " does not fit the plan: " + text +
-              "; resume with the model and the optimizer that wrote it");
+  throw Error(E::CheckpointMismatch,
+              "checkpoint " + name + " does not fit the plan: " + text +
+                  "; resume with the model and the optimizer that wrote it");
 }
 
 void loadCheckpoint(const plan::PlanT &plan, const std::string &folder,

@@ -39,11 +39,12 @@ size_t loadWeights(const plan::PlanT &plan, const StartOptions &options,
   for (const WholeTensor &other : others)
     stored.push_back(&other);
   if (!stored.empty() && options.weights.empty())
-    throw Error("the plan has no value for " + stored[0]->name +
-                (stored.size() > 1
-                     ? " and " + std::to_string(stored.size() - 1) + " more"
-                     : "") +
-                "; pass --weights FILE");
+    throw Error(E::WeightsMismatch,
+                "the plan has no value for " + stored[0]->name +
+                    (stored.size() > 1
+                         ? " and " + std::to_string(stored.size() - 1) + " more"
+                         : "") +
+                    "; pass --weights FILE");
   std::optional<WeightReader> reader;
   if (!options.weights.empty()) {
     reader.emplace(options.weights, options.fromRank0, communicator);

@@ -103,7 +103,7 @@ void saveWeights(
   });
   problem = textOfRank0(communicator, problem);
   if (!problem.empty())
-    throw Error(problem);
+    throw Error(E::FileUnwritable, problem);
 }
 
 } // namespace fsdp

@@ -17,8 +17,9 @@ static constexpr uint64_t maxIndexBytes = 100'000'000, maxIndexDepth = 16;
 /// The files that an index names, beside it.
 static std::set<fs::path> filesOfIndex(const fs::path &index) {
   auto bad = [&] {
-    return Error(index.string() + " is no index of weights: it has no "
-                                  "weight_map from names to files");
+    return Error(E::WeightsFile, index.string() +
+                                     " is no index of weights: it has no "
+                                     "weight_map from names to files");
   };
   std::string text = readRegularFile(index.string(), maxIndexBytes);
   if (nestingOf(text).depth > maxIndexDepth)
@@ -50,7 +51,8 @@ static std::set<fs::path> filesAt(const fs::path &path) {
     if (entry.path().extension() == ".safetensors")
       files.insert(entry.path());
   if (files.empty())
-    throw Error("folder " + path.string() + " has no .safetensors file");
+    throw Error(E::WeightsFile,
+                "folder " + path.string() + " has no .safetensors file");
   return files;
 }
 
@@ -60,8 +62,8 @@ WeightFiles::WeightFiles(const std::string &path) : name(path) {
     for (size_t i = 0; i + 1 < files.size(); ++i)
       for (const auto &[key, tensor] : files.back()->tensors())
         if (files[i]->find(key))
-          throw Error(key + " is in both " + files[i]->path() + " and " +
-                      file.string());
+          throw Error(E::WeightsFile, key + " is in both " + files[i]->path() +
+                                          " and " + file.string());
   }
 }
 

@@ -50,8 +50,9 @@ void WeightReader::check(
       problems += (problems.empty() ? "" : "; ") + problem;
   }
   if (!problems.empty())
-    throw Error("weights in " + path + " do not fit the plan: " + problems +
-                "; export both together");
+    throw Error(E::WeightsMismatch, "weights in " + path +
+                                        " do not fit the plan: " + problems +
+                                        "; export both together");
 }
 
 void WeightReader::read(const NamedTensor &tensor, const RunsOf &runsOf,

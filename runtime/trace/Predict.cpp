@@ -125,6 +125,7 @@ std::vector<ProgramRun> predictStep(const plan::PlanT &plan,
                                     int64_t begin) {
   if (plan::findProgram(plan, "step") < 0)
     throw plan::PlanError(
+        E::PlanContents,
         "the plan has no program 'step'; lower the training step again");
   std::vector<ProgramRun> runs;
   auto add = [&](int program, uint64_t microBatch) {

@@ -55,7 +55,7 @@ std::vector<ProgramRun> unpackRuns(const std::vector<char> &bytes) {
   size_t at = 0;
   auto take = [&](void *data, size_t size) {
     if (size > bytes.size() - at)
-      throw std::runtime_error("a rank sent half of a trace");
+      throw Error(E::Trace, "a rank sent half of a trace");
     if (size)
       std::memcpy(data, bytes.data() + at, size);
     at += size;
@@ -64,7 +64,7 @@ std::vector<ProgramRun> unpackRuns(const std::vector<char> &bytes) {
     Header header;
     take(&header, sizeof(header));
     if (header.spans > (bytes.size() - at) / sizeof(Span))
-      throw std::runtime_error("a rank sent half of a trace");
+      throw Error(E::Trace, "a rank sent half of a trace");
     ProgramRun &run = runs.emplace_back();
     run.program = static_cast<uint32_t>(header.program);
     run.step = header.step;

@@ -49,9 +49,10 @@ int findUnit(const plan::PlanT &plan, const std::string &title) {
     else if (unit == mostTitles)
       all += ", ...";
   }
-  throw plan::PlanError("there is no unit '" + title + "' to explain" +
-                        nearestHint(title, titles) +
-                        "; give peak, exposed, or one of " + all);
+  throw plan::PlanError(E::Explain,
+                        "there is no unit '" + title + "' to explain" +
+                            nearestHint(title, titles) +
+                            "; give peak, exposed, or one of " + all);
 }
 
 } // namespace fsdp::trace

@@ -20,9 +20,11 @@ DataInputs::DataInputs(const plan::ProgramT &program) {
     numbers.push_back(i);
     columns.push_back({input.name, value.dtype, value.shape});
     if (value.shape.empty())
-      throw Error("input " + input.name +
-                  " is a scalar and cannot come from data; export it as one "
-                  "that repeats");
+      throw Error(
+          E::DataMismatch,
+          "input " + input.name +
+              " is a scalar and cannot come from data; export it as one "
+              "that repeats");
   }
 }
 
@@ -30,10 +32,11 @@ int64_t DataInputs::batch() const {
   int64_t batch = columns[0].shape[0];
   for (const Column &column : columns)
     if (column.shape[0] != batch)
-      throw Error("inputs " + columns[0].name + " and " + column.name +
-                  " have batches of " + std::to_string(batch) + " and " +
-                  std::to_string(column.shape[0]) +
-                  " samples; give the step inputs of one batch size");
+      throw Error(E::DataMismatch,
+                  "inputs " + columns[0].name + " and " + column.name +
+                      " have batches of " + std::to_string(batch) + " and " +
+                      std::to_string(column.shape[0]) +
+                      " samples; give the step inputs of one batch size");
   return batch;
 }
 

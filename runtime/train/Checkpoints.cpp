@@ -46,8 +46,9 @@ void Checkpoints::checkMetric() const {
       return;
     known += (known.empty() ? "" : ", ") + name;
   }
-  throw Error("--keep-best " + options.keepBest +
-              " is no metric of the plan, which has " + known);
+  throw Error(E::FlagAndPlan, "--keep-best " + options.keepBest +
+                                  " is no metric of the plan, which has " +
+                                  known);
 }
 
 Checkpoints::~Checkpoints() {
@@ -60,15 +61,17 @@ Checkpoints::~Checkpoints() {
 template <typename Call>
 static void onRank0(Communicator &communicator, Call &&call) {
   std::string problem;
+  E kind = E::CheckpointFolder;
   try {
     if (communicator.rank() == 0)
       call();
   } catch (const std::exception &error) {
     problem = error.what();
+    kind = kindOf(error);
   }
   problem = textOfRank0(communicator, problem);
   if (!problem.empty())
-    throw Error(problem);
+    throw Error(kind, problem);
 }
 
 /// The run is the one whose checkpoints are in the folder, or the first there.
@@ -85,11 +88,13 @@ void Checkpoints::requireOwn(const ResumePoint &from) const {
         return fs::equivalent(folder.pathOf(step), from.folder(), ignored);
       });
   if (!goesOn)
-    throw Error(has + "; go on with --resume auto, or name another folder");
+    throw Error(E::CheckpointFolder,
+                has + "; go on with --resume auto, or name another folder");
   if (from.isNamed() && steps.front() > from.position().step)
-    throw Error(has + ", and this run goes on from step " +
-                std::to_string(from.position().step) +
-                "; name another folder, or move the later ones away");
+    throw Error(E::CheckpointFolder,
+                has + ", and this run goes on from step " +
+                    std::to_string(from.position().step) +
+                    "; name another folder, or move the later ones away");
 }
 
 void Checkpoints::open(const ResumePoint &from) {
@@ -105,7 +110,7 @@ void Checkpoints::open(const ResumePoint &from) {
               "hosts share";
   problem = firstProblem(communicator, problem);
   if (!problem.empty())
-    throw Error(problem);
+    throw Error(E::CheckpointFolder, problem);
 }
 
 void Checkpoints::checkSpace() const {
@@ -140,7 +145,7 @@ void Checkpoints::tellFailure(const std::string &why) {
                      std::to_string(facts.run.step) +
                      " could not be written: " + why;
   if (options.mustSucceed)
-    throw Error(text + "; the ones before it are whole");
+    throw Error(E::FileUnwritable, text + "; the ones before it are whole");
   note(text + "; training goes on, and the ones before it are whole");
 }
 

@@ -28,6 +28,7 @@ constexpr Tag tags[] = {
     {"tokens_per_s", "throughput(tps)", 1},
     {"flops_per_s", "tflops", 1e-12},
     {"hfu", "hfu(%)", 100},
+    {"mfu", "mfu(%)", 100},
     {"step_ms", "time_metrics/end_to_end(s)", 1e-3},
     {"data_wait_ms", "time_metrics/data_loading(s)", 1e-3},
     {"exposed_comm_ms", "time_metrics/exposed_communication(s)", 1e-3},
@@ -117,8 +118,9 @@ std::string newFileIn(const std::string &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
-    throw Error("cannot make the folder " + folder + ": " + error.message() +
-                "; give --tensorboard a folder that can be written");
+    throw Error(E::FileUnwritable,
+                "cannot make the folder " + folder + ": " + error.message() +
+                    "; give --tensorboard a folder that can be written");
   // Readers take files in the order of their names.
   return folder + "/events.out.tfevents." + formatText("%017.6f", now()) + "." +
          hostName() + "." + std::to_string(getpid());

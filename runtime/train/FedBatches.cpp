@@ -24,7 +24,8 @@ void FedBatches::open() {
   loader.awaitReady("its first word");
   extent = ring.extent();
   if (use == Use::Evaluation && !hasEpochs())
-    throw Error("the loader of the evaluation has no end; give one with a "
+    throw Error(E::Loader,
+                "the loader of the evaluation has no end; give one with a "
                 "length");
 }
 
@@ -59,8 +60,9 @@ const BatchRing::Batch &FedBatches::await(int64_t epoch, int64_t number) {
       continue;
     std::string name = nameOf(next.epoch, next.number, hasEpochs());
     if (next.epoch != epoch || next.number != number)
-      throw Error("the loader gave " + name + " where " + due +
-                  " was due; give the batches that it announced");
+      throw Error(E::Loader,
+                  "the loader gave " + name + " where " + due +
+                      " was due; give the batches that it announced");
     findNaN(next, name);
     return here.emplace(std::move(next));
   }

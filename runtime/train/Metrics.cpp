@@ -32,7 +32,8 @@ static std::string linesUpTo(const std::string &path, uint64_t done) {
 MetricsWriter::MetricsWriter(const std::string &path, int flags)
     : name(path), file(open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666)) {
   if (file < 0)
-    throw Error("cannot write " + path + ": " + std::strerror(errno));
+    throw Error(E::FileUnwritable,
+                "cannot write " + path + ": " + std::strerror(errno));
 }
 
 MetricsWriter::~MetricsWriter() { close(file); }
@@ -94,6 +95,8 @@ nlohmann::ordered_json metricsOf(const StepReport &report) {
     json["flops_per_s"] = number(*report.flopsPerSecond);
   if (report.flopsUtilization)
     json["hfu"] = number(*report.flopsUtilization);
+  if (report.modelUtilization)
+    json["mfu"] = number(*report.modelUtilization);
   json["step_ms"] = report.stepMs;
   json["data_wait_ms"] = report.dataWaitMs;
   if (report.exposedCommMs)

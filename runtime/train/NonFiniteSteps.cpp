@@ -39,13 +39,15 @@ NonFiniteSteps::NonFiniteSteps(const plan::PlanT &plan,
       skippedOutput(findOutput(plan, skippedOutputName)),
       isScaler(findState(plan, scaleStateName) >= 0) {
   if (options.nonFinite == NonFinite::Skip && !skipsUpdates())
-    throw Error(this->option +
-                "skip needs a plan that can skip an update; "
-                "compile it with the option non-finite=skip of fsdp-pipeline");
+    throw Error(E::FlagAndPlan,
+                this->option + "skip needs a plan that can skip an update; "
+                               "compile it with the option non-finite=skip of "
+                               "fsdp-pipeline");
   if (options.nonFinite == NonFinite::Continue && skipsUpdates() && !isScaler)
-    throw Error(this->option +
-                "continue does not fit the plan, which skips such "
-                "steps; compile it without non-finite=skip");
+    throw Error(E::FlagAndPlan,
+                this->option +
+                    "continue does not fit the plan, which skips such "
+                    "steps; compile it without non-finite=skip");
 }
 
 void NonFiniteSteps::begin(const checkpoint::RunPosition *from,

@@ -16,12 +16,14 @@ static void checkWritable(const std::string &file) {
   std::filesystem::path path(file);
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored))
-    throw Error("cannot write " + file + ": it is a folder; name a file");
+    throw Error(E::FileUnwritable,
+                "cannot write " + file + ": it is a folder; name a file");
   std::string folder =
       path.has_parent_path() ? path.parent_path().string() : ".";
   if (access(folder.c_str(), W_OK | X_OK) != 0)
-    throw Error("cannot write " + file + ": " + std::strerror(errno) +
-                "; name a file in a folder that is there");
+    throw Error(E::FileUnwritable,
+                "cannot write " + file + ": " + std::strerror(errno) +
+                    "; name a file in a folder that is there");
 }
 
 void checkOutputs(const plan::PlanT &plan, const RunOptions &options) {
@@ -40,10 +42,11 @@ void requireRoom(const std::string &what, uint64_t bytes,
   std::error_code unknown;
   uint64_t free = std::filesystem::space(folder, unknown).available;
   if (!unknown && free < bytes)
-    throw Error(what + " takes " + std::to_string(bytes) +
-                " bytes, and the disk of " + folder + " has " +
-                std::to_string(free) +
-                " left; make room, or name another folder");
+    throw Error(E::FileUnwritable,
+                what + " takes " + std::to_string(bytes) +
+                    " bytes, and the disk of " + folder + " has " +
+                    std::to_string(free) +
+                    " left; make room, or name another folder");
 }
 
 } // namespace fsdp

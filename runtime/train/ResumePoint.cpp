@@ -59,10 +59,11 @@ ResumePoint::ResumePoint(const CheckpointOptions &options,
   if (!paths.empty())
     openNewest();
   else if (options.resume != "auto")
-    throw Error((isThere(options.resume)
+    throw Error(E::CheckpointMissing,
+                (isThere(options.resume)
                      ? "there is no checkpoint in " + options.resume
                      : "there is no " + options.resume + " to resume from") +
-                "; name the folder of one, or of a run's");
+                    "; name the folder of one, or of a run's");
   else
     said.push_back("no checkpoint in " + options.folder +
                    ", so the run begins at step 1");
@@ -76,7 +77,8 @@ bool ResumePoint::agree(const std::string &problem) {
   manifest.reset();
   paths.erase(paths.begin());
   if (paths.empty())
-    throw Error(first + "; no checkpoint before it is whole: start again "
+    throw Error(E::CheckpointDamaged,
+                first + "; no checkpoint before it is whole: start again "
                         "without --resume, in another folder");
   said.push_back(first + "; the checkpoint before it, " + paths.front() +
                  ", takes its place");

@@ -30,12 +30,13 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
   bool hasEpochs = data && data->hasEpochs();
   length.stepsPerEpoch = hasEpochs ? data->perEpoch() / microBatches : 1;
   if (!length.stepsPerEpoch)
-    throw Error("data in " + data->path() + " has " +
-                std::to_string(data->perEpoch()) +
-                " batches of all ranks, fewer than the " +
-                std::to_string(microBatches) +
-                " micro-batches of a step; use more data, fewer ranks or "
-                "fewer micro-batches");
+    throw Error(E::TooFewSamples,
+                "data in " + data->path() + " has " +
+                    std::to_string(data->perEpoch()) +
+                    " batches of all ranks, fewer than the " +
+                    std::to_string(microBatches) +
+                    " micro-batches of a step; use more data, fewer ranks or "
+                    "fewer micro-batches");
   if (from)
     length.done = from->step;
   if (from && hasEpochs) {
@@ -46,10 +47,12 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
   }
   auto epochs = [&](uint64_t n) {
     if (data && !hasEpochs)
-      throw Error("the loader has no length, so an epoch has none; give "
+      throw Error(E::RunLength,
+                  "the loader has no length, so an epoch has none; give "
                   "--steps");
     if (n > INT64_MAX / length.stepsPerEpoch)
-      throw Error(std::to_string(n) + " epochs are too many steps to count");
+      throw Error(E::RunLength,
+                  std::to_string(n) + " epochs are too many steps to count");
     int64_t steps = n * length.stepsPerEpoch - length.ahead;
     return static_cast<uint64_t>(std::max<int64_t>(steps, 0));
   };
@@ -62,12 +65,14 @@ RunLength findLength(const plan::PlanT &plan, const RunOptions &options,
   else if (plan.epochs)
     length.steps = epochs(plan.epochs);
   else
-    throw Error("the plan has no default length; pass --steps or --epochs");
+    throw Error(E::RunLength,
+                "the plan has no default length; pass --steps or --epochs");
   uint64_t table = scheduledSteps(plan);
   if (table && length.steps > table)
-    throw Error("the run has " + std::to_string(length.steps) +
-                " steps, the plan's schedule " + std::to_string(table) +
-                "; train for fewer, or export with a longer schedule");
+    throw Error(E::TooFewSamples,
+                "the run has " + std::to_string(length.steps) +
+                    " steps, the plan's schedule " + std::to_string(table) +
+                    "; train for fewer, or export with a longer schedule");
   if (!hasEpochs && length.steps)
     length.stepsPerEpoch = options.epochs || plan.epochs ? 1 : length.steps;
   return length;

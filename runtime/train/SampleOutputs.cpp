@@ -15,10 +15,12 @@ SampleOutputs::SampleOutputs(const plan::PlanT &plan, std::string path,
   if (program >= 0)
     outputs = plan::outputsOf(*plan.programs[program], /*numbers=*/false);
   if (outputs.empty())
-    throw Error("the plan's evaluation gives nothing for each sample; export "
+    throw Error(E::FlagAndPlan,
+                "the plan's evaluation gives nothing for each sample; export "
                 "the step with outputs and eval_data, or drop --eval-outputs");
   if (plan::findVariants(plan, "eval").size() > 1)
-    throw Error("the plan's evaluation takes batches of several shapes, and a "
+    throw Error(E::FlagAndPlan,
+                "the plan's evaluation takes batches of several shapes, and a "
                 "file has rows of one; export with one shape, or drop "
                 "--eval-outputs");
 }
@@ -43,7 +45,7 @@ void SampleOutputs::begin(int64_t batches) {
   }
   problem = firstProblem(communicator, problem);
   if (!problem.empty())
-    throw Error(problem);
+    throw Error(E::FileUnwritable, problem);
 }
 
 /// Rows of all ranks, which lie one rank after the other, in the order of

@@ -12,11 +12,12 @@ SampledBatches::SampledBatches(const Variants &variants,
   int64_t batch = inputs.batch();
   geometry = {data->samples(), ranks, rank, batch, shuffle, seed};
   if (batch == 0 || geometry.batches() == 0)
-    throw Error("data in " + path + " has " + std::to_string(data->samples()) +
-                " samples, fewer than one batch of all ranks: " +
-                std::to_string(ranks) + " x " + std::to_string(batch) + " = " +
-                std::to_string(ranks * batch) +
-                "; use more data, fewer ranks or a smaller batch");
+    throw Error(E::TooFewSamples,
+                "data in " + path + " has " + std::to_string(data->samples()) +
+                    " samples, fewer than one batch of all ranks: " +
+                    std::to_string(ranks) + " x " + std::to_string(batch) +
+                    " = " + std::to_string(ranks * batch) +
+                    "; use more data, fewer ranks or a smaller batch");
   findLast();
   order.emplace(geometry,
                 shuffle ? data->order() : OrderChoice{OrderKind::Sequential});

@@ -208,8 +208,10 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
   const StepWork &work = works.at(ended.program);
   if (work.flops)
     report.flopsPerSecond = work.flops / (stepMs / 1e3);
-  if (work.peakSeconds)
+  if (work.peakSeconds) {
     report.flopsUtilization = work.peakSeconds / (stepMs / 1e3);
+    report.modelUtilization = work.modelPeakSeconds / (stepMs / 1e3);
+  }
   report.stepMs = stepMs;
   report.dataWaitMs = ended.dataWaitMs;
   report.exposedCommMs = ended.exposedCommMs;

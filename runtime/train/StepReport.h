@@ -29,8 +29,9 @@ struct StepReport {
   std::vector<double> learningRates;    // by parameter group
   double samplesPerSecond = 0;
   std::optional<double> tokensPerSecond;
-  /// Of one rank, and as a share of what it could do.
-  std::optional<double> flopsPerSecond, flopsUtilization;
+  /// Of one rank; as a share of what it could do; and that share without what
+  /// backward computes again.
+  std::optional<double> flopsPerSecond, flopsUtilization, modelUtilization;
   double stepMs = 0, dataWaitMs = 0;
   // One of them: what the host waits for, or what it leaves to a device.
   std::optional<double> exposedCommMs, launchMs;

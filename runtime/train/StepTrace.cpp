@@ -27,12 +27,14 @@ static TracedSteps findSteps(const RunOptions &options,
   std::string given = "--trace-steps " + std::to_string(steps.first) + ":" +
                       std::to_string(steps.last);
   if (steps.last > length.steps)
-    throw Error(
-        given + " goes beyond the run's " + std::to_string(length.steps) +
-        (length.steps == 1 ? " step" : " steps") + "; name steps that it has");
+    throw Error(E::TraceSteps, given + " goes beyond the run's " +
+                                   std::to_string(length.steps) +
+                                   (length.steps == 1 ? " step" : " steps") +
+                                   "; name steps that it has");
   if (steps.first <= length.done)
-    throw Error(given + " begins before the run resumes, after step " +
-                std::to_string(length.done) + "; name steps behind it");
+    throw Error(E::TraceSteps,
+                given + " begins before the run resumes, after step " +
+                    std::to_string(length.done) + "; name steps behind it");
   return steps;
 }
 

@@ -38,14 +38,20 @@ StepWork workOfStep(const plan::PlanT &plan, int step,
       if (!call || call->view)
         continue;
       cost::Work work = cost::workOf(program, *call);
-      all.flops += runs * work.flops;
-      if (cluster)
-        all.peakSeconds +=
-            runs * work.flops / cluster->flopsPerSecond(work.dtype);
+      double flops = runs * work.flops;
+      double seconds = 0;
+      if (peakFlops)
+        seconds = flops / *peakFlops;
+      else if (cluster)
+        seconds = flops / cluster->flopsPerSecond(work.dtype);
+      all.flops += flops;
+      all.peakSeconds += seconds;
+      if (!call->recomputed) {
+        all.modelFlops += flops;
+        all.modelPeakSeconds += seconds;
+      }
     }
   }
-  if (peakFlops)
-    all.peakSeconds = all.flops / *peakFlops;
   return all;
 }
 

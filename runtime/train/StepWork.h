@@ -11,11 +11,13 @@
 namespace fsdp {
 
 /// The operations that one rank does in a step: those of cost::workOf(), of all
-/// micro-batches, what is computed again for backward among them.
+/// micro-batches.
 struct StepWork {
-  double flops = 0;
+  /// All of them, and those of the model alone: without what is computed again
+  /// for backward.
+  double flops = 0, modelFlops = 0;
   /// Seconds that they take at the peak; 0: that is not known.
-  double peakSeconds = 0;
+  double peakSeconds = 0, modelPeakSeconds = 0;
   std::string peakFrom; // who says what the peak is
 
   /// Operations per second of a step that is as fast as can be.

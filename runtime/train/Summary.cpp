@@ -37,6 +37,7 @@ void writeSummary(const plan::PlanT &plan, const Counters &counters,
   json["world_size"] = plan::numRanks(plan);
   json["steps"] = facts.steps;
   json["flops_per_step"] = facts.work.flops;
+  json["model_flops_per_step"] = facts.work.modelFlops;
   if (facts.work.peakSeconds) {
     json["peak_flops_per_s"] = facts.work.peakFlops();
     json["peak_flops_from"] = facts.work.peakFrom;

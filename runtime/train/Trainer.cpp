@@ -192,7 +192,8 @@ void Trainer::stopFor(const NonFiniteStep &step, uint64_t number,
   if (std::string doubt = firstProblem(communicator, data.doubt());
       !doubt.empty())
     text += "; " + doubt;
-  throw Error(text + "; lower the learning rate, or look for bad data with "
+  throw Error(E::NonFinite,
+              text + "; lower the learning rate, or look for bad data with "
                      "--no-shuffle --log-interval 1");
 }
 
@@ -303,8 +304,9 @@ void Trainer::saveTrained(
   } catch (const Error &error) {
     if (!checkpoints || failedCheckpoints())
       throw;
-    throw Error(std::string(error.what()) + "; the weights are in " +
-                checkpoints->pathOf(length.steps));
+    throw Error(error.kind, std::string(error.what()) +
+                                "; the weights are in " +
+                                checkpoints->pathOf(length.steps));
   }
 }
 

@@ -17,17 +17,19 @@ static bool wantsEvaluation(const plan::PlanT &plan,
                             const RunOptions &options) {
   if (options.evalData.empty() && options.evalDataCommand.empty()) {
     if (options.evalInterval)
-      throw Error("--eval-interval needs --eval-data FILE");
+      throw Error(E::FlagsDisagree, "--eval-interval needs --eval-data FILE");
     if (!options.evalOutputs.empty())
-      throw Error("--eval-outputs needs --eval-data FILE");
+      throw Error(E::FlagsDisagree, "--eval-outputs needs --eval-data FILE");
     return false;
   }
   int eval = plan::findProgram(plan, "eval");
   if (eval < 0)
-    throw Error("the plan has no program 'eval'; export the step with "
+    throw Error(E::FlagAndPlan,
+                "the plan has no program 'eval'; export the step with "
                 "eval_data, or drop --eval-data");
   if (!readsData(*plan.programs[eval]))
-    throw Error("the plan's evaluation reads no data; drop --eval-data");
+    throw Error(E::FlagAndPlan,
+                "the plan's evaluation reads no data; drop --eval-data");
   return true;
 }
 
@@ -57,10 +59,12 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
     ofSteps = open("step", options.data, options.dataCommand,
                    FedBatches::Use::Training);
     if (!ofSteps)
-      throw Error("the plan reads its inputs from data; pass --data FILE, or "
+      throw Error(E::FlagAndPlan,
+                  "the plan reads its inputs from data; pass --data FILE, or "
                   "--data-command");
   } else if (!options.data.empty() || !options.dataCommand.empty()) {
-    throw Error("the plan reads no data, its inputs repeat; drop --data, or "
+    throw Error(E::FlagAndPlan,
+                "the plan reads no data, its inputs repeat; drop --data, or "
                 "export the step with data");
   }
   if (wantsEvaluation(plan, options))

@@ -13,7 +13,8 @@ namespace fsdp {
 /// Ranks have batches of different shapes. All of them know, and nothing has
 /// happened.
 struct Disagreement : Error {
-  using Error::Error;
+  explicit Disagreement(const std::string &message)
+      : Error(E::Batch, message) {}
 };
 
 /// A program and those that do the same for batches of other shapes: a batch

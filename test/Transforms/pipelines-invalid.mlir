@@ -12,13 +12,13 @@
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 gather=zero" 2>&1 | FileCheck %s --check-prefix=GATHER
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 
-// NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are
+// NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are{{.*}} [FSDP-E0402]
 // NEAR: error: fsdp-overlap has no option schedul; the nearest is schedule, all are bucket-cap-mib, cluster, memory-budget-mib, prefetch-backward, prefetch-forward, schedule
 // MESH: error: the mesh is not given; say how many ranks there are
 // DTYPE: error: reduce-dtype=bf16 does not exist; there are bfloat16, float16, float32, float64
 // DEVICE: error: device=tpu does not exist; there are cpu and cuda
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
-// MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place
+// MAP: error: gather=map needs shard-layout=flat: only flat pieces can be read in place [FSDP-E0403]
 // MAPGPU: error: gather=map is for device=cpu: GPUs do not show each other's memory in one place, and would hold all parameters whole
 // GATHER: error: gather=zero does not exist; there are auto, copy and map
 // ACCUMULATE: error: accumulate-reduce=first does not exist; there are last and each

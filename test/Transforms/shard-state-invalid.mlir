@@ -11,7 +11,7 @@
 // RUN: echo "fsdp.training {mesh = array<i64: 2, 2, 2>}" | not fsdp-opt --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=DIMS
 
 // OTHER: error: mesh=2, but the model's own mesh is 4; leave the option out, or describe another mesh
-// MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2"
+// MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2" [FSDP-E0407]
 // DIMS: error: mesh=2x2x2 has 3 dimensions; there are one, as in mesh=8, and two, replicas times shards, as in mesh=2x4
 // NUMBER: error: mesh=two is not a number of ranks from 1 to 65536, as 8, nor replicas times shards, as 2x4
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
@@ -22,7 +22,7 @@ fsdp.state @w parameter : tensor<3x2xf32, #aten.strides<[1, 3]>> {unit = ""}
 
 // -----
 
-// expected-error @below {{has no unit; run fsdp-assign-units before fsdp-shard-state}}
+// expected-error @below {{has no unit; run fsdp-assign-units before fsdp-shard-state [FSDP-E0409]}}
 fsdp.state @w parameter : tensor<3x2xf32>
 
 // -----

@@ -12,7 +12,7 @@ func.func @step(%a: tensor<64xui8>) {
 shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
-  // expected-error @below {{A2: is waited for 0 times; a future has exactly one wait}}
+  // expected-error @below {{A2: is waited for 0 times; a future has exactly one wait [FSDP-E0410]}}
   %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   // expected-error @below {{A2: is waited for 2 times; a future has exactly one wait}}
   %1 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>

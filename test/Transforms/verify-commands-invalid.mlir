@@ -4,7 +4,7 @@
 // RUN: fsdp-opt %t.mlir --split-input-file --fsdp-verify-commands -verify-diagnostics
 
 // What no plan can hold is an error of its own.
-    // expected-error @+1 {{is not a command; run fsdp-opt --fsdp-pipeline (or --fsdp-lower) first}}
+    // expected-error @+1 {{is not a command; run fsdp-opt --fsdp-pipeline (or --fsdp-lower) first [FSDP-E0503]}}
     %a = aten.call "neg"(%x) : (tensor<16xf32>) -> tensor<16xf32>
 // -----
     %a = fsdp.cmd.value {place = #fsdp.place<0, 16384, 64>} : tensor<16xf32>

@@ -145,9 +145,7 @@ def test_torchrun_names_the_rank_that_was_killed(runs: Runs) -> None:
     assert re.search(r"(?m)^ +rank +: 1 ", cause) and "Signal 9" in cause, output
     assert not re.search(r"(?m)^ +rank +: 0 ", cause), output
     # Torchrun ends the other rank as soon as it sees the death, perhaps before that rank does.
-    assert re.search(
-        r"(?m)^ +traceback : (rank 1 ended without a word|Signal 15)", others
-    ), output
+    assert re.search(r"(?m)^ +traceback : (rank 1 ended without a word|Signal 15)", others), output
 
 
 def test_torchrun_starts_again_where_the_checkpoint_is(runs: Runs, whole: Runs) -> None:

@@ -123,6 +123,7 @@ def test_a_run_that_stops_can_go_on_behind_the_step(start: Start) -> None:
     assert_same(skips, stops)
 
 
+@pytest.mark.provokes("FSDP-E0802")
 def test_a_run_whose_plan_cannot_skip_says_so(start: Start) -> None:
     runs = start("runs", "")
     assert "compile it with the option non-finite=skip" in fail(runs, "--non-finite", "skip")

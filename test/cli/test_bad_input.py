@@ -34,6 +34,7 @@ def truncated(path: pathlib.Path, part: float, folder: pathlib.Path) -> pathlib.
     return other
 
 
+@pytest.mark.provokes("FSDP-E0004")
 def test_missing_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     run_refused(compiled, tmp_path, r"nothing\.plan", plan=tmp_path / "nothing.plan")
 
@@ -51,6 +52,7 @@ def test_truncated_plan(part: float, compiled: chain.Compiled, tmp_path: pathlib
     run_refused(compiled, tmp_path, r"truncated\.plan", plan=plan)
 
 
+@pytest.mark.provokes("FSDP-E1001")
 def test_plan_for_gpus(
     archive: pathlib.Path, compiled: chain.Compiled, tmp_path: pathlib.Path
 ) -> None:
@@ -106,6 +108,7 @@ def test_numbers_out_of_range(flag: str, text: str, tmp_path: pathlib.Path) -> N
     refused([chain.binary("fsdp-run"), plan, flag, text], message, absent=tmp_path / "saved")
 
 
+@pytest.mark.provokes("FSDP-E0501")
 def test_archive_given_as_plan(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     run_refused(compiled, tmp_path, r"step\.pt", plan=compiled.archive)
 
@@ -128,6 +131,7 @@ def test_missing_weights(compiled: chain.Compiled, tmp_path: pathlib.Path) -> No
     run_refused(compiled, tmp_path, r"nowhere\.safetensors", weights=nowhere)
 
 
+@pytest.mark.provokes("FSDP-E0907")
 def test_weights_without_parameters(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     tensors = load_file(compiled.weights)
     del tensors["weight"], tensors["bias"]
@@ -177,6 +181,7 @@ def test_data_that_lacks_an_input(compiled: chain.Compiled, tmp_path: pathlib.Pa
     run_refused(compiled, tmp_path, r"\by\b", data=tmp_path / "x.safetensors")
 
 
+@pytest.mark.provokes("FSDP-E0704")
 def test_fewer_samples_than_a_global_batch(
     compiled: chain.Compiled, tmp_path: pathlib.Path
 ) -> None:
@@ -236,6 +241,7 @@ def test_longer_than_the_table_of_learning_rates(tmp_path: pathlib.Path) -> None
     run_refused(compiled, tmp_path, r"\b60\b", r"\b61\b", steps=61, nproc=1)
 
 
+@pytest.mark.provokes("FSDP-E0005")
 def test_output_folder_that_is_missing(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     extra = ["--threads", "--metrics", tmp_path / "nowhere" / "metrics.jsonl"]
     run_refused(compiled, tmp_path, r"nowhere", extra=extra)
@@ -303,6 +309,7 @@ def archive_content(archive: pathlib.Path, name: str) -> bytes:
         return records.read(name)
 
 
+@pytest.mark.provokes("FSDP-E0301")
 def test_archive_that_lacks_a_record(archive: pathlib.Path, tmp_path: pathlib.Path) -> None:
     def drop(record: str, content: bytes) -> bytes | None:
         return None if record.endswith(".py") else content

@@ -67,7 +67,7 @@ def test_ranks_with_different_files(
     with started([command, other], environments) as processes:
         outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
         for process, output in zip(processes, outputs):
-            check_refusal(process.returncode, output, what, "rank 1", "same files")
+            check_refusal(process.returncode, output, what, "rank 1", "same files", "FSDP-E0607")
     assert not saved.exists()
 
 
@@ -87,7 +87,7 @@ def test_rank_that_never_arrives(
     env = chain.environment(RANK="0", WORLD_SIZE="2")
     with started([command], [env]) as (process,):
         output = process.communicate(timeout=HANG_S)[0]
-    check_refusal(process.returncode, output, r"rank 1\b", r"\b3\b")
+    check_refusal(process.returncode, output, r"rank 1\b", r"\b3\b", "FSDP-E0605")
     assert not saved.exists()
 
 
@@ -101,7 +101,7 @@ def test_port_in_use(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
         env = chain.environment(RANK="0", WORLD_SIZE="2")
         with started([command], [env]) as (process,):
             output = process.communicate(timeout=HANG_S)[0]
-    check_refusal(process.returncode, output, rf"\b{port}\b", "in use")
+    check_refusal(process.returncode, output, rf"\b{port}\b", "in use", "FSDP-E0604")
     assert not saved.exists()
 
 
@@ -126,6 +126,7 @@ def test_a_stranger_at_the_meeting(compiled: chain.Compiled, tmp_path: pathlib.P
     assert not saved.exists()
 
 
+@pytest.mark.provokes("FSDP-E0608")
 def test_encryption_that_is_none(
     compiled: chain.Compiled, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +134,7 @@ def test_encryption_that_is_none(
     run_refused(compiled, tmp_path, "TCP_TLS", "unencrypted", extra=["--comm", "gloo"])
 
 
+@pytest.mark.provokes("FSDP-E0601")
 def test_rank_outside_the_world(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     saved = tmp_path / "saved.safetensors"
     command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)

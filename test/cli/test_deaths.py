@@ -87,4 +87,4 @@ def test_the_launcher_is_killed(endless: subprocess.Popen[str]) -> None:
 def test_the_user_interrupts(endless: subprocess.Popen[str]) -> None:
     endless.send_signal(signal.SIGINT)
     assert endless.wait(PATIENCE_S) == 128 + signal.SIGINT
-    assert "stopped by Interrupt" in endless.stderr.read()
+    assert "stopped by Interrupt [FSDP-E0003]" in endless.stderr.read()

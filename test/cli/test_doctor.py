@@ -64,13 +64,16 @@ def test_more_threads_than_cores_and_an_interface_that_is_none() -> None:
     assert "note: GLOO_SOCKET_IFNAME is 'no0' on " in done.stdout
 
 
+@pytest.mark.provokes("FSDP-E0613")
 def test_ranks_that_share_a_gpu() -> None:
     """What NCCL would refuse is said in this program's words, with a way out."""
     command = [chain.imitated_gpus() / "fsdp-run", "--doctor", "--nproc", 2]
     done = chain.command(command, check=False)
     assert done.returncode == 1
     assert "GPUs        imitated GPU, driver for CUDA " in done.stdout
-    assert "problem: collectives over NCCL cannot begin on ranks 0, 1 (ranks 0 and 1 " in done.stdout
+    assert (
+        "problem: collectives over NCCL cannot begin on ranks 0, 1 (ranks 0 and 1 " in done.stdout
+    )
     assert "give each its own in CUDA_VISIBLE_DEVICES" in done.stdout
 
 
@@ -136,3 +139,4 @@ def test_a_network_that_loses_large_packets() -> None:
     assert status == 1
     met = "the ranks have met, but what they found did not get through (rank 1 of 2 did not arrive"
     assert met in output and "are large packets lost on the way? 'ping -M do " in output
+    assert "[FSDP-E0614]" in output

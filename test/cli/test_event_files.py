@@ -18,6 +18,7 @@ TAGS = {
     "loss": ("loss_metrics/global_avg_loss", 1),
     "flops_per_s": ("tflops", 1e-12),
     "hfu": ("hfu(%)", 100),
+    "mfu": ("mfu(%)", 100),
     "step_ms": ("time_metrics/end_to_end(s)", 1e-3),
     "data_wait_ms": ("time_metrics/data_loading(s)", 1e-3),
     "exposed_comm_ms": ("time_metrics/exposed_communication(s)", 1e-3),
@@ -110,6 +111,30 @@ def test_operations_are_counted(compiled: chain.Compiled, tmp_path: pathlib.Path
         for row in rows_of(tmp_path):
             assert row["flops_per_s"] == pytest.approx(480e3 / row["step_ms"])
             assert row["hfu"] == pytest.approx(row["flops_per_s"] / peak)
+            assert row["mfu"] == row["hfu"], "nothing is recomputed"
+
+
+def test_what_backward_computes_again_is_no_work_of_the_model(
+    blocks: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """The plan that recomputes everything does the same model's work as the one that does not."""
+    flags = ("--accumulate", "2")
+    remat = tmp_path / "remat"
+    remat.mkdir()
+    chain.export(BLOCKS, remat / "step.pt", flags)
+    options = "mesh=2 units=class:Block remat=full"
+    recomputing = chain.lower(BLOCKS, remat / "step.pt", remat, flags, options)
+    totals = []
+    for compiled in (blocks, recomputing):
+        summary = tmp_path / "summary.json"
+        run(compiled, tmp_path, "--steps", 1, "--summary", summary)
+        totals.append(json.loads(summary.read_text()))
+    plain, again = totals
+    assert again["model_flops_per_step"] == plain["model_flops_per_step"] == plain["flops_per_step"]
+    assert again["flops_per_step"] > plain["flops_per_step"]
+    [row] = rows_of(tmp_path)
+    share = again["model_flops_per_step"] / again["flops_per_step"]
+    assert row["mfu"] == pytest.approx(share * row["hfu"], rel=1e-6)
 
 
 def test_units_add_up_to_the_step(blocks: chain.Compiled, tmp_path: pathlib.Path) -> None:

@@ -195,6 +195,7 @@ def test_four_gibibytes_take_no_memory(plans, tmp_path: pathlib.Path) -> None:
     assert peaks["large"] - peaks["small"] < 10 << 20
 
 
+@pytest.mark.provokes("FSDP-E0004", "FSDP-E0701", "FSDP-E0703", "FSDP-E0705")
 @pytest.mark.parametrize(
     "change, words",
     (
@@ -238,6 +239,7 @@ def test_what_is_no_data_is_refused_at_once(data, words: str) -> None:
         )
 
 
+@pytest.mark.provokes("FSDP-E0202", "FSDP-E0701", "FSDP-E0702")
 @pytest.mark.parametrize(
     "make, words",
     (
@@ -282,6 +284,7 @@ def parquet(tokens: pathlib.Path, values: list) -> pathlib.Path:
     return path
 
 
+@pytest.mark.provokes("FSDP-E0007")
 def test_without_pyarrow_is_an_error(monkeypatch: pytest.MonkeyPatch, tokens) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for make in (lambda: Shards(tokens.with_name("x.arrow")), lambda: Parquet(tokens, batch=1)):

@@ -219,6 +219,7 @@ def processes_of(name: str) -> list[str]:
     return found
 
 
+@pytest.mark.provokes("FSDP-E0607", "FSDP-E0706", "FSDP-E0707")
 @pytest.mark.parametrize("kind", FAULTS)
 def test_a_loader_that_fails_is_one_error(
     kind: str, train: Train, tokens, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

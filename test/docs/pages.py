@@ -8,13 +8,14 @@ a page is written by hand.
 from __future__ import annotations
 
 import functools
+import json
 import pathlib
 import re
 import subprocess
 import tempfile
 from typing import Callable
 
-from support import chain, constraints
+from support import chain, constraints, errors
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PAGES = (
@@ -22,11 +23,32 @@ _PAGES = (
     "dialects.md",
     "options.md",
     "checker.md",
+    "errors.md",
     "ir/captured.md",
     "ir/sharded.md",
     "ir/scheduled.md",
     "ir/commands.md",
 )
+_PYTHON = '''"""What can go wrong, by kind: runtime/Errors.def in Python. `tools/dev docs` writes it."""
+
+from __future__ import annotations
+
+import enum
+
+
+class E(enum.Enum):
+    """An error's kind. `E(101).identifier` is FSDP-E0101."""
+
+{names}
+    @property
+    def identifier(self) -> str:
+        return f"FSDP-E{{self.value:04}}"
+
+
+# Title, cause and mending, by number.
+TEXTS = {{
+{texts}}}
+'''
 _STEP = pathlib.Path(__file__).with_name("step.py")
 
 
@@ -37,13 +59,40 @@ def all_pages() -> dict[pathlib.Path, str]:
         KeyError: a page marks a block that does not exist.
     """
     docs = chain.ROOT / "docs"
-    return {
+    pages = {
         docs
         / name: _BLOCK.sub(
             lambda m: f"{m[1]}{_GENERATORS[m[2]]()}\n{m[3]}", (docs / name).read_text()
         )
         for name in _PAGES
     }
+    return {**pages, chain.ROOT / "python/fsdp_mlir/error_kinds.py": _python_errors()}
+
+
+def _errors() -> str:
+    text, last = "", ""
+    for kind in errors.kinds():
+        if (section := errors.section(kind)) != last:
+            text, last = f"{text}\n## {section}\n", section
+        text += f"\n### {kind.identifier}: {kind.title}\n\n{kind.cause}\n\n{kind.mending}\n"
+    return text
+
+
+def _quoted(text: str) -> str:
+    """As black writes it."""
+    return repr(text) if '"' in text else json.dumps(text, ensure_ascii=False)
+
+
+def _python_errors() -> str:
+    """A module of the package, where it needs no file beside it."""
+    names = "".join(f"    {kind.python} = {kind.number}\n" for kind in errors.kinds())
+    texts = "".join(
+        f"    {kind.number}: (\n"
+        + "".join(f"        {_quoted(text)},\n" for text in kind[2:])
+        + "    ),\n"
+        for kind in errors.kinds()
+    )
+    return _PYTHON.format(names=names, texts=texts)
 
 
 def _tablegen(source: str, *options: str) -> str:
@@ -120,6 +169,7 @@ _GENERATORS: dict[str, Callable[[], str]] = {
     "passes": _passes,
     "options": _options,
     "constraints": constraints.page,
+    "errors": _errors,
     "fsdp": lambda: _dialect("Dialect/FSDP/FSDPOps.td", "fsdp"),
     "step": _step,
     "captured": _phase,

@@ -84,6 +84,7 @@ def test_auto_keeps_a_budget(deep: pathlib.Path, tmp_path: pathlib.Path) -> None
         before = auto["predicted_seconds"]
 
 
+@pytest.mark.provokes("FSDP-E0404")
 def test_a_budget_that_cannot_hold_names_the_smallest(
     deep: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -39,7 +39,7 @@ const void *loadBesideProgram(const char *file, const char *symbol,
   for (auto &library : libraries)
     if (std::strcmp(symbol, library.symbol) == 0)
       return library.table;
-  throw Error(std::string(file) + " is not imitated");
+  throw Error(E::Unexpected, std::string(file) + " is not imitated");
 }
 
 } // namespace fsdp

@@ -56,7 +56,7 @@ def outcome(call: Any) -> tuple[str, str]:
     try:
         call()
     except BaseException as error:
-        return type(error).__name__, str(error)
+        return type(error).__name__, getattr(error, "message", str(error))
     return "", ""
 
 

@@ -79,6 +79,7 @@ def test_a_compiled_step_starts_from_given_weights(
         assert all((value == 2).all() for value in run.state_dict().values())
 
 
+@pytest.mark.provokes("FSDP-E0402")
 def test_what_cannot_be_compiled_is_an_error(tmp_path: pathlib.Path) -> None:
     made = step.training_step([])
     for given, options, words in (

@@ -156,6 +156,7 @@ def test_tensors_of_the_interpreter_are_its_own(compile_step: Compile) -> None:
     assert views.isdisjoint(tensor.data_ptr() for tensor in made)
 
 
+@pytest.mark.provokes("FSDP-E0807")
 def test_learning_rates_are_read_and_set(compile_step: Compile) -> None:
     compiled = compile_step("mesh=1")
     feed = calls.batches()
@@ -244,6 +245,7 @@ def test_a_loss_of_nan_names_the_sample(micro_batches: int, compile_step: Compil
         load(compiled, non_finite="apply")
 
 
+@pytest.mark.provokes("FSDP-E0602", "FSDP-E0806")
 def test_bad_files_are_errors(compile_step: Compile, tmp_path: pathlib.Path) -> None:
     compiled = compile_step("mesh=1")
     for plan, weights, words in (

@@ -38,6 +38,15 @@ def check(
         torch.testing.assert_close(weights[name], value, rtol=0, atol=tolerance)
 
 
+@pytest.mark.provokes("FSDP-E0506")
+def test_a_plan_without_an_evaluation_says_so(compile_shapes: Compilations) -> None:
+    compiled = compile_shapes("mesh=1", "buckets")
+    with fsdp_mlir.load(compiled.plan, compiled.weights) as run:
+        with pytest.raises(fsdp_mlir.RunError, match="no program 'eval'; export the step with"):
+            run.eval(samples(*SHAPES[0]))
+
+
+@pytest.mark.provokes("FSDP-E0805")
 @pytest.mark.quick
 def test_a_loop_has_the_bits_of_pytorchs(
     compile_shapes: Compilations, tmp_path: pathlib.Path
@@ -118,6 +127,7 @@ def test_a_loader_gives_batches_of_several_lengths(
     check(result.losses, result.weights, list(zip(*feeds)), 0 if ranks == 1 else 1e-6)
 
 
+@pytest.mark.provokes("FSDP-E0203", "FSDP-E0703")
 def test_what_batches_must_have_in_common() -> None:
     model, optimizer = shapes_step.fresh()
     one, two = samples(4, 8), samples(4, 5)

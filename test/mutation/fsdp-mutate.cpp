@@ -61,7 +61,8 @@ void mutate(const std::string &path, unsigned perClass, uint64_t seed,
   const std::string original = serializePlan(plan);
   const uint64_t meaning = meaningOf(plan);
   if (!isOrdered(plan))
-    throw PlanError("'" + path + "' has a race that the checker does not see");
+    throw PlanError(fsdp::E::PlanConstraint,
+                    "'" + path + "' has a race that the checker does not see");
   for (const Mutation &mutation : allMutations()) {
     Tally &tally = tallies[mutation.name];
     Random random(seed ^ std::hash<std::string>()(mutation.name));
@@ -97,7 +98,8 @@ void writeMutant(const std::string &to, const std::string &name,
         !refusal(mutant).empty())
       return writePlan(mutant, to);
   }
-  throw PlanError("no mutant of '" + from + "' is refused");
+  throw PlanError(fsdp::E::PlanConstraint,
+                  "no mutant of '" + from + "' is refused");
 }
 
 } // namespace

@@ -86,6 +86,7 @@ def test_a_product_is_measured_once(exact: chain.Compiled, table: pathlib.Path) 
     assert tomllib.loads(lacking.read_text())["products"].keys() == products.keys()
 
 
+@pytest.mark.provokes("FSDP-E0406")
 def test_what_is_of_another_machine_is_refused(
     exact: chain.Compiled, table: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -8,7 +8,7 @@ namespace fsdp::test {
 
 void SimulatedRanks::offer(int rank) {
   if (death && death->rank == rank && turns.offers(rank) >= death->offer)
-    throw Error(endOfRank);
+    throw Error(E::PeerFailed, endOfRank);
   turns.offer(rank);
   transfers.check();
 }

@@ -34,7 +34,7 @@ public:
       return std::tie(t.kind, t.count, t.dtype, t.divisor, t.op, t.mapped);
     };
     if (what(transfer) != what(first))
-      throw Error("ranks start different transfers");
+      throw Error(E::Collective, "ranks start different transfers");
     End &mine = ends[member];
     mine.transfer = transfer;
     mine.started = true;

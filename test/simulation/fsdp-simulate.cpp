@@ -61,7 +61,7 @@ const Mutation &findMutation(const std::string &name) {
     for (const Mutation &mutation : *mutations)
       if (mutation.name == name)
         return mutation;
-  throw plan::PlanError("there is no class '" + name + "'");
+  throw plan::PlanError(E::Flag, "there is no class '" + name + "'");
 }
 
 /// What the checker says; empty: it accepts.

@@ -50,11 +50,12 @@ class Stage:
 
 
 def message(output: str, length: int = 200) -> str:
-    """The error of a tool's output, in one line and without paths."""
+    """The error of a tool's output, in one line, without paths and without its identifier."""
     lines = [line for line in output.splitlines() if "error:" in line]
     text = lines[0].split("error:", 1)[1] if lines else output.strip()[-300:]
     text = re.sub(r"(/[\w.+-]+)+/([\w.+-]+)", r"\2", text)
     text = re.sub(r"0x[0-9a-f]{6,}", "0x…", text)
+    text = re.sub(r" \[FSDP-E\d{4}\]", "", text)
     return " ".join(text.split())[:length]
 
 

@@ -58,6 +58,7 @@ def test_programs_of_one_plan_alone(plans: Plans) -> None:
     assert re.search(r"\+ state .*: float32 ", text), "sums of gradients"
 
 
+@pytest.mark.provokes("FSDP-E0102")
 def test_what_is_no_pair_of_plans_is_one_error(plans: Plans) -> None:
     plan = plans().plan
     for arguments, message in (

@@ -159,6 +159,9 @@ def test_sums_are_those_of_plan_and_metrics(run_folder: pathlib.Path, plans: Pla
         if page.facts["commands"][command]["kind"] == "collective"
     ]
     assert len(drawn) * STEPS == counted
+    # Of two ranks each sends what it contributes, to the other one.
+    moved = sum(page.facts["commands"][command]["moved"] for command in drawn)
+    assert moved * STEPS == sum(c["bytes"] for c in summary["collectives"])
 
 
 @pytest.mark.quick
@@ -223,6 +226,7 @@ def test_colours_can_be_told_apart() -> None:
             assert contrast(colours[name], colours["ground"]) >= 3, name
 
 
+@pytest.mark.provokes("FSDP-E0105")
 def test_what_is_no_run_is_one_error(
     run_folder: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

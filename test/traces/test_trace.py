@@ -212,6 +212,7 @@ def test_tracing_changes_no_bit(plans: Plans) -> None:
     assert [s.args["step"] for s in trace.track(trace.process("rank 1"), "steps")] == [3, 4]
 
 
+@pytest.mark.provokes("FSDP-E0803")
 def test_a_run_that_resumes_is_traced_from_there(plans: Plans, tmp_path: pathlib.Path) -> None:
     folder, file = tmp_path / "checkpoints", tmp_path / "t.json"
     start = chain.run_arguments(plans()) + ["--nproc", "2", "--checkpoint-dir", str(folder)]
@@ -273,6 +274,7 @@ def test_what_cannot_be_traced_is_one_error(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.provokes("FSDP-E0103")
 def test_gpus_are_not_traced_yet(plans: Plans, tmp_path: pathlib.Path) -> None:
     chain.imitated_gpus()
     compiled = plans("mesh=2 device=cuda")
@@ -282,6 +284,7 @@ def test_gpus_are_not_traced_yet(plans: Plans, tmp_path: pathlib.Path) -> None:
     assert "--trace is for CPUs, and the plan is for GPUs" in done.stdout + done.stderr
 
 
+@pytest.mark.provokes("FSDP-E0405")
 def test_the_cluster_of_a_plan_may_be_gone(plans: Plans, tmp_path: pathlib.Path) -> None:
     made = tmp_path / "cluster.toml"
     made.write_text(

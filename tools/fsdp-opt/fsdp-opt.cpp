@@ -1,5 +1,6 @@
 #include "Help.h"
 #include "PrintLocations.h"
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/Registration.h"
 #include "fsdp/Transforms/Passes.h"
 
@@ -17,7 +18,8 @@ static llvm::cl::opt<bool>
                    std::exit(0);
                  }));
 
-static constexpr llvm::StringLiteral help = R"(fsdp-opt: shards, schedules and lowers a training step.
+static constexpr llvm::StringLiteral help =
+    R"(fsdp-opt: shards, schedules and lowers a training step.
 
   fsdp-opt step.mlir --fsdp-pipeline="mesh=2" -o step.fsdp.mlir
 
@@ -47,12 +49,16 @@ Debug
 int main(int argc, char **argv) {
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
+  fsdp::identifyBadFlags();
   fsdp::printLocationsByDefault();
   mlir::DialectRegistry registry;
   fsdp::registerDialects(registry);
   mlir::registerTransformsPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerPipelines();
-  return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "compiler of training steps\n", registry));
+  mlir::LogicalResult result =
+      mlir::MlirOptMain(argc, argv, "compiler of training steps\n", registry);
+  if (failed(result))
+    fsdp::printIdentifierIfNone(fsdp::E::Ir);
+  return mlir::asMainReturnCode(result);
 }

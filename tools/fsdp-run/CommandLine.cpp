@@ -45,6 +45,11 @@ std::optional<int> parseCommandLine(int argc, char **argv,
                  "again. Trains nothing")
       ->check(notEmpty())
       ->type_name("FILE");
+  std::string explained;
+  app.add_option("--explain", explained,
+                 "print what an error's identifier means, as in FSDP-E0101")
+      ->excludes(plan)
+      ->type_name("ID");
   addRunFlags(app, result.run);
   addLaunchFlags(app, result.launch);
   bool lists = false;
@@ -56,9 +61,16 @@ std::optional<int> parseCommandLine(int argc, char **argv,
       std::fputs(listFlags(app).c_str(), stdout);
       return 0;
     }
+    if (!explained.empty()) {
+      std::fputs(explainError(explained).c_str(), stdout);
+      return 0;
+    }
     if (!result.doctor && result.plan.empty())
       throw CLI::RequiredError("plan");
     checkRunFlags(result.run);
+  } catch (const Error &error) {
+    printError(error.what(), error.kind);
+    return 2;
   } catch (const CLI::Success &done) {
     return app.exit(done);
   } catch (const CLI::ExtrasError &) {
@@ -70,13 +82,17 @@ std::optional<int> parseCommandLine(int argc, char **argv,
                          "; see fsdp-run --help-all"
                    : "'" + first +
                          "' stands behind the plan, of which there is one; see "
-                         "fsdp-run --help");
+                         "fsdp-run --help",
+               E::Flag);
     return 2;
   } catch (const CLI::ParseError &mistake) {
     std::string text = mistake.what();
     if (!text.empty())
       text[0] = static_cast<char>(std::tolower(text[0]));
-    printError(text + "; see fsdp-run --help");
+    bool disagrees = dynamic_cast<const CLI::ExcludesError *>(&mistake) ||
+                     dynamic_cast<const CLI::RequiresError *>(&mistake);
+    printError(text + "; see fsdp-run --help",
+               disagrees ? E::FlagsDisagree : E::Flag);
     return 2;
   }
   return std::nullopt;

@@ -42,10 +42,11 @@ static void checkFlags(bool onGpus, const CommandLine &line) {
   };
   for (const auto &[flag, given, isForGpus] : flags)
     if (given && isForGpus != onGpus)
-      throw Error(flag + " is for " + (isForGpus ? "GPUs" : "CPUs") +
-                  ", and the plan is for " + (onGpus ? "GPUs" : "CPUs") +
-                  "; drop it, or compile the plan for device=" +
-                  (isForGpus ? "cuda" : "cpu"));
+      throw Error(E::FlagAndPlan,
+                  flag + " is for " + (isForGpus ? "GPUs" : "CPUs") +
+                      ", and the plan is for " + (onGpus ? "GPUs" : "CPUs") +
+                      "; drop it, or compile the plan for device=" +
+                      (isForGpus ? "cuda" : "cpu"));
 }
 
 void checkDevice(const plan::PlanT &plan, const CommandLine &line,
@@ -56,21 +57,24 @@ void checkDevice(const plan::PlanT &plan, const CommandLine &line,
     return;
   int gpus = countCudaDevices();
   if (transports.devices == DeviceTransport::Nccl && localRanks > gpus)
-    throw Error(std::to_string(localRanks) +
-                " ranks are to run on this host, "
-                "which shows " +
-                std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
-                "; start as many, or let ranks share them with --threads and "
-                "without --comm nccl");
+    throw Error(
+        E::GpuPerRank,
+        std::to_string(localRanks) +
+            " ranks are to run on this host, "
+            "which shows " +
+            std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
+            "; start as many, or let ranks share them with --threads and "
+            "without --comm nccl");
 }
 
 /// A rank's GPU. A launcher may show each of its processes one alone.
 static int gpuOf(const LocalPlace &place) {
   int gpus = countCudaDevices();
   if (!place.threads && gpus > 1 && place.localRank >= gpus)
-    throw Error("rank " + std::to_string(place.localRank) +
-                " of this host has no GPU: its process sees " +
-                std::to_string(gpus) + "; start as many ranks on it");
+    throw Error(E::GpuPerRank,
+                "rank " + std::to_string(place.localRank) +
+                    " of this host has no GPU: its process sees " +
+                    std::to_string(gpus) + "; start as many ranks on it");
   return place.localRank % gpus;
 }
 

@@ -153,7 +153,7 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
       CommOptions options = commOptions(line, *loaded.plan, transports);
       // Nothing of this process ends a transfer between its GPUs.
       options.patience.atLimit = [rank](const std::string &why) {
-        printError(why, rank);
+        printError(why, E::PeerSilent, rank);
         endProgram(1);
       };
       connection =
@@ -184,10 +184,11 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
   }
   if (!first) {
     if (status)
-      printError(describeStop(status));
+      printError(describeStop(status), E::Stopped);
     return status;
   }
-  printError(first->error.message, size > 1 ? first->rank : -1);
+  printError(first->error.message, first->error.kind,
+             size > 1 ? first->rank : -1);
   writeLauncherErrorFile(first->error);
   return 1;
 }
@@ -237,12 +238,12 @@ int asMember(const CommandLine &line, const Membership &me, Work work) {
   try {
     int status = work(connection);
     if (status && me.rank == 0 && line.launch.supervisor.empty())
-      printError(describeStop(status));
+      printError(describeStop(status), E::Stopped);
     return status;
   } catch (...) {
     RankError error = describeCurrentError();
     if (line.launch.supervisor.empty())
-      printError(error.message, me.size > 1 ? me.rank : -1);
+      printError(error.message, error.kind, me.size > 1 ? me.rank : -1);
     else
       leaveError(line.launch.supervisor, error);
     writeLauncherErrorFile(error);
@@ -271,17 +272,22 @@ void checkLaunch(const CommandLine &line, const Membership &me) {
   if (!launch.supervisor.empty())
     return;
   if (launch.nodes > 1 && !launch.nproc)
-    throw Error("--nnodes needs --nproc, the number of ranks on each host");
+    throw Error(E::FlagsDisagree,
+                "--nnodes needs --nproc, the number of ranks on each host");
   if (launch.nodeRank >= launch.nodes)
-    throw Error("--node-rank " + std::to_string(launch.nodeRank) +
-                " is not below --nnodes " + std::to_string(launch.nodes) +
-                "; hosts count from 0");
+    throw Error(E::FlagsDisagree,
+                "--node-rank " + std::to_string(launch.nodeRank) +
+                    " is not below --nnodes " + std::to_string(launch.nodes) +
+                    "; hosts count from 0");
   if (launch.threads && launch.nodes > 1)
-    throw Error("--threads keeps all ranks in one process; drop --nnodes");
+    throw Error(E::FlagsDisagree,
+                "--threads keeps all ranks in one process; drop --nnodes");
   if (launch.threads && line.doctor)
-    throw Error("--doctor looks at ranks that are processes; drop --threads");
+    throw Error(E::FlagsDisagree,
+                "--doctor looks at ranks that are processes; drop --threads");
   if (launch.nproc && me.source == "RANK")
-    throw Error("--nproc starts ranks, but RANK says that a launcher started "
+    throw Error(E::FlagsDisagree,
+                "--nproc starts ranks, but RANK says that a launcher started "
                 "this one; drop --nproc, or unset RANK and WORLD_SIZE");
 }
 
@@ -337,7 +343,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
     if (!launch.supervisor.empty())
       leaveError(launch.supervisor, error);
     else
-      printError(error.message, me.size > 1 ? me.rank : -1);
+      printError(error.message, error.kind, me.size > 1 ? me.rank : -1);
     writeLauncherErrorFile(error);
     return 1;
   }

@@ -63,9 +63,10 @@ void runDoctor(const CommandLine &line, const Membership &me) {
         return finding.severity == doctor::Severity::Problem;
       });
   if (problems > 0)
-    throw Error("a run of these ranks would fail: " + std::to_string(problems) +
-                (problems == 1 ? " problem is" : " problems are") +
-                " named above");
+    throw Error(E::Doctor,
+                "a run of these ranks would fail: " + std::to_string(problems) +
+                    (problems == 1 ? " problem is" : " problems are") +
+                    " named above");
 }
 
 } // namespace fsdp

@@ -43,7 +43,8 @@ productsOf(const plan::PlanT &plan) {
 
 void tune(const plan::PlanT &plan, const std::string &path) {
   if (plan.device == plan::DeviceKind::Cuda)
-    throw Error("--tune measures kernels of CPUs, and the plan is for GPUs; "
+    throw Error(E::FlagAndPlan,
+                "--tune measures kernels of CPUs, and the plan is for GPUs; "
                 "compile it for device=cpu");
   // Results stay in this process, as a run's stay in its arena: else the
   // largest would be given back and their pages cleared anew in every call.

@@ -3,6 +3,7 @@
 #include "EndProgram.h"
 #include "Help.h"
 #include "PrintLocations.h"
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Target/PlanExport.h"
 #include "fsdp/Target/TorchScriptImport.h"
 
@@ -66,6 +67,7 @@ Look at a plan; each checks it first
 int main(int argc, char **argv) {
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
+  fsdp::identifyBadFlags();
   fsdp::printLocationsByDefault();
   fsdp::registerTorchScriptImport();
   fsdp::registerPlanExport();
@@ -80,6 +82,8 @@ int main(int argc, char **argv) {
   pointers.push_back(nullptr);
   bool hasFailed = failed(
       mlir::mlirTranslateMain(argc, pointers.data(), "fsdp-mlir translations"));
+  if (hasFailed)
+    fsdp::printIdentifierIfNone(fsdp::E::Ir);
   llvm::llvm_shutdown(); // prints statistics, where they were asked for
   llvm::outs().flush();
   fsdp::endProgram(hasFailed);

@@ -12,11 +12,10 @@ namespace fsdp {
 /// a module in the captured phase. Every digest in the archive is compared
 /// before any of it is parsed as TorchScript.
 ///
-/// On failure returns null and sets `error` to what is wrong and how to mend
-/// it; the text follows the archive's name: "step.pt <error>".
+/// Throws what is wrong and how to mend it; the text follows the archive's
+/// name: "step.pt <error>".
 mlir::OwningOpRef<mlir::ModuleOp> importTorchScript(llvm::StringRef archive,
-                                                    mlir::MLIRContext *context,
-                                                    std::string &error);
+                                                    mlir::MLIRContext *context);
 
 /// Registers `--import-torchscript` with mlir-translate's machinery.
 void registerTorchScriptImport();

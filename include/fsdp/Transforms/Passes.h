@@ -3,6 +3,7 @@
 #ifndef FSDP_TRANSFORMS_PASSES_H
 #define FSDP_TRANSFORMS_PASSES_H
 
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Transforms/OptionValues.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -11,13 +12,26 @@
 namespace fsdp {
 
 /// The base of all passes: a pass over a module, whose options have errors that
-/// say how to go on.
+/// say how to go on, and whose errors have identifiers.
 class ModulePass : public mlir::OperationPass<mlir::ModuleOp> {
 public:
   mlir::LogicalResult
   initializeOptions(llvm::StringRef options,
                     llvm::function_ref<mlir::LogicalResult(const llvm::Twine &)>
                         fail) override;
+
+  /// What errors of the pass are that do not say their kind.
+  virtual E kindOfErrors() const { return E::Pass; }
+
+protected:
+  /// What the pass does.
+  virtual void runOnModule() = 0;
+
+private:
+  void runOnOperation() final {
+    KindOfErrors kind(kindOfErrors());
+    runOnModule();
+  }
 
 protected:
   explicit ModulePass(mlir::TypeID id) : OperationPass(id) {}

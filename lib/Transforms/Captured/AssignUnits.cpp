@@ -112,7 +112,7 @@ class AssignUnits : public fsdp::impl::AssignUnitsBase<AssignUnits> {
 public:
   using AssignUnitsBase::AssignUnitsBase;
 
-  void runOnOperation() override {
+  void runOnModule() override {
     if (failed(assign(getOperation())))
       signalPassFailure();
   }
@@ -180,10 +180,10 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
         found.insert(candidate);
     }
     if (found.empty()) {
-      module.emitError() << "units=" << units
-                         << ": no module with parameters is of this class"
-                         << nearestAmong(className, classes) << "; there are "
-                         << llvm::join(classes, ", ");
+      ofKind(E::Option, module.emitError())
+          << "units=" << units << ": no module with parameters is of this class"
+          << nearestAmong(className, classes) << "; there are "
+          << llvm::join(classes, ", ");
       return failure();
     }
     return found;
@@ -191,8 +191,8 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
   llvm::Regex regex("^(" + units + ")$");
   std::string why;
   if (!regex.isValid(why)) {
-    module.emitError() << "units=" << units
-                       << " is not a regular expression: " << why;
+    ofKind(E::Option, module.emitError())
+        << "units=" << units << " is not a regular expression: " << why;
     return failure();
   }
   for (ModulePathOp candidate : model.modules)
@@ -202,10 +202,10 @@ AssignUnits::findModules(ModuleOp module, const Model &model) {
     llvm::SetVector<StringRef> paths;
     for (ModulePathOp candidate : model.modules)
       paths.insert(candidate.getPath());
-    module.emitError() << "units=" << units
-                       << " matches the path of no module with parameters"
-                       << nearestAmong(units, paths)
-                       << "; the whole path must match, as in blocks[.][0-9]+";
+    ofKind(E::Option, module.emitError())
+        << "units=" << units << " matches the path of no module with parameters"
+        << nearestAmong(units, paths)
+        << "; the whole path must match, as in blocks[.][0-9]+";
     return failure();
   }
   return found;
@@ -276,7 +276,8 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       return failure();
   } else if (!StringRef(units).getAsInteger(10, bytes)) {
     if (bytes == 0)
-      return module.emitError("units=0: a unit has at least one byte");
+      return ofKind(E::Option,
+                    module.emitError("units=0: a unit has at least one byte"));
     cutByBytes(byUse, bytes, owner);
   } else {
     FailureOr<llvm::SetVector<ModulePathOp>> found = findModules(module, model);

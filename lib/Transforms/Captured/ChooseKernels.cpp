@@ -24,7 +24,7 @@ class ChooseKernels : public fsdp::impl::ChooseKernelsBase<ChooseKernels> {
 public:
   using ChooseKernelsBase::ChooseKernelsBase;
 
-  void runOnOperation() override;
+  void runOnModule() override;
 
 private:
   LogicalResult readOptions();
@@ -65,15 +65,21 @@ LogicalResult ChooseKernels::readOptions() {
   if (kernels == KernelChoice::Exact)
     return kernelTable.empty()
                ? success()
-               : module.emitError("kernel-table is read with kernels=fast; say "
-                                  "so, or drop it");
+               : ofKind(E::OptionsDisagree,
+                        module.emitError(
+                            "kernel-table is read with kernels=fast; say "
+                            "so, or drop it"));
   if (module->hasAttr(kDeviceAttrName))
-    return module.emitError("kernels=fast is for device=cpu; kernels of GPUs "
-                            "are not measured yet");
+    return ofKind(
+        E::OptionsDisagree,
+        module.emitError("kernels=fast is for device=cpu; kernels of GPUs "
+                         "are not measured yet"));
   if (kernelTable.empty())
-    return module.emitError(
-        "kernels=fast chooses by measurement; give kernel-table=FILE, which "
-        "`fsdp-run PLAN --tune FILE` writes for a plan with kernels=exact");
+    return ofKind(E::OptionsDisagree,
+                  module.emitError("kernels=fast chooses by measurement; give "
+                                   "kernel-table=FILE, which "
+                                   "`fsdp-run PLAN --tune FILE` writes for a "
+                                   "plan with kernels=exact"));
   try {
     measured = cost::readKernelTable(kernelTable);
     // Another cluster's table is for its own processors.
@@ -81,7 +87,7 @@ LogicalResult ChooseKernels::readOptions() {
       cost::checkMachine(measured, cost::thisMachine(), kernelTable);
     return success();
   } catch (const Error &error) {
-    return module.emitError(error.what());
+    return ofKind(error.kind, module.emitError(error.what()));
   }
 }
 
@@ -123,7 +129,7 @@ void ChooseKernels::choose(func::FuncOp program) {
       << remark::metric("aten_us", inMicroseconds(before));
 }
 
-void ChooseKernels::runOnOperation() {
+void ChooseKernels::runOnModule() {
   if (failed(readOptions()))
     return signalPassFailure();
   if (kernels == KernelChoice::Exact)

@@ -13,7 +13,7 @@ using namespace fsdp;
 
 namespace {
 struct RecordMeaning : fsdp::impl::RecordMeaningBase<RecordMeaning> {
-  void runOnOperation() override {
+  void runOnModule() override {
     if (failed(recordMeanings(getOperation())))
       signalPassFailure();
   }

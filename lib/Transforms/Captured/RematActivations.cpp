@@ -47,7 +47,7 @@ class RematActivations
 public:
   using RematActivationsBase::RematActivationsBase;
 
-  void runOnOperation() override;
+  void runOnModule() override;
 
 private:
   using Choices = SmallVector<Remat>; // by region
@@ -74,10 +74,11 @@ LogicalResult RematActivations::readOptions() {
       failed(readCluster(module, cluster, hardware)))
     return failure();
   if (!everywhere && !budget)
-    return module.emitError(
-        "remat=auto needs memory-budget-mib, the MiB that a "
-        "rank may use; or say remat=none, selective or "
-        "full");
+    return ofKind(
+        E::OptionsDisagree,
+        module.emitError("remat=auto needs memory-budget-mib, the MiB that a "
+                         "rank may use; or say remat=none, selective or "
+                         "full"));
   return success();
 }
 
@@ -143,7 +144,7 @@ LogicalResult RematActivations::run(func::FuncOp program) {
   return success();
 }
 
-void RematActivations::runOnOperation() {
+void RematActivations::runOnModule() {
   if (failed(readOptions()))
     return signalPassFailure();
   for (func::FuncOp program : getPrograms(getOperation()))

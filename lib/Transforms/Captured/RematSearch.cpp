@@ -6,6 +6,7 @@
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Timeline.h"
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
@@ -213,7 +214,7 @@ FailureOr<RematSearch::Result> RematSearch::run() {
       break;
     }
     if (taken.empty())
-      return program.emitError("program \"")
+      return ofKind(E::MemoryBudget, program.emitError("program \""))
              << program.getSymName() << "\" does not fit a memory budget of "
              << budget
              << " bytes whatever is recomputed; the smallest that it fits is "

@@ -258,7 +258,7 @@ LogicalResult Holder::convert(aten::CallOp call) {
 }
 
 class HoldScalars : public fsdp::impl::HoldScalarsBase<HoldScalars> {
-  void runOnOperation() override {
+  void runOnModule() override {
     ModuleOp module = getOperation();
     if (!module->hasAttr(kDeviceAttrName))
       return;

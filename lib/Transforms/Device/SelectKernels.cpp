@@ -27,7 +27,7 @@ class SelectKernels : public fsdp::impl::SelectKernelsBase<SelectKernels> {
 public:
   using SelectKernelsBase::SelectKernelsBase;
 
-  void runOnOperation() override;
+  void runOnModule() override;
 
 private:
   LogicalResult readKernels();
@@ -137,7 +137,7 @@ void SelectKernels::fuse(func::FuncOp rule) {
     remark::passed(rule.getLoc(), options) << chosen.str();
 }
 
-void SelectKernels::runOnOperation() {
+void SelectKernels::runOnModule() {
   ModuleOp module = getOperation();
   if (failed(readKernels()))
     return signalPassFailure();

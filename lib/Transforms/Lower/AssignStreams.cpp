@@ -18,16 +18,16 @@ namespace {
 struct AssignStreamsPass : fsdp::impl::AssignStreamsBase<AssignStreamsPass> {
   using AssignStreamsBase::AssignStreamsBase;
 
-  void runOnOperation() override {
+  void runOnModule() override {
     ModuleOp module = getOperation();
     Builder builder(&getContext());
     for (func::FuncOp program : getPrograms(module))
       for (auto command : program.getOps<TimelineOpInterface>())
-        command->setAttr(kStreamAttrName,
-                         builder.getI64IntegerAttr(
-                             streams == StreamCount::One
-                                 ? uint64_t(plan::computeStream)
-                                 : command.chooseStream()));
+        command->setAttr(
+            kStreamAttrName,
+            builder.getI64IntegerAttr(streams == StreamCount::One
+                                          ? uint64_t(plan::computeStream)
+                                          : command.chooseStream()));
   }
 };
 } // namespace

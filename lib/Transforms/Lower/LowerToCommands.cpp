@@ -342,7 +342,7 @@ private:
 
 struct LowerToCommandsPass
     : fsdp::impl::LowerToCommandsBase<LowerToCommandsPass> {
-  void runOnOperation() override {
+  void runOnModule() override {
     SymbolTableCollection symbols;
     for (func::FuncOp program : getPrograms(getOperation())) {
       FailureOr<ProgramLiveness> memory = ProgramLiveness::compute(program);

@@ -239,7 +239,7 @@ private:
 struct PlanMemoryPass : fsdp::impl::PlanMemoryBase<PlanMemoryPass> {
   using PlanMemoryBase::PlanMemoryBase;
 
-  void runOnOperation() override {
+  void runOnModule() override {
     if (failed(
             MemoryPlanner(getOperation(), algorithm == Placement::Best).run()))
       signalPassFailure();

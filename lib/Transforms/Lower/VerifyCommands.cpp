@@ -92,7 +92,9 @@ static void remarkMeanings(const ExportedPlan &exported, size_t number) {
 
 namespace {
 struct VerifyCommandsPass : fsdp::impl::VerifyCommandsBase<VerifyCommandsPass> {
-  void runOnOperation() override {
+  E kindOfErrors() const override { return E::PlanConstraint; }
+
+  void runOnModule() override {
     FailureOr<ExportedPlan> exported = exportPlan(getOperation());
     if (failed(exported))
       return signalPassFailure();

@@ -49,7 +49,7 @@ public:
   using BucketCollectivesBase::BucketCollectivesBase;
 
 private:
-  void runOnOperation() override {
+  void runOnModule() override {
     FailureOr<BucketSizes> sizes = BucketSizes::get(
         getOperation(), bucketCapMib, cluster, "fsdp-bucket-collectives");
     if (failed(sizes))

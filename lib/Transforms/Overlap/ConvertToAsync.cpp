@@ -17,7 +17,7 @@ using namespace fsdp;
 namespace {
 
 class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
-  void runOnOperation() override {
+  void runOnModule() override {
     for (func::FuncOp program : getPrograms(getOperation())) {
       int64_t count = fetchBuckets(program) + storeStaged(program);
       program.walk([&](TransferOpInterface transfer) {

@@ -18,7 +18,7 @@ using namespace fsdp;
 namespace {
 
 class DedupUnshard : public fsdp::impl::DedupUnshardBase<DedupUnshard> {
-  void runOnOperation() override {
+  void runOnModule() override {
     SymbolTable table(getOperation());
     for (func::FuncOp program : getPrograms(getOperation()))
       for (Block &block : program.getBody())

@@ -53,7 +53,7 @@ struct Read {
 };
 
 class KeepPieces : public fsdp::impl::KeepPiecesBase<KeepPieces> {
-  void runOnOperation() override {
+  void runOnModule() override {
     for (UnitOp unit : getOperation().getOps<UnitOp>()) {
       if (!unit.getReshardRanks())
         continue;

@@ -40,7 +40,7 @@ public:
   using ScheduleOverlapBase::ScheduleOverlapBase;
 
 private:
-  void runOnOperation() override;
+  void runOnModule() override;
   LogicalResult readOptions();
   LogicalResult checkStarts(func::FuncOp program);
   LogicalResult run(func::FuncOp program, const OpCost &cost);
@@ -63,7 +63,7 @@ private:
 
 LogicalResult ScheduleOverlap::readOptions() {
   auto fail = [&](const Twine &message) {
-    return getOperation().emitError(message);
+    return ofKind(E::Option, getOperation().emitError(message));
   };
   auto readDepth = [&](StringRef name, StringRef text,
                        std::optional<size_t> &depth) {
@@ -244,7 +244,7 @@ LogicalResult ScheduleOverlap::choose(func::FuncOp program,
   if (apply(choices[best]))
     return success();
   int64_t least = judge(program, cost).peakBytes;
-  return program.emitError("program \"")
+  return ofKind(E::MemoryBudget, program.emitError("program \""))
          << program.getSymName()
          << "\" does not fit memory-budget-mib=" << memoryBudgetMib
          << ": it needs "
@@ -357,7 +357,7 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
   return success();
 }
 
-void ScheduleOverlap::runOnOperation() {
+void ScheduleOverlap::runOnModule() {
   if (failed(readOptions()))
     return signalPassFailure();
   ModuleOp module = getOperation();

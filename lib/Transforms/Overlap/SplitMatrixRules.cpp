@@ -24,7 +24,7 @@ namespace {
 
 class SplitMatrixRules
     : public fsdp::impl::SplitMatrixRulesBase<SplitMatrixRules> {
-  void runOnOperation() override;
+  void runOnModule() override;
   LogicalResult split(func::FuncOp program, const SymbolTable &table);
   LogicalResult checkUpdate(UpdateOp update, StateOp parameter,
                             func::FuncOp rule);
@@ -145,7 +145,7 @@ void SplitMatrixRules::explain(const MatrixRound &round) {
       << remark::metric("moved_bytes", round.getMovedBytes());
 }
 
-void SplitMatrixRules::runOnOperation() {
+void SplitMatrixRules::runOnModule() {
   ModuleOp module = getOperation();
   for (func::FuncOp program : getPrograms(module))
     if (failed(split(program, SymbolTable(module))))

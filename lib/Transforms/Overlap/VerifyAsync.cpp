@@ -20,7 +20,9 @@ using namespace fsdp;
 namespace {
 
 class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
-  void runOnOperation() override {
+  E kindOfErrors() const override { return E::Verifier; }
+
+  void runOnModule() override {
     ModuleOp module = getOperation();
     mesh.emplace(module);
     means.emplace(module);

@@ -31,7 +31,7 @@ struct Gradient {
 
 class AccumulateGradients
     : public fsdp::impl::AccumulateGradientsBase<AccumulateGradients> {
-  void runOnOperation() override;
+  void runOnModule() override;
 
   LogicalResult scaleLoss(func::FuncOp program);
   void collect(func::FuncOp program, SymbolTable &table);
@@ -184,7 +184,7 @@ void AccumulateGradients::makeLast() {
   }
 }
 
-void AccumulateGradients::runOnOperation() {
+void AccumulateGradients::runOnModule() {
   ModuleOp module = getOperation();
   auto training = TrainingOp::of(module);
   microBatches = training ? training.getAccumulate() : 1;

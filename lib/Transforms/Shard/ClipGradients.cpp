@@ -23,7 +23,7 @@ namespace {
 constexpr double kEpsilon = 1e-6;
 
 class ClipGradients : public fsdp::impl::ClipGradientsBase<ClipGradients> {
-  void runOnOperation() override;
+  void runOnModule() override;
   LogicalResult clipByNorm(func::FuncOp program, ArrayRef<UpdateOp> updates,
                            double most, double p);
   void clipByValue(func::FuncOp rule, double most);
@@ -86,14 +86,15 @@ void ClipGradients::clipByValue(func::FuncOp rule, double most) {
   NamedAttribute args[] = {
       builder.getNamedAttr("min", builder.getF64FloatAttr(-most)),
       builder.getNamedAttr("max", builder.getF64FloatAttr(most))};
-  auto clamp = aten::CallOp::create(builder, rule.getLoc(), aten::Phase::Forward, "clamp", gradient,
+  auto clamp = aten::CallOp::create(builder, rule.getLoc(),
+                                    aten::Phase::Forward, "clamp", gradient,
                                     args, TypeRange(gradient.getType()));
   gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
   remark::passed(rule.getLoc(), remarkOn("value"))
       << "rule \"" + rule.getSymName().str() + "\" clamps its gradient";
 }
 
-void ClipGradients::runOnOperation() {
+void ClipGradients::runOnModule() {
   ModuleOp module = getOperation();
   auto training = TrainingOp::of(module);
   if (!training)

@@ -44,7 +44,7 @@ class FlattenState : public fsdp::impl::FlattenStateBase<FlattenState> {
 public:
   using FlattenStateBase::FlattenStateBase;
 
-  void runOnOperation() override;
+  void runOnModule() override;
 
 private:
   Attribute getKey(const Member &member);
@@ -341,7 +341,7 @@ void FlattenState::remarkOn(Flat &flat, StringRef name) {
              std::to_string(flat.padding) + " of padding";
 }
 
-void FlattenState::runOnOperation() {
+void FlattenState::runOnModule() {
   ModuleOp module = getOperation();
   shards = Mesh(module).getNumShards();
   SymbolTable table(module);

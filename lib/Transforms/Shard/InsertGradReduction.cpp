@@ -29,7 +29,7 @@ public:
   using InsertGradReductionBase::InsertGradReductionBase;
 
 private:
-  void runOnOperation() override;
+  void runOnModule() override;
   Type getReduceType(StateOp parameter, Type gradientType);
   void reduce(UpdateOp update, StateOp parameter, const GradientMeans &means);
 
@@ -89,7 +89,7 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
              (averaged ? "averaged over the ranks" : "one rank's own") + in;
 }
 
-void InsertGradReduction::runOnOperation() {
+void InsertGradReduction::runOnModule() {
   ModuleOp module = getOperation();
   if (failed(readFloatType(module, "reduce-dtype", reduceDtype, defaultType)))
     return signalPassFailure();

@@ -59,7 +59,7 @@ class InsertUnshard : public fsdp::impl::InsertUnshardBase<InsertUnshard> {
 public:
   using InsertUnshardBase::InsertUnshardBase;
 
-  void runOnOperation() override;
+  void runOnModule() override;
 
 private:
   LogicalResult readOption(ModuleOp module);
@@ -135,7 +135,7 @@ LogicalResult InsertUnshard::readOption(ModuleOp module) {
     return success();
   int64_t ranks;
   if (option.getAsInteger(10, ranks) || ranks < 1)
-    return module.emitError()
+    return ofKind(E::Option, module.emitError())
            << "reshard-after-forward=" << option
            << " does not exist; there are auto, true, false and a number of "
               "ranks";
@@ -154,7 +154,7 @@ LogicalResult InsertUnshard::checkRanks(ModuleOp module) {
     if (!ranks)
       continue;
     if (*ranks < 1 || (shards > 1 && shards % *ranks))
-      return unit.emitError()
+      return ofKind(E::Option, unit.emitError())
              << "unit \"" << unit.getUnitName()
              << "\" is to keep a secondary shard over " << *ranks
              << " ranks after forward, which does not divide the " << shards
@@ -166,7 +166,7 @@ LogicalResult InsertUnshard::checkRanks(ModuleOp module) {
   return success();
 }
 
-void InsertUnshard::runOnOperation() {
+void InsertUnshard::runOnModule() {
   ModuleOp module = getOperation();
   if (failed(readOption(module)) || failed(checkRanks(module)))
     return signalPassFailure();

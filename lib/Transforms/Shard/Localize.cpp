@@ -30,7 +30,7 @@ RankedTensorType withSize(RankedTensorType type, int64_t dim, int64_t size) {
 }
 
 class Localize : public fsdp::impl::LocalizeBase<Localize> {
-  void runOnOperation() override;
+  void runOnModule() override;
 
   RankedTensorType getLocalType(RankedTensorType type, int64_t dim) const {
     return withSize(type, dim, getLocalRows(type.getDimSize(dim), shards));
@@ -153,8 +153,8 @@ void Localize::gather(UnshardOp op) {
   } else if (padded != type) {
     NamedAttribute args[] = {builder.getNamedAttr(
         "end", builder.getI64IntegerAttr(type.getDimSize(0)))};
-    auto slice = aten::CallOp::create(builder, op.getLoc(), phase, "slice.Tensor",
-                                      whole, args, type);
+    auto slice = aten::CallOp::create(builder, op.getLoc(), phase,
+                                      "slice.Tensor", whole, args, type);
     whole = slice->getResult(0);
   }
   op.replaceAllUsesWith(whole);
@@ -185,15 +185,17 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
   RankedTensorType padded = getRowsType(type, dim),
                    local = getLocalType(type, dim);
   if (dim) {
-    gradient = partsToRows(builder, gradient, dim, shards, aten::Phase::Backward);
+    gradient =
+        partsToRows(builder, gradient, dim, shards, aten::Phase::Backward);
   } else if (padded != type) {
     // Pairs of (before, after), the last dimension first.
     SmallVector<int64_t> pad(2 * type.getRank(), 0);
     pad.back() = padded.getDimSize(0) - type.getDimSize(0);
     NamedAttribute args[] = {
         builder.getNamedAttr("pad", builder.getDenseI64ArrayAttr(pad))};
-    auto call = aten::CallOp::create(builder, op.getLoc(), aten::Phase::Backward, "constant_pad_nd",
-                                     gradient, args, padded);
+    auto call =
+        aten::CallOp::create(builder, op.getLoc(), aten::Phase::Backward,
+                             "constant_pad_nd", gradient, args, padded);
     gradient = call->getResult(0);
   }
   auto sum = shard::ReduceScatterOp::create(
@@ -251,7 +253,7 @@ void Localize::reduce(ReduceGradOp op) {
   op.erase();
 }
 
-void Localize::runOnOperation() {
+void Localize::runOnModule() {
   ModuleOp module = getOperation();
   SymbolTable table(module);
   this->table = &table;

@@ -35,7 +35,7 @@ Type getCastType(UnshardOp unshard) {
 
 class MovePrecisionCasts
     : public fsdp::impl::MovePrecisionCastsBase<MovePrecisionCasts> {
-  void runOnOperation() override {
+  void runOnModule() override {
     for (func::FuncOp program : getPrograms(getOperation())) {
       llvm::MapVector<StringRef, int> moved; // by unit
       SmallVector<UnshardOp> unshards;

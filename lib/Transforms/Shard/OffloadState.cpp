@@ -33,7 +33,7 @@ public:
   using OffloadStateBase::OffloadStateBase;
 
 private:
-  void runOnOperation() override;
+  void runOnModule() override;
   OnHost getOffloaded(StateOp parameter);
   LogicalResult moveStates(const SymbolTable &table, bool &any);
   void moveToHost(StateOp state);
@@ -191,7 +191,7 @@ void OffloadState::moveUpdates(func::FuncOp program, const SymbolTable &table) {
   }
 }
 
-void OffloadState::runOnOperation() {
+void OffloadState::runOnModule() {
   ModuleOp module = getOperation();
   bool all = offload == Offload::All;
   asked = {/*parameter=*/all || offload == Offload::Params,

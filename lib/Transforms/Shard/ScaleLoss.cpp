@@ -19,7 +19,7 @@ using namespace fsdp;
 namespace {
 
 class ScaleLoss : public fsdp::impl::ScaleLossBase<ScaleLoss> {
-  void runOnOperation() override;
+  void runOnModule() override;
   LogicalResult scaleLoss(func::FuncOp program);
   LogicalResult unscale(func::FuncOp program, ArrayRef<UpdateOp> updates);
 };
@@ -90,7 +90,7 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
   return success();
 }
 
-void ScaleLoss::runOnOperation() {
+void ScaleLoss::runOnModule() {
   ModuleOp module = getOperation();
   auto training = TrainingOp::of(module);
   if (!training || !training.getScaler())

@@ -24,7 +24,7 @@ class ShardState : public fsdp::impl::ShardStateBase<ShardState> {
 public:
   using ShardStateBase::ShardStateBase;
 
-  void runOnOperation() override {
+  void runOnModule() override {
     if (failed(shard(getOperation())))
       signalPassFailure();
   }
@@ -51,13 +51,15 @@ FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
     if (mesh.empty())
       mesh = own;
     else if (mesh != own)
-      return module.emitError()
+      return ofKind(E::MeshOption, module.emitError())
              << "mesh=" << mesh << ", but the model's own mesh is " << own
              << "; leave the option out, or describe another mesh";
   }
   if (mesh.empty())
-    return module.emitError("the mesh is not given; say how many ranks there "
-                            "are, as in --fsdp-pipeline=\"mesh=2\"");
+    return ofKind(
+        E::MeshOption,
+        module.emitError("the mesh is not given; say how many ranks there "
+                         "are, as in --fsdp-pipeline=\"mesh=2\""));
   SmallVector<StringRef> words;
   StringRef(mesh).split(words, 'x');
   constexpr int64_t most = 65536;
@@ -67,12 +69,12 @@ FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
     int64_t &size = sizes.emplace_back();
     if (word.getAsInteger(10, size) || size < 1 || size > most ||
         (ranks *= size) > most)
-      return module.emitError()
+      return ofKind(E::MeshOption, module.emitError())
              << "mesh=" << mesh << " is not a number of ranks from 1 to "
              << most << ", as 8, nor replicas times shards, as 2x4";
   }
   if (sizes.size() > 2)
-    return module.emitError()
+    return ofKind(E::MeshOption, module.emitError())
            << "mesh=" << mesh << " has " << sizes.size()
            << " dimensions; there are one, as in mesh=8, and two, replicas "
               "times shards, as in mesh=2x4";
@@ -95,7 +97,7 @@ FailureOr<SmallVector<StringRef>> ShardState::parseNames(ModuleOp module,
     llvm::append_range(names, ArrayRef(kDefaultNames).take_back(count));
   llvm::SmallDenseSet<StringRef> unique(names.begin(), names.end());
   if (names.size() != count || unique.size() != count || unique.contains(""))
-    return module.emitError()
+    return ofKind(E::MeshOption, module.emitError())
            << "mesh-dims=" << llvm::join(names, ",") << " does not name the "
            << count << (count == 1 ? " dimension" : " dimensions")
            << " of mesh=" << mesh << "; the last is the one that is sharded "

@@ -22,7 +22,7 @@ namespace {
 
 class SkipNonFinite : public fsdp::impl::SkipNonFiniteBase<SkipNonFinite> {
   using SkipNonFiniteBase::SkipNonFiniteBase;
-  void runOnOperation() override;
+  void runOnModule() override;
   LogicalResult skip(func::FuncOp program, ArrayRef<UpdateOp> updates);
 };
 
@@ -117,7 +117,7 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
   return success();
 }
 
-void SkipNonFinite::runOnOperation() {
+void SkipNonFinite::runOnModule() {
   ModuleOp module = getOperation();
   auto training = TrainingOp::of(module);
   if (nonFinite != NonFinite::Skip || !training || training.getScaler())

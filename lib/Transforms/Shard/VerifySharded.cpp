@@ -26,7 +26,9 @@ using namespace fsdp;
 namespace {
 
 class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
-  void runOnOperation() override {
+  E kindOfErrors() const override { return E::Verifier; }
+
+  void runOnModule() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
     table = &symbols;

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 # An instance of __torch__.Step without attributes, and an empty tuple of constants, as pickles.
 _OBJECT = b"\x80\x02c__torch__\nStep\n)\x81}(X\x08\x00\x00\x00training\x88ub."
@@ -66,7 +66,9 @@ def _check(archive: bytes, metadata: Mapping[str, Any]) -> None:
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         call = next((line for line in lines if re.search(r"(torch|ops)\.\w+", line)), "")
-        raise ExportError(f"TorchScript cannot hold the step: {lines[0]} ({call})") from error
+        raise ExportError(
+            E.ARCHIVE_VALUE, f"TorchScript cannot hold the step: {lines[0]} ({call})"
+        ) from error
     skipped = {
         *("prim::Constant", "prim::ListConstruct", "prim::ListUnpack", "prim::TupleConstruct"),
         "aten::item",  # the number that a tensor holds, where a call takes it
@@ -82,8 +84,11 @@ def _check(archive: bytes, metadata: Mapping[str, Any]) -> None:
             found = node.schema().split("(")[0]
             if found != wanted:
                 place = f"{entry['source']}: " if entry["source"] else ""
-                raise ExportError(f"{place}TorchScript reads the op {wanted} as {found}")
+                raise ExportError(
+                    E.ARCHIVE_CONTENTS, f"{place}TorchScript reads the op {wanted} as {found}"
+                )
         if len(nodes) != len(described):
             raise ExportError(
-                f"TorchScript keeps {len(nodes)} of the {len(described)} nodes of {name}"
+                E.ARCHIVE_CONTENTS,
+                f"TorchScript keeps {len(nodes)} of the {len(described)} nodes of {name}",
             )

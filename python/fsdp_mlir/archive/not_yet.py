@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Optional
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..step.mesh import DeviceMesh
 
 
@@ -17,8 +17,9 @@ def check_exists(mesh: Optional[DeviceMesh]) -> None:
     missing = [f"{what} ({instead})" for what, instead in _of_mesh(mesh)]
     if missing:
         raise ExportError(
+            E.NOT_SUPPORTED,
             f"fully_shard is asked for what does not exist yet: {'; '.join(missing)}. "
-            "See docs/porting.md"
+            "See docs/porting.md",
         )
 
 

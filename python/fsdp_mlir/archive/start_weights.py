@@ -11,6 +11,7 @@ from typing import Any, Callable
 import torch
 from safetensors import SafetensorError, safe_open
 
+from ..errors import E, Identified
 from .weights import save_tensors
 
 _Read = Callable[[], torch.Tensor]
@@ -18,7 +19,7 @@ _Read = Callable[[], torch.Tensor]
 _KEYS = ("state_dict", "model", "model_state_dict")
 
 
-class WeightsError(Exception):
+class WeightsError(Identified):
     """Weights that do not fit the model: the fact, then the fix."""
 
 
@@ -65,7 +66,8 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     if missing := [fqn for fqn, name in found.items() if name is None]:
         more = f"; it has {_list(unexpected)}, which the model has not" if unexpected else ""
         raise WeightsError(
-            f"{given} has no {_list(missing)}{more}; give the whole state_dict() of this model"
+            E.WEIGHTS_MISMATCH,
+            f"{given} has no {_list(missing)}{more}; give the whole state_dict() of this model",
         )
     notes = [f"{given} has {_list(unexpected)}, which the model has not"] if unexpected else []
     casts = []
@@ -75,8 +77,9 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
         tensor = theirs[found[fqn]]()
         if list(tensor.shape) != state["shape"]:
             raise WeightsError(
+                E.WEIGHTS_MISMATCH,
                 f"{found[fqn]} has shape {list(tensor.shape)} in {given} and {state['shape']} in "
-                "the model; give weights of a model of the same sizes"
+                "the model; give weights of a model of the same sizes",
             )
         if tensor.dtype != dtype:
             casts.append(fqn)
@@ -112,7 +115,7 @@ def tensor_reads(path: Path) -> dict[str, _Read]:
         return _saved(path)
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
         text = " ".join(str(error).split())
-        raise WeightsError(f"{path} cannot be read: {text}") from error
+        raise WeightsError(E.WEIGHTS_FILE, f"{path} cannot be read: {text}") from error
 
 
 def _files(folder: Path) -> list[Path]:
@@ -120,7 +123,9 @@ def _files(folder: Path) -> list[Path]:
     files = _indexed(indices[0]) if indices else sorted(folder.glob("*.safetensors"))
     files = files or sorted(folder.glob("pytorch_model*.bin"))
     if not files:
-        raise WeightsError(f"{folder} has no safetensors files; give a file of weights")
+        raise WeightsError(
+            E.WEIGHTS_FILE, f"{folder} has no safetensors files; give a file of weights"
+        )
     return files
 
 
@@ -135,7 +140,8 @@ def _saved(path: Path) -> dict[str, _Read]:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # pickle's errors are of many types
         raise WeightsError(
-            f"{path} is no file of tensors alone; save model.state_dict() with torch.save"
+            E.WEIGHTS_FILE,
+            f"{path} is no file of tensors alone; save model.state_dict() with torch.save",
         ) from error
     for key in _KEYS:
         if isinstance(content, dict) and isinstance(content.get(key), dict):
@@ -143,5 +149,7 @@ def _saved(path: Path) -> dict[str, _Read]:
     tensors = {} if not isinstance(content, dict) else content
     tensors = {name: t for name, t in tensors.items() if isinstance(t, torch.Tensor)}
     if not tensors:
-        raise WeightsError(f"{path} has no state_dict; save model.state_dict() with torch.save")
+        raise WeightsError(
+            E.WEIGHTS_FILE, f"{path} has no state_dict; save model.state_dict() with torch.save"
+        )
     return {name: lambda tensor=tensor: tensor for name, tensor in tensors.items()}

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from ..capture.step_graph import Program
 from ..dtypes import DTYPES, dtype_name
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..capture.explain import user_location
 from ..step.names import StateNames, plain_path
 from ..step.programs import StepProgram
@@ -115,7 +115,7 @@ class ProgramWriter:
             return self._spelling[node]
         if node.op == "call_function" and node.target is operator.getitem:
             return self._spelling[(node.args[0], node.args[1])]
-        raise ExportError(f"{node.name} is used but not computed by an op")
+        raise ExportError(E.ARCHIVE_CONTENTS, f"{node.name} is used but not computed by an op")
 
     def _call(self, node: fx.Node) -> None:
         op = node.target
@@ -131,7 +131,9 @@ class ProgramWriter:
             elif argument.has_default_value():
                 values.append(argument.default_value)
             else:
-                raise ExportError(f"{where}: {op} lacks its argument {argument.name}")
+                raise ExportError(
+                    E.ARCHIVE_CONTENTS, f"{where}: {op} lacks its argument {argument.name}"
+                )
         results = self._results(node, call_text(op, values, self._spelled, where))
         self._nodes.append(
             {
@@ -153,8 +155,9 @@ class ProgramWriter:
         policy = node.meta.get("recompute")
         if policy in (CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD):
             raise ExportError(
+                E.ACTIVATION_POLICY,
                 f"{where + ': ' if where else ''}the checkpoint's policy gives {policy.name} for "
-                f"{node.target}, which does not exist here; save it (MUST_SAVE) or recompute it"
+                f"{node.target}, which does not exist here; save it (MUST_SAVE) or recompute it",
             )
         keep = policy in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
         # PyTorch counts checkpoints over all captures of a process.
@@ -177,8 +180,9 @@ class ProgramWriter:
         is_list = len(returns) == 1 and isinstance(value, (list, tuple))
         if not is_list and not (isinstance(value, (tuple, list)) and len(value) == len(returns)):
             raise ExportError(
+                E.ARCHIVE_VALUE,
                 f"{user_location(node.meta.get('stack_trace') or '')}: {node.target} gives "
-                f"{type(value).__name__}, not tensors; keep the step's values tensors"
+                f"{type(value).__name__}, not tensors; keep the step's values tensors",
             )
         names: list[Optional[str]] = []
         targets: list[str] = []
@@ -193,8 +197,9 @@ class ProgramWriter:
                 targets.append(name)
             else:
                 raise ExportError(
+                    E.ARCHIVE_VALUE,
                     f"{user_location(node.meta.get('stack_trace') or '')}: {node.target} gives a "
-                    "number beside its tensors, which cannot be exported"
+                    "number beside its tensors, which cannot be exported",
                 )
         if is_list:
             whole = self._unused(f"{node.name}_list")
@@ -244,8 +249,9 @@ def call_text(
         if text is None:
             place = f"{where}: " if where else ""
             raise ExportError(
+                E.ARCHIVE_VALUE,
                 f"{place}{op} has {value!r} as its argument {argument.name}, which an archive "
-                "cannot hold"
+                "cannot hold",
             )
         if argument.kwarg_only:
             keywords.append(f"{argument.name}={text}")

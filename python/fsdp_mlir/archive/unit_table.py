@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ..dtypes import dtype_name
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..step.fsdp_module import Unit, check_reshard, enclosing_unit, original_class, unit_of
 from ..step.mesh import DeviceMesh
 from ..capture.mixed_precision import MixedPrecision
@@ -64,8 +64,9 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         name = _owner(fqn, names.aliases[fqn], places, units)
         if name is None and tensor.requires_grad:
             raise ExportError(
+                E.UNITS,
                 f"{fqn} is trainable and in no unit, so each rank would train its own; call "
-                "fully_shard(model) last, which takes what is left, or name it in ignored_params"
+                "fully_shard(model) last, which takes what is left, or name it in ignored_params",
             )
         if name is None or tensor in units[name].ignored_params:
             if tensor.requires_grad:
@@ -143,8 +144,9 @@ def _names(prefetched: list[Unit], units: dict[str, Unit], name: str) -> list[st
     names = [_name_of(unit, units) for unit in dict.fromkeys(prefetched)]
     if None in names:
         raise ExportError(
+            E.UNITS,
             f"{_quote(name)} is to prefetch a module that is not a part of the model; give modules "
-            "of the model that fully_shard was called on"
+            "of the model that fully_shard was called on",
         )
     return names
 
@@ -154,9 +156,10 @@ def _check_inside(model: nn.Module) -> None:
     outer = enclosing_unit(model)
     if outer is not None:
         raise ExportError(
+            E.UNITS,
             f"fully_shard was called on a {original_class(outer.modules[0]).__name__} that the "
             f"step's model, a {original_class(model).__name__}, is inside of; give TrainingStep "
-            "the outer one, or annotate the model itself"
+            "the outer one, or annotate the model itself",
         )
 
 
@@ -181,14 +184,16 @@ def _name_units(places: dict[str, Optional[Unit]], names: StateNames) -> dict[st
         for module in unit.modules:
             if id(module) not in names.paths:
                 raise ExportError(
+                    E.UNITS,
                     f"fully_shard has a {original_class(module).__name__} in a list that is not a "
-                    "part of the model; the modules of one unit are modules of one model"
+                    "part of the model; the modules of one unit are modules of one model",
                 )
         units[names.paths[id(unit.modules[0])][0]] = unit
         if len(unit.modules) > 1 and _is_root(unit, places, names):
             raise ExportError(
+                E.UNITS,
                 "the outermost unit is a list of modules, but it is one module that is run first; "
-                "call fully_shard(model) last"
+                "call fully_shard(model) last",
             )
     return units
 
@@ -207,9 +212,10 @@ def _owner(
         found = {id(unit): name for name, unit in owners.items()}
         first, second = list(found.values())[:2]
         raise ExportError(
+            E.UNITS,
             f"{first} and {second} are one parameter in two units, {_show(owners[first], units)} "
             f"and {_show(owners[second], units)}; shard both of its modules in one unit (give "
-            "fully_shard a list), or leave both to the outermost"
+            "fully_shard a list), or leave both to the outermost",
         )
     return _name_of(owners[fqn], units)
 
@@ -229,12 +235,14 @@ def _quote(name: str) -> str:
 def _check_parameter(fqn: str, tensor: torch.Tensor) -> None:
     if tensor.dim() == 0:
         raise ExportError(
-            f"{fqn} is a scalar, which cannot be sharded; make it a 1-D tensor with one element"
+            E.SHARDING,
+            f"{fqn} is a scalar, which cannot be sharded; make it a 1-D tensor with one element",
         )
     if not tensor.is_contiguous():
         raise ExportError(
+            E.SHARDING,
             f"{fqn} of shape {list(tensor.shape)} has strides {list(tensor.stride())}, and only "
-            "contiguous parameters can be sharded; store it contiguous and transpose in the forward"
+            "contiguous parameters can be sharded; store it contiguous and transpose in the forward",
         )
 
 
@@ -246,8 +254,9 @@ def _check_dtypes(name: str, members: list[str], names: StateNames) -> None:
     if len(dtypes) > 1:
         found = " and ".join(f"{dtype_name(d, fqn)} ({fqn})" for d, fqn in dtypes.items())
         raise ExportError(
+            E.SHARDING,
             f"{_quote(name)} has trainable parameters of {found}; a unit has one dtype, "
-            "as its gradients are reduced together: freeze one, or make units of them"
+            "as its gradients are reduced together: freeze one, or make units of them",
         )
 
 
@@ -262,15 +271,17 @@ def _shard_dim(unit: Unit, fqn: str, parameter: torch.Tensor, mesh: Optional[Dev
         return 0
     if not isinstance(placement, Shard) or not -parameter.dim() <= placement.dim < parameter.dim():
         raise ExportError(
+            E.SHARDING,
             f"shard_placement_fn gives {placement!r} for {fqn} of shape {list(parameter.shape)}; "
-            "give Shard(dim) of one of its dimensions, or None"
+            "give Shard(dim) of one of its dimensions, or None",
         )
     dim = placement.dim % parameter.dim()
     if dim and mesh is not None and parameter.shape[dim] % mesh.shape[-1]:
         raise ExportError(
+            E.SHARDING,
             f"shard_placement_fn gives Shard({dim}) for {fqn} of shape {list(parameter.shape)}, "
             f"and {parameter.shape[dim]} does not divide by the {mesh.shape[-1]} ranks; only "
-            "dimension 0 may be uneven"
+            "dimension 0 may be uneven",
         )
     return dim
 
@@ -280,7 +291,8 @@ def _common_mesh(units: dict[str, Unit]) -> Optional[DeviceMesh]:
     if len(meshes) > 1:
         (one, first), (other, second) = list(meshes.items())[:2]
         raise ExportError(
+            E.MESH,
             f"{_quote(first)} and {_quote(second)} have different meshes, {one} and "
-            f"{other}; give all units the same"
+            f"{other}; give all units the same",
         )
     return next(iter(meshes), None)

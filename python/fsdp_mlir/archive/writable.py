@@ -8,7 +8,7 @@ from typing import Any, Iterator
 import torch
 from torch import fx
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..capture.explain import user_location
 
 # Of operators that PyTorch's own libraries register; the others come with a Python package.
@@ -20,6 +20,7 @@ def check_writable(node: fx.Node) -> None:
     op = node.target
     if not isinstance(op, torch._ops.OpOverload):
         raise _refusal(
+            E.OPERATOR_REFUSED,
             node,
             f"the step uses {op}, which is not a tensor op and cannot be exported; write it as "
             "plain tensor code",
@@ -27,30 +28,37 @@ def check_writable(node: fx.Node) -> None:
     name = op._schema.name
     if name in _defined_in_python():
         raise _refusal(
+            E.OPERATOR_REFUSED,
             node,
             f"the step calls {name}, an operator with a body in Python alone, and no Python runs "
             "while a plan does; call the tensor code in it as a plain function",
         )
     if op.namespace not in _OWN:
         raise _refusal(
+            E.OPERATOR_REFUSED,
             node,
             f"the step calls {name}, an operator of a library that is loaded into Python, and no "
             "Python runs while a plan does; write it as plain tensor code",
         )
     if op is torch.ops.aten._local_scalar_dense.default:
-        raise _refusal(node, "the step reads a tensor's value as a Python number; keep it a tensor")
+        raise _refusal(
+            E.VALUE_DEPENDENT,
+            node,
+            "the step reads a tensor's value as a Python number; keep it a tensor",
+        )
     if any(_is_dynamic(value) for value in _tensors(node.meta.get("val"))):
         cause = _first_dynamic(node)
         raise _refusal(
+            E.VALUE_DEPENDENT,
             cause,
             f"the result of {cause.target._schema.name} has a shape that depends on values; shapes "
             "are static, compute all elements and choose by torch.where or a mask",
         )
 
 
-def _refusal(node: fx.Node, why: str) -> ExportError:
+def _refusal(kind: E, node: fx.Node, why: str) -> ExportError:
     where = user_location(node.meta.get("stack_trace") or "")
-    return ExportError(f"{where}: {why}" if where else why)
+    return ExportError(kind, f"{where}: {why}" if where else why)
 
 
 def _first_dynamic(node: fx.Node) -> fx.Node:

@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.nn import functional as F
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .known_values import known_numbers
 
 _MEAN, _SUM = 1, 2
@@ -88,8 +88,9 @@ def _padded(
     """The forward algorithm over all steps and the longest possible target."""
     if log_probs.dim() != 3 or targets.dim() != 2:
         raise ExportError(
+            E.VALUE_DEPENDENT,
             "the lengths of a CTC loss depend on data, and its targets are concatenated, whose "
-            "number would too; give targets as [samples, longest], padded"
+            "number would too; give targets as [samples, longest], padded",
         )
     steps, samples, _ = log_probs.shape
     # Blanks around each label.

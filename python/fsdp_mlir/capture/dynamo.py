@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from .context import capture_settings
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .explain import is_users, user_location
 from ..step.names import StateNames
 from .python_state import warn_changed
@@ -91,8 +91,9 @@ def _name_states(
             continue
         if not isinstance(value, torch.Tensor):
             raise ExportError(
+                E.PYTHON_STATE,
                 f"the step reads {node.name}, a {type(value).__name__}, as if it changed between "
-                "steps; make it a tensor among the inputs, or a constant"
+                "steps; make it a tensor among the inputs, or a constant",
             )
         role, fqn = names.of(value)
         target = f"{role}_{len(states)}"
@@ -162,6 +163,7 @@ def _check_differentiated(call: fx.Node) -> None:
         raise NotFollowed("a tensor has a hook")
     where = user_location(call.meta.get("stack_trace") or "")
     raise ExportError(
+        E.OPERATOR_REFUSED,
         f"{where + ': ' if where else ''}the step uses a higher-order op ({call.target}), which "
-        "cannot be exported; write it as plain tensor code"
+        "cannot be exported; write it as plain tensor code",
     )

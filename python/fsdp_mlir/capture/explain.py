@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import (
 )
 
 from .. import package
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .known_values import StandIns
 from .value_checks import passed_checks
 
@@ -47,8 +47,8 @@ class Refusal(ExportError):
         reason: what is there.
     """
 
-    def __init__(self, where: str, reason: str, message: str) -> None:
-        super().__init__(f"{where}{message}")
+    def __init__(self, kind: Optional[E], where: str, reason: str, message: str) -> None:
+        super().__init__(kind, f"{where}{message}")
         self.where = where
         self.reason = reason
 
@@ -71,7 +71,9 @@ def user_location(trace: str) -> str:
 def located(error: ExportError) -> ExportError:
     """`error` with the user's line that led to it in front."""
     where = user_location(_trace(error))
-    return type(error)(f"{where}: {error}") if where and type(error) is ExportError else error
+    if not where or type(error) is not ExportError:
+        return error
+    return ExportError(error.kind, f"{where}: {error.message}")
 
 
 def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal:
@@ -85,30 +87,31 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     where = next(filter(None, map(user_location, [_trace(own), text, _trace(error)])), "")
     place = f"{where}: " if where else ""
     if isinstance(own, ExportError):
-        return Refusal(place, str(own), str(own))
+        return Refusal(own.kind, place, own.message, own.message)
     if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
-        return Refusal(place, reason, reason)
+        return Refusal(E.STEP_RAISES, place, reason, reason)
     met = getattr(error, "gb_type", "").lower()
     for sign, remedy in _REMEDIES:
         if sign in met:
-            return Refusal(place, remedy, remedy)
+            return Refusal(E.VALUE_DEPENDENT, place, remedy, remedy)
     if isinstance(own or error, DynamicOutputShapeException):
-        return Refusal(place, _SHAPE, _SHAPE)
+        return Refusal(E.VALUE_DEPENDENT, place, _SHAPE, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
-        return Refusal(place, _NUMBER, _NUMBER)
+        return Refusal(E.VALUE_DEPENDENT, place, _NUMBER, _NUMBER)
     if "data-dependent expression" in text:
-        return Refusal(place, _BRANCH, _BRANCH)
+        return Refusal(E.VALUE_DEPENDENT, place, _BRANCH, _BRANCH)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         nothing = (
             "the step computes nothing that can be captured; check that the loss depends on its "
             "inputs and on the model"
         )
-        return Refusal(place, nothing, nothing)
+        return Refusal(E.NO_GRADIENT, place, nothing, nothing)
     reason = next((l.partition(": ")[2] for l in lines if l.startswith("Explanation: ")), lines[0])
     reason = reason.rstrip(".")
-    return Refusal(place, reason, f"the step cannot be captured: {reason} (--traceback shows all)")
+    message = f"the step cannot be captured: {reason} (--traceback shows all)"
+    return Refusal(E.CAPTURE_FAILED, place, reason, message)
 
 
 def _trace(error: Optional[Exception]) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from .step_graph import Program
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .explain import user_location
 
 
@@ -78,10 +78,10 @@ def _set_argument(node: fx.Node, name: str, value: Any) -> None:
         node.update_kwarg(name, value)
 
 
-def _refusal(node: fx.Node, why: str) -> ExportError:
+def _refusal(kind: E, node: fx.Node, why: str) -> ExportError:
     """The error that `node` cannot be exported, with the user's line where it is known."""
     where = user_location(node.meta.get("stack_trace") or "")
-    return ExportError(f"{where}: {why}" if where else why)
+    return ExportError(kind, f"{where}: {why}" if where else why)
 
 
 # What says where in the program an op is.
@@ -127,6 +127,7 @@ def _give_generator(node: fx.Node) -> None:
     rewrite = _RANDOM.get(node.target)
     if rewrite is None:
         raise _refusal(
+            E.OPERATOR_REFUSED,
             node,
             f"{node.target} draws random numbers without a "
             "generator, which cannot be repeated on every rank; use another random op",
@@ -229,6 +230,7 @@ def _move_numbers(node: fx.Node) -> None:
     target = _number_overload(schema, numbers, by_keyword=False)
     if target is None:
         raise _refusal(
+            E.ARCHIVE_VALUE,
             node,
             f"{node.target} takes a number where an archive needs a "
             "tensor; write the number as a tensor of the wanted dtype",
@@ -260,6 +262,7 @@ def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
         same = _keeps_types(node)
     if not same:
         raise _refusal(
+            E.ARCHIVE_VALUE,
             node,
             f"{node.target} takes a truth value as a number, which "
             "an archive cannot hold; write it as a tensor",

@@ -25,7 +25,7 @@ from torch import fx
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .explain import is_users, user_location
 from .known_values import may_compute
 from ..step.names import StateNames
@@ -110,8 +110,9 @@ class RunStep(torch.nn.Module):
                 mutated = isinstance(old, torch.Tensor) and table.get(name) is not new
                 if mutated:
                     raise ExportError(
+                        E.CHANGED_IN_PLACE,
                         f"the forward puts another tensor in the place of {name}; change it in "
-                        "place (copy_), which the exported step does too"
+                        "place (copy_), which the exported step does too",
                     )
         finally:
             for table, name, old, _ in swapped:
@@ -155,8 +156,9 @@ def run_and_differentiate(
     if _generators() != before:
         where = _where_drawn(lambda: differentiate(step, batch))
         raise ExportError(
+            E.PYTHON_STATE,
             f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "
-            "which each step would get the same; draw them with torch"
+            "which each step would get the same; draw them with torch",
         )
     _check_same(first, second)
     return first
@@ -198,9 +200,10 @@ def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:
         node = (one or other)[0]
         where = user_location(node.meta.get("stack_trace") or "")
         raise ExportError(
+            E.PYTHON_STATE,
             f"{where + ': ' if where else ''}the step is another one the second time that it runs "
             f"(from {node.target} on): it depends on Python state that it changes; make that state "
-            "a buffer, or leave it out"
+            "a buffer, or leave it out",
         )
 
 
@@ -291,8 +294,9 @@ def _checkpoints_by_mark() -> Iterator[None]:
     def marked(function: Any, preserve: bool, context_fn: Any, *args: Any, **kwargs: Any) -> Any:
         if context_fn is not checkpoint.noop_context_fn:
             raise ExportError(
+                E.ACTIVATION_POLICY,
                 "the step has a checkpoint with a policy, and Python that Dynamo cannot follow; "
-                "leave one of them out"
+                "leave one of them out",
             )
         meta = fx_traceback.current_meta
         outer = meta.get("ac_graph_id")
@@ -303,8 +307,9 @@ def _checkpoints_by_mark() -> Iterator[None]:
 
     def refuse(*args: Any) -> Any:
         raise ExportError(
+            E.ACTIVATION_POLICY,
             "the step has a checkpoint with use_reentrant=True, and Python that Dynamo cannot "
-            "follow; give use_reentrant=False"
+            "follow; give use_reentrant=False",
         )
 
     marks: list[int] = []
@@ -322,8 +327,9 @@ def _no_hooks_on(parameters: set[int]) -> Iterator[None]:
     def register_hook(tensor: torch.Tensor, hook: Any) -> Any:
         if id(tensor) in parameters:
             raise ExportError(
+                E.PYTHON_STATE,
                 "the loss gives a parameter a hook, one more in each step, and no Python runs "
-                "while a plan does; change the gradient of what the parameter computes"
+                "while a plan does; change the gradient of what the parameter computes",
             )
         return original(tensor, hook)
 

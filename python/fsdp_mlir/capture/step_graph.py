@@ -24,7 +24,7 @@ from .context import SharedForward, eval_mode, said_to_compile
 from .dynamo import follow
 from .eager_kernels import eager_interpolation, eager_strides
 from ..step.eager_only import no_backward
-from ..errors import ExportError, note
+from ..errors import E, ExportError, note
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
 from .known_values import StandIns
 from .library_defaults import every_layer, note_unchecked, padded_targets
@@ -113,7 +113,9 @@ class _Loss(torch.nn.Module):
             self.shared.in_metrics = True
             for name, value in function(self.model, **inputs).items():
                 if name + suffix in results:
-                    raise ExportError(f"metrics and outputs both return {name}; rename one of them")
+                    raise ExportError(
+                        E.STEP_RESULT, f"metrics and outputs both return {name}; rename one of them"
+                    )
                 results[name + suffix] = value.detach().clone()
         whole = losses[0]
         for loss in losses[1:]:
@@ -170,8 +172,9 @@ def capture(
         of = f" of {wanted.turn}" if wanted.turn else ""
         held = " of its optimizer" if wanted.turn else ""
         raise ExportError(
+            E.NO_GRADIENT,
             f"the loss{of} reaches no trainable parameter{held}; check that the loss uses the "
-            "model's output and that parameters have requires_grad"
+            "model's output and that parameters have requires_grad",
         )
     return program
 
@@ -301,28 +304,33 @@ def _check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int]
     if not isinstance(loss, torch.Tensor):
         what = type(loss).__name__
         raise ExportError(
+            E.STEP_RESULT,
             f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
-            "loss tensor itself"
+            "loss tensor itself",
         )
     what = "metric" if samples is None else "output"
     if "loss" in metrics:
-        raise ExportError(f"{what}s returns loss, which is the loss's own name; call it another")
+        raise ExportError(
+            E.STEP_RESULT, f"{what}s returns loss, which is the loss's own name; call it another"
+        )
     named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
-            raise ExportError(f"{name} does not depend on the step; leave it out")
+            raise ExportError(E.STEP_RESULT, f"{name} does not depend on the step; leave it out")
         if value.dim() != 0 and (samples is None or name == "loss"):
             raise ExportError(
-                f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()"
+                E.STEP_RESULT,
+                f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()",
             )
         if value.dim() != 0 and value.shape[0] != samples:
             raise ExportError(
+                E.STEP_RESULT,
                 f"{name} has shape {list(value.shape)}; dimension 0 of what outputs return is the "
-                f"sample, and a batch has {samples}"
+                f"sample, and a batch has {samples}",
             )
         if name == "loss" and not value.dtype.is_floating_point:
             dtype = str(value.dtype).removeprefix("torch.")
-            raise ExportError(f"loss is {dtype}; return a floating-point scalar")
+            raise ExportError(E.STEP_RESULT, f"loss is {dtype}; return a floating-point scalar")
 
 
 def _differentiate(
@@ -352,10 +360,13 @@ def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) 
             return "input", inputs[descriptor.idx]
         if isinstance(descriptor, d.ViewBaseAOTInput):
             raise ExportError(
+                E.CHANGED_IN_PLACE,
                 f"the step changes in place the memory of {meaning(descriptor.base_of)[1]}, which "
-                "is another tensor's too; make them one tensor"
+                "is another tensor's too; make them one tensor",
             )
-        raise ExportError(f"the graph takes {descriptor}, which cannot be exported")
+        raise ExportError(
+            E.CAPTURE_FAILED, f"the graph takes {descriptor}, which cannot be exported"
+        )
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
     for node in joint.graph.nodes:
@@ -371,14 +382,16 @@ def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) 
                 op = next(iter(node.users))
                 where = user_location(op.meta.get("stack_trace") or "")
                 raise ExportError(
+                    E.OPERATOR_REFUSED,
                     f"{where + ': ' if where else ''}the step uses a higher-order op ({op.target}), "
-                    "which cannot be exported; write it as plain tensor code"
+                    "which cannot be exported; write it as plain tensor code",
                 )
             role, fqn = names.of(value)
             if role in ("parameter", "buffer"):
                 raise ExportError(
+                    E.TENSOR_ELSEWHERE,
                     f"the step reads {fqn} from somewhere else than its module; read it as an "
-                    "attribute of the module"
+                    "attribute of the module",
                 )
             program.arguments.append(Argument(node, role, fqn))
     roles = ["loss"] + ["output"] * len(metrics)
@@ -399,11 +412,14 @@ def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) 
             elif role != "input":
                 where = user_location(node.meta.get("stack_trace") or "")
                 raise ExportError(
+                    E.CHANGED_IN_PLACE,
                     f"{where + ': ' if where else ''}the step changes the {role} {fqn} in place; only buffers may change in the "
-                    "forward (register_buffer)"
+                    "forward (register_buffer)",
                 )
         else:
-            raise ExportError(f"the graph returns {descriptor}, which cannot be exported")
+            raise ExportError(
+                E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
+            )
     # The loss first: it is what every reader looks for.
     order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
     program.results.sort(key=lambda result: order[result.role])

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from ..errors import ExportError
+from ..errors import ArgumentParser, E, ExportError, identified
 from ..driver.progress import data_beside, sample_count
 from .errors import CheckpointError
 from .export_safetensors import export_safetensors
@@ -47,7 +47,7 @@ def _size(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m fsdp_mlir.checkpoint",
         description="looks into checkpoints of fsdp-run, and takes them to and from PyTorch's formats",
     )
@@ -153,7 +153,7 @@ def _import(args: argparse.Namespace) -> None:
     data = args.data or data_beside(args.archive)
     samples = sample_count(data) if data else None
     if samples is None and args.data:
-        raise CheckpointError(f"{data} cannot be read; give the run's data")
+        raise CheckpointError(E.FILE_UNREADABLE, f"{data} cannot be read; give the run's data")
     choices = Choices(
         steps=args.step,
         ranks=args.ranks,
@@ -179,8 +179,9 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
     if not args.no_optimizer:
         if args.archive is None:
             raise CheckpointError(
+                E.EXPORT_FORM,
                 "a checkpoint has no options of its optimizer; give --archive STEP.pt of the run, "
-                "or leave the optimizer out with --no-optimizer"
+                "or leave the optimizer out with --no-optimizer",
             )
         step = Step(args.archive)
         state["optim"] = skeleton.optimizer(step, complete=args.to == "dcp")
@@ -194,9 +195,10 @@ def _export(checkpoint: Checkpoint, args: argparse.Namespace) -> Path:
         if "optim" in state:
             if "+" in step.optimizer:
                 raise CheckpointError(
+                    E.EXPORT_FORM,
                     f"the step has the optimizers {step.optimizer.replace('+', ', ')}, and a file "
                     "of torch.save the state of one; use --to dcp, which has all by the names of "
-                    "parameters, or --no-optimizer"
+                    "parameters, or --no-optimizer",
                 )
             state["optim"] = numbered(state["optim"])
         export_torch(skeleton, state, args.o)
@@ -212,6 +214,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         reason = str(error)
     except OSError as error:
         where = error.filename or getattr(args, "o", args.path)
-        reason = f"{where}: {(error.strerror or str(error)).lower()}"
+        reason = identified(E.FILE_UNREADABLE, f"{where}: {(error.strerror or str(error)).lower()}")
     print(f"error: {reason}", file=sys.stderr)
     return 1

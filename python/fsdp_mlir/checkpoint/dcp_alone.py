@@ -9,7 +9,7 @@ from typing import Iterator
 
 from torch.distributed.checkpoint.api import CheckpointException
 
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 
 
 @contextlib.contextmanager
@@ -30,5 +30,5 @@ def alone(path: Path) -> Iterator[None]:
                 raise error from None
             text = " ".join(str(error).split()) or type(error).__name__
             raise CheckpointError(
-                f"torch.distributed.checkpoint fails at {path}: {text}"
+                E.IMPORT_SOURCE, f"torch.distributed.checkpoint fails at {path}: {text}"
             ) from failure

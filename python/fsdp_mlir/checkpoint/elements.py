@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..dtypes import DTYPES, DType
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 
 _BY_NAME = {row.name: row for row in DTYPES.values()}
 NAMES = frozenset(_BY_NAME)
@@ -19,14 +19,14 @@ _BY_SAFETENSORS = {row.safetensors: row for row in DTYPES.values() if row.safete
 def dtype_row(name: str) -> DType:
     """The row of a dtype's name in a manifest, such as `float32`. Raises CheckpointError."""
     if name not in _BY_NAME:
-        raise CheckpointError(f"the dtype {name} is unknown")
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, f"the dtype {name} is unknown")
     return _BY_NAME[name]
 
 
 def dtype_of_safetensors(name: Any) -> str:
     """The name in a manifest of what a safetensors header calls `F32`. Raises CheckpointError."""
     if not isinstance(name, str) or name not in _BY_SAFETENSORS:
-        raise CheckpointError(f"the dtype {name} is unknown")
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, f"the dtype {name} is unknown")
     return _BY_SAFETENSORS[name].name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Mapping, Optional
 
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 from .manifest import Tensor
 from .sources import Source
 from .step_archive import Step
@@ -36,7 +36,8 @@ def find_model(
     found = _found(source, names, prefix)
     if missing := [name for name in names if name not in found]:
         raise CheckpointError(
-            f"the source has no {some(missing)}; give the whole state_dict() of this model"
+            E.IMPORT_SOURCE,
+            f"the source has no {some(missing)}; give the whole state_dict() of this model",
         )
     return found, prefix
 
@@ -68,8 +69,9 @@ def find_optimizer(
     found = _found(source, names, prefix)
     if missing := [name for name in names if name not in found]:
         raise CheckpointError(
+            E.IMPORT_SOURCE,
             f"the source has no optimizer state {some(missing)} of the step's {step.optimizer}; "
-            "import what that optimizer left, or begin anew with train --weights"
+            "import what that optimizer left, or begin anew with train --weights",
         )
     if any(place == prefix + names[name][1] for name, place in found.items()):
         _check_groups(source, prefix, step)
@@ -85,9 +87,10 @@ def _check_groups(source: Source, prefix: str, step: Step) -> None:
             theirs.append(what(source[place]()))
         if theirs and theirs != ours:
             raise CheckpointError(
+                E.IMPORT_SOURCE,
                 f"the source's optimizer has groups of {theirs} and the step's of {ours}, so the "
                 "numbers of its parameters say nothing; save the state that "
-                "get_optimizer_state_dict() gives, which has their names"
+                "get_optimizer_state_dict() gives, which has their names",
             )
 
 
@@ -130,5 +133,7 @@ def _prefix(
             return prefix
     if len(best) > 1:
         keys = some([prefix.removesuffix(".") for prefix in best])
-        raise CheckpointError(f"the source has this state under each of {keys}; choose with {flag}")
+        raise CheckpointError(
+            E.IMPORT_SOURCE, f"the source has this state under each of {keys}; choose with {flag}"
+        )
     return best[0] if best else usual[0]

@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 from typing import Iterator
 
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 
 MANIFEST = "checkpoint.json"
 
@@ -33,13 +33,18 @@ def find_checkpoint(path: Path) -> Path:
         return path
     if not path.is_dir():
         what = "is not a folder" if path.exists() else "is not there"
-        raise CheckpointError(f"{path} {what}; name the folder of a checkpoint, or of a run's")
+        raise CheckpointError(
+            E.CHECKPOINT_MISSING, f"{path} {what}; name the folder of a checkpoint, or of a run's"
+        )
     if path.name.startswith("step-"):
-        raise CheckpointError(f"{path} has no {MANIFEST}; take the checkpoint before it")
+        raise CheckpointError(
+            E.CHECKPOINT_MISSING, f"{path} has no {MANIFEST}; take the checkpoint before it"
+        )
     steps = [entry for entry in path.iterdir() if re.fullmatch(r"step-\d{8,18}", entry.name)]
     if not steps:
         raise CheckpointError(
-            f"there is no checkpoint in {path}; name the folder of one, or of a run's"
+            E.CHECKPOINT_MISSING,
+            f"there is no checkpoint in {path}; name the folder of one, or of a run's",
         )
     return max(steps, key=lambda entry: int(entry.name.removeprefix("step-")))
 
@@ -62,7 +67,9 @@ def unfinished(path: Path) -> Iterator[Path]:
         CheckpointError: there is something at `path` already.
     """
     if path.exists() or path.is_symlink():
-        raise CheckpointError(f"{path} is there already; remove it, or name another -o")
+        raise CheckpointError(
+            E.CHECKPOINT_FOLDER, f"{path} is there already; remove it, or name another -o"
+        )
     path.absolute().parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     _remove(partial)
@@ -88,7 +95,9 @@ def new_checkpoint(root: Path, step: int) -> Iterator[Path]:
     """A folder to write the checkpoint of a step into. At the end it is one of those in `root`,
     which no run may write into meanwhile."""
     if (root / MANIFEST).exists():
-        raise CheckpointError(f"{root} is a checkpoint; name a folder for checkpoints with -o")
+        raise CheckpointError(
+            E.CHECKPOINT_FOLDER, f"{root} is a checkpoint; name a folder for checkpoints with -o"
+        )
     root.mkdir(parents=True, exist_ok=True)
     with open(os.open(root / "lock", os.O_RDWR | os.O_CREAT, 0o666), "r+") as lock:
         try:
@@ -96,8 +105,9 @@ def new_checkpoint(root: Path, step: int) -> Iterator[Path]:
         except BlockingIOError:
             who = lock.read(256)
             raise CheckpointError(
+                E.CHECKPOINT_FOLDER,
                 f"a run writes its checkpoints into {root}{f' ({who})' if who else ''}; wait for "
-                "its end, or name another folder"
+                "its end, or name another folder",
             ) from None
         lock.truncate(0)
         lock.write(f"process {os.getpid()} on {socket.gethostname()}")

@@ -11,7 +11,7 @@ import torch
 
 from ..data.tensor_file import as_bytes
 from .elements import dtype_row
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 from .find_state import find_model, find_optimizer, some
 from .manifest import LOST, Tensor
 from .sources import Source
@@ -84,8 +84,9 @@ class Import:
         taken = {int(self._source[place]()) for place in counts.values()}
         if len(taken) > 1:
             raise CheckpointError(
+                E.IMPORT_SOURCE,
                 f"the source's optimizer has updated some parameters {min(taken)} times and others "
-                f"{max(taken)} times, and a run here updates all of them in every step"
+                f"{max(taken)} times, and a run here updates all of them in every step",
             )
         steps = self._choices.steps
         if steps is None and taken and not self._step.scaler:
@@ -95,11 +96,14 @@ class Import:
         if steps is None and taken:
             [steps] = taken
         if steps is None:
-            raise CheckpointError("the source does not say how many steps are done; give --step N")
+            raise CheckpointError(
+                E.IMPORT_SOURCE, "the source does not say how many steps are done; give --step N"
+            )
         skipped = steps - taken.pop() if taken else 0
         if skipped < 0 or (skipped and not self._step.scaler):
             raise CheckpointError(
-                f"the source's optimizer has done {steps - skipped} steps, and --step says {steps}"
+                E.IMPORT_SOURCE,
+                f"the source's optimizer has done {steps - skipped} steps, and --step says {steps}",
             )
         return steps, skipped
 
@@ -121,9 +125,10 @@ class Import:
                 missing.append(tensor.name)
         if missing:
             raise CheckpointError(
+                E.IMPORT_SOURCE,
                 f"the source has no {some(missing)}, which no state_dict() has; take it from the "
                 "weights file of the export with --weights STEP.safetensors, or from a checkpoint "
-                "that a run here wrote with --weights CHECKPOINT"
+                "that a run here wrote with --weights CHECKPOINT",
             )
         return values
 
@@ -132,13 +137,15 @@ class Import:
         value: Any = self._values[tensor.name] if place is None else self._source[place]()
         if not isinstance(value, torch.Tensor) or hasattr(value, "full_tensor"):
             raise CheckpointError(
+                E.IMPORT_SOURCE,
                 f"{place} is a {type(value).__name__} in the source; save whole tensors, as "
-                "StateDictOptions(full_state_dict=True) gives them, or with dcp.save"
+                "StateDictOptions(full_state_dict=True) gives them, or with dcp.save",
             )
         if tuple(value.shape) != tensor.shape:
             raise CheckpointError(
+                E.IMPORT_SOURCE,
                 f"{tensor.name} has shape {list(value.shape)} in the source and "
-                f"{list(tensor.shape)} in the step; import the state of a model of the same sizes"
+                f"{list(tensor.shape)} in the step; import the state of a model of the same sizes",
             )
         kind = dtype_row(tensor.dtype).dtype
         if place is not None and value.dtype != kind:

@@ -19,7 +19,7 @@ from ..step.names import plain_path
 from ..step.optimizer_list import Optimizers
 from ..data.tensor_file import as_bytes
 from .elements import describe
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 from .find_state import some
 from .manifest import LOST, Run, Tensor
 from .reader import Checkpoint, open_checkpoint
@@ -92,7 +92,8 @@ def save(
         taken = 0 if is_new else int(own.get("step", step))
         if taken != step:
             raise CheckpointError(
-                f"the optimizer has updated {name} {taken} times, and step is {step}"
+                E.CHECKPOINT_MISMATCH,
+                f"the optimizer has updated {name} {taken} times, and step is {step}",
             )
     described = dict(_model_tensors(model))
     values = {tensor.name: value for tensor, value in described.items()}
@@ -101,8 +102,9 @@ def save(
         parameter = name.rpartition("/")[0]
         if not value.dim() and values[parameter].dim():
             raise CheckpointError(
+                E.CHECKPOINT_MISMATCH,
                 f"the state {name} is one number, which a run here computes from its steps; export "
-                "with dcp.save or torch.save and import that"
+                "with dcp.save or torch.save and import that",
             )
         values[name] = value
         kind = dtype_name(value.dtype, name)
@@ -199,8 +201,9 @@ def _compare(
     targets = {name: value for name, value in targets.items() if value.numel()}
     if missing := [name for name in targets if name not in stored]:
         raise CheckpointError(
+            E.CHECKPOINT_MISMATCH,
             f"the checkpoint has no {some(missing)}; load it into the model and optimizer whose run "
-            "wrote it"
+            "wrote it",
         )
     unknown = [
         tensor.name
@@ -211,16 +214,18 @@ def _compare(
     ]
     if unknown:
         raise CheckpointError(
+            E.CHECKPOINT_MISMATCH,
             f"the checkpoint has {some(unknown)}, which the model and its optimizer have not; "
-            "where the optimizer has no state yet, clear the gradients before the load"
+            "where the optimizer has no state yet, clear the gradients before the load",
         )
     for name, value in targets.items():
         tensor = stored[name]
         kind, shape = dtype_name(value.dtype, name), tuple(value.shape)
         if (kind, shape) != (tensor.dtype, tensor.shape):
             raise CheckpointError(
+                E.CHECKPOINT_MISMATCH,
                 f"{name} is {describe(tensor.dtype, tensor.shape)} in the checkpoint and "
-                f"{describe(kind, shape)} in the model; build it in the same sizes and dtypes"
+                f"{describe(kind, shape)} in the model; build it in the same sizes and dtypes",
             )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from . import elements
-from .errors import CheckpointError, Damage
+from .errors import E, CheckpointError, Damage
 
 FORMAT = "fsdp-mlir checkpoint"
 VERSION = 1
@@ -234,20 +234,23 @@ def read_manifest(text: bytes, name: str) -> Manifest:
     # Whoever wrote what follows meant it; it may still be of another version.
     try:
         return _manifest_of(json.loads(text))
-    except (CheckpointError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except CheckpointError as error:
+        raise CheckpointError(error.kind, f"{name} cannot be read: {error.message}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise CheckpointError(f"{name} cannot be read: {reason}") from error
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, f"{name} cannot be read: {reason}") from error
 
 
 def _manifest_of(content: dict[str, Any]) -> Manifest:
     if content["format"] != FORMAT:
-        raise CheckpointError("it is another kind of file")
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, "it is another kind of file")
     if content["version"] != VERSION:
         raise CheckpointError(
-            f"it has version {content['version']}, this program reads version {VERSION}"
+            E.CHECKPOINT_VERSION,
+            f"it has version {content['version']}, this program reads version {VERSION}",
         )
     if content["hash_block_bytes"] != BLOCK_BYTES:
-        raise CheckpointError("its hashes are of blocks of another size")
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, "its hashes are of blocks of another size")
     manifest = Manifest(
         run=_run_of(content["run"]),
         plan=_typed(content, "plan", str),
@@ -270,7 +273,7 @@ def _manifest_of(content: dict[str, Any]) -> Manifest:
 def _checked(value: Any, kind: type, what: str) -> Any:
     """`value`, of that type; a number of 64 bits."""
     if type(value) is not kind or (kind is int and not -(2**63) <= value < 2**63):
-        raise CheckpointError(f"{what} is {json.dumps(value)}")
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, f"{what} is {json.dumps(value)}")
     return value
 
 
@@ -318,11 +321,17 @@ def _tensor_of(content: dict[str, Any]) -> Tensor:
         chunks=tuple(map(_chunk_of, content["chunks"])),
     )
     if tensor.dtype not in elements.NAMES:
-        raise CheckpointError(f"{tensor.name} has the unknown dtype {tensor.dtype}")
+        raise CheckpointError(
+            E.CHECKPOINT_DAMAGED, f"{tensor.name} has the unknown dtype {tensor.dtype}"
+        )
     if min(tensor.shape, default=0) < 0:
-        raise CheckpointError(f"{tensor.name} has the shape {list(tensor.shape)}")
+        raise CheckpointError(
+            E.CHECKPOINT_DAMAGED, f"{tensor.name} has the shape {list(tensor.shape)}"
+        )
     if tensor.role not in ROLES:
-        raise CheckpointError(f"{tensor.name} has the unknown role {tensor.role}")
+        raise CheckpointError(
+            E.CHECKPOINT_DAMAGED, f"{tensor.name} has the unknown role {tensor.role}"
+        )
     return tensor
 
 
@@ -330,17 +339,24 @@ def _check(manifest: Manifest) -> None:
     """Raises CheckpointError where chunks are not all of a tensor, each element once."""
     for file in manifest.files:
         if "/" in file.name or not file.name:
-            raise CheckpointError(f"its file {file.name!r} is not in the checkpoint's folder")
+            raise CheckpointError(
+                E.CHECKPOINT_DAMAGED, f"its file {file.name!r} is not in the checkpoint's folder"
+            )
     names = [tensor.name for tensor in manifest.tensors]
     if len({*names}) < len(names):
-        raise CheckpointError("it has two tensors of one name")
+        raise CheckpointError(E.CHECKPOINT_DAMAGED, "it has two tensors of one name")
     for tensor in manifest.tensors:
         for chunk in tensor.chunks:
             if not _fits(chunk, tensor, len(manifest.files)):
-                raise CheckpointError(f"a chunk of {tensor.name} lies outside of it")
+                raise CheckpointError(
+                    E.CHECKPOINT_DAMAGED, f"a chunk of {tensor.name} lies outside of it"
+                )
         for rank in tensor.ranks():
             if not is_covered(tensor, rank):
-                raise CheckpointError(f"the chunks of {tensor.name} are not all of it, each once")
+                raise CheckpointError(
+                    E.CHECKPOINT_DAMAGED,
+                    f"the chunks of {tensor.name} are not all of it, each once",
+                )
 
 
 def _fits(chunk: Chunk, tensor: Tensor, files: int) -> bool:

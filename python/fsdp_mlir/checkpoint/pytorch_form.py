@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 
 from .elements import dtype_row
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 from .manifest import Tensor
 from .reader import Checkpoint
 from .step_archive import SCALER, Step, optimizer_class
@@ -118,7 +118,8 @@ class Skeleton:
         if example is None or _is_count(example):
             return _counted(example, taken)
         raise CheckpointError(
-            f"the checkpoint has no {name}; give the archive of the run that wrote it"
+            E.CHECKPOINT_MISMATCH,
+            f"the checkpoint has no {name}; give the archive of the run that wrote it",
         )
 
     def scaler(self, step: Step) -> Optional[dict[str, Any]]:

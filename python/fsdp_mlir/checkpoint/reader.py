@@ -135,4 +135,4 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     try:
         return Checkpoint(folder, read_manifest(text, str(file)))
     except Damage as damage:
-        raise Damage(f"{damage}; take the checkpoint before it") from damage
+        raise Damage(f"{damage.message}; take the checkpoint before it") from damage

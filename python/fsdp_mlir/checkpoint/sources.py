@@ -12,7 +12,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 
 from ..archive.start_weights import WeightsError, tensor_reads
 from .dcp_alone import alone
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 from .folder import MANIFEST
 from .reader import open_checkpoint
 
@@ -27,13 +27,13 @@ def open_source(path: Path, kind: str) -> Source:
         CheckpointError: it is not there, or of another kind.
     """
     if not path.exists():
-        raise CheckpointError(f"{path} is not there; name what is to be imported")
+        raise CheckpointError(E.IMPORT_SOURCE, f"{path} is not there; name what is to be imported")
     try:
         if kind == "dcp":
             return _dcp(path)
         return _torch(path) if kind == "torch" else _safetensors(path)
     except WeightsError as error:
-        raise CheckpointError(str(error)) from error
+        raise CheckpointError(error.kind, error.message) from error
 
 
 def open_weights(path: Path) -> Source:
@@ -67,13 +67,16 @@ class _Reader(dcp.FileSystemReader):
 def _dcp(path: Path) -> Source:
     if not (path / ".metadata").exists():
         raise CheckpointError(
-            f"{path} is no folder of torch.distributed.checkpoint: it has no .metadata"
+            E.IMPORT_SOURCE,
+            f"{path} is no folder of torch.distributed.checkpoint: it has no .metadata",
         )
     reader = _Reader(path)
     try:
         described = reader.read_metadata().state_dict_metadata
     except Exception as error:  # pickle's errors are of many types
-        raise CheckpointError(f"{path / '.metadata'} cannot be read: {_line(error)}") from error
+        raise CheckpointError(
+            E.IMPORT_SOURCE, f"{path / '.metadata'} cannot be read: {_line(error)}"
+        ) from error
 
     def read(name: str) -> Any:
         entry = described[name]
@@ -93,15 +96,18 @@ def _torch(path: Path) -> Source:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # pickle's errors are of many types
         raise CheckpointError(
+            E.IMPORT_SOURCE,
             f"{path} is no file of state_dict()s alone; write {{'model': model.state_dict(), "
-            "'optim': optimizer.state_dict(), 'step': n}} with torch.save"
+            "'optim': optimizer.state_dict(), 'step': n}} with torch.save",
         ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} has no dictionary, but a {type(content).__name__}")
+        raise CheckpointError(
+            E.IMPORT_SOURCE, f"{path} has no dictionary, but a {type(content).__name__}"
+        )
     try:
         flat, _ = flatten_state_dict(content)
     except ValueError as error:
-        raise CheckpointError(f"{path}: {_line(error)}") from error
+        raise CheckpointError(E.IMPORT_SOURCE, f"{path}: {_line(error)}") from error
     return {name: lambda value=value: value for name, value in flat.items()}
 
 

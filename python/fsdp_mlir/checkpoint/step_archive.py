@@ -10,7 +10,7 @@ import torch
 from ..driver.progress import archive_metadata, length_of
 from ..rules.schedule import set_number
 from ..rules.step_numbers import numbers_after
-from .errors import CheckpointError
+from .errors import E, CheckpointError
 from .manifest import LOST, Run, Tensor
 
 SCALER = LOST + "fsdp.scaler."
@@ -30,7 +30,8 @@ class Step:
         if "optimizer" not in self.metadata:
             what = "is no archive of a step" if path.exists() else "is not there"
             raise CheckpointError(
-                f"{path} {what}; give the STEP.pt that python -m fsdp_mlir.export wrote"
+                E.ARCHIVE_DAMAGED,
+                f"{path} {what}; give the STEP.pt that python -m fsdp_mlir.export wrote",
             )
 
     @property
@@ -138,6 +139,7 @@ def optimizer_class(name: str) -> type[torch.optim.Optimizer]:
         if isinstance(candidate, type) and candidate.__name__.lower() == name:
             return candidate
     raise CheckpointError(
+        E.EXPORT_FORM,
         f"the optimizer {name} is none of torch.optim's, and its state_dict() is not known here; "
-        "leave it out with --no-optimizer, or use fsdp_mlir.checkpoint.load() where it is"
+        "leave it out with --no-optimizer, or use fsdp_mlir.checkpoint.load() where it is",
     )

@@ -7,7 +7,7 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 
 def pyarrow() -> ModuleType:
@@ -20,8 +20,9 @@ def pyarrow() -> ModuleType:
         import pyarrow as package
     except ImportError as error:
         raise ExportError(
+            E.PACKAGE_MISSING,
             "Arrow and Parquet files are read with pyarrow, which is not installed; "
-            "pip install pyarrow, or store the samples as safetensors"
+            "pip install pyarrow, or store the samples as safetensors",
         ) from error
     return package
 
@@ -49,15 +50,15 @@ def numbers_of(
                 for name in columns or batch.schema.names:
                     what = f"column {name} of {path}"
                     if name not in batch.schema.names:
-                        raise ExportError(f"there is no {what}")
+                        raise ExportError(E.DATA_MISSING, f"there is no {what}")
                     array, shape = row_major(batch.column(name), what)
                     begin = _place(array, address, bytes_, what)
                     part[name] = (begin, array.type.to_pandas_dtype(), shape)
                 parts.append(part)
     except pa.ArrowInvalid as error:
-        raise ExportError(f"{path} is no Arrow file; write it again") from error
+        raise ExportError(E.DATA_FILE, f"{path} is no Arrow file; write it again") from error
     except OSError as error:
-        raise ExportError(f"{path}: {error.strerror or error}") from error
+        raise ExportError(E.DATA_FILE, f"{path}: {error.strerror or error}") from error
     return parts
 
 
@@ -78,7 +79,9 @@ def _place(array: Any, address: int, bytes_: int, what: str) -> int:
     data = array.buffers()[1]
     begin = data.address - address
     if not 0 <= begin <= begin + data.size <= bytes_:
-        raise ExportError(f"{what} is compressed; write it without compression, or as Parquet")
+        raise ExportError(
+            E.DATA_FILE, f"{what} is compressed; write it without compression, or as Parquet"
+        )
     return begin + array.offset * (array.type.bit_width // 8)
 
 
@@ -92,20 +95,23 @@ def row_major(array: Any, what: str) -> tuple[Any, tuple[int, ...]]:
     shape = [len(array)]
     while True:
         if array.null_count:
-            raise ExportError(f"{what} has rows without a value; fill them, or leave them out")
+            raise ExportError(
+                E.DATA_FILE, f"{what} has rows without a value; fill them, or leave them out"
+            )
         if pa.types.is_fixed_size_list(array.type):
             shape.append(array.type.list_size)
         elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
             lengths = np.unique(np.diff(array.offsets.to_numpy()))
             if len(lengths) > 1:
                 raise ExportError(
+                    E.DATA_FILE,
                     f"{what} has rows of {lengths[0]} to {lengths[-1]} numbers; shapes are static, "
-                    "so pad them to one length"
+                    "so pad them to one length",
                 )
             shape.append(int(lengths[0]) if len(lengths) else 0)
         else:
             break
         array = array.flatten()
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        raise ExportError(f"{what} is of {array.type}; give numbers, or lists of them")
+        raise ExportError(E.DATA_FILE, f"{what} is of {array.type}; give numbers, or lists of them")
     return array, tuple(shape)

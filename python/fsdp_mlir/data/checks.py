@@ -8,7 +8,7 @@ from typing import Mapping, NamedTuple, Optional, Sequence, Union
 import torch
 
 from .files import FileData, converts
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .loader_epochs import Loader, batch_count
 
 
@@ -60,7 +60,7 @@ def _samples(what: str, data: Union[Mapping[str, torch.Tensor], FileData]) -> di
         }
     for name, tensor in data.items():
         if tensor.dim() == 0:
-            raise ExportError(_no_samples(what, name))
+            raise ExportError(E.DATA_MISMATCH, _no_samples(what, name))
     return {
         name: Samples(tensor.dtype, tuple(tensor.shape[1:]), tensor.shape[0])
         for name, tensor in data.items()
@@ -79,16 +79,20 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
     unknown = sorted(set(column_names(data)) - set(inputs))
     if unknown:
         raise ExportError(
+            E.STEP_INPUTS,
             f"{what} names {', '.join(unknown)}, which inputs does not; inputs are "
-            f"{', '.join(inputs)}"
+            f"{', '.join(inputs)}",
         )
     if not column_names(data):
-        raise ExportError(f"{what} is empty; name the inputs that change from step to step")
+        raise ExportError(
+            E.STEP_INPUTS, f"{what} is empty; name the inputs that change from step to step"
+        )
     if isinstance(data, LoaderData):
         for name, example in inputs.items():
             if example.dim() == 0:
                 raise ExportError(
-                    f"inputs[{name!r}] has no dimension 0 to hold the samples that {what} gives"
+                    E.STEP_INPUTS,
+                    f"inputs[{name!r}] has no dimension 0 to hold the samples that {what} gives",
                 )
         return
     counts: dict[int, str] = {}
@@ -96,35 +100,41 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
     for name, samples in _samples(what, data).items():
         example = inputs[name]
         if example.dim() == 0:
-            raise ExportError(_no_samples(what, name))
+            raise ExportError(E.DATA_MISMATCH, _no_samples(what, name))
         fits = samples.dtype == example.dtype
         if isinstance(data, FileData):
             fits = converts(samples.dtype, example.dtype)
         if not fits:
             raise ExportError(
+                E.DATA_MISMATCH,
                 f"{what}[{name!r}] is {_dtype(samples.dtype)} but inputs[{name!r}] is "
-                f"{_dtype(example.dtype)}; convert one of them"
+                f"{_dtype(example.dtype)}; convert one of them",
             )
         if samples.shape != example.shape[1:]:
             raise ExportError(
+                E.DATA_MISMATCH,
                 f"{what}[{name!r}] has samples of shape {list(samples.shape)} but "
-                f"inputs[{name!r}] of shape {list(example.shape[1:])}"
+                f"inputs[{name!r}] of shape {list(example.shape[1:])}",
             )
         counts.setdefault(samples.count, name)
         batches.setdefault(example.shape[0], name)
     if len(batches) > 1:
         sizes = ", ".join(f"{name} {size}" for size, name in batches.items())
-        raise ExportError(f"inputs differ in batch size ({sizes}); dimension 0 is the local batch")
+        raise ExportError(
+            E.STEP_INPUTS, f"inputs differ in batch size ({sizes}); dimension 0 is the local batch"
+        )
     if len(counts) > 1:
         sizes = ", ".join(f"{name} {size}" for size, name in counts.items())
         raise ExportError(
-            f"{what} differs in number of samples ({sizes}); dimension 0 is the sample"
+            E.DATA_MISMATCH,
+            f"{what} differs in number of samples ({sizes}); dimension 0 is the sample",
         )
     (count,), (batch,) = counts, batches
     if count < batch:
         raise ExportError(
+            E.TOO_FEW_SAMPLES,
             f"{what} has {count} samples, fewer than one batch of {batch}; give more samples or "
-            "smaller inputs"
+            "smaller inputs",
         )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ..dtypes import DTYPES
+from ..errors import E, identified
 from .batch_origins import due, follow_loaders, iterator_in, origin_of, place_of, words_of
 from .loader_epochs import FeedError, Loader, Place, batch_count, batches
 from .loader_errors import describe, name_samples
@@ -203,9 +204,8 @@ def feed_from(make: Callable[[int], tuple[Loader, Optional[Sequence[str]]]]) -> 
     """As `feed`, of the loader and the names that `make(seed)` gives; the seed is the run's plus
     the rank."""
     if VARIABLE not in os.environ:
-        raise SystemExit(
-            "error: no rank started this process; run it by fsdp-run --data-command 'COMMAND'"
-        )
+        text = "no rank started this process; run it by fsdp-run --data-command 'COMMAND'"
+        raise SystemExit(f"error: {identified(E.LOADER, text)}")
     ring = Ring(os.environ[VARIABLE])
     place = Place()
     try:

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 import numpy as np
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..options import checked_options
 from .ranges import FILE_DTYPES, Range, open_numbers, parts_of, tensor_of
 
@@ -38,8 +38,9 @@ class Column:
         for other in self.ranges:
             if (other.dtype, other.shape[1:]) != (first.dtype, first.shape[1:]):
                 raise ExportError(
+                    E.DATA_MISMATCH,
                     f"{self.name} is {first.dtype}{list(first.shape[1:])} in {first.path} and "
-                    f"{other.dtype}{list(other.shape[1:])} in {other.path}; give files of one kind"
+                    f"{other.dtype}{list(other.shape[1:])} in {other.path}; give files of one kind",
                 )
         self.dtype = FILE_DTYPES[first.dtype]
         self.row = first.shape[1:]
@@ -75,9 +76,13 @@ class FileData(torch.utils.data.Dataset):
     def __init__(self, columns: Sequence[Column], order: str, block: Optional[int]) -> None:
         what = type(self).__name__
         if order not in ORDERS:
-            raise ExportError(f"{what}: order is {order!r}; give one of {', '.join(ORDERS)}")
+            raise ExportError(
+                E.STEP_ARGUMENT, f"{what}: order is {order!r}; give one of {', '.join(ORDERS)}"
+            )
         if (block is not None) != (order == "blocks"):
-            raise ExportError(f"{what}: block is the samples of a block, of order='blocks' alone")
+            raise ExportError(
+                E.STEP_ARGUMENT, f"{what}: block is the samples of a block, of order='blocks' alone"
+            )
         if block is not None:
             _require_at_least(1, f"{what}: block", block)
         self.columns = {column.name: column for column in columns}
@@ -85,13 +90,15 @@ class FileData(torch.utils.data.Dataset):
         self._starts = [0]
         parts = {len(column.ranges) for column in columns}
         if len(parts) > 1:
-            raise ExportError(f"{what}: columns have different numbers of files")
+            raise ExportError(E.DATA_MISMATCH, f"{what}: columns have different numbers of files")
         for part in range(parts.pop()):
             counts = {column.name: column.samples_in(part) for column in columns}
             if len(set(counts.values())) > 1 and any(c.window is None for c in columns):
                 sizes = ", ".join(f"{name} {count}" for name, count in counts.items())
                 path = columns[0].ranges[part].path
-                raise ExportError(f"{what}: columns differ in samples at {path} ({sizes})")
+                raise ExportError(
+                    E.DATA_MISMATCH, f"{what}: columns differ in samples at {path} ({sizes})"
+                )
             self._starts.append(self._starts[-1] + min(counts.values()))
 
     def __len__(self) -> int:
@@ -174,14 +181,16 @@ class Windows(FileData):
     ) -> None:
         ranges = [open_numbers(file, dtype) for file in listed(files, (".bin", ".npy"))]
         if not columns:
-            raise ExportError('Windows: columns is empty; give {"x": 0, "y": 1}, for example')
+            raise ExportError(
+                E.STEP_ARGUMENT, 'Windows: columns is empty; give {"x": 0, "y": 1}, for example'
+            )
         if length is not None:
             _require_at_least(1, "Windows: length", length)
         lengths = {}
         for name, where in columns.items():
             offset, own = where if isinstance(where, tuple) else (where, length)
             if own is None:
-                raise ExportError(f"Windows: {name} has no length; give length=")
+                raise ExportError(E.STEP_ARGUMENT, f"Windows: {name} has no length; give length=")
             _require_at_least(0, f"Windows: the offset of {name}", offset)
             _require_at_least(1, f"Windows: the length of {name}", own)
             lengths[name] = (offset, own)
@@ -232,13 +241,15 @@ class Shards(FileData):
             for name in columns or headers[0]:
                 ranges[name] = [tensor_of(header, name) for header in headers]
         if not ranges:
-            raise ExportError("Shards: there is no column")
+            raise ExportError(E.DATA_MISSING, "Shards: there is no column")
         super().__init__([Column(name, parts) for name, parts in ranges.items()], order, block)
 
 
 def _require_at_least(least: int, what: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ExportError(f"{what} is {value!r}; give a whole number from {least} on")
+        raise ExportError(
+            E.STEP_ARGUMENT, f"{what} is {value!r}; give a whole number from {least} on"
+        )
 
 
 def listed(files: Any, suffixes: tuple[str, ...]) -> list[Any]:
@@ -256,9 +267,11 @@ def listed(files: Any, suffixes: tuple[str, ...]) -> list[Any]:
         found = sorted(path for path in Path(files).iterdir() if path.suffix in suffixes)
         kinds = {path.suffix for path in found}
         if len(kinds) > 1:
-            raise ExportError(f"{files} has files of several kinds ({', '.join(sorted(kinds))})")
+            raise ExportError(
+                E.DATA_MISMATCH, f"{files} has files of several kinds ({', '.join(sorted(kinds))})"
+            )
     if not found:
-        raise ExportError(f"{files}: there is no {' or '.join(suffixes)} file")
+        raise ExportError(E.DATA_MISSING, f"{files}: there is no {' or '.join(suffixes)} file")
     return found
 
 

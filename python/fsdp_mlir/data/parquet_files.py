@@ -11,7 +11,7 @@ import torch
 
 from .arrow_files import pyarrow, row_major
 from .files import Paths, listed
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..options import checked_options
 
 ORDERS = ("blocks", "sequential")
@@ -59,7 +59,9 @@ class Parquet:
         ranks: Optional[int] = None,
     ) -> None:
         if order not in ORDERS:
-            raise ExportError(f"Parquet: order is {order!r}; give one of {', '.join(ORDERS)}")
+            raise ExportError(
+                E.STEP_ARGUMENT, f"Parquet: order is {order!r}; give one of {', '.join(ORDERS)}"
+            )
         self.batch, self.order, self.seed, self.dtype = batch, order, seed, dtype
         self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
         self.ranks = int(os.environ.get("WORLD_SIZE", 1)) if ranks is None else ranks
@@ -76,7 +78,8 @@ class Parquet:
         for column in self.columns.values():
             if column not in names:
                 raise ExportError(
-                    f"Parquet: there is no column {column}; files have {', '.join(names)}"
+                    E.DATA_MISSING,
+                    f"Parquet: there is no column {column}; files have {', '.join(names)}",
                 )
         self._epoch = 0
         self._begin = 0  # batches of the next pass that are left out
@@ -165,6 +168,6 @@ def _opened(path: Union[str, Path]) -> Any:
     try:
         return ParquetFile(path)
     except OSError as error:
-        raise ExportError(f"{path}: {error.strerror or error}") from error
+        raise ExportError(E.DATA_FILE, f"{path}: {error.strerror or error}") from error
     except pa.ArrowInvalid as error:
-        raise ExportError(f"{path} is no Parquet file; write it again") from error
+        raise ExportError(E.DATA_FILE, f"{path} is no Parquet file; write it again") from error

@@ -13,7 +13,7 @@ import torch
 
 from . import arrow_files
 from ..dtypes import DTYPES
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 # Those of a plan, and what tokens are stored as.
 FILE_DTYPES: dict[str, torch.dtype] = {
@@ -53,13 +53,19 @@ def open_numbers(file: Any, dtype: Any) -> Range:
             return _range_of(np.load(path, mmap_mode="r", allow_pickle=False))
         bytes_ = os.stat(path).st_size
     except (OSError, ValueError) as error:
-        raise ExportError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        raise ExportError(
+            E.DATA_FILE, f"{path}: {getattr(error, 'strerror', None) or error}"
+        ) from error
     if dtype is None:
-        raise ExportError(f"{path}: its numbers have no dtype; give dtype=, such as 'uint16'")
+        raise ExportError(
+            E.DATA_FILE, f"{path}: its numbers have no dtype; give dtype=, such as 'uint16'"
+        )
     name = _file_dtype(dtype, path)
     width = FILE_DTYPES[name].itemsize
     if bytes_ % width:
-        raise ExportError(f"{path} has {bytes_} bytes, which are no whole {name} numbers")
+        raise ExportError(
+            E.DATA_FILE, f"{path} has {bytes_} bytes, which are no whole {name} numbers"
+        )
     return Range(path, 0, name, (bytes_ // width,))
 
 
@@ -69,11 +75,14 @@ def _range_of(array: np.ndarray) -> Range:
     name = getattr(array, "filename", None)
     if mapped is None or name is None:
         raise ExportError(
+            E.STEP_ARGUMENT,
             "an array in memory has no file to be read from; give its file, np.memmap of it, or "
-            "tensors"
+            "tensors",
         )
     if array.ndim == 0 or not array.flags.c_contiguous:
-        raise ExportError(f"{name}: the array is no range of rows; give a contiguous one")
+        raise ExportError(
+            E.STEP_ARGUMENT, f"{name}: the array is no range of rows; give a contiguous one"
+        )
     address = np.frombuffer(mapped, np.uint8).ctypes.data
     page = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
     begin = page + array.ctypes.data - address
@@ -89,10 +98,14 @@ def _file_dtype(dtype: Any, path: Any) -> str:
         except TypeError:
             given = None
         if given is not None and given.byteorder == ">":
-            raise ExportError(f"{path}: its numbers are big-endian; store them little-endian")
+            raise ExportError(
+                E.DATA_FILE, f"{path}: its numbers are big-endian; store them little-endian"
+            )
         name = given.name if given is not None else str(dtype)
     if name not in FILE_DTYPES:
-        raise ExportError(f"{path}: {name} numbers cannot be read; use {', '.join(FILE_DTYPES)}")
+        raise ExportError(
+            E.DATA_FILE, f"{path}: {name} numbers cannot be read; use {', '.join(FILE_DTYPES)}"
+        )
     return name
 
 
@@ -134,19 +147,23 @@ def _tensors_of(path: str) -> dict[str, Range]:
             if name != "__metadata__"
         }
     except OSError as error:
-        raise ExportError(f"{path}: {error.strerror}") from error
+        raise ExportError(E.DATA_FILE, f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise ExportError(f"{path} is no safetensors file; write it again") from error
+        raise ExportError(E.DATA_FILE, f"{path} is no safetensors file; write it again") from error
 
 
 def tensor_of(header: dict[str, Range], name: str) -> Range:
     """The samples under a name."""
     if name not in header:
         path = next(iter(header.values())).path if header else "a shard"
-        raise ExportError(f"{path} has no tensor {name}; it has {', '.join(header) or 'none'}")
+        raise ExportError(
+            E.DATA_MISSING, f"{path} has no tensor {name}; it has {', '.join(header) or 'none'}"
+        )
     found = header[name]
     if found.dtype not in FILE_DTYPES:
-        raise ExportError(f"{found.path}: {name} is {found.dtype}, which cannot be read")
+        raise ExportError(
+            E.DATA_FILE, f"{found.path}: {name} is {found.dtype}, which cannot be read"
+        )
     if not found.shape:
-        raise ExportError(f"{found.path}: {name} has no dimension 0 to hold samples")
+        raise ExportError(E.DATA_FILE, f"{found.path}: {name} has no dimension 0 to hold samples")
     return found

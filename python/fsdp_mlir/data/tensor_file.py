@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ..dtypes import DTYPES
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 
 class Entry(NamedTuple):
@@ -43,7 +43,8 @@ def _header(entries: Mapping[str, Entry], metadata: Optional[Mapping[str, str]])
         row = DTYPES.get(entry.dtype)
         if row is None or row.safetensors is None:
             raise ExportError(
-                f"{name} is {str(entry.dtype).removeprefix('torch.')}, which safetensors cannot hold"
+                E.DTYPE,
+                f"{name} is {str(entry.dtype).removeprefix('torch.')}, which safetensors cannot hold",
             )
         header[name] = {
             "dtype": row.safetensors,

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ..data.feeding import feed_from
+from ..errors import ArgumentParser
 from ..step.training_step import load_step_file, training_step_of
 
 MAKERS = {"data": "training_data", "eval_data": "evaluation_data"}
@@ -39,7 +40,7 @@ def loader_of(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m fsdp_mlir.driver.feed_step")
+    parser = ArgumentParser(prog="python -m fsdp_mlir.driver.feed_step")
     parser.add_argument("--eval", action="store_true", help="what the evaluation reads")
     parser.add_argument("step", metavar="STEP.py")
     parser.add_argument("flags", nargs=argparse.REMAINDER)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Optional, Sequence
 
 from .cache import default_folder
+from ..errors import ArgumentParser, E
 from ..options import nearest
 from .settings import SettingsError, as_flags, read_settings
 from .wandb_run import why_not
@@ -33,7 +34,7 @@ RUN_FLAGS: dict[str, tuple[Any, Optional[str], str]] = {
     "--log-interval": (int, "N", "log every N steps (1), and off a terminal print each of them"),
     "--log-grad-norm": (None, None, "log the norm of all gradients"),
     "--log-units": (None, None, "log each unit's norm, bytes and exposed time"),
-    "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu"),
+    "--peak-flops": (float, "F", "operations per second of one rank at best, for hfu and mfu"),
 }
 
 
@@ -50,7 +51,7 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         try:
             settings = read_settings(args.config, flags_of(parser))
         except SettingsError as error:
-            parser.error(str(error))
+            parser.error(error.message, error.kind or E.SETTINGS_FILE)
         if args.pipeline:
             settings.forget_options(args.pipeline)
         if args.steps or args.epochs:
@@ -68,8 +69,8 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
     return args
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> ArgumentParser:
+    parser = ArgumentParser(
         prog="python -m fsdp_mlir.train",
         usage="%(prog)s [options] STEP.py [the step file's own flags]",
         description="Train a step file on sharded ranks: export, import, shard, plan, run.",
@@ -159,7 +160,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+def flags_of(parser: ArgumentParser) -> dict[str, argparse.Action]:
     """What may stand in a file, by the flag without its dashes."""
     left_out = {"help", "config", "dry-run", "verbose"}
     return {
@@ -170,7 +171,7 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     }
 
 
-def split(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
+def split(parser: ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
     """The flags of this program, and the step file with its own."""
     takes = {
         name: action.nargs != 0 for action in parser._actions for name in action.option_strings
@@ -181,7 +182,7 @@ def split(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str], 
     return argv[:i], argv[i:]
 
 
-def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
+def _refuse(parser: ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
     name = unknown[0].partition("=")[0]
@@ -192,17 +193,21 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     )
 
 
-def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+def _check(parser: ArgumentParser, args: argparse.Namespace) -> None:
     if args.steps and args.epochs:
-        parser.error("both --steps and --epochs are given; give the one that sets the length")
+        both = "both --steps and --epochs are given; give the one that sets the length"
+        parser.error(both, E.FLAGS_DISAGREE)
     if args.trace_steps and not args.trace:
-        parser.error("--trace-steps says which steps --trace writes; give --trace FILE")
+        alone = "--trace-steps says which steps --trace writes; give --trace FILE"
+        parser.error(alone, E.FLAGS_DISAGREE)
     if args.wandb and (problem := why_not()):
-        parser.error(problem)
+        parser.error(problem, E.PACKAGE_MISSING)
     if not 0 <= args.node_rank < args.nnodes:
-        parser.error(f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}")
+        beyond = f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}"
+        parser.error(beyond, E.FLAGS_DISAGREE)
     if args.nnodes > 1 and not (args.master_addr and args.master_port):
-        parser.error("--nnodes needs --master-addr and --master-port, the same on every machine")
+        nowhere = "--nnodes needs --master-addr and --master-port, the same on every machine"
+        parser.error(nowhere, E.FLAGS_DISAGREE)
 
 
 def positive(text: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn, Optional
 
 from .. import package
+from ..errors import E, identified
 
 NAMES = ("fsdp-translate", "fsdp-opt", "fsdp-run")
 
@@ -39,7 +40,8 @@ def find(name: str) -> Optional[Path]:
 def _become(name: str) -> NoReturn:
     path = folder() / name
     if not os.access(path, os.X_OK):
-        sys.exit(f"error: {name} is not in {folder()}; install the package again")
+        text = f"{name} is not in {folder()}; install the package again"
+        sys.exit(f"error: {identified(E.INSTALLATION, text)}")
     os.execv(path, [name, *sys.argv[1:]])
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
+from ..errors import E, Identified
 from ..options import nearest
 
 
-class SettingsError(Exception):
+class SettingsError(Identified):
     """A file that does not say what the driver can do."""
 
 
@@ -48,9 +49,9 @@ def read_settings(path: Path, known: Mapping[str, argparse.Action]) -> Settings:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"--config {path}: {error.strerror}") from error
+        raise SettingsError(E.SETTINGS_FILE, f"--config {path}: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(f"--config {path}: {error}") from error
+        raise SettingsError(E.SETTINGS_FILE, f"--config {path}: {error}") from error
     settings = Settings()
     for key, value in values.items():
         if key == "pipeline":
@@ -62,14 +63,16 @@ def read_settings(path: Path, known: Mapping[str, argparse.Action]) -> Settings:
         else:
             near = nearest(key, [*known, "pipeline", "step"])
             raise SettingsError(
-                f"--config {path}: there is no flag --{key}; the nearest is {near!r}"
+                E.FLAG, f"--config {path}: there is no flag --{key}; the nearest is {near!r}"
             )
     return settings
 
 
 def _options(path: Path, value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise SettingsError(f"--config {path}: pipeline is a table of options, as in [pipeline]")
+        raise SettingsError(
+            E.SETTINGS_FILE, f"--config {path}: pipeline is a table of options, as in [pipeline]"
+        )
     return {
         key: str(given).lower() if isinstance(given, bool) else str(given)
         for key, given in value.items()
@@ -78,7 +81,9 @@ def _options(path: Path, value: Any) -> dict[str, str]:
 
 def _words(path: Path, value: Any) -> list[str]:
     if not isinstance(value, list) or not value:
-        raise SettingsError(f'--config {path}: step is a list, as in ["STEP.py", "--lr", "0.1"]')
+        raise SettingsError(
+            E.SETTINGS_FILE, f'--config {path}: step is a list, as in ["STEP.py", "--lr", "0.1"]'
+        )
     return [str(word) for word in value]
 
 
@@ -86,7 +91,7 @@ def _checked(path: Path, key: str, value: Any, action: argparse.Action) -> Any:
     is_switch = action.nargs == 0
     if isinstance(value, bool) != is_switch or isinstance(value, (dict, list)):
         kind = "true or false" if is_switch else "one value"
-        raise SettingsError(f"--config {path}: {key} takes {kind}")
+        raise SettingsError(E.SETTINGS_FILE, f"--config {path}: {key} takes {kind}")
     return value
 
 

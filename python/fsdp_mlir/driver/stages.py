@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
+from ..errors import E, Identified
 from .. import package
 from . import programs
 from .cache import Cache, digest, key_of
@@ -24,12 +25,11 @@ from .cache import Cache, digest, key_of
 REMARKS = ["--remarks-filter=fsdp.*", "--remark-format=yaml"]
 
 
-class StageError(Exception):
-    """A stage that failed; the message is what its program said, to be shown
-    once. `code` is the exit status to end with."""
+class StageError(Identified):
+    """A stage that failed. `code` is the exit status to end with."""
 
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
+    def __init__(self, kind: Optional[E], message: str, code: int = 1) -> None:
+        super().__init__(kind, message)
         self.code = code
 
 
@@ -45,22 +45,31 @@ def find_tools() -> dict[str, Path]:
         named = os.environ.get("FSDP_MLIR_BIN")
         where = f"$FSDP_MLIR_BIN ({named})" if named else f"{programs.folder()} or on PATH"
         raise StageError(
+            E.INSTALLATION,
             f"{', '.join(missing)} not found in {where}; build with `tools/dev build`, or set "
-            "FSDP_MLIR_BIN to the folder that holds them"
+            "FSDP_MLIR_BIN to the folder that holds them",
         )
     return found
 
 
-def error_line(output: str, fallback: str) -> str:
+def failed(stage: str, output: str, code: int) -> StageError:
+    """What to say of a program that ended with `code`: what it said, which has its identifier."""
+    place = f"{stage}: " if stage else ""
+    if line := error_line(output):
+        return StageError(None, f"{place}{line}", status(code))
+    return StageError(E.PROCESS_ENDED, f"{place}{ended(code)}", status(code))
+
+
+def error_line(output: str) -> str:
     """The one line of a failed program's output that says why: its first
-    error, else an uncaught exception's last line, else its last line."""
+    error, else an uncaught exception's last line, else its last line, if any."""
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
     # What a program calls its error, before an exception such as ValueError.
     for label in (r"(^|\s)error:", r"error:"):
         for line in lines:
             if re.search(label, line, re.IGNORECASE) and "Traceback" not in line:
                 return strip_label(line)
-    return strip_label(lines[-1]) if lines else fallback
+    return strip_label(lines[-1]) if lines else ""
 
 
 def traceback_of(lines: Sequence[str]) -> str:
@@ -120,8 +129,7 @@ class Runner:
             sys.stdout.write(done.stdout)
             sys.stderr.write(done.stderr)
         if done.returncode != 0:
-            message = error_line(done.stderr or done.stdout, ended(done.returncode))
-            raise StageError(f"{stage}: {message}", status(done.returncode))
+            raise failed(stage, done.stderr or done.stdout, done.returncode)
         return done.stdout, done.stderr
 
 
@@ -141,7 +149,8 @@ def torch_version() -> str:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:
         raise StageError(
-            "PyTorch is not installed; run `tools/dev build`, then use .venv/bin/python"
+            E.PACKAGE_MISSING,
+            "PyTorch is not installed; run `tools/dev build`, then use .venv/bin/python",
         )
 
 
@@ -169,7 +178,7 @@ def export(
         said, errors = runner.run("export", command, env)
         if not (made / "step.pt").exists():
             # The step file ended early and well: --help.
-            raise StageError(said.rstrip(), 0)
+            raise StageError(None, said.rstrip(), 0)
         known = {*json.loads(files.read_text()), str(step_file), *named_files(argv)}
         files.unlink()
         said = "".join(
@@ -191,7 +200,7 @@ def plan_facts(translate: Path, plan: Path) -> dict[str, Any]:
     """
     done = subprocess.run([translate, "--plan-to-json", plan], capture_output=True, text=True)
     if done.returncode != 0:
-        raise StageError(error_line(done.stderr, ended(done.returncode)))
+        raise failed("", done.stderr, done.returncode)
     facts: dict[str, Any] = json.loads(done.stdout)
     return facts
 
@@ -306,7 +315,7 @@ def run(
     if code != 0:
         if not runner.verbose:
             sys.stderr.write(traceback_of(lines))
-        raise StageError(f"run: {error_line(''.join(lines), ended(code))}", status(code))
+        raise failed("run", "".join(lines), code)
 
 
 def stop(process: "subprocess.Popen[str]") -> None:

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import Any, Sequence
 
+from ..errors import E
 from .stages import StageError
 
 
@@ -38,5 +39,5 @@ def after_training(step_file: Path, argv: Sequence[str], weights: Path) -> None:
         module.after_training(list(argv), load_file(weights))
     except Exception as error:
         raise StageError(
-            f"after_training of {step_file.name}: {type(error).__name__}: {error}"
+            E.HOOK_FAILED, f"after_training of {step_file.name}: {type(error).__name__}: {error}"
         ) from error

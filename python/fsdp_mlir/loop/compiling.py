@@ -15,7 +15,7 @@ import torch
 
 from ..driver import stages
 from ..driver.cache import Cache, default_folder
-from ..errors import RankFailure, RunError, note
+from ..errors import E, RankFailure, RunError, note
 from ..export import export_step
 from .extension import runtime
 from ..driver.progress import archive_metadata
@@ -70,7 +70,7 @@ def compile(
         RankFailure: on the other ranks, where it fails on one.
     """
     if not isinstance(step, TrainingStep) and argv and isinstance(argv, str):
-        raise RunError("argv is a text; give a list of flags")
+        raise RunError(E.STEP_ARGUMENT, "argv is a text; give a list of flags")
     rank, size = runtime().membership()
     kept = Path(out) if out is not None else None
     board = _Board(rank, size, rendezvous, timeout)
@@ -88,12 +88,13 @@ def compile(
         else:
             said = board.read()
             if "error" in said:
-                raise RankFailure(f"rank 0 failed: {said['error']}")
+                raise RankFailure(E.PEER_FAILED, f"rank 0 failed: {said['error']}")
             folder, start = Path(said["folder"]), said["start"]
             if not (folder / "step.plan").is_file():
                 raise RunError(
+                    E.FILE_UNWRITABLE,
                     f"rank {rank} does not see {folder}, where rank 0 has compiled; give compile() "
-                    "out=, a folder that all hosts share"
+                    "out=, a folder that all hosts share",
                 )
         return load(
             folder / "step.plan",
@@ -130,7 +131,7 @@ def _make(
         else:
             file = Path(step).resolve()
             if not file.is_file():
-                raise RunError(f"{step}: no such step file")
+                raise RunError(E.STEP_FILE, f"{step}: no such step file")
             made, said, _ = stages.export(runner, store, file, list(argv), ranks)
             _tell(said)
             for path in made.glob("step.*"):
@@ -143,9 +144,11 @@ def _make(
             note(line)
         return START
     except (stages.StageError, WeightsError) as error:
-        raise RunError(str(error)) from error
+        raise RunError(error.kind, error.message) from error
     except OSError as error:
-        raise RunError(f"{out} cannot be written: {error}; give another out=") from error
+        raise RunError(
+            E.FILE_UNWRITABLE, f"{out} cannot be written: {error}; give another out="
+        ) from error
 
 
 def _tell(said: str) -> None:
@@ -173,7 +176,7 @@ class _Board:
             waits = timedelta(seconds=timeout)
             store, _, _ = next(dist.rendezvous(url, rank, size, timeout=waits))
         except (ValueError, RuntimeError) as error:
-            raise RunError(f"the ranks cannot meet: {error}") from error
+            raise RunError(E.MEETING_FAILED, f"the ranks cannot meet: {error}") from error
         run = os.environ.get("TORCHELASTIC_RUN_ID", ""), os.environ.get(
             "TORCHELASTIC_RESTART_COUNT", ""
         )
@@ -190,4 +193,6 @@ class _Board:
             return json.loads(self.store.get("said"))
         except RuntimeError as error:
             text = str(error).splitlines()[0]
-            raise RankFailure(f"rank 0 has not compiled in time, or ended: {text}") from error
+            raise RankFailure(
+                E.PEER_SILENT, f"rank 0 has not compiled in time, or ended: {text}"
+            ) from error

@@ -8,7 +8,7 @@ import sysconfig
 from types import ModuleType
 
 from ..driver import programs
-from ..errors import RunError
+from ..errors import E, RunError
 
 NAME = "fsdp_runtime"
 
@@ -27,8 +27,9 @@ def runtime() -> ModuleType:
         others = sorted(found.name for found in programs.folder().glob(f"{NAME}.*"))
         what = f"has {others[0]}, built for another Python" if others else "has none"
         raise RunError(
+            E.INSTALLATION,
             f"a loop of one's own needs {path.name}, and {programs.folder()} {what}; build with `tools/dev "
-            "build`, or set FSDP_MLIR_BIN to the folder that holds it"
+            "build`, or set FSDP_MLIR_BIN to the folder that holds it",
         )
     spec = importlib.util.spec_from_file_location(NAME, path)
     assert spec is not None and spec.loader is not None
@@ -37,12 +38,14 @@ def runtime() -> ModuleType:
         spec.loader.exec_module(module)
     except ImportError as error:
         raise RunError(
+            E.INSTALLATION,
             f"{path} does not load ({str(error).splitlines()[0]}); build it again with this "
-            f"Python's PyTorch, {torch.__version__}"
+            f"Python's PyTorch, {torch.__version__}",
         ) from error
     if module.torch_version != torch.__version__.partition("+")[0]:
         raise RunError(
+            E.INSTALLATION,
             f"{path} was built with PyTorch {module.torch_version}, and this is "
-            f"{torch.__version__}; build it again"
+            f"{torch.__version__}; build it again",
         )
     return module

@@ -10,7 +10,7 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 import torch
 
-from ..errors import RunError
+from ..errors import E, RunError
 from .extension import runtime
 from ..data.batch_origins import follow_loaders
 from ..data.loader_errors import describe, name_samples
@@ -60,7 +60,7 @@ def load(
         RunError: the plan, the weights or the ranks do not fit. RankFailure: another rank failed.
     """
     if rng not in ("site", "sequential"):
-        raise RunError(f"rng is {rng!r}; give 'site' or 'sequential'")
+        raise RunError(E.STEP_ARGUMENT, f"rng is {rng!r}; give 'site' or 'sequential'")
     session = runtime().open(
         plan=os.fspath(plan),
         weights=os.fspath(weights) if weights is not None else "",
@@ -217,7 +217,7 @@ class Run:
     @property
     def _session(self) -> Any:
         if self._open is None:
-            raise RunError("the run is closed; load the plan again")
+            raise RunError(E.RUN_OVER, "the run is closed; load the plan again")
         return self._open
 
 

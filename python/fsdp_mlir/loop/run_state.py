@@ -7,7 +7,7 @@ from typing import Any, Mapping
 import torch
 import torch.distributed as dist
 
-from ..errors import RunError
+from ..errors import E, RunError
 
 Entry = dict[str, Any]
 
@@ -88,12 +88,13 @@ def _check(
         if name in counts:
             continue
         if name not in targets:
-            raise RunError(f"the run has no {name}; give what its state_dict() has")
+            raise RunError(E.RUN_STATE, f"the run has no {name}; give what its state_dict() has")
         shape, dtype = list(targets[name]["shape"]), targets[name]["dtype"]
         own = str(value.dtype).removeprefix("torch.")
         if list(value.shape) != shape or own != dtype:
             raise RunError(
-                f"{name} is {own}{list(value.shape)}, and the run's is {dtype}{shape}; give it so"
+                E.RUN_STATE,
+                f"{name} is {own}{list(value.shape)}, and the run's is {dtype}{shape}; give it so",
             )
 
 
@@ -122,8 +123,9 @@ def _mesh(session: Any) -> Any:
 
     if dist.get_world_size() != session.size or dist.get_rank() != session.rank:
         raise RunError(
+            E.RANKS_DIFFER,
             f"the process group has rank {dist.get_rank()} of {dist.get_world_size()}, and the run "
-            f"rank {session.rank} of {session.size}; let both be of the same ranks"
+            f"rank {session.rank} of {session.size}; let both be of the same ranks",
         )
     names, sizes = zip(*session.mesh)
     return init_device_mesh("cpu", sizes, mesh_dim_names=names)

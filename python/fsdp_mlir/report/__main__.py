@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
+from ..errors import ArgumentParser
 from . import ReportError, read_run, write_report
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m fsdp_mlir.report",
         description="Makes one page of a run, which opens without a network: its schedule, "
         "predicted and measured, its memory, and what was decided (docs/report.md).",

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from ..errors import E, Identified
 from ..driver.stages import StageError, find_tools
 from .remarks import Remark, read_remarks
 
 Json = dict[str, Any]
 
 
-class ReportError(Exception):
+class ReportError(Identified):
     """A folder of which no report can be made; the message says what to do."""
 
 
@@ -53,8 +54,9 @@ def read_run(folder: Path, metrics: Optional[Path] = None, trace: Optional[Path]
     plan_file = folder / "step.plan"
     if not plan_file.is_file():
         raise ReportError(
+            E.RUN_FOLDER,
             f"{folder} has no step.plan; give the folder of a run, as `python -m fsdp_mlir.train` "
-            "leaves it (out/NAME)"
+            "leaves it (out/NAME)",
         )
     plan = json.loads(_translate("--plan-to-json", plan_file))
     notes: list[str] = []
@@ -71,7 +73,7 @@ def read_run(folder: Path, metrics: Optional[Path] = None, trace: Optional[Path]
         try:
             run.remarks = read_remarks(path)
         except ValueError as error:
-            raise ReportError(f"{path}: {error}; compile the step again") from error
+            raise ReportError(E.RUN_FOLDER, f"{path}: {error}; compile the step again") from error
     else:
         notes.append("No decisions: the folder has no step.remarks.yaml.")
     summary = _parsed(folder / "summary.json", json.loads)
@@ -87,11 +89,11 @@ def _translate(flag: str, plan: Path) -> str:
     try:
         tool = find_tools()["fsdp-translate"]
     except StageError as error:
-        raise ReportError(str(error)) from error
+        raise ReportError(error.kind, error.message) from error
     done = subprocess.run([tool, flag, plan], capture_output=True, text=True)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise ReportError(f"fsdp-translate {flag}: {lines[-1].removeprefix('error: ')}")
+        raise ReportError(None, f"fsdp-translate {flag}: {lines[-1].removeprefix('error: ')}")
     return done.stdout
 
 
@@ -100,7 +102,7 @@ def _own_trace(path: Path, plan: Json, notes: list[str], given: bool) -> Optiona
     trace = _parsed(path, json.loads)
     if trace is None:
         if given:
-            raise ReportError(f"{path}: no such trace")
+            raise ReportError(E.RUN_FOLDER, f"{path}: no such trace")
         notes.append("Nothing was measured: the folder has no trace.json (--trace writes it).")
         return None
     facts = trace.get("otherData", {})
@@ -120,7 +122,7 @@ def _rows(path: Path, notes: list[str], given: bool) -> list[Json]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:
         if given:
-            raise ReportError(f"{path}: no such metrics")
+            raise ReportError(E.RUN_FOLDER, f"{path}: no such metrics")
         notes.append("No losses: the folder has no metrics.jsonl.")
         return []
     rows = []
@@ -140,4 +142,4 @@ def _parsed(path: Path, parse: Callable[[str], Json]) -> Optional[Json]:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ReportError(f"{path} cannot be read: {error}") from error
+        raise ReportError(E.RUN_FOLDER, f"{path} cannot be read: {error}") from error

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..errors import E
 from . import over_time, sections
 from .facts import ReportError, Run
 from .html import Cell, Markup, joined, tag
@@ -36,7 +37,9 @@ def write_report(run: Run, target: Path) -> None:
             os.unlink(scratch)
             raise
     except OSError as error:
-        raise ReportError(f"{target} cannot be written: {error.strerror}") from error
+        raise ReportError(
+            E.FILE_UNWRITABLE, f"{target} cannot be written: {error.strerror}"
+        ) from error
 
 
 def page(run: Run) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Optional, Sequence
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .follow import Follower, Outcome
 from .merge import FirstMerger
 from .values import Expr, Pool, reached
@@ -98,8 +98,9 @@ def _check_closure(optimizer: torch.optim.Optimizer) -> None:
     needed = [p.name for p in parameters if p.default is p.empty and p.kind <= p.KEYWORD_ONLY]
     if [name for name in needed if name not in ("args", "kwargs")]:
         raise ExportError(
+            E.OPTIMIZER_STEP,
             f"the step of {type(optimizer).__name__} takes {needed[0]}, and no Python runs while a "
-            "plan does; use an optimizer whose step() takes nothing"
+            "plan does; use an optimizer whose step() takes nothing",
         )
 
 
@@ -166,8 +167,9 @@ def _rule(
         if result is not other:
             where = _difference(result, other)
             raise ExportError(
+                E.OPTIMIZER_STEP,
                 f"{where + ': ' if where else ''}the step of {follower.name} reads Python state "
-                "that changes between steps; keep it in the optimizer's state, per parameter"
+                "that changes between steps; keep it in the optimizer's state, per parameter",
             )
     merger = FirstMerger(pool, {name: own(first.begins[name]) for name in first.begins})
     begun = [own(first.param), *(own(first.states[name]) for name in names)]

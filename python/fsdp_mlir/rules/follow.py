@@ -12,7 +12,7 @@ from typing import Any, Callable, NoReturn, Optional, Sequence
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .branches import Way
 from .context import following
 from .merge import Merger
@@ -117,7 +117,7 @@ class Follower:
         return outcome
 
     def fail(self, what: str) -> NoReturn:
-        raise ExportError(f"the step of {self.name} {what}")
+        raise ExportError(E.OPTIMIZER_STEP, f"the step of {self.name} {what}")
 
     def follow_first(self) -> list[Outcome]:
         """The first step, which makes the optimizer's state."""
@@ -261,8 +261,9 @@ class Follower:
             raise
         except Exception as error:
             raise ExportError(
+                E.OPTIMIZER_STEP,
                 f"{_line_of(error)}the step of {self.name} cannot be followed: "
-                f"{type(error).__name__}: {' '.join(str(error).split())}"
+                f"{type(error).__name__}: {' '.join(str(error).split())}",
             ) from error
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
@@ -318,9 +319,10 @@ class Follower:
         """Raises ExportError where a step has changed what is neither state nor a tensor."""
         for what, text in self.changed.items():
             raise ExportError(
+                E.OPTIMIZER_STEP,
                 f"{_line_with(type(self.optimizer), text)}the step of {self.name} changes Python "
                 f"state ({what}), so that the next step is another one; keep it in the optimizer's "
-                "state, per parameter"
+                "state, per parameter",
             )
 
     def _check_attributes(self, after: dict[str, Any]) -> None:

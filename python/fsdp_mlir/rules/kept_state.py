@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .numbers import Number
 from .trace import Trace
 from .values import Expr, Layout
@@ -49,8 +49,9 @@ def _uniform(name: str, value: torch.Tensor) -> float:
         one = value.flatten()[0].item() if value.numel() else 0.0
         if name == "step" and one != 0 or not bool((value == one).all()):
             raise ExportError(
+                E.OPTIMIZER,
                 "the optimizer has state from earlier steps; a run starts from the first one, "
-                "make a new optimizer"
+                "make a new optimizer",
             )
     return float(one)
 

@@ -8,7 +8,7 @@ from typing import Any, Container, Optional
 import torch
 
 from ..dtypes import dtype_name
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..step.names import StateNames
 from ..step.optimizer_list import parts_of
 from .capture import Rule, capture_rules
@@ -38,8 +38,9 @@ def describe_optimizer(
     schedule = schedule or constant_rates(step.optimizer)
     if len(parts) > 1 and step.scaler is not None:
         raise ExportError(
+            E.OPTIMIZER,
             "a GradScaler skips the step of each optimizer by itself, which is not there; give one "
-            "optimizer, or bfloat16, which needs no scaler"
+            "optimizer, or bfloat16, which needs no scaler",
         )
     groups: list[dict[str, Any]] = []
     writers: dict[str, RuleWriter] = {}
@@ -74,7 +75,8 @@ def _describe_groups(
     """The groups of one optimizer, of which the first has the number `first`."""
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ExportError(
-            "the optimizer has step hooks, and no Python runs while a plan does; remove them"
+            E.OPTIMIZER,
+            "the optimizer has step hooks, and no Python runs while a plan does; remove them",
         )
     _check_flags(optimizer)
     fqns = {id(tensor): fqn for fqn, tensor in names.parameters.items()}
@@ -84,9 +86,10 @@ def _describe_groups(
         for tensor in group["params"]:
             if id(tensor) not in fqns:
                 raise ExportError(
+                    E.OPTIMIZER,
                     f"parameter group {index} of the optimizer holds a tensor of shape "
                     f"{list(tensor.shape)} that is not a parameter of the model; give the "
-                    "optimizer model.parameters() after the model is complete"
+                    "optimizer model.parameters() after the model is complete",
                 )
             members.append(fqns[id(tensor)])
         implementations.add(_implementation(group))
@@ -100,8 +103,9 @@ def _describe_groups(
         )
     if len(implementations) > 1:
         raise ExportError(
+            E.OPTIMIZER,
             f"the optimizer's groups differ in implementation ({', '.join(sorted(implementations))}); "
-            "give all of them the same foreach and fused"
+            "give all of them the same foreach and fused",
         )
     return groups
 
@@ -121,9 +125,10 @@ def _check_counted(optimizer: torch.optim.Optimizer, rules: list[Rule]) -> None:
     for former in (former for rule in rules for former in rule.formers):
         where = former.next.where
         raise ExportError(
+            E.OPTIMIZER,
             f"{where + ': ' if where else ''}the step of {type(optimizer).__name__} keeps a number "
             f"in its state {former.name!r} that follows from every step before, and a GradScaler "
-            "skips steps that only the run knows; leave the scaler out, or use another optimizer"
+            "skips steps that only the run knows; leave the scaler out, or use another optimizer",
         )
 
 
@@ -155,12 +160,14 @@ def _check_flags(optimizer: torch.optim.Optimizer) -> None:
         for flag, why in _REFUSED_FLAGS.items():
             if group.get(flag):
                 raise ExportError(
-                    f"parameter group {index} of the optimizer has {flag}=True: {why}; leave it out"
+                    E.OPTIMIZER,
+                    f"parameter group {index} of the optimizer has {flag}=True: {why}; leave it out",
                 )
     if len({group.get("decoupled_weight_decay") for group in optimizer.param_groups}) > 1:
         raise ExportError(
+            E.OPTIMIZER,
             "the optimizer's groups differ in decoupled_weight_decay; use torch.optim.AdamW, or "
-            "weight_decay=0 in the groups that have none"
+            "weight_decay=0 in the groups that have none",
         )
 
 
@@ -179,7 +186,9 @@ def _plain(value: Any, key: str, index: int) -> Any:
         return members if all(isinstance(member, float) for member in members) else None
     if isinstance(value, torch.Tensor):
         if value.numel() != 1:
-            raise ExportError(f"{key} of parameter group {index} has several values; give a number")
+            raise ExportError(
+                E.OPTIMIZER, f"{key} of parameter group {index} has several values; give a number"
+            )
         return float(value.item())
     if isinstance(value, (bool, str)):
         return value

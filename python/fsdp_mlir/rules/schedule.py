@@ -14,7 +14,7 @@ from typing import Any, Optional, Sequence
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..step.optimizer_list import parts_of
 from ..step.training_step import TrainingStep, is_schedulers
 
@@ -77,7 +77,9 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
     elif step.epochs is not None and step.steps_per_epoch is not None:
         rows = step.epochs * step.steps_per_epoch
     else:
-        raise ExportError("lr_schedule is given without a length; give epochs or steps as well")
+        raise ExportError(
+            E.SCHEDULE, "lr_schedule is given without a length; give epochs or steps as well"
+        )
     if not is_schedulers(schedule):
         constant = constant_rates(step.optimizer)
         factors = [float(schedule(row)) for row in range(rows)]
@@ -92,7 +94,7 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
         left = [scheduler for scheduler in left if scheduler.optimizer is not part]
         if len(own) > 1:
             raise ExportError(
-                "lr_schedule has two schedulers of one optimizer; use ChainedScheduler"
+                E.SCHEDULE, "lr_schedule has two schedulers of one optimizer; use ChainedScheduler"
             )
         table = (
             _run_scheduler(own[0], part.param_groups, rows)
@@ -102,7 +104,9 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
         tables.append(Schedule([(first + g, name) for g, name in table.columns], table.rows))
         first += len(part.param_groups)
     if left:
-        raise ExportError("lr_schedule belongs to another optimizer; make it with this one")
+        raise ExportError(
+            E.SCHEDULE, "lr_schedule belongs to another optimizer; make it with this one"
+        )
     columns = [column for table in tables for column in table.columns]
     rows_of_all = [sum(own, []) for own in zip(*(table.rows for table in tables))]
     order = sorted(range(len(columns)), key=lambda i: columns[i][1] != "lr")  # rates first
@@ -112,7 +116,9 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
 def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Schedule:
     name = type(schedule).__name__
     if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        raise ExportError(f"{name} depends on the losses of the run; use one that steps alone")
+        raise ExportError(
+            E.SCHEDULE, f"{name} depends on the losses of the run; use one that steps alone"
+        )
     # Numbers that are tensors are changed in place.
     saved = [{k: copy.deepcopy(v) for k, v in g.items() if k != "params"} for g in groups]
     state = copy.deepcopy(schedule.state_dict())
@@ -127,7 +133,7 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Sc
                     numbers[column].append(value)
                 _check_numbers_change(groups, saved, name)
     except ValueError as error:
-        raise ExportError(f"{name} cannot be stepped {rows} times: {error}") from error
+        raise ExportError(E.SCHEDULE, f"{name} cannot be stepped {rows} times: {error}") from error
     finally:
         schedule.load_state_dict(state)
         for group, values in zip(groups, saved):
@@ -177,6 +183,7 @@ def _check_numbers_change(
         for key, value in values.items():
             if isinstance(value, (bool, str)) and group[key] != value:
                 raise ExportError(
+                    E.SCHEDULE,
                     f"{name} changes {key}, which is no number; only numbers of parameter groups "
-                    "may change from step to step"
+                    "may change from step to step",
                 )

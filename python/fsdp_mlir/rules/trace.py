@@ -12,7 +12,7 @@ from typing import Any, Callable, Collection, Iterator, NoReturn, Optional
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .branches import Branches, Way
 from .functional import functional_form
 from .numbers import Number, current_line
@@ -59,7 +59,9 @@ class Trace(TorchDispatchMode):
 
     def fail(self, what: str) -> NoReturn:
         where = current_line()
-        raise ExportError(f"{where + ': ' if where else ''}the step of {self.name} {what}")
+        raise ExportError(
+            E.OPTIMIZER_STEP, f"{where + ': ' if where else ''}the step of {self.name} {what}"
+        )
 
     def number(self, value: Any) -> Expr:
         if isinstance(value, torch.SymFloat):

@@ -9,7 +9,7 @@ from typing import Any, Optional, Sequence
 import torch
 
 from ..dtypes import dtype_name
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .capture import Rule
 from .values import Expr, Pool
 from ..archive.torchscript import call_text, method_text
@@ -145,8 +145,9 @@ class RuleWriter:
     def _finite(self, value: Expr) -> float:
         if not math.isfinite(value.operands[0]):
             raise ExportError(
+                E.OPTIMIZER_STEP,
                 f"{value.where}: the optimizer computes with {value.operands[0]}, which an archive "
-                "cannot hold"
+                "cannot hold",
             )
         return value.operands[0]
 

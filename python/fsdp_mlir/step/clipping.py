@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Optional, Union
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 Norm = Union[float, "tuple[float, float]"]
 
@@ -22,13 +22,15 @@ def check_clipping(norm: Any, value: Any) -> tuple[Optional[tuple[float, float]]
     """
     if norm is not None and value is not None:
         raise ExportError(
-            "both clip_grad_norm and clip_grad_value are given; give the one that bounds gradients"
+            E.STEP_ARGUMENT,
+            "both clip_grad_norm and clip_grad_value are given; give the one that bounds gradients",
         )
     if value is not None:
         if not _is_number(value) or not 0 < value < math.inf:
             raise ExportError(
+                E.STEP_ARGUMENT,
                 f"clip_grad_value is {_shown(value)}; give a number above 0: what a gradient's "
-                "elements may be at most"
+                "elements may be at most",
             )
         return None, float(value)
     if norm is None:
@@ -36,14 +38,16 @@ def check_clipping(norm: Any, value: Any) -> tuple[Optional[tuple[float, float]]
     pair = norm if isinstance(norm, (tuple, list)) else (norm, 2.0)
     if len(pair) != 2 or not _is_number(pair[0]) or not pair[0] > 0:
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"clip_grad_norm is {_shown(norm)}; give a norm above 0, alone or as "
-            "(max_norm, norm_type)"
+            "(max_norm, norm_type)",
         )
     kind = math.inf if pair[1] == "inf" else pair[1]
     if not _is_number(kind) or not kind >= 1:
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"clip_grad_norm has the norm type {_shown(kind)}; give 1, 2, another p of at least 1, "
-            "or inf"
+            "or inf",
         )
     return (float(pair[0]), float(kind)), None
 

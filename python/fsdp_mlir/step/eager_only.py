@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .optimizer_list import parts_of
 from .training_step import TrainingStep
 
@@ -27,8 +27,9 @@ def check_eager_only(step: TrainingStep) -> None:
         # A learning-rate scheduler wraps it, to see that it is called.
         if replaced is not None and inspect.unwrap(replaced) is not own:
             raise ExportError(
+                E.MODEL_WRAPPED,
                 "the optimizer's step is replaced, and no Python runs while a plan does; give the "
-                "optimizer as its class makes it"
+                "optimizer as its class makes it",
             )
     if not any(module.training for module in step.model.modules()):
         warnings.warn(
@@ -43,7 +44,8 @@ def no_backward() -> Iterator[None]:
 
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise ExportError(
-            "the loss calls backward(); return the loss, the step computes its gradients"
+            E.MODEL_WRAPPED,
+            "the loss calls backward(); return the loss, the step computes its gradients",
         )
 
     with mock.patch.object(torch.Tensor, "backward", refuse):

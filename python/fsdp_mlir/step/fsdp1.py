@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import BackwardPrefetch, ShardingStrategy
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .fsdp_module import fully_shard, original_class, unit_of
 from .mesh import DeviceMesh
 from ..options import checked_options
@@ -107,8 +107,9 @@ def _reshard(options: dict[str, Any]) -> Optional[bool]:
     """`reshard_after_forward` for FSDP1's options, all of which are checked."""
     if options["process_group"] is not None:
         raise ExportError(
+            E.NOT_SUPPORTED,
             "process_group has no meaning in a plan; describe the ranks by device_mesh, from "
-            "fsdp_mlir.init_device_mesh"
+            "fsdp_mlir.init_device_mesh",
         )
     if options["backward_prefetch"] is not BackwardPrefetch.BACKWARD_PRE:
         _warn_hint("backward_prefetch", "prefetch-backward")
@@ -124,8 +125,9 @@ def _strategy(options: dict[str, Any]) -> str:
     name = getattr(strategy, "name", strategy)
     if name not in _STRATEGIES:
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"sharding_strategy is {strategy!r}; give one of torch.distributed.fsdp's "
-            "ShardingStrategy"
+            "ShardingStrategy",
         )
     return name
 
@@ -138,14 +140,16 @@ def _mesh(options: dict[str, Any], mesh: Optional[DeviceMesh]) -> Optional[Devic
         sizes = "(ranks,)" if dimensions == 1 else "(replicas, shards)"
         names = "" if dimensions == 1 else ', mesh_dim_names=("replicate", "shard")'
         raise ExportError(
-            f"sharding_strategy={name} needs device_mesh: give init_device_mesh({sizes}{names})"
+            E.MESH,
+            f"sharding_strategy={name} needs device_mesh: give init_device_mesh({sizes}{names})",
         )
     if not isinstance(mesh, DeviceMesh):
         return mesh
     if mesh.ndim != dimensions:
         raise ExportError(
+            E.MESH,
             f"sharding_strategy={name} takes a mesh of {dimensions} dimension"
-            f"{'s' if dimensions > 1 else ''}, device_mesh has {mesh.ndim}"
+            f"{'s' if dimensions > 1 else ''}, device_mesh has {mesh.ndim}",
         )
     if name != "NO_SHARD":
         return mesh
@@ -162,16 +166,18 @@ def _precision(module: nn.Module, mixed: Any, is_root: bool) -> MixedPrecisionPo
         return mixed
     if mixed.keep_low_precision_grads:
         raise ExportError(
+            E.NOT_SUPPORTED,
             "keep_low_precision_grads of mixed_precision has no meaning in a plan: gradients are "
-            "cast to their parameter's dtype for its update; leave it out"
+            "cast to their parameter's dtype for its update; leave it out",
         )
     for name, buffer in module.named_buffers():
         dtype = mixed.buffer_dtype or buffer.dtype
         if buffer.is_floating_point() and buffer.dtype != dtype:
             raise ExportError(
+                E.NOT_SUPPORTED,
                 f"mixed_precision has buffer_dtype={_name(dtype)}, and {name} is "
                 f"{_name(buffer.dtype)}; buffers keep their dtype, as in FSDP2: leave it out, or "
-                "give the buffer that dtype in the model"
+                "give the buffer that dtype in the model",
             )
     return MixedPrecisionPolicy(
         param_dtype=mixed.param_dtype,
@@ -251,8 +257,9 @@ def _picked(
         return
     if not callable(policy):
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"auto_wrap_policy is {type(policy).__name__}; give a policy of "
-            "torch.distributed.fsdp.wrap, or a function (module, recurse, nonwrapped_numel)"
+            "torch.distributed.fsdp.wrap, or a function (module, recurse, nonwrapped_numel)",
         )
 
     picked: list[nn.Module] = []

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Iterator, NoReturn, Optional, Sequen
 
 from torch import nn
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .mesh import DeviceMesh
 from ..options import checked_options
 from .policies import MixedPrecisionPolicy, OffloadPolicy
@@ -147,8 +147,9 @@ def check_reshard(value: Any, mesh: Optional[DeviceMesh]) -> Union[bool, int, No
     ranks = mesh.shape[-1]
     if ranks % value:
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"reshard_after_forward is {value}, which does not divide the {ranks} ranks that "
-            "parameters are sharded over; give a divisor of it, True or False"
+            "parameters are sharded over; give a divisor of it, True or False",
         )
     return True if value == ranks else value
 
@@ -161,7 +162,9 @@ def _check_modules(module: Any) -> tuple[nn.Module, ...]:
             isinstance(member, nn.Module), "module", "a torch.nn.Module or a list of them", member
         )
     if not members:
-        raise ExportError("fully_shard is given an empty list; give the modules that are one unit")
+        raise ExportError(
+            E.UNITS, "fully_shard is given an empty list; give the modules that are one unit"
+        )
     # A member inside another one is sharded with it.
     below = {id(m) for member in members for m in member.modules() if m is not member}
     modules = tuple(member for member in dict.fromkeys(members) if id(member) not in below)
@@ -169,18 +172,21 @@ def _check_modules(module: Any) -> tuple[nn.Module, ...]:
         name = original_class(member).__name__
         if isinstance(member, (nn.ModuleList, nn.ModuleDict)):
             raise ExportError(
+                E.UNITS,
                 f"fully_shard is given a {name}, which has no forward; give its members: each "
-                "alone, or a list of them as one unit"
+                "alone, or a list of them as one unit",
             )
         if unit_of(member) is not None:
             raise ExportError(
-                f"fully_shard has been applied to this {name} before; a module has one unit"
+                E.UNITS,
+                f"fully_shard has been applied to this {name} before; a module has one unit",
             )
         if (around := enclosing_unit(member)) is not None:
             outer = original_class(around.modules[0]).__name__
             raise ExportError(
+                E.UNITS,
                 f"fully_shard is given a {name} inside a {outer}, which has taken its parameters; "
-                "apply it bottom-up, to the inner modules first"
+                "apply it bottom-up, to the inner modules first",
             )
     return modules
 
@@ -191,13 +197,15 @@ def _check_mesh(mesh: Any) -> None:
     _require(isinstance(mesh, DeviceMesh), "mesh", "one from fsdp_mlir.init_device_mesh", mesh)
     if mesh.ndim > 2:
         raise ExportError(
+            E.MESH,
             f"the mesh has {mesh.ndim} dimensions; fully_shard takes one (shard) or two "
-            "(replicate, shard)"
+            "(replicate, shard)",
         )
     if mesh.ndim == 2 and mesh.mesh_dim_names is None:
         raise ExportError(
+            E.MESH,
             "the mesh has two dimensions without names; make it with "
-            'mesh_dim_names=("replicate", "shard")'
+            'mesh_dim_names=("replicate", "shard")',
         )
 
 
@@ -221,7 +229,7 @@ def _check_ignored(parameters: Any) -> frozenset[nn.Parameter]:
 def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
     if not holds:
         shown = repr(value) if isinstance(value, (bool, int, float, str)) else type(value).__name__
-        raise ExportError(f"{name} is {shown}; give {wanted}")
+        raise ExportError(E.STEP_ARGUMENT, f"{name} is {shown}; give {wanted}")
 
 
 def _managed(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
@@ -242,7 +250,7 @@ def _fsdp_class(cls: type) -> type:
 
 
 def _no_copy(self: nn.Module, memo: Any) -> NoReturn:
-    raise ExportError("a module cannot be copied after fully_shard; copy it before")
+    raise ExportError(E.UNITS, "a module cannot be copied after fully_shard; copy it before")
 
 
 class FSDPModule:
@@ -379,11 +387,13 @@ def _units(modules: Iterable[Any]) -> list[Unit]:
 
 def _only_true(name: str, value: Any) -> None:
     if value is not True:
-        raise ExportError(f"{name} is {value!r}, which has no meaning in a plan: {_ACCUMULATE}")
+        raise ExportError(
+            E.NOT_SUPPORTED, f"{name} is {value!r}, which has no meaning in a plan: {_ACCUMULATE}"
+        )
 
 
 def _refuse(name: str, instead: str) -> NoReturn:
-    raise ExportError(f"{name} has no meaning in a plan: {instead}")
+    raise ExportError(E.NOT_SUPPORTED, f"{name} has no meaning in a plan: {instead}")
 
 
 def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:
@@ -396,5 +406,7 @@ def register_fsdp_forward_method(module: nn.Module, method_name: str) -> None:
     if not isinstance(module, FSDPModule):
         return
     if not hasattr(module, method_name):
-        raise ExportError(f"{original_class(module).__name__} has no method {method_name}")
+        raise ExportError(
+            E.STEP_ARGUMENT, f"{original_class(module).__name__} has no method {method_name}"
+        )
     unit_of(module).forward_methods.append((module, method_name))

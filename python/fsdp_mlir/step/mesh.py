@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Optional, Sequence, Union
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..options import checked_fields, checked_options, nearest
 
 DEVICES = ("cpu", "cuda")
@@ -39,13 +39,15 @@ class DeviceMesh:
             self.mesh = torch.as_tensor(mesh, device="cpu")
         except (TypeError, ValueError, RuntimeError) as error:
             raise ExportError(
-                f"mesh is {mesh!r}; give ranks as nested lists of equal length"
+                E.MESH, f"mesh is {mesh!r}; give ranks as nested lists of equal length"
             ) from error
         if self.mesh.is_floating_point() or self.mesh.dim() == 0 or self.mesh.numel() == 0:
-            raise ExportError(f"mesh is {mesh!r}; give ranks as nested lists of integers")
+            raise ExportError(E.MESH, f"mesh is {mesh!r}; give ranks as nested lists of integers")
         ranks = self.mesh.flatten().tolist()
         if len(set(ranks)) != len(ranks) or min(ranks) < 0:
-            raise ExportError(f"mesh is {self.mesh.tolist()}; each rank is there once, from 0")
+            raise ExportError(
+                E.MESH, f"mesh is {self.mesh.tolist()}; each rank is there once, from 0"
+            )
         self.mesh_dim_names = _check_names(mesh_dim_names, self.mesh.dim())
         self._root: DeviceMesh = self
 
@@ -85,8 +87,9 @@ class DeviceMesh:
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise ExportError(
+            E.NOT_SUPPORTED,
             "a mesh is a description here and has neither a process group nor a rank; what a rank "
-            "does is the plan's"
+            "does is the plan's",
         )
 
     get_group = get_all_groups = get_rank = get_local_rank = get_coordinate = _refuse
@@ -127,7 +130,8 @@ def init_device_mesh(
     sizes = tuple(mesh_shape) if isinstance(mesh_shape, (tuple, list)) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         raise ExportError(
-            f"mesh_shape is {mesh_shape!r}; give the size of each dimension, as in (2,) or (2, 4)"
+            E.MESH,
+            f"mesh_shape is {mesh_shape!r}; give the size of each dimension, as in (2,) or (2, 4)",
         )
     ranks = torch.arange(math.prod(sizes)).reshape(sizes)
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)
@@ -138,21 +142,23 @@ def _check_device(device_type: Any) -> str:
         return device_type
     if isinstance(device_type, str) and device_type.partition(":")[0] in DEVICES:
         raise ExportError(
+            E.MESH,
             f"device_type is {device_type!r}; give {device_type.partition(':')[0]!r}, each rank "
-            "has a device of its own"
+            "has a device of its own",
         )
-    raise ExportError(f"device_type is {device_type!r}; there are {' and '.join(DEVICES)}")
+    raise ExportError(E.MESH, f"device_type is {device_type!r}; there are {' and '.join(DEVICES)}")
 
 
 def _check_names(names: Any, dimensions: int) -> Optional[tuple[str, ...]]:
     if names is None:
         return None
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ExportError(f"mesh_dim_names is {names!r}; give a tuple of names")
+        raise ExportError(E.MESH, f"mesh_dim_names is {names!r}; give a tuple of names")
     if len(set(names)) != len(names):
-        raise ExportError(f"mesh_dim_names is {tuple(names)}; each name is there once")
+        raise ExportError(E.MESH, f"mesh_dim_names is {tuple(names)}; each name is there once")
     if len(names) != dimensions:
         raise ExportError(
-            f"mesh_dim_names has {len(names)} names for {dimensions} dimensions; give one for each"
+            E.MESH,
+            f"mesh_dim_names has {len(names)} names for {dimensions} dimensions; give one for each",
         )
     return tuple(names)

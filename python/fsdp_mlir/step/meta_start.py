@@ -8,7 +8,7 @@ from typing import Any, Iterator, Optional
 import torch
 
 from . import recipes
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .init_recorder import InitRecorder
 from .recipes import Recipe
 
@@ -26,16 +26,18 @@ class FirstValues:
         meta = {name: tensor for name, tensor in tensors.items() if is_meta(tensor)}
         if meta and self._recorder is None:
             raise ExportError(
+                E.FIRST_VALUES,
                 f"{next(iter(meta))} is on the meta device, and nobody recorded how it is "
                 "initialised; build the model and the TrainingStep in a step file, or in "
-                "`with fsdp_mlir.record_init():`"
+                "`with fsdp_mlir.record_init():`",
             )
         missing = [name for name, t in meta.items() if not self._recorder.is_defined(t)]
         if missing:
             shown = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
             raise ExportError(
+                E.FIRST_VALUES,
                 f"nothing initialises {shown}; behind to_empty(), call the model's init_weights() "
-                "or apply(fn), or reset_parameters() of each module that has parameters"
+                "or apply(fn), or reset_parameters() of each module that has parameters",
             )
 
     def recipe(self, tensor: torch.Tensor) -> Optional[Recipe]:
@@ -60,7 +62,9 @@ class FirstValues:
         try:
             return self._recorder.compute(tensor, self._seed)
         except Exception as error:
-            raise ExportError(f"the first value of {name} cannot be computed: {error}") from error
+            raise ExportError(
+                E.FIRST_VALUES, f"the first value of {name} cannot be computed: {error}"
+            ) from error
 
 
 def is_meta(tensor: torch.Tensor) -> bool:

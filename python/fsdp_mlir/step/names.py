@@ -7,7 +7,7 @@ from typing import Any, Iterator, Optional
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .memory import Memory, is_same
 from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
@@ -23,8 +23,9 @@ def plain_path(path: str) -> str:
 
 def _taken(role: str, fqn: str) -> ExportError:
     return ExportError(
+        E.NAME_TAKEN,
         f"{role} {fqn} has the name of a program or of an optimizer's rule, which share one table "
-        "with it in the IR; rename the attribute"
+        "with it in the IR; rename the attribute",
     )
 
 
@@ -73,7 +74,9 @@ class StateNames:
                 self.aliases[self._known[id(tensor)][1]].append(fqn)
                 continue
             if fqn.startswith("fsdp."):
-                raise ExportError(f"{fqn}: names that start with fsdp. are reserved; rename it")
+                raise ExportError(
+                    E.NAME_TAKEN, f"{fqn}: names that start with fsdp. are reserved; rename it"
+                )
             if fqn in _RESERVED:
                 raise _taken(role, fqn)
             if (owner := self._tied(role, fqn, tensor)) is not None:
@@ -102,14 +105,16 @@ class StateNames:
         first, other = found
         if not is_same(tensor, other):
             raise ExportError(
+                E.MEMORY_SHARED,
                 f"{first} and {fqn} share memory without being one tensor: a change of one changes "
-                f"the other. Register one of them, and compute the other from it in the forward"
+                f"the other. Register one of them, and compute the other from it in the forward",
             )
         if tensor.requires_grad:
             raise ExportError(
+                E.MEMORY_SHARED,
                 f"{first} and {fqn} are two parameters over the same memory, which PyTorch's "
                 "optimizer updates twice; make them one, by assigning the parameter itself instead "
-                "of its data"
+                "of its data",
             )
         return self._known[id(other)]
 
@@ -135,13 +140,15 @@ class StateNames:
         if id(tensor) not in self._known:
             if isinstance(tensor, torch.nn.Parameter) and tensor.requires_grad:
                 raise ExportError(
+                    E.TENSOR_ELSEWHERE,
                     f"the loss uses a parameter of shape {list(tensor.shape)} that is not in the "
-                    "model; register its module as a part of the model"
+                    "model; register its module as a part of the model",
                 )
             if tensor.requires_grad:
                 raise ExportError(
+                    E.TENSOR_ELSEWHERE,
                     f"the step reads a tensor of shape {list(tensor.shape)} that requires "
-                    "gradients and is not in the model; make it a parameter of the model"
+                    "gradients and is not in the model; make it a parameter of the model",
                 )
             fqn = f"fsdp.constant.{len(self.constants)}"
             shown = f"a tensor of shape {list(tensor.shape)} that the step reads"
@@ -153,8 +160,9 @@ class StateNames:
         role, fqn = self._known[id(tensor)]
         if self._leaves.get(fqn, tensor) is not tensor:
             raise ExportError(
+                E.TENSOR_ELSEWHERE,
                 f"the step reads {fqn} from somewhere else than its module, where its unit's "
-                "param_dtype does not reach it; read it as an attribute of the module"
+                "param_dtype does not reach it; read it as an attribute of the module",
             )
         return role, fqn
 
@@ -191,16 +199,20 @@ def _check_whole(model: torch.nn.Module) -> None:
     for path, module in model.named_modules():
         name = type(module).__name__
         if name in _WRAPPERS and type(module).__module__.startswith("torch."):
-            raise ExportError(f"{path or 'the model'} is torch's {name}; {_WRAPPERS[name]}")
+            raise ExportError(
+                E.MODEL_WRAPPED, f"{path or 'the model'} is torch's {name}; {_WRAPPERS[name]}"
+            )
     for fqn, parameter in model.named_parameters():
         if any(cls.__name__ == "DTensor" for cls in type(parameter).__mro__):
             raise ExportError(
+                E.MODEL_WRAPPED,
                 f"{fqn} is a DTensor, as torch.distributed.fsdp's fully_shard makes them; import "
-                "fully_shard from fsdp_mlir, which needs no process group"
+                "fully_shard from fsdp_mlir, which needs no process group",
             )
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ExportError(
-                f"{fqn} has a hook on its gradient, and no Python runs while a plan does; remove it"
+                E.MODEL_WRAPPED,
+                f"{fqn} has a hook on its gradient, and no Python runs while a plan does; remove it",
             )
 
 
@@ -217,13 +229,18 @@ def _common_fake_mode(step: TrainingStep, names: StateNames) -> Optional[Any]:
     for name, tensor in named.items():
         fake = isinstance(tensor, FakeTensor)
         if is_meta(tensor) and name not in names.aliases:
-            raise ExportError(f"{name} is on the meta device, and has no values; give real inputs")
+            raise ExportError(
+                E.FIRST_VALUES, f"{name} is on the meta device, and has no values; give real inputs"
+            )
         if tensor.device.type not in ("cpu", "meta"):
             raise ExportError(
-                f"{name} is on {tensor.device}; build the step on the cpu, the plan names the device"
+                E.FIRST_VALUES,
+                f"{name} is on {tensor.device}; build the step on the cpu, the plan names the device",
             )
         if fake:
             modes[id(tensor.fake_mode)] = tensor.fake_mode
     if len(modes) > 1:
-        raise ExportError("the step has tensors of two fake modes; build all of it under one")
+        raise ExportError(
+            E.FIRST_VALUES, "the step has tensors of two fake modes; build all of it under one"
+        )
     return next(iter(modes.values()), None)

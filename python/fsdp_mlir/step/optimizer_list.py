@@ -6,7 +6,7 @@ from typing import Any, Sequence, Union
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 Optimizers = Union[torch.optim.Optimizer, Sequence[torch.optim.Optimizer]]
 
@@ -52,22 +52,25 @@ def as_one(optimizers: Any) -> Any:
         plain = isinstance(optimizers, (int, float, str))
         shown = repr(optimizers) if plain else type(optimizers).__name__
         raise ExportError(
+            E.OPTIMIZER,
             f"optimizer is {shown}; give a torch.optim.Optimizer, or a list of some that have "
-            "parameters of their own"
+            "parameters of their own",
         )
     owners: dict[torch.Tensor, str] = {}
     for optimizer in optimizers:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ExportError(
+                E.OPTIMIZER,
                 f"optimizer has a member of class {type(optimizer).__name__}; give a list of "
-                "torch.optim.Optimizer"
+                "torch.optim.Optimizer",
             )
         for group in optimizer.param_groups:
             for tensor in group["params"]:
                 if tensor in owners:
                     raise ExportError(
+                        E.OPTIMIZER,
                         f"a parameter of shape {list(tensor.shape)} is in {owners[tensor]} and in "
-                        f"{type(optimizer).__name__}; give each to one optimizer"
+                        f"{type(optimizer).__name__}; give each to one optimizer",
                     )
                 owners[tensor] = type(optimizer).__name__
     return optimizers[0] if len(optimizers) == 1 else OptimizerList(optimizers)

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import torch
 
 from ..dtypes import require_computed
-from ..errors import ExportError
+from ..errors import E, ExportError
 from ..options import checked_fields
 
 
@@ -16,7 +16,8 @@ def _require_flag(policy: Any, name: str) -> None:
     value = getattr(policy, name)
     if not isinstance(value, bool):
         raise ExportError(
-            f"{name} of {type(policy).__name__} is {value!r}; it is either True or False"
+            E.STEP_ARGUMENT,
+            f"{name} of {type(policy).__name__} is {value!r}; it is either True or False",
         )
 
 
@@ -48,8 +49,9 @@ class MixedPrecisionPolicy:
                 isinstance(value, torch.dtype) and value.is_floating_point
             ):
                 raise ExportError(
+                    E.STEP_ARGUMENT,
                     f"{name} of MixedPrecisionPolicy is {value!r}; give a floating-point dtype such "
-                    "as torch.bfloat16, or None"
+                    "as torch.bfloat16, or None",
                 )
             if value is not None:
                 require_computed(value, f"{name} of MixedPrecisionPolicy")

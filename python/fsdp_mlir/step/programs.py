@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Sequence
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .turns import Turn
 
 Batch = Mapping[str, torch.Tensor]
@@ -78,30 +78,36 @@ def check_batches(batches: Sequence[Batch], accumulate: int) -> None:
     these."""
     first = batches[0]
     if not first:
-        raise ExportError("inputs is empty; name at least one tensor that loss takes")
+        raise ExportError(
+            E.STEP_INPUTS, "inputs is empty; name at least one tensor that loss takes"
+        )
     if len(batches) > 1 and accumulate > 1:
         raise ExportError(
+            E.STEP_INPUTS,
             f"inputs has {len(batches)} shapes, and a step takes {accumulate} micro-batches; the "
-            "micro-batches of a step have one shape: give one, or accumulate=1"
+            "micro-batches of a step have one shape: give one, or accumulate=1",
         )
     seen: dict[str, int] = {}
     for number, batch in enumerate(batches):
         if list(batch) != list(first):
             raise ExportError(
+                E.STEP_INPUTS,
                 f"inputs[{number}] names {', '.join(batch)}, and inputs[0] {', '.join(first)}; "
-                "give the same names in the same order"
+                "give the same names in the same order",
             )
         for name, tensor in batch.items():
             if tensor.dtype != first[name].dtype:
                 raise ExportError(
+                    E.STEP_INPUTS,
                     f"inputs[{number}][{name!r}] is {tensor.dtype}, and inputs[0][{name!r}] "
-                    f"{first[name].dtype}; batches differ in their shapes alone"
+                    f"{first[name].dtype}; batches differ in their shapes alone",
                 )
         text = shapes_text(batch)
         if text in seen:
             raise ExportError(
+                E.STEP_INPUTS,
                 f"inputs[{number}] has the shapes of inputs[{seen[text]}], {text}; give one batch "
-                "of each shape"
+                "of each shape",
             )
         seen[text] = number
 
@@ -112,6 +118,7 @@ def check_constants(batches: Sequence[Batch], from_data: Sequence[str]) -> None:
         others = [batch[name].shape for batch in batches if batch[name].shape != tensor.shape]
         if name not in from_data and others:
             raise ExportError(
+                E.STEP_INPUTS,
                 f"inputs have {name} of shape {list(tensor.shape)} and {list(others[0])}, and data "
-                "does not give it: every step repeats it, so it has one shape"
+                "does not give it: every step repeats it, so it has one shape",
             )

@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 
 
 def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
@@ -19,8 +19,9 @@ def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
         return None
     if not isinstance(scaler, torch.amp.GradScaler):
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"scaler is {type(scaler).__name__}; give a torch.amp.GradScaler, as "
-            'torch.amp.GradScaler("cpu")'
+            'torch.amp.GradScaler("cpu")',
         )
     return scaler if scaler.is_enabled() else None
 

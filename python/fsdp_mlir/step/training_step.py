@@ -15,7 +15,7 @@ import torch
 from .clipping import Norm, check_clipping
 from ..data.checks import Data, LoaderData, batches_per_epoch, check_data, column_names
 from ..data.files import FileData
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .init_recorder import active_recorder, record_init
 from ..data.loader_epochs import batch_count
 from .optimizer_list import OptimizerList, Optimizers, parts_of
@@ -104,7 +104,9 @@ class TrainingStep:
             outputs,
         )
         if outputs is not None and eval_data is None:
-            raise ExportError("outputs are what an evaluation gives; give eval_data as well")
+            raise ExportError(
+                E.STEP_ARGUMENT, "outputs are what an evaluation gives; give eval_data as well"
+            )
         _require(
             lr_schedule is None or callable(lr_schedule) or is_schedulers(lr_schedule),
             "lr_schedule",
@@ -117,7 +119,10 @@ class TrainingStep:
                 value is None or (_is_int(value) and value > 0), name, "a positive integer", value
             )
         if epochs is not None and steps is not None:
-            raise ExportError("both epochs and steps are given; give the one that sets the length")
+            raise ExportError(
+                E.STEP_ARGUMENT,
+                "both epochs and steps are given; give the one that sets the length",
+            )
 
         self.model = model
         self.loss = loss
@@ -157,11 +162,13 @@ class TrainingStep:
         if epochs is not None and isinstance(self.data, LoaderData):
             if batch_count(self.data.loader) is None:
                 raise ExportError(
-                    "epochs is given, and data has no length (no len()); give steps instead"
+                    E.STEP_ARGUMENT,
+                    "epochs is given, and data has no length (no len()); give steps instead",
                 )
         if epochs is not None and self.data is None:
             raise ExportError(
-                "epochs is given without data, so an epoch has no length; give steps instead"
+                E.STEP_ARGUMENT,
+                "epochs is given without data, so an epoch has no length; give steps instead",
             )
 
     def _check_options_of_turns(self) -> None:
@@ -169,13 +176,15 @@ class TrainingStep:
         names = ", ".join(turn.name for turn in self.turns)
         if self.accumulate > 1:
             raise ExportError(
+                E.NOT_SUPPORTED,
                 f"accumulate is {self.accumulate}, and loss has the turns {names}, each of which "
-                "would need all micro-batches before the next one begins; give larger batches"
+                "would need all micro-batches before the next one begins; give larger batches",
             )
         if self.scaler is not None:
             raise ExportError(
+                E.NOT_SUPPORTED,
                 f"a scaler is given, and loss has the turns {names}; a GradScaler skips each "
-                "optimizer's step by itself, which is not there: use bfloat16, which needs no scaler"
+                "optimizer's step by itself, which is not there: use bfloat16, which needs no scaler",
             )
 
     @property
@@ -224,7 +233,7 @@ def load_step_file(path: Union[str, Path]) -> ModuleType:
     """
     file = Path(path)
     if not file.is_file():
-        raise ExportError(f"{path}: no such step file")
+        raise ExportError(E.STEP_FILE, f"{path}: no such step file")
     folder = str(file.resolve().parent)
     if folder in sys.path:
         sys.path.remove(folder)
@@ -233,7 +242,7 @@ def load_step_file(path: Union[str, Path]) -> ModuleType:
     name = "fsdp_mlir_step_" + "".join(c if c.isalnum() else "_" for c in file.stem)
     spec = importlib.util.spec_from_file_location(name, file.resolve())
     if spec is None or spec.loader is None:
-        raise ExportError(f"{path}: not a Python file; a step file's name ends in .py")
+        raise ExportError(E.STEP_FILE, f"{path}: not a Python file; a step file's name ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -247,13 +256,15 @@ def training_step_of(
     function = getattr(module, "training_step", None)
     if not callable(function):
         raise ExportError(
-            f"{path}: defines no function training_step(argv); it must return a TrainingStep"
+            E.STEP_FILE,
+            f"{path}: defines no function training_step(argv); it must return a TrainingStep",
         )
     with record_init():
         step = function(list(argv))
     if not isinstance(step, TrainingStep):
         raise ExportError(
-            f"{path}: training_step returned {type(step).__name__}; return a TrainingStep"
+            E.STEP_FILE,
+            f"{path}: training_step returned {type(step).__name__}; return a TrainingStep",
         )
     return step
 
@@ -265,26 +276,34 @@ def _is_int(value: Any) -> bool:
 def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
     if not holds:
         shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
-        raise ExportError(f"{name} is {shown}; give {wanted}")
+        raise ExportError(E.STEP_ARGUMENT, f"{name} is {shown}; give {wanted}")
 
 
 def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:
     if not isinstance(tensors, Mapping):
-        raise ExportError(f"{what} is {type(tensors).__name__}; give a dict of tensors by name")
+        raise ExportError(
+            E.STEP_INPUTS, f"{what} is {type(tensors).__name__}; give a dict of tensors by name"
+        )
     for name, tensor in tensors.items():
         if not isinstance(name, str) or not name.isidentifier():
-            raise ExportError(f"{what} has the name {name!r}; names are Python identifiers")
+            raise ExportError(
+                E.STEP_INPUTS, f"{what} has the name {name!r}; names are Python identifiers"
+            )
         if not isinstance(tensor, torch.Tensor):
             raise ExportError(
+                E.STEP_INPUTS,
                 f"{what}[{name!r}] is {type(tensor).__name__}; give a tensor (numbers that do not "
-                "change between steps belong in the loss)"
+                "change between steps belong in the loss)",
             )
         if tensor.requires_grad:
             raise ExportError(
-                f"{what}[{name!r}] requires gradients; give it detached, or make it a parameter"
+                E.STEP_INPUTS,
+                f"{what}[{name!r}] requires gradients; give it detached, or make it a parameter",
             )
         if tensor.layout != torch.strided:
-            raise ExportError(f"{what}[{name!r}] is not a dense tensor; call to_dense() on it")
+            raise ExportError(
+                E.STEP_INPUTS, f"{what}[{name!r}] is not a dense tensor; call to_dense() on it"
+            )
     return dict(tensors)
 
 
@@ -292,7 +311,7 @@ def _check_inputs(inputs: Any) -> list[dict[str, torch.Tensor]]:
     if not isinstance(inputs, (list, tuple)):
         return [_check_tensors("inputs", inputs)]
     if not inputs:
-        raise ExportError("inputs is an empty list; give a batch of each shape")
+        raise ExportError(E.STEP_INPUTS, "inputs is an empty list; give a batch of each shape")
     return [_check_tensors(f"inputs[{number}]", batch) for number, batch in enumerate(inputs)]
 
 
@@ -305,8 +324,9 @@ def _check_kind(what: str, data: Any, inputs: Mapping[str, torch.Tensor]) -> Opt
     if not is_array and (hasattr(data, "__iter__") or callable(data)):
         return LoaderData(data, list(inputs))
     raise ExportError(
+        E.STEP_INPUTS,
         f"{what} is {type(data).__name__}; give tensors by name, Windows, Shards, a DataLoader or "
-        "another iterable of batches, or a function that gives a batch"
+        "another iterable of batches, or a function that gives a batch",
     )
 
 
@@ -319,6 +339,7 @@ def _check_call(what: str, function: Callable[..., Any], model: Any, inputs: Any
         signature.bind(model, **inputs)
     except TypeError as error:
         raise ExportError(
+            E.STEP_INPUTS,
             f"{what} cannot be called as {what}(model, {', '.join(inputs)}): {error}; its "
-            "parameters are the names of inputs"
+            "parameters are the names of inputs",
         ) from error

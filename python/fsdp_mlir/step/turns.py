@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import torch
 
-from ..errors import ExportError
+from ..errors import E, ExportError
 from .optimizer_list import as_one, parts_of
 
 Loss = Callable[..., torch.Tensor]
@@ -63,7 +63,10 @@ def turns_of(loss: Any, optimizer: Any, metrics: Any) -> list[Turn]:
             "loss", loss, "a function loss(model, **inputs), or a dict of them by turn"
         )
         if isinstance(metrics, Mapping):
-            raise ExportError("metrics is a dict, and loss one function; give one function metrics")
+            raise ExportError(
+                E.STEP_ARGUMENT,
+                "metrics is a dict, and loss one function; give one function metrics",
+            )
         if metrics is not None:
             _require_function("metrics", metrics, _METRICS)
         return [Turn("", loss, as_one(optimizer), metrics)]
@@ -77,17 +80,21 @@ def turns_of(loss: Any, optimizer: Any, metrics: Any) -> list[Turn]:
             else (f"a {type(optimizer).__name__}")
         )
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"loss has the turns {', '.join(loss)}, and optimizer is {has}; give a dict of an "
-            "optimizer for each turn, in the same order"
+            "optimizer for each turn, in the same order",
         )
     if metrics is not None and not isinstance(metrics, Mapping):
         raise ExportError(
+            E.STEP_ARGUMENT,
             f"loss has the turns {', '.join(loss)}, and metrics is {type(metrics).__name__}; give "
-            "a dict that says whose turn each function's metrics are of"
+            "a dict that says whose turn each function's metrics are of",
         )
     for name, function in (metrics or {}).items():
         if name not in loss:
-            raise ExportError(f"metrics has {name!r}, and loss the turns {', '.join(loss)}")
+            raise ExportError(
+                E.STEP_ARGUMENT, f"metrics has {name!r}, and loss the turns {', '.join(loss)}"
+            )
         _require_function(f"metrics[{name!r}]", function, _METRICS)
     turns = [
         Turn(
@@ -105,15 +112,20 @@ _METRICS = "a function metrics(model, **inputs) that returns scalars by name"
 def _require_function(what: str, value: Any, wanted: str) -> None:
     if not callable(value):
         shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
-        raise ExportError(f"{what} is {shown}; give {wanted}")
+        raise ExportError(E.STEP_ARGUMENT, f"{what} is {shown}; give {wanted}")
 
 
 def _check_names(loss: Mapping[Any, Any]) -> None:
     if not loss:
-        raise ExportError("loss is an empty dict; give a function loss(model, **inputs) by turn")
+        raise ExportError(
+            E.STEP_ARGUMENT, "loss is an empty dict; give a function loss(model, **inputs) by turn"
+        )
     for name in loss:
         if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
-            raise ExportError(f"loss has the turn {name!r}; names are Python identifiers in ASCII")
+            raise ExportError(
+                E.STEP_ARGUMENT,
+                f"loss has the turn {name!r}; names are Python identifiers in ASCII",
+            )
 
 
 def _held(optimizer: Any) -> frozenset[int]:
@@ -127,8 +139,9 @@ def _check_apart(turns: Sequence[Turn]) -> None:
             for tensor in (p for group in part.param_groups for p in group["params"]):
                 if id(tensor) in owners:
                     raise ExportError(
+                        E.OPTIMIZER,
                         f"a parameter of shape {list(tensor.shape)} is in the optimizers of the "
                         f"turns {owners[id(tensor)]} and {turn.name}; each turn trains parameters "
-                        "of its own"
+                        "of its own",
                     )
         owners |= {tensor: turn.name for tensor in turn.held}

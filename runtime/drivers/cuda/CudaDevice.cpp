@@ -1,8 +1,8 @@
 // One GPU: the library for CUDA's runtime.
 #include "Error.h"
-#include "drivers/cuda/NcclLibrary.h"
-#include "drivers/cuda/CudaLibrary.h"
 #include "device/Device.h"
+#include "drivers/cuda/CudaLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,9 +23,9 @@ void check(cudaError_t status, const char *what) {
   if (status == cudaSuccess)
     return;
   cudaGetLastError(); // which is told here, and not again
-  throw Error(std::string("cannot ") + what + ": " +
-              cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
-              ")");
+  throw Error(E::CudaCall, std::string("cannot ") + what + ": " +
+                               cudaGetErrorString(status) + " (" +
+                               cudaGetErrorName(status) + ")");
 }
 
 /// 0 where there is no driver.
@@ -56,15 +56,18 @@ int countDevices() {
     return count;
   cudaGetLastError();
   if (driver == 0)
-    throw Error("the plan is for GPUs, and this machine has no NVIDIA driver; "
+    throw Error(E::GpuMissing,
+                "the plan is for GPUs, and this machine has no NVIDIA driver; "
                 "compile it for device=cpu, or run it where there is one");
   if (status == cudaErrorInsufficientDriver)
-    throw Error("the NVIDIA driver is for CUDA " + cudaVersionText(driver) +
-                ", PyTorch needs " + cudaVersionText(runtimeVersion()) +
-                "; update the driver");
-  throw Error("the plan is for GPUs, and this machine shows none: " +
-              std::string(cudaGetErrorString(status)) +
-              "; see nvidia-smi and CUDA_VISIBLE_DEVICES");
+    throw Error(E::GpuMissing,
+                "the NVIDIA driver is for CUDA " + cudaVersionText(driver) +
+                    ", PyTorch needs " + cudaVersionText(runtimeVersion()) +
+                    "; update the driver");
+  throw Error(E::GpuMissing,
+              "the plan is for GPUs, and this machine shows none: " +
+                  std::string(cudaGetErrorString(status)) +
+                  "; see nvidia-smi and CUDA_VISIBLE_DEVICES");
 }
 
 class CudaGraph final : public DeviceGraph {
@@ -127,12 +130,13 @@ public:
       return {};
     if (cudaError_t status = cudaMalloc(&block, bytes)) {
       cudaGetLastError();
-      throw Error("cannot allocate " + std::to_string(bytes) +
-                  " bytes of device memory, of which " +
-                  std::to_string(freeBytes()) + " are free (" +
-                  cudaGetErrorName(status) +
-                  "); use more ranks, a smaller batch, remat=full or "
-                  "offload=all");
+      throw Error(E::GpuMemory,
+                  "cannot allocate " + std::to_string(bytes) +
+                      " bytes of device memory, of which " +
+                      std::to_string(freeBytes()) + " are free (" +
+                      cudaGetErrorName(status) +
+                      "); use more ranks, a smaller batch, remat=full or "
+                      "offload=all");
     }
     DeviceMemory memory = {
         {static_cast<char *>(block), [](char *p) { cudaFree(p); }}, bytes};
@@ -151,9 +155,10 @@ public:
     if (cudaError_t status =
             cudaHostAlloc(&block, bytes, cudaHostAllocDefault)) {
       cudaGetLastError();
-      throw Error("cannot pin " + std::to_string(bytes) +
-                  " bytes of host memory (" + cudaGetErrorName(status) +
-                  "); use pin-memory=false");
+      throw Error(E::GpuMemory, "cannot pin " + std::to_string(bytes) +
+                                    " bytes of host memory (" +
+                                    cudaGetErrorName(status) +
+                                    "); use pin-memory=false");
     }
     std::memset(block, 0, bytes);
     return {{static_cast<char *>(block), [](char *p) { cudaFreeHost(p); }},
@@ -274,9 +279,10 @@ private:
 Device *open(int index, unsigned streams) {
   int count = countDevices();
   if (index < 0 || index >= count)
-    throw Error("there is no GPU " + std::to_string(index) +
-                ": this process sees " + std::to_string(count) +
-                "; start at most as many ranks on this host");
+    throw Error(E::GpuPerRank,
+                "there is no GPU " + std::to_string(index) +
+                    ": this process sees " + std::to_string(count) +
+                    "; start at most as many ranks on this host");
   return new CudaDevice(index, streams);
 }
 

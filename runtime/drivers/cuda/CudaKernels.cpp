@@ -1,11 +1,11 @@
 // PyTorch's kernels for a GPU. With CudaAllocator, all of a library that links
 // PyTorch's CUDA half.
 #include "Error.h"
-#include "drivers/cuda/CudaAllocator.h"
-#include "drivers/cuda/CudaLibrary.h"
 #include "device/Device.h"
 #include "device/Kernels.h"
 #include "device/TensorAt.h"
+#include "drivers/cuda/CudaAllocator.h"
+#include "drivers/cuda/CudaLibrary.h"
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -122,9 +122,10 @@ Kernels *open(Device &device, const MemoryHooks &hooks) {
     return new CudaKernels(device, hooks);
   } catch (const c10::Error &error) {
     std::string text = error.what_without_backtrace();
-    throw Error("PyTorch cannot use GPU " + std::to_string(device.index()) +
-                ": " + text.substr(0, text.find('\n')) +
-                "; see nvidia-smi, or compile the plan for device=cpu");
+    throw Error(E::GpuMissing,
+                "PyTorch cannot use GPU " + std::to_string(device.index()) +
+                    ": " + text.substr(0, text.find('\n')) +
+                    "; see nvidia-smi, or compile the plan for device=cpu");
   }
 }
 

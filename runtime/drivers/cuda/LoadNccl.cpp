@@ -14,8 +14,8 @@ template <typename Function>
 static void find(void *library, const char *name, Function &function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (!function)
-    throw Error(std::string(ncclFile) + " has no " + name +
-                "; use the one that PyTorch installs");
+    throw Error(E::Nccl, std::string(ncclFile) + " has no " + name +
+                             "; use the one that PyTorch installs");
 }
 
 /// Null where it has none.
@@ -32,9 +32,11 @@ static NcclFunctions load() {
   // Never closed: NCCL has threads of its own.
   void *library = dlopen(ncclFile, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    throw Error("the plan's ranks are GPUs, and there is no NCCL (" +
-                std::string(dlerror()) +
-                "); install the one that PyTorch needs, or run with --threads");
+    throw Error(
+        E::Nccl,
+        "the plan's ranks are GPUs, and there is no NCCL (" +
+            std::string(dlerror()) +
+            "); install the one that PyTorch needs, or run with --threads");
   checkOneNccl(loadedLibraries("libnccl.so"));
   NcclFunctions nccl;
   // The version first: an old one has not all functions.

@@ -1,8 +1,8 @@
 #include "drivers/cuda/NcclAgreement.h"
 
 #include "Error.h"
-#include "drivers/cuda/NcclLibrary.h"
 #include "drivers/cuda/CudaLibrary.h"
+#include "drivers/cuda/NcclLibrary.h"
 
 #include <algorithm>
 #include <map>
@@ -48,18 +48,20 @@ void checkAgreement(const std::vector<NcclRank> &ranks) {
     const NcclRank &rank = ranks[r];
     if (std::tie(rank.nccl, rank.runtime, rank.driver) !=
         std::tie(first.nccl, first.runtime, first.driver))
-      throw Error(name(0, first) + " has " + versions(first) + ", " +
-                  name(r, rank) + " has " + versions(rank) +
-                  "; install the same on all hosts");
+      throw Error(E::Nccl, name(0, first) + " has " + versions(first) + ", " +
+                               name(r, rank) + " has " + versions(rank) +
+                               "; install the same on all hosts");
     std::vector<char> gpu(std::begin(rank.gpu), std::end(rank.gpu));
     gpu.insert(gpu.end(), std::begin(rank.host), std::end(rank.host));
     auto [user, isNew] = users.emplace(gpu, r);
     if (!isNew)
-      throw Error("ranks " + std::to_string(user->second) + " and " +
-                  std::to_string(r) + " on " + take(rank.host) +
-                  " have one GPU, which NCCL forbids; start as many ranks as "
-                  "there are GPUs, give each its own in CUDA_VISIBLE_DEVICES, "
-                  "or run with --threads, where ranks may share one");
+      throw Error(
+          E::GpuPerRank,
+          "ranks " + std::to_string(user->second) + " and " +
+              std::to_string(r) + " on " + take(rank.host) +
+              " have one GPU, which NCCL forbids; start as many ranks as "
+              "there are GPUs, give each its own in CUDA_VISIBLE_DEVICES, "
+              "or run with --threads, where ranks may share one");
   }
 }
 

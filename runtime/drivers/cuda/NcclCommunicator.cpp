@@ -275,7 +275,7 @@ private:
       text += " (" + details + ")";
     if (aborted || result == ncclRemoteError)
       throw PeerFailure(text);
-    throw Error(text);
+    throw Error(E::Nccl, text);
   }
 
   const NcclFunctions &nccl = ncclFunctions();

@@ -14,16 +14,19 @@ std::string ncclVersionText(int version) {
 
 void checkNcclVersion(int version) {
   if (version < NCCL_VERSION(2, 18, 0))
-    throw Error("NCCL " + ncclVersionText(version) +
-                " is too old, 2.18 is needed; use the one that PyTorch "
-                "installs: take others from LD_LIBRARY_PATH and LD_PRELOAD");
+    throw Error(
+        E::Nccl,
+        "NCCL " + ncclVersionText(version) +
+            " is too old, 2.18 is needed; use the one that PyTorch "
+            "installs: take others from LD_LIBRARY_PATH and LD_PRELOAD");
 }
 
 void checkOneNccl(const std::vector<std::string> &files) {
   if (files.size() > 1)
-    throw Error("this process has two copies of NCCL, " + files[0] + " and " +
-                files[1] +
-                "; take one of them from LD_LIBRARY_PATH and LD_PRELOAD");
+    throw Error(E::Nccl,
+                "this process has two copies of NCCL, " + files[0] + " and " +
+                    files[1] +
+                    "; take one of them from LD_LIBRARY_PATH and LD_PRELOAD");
 }
 
 std::string describeNccl() {

@@ -41,10 +41,11 @@ NcclReduction reductionOf(plan::DType dtype, plan::ReduceOp op,
         (divisor == 1 || (!isMax && !isInteger(type))))
       return {type, row.numbers, isMax ? ncclMax : ncclSum};
   }
-  throw std::invalid_argument(
+  throw Error(
+      E::Collective,
       "NCCL cannot " + std::string(isMax ? "find the maximum of " : "sum ") +
-      plan::dtypeName(dtype) + (divisor == 1 ? "" : " and divide it") +
-      "; convert it to float32 before");
+          plan::dtypeName(dtype) + (divisor == 1 ? "" : " and divide it") +
+          "; convert it to float32 before");
 }
 
 std::array<char, 8> factorOf(ncclDataType_t type, double divisor) {

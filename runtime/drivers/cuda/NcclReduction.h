@@ -26,7 +26,7 @@ struct NcclReduction {
   ncclRedOp_t op;   // ncclSum or ncclMax
 };
 
-/// Throws std::invalid_argument where NCCL cannot: to add bool and int16, to
+/// Throws Error where NCCL cannot: to add bool and int16, to
 /// order float16, bfloat16 and complex numbers, to divide integers or a
 /// maximum.
 NcclReduction reductionOf(plan::DType dtype, plan::ReduceOp op, double divisor);

@@ -18,7 +18,7 @@ func.func @overload(%x: tensor<4xf32>) {
 // -----
 
 func.func @lacking_operand(%x: tensor<4x4xf32>) {
-  // expected-error @below {{"mm" lacks an operand for 'mat2' of type Tensor}}
+  // expected-error @below {{"mm" lacks an operand for 'mat2' of type Tensor [FSDP-E0401]}}
   %0 = aten.call "mm"(%x) : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return
 }

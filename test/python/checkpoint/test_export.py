@@ -188,6 +188,7 @@ def test_hugging_face_opens_it(tmp_path: pathlib.Path) -> None:
         assert torch.equal(state[key], value), key
 
 
+@pytest.mark.provokes("FSDP-E0909")
 def test_what_is_missing_is_asked_for(run: SmallRun, tmp_path: pathlib.Path) -> None:
     def refused(*flags: Any) -> str:
         line = refusal("export", run.at(12), "-o", tmp_path / "out", *flags)

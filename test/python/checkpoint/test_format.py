@@ -129,6 +129,7 @@ def write_json(path: pathlib.Path, content: dict[str, object]) -> None:
     path.write_bytes(b'{"xxh3_64":"' + hash_of(text).encode() + b'",' + text)
 
 
+@pytest.mark.provokes("FSDP-E0905")
 def test_what_is_of_another_kind_is_refused(copy: pathlib.Path) -> None:
     content = json.loads((copy / "checkpoint.json").read_bytes())
     del content["xxh3_64"]
@@ -178,6 +179,7 @@ def test_fields_of_other_types_are_refused(run: SmallRun, copy: pathlib.Path) ->
             assert (status == 0) == (not err), (path, last)
 
 
+@pytest.mark.provokes("FSDP-E0901", "FSDP-E0902")
 def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None:
     assert "is not there" in refusal("inspect", tmp_path / "none")
     assert "there is no checkpoint in" in refusal("verify", tmp_path)

@@ -84,6 +84,7 @@ def test_load_takes_a_model_alone(single: Single) -> None:
         assert torch.equal(model.state_dict()[name], value), name
 
 
+@pytest.mark.provokes("FSDP-E0903")
 def test_another_model_is_refused(single: Single, tmp_path: pathlib.Path) -> None:
     model = new_model()
     optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)

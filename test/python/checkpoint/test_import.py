@@ -166,6 +166,7 @@ def test_what_no_state_dict_has_is_asked_for(wrong: Wrong) -> None:
     assert "the source has no fsdp.buffer.scale" in line and "--weights STEP.safetensors" in line
 
 
+@pytest.mark.provokes("FSDP-E0908")
 def test_a_missing_tensor_is_named(wrong: Wrong) -> None:
     weights = ("--weights", wrong.run.weights)
     del wrong.state["model"]["mix.bias"]

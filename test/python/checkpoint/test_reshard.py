@@ -40,6 +40,7 @@ def test_a_run_goes_on_from_a_resharded_one(
         assert torch.equal(resumed.weights[name], value), name
 
 
+@pytest.mark.provokes("FSDP-E0904")
 def test_nothing_is_overwritten_and_nothing_left_behind(
     run: SmallRun, tmp_path: pathlib.Path
 ) -> None:

@@ -161,6 +161,7 @@ def test_the_same_step_gives_the_same_bytes(tmp_path: pathlib.Path) -> None:
     assert files[0] == files[1]
 
 
+@pytest.mark.provokes("FSDP-E0303")
 def test_a_description_that_does_not_fit_the_graph_is_refused() -> None:
     source = "  def step(self: __torch__.Step, x: Tensor) -> Tuple[Tensor]:\n"
     source += "    y = torch.mul(x, 2)\n    return (y,)\n"

@@ -77,6 +77,7 @@ def test_a_policy_says_what_is_kept(tmp_path: pathlib.Path) -> None:
     assert kept == [(0, "aten::addmm"), (1, "aten::addmm")]
 
 
+@pytest.mark.provokes("FSDP-E0226")
 def test_a_policy_that_offloads_is_refused(tmp_path: pathlib.Path) -> None:
     model = Model(selective(CheckpointPolicy.MUST_CPU_OFFLOAD))
     with pytest.raises(ExportError, match="policy gives MUST_CPU_OFFLOAD for aten.addmm.default"):

@@ -87,14 +87,19 @@ def test_a_step_file_that_is_none(
     assert not (tmp_path / "s.pt").exists()
 
 
+@pytest.mark.provokes("FSDP-E0201")
 def test_a_missing_step_file(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["-o", str(tmp_path / "s.pt"), "missing.py"]) == 1
-    assert capsys.readouterr().err == "error: missing.py: no such step file\n"
+    assert capsys.readouterr().err == "error: missing.py: no such step file [FSDP-E0201]\n"
 
 
+@pytest.mark.provokes("FSDP-E0101")
 def test_an_archive_is_called_pt(step_file: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["-o", "step.bin", str(step_file)]) == 1
-    assert capsys.readouterr().err == "error: step.bin: the archive's name must end in .pt\n"
+    assert (
+        capsys.readouterr().err
+        == "error: step.bin: the archive's name must end in .pt [FSDP-E0101]\n"
+    )
 
 
 def test_traceback_is_shown_on_request(
@@ -103,7 +108,7 @@ def test_traceback_is_shown_on_request(
     path = write(tmp_path, body="raise ValueError('no')")
     assert main(["-o", str(tmp_path / "s.pt"), "--traceback", str(path)]) == 1
     error = capsys.readouterr().err
-    assert "Traceback" in error and error.endswith(": ValueError: no\n")
+    assert "Traceback" in error and error.endswith(": ValueError: no [FSDP-E0209]\n")
 
 
 def test_it_runs_as_a_module(tmp_path: pathlib.Path, step_file: pathlib.Path) -> None:

@@ -31,6 +31,7 @@ def test_torchs_fully_shard(group: None, tmp_path: pathlib.Path) -> None:
         export(classify(sharded), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0202")
 def test_torchs_mesh(group: None) -> None:
     mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
     with pytest.raises(ExportError, match="mesh is DeviceMesh; give one from fsdp_mlir.init_dev"):
@@ -50,6 +51,7 @@ def test_distributed_data_parallel(group: None, tmp_path: pathlib.Path) -> None:
         export(classify(wrapped), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0217")
 def test_data_parallel(tmp_path: pathlib.Path) -> None:
     wrapped = nn.Sequential(nn.DataParallel(nn.Linear(8, 8)), nn.Linear(8, 3))
     with pytest.raises(ExportError, match="0 is torch's DataParallel; give the module inside it"):

@@ -51,6 +51,7 @@ def test_a_tensor_over_a_parameters_memory_is_that_parameter(
     assert aliases["weight"] == ([] if frozen == "attribute" else ["same"])
 
 
+@pytest.mark.provokes("FSDP-E0214")
 def test_a_part_of_a_parameters_memory(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     model.register_buffer("row", model.weight.data[1])

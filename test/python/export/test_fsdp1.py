@@ -147,6 +147,7 @@ def test_mixed_precision_is_a_policy(tmp_path: pathlib.Path) -> None:
     }
 
 
+@pytest.mark.provokes("FSDP-E0222")
 def test_buffers_keep_their_dtype() -> None:
     mixed = fsdp.MixedPrecision(buffer_dtype=torch.bfloat16)
     with pytest.warns(UserWarning, match="is fully_shard here"):
@@ -183,6 +184,7 @@ def test_it_has_fsdp1s_arguments_and_defaults() -> None:
     }
 
 
+@pytest.mark.provokes("FSDP-E0202", "FSDP-E0221", "FSDP-E0222")
 @pytest.mark.parametrize(
     "options, text",
     [

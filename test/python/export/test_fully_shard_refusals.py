@@ -137,6 +137,7 @@ def test_policies(call: Callable, text: str) -> None:
         call()
 
 
+@pytest.mark.provokes("FSDP-E0219")
 def test_a_module_has_one_unit() -> None:
     block = fully_shard(Block())
     with pytest.raises(ExportError, match="applied to this Block before; a module has one unit"):
@@ -261,6 +262,7 @@ def placed(dim: Any, ranks: int = 2) -> Callable[[Model], None]:
     return shard
 
 
+@pytest.mark.provokes("FSDP-E0202", "FSDP-E0219", "FSDP-E0220", "FSDP-E0221")
 @pytest.mark.parametrize(
     "annotate, text",
     [

@@ -157,6 +157,7 @@ def test_a_schedule_without_a_length_is_refused(tmp_path: pathlib.Path) -> None:
         record(tmp_path, model, optimizer, lr_schedule=lambda step: 1.0)
 
 
+@pytest.mark.provokes("FSDP-E0225")
 def test_a_schedule_shorter_than_the_run_is_refused(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.5)

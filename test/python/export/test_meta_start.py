@@ -260,6 +260,7 @@ def test_nobody_recorded(tmp_path: pathlib.Path) -> None:
         export(classify(model), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0218")
 def test_inputs_have_values(tmp_path: pathlib.Path) -> None:
     inputs = {"x": torch.ones(4, 8, device="meta"), "y": torch.zeros(4, dtype=torch.int64)}
     with pytest.raises(ExportError, match=r"inputs\['x'\] is on the meta device"):

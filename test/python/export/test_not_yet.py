@@ -37,6 +37,7 @@ def test_a_policy_that_changes_nothing_is_accepted(
     assert len(export(classify(shard_blocks(Model(), **options)), tmp_path).metadata["units"]) == 3
 
 
+@pytest.mark.provokes("FSDP-E0223")
 def test_a_step_hook_of_the_optimizer(tmp_path: pathlib.Path) -> None:
     step = classify(Model())
     step.optimizer.register_step_pre_hook(lambda *_: None)

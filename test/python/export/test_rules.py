@@ -279,6 +279,7 @@ def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> No
     p.sub_(p.grad, alpha=state["step"])
 
 
+@pytest.mark.provokes("FSDP-E0224")
 @pytest.mark.parametrize(
     "update, message",
     [

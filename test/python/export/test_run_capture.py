@@ -115,6 +115,7 @@ def test_python_state_that_decides(tmp_path: pathlib.Path, period: int) -> None:
     assert model.calls == period - 1
 
 
+@pytest.mark.provokes("FSDP-E0207")
 def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         with LOCK:
@@ -127,6 +128,7 @@ def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0213")
 def test_a_buffer_that_is_replaced(tmp_path: pathlib.Path) -> None:
     class Replaces(nn.Linear):
         def __init__(self) -> None:
@@ -177,6 +179,7 @@ def test_values_that_the_code_gives_are_known(tmp_path: pathlib.Path) -> None:
     assert "changes Python state of model.mask" in said
 
 
+@pytest.mark.provokes("FSDP-E0206")
 def test_values_of_the_step_are_not_known(tmp_path: pathlib.Path) -> None:
     model = Causal()
     model.mask = nn.Parameter(torch.ones(4, 4).tril())

@@ -84,6 +84,7 @@ def test_weights_that_do_not_fit(
     assert not (tmp_path / "start.safetensors").exists()
 
 
+@pytest.mark.provokes("FSDP-E0906")
 def test_a_pickled_model_is_not_run(exported: pathlib.Path, tmp_path: pathlib.Path) -> None:
     torch.save(nn.Linear(2, 3), tmp_path / "model.pt")
     with pytest.raises(WeightsError, match="no file of tensors alone; save model.state_dict"):

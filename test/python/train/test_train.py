@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from fsdp_mlir.driver import programs, stages
 from fsdp_mlir.driver.progress import archive_metadata
-from fsdp_mlir.driver.step_hooks import constants
+from fsdp_mlir.driver.step_hooks import after_training, constants
 from fsdp_mlir.train import main, pipeline_options, trace_file
 from fsdp_mlir.driver.flags import parse
 
@@ -196,6 +198,7 @@ def test_a_failing_stage_is_one_line(
     assert not (tree.folder / "out" / "trained.safetensors").exists()
 
 
+@pytest.mark.provokes("FSDP-E0209")
 def test_a_step_file_that_fails_is_one_line(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     """Tests that an exception in the step file ends as a line without a traceback."""
     tree.step.write_text("def training_step(argv):\n    raise RuntimeError('no luck')\n")
@@ -206,6 +209,7 @@ def test_a_step_file_that_fails_is_one_line(tree: Tree, capfd: pytest.CaptureFix
     assert tree.log() == []
 
 
+@pytest.mark.provokes("FSDP-E0006")
 def test_missing_programs_are_named(
     tree: Tree, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +223,7 @@ def test_missing_programs_are_named(
 def test_a_missing_step_file(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     """Tests that a wrong path is named."""
     assert main(["nowhere.py"]) == 1
-    assert capfd.readouterr().err == "error: nowhere.py: no such step file\n"
+    assert capfd.readouterr().err == "error: nowhere.py: no such step file [FSDP-E0201]\n"
 
 
 def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
@@ -298,11 +302,17 @@ def test_constants_are_read_without_running(tmp_path: Path) -> None:
 
 def test_error_line() -> None:
     """Tests that the cause is picked from what a program wrote."""
-    assert stages.error_line("x\nstep.mlir:3: error: bad\nerror: later\n", "") == (
+    assert stages.error_line("x\nstep.mlir:3: error: bad\nerror: later\n") == (
         "step.mlir:3: error: bad"
     )
-    assert stages.error_line("Traceback (most\n  x\nValueError: bad\n", "") == "ValueError: bad"
-    assert stages.error_line("", "ended") == "ended"
+    assert stages.error_line("Traceback (most\n  x\nValueError: bad\n") == "ValueError: bad"
+    assert stages.error_line("") == ""
+
+
+@pytest.mark.provokes("FSDP-E0615")
+def test_a_program_that_is_killed_has_the_error_s_identifier() -> None:
+    error = stages.failed("run", "", -9)
+    assert str(error) == "run: ended by signal SIGKILL [FSDP-E0615]" and error.code == 137
 
 
 def test_flags_of_every_day_reach_the_run(tree: Tree) -> None:
@@ -336,6 +346,7 @@ def test_a_run_leaves_its_settings(tree: Tree) -> None:
     assert (args.step_file, args.argv, args.report) == (Path("other.py"), [], False)
 
 
+@pytest.mark.provokes("FSDP-E0101", "FSDP-E0104")
 @pytest.mark.parametrize(
     "text, message",
     [
@@ -481,3 +492,11 @@ def test_the_report_has_a_trace_where_the_plans_device_can_be_timed(
     args = parse(["--out", "out", *flags, "step.py"])
     found = trace_file(args, {"fsdp-translate": Path("none")})
     assert found == (None if expected is None else Path(expected))
+
+
+@pytest.mark.provokes("FSDP-E0808")
+def test_what_runs_behind_the_training_may_fail(tmp_path: Path) -> None:
+    (tmp_path / "step.py").write_text("def after_training(argv, weights): raise ValueError('no')\n")
+    save_file({"w": torch.zeros(1)}, tmp_path / "weights.safetensors")
+    with pytest.raises(stages.StageError, match="after_training of step.py: ValueError: no"):
+        after_training(tmp_path / "step.py", [], tmp_path / "weights.safetensors")

@@ -221,7 +221,7 @@ TEST_P(Asynchrony, RankThatFailsWakesTheOthers) {
     if (c.rank() == 1) {
       // Some of the others sleep by then.
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      throw std::runtime_error("rank 1 has had enough");
+      throw Error(E::Unexpected, "rank 1 has had enough");
     }
     float x = 1;
     try {

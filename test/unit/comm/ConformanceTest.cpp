@@ -2,6 +2,8 @@
 // and size, in memory of its own and in memory that the communicator gave.
 #include "Conformance.h"
 
+#include "ErrorKind.h"
+
 using namespace fsdp;
 using namespace fsdp::test;
 
@@ -170,11 +172,11 @@ TEST_P(Values, MemoryThatOnlySomeRanksShare) {
 TEST_P(Values, WhatCannotBeReducedIsRefused) {
   everywhere([&](Communicator &c) {
     bool flag = true;
-    EXPECT_THROW(c.allReduce(&flag, &flag, 1, plan::DType::Bool),
-                 std::invalid_argument);
+    EXPECT_EQ(identifierThrownBy(
+                  [&] { c.allReduce(&flag, &flag, 1, plan::DType::Bool); }),
+              "FSDP-E0612");
     int64_t n = 1;
-    EXPECT_THROW(c.allReduce(&n, &n, 1, plan::DType::Int64, 2),
-                 std::invalid_argument);
+    EXPECT_THROW(c.allReduce(&n, &n, 1, plan::DType::Int64, 2), Error);
     // And leaves no trace.
     c.allReduce(&n, &n, 1, plan::DType::Int64);
     return n == ranks();

@@ -158,10 +158,10 @@ TEST_P(DeviceValues, WhatCannotBeReducedIsRefused) {
         tensors.zeros(1, plan::DType::Int64);
     transfer.count = 1;
     transfer.dtype = plan::DType::Bool;
-    EXPECT_THROW(rank.communicator->prepare(transfer), std::invalid_argument);
+    EXPECT_THROW(rank.communicator->prepare(transfer), Error);
     transfer.dtype = plan::DType::Int64;
     transfer.divisor = 2;
-    EXPECT_THROW(rank.communicator->prepare(transfer), std::invalid_argument);
+    EXPECT_THROW(rank.communicator->prepare(transfer), Error);
     // And leaves no trace.
     transfer.divisor = 1;
     launch(rank, transfer, 0);

@@ -107,7 +107,7 @@ TEST(LocalDevice, ARankThatFailsWakesTheOthers) {
     Transfer transfer = sumOf(tensors.zeros(10, plan::DType::Float32), 10);
     launch(rank, transfer, 1);
     if (rank.rank == 1)
-      throw Error("the disk is full");
+      throw Error(E::FileUnwritable, "the disk is full");
     EXPECT_THROW(launch(rank, transfer, 1), PeerFailure);
     launch(rank, transfer, 1);
   });

@@ -2,6 +2,7 @@
 // be, and that nobody waits for ever.
 #include "DeviceConformance.h"
 
+#include "ErrorKind.h"
 #include "drivers/cuda/NcclAgreement.h"
 #include "drivers/cuda/NcclLibrary.h"
 #include "imitation/ImitatedNccl.h"
@@ -74,6 +75,7 @@ TEST(NcclLibrary, ThatIsThereTwiceIsRefusedWithBothFiles) {
       }),
       "this process has two copies of NCCL, /a/libnccl.so.2 and /b/libnccl.so; "
       "take one of them from LD_LIBRARY_PATH and LD_PRELOAD");
+  EXPECT_EQ(identifierThrownBy([] { checkNcclVersion(21705); }), "FSDP-E1004");
 }
 
 TEST(NcclAgreement, RanksOfOneKindAgree) {
@@ -197,7 +199,7 @@ static Transfer prepareAndLoseOne(DeviceRank &rank,
   rank.communicator->prepare(sumOf(memory));
   rank.control->barrier();
   if (rank.rank == 1)
-    throw Error("this rank has failed");
+    throw Error(E::Unexpected, "this rank has failed");
   return sumOf(memory);
 }
 

@@ -103,7 +103,7 @@ TEST_P(Nccl, WhatItCannotReduceIsRefusedBeforeItIsLaunched) {
       wanted.op = op;
       try {
         rank.communicator->prepare(wanted);
-      } catch (const std::invalid_argument &error) {
+      } catch (const Error &error) {
         return std::string(error.what());
       }
       return std::string();

@@ -1,7 +1,9 @@
 // Tests that a rank which waits learns who keeps it: who is gone, who computes,
 // and who waits itself; with and without an answer.
 #include "comm/RankWatch.h"
+#include "comm/PeerWatch.h"
 
+#include "ErrorKind.h"
 #include "RankProcesses.h"
 #include "comm/GlooCommunicator.h"
 
@@ -146,7 +148,8 @@ errorsWithout2(const std::function<void(Communicator &)> &rank2) {
         c->barrier();
         return false;
       } catch (const PeerFailure &failure) {
-        folder.write("rank" + std::to_string(r), failure.what());
+        folder.write("rank" + std::to_string(r),
+                     withIdentifier(failure.what(), failure.kind));
         c->leave(failure.what());
       } catch (const std::exception &error) {
         c->abort(error.what());
@@ -173,10 +176,15 @@ void expectAll(const std::vector<std::string> &errors,
 
 } // namespace
 
+TEST(PeerWatch, WatchesProcessesAlone) {
+  EXPECT_EQ(identifierThrownBy([] { PeerWatch().add(1, -1); }), "FSDP-E0008");
+}
+
 TEST(RankWatch, NamesAStoppedRank) {
   auto errors = errorsWithout2([](Communicator &) { raise(SIGSTOP); });
   expectAll(errors, "rank 2 has kept rank ");
   expectAll(errors, " is stopped");
+  expectAll(errors, "[FSDP-E0611]");
   expectAll(errors, "in an agreement between steps");
 }
 
@@ -197,6 +205,6 @@ TEST(RankWatch, NamesARankThatIsKilled) {
 
 TEST(RankWatch, PassesOnWhyARankFailed) {
   auto errors = errorsWithout2(
-      [](Communicator &) { throw std::runtime_error("out of paper"); });
+      [](Communicator &) { throw Error(E::Unexpected, "out of paper"); });
   expectAll(errors, "rank 2 failed: out of paper");
 }

@@ -121,14 +121,11 @@ TEST(Reduce, IntegersWrap) {
 }
 
 TEST(Reduce, WhatCannotBeReducedIsRefused) {
-  EXPECT_THROW(checkReduction(plan::DType::Bool, 1), std::invalid_argument);
-  EXPECT_THROW(checkReduction(plan::DType::Float8E5M2, 1),
-               std::invalid_argument);
-  EXPECT_THROW(checkReduction(plan::DType::Int64, 2), std::invalid_argument);
+  EXPECT_THROW(checkReduction(plan::DType::Bool, 1), Error);
+  EXPECT_THROW(checkReduction(plan::DType::Float8E5M2, 1), Error);
+  EXPECT_THROW(checkReduction(plan::DType::Int64, 2), Error);
   EXPECT_NO_THROW(checkReduction(plan::DType::BFloat16, 2));
   constexpr auto max = plan::ReduceOp::Max;
-  EXPECT_THROW(checkReduction(plan::DType::Float32, 2, max),
-               std::invalid_argument);
-  EXPECT_THROW(checkReduction(plan::DType::Complex64, 1, max),
-               std::invalid_argument);
+  EXPECT_THROW(checkReduction(plan::DType::Float32, 2, max), Error);
+  EXPECT_THROW(checkReduction(plan::DType::Complex64, 1, max), Error);
 }

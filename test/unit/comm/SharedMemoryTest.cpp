@@ -75,9 +75,10 @@ bool refuses(const std::function<void()> &call, const std::string &text) {
   try {
     call();
   } catch (const Error &error) {
-    if (std::string(error.what()).find(text) != std::string::npos)
+    std::string said = withIdentifier(error.what(), error.kind);
+    if (said.find(text) != std::string::npos)
       return true;
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "%s\n", said.c_str());
   }
   return false;
 }
@@ -288,7 +289,8 @@ TEST(SharedMemory, NoOpenFilesLeft) {
               setrlimit(RLIMIT_NOFILE, &limit);
               return refuses([] { connectAlone(); },
                              "cannot share memory: rank 0: ") &&
-                     refuses([] { connectAlone(); }, "Too many open files");
+                     refuses([] { connectAlone(); },
+                             "Too many open files [FSDP-E0609]");
             })),
             0);
 }

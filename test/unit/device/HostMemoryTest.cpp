@@ -2,6 +2,7 @@
 #include "device/HostMemory.h"
 
 #include "Error.h"
+#include "ErrorKind.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -28,7 +29,8 @@ TEST(HostMemory, GuardsNotice) {
 }
 
 TEST(HostMemory, WhatCannotBeHadIsAnError) {
-  EXPECT_THROW(HostMemory(uint64_t(1) << 60, 0), Error);
+  EXPECT_EQ(test::identifierThrownBy([&] { HostMemory(uint64_t(1) << 60, 0); }),
+            "FSDP-E0002");
   HostMemory none(0, 0);
   EXPECT_EQ(none.size(), 0u);
 }

@@ -4,6 +4,7 @@
 #include "imitation/ImitatedDevice.h"
 
 #include "Error.h"
+#include "ErrorKind.h"
 
 #include <atomic>
 #include <cstring>
@@ -88,6 +89,8 @@ TEST(CudaHost, SaysHowManyGpusItHas) {
   EXPECT_EQ(refusal(host, 1), "");
   EXPECT_EQ(refusal(host, 2), "there is no GPU 2: this process sees 2; start "
                               "at most as many ranks on this host");
+  UseHost use(host);
+  EXPECT_EQ(test::identifierThrownBy([] { openDevice(2, 2); }), "FSDP-E1003");
 }
 
 TEST(CudaHost, TellsItsGpusApart) {
@@ -285,8 +288,9 @@ TEST(ImitatedGraphs, RefuseWhatCudaRefuses) {
          other->recordShared(0, event.get());
          std::string error =
              errorOf([&] { device->waitShared(0, event.get()); });
-         EXPECT_THROW(other->endCapture(), Error);
-         throw Error(error);
+         EXPECT_EQ(test::identifierThrownBy([&] { other->endCapture(); }),
+                   "FSDP-E1005");
+         throw Error(E::Unexpected, error);
        }},
       {"cudaErrorIllegalState", [&] { device->beginCapture(); }},
   };

@@ -131,6 +131,7 @@ TEST(DeviceExecutor, APlanThatDoesNotFitIsRefusedWithTheBytes) {
     uint64_t bytes = builder->plan.arenas[plan::deviceArena]->bytes;
     EXPECT_NE(text.find(std::to_string(bytes)), std::string::npos) << text;
     EXPECT_NE(text.find("are free"), std::string::npos) << text;
+    EXPECT_EQ(identifierOf(error.kind), "FSDP-E1002");
     EXPECT_NE(text.find("offload=all"), std::string::npos) << text;
   }
 }

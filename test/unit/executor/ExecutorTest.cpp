@@ -5,6 +5,7 @@
 #include "executor/HostBackend.h"
 
 #include "Error.h"
+#include "ErrorKind.h"
 #include "PlanBuilder.h"
 #include "TensorFunctions.h"
 #include "ThreadRanks.h"
@@ -125,7 +126,7 @@ protected:
       if (run)
         executor->run(0, 1);
     } catch (const Error &error) {
-      return error.what();
+      return withIdentifier(error.what(), error.kind);
     }
     return "";
   }
@@ -142,6 +143,7 @@ TEST_F(OneOperator, UnknownIsRefusedAtLoad) {
   int v = builder.newValue("v", {2});
   builder.aten("aten::no_such_operator", {}, {v});
   EXPECT_HAS(refusal(false), "aten::no_such_operator");
+  EXPECT_HAS(refusal(false), "[FSDP-E0504]");
 }
 
 TEST_F(OneOperator, ResultOfAnotherShapeIsNamed) {
@@ -151,6 +153,15 @@ TEST_F(OneOperator, ResultOfAnotherShapeIsNamed) {
   std::string text = refusal();
   EXPECT_HAS(text, "aten::neg in model");
   EXPECT_HAS(text, "[2, 3]");
+}
+
+TEST_F(OneOperator, WhatPyTorchRefusesIsSaidWithThePlace) {
+  int a = builder.newValue("a", {2, 3}), b = builder.newValue("b", {2, 3});
+  builder.input("a", a, false);
+  builder.aten("aten::mm", {value(a), value(a)}, {b});
+  std::string text = refusal();
+  EXPECT_HAS(text, "aten::mm in model: mat1 and mat2 shapes cannot be");
+  EXPECT_HAS(text, "[FSDP-E0804]");
 }
 
 TEST_F(OneOperator, ViewThatCopiesIsRefused) {
@@ -311,6 +322,10 @@ TEST_F(OneOperator, PoisonLetsUnreadInputsBeWrittenOver) {
   EXPECT_EQ(executor->outputs().at(0), 0);
 }
 
+TEST_F(OneOperator, NothingIsCapturedOnCpus) {
+  EXPECT_EQ(identifierThrownBy([&] { backend.beginCapture(); }), "FSDP-E1006");
+}
+
 TEST_F(OneOperator, PoisonNamesAWritePastTheEnd) {
   int a = builder.newValue("a", {3}), b = builder.newValue("b", {1});
   builder.input("a", a, false);
@@ -324,5 +339,6 @@ TEST_F(OneOperator, PoisonNamesAWritePastTheEnd) {
     FAIL();
   } catch (const Error &error) {
     EXPECT_HAS(std::string(error.what()), "past the end of b");
+    EXPECT_EQ(identifierOf(error.kind), "FSDP-E0505");
   }
 }

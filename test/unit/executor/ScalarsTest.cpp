@@ -2,6 +2,7 @@
 #include "executor/Scalars.h"
 
 #include "Error.h"
+#include "ErrorKind.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -141,5 +142,6 @@ TEST(Scalars, HyperparametersFollowTheSchedule) {
   EXPECT_EQ(scheduledSteps(plan), 2u);
   EXPECT_EQ(hyperparameters(plan, 2), (std::vector<double>{4, 5, 6}));
   EXPECT_EQ(learningRates(plan, 2), (std::vector<double>{4, 5}));
-  EXPECT_THROW(hyperparameters(plan, 3), Error);
+  EXPECT_EQ(test::identifierThrownBy([&] { hyperparameters(plan, 3); }),
+            "FSDP-E0801");
 }

@@ -122,7 +122,7 @@ TEST_P(Shutdown, ARankThatFailsAmidTransfers) {
                          __FILE__, __LINE__);
   library.def("refuse_nan(Tensor self) -> Tensor", [](const at::Tensor &self) {
     if (std::isnan(self[0].item<float>()))
-      throw Error("the input is NaN");
+      throw Error(E::Unexpected, "the input is NaN");
     return self.clone();
   });
   auto builder = gatherThenLook();

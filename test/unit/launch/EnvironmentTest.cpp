@@ -2,6 +2,7 @@
 #include "launch/Environment.h"
 
 #include "Error.h"
+#include "ErrorKind.h"
 
 #include <gtest/gtest.h>
 #include <map>
@@ -83,7 +84,10 @@ TEST(MeetingPoint, Urls) {
   EXPECT_TRUE(parseMeetingPoint("env://", given(variables)).launcherServes);
   for (const char *bad : {"tcp://host", "tcp://host:0", "tcp://host:70000",
                           "tcp://:1", "file://x", "env://", "http://x"})
-    EXPECT_NE(refusal([&] { parseMeetingPoint(bad, given({})); }), "") << bad;
+    EXPECT_EQ(
+        test::identifierThrownBy([&] { parseMeetingPoint(bad, given({})); }),
+        "FSDP-E0603")
+        << bad;
 }
 
 TEST(RunKey, TellsRestartsApart) {

@@ -3,6 +3,7 @@
 #include "launch/Rendezvous.h"
 
 #include "Error.h"
+#include "ErrorKind.h"
 #include "TemporaryFolder.h"
 
 #include <gtest/gtest.h>
@@ -68,6 +69,18 @@ TEST(Rendezvous, DifferentPlansAreShown) {
 TEST(Rendezvous, RankThatNeverComesIsNamed) {
   for (const std::string &error : meetInFile(2, 4, 1, same))
     EXPECT_NE(error.find("rank 2, rank 3 of 4"), std::string::npos) << error;
+}
+
+TEST(Rendezvous, AFolderThatIsNotThereIsNoMeetingPlace) {
+  Membership me;
+  me.size = 2;
+  MeetingPoint where;
+  where.kind = MeetingPoint::Kind::File;
+  where.path = "/nowhere/meeting";
+  EXPECT_EQ(test::identifierThrownBy([&] {
+              meet(me, where, "test", same(0), {}, std::chrono::seconds(1));
+            }),
+            "FSDP-E0606");
 }
 
 TEST(Rendezvous, RanksWithOneSecretMeet) {

@@ -4,6 +4,8 @@
 #include "PlanBuilder.h"
 #include "plan/Sha256.h"
 
+#include "ErrorKind.h"
+
 #include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -43,6 +45,14 @@ TEST(PlanFile, RefusesWhatIsNotAPlan) {
   EXPECT_NE(parseError("PK\3\4 a zip").find("is not a plan"),
             std::string::npos);
   EXPECT_NE(parseError("FSDPPLAN").find("is truncated"), std::string::npos);
+}
+
+TEST(PlanFile, RefusesAnotherVersionOfItself) {
+  std::string bytes = example();
+  ++bytes[8]; // behind FSDPPLAN
+  EXPECT_NE(parseError(bytes).find("has container version"), std::string::npos);
+  EXPECT_EQ(identifierThrownBy([&] { parsePlan(bytes, "a.plan", nullptr); }),
+            "FSDP-E0502");
 }
 
 TEST(PlanFile, RefusesEveryTruncation) {

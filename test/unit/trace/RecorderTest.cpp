@@ -1,6 +1,8 @@
 // Tests that runs are taken down, and arrive at another rank as they were.
 #include "trace/Recorder.h"
 
+#include "ErrorKind.h"
+
 #include <gtest/gtest.h>
 
 using namespace fsdp;
@@ -51,6 +53,8 @@ TEST(Recorder, HalfARunIsNone) {
       {2, 5, 1, 100, 200, {{Span::Start, 1, 2, 3, 110, 120}}}};
   std::vector<char> bytes = packRuns(runs);
   for (size_t size : {size_t(1), sizeof(int64_t), bytes.size() - 1})
-    EXPECT_THROW(unpackRuns({bytes.begin(), bytes.begin() + size}),
-                 std::runtime_error);
+    EXPECT_EQ(test::identifierThrownBy([&] {
+                unpackRuns({bytes.begin(), bytes.begin() + size});
+              }),
+              "FSDP-E0809");
 }

@@ -1,0 +1,93 @@
+#include "fsdp/Dialect/Diagnostics.h"
+
+#include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/FSDP.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <atomic>
+#include <cstdlib>
+
+using namespace mlir;
+
+namespace fsdp {
+
+/// Nothing: the text has its identifier.
+static thread_local std::optional<E> kindOfThread = E::Ir;
+static std::atomic<bool> hasPrinted = false;
+
+InFlightDiagnostic ofKind(E kind, InFlightDiagnostic diagnostic) {
+  if (Diagnostic *inner = diagnostic.getUnderlyingDiagnostic())
+    inner->getMetadata().push_back(
+        DiagnosticArgument(static_cast<int64_t>(kind)));
+  return diagnostic;
+}
+
+KindOfErrors::KindOfErrors(std::optional<E> kind) : outer(kindOfThread) {
+  kindOfThread = kind;
+}
+
+KindOfErrors::~KindOfErrors() { kindOfThread = outer; }
+
+/// Puts the identifier behind an error, once, and leaves it to be printed.
+static LogicalResult identify(Diagnostic &diagnostic) {
+  if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+    return failure();
+  using Kind = DiagnosticArgument::DiagnosticArgumentKind;
+  constexpr StringRef done = "identified";
+  std::optional<E> kind = kindOfThread;
+  for (DiagnosticArgument &fact : diagnostic.getMetadata()) {
+    if (fact.getKind() == Kind::String && fact.getAsString() == done)
+      return failure();
+    if (fact.getKind() == Kind::Integer)
+      kind = static_cast<E>(fact.getAsInteger());
+  }
+  diagnostic.getMetadata().push_back(DiagnosticArgument(done));
+  if (kind)
+    diagnostic << " [" << identifierOf(*kind) << "]";
+  hasPrinted = true;
+  return failure();
+}
+
+/// A handler that was registered later is asked first, and dialects are loaded
+/// behind those of the programs.
+template <typename Dialect> static void addTo(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, Dialect *) {
+    context->getDiagEngine().registerHandler(identify);
+  });
+}
+
+void printIdentifiers(DialectRegistry &registry) {
+  addTo<FSDPDialect>(registry);
+  addTo<aten::AtenDialect>(registry);
+  addTo<func::FuncDialect>(registry);
+}
+
+void printError(const std::exception &error) {
+  llvm::errs() << "error: " << withIdentifier(error.what(), kindOf(error))
+               << "\n";
+  hasPrinted = true;
+}
+
+LogicalResult failAs(E kind, function_ref<LogicalResult(const Twine &)> fail,
+                     const Twine &text) {
+  KindOfErrors said(std::nullopt);
+  hasPrinted = true;
+  return fail(withIdentifier(text.str(), kind));
+}
+
+void printIdentifierIfNone(E kind) {
+  if (!hasPrinted)
+    llvm::errs() << "note: this error is " << identifierOf(kind) << "\n";
+}
+
+void identifyBadFlags() {
+  on_exit(
+      [](int status, void *) {
+        if (status)
+          printIdentifierIfNone(E::Flag);
+      },
+      nullptr);
+}
+
+} // namespace fsdp

@@ -1,0 +1,116 @@
+"""Tests that every error has an identifier that can be looked up, and that each is provoked."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from typing import Iterator
+
+import pytest
+
+from fsdp_mlir import errors as exceptions
+from fsdp_mlir.error_kinds import TEXTS, E
+from support import chain, errors
+
+pytestmark = pytest.mark.quick
+KINDS = errors.kinds()
+_OF_KINDS = ("python/fsdp_mlir/error_kinds.py", "python/fsdp_mlir/errors.py")
+SOURCES = {
+    path: path.read_text()
+    for folder in ("runtime", "lib", "include", "tools", "python/fsdp_mlir")
+    for path in (chain.ROOT / folder).rglob("*")
+    if path.suffix in (".cpp", ".h", ".py")
+    and path.relative_to(chain.ROOT).as_posix() not in _OF_KINDS
+}
+
+
+def texts_of_tests() -> Iterator[str]:
+    for path in (chain.ROOT / "test").rglob("*"):
+        if path.suffix in (".py", ".cpp", ".mlir", ".test"):
+            yield path.read_text()
+
+
+def test_every_kind_is_that_of_some_error() -> None:
+    text = "\n".join(SOURCES.values())
+    unused = [
+        kind.name
+        for kind in KINDS
+        if not re.search(rf"\bE::{kind.name}\b|\bE\.{kind.python}\b", text)
+    ]
+    assert unused == []
+
+
+def test_every_kind_is_provoked_by_a_test() -> None:
+    """One that is marked `provokes`, which holds it to that; or an expectation of lit or
+    GoogleTest that names it."""
+    text = "\n".join(texts_of_tests())
+    named = set(re.findall(r"FSDP-E\d{4}", text)) | set(re.findall(r"\bE::(\w+)", text))
+    lacking = [kind.identifier for kind in KINDS if not named & {kind.identifier, kind.name}]
+    assert lacking == []
+
+
+def test_identifiers_in_tests_and_pages_exist() -> None:
+    pages = [page.read_text() for page in (chain.ROOT / "docs").rglob("*.md")]
+    named = set(re.findall(r"FSDP-E\d{4}", "\n".join([*texts_of_tests(), *pages])))
+    assert named <= {kind.identifier for kind in KINDS}
+
+
+def test_cpp_throws_nothing_without_a_kind() -> None:
+    """A type of ours cannot be made without one."""
+    found = [
+        f"{path.relative_to(chain.ROOT)}: {line.strip()}"
+        for path, text in SOURCES.items()
+        if path.suffix != ".py"
+        for line in text.splitlines()
+        if re.search(r"\bthrow std::", line)
+    ]
+    assert found == []
+
+
+def test_python_raises_nothing_without_a_kind() -> None:
+    """Besides what Python's own protocols ask for, and what this package catches itself."""
+    python = "AttributeError KeyError IndexError EOFError ValueError SystemExit"
+    caught = "FeedError NotFollowed _RankIsGone argparse.ArgumentTypeError"
+    identified = set(vars(exceptions)) | {
+        name
+        for path, text in SOURCES.items()
+        if path.suffix == ".py"
+        for name in re.findall(r"^class (\w+)\((?:\w+, )*\w*(?:Error|Identified)\b", text, re.M)
+    }
+    allowed = {*python.split(), *caught.split(), *identified}
+    found = [
+        f"{path.relative_to(chain.ROOT)}:{node.lineno}: {ast.unparse(node.exc.func)}"
+        for path, text in SOURCES.items()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+        if re.search(r"(^|\.)[A-Z]\w*$", ast.unparse(node.exc.func))
+        if ast.unparse(node.exc.func) not in allowed
+    ]
+    assert found == []
+
+
+def test_an_error_without_a_kind_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="an error begins with its kind"):
+        exceptions.ExportError("the loss is a string", "")  # type: ignore[arg-type]
+
+
+def test_both_programs_explain_alike() -> None:
+    for kind in (KINDS[0], KINDS[-1]):
+        run = chain.command([chain.binary("fsdp-run"), "--explain", kind.identifier])
+        module = [sys.executable, "-m", "fsdp_mlir.explain", kind.identifier.lower()]
+        python = subprocess.run(module, capture_output=True, text=True, check=True)
+        text = f"{kind.identifier}: {kind.title}\n\n{kind.cause}\n\n{kind.mending}\n"
+        assert run.stdout == python.stdout == text
+        assert TEXTS[E(kind.number).value] == (kind.title, kind.cause, kind.mending)
+
+
+@pytest.mark.provokes("FSDP-E0106")
+def test_an_identifier_that_is_not_there_is_an_error() -> None:
+    expected = "there is no error E0; give it as errors print it, as in FSDP-E0101 [FSDP-E0106]"
+    run = chain.command([chain.binary("fsdp-run"), "--explain", "E0"], check=False)
+    module = [sys.executable, "-m", "fsdp_mlir.explain", "E0"]
+    for done in (run, subprocess.run(module, capture_output=True, text=True)):
+        assert (done.returncode, done.stderr) == (2, f"error: {expected}\n")
