@@ -144,7 +144,7 @@ static std::string quote(const std::string &text) {
 
 std::string printKernelTable(const KernelTable &table) {
   std::string text =
-      "# Seconds of matrix products by each kernel, the least of many, as\n"
+      "# Seconds of products by each kernel, the least of many, as\n"
       "# fsdp-run --tune measured them (docs/kernels.md).\n"
       "format = " +
       std::to_string(tableFormat) + "\ncpu = " + quote(table.machine.cpu) +

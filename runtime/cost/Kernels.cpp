@@ -1,9 +1,10 @@
-// Matrix products, and the kernels that can compute each.
+// Matrix products and attention, and the kernels that can compute each.
 
 #include "cost/Kernels.h"
 #include "cost/CommandCost.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 
 namespace fsdp::cost {
@@ -44,41 +45,121 @@ std::string Product::text() const {
     if (operand.strides != plan::rowMajorStrides(operand.shape))
       text += "@" + join(operand.strides, ",");
   }
-  return text;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    char number[32] = "none";
+    if (numbers[i])
+      std::snprintf(number, sizeof(number), "%.9g", *numbers[i]);
+    text += (i ? ", " : " (") + std::string(number);
+  }
+  return text + (numbers.empty() ? "" : ")");
 }
 
-std::optional<Product> productOf(std::string_view callee,
-                                 std::vector<Operand> operands) {
-  const Kernel *kernel = findKernel(callee);
-  if (!kernel || operands.empty())
-    return std::nullopt;
+void ProductArguments::add(Operand operand) {
+  inOrder &= numbers.empty();
+  operands.push_back(std::move(operand));
+}
+
+/// All of one of the types that kernels of several libraries take.
+static bool areMultiplied(const std::vector<Operand> &operands, size_t count) {
   plan::DType dtype = operands.front().dtype;
-  if (dtype != plan::DType::Float32 && dtype != plan::DType::BFloat16 &&
-      dtype != plan::DType::Float16)
+  return operands.size() >= count &&
+         (dtype == plan::DType::Float32 || dtype == plan::DType::BFloat16 ||
+          dtype == plan::DType::Float16) &&
+         std::all_of(operands.begin(), operands.begin() + count,
+                     [&](const Operand &operand) {
+                       return operand.dtype == dtype && !operand.shape.empty();
+                     });
+}
+
+static bool isPlainProduct(const Product &product) {
+  return product.operands.size() == 2 && product.numbers.empty() &&
+         areMultiplied(product.operands, 2);
+}
+
+static bool isProductWithBias(const Product &product) {
+  const std::vector<Operand> &operands = product.operands;
+  return operands.size() == 3 && product.numbers.empty() &&
+         areMultiplied(operands, 3) &&
+         operands[0].shape == std::vector<int64_t>{operands[2].shape.back()};
+}
+
+/// Numbers: dropout, whether it is causal, a mask, the scale.
+static bool isPlainAttention(const Product &product, size_t operands,
+                             size_t ofOneType) {
+  const auto &numbers = product.numbers;
+  return product.operands.size() == operands && numbers.size() <= 4 &&
+         areMultiplied(product.operands, ofOneType) &&
+         (numbers.empty() || numbers[0].value_or(0) == 0) &&
+         (numbers.size() < 3 || !numbers[2]);
+}
+
+static bool isForwardAttention(const Product &product) {
+  return isPlainAttention(product, 3, 3);
+}
+
+/// The sixth operand, logsumexp, is of float32 always.
+static bool isBackwardAttention(const Product &product) {
+  return isPlainAttention(product, 6, 5);
+}
+
+/// What all kernels of a family take.
+static constexpr struct {
+  std::string_view name;
+  bool (*takes)(const Product &);
+} families[] = {
+    {"mm", isPlainProduct},
+    {"addmm", isProductWithBias},
+    {"bmm", isPlainProduct},
+    {"_scaled_dot_product_flash_attention_for_cpu", isForwardAttention},
+    {"_scaled_dot_product_flash_attention_for_cpu_backward",
+     isBackwardAttention},
+};
+
+std::optional<Product>
+ProductArguments::productOf(std::string_view callee) const {
+  const Kernel *kernel = findKernel(callee);
+  if (!kernel || operands.empty() || !inOrder)
     return std::nullopt;
+  Product product{std::string(kernel->family), operands, numbers};
+  while (!product.numbers.empty() && !product.numbers.back())
+    product.numbers.pop_back();
   for (const Operand &operand : operands)
-    if (operand.dtype != dtype ||
-        plan::numElements(operand.shape).value_or(0) == 0)
+    if (plan::numElements(operand.shape).value_or(0) == 0)
       return std::nullopt;
-  if (kernel->family == "addmm" &&
-      operands.front().shape !=
-          std::vector<int64_t>{operands.back().shape.back()})
-    return std::nullopt;
-  return Product{std::string(kernel->family), std::move(operands)};
+  for (const auto &family : families)
+    if (family.name == kernel->family && family.takes(product))
+      return product;
+  return std::nullopt;
 }
 
 static std::optional<Product> productOf(const plan::ProgramT &program,
                                         const plan::AtenT &call) {
-  std::vector<Operand> operands;
+  ProductArguments arguments;
   for (const auto &argument : call.arguments) {
-    if (argument->kind == plan::ArgumentKind::Default)
-      continue;
-    if (argument->kind != plan::ArgumentKind::Value || argument->value < 0)
+    switch (argument->kind) {
+    case plan::ArgumentKind::Value: {
+      if (argument->value < 0)
+        return std::nullopt;
+      const plan::ValueT &value = *program.values[argument->value];
+      arguments.add({value.dtype, value.shape, value.strides});
+      break;
+    }
+    case plan::ArgumentKind::Default:
+    case plan::ArgumentKind::None:
+      arguments.addNumber(std::nullopt);
+      break;
+    case plan::ArgumentKind::Bool:
+    case plan::ArgumentKind::Int:
+      arguments.addNumber(double(argument->i));
+      break;
+    case plan::ArgumentKind::Double:
+      arguments.addNumber(argument->d.value_or(0));
+      break;
+    default:
       return std::nullopt;
-    const plan::ValueT &value = *program.values[argument->value];
-    operands.push_back({value.dtype, value.shape, value.strides});
+    }
   }
-  return productOf(calleeOf(call), std::move(operands));
+  return arguments.productOf(calleeOf(call));
 }
 
 std::map<std::string, ProductUses> productsOf(const plan::ProgramT &program) {

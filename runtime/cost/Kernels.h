@@ -1,4 +1,4 @@
-// Matrix products, and the kernels that can compute each.
+// Matrix products and attention, and the kernels that can compute each.
 #ifndef FSDP_RUNTIME_COST_KERNELS_H
 #define FSDP_RUNTIME_COST_KERNELS_H
 
@@ -19,7 +19,7 @@ struct Kernel {
 };
 
 /// The kernel of that callee, "mm" or "fsdp_mlir::mm.onednn"; null where it is
-/// no kernel of a matrix product.
+/// no kernel of a product.
 const Kernel *findKernel(std::string_view callee);
 
 /// All that compute a family's products; ATen's comes first.
@@ -31,23 +31,38 @@ struct Operand {
   std::vector<int64_t> shape, strides;
 };
 
-/// A matrix product that all kernels of its family can compute, whichever of
-/// them it is now computed by. Kernels are as fast as its text says: two
-/// products with the same one take the same time.
+/// A matrix product, or an attention, that all kernels of its family can
+/// compute, whichever of them it is now computed by. Kernels are as fast as its
+/// text says: two products with the same one take the same time.
 struct Product {
   std::string family;
+  /// The tensors that the operator is called with, in the schema's order, and
+  /// the numbers behind them (a truth is 0 or 1); nothing for None and for what
+  /// has its default. None has one behind the last number.
   std::vector<Operand> operands;
+  std::vector<std::optional<double>> numbers;
 
-  /// "mm float32 512x256 256x768@1,256": strides where they are not row-major.
+  /// "mm float32 512x256 256x768@1,256": strides where they are not row-major,
+  /// and numbers, where there are any, as "(0, 1, none, 0.125)".
   std::string text() const;
 };
 
-/// The product that a call computes; nothing where that is no product, or one
-/// that only ATen's kernel takes: of integers or wider than float32, empty, or with something else
-/// than a row as bias. `operands` are the call's tensors in the schema's order;
-/// its other arguments have their defaults.
-std::optional<Product> productOf(std::string_view callee,
-                                 std::vector<Operand> operands);
+/// Collects what a call is given, in the schema's order.
+class ProductArguments {
+public:
+  void add(Operand operand);
+  void addNumber(std::optional<double> number) { numbers.push_back(number); }
+  /// The product that the call computes; nothing where that is no product, or
+  /// one that only ATen's kernel takes: of integers or wider than float32,
+  /// empty, with something else than a row as bias, with a factor, a mask or
+  /// dropout.
+  std::optional<Product> productOf(std::string_view callee) const;
+
+private:
+  std::vector<Operand> operands;
+  std::vector<std::optional<double>> numbers;
+  bool inOrder = true;
+};
 
 /// How often each product of a plan's program is computed in a run of it, by
 /// text.

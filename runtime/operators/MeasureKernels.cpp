@@ -1,4 +1,4 @@
-// What each kernel of a matrix product takes.
+// What each kernel of a product takes.
 
 #include "operators/MeasureKernels.h"
 
@@ -32,13 +32,15 @@ double now() {
 /// One kernel with its operands, as a plan's command calls it.
 class Call {
 public:
-  Call(const cost::Kernel &kernel, const std::vector<at::Tensor> &operands)
+  Call(const cost::Kernel &kernel, const std::vector<at::Tensor> &operands,
+       std::vector<std::optional<double>> numbers)
       : kernel(kernel), handle(find(std::string(kernel.callee))) {
     for (const at::Tensor &operand : operands)
       prepared.push_back(operand);
     const auto &arguments = handle.schema().arguments();
-    for (size_t i = operands.size(); i < arguments.size(); ++i)
-      prepared.push_back(*arguments[i].default_value());
+    numbers.resize(arguments.size() - operands.size());
+    for (size_t i = 0; i < numbers.size(); ++i)
+      prepared.push_back(valueOf(arguments[operands.size() + i], numbers[i]));
   }
 
   double run() {
@@ -54,6 +56,15 @@ public:
   double least = 0;
 
 private:
+  static c10::IValue valueOf(const c10::Argument &argument,
+                             std::optional<double> number) {
+    if (!number)
+      return argument.default_value().value_or(c10::IValue());
+    if (argument.type()->kind() == c10::TypeKind::BoolType)
+      return *number != 0;
+    return *number;
+  }
+
   static c10::OperatorHandle find(std::string callee) {
     registerOperators();
     if (callee.find("::") == std::string::npos)
@@ -87,7 +98,7 @@ std::map<std::string, double> measureKernels(const cost::Product &product) {
   std::vector<at::Tensor> operands = operandsOf(product);
   std::vector<Call> calls;
   for (const cost::Kernel *kernel : cost::kernelsOf(product.family)) {
-    Call call(*kernel, operands);
+    Call call(*kernel, operands, product.numbers);
     try {
       call.run(); // makes what it keeps, and takes its memory
       call.least = call.run();

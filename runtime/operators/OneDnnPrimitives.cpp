@@ -1,34 +1,20 @@
-// Matrix products by primitives of oneDNN that are made once and kept. PyTorch
-// looks its own up at every call, which takes longer than a small product.
+#include "operators/OneDnnPrimitives.h"
 
-#include "operators/OneDnnLibrary.h"
 #include "operators/Operators.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
-#include <array>
 #include <map>
-#include <memory>
 
 namespace fsdp {
 
 namespace {
-
-/// What oneDNN gives as a pointer, and takes back by one function.
-template <typename Handle, auto OneDnnFunctions::*destroy> struct Destroy {
-  void operator()(Handle handle) const { (oneDnn().*destroy)(handle); }
-};
-template <typename Handle, auto OneDnnFunctions::*destroy>
-using Owned =
-    std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<Handle, destroy>>;
 
 using Layout = Owned<dnnl_memory_desc_t, &OneDnnFunctions::destroyLayout>;
 using Attributes =
     Owned<dnnl_primitive_attr_t, &OneDnnFunctions::destroyAttributes>;
 using Description =
     Owned<dnnl_primitive_desc_t, &OneDnnFunctions::destroyDescription>;
-using Primitive = Owned<dnnl_primitive_t, &OneDnnFunctions::destroyPrimitive>;
-using Memory = Owned<dnnl_memory_t, &OneDnnFunctions::destroyMemory>;
 
 /// Of the process: oneDNN's CPU has no state that threads would share.
 struct Cpu {
@@ -46,8 +32,8 @@ const Cpu &cpu() {
   return made;
 }
 
-dnnl_data_type_t typeOf(const at::Tensor &tensor) {
-  switch (tensor.scalar_type()) {
+dnnl_data_type_t oneDnnType(at::ScalarType type) {
+  switch (type) {
   case at::kFloat:
     return dnnl_f32;
   case at::kBFloat16:
@@ -58,149 +44,165 @@ dnnl_data_type_t typeOf(const at::Tensor &tensor) {
     TORCH_CHECK(false,
                 "oneDNN's products are for float32 and types of 16 bits "
                 "here, not ",
-                tensor.scalar_type());
+                type);
   }
 }
 
-Layout layoutOf(at::IntArrayRef sizes, at::IntArrayRef strides,
-                dnnl_data_type_t type) {
+Layout describe(const TensorLayout &tensor) {
   dnnl_memory_desc_t layout;
-  checkOneDnn(oneDnn().createLayout(&layout, int(sizes.size()), sizes.data(),
-                                    type, strides.data()),
+  checkOneDnn(oneDnn().createLayout(
+                  &layout, int(tensor.sizes.size()), tensor.sizes.data(),
+                  oneDnnType(tensor.type), tensor.strides.data()),
               "a layout");
   return Layout(layout);
 }
 
-Memory memoryOf(const_dnnl_memory_desc_t layout) {
+Attributes scratchFromCaller() {
+  dnnl_primitive_attr_t made;
+  checkOneDnn(oneDnn().createAttributes(&made), "attributes");
+  Attributes attributes(made);
+  checkOneDnn(oneDnn().setScratchpadMode(made, dnnl_scratchpad_mode_user),
+              "a scratchpad");
+  return attributes;
+}
+
+} // namespace
+
+TensorLayout TensorLayout::transposed() const {
+  TensorLayout turned = *this;
+  size_t last = sizes.size() - 1;
+  std::swap(turned.sizes[last - 1], turned.sizes[last]);
+  std::swap(turned.strides[last - 1], turned.strides[last]);
+  return turned;
+}
+
+PrimitiveProduct::PrimitiveProduct(const TensorLayout &left,
+                                   const TensorLayout &right,
+                                   const TensorLayout &result,
+                                   const TensorLayout *bias) {
+  Layout leftLayout = describe(left), rightLayout = describe(right),
+         resultLayout = describe(result), biasLayout;
+  if (bias) {
+    int64_t size = bias->sizes[0], stride = bias->strides[0];
+    biasLayout = describe({bias->type, {1, size}, {size * stride, stride}});
+  }
+  Attributes attributes = scratchFromCaller();
+  dnnl_primitive_desc_t made;
+  checkOneDnn(oneDnn().createMatmul(&made, cpu().engine, leftLayout.get(),
+                                    rightLayout.get(), biasLayout.get(),
+                                    resultLayout.get(), attributes.get()),
+              "matrix product");
+  Description description(made);
+  dnnl_primitive_t kernel;
+  checkOneDnn(oneDnn().createPrimitive(&kernel, made), "matrix product");
+  primitive.reset(kernel);
+
+  add(DNNL_ARG_SRC, leftLayout.get());
+  add(DNNL_ARG_WEIGHTS, rightLayout.get());
+  add(DNNL_ARG_DST, resultLayout.get());
+  if (biasLayout)
+    add(DNNL_ARG_BIAS, biasLayout.get());
+  const_dnnl_memory_desc_t scratch =
+      oneDnn().layoutOf(made, dnnl_query_scratchpad_md, 0);
+  scratchBytes = int64_t(oneDnn().sizeOfLayout(scratch));
+  if (scratchBytes > 0)
+    add(DNNL_ARG_SCRATCHPAD, scratch);
+}
+
+void PrimitiveProduct::add(int argument, const_dnnl_memory_desc_t layout) {
   dnnl_memory_t memory;
   checkOneDnn(
       oneDnn().createMemory(&memory, layout, cpu().engine, DNNL_MEMORY_NONE),
       "memory");
-  return Memory(memory);
+  memories.emplace_back(memory);
+  arguments.push_back({argument, memory});
 }
 
-/// A product of tensors that lie in memory in one way.
-class PrimitiveProduct {
-public:
-  /// `bias`: [n], or undefined.
-  PrimitiveProduct(const at::Tensor &left, const at::Tensor &right,
-                   const at::Tensor &bias, const at::Tensor &result) {
-    dnnl_data_type_t type = typeOf(left);
-    Layout leftLayout = layoutOf(left.sizes(), left.strides(), type);
-    Layout rightLayout = layoutOf(right.sizes(), right.strides(), type);
-    Layout resultLayout = layoutOf(result.sizes(), result.strides(), type);
-    Layout biasLayout;
-    if (bias.defined()) {
-      std::array<int64_t, 2> sizes{1, bias.size(0)},
-          strides{bias.size(0) * bias.stride(0), bias.stride(0)};
-      biasLayout = layoutOf(sizes, strides, type);
-    }
-    Attributes attributes = scratchFromCaller();
-    dnnl_primitive_desc_t made;
-    checkOneDnn(oneDnn().createMatmul(&made, cpu().engine, leftLayout.get(),
-                                      rightLayout.get(), biasLayout.get(),
-                                      resultLayout.get(), attributes.get()),
-                "matrix product");
-    Description description(made);
-    dnnl_primitive_t kernel;
-    checkOneDnn(oneDnn().createPrimitive(&kernel, made), "matrix product");
-    primitive.reset(kernel);
-
-    add(DNNL_ARG_SRC, leftLayout.get());
-    add(DNNL_ARG_WEIGHTS, rightLayout.get());
-    add(DNNL_ARG_DST, resultLayout.get());
-    if (biasLayout)
-      add(DNNL_ARG_BIAS, biasLayout.get());
-    const_dnnl_memory_desc_t scratch =
-        oneDnn().layoutOf(made, dnnl_query_scratchpad_md, 0);
-    scratchBytes = int64_t(oneDnn().sizeOfLayout(scratch));
-    if (scratchBytes > 0)
-      add(DNNL_ARG_SCRATCHPAD, scratch);
+void PrimitiveProduct::run(const void *left, const void *right, void *result,
+                           const void *bias) {
+  at::Tensor scratch; // from the allocator, which a plan's step has planned
+  std::array<void *, 5> addresses{const_cast<void *>(left),
+                                  const_cast<void *>(right), result};
+  size_t count = 3;
+  if (bias)
+    addresses[count++] = const_cast<void *>(bias);
+  if (scratchBytes > 0) {
+    scratch = at::empty({scratchBytes}, at::kByte);
+    addresses[count++] = scratch.data_ptr();
   }
+  for (size_t i = 0; i < count; ++i)
+    checkOneDnn(oneDnn().setAddress(arguments[i].memory, addresses[i]),
+                "an address");
+  checkOneDnn(oneDnn().execute(primitive.get(), cpu().stream,
+                               int(arguments.size()), arguments.data()),
+              "matrix product");
+}
 
-  void run(const at::Tensor &left, const at::Tensor &right,
-           const at::Tensor &bias, const at::Tensor &result) {
-    at::Tensor scratch; // from the allocator, which a plan's step has planned
-    std::array<void *, 5> addresses{left.data_ptr(), right.data_ptr(),
-                                    result.data_ptr()};
-    size_t count = 3;
-    if (bias.defined())
-      addresses[count++] = bias.data_ptr();
-    if (scratchBytes > 0) {
-      scratch = at::empty({scratchBytes}, at::kByte);
-      addresses[count++] = scratch.data_ptr();
-    }
-    for (size_t i = 0; i < count; ++i)
-      checkOneDnn(oneDnn().setAddress(arguments[i].memory, addresses[i]),
-                  "an address");
-    checkOneDnn(oneDnn().execute(primitive.get(), cpu().stream,
-                                 int(arguments.size()), arguments.data()),
-                "matrix product");
+PrimitiveProduct &PrimitiveProduct::get(const TensorLayout &left,
+                                        const TensorLayout &right,
+                                        const TensorLayout &result,
+                                        const TensorLayout *bias) {
+  // Addresses are the primitive's, so each thread has its own. A primitive is
+  // made for a number of threads.
+  static thread_local std::map<std::vector<int64_t>, PrimitiveProduct> kept;
+  std::vector<int64_t> key{at::get_num_threads(), bias ? bias->strides[0] : 0};
+  for (const TensorLayout *tensor : {&left, &right, &result}) {
+    key.push_back(int64_t(tensor->type));
+    for (const at::DimVector *list : {&tensor->sizes, &tensor->strides})
+      key.insert(key.end(), list->begin(), list->end());
   }
+  auto found = kept.find(key);
+  if (found == kept.end())
+    found = kept.try_emplace(std::move(key), left, right, result, bias).first;
+  return found->second;
+}
 
-private:
-  static Attributes scratchFromCaller() {
-    dnnl_primitive_attr_t made;
-    checkOneDnn(oneDnn().createAttributes(&made), "attributes");
-    Attributes attributes(made);
-    checkOneDnn(oneDnn().setScratchpadMode(made, dnnl_scratchpad_mode_user),
-                "a scratchpad");
-    return attributes;
-  }
+namespace {
 
-  void add(int argument, const_dnnl_memory_desc_t layout) {
-    memories.push_back(memoryOf(layout));
-    arguments.push_back({argument, memories.back().get()});
-  }
-
-  Primitive primitive;
-  std::vector<Memory> memories;
-  std::vector<dnnl_exec_arg_t> arguments;
-  int64_t scratchBytes = 0;
-};
-
-using Key = std::vector<int64_t>;
-
-Key keyOf(const at::Tensor &left, const at::Tensor &right,
-          const at::Tensor &bias) {
-  // A primitive is made for a number of threads.
-  Key key{at::get_num_threads(), int64_t(left.scalar_type())};
-  for (const at::Tensor *tensor : {&left, &right})
-    for (at::IntArrayRef list : {tensor->sizes(), tensor->strides()})
-      key.insert(key.end(), list.begin(), list.end());
+/// A plan's types say what these are; a forged one's may not.
+void checkOperands(const at::Tensor &left, const at::Tensor &right,
+                   const at::Tensor &bias, int64_t dimensions) {
+  bool fit = left.dim() == dimensions && right.dim() == dimensions &&
+             left.size(-1) == right.size(-2) &&
+             (dimensions < 3 || left.size(0) == right.size(0)) &&
+             left.scalar_type() == right.scalar_type();
   if (bias.defined())
-    key.push_back(bias.stride(0));
-  return key;
+    fit &= bias.dim() == 1 && bias.size(0) == right.size(-1) &&
+           bias.scalar_type() == left.scalar_type();
+  TORCH_CHECK(fit, "operands of ", left.scalar_type(), " ", left.sizes(),
+              " and ", right.scalar_type(), " ", right.sizes(),
+              " have no matrix product with this bias");
 }
 
 at::Tensor multiply(const at::Tensor &left, const at::Tensor &right,
-                    const at::Tensor &bias) {
-  // Addresses are the primitive's, so each thread has its own.
-  static thread_local std::map<Key, PrimitiveProduct> kept;
+                    const at::Tensor &bias, int64_t dimensions) {
+  checkOperands(left, right, bias, dimensions);
   at::DimVector sizes(left.sizes());
   sizes.back() = right.sizes().back();
   at::Tensor result = at::empty(sizes, left.options());
-  Key key = keyOf(left, right, bias);
-  auto found = kept.find(key);
-  if (found == kept.end())
-    found = kept.try_emplace(std::move(key), left, right, bias, result).first;
-  found->second.run(left, right, bias, result);
+  TensorLayout biasLayout =
+      bias.defined() ? TensorLayout::of(bias) : TensorLayout();
+  PrimitiveProduct::get(TensorLayout::of(left), TensorLayout::of(right),
+                        TensorLayout::of(result),
+                        bias.defined() ? &biasLayout : nullptr)
+      .run(left.const_data_ptr(), right.const_data_ptr(), result.data_ptr(),
+           bias.defined() ? bias.const_data_ptr() : nullptr);
   return result;
 }
 
 } // namespace
 
 at::Tensor mmOneDnnPrimitive(const at::Tensor &self, const at::Tensor &mat2) {
-  return multiply(self, mat2, {});
+  return multiply(self, mat2, {}, 2);
 }
 
 at::Tensor bmmOneDnnPrimitive(const at::Tensor &self, const at::Tensor &mat2) {
-  return multiply(self, mat2, {});
+  return multiply(self, mat2, {}, 3);
 }
 
 at::Tensor addmmOneDnnPrimitive(const at::Tensor &bias, const at::Tensor &mat1,
                                 const at::Tensor &mat2) {
-  return multiply(mat1, mat2, bias);
+  return multiply(mat1, mat2, bias, 2);
 }
 
 } // namespace fsdp

@@ -29,6 +29,9 @@ void registerOperators() {
     onCpu("mm.onednn_primitive", TORCH_FN(mmOneDnnPrimitive));
     onCpu("addmm.onednn_primitive", TORCH_FN(addmmOneDnnPrimitive));
     onCpu("bmm.onednn_primitive", TORCH_FN(bmmOneDnnPrimitive));
+    onCpu("attention.onednn_primitive", TORCH_FN(attentionOneDnnPrimitive));
+    onCpu("attention_backward.onednn_primitive",
+          TORCH_FN(attentionBackwardOneDnnPrimitive));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));
     library.impl("flash_attention_backward",

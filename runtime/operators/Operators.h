@@ -43,6 +43,20 @@ at::Tensor bmmOneDnnPrimitive(const at::Tensor &self, const at::Tensor &mat2);
 at::Tensor addmmOneDnnPrimitive(const at::Tensor &bias, const at::Tensor &mat1,
                                 const at::Tensor &mat2);
 
+/// See Operators.def. Query [batch, heads, queries, size], key and value
+/// [batch, heads, keys, size]; `scale`: 1 / sqrt(size) where there is none.
+/// Throw c10::Error as the three above, and with dropout or a mask.
+std::tuple<at::Tensor, at::Tensor>
+attentionOneDnnPrimitive(const at::Tensor &query, const at::Tensor &key,
+                         const at::Tensor &value, double dropout, bool isCausal,
+                         const std::optional<at::Tensor> &mask,
+                         std::optional<double> scale);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attentionBackwardOneDnnPrimitive(
+    const at::Tensor &gradient, const at::Tensor &query, const at::Tensor &key,
+    const at::Tensor &value, const at::Tensor &output,
+    const at::Tensor &logsumexp, double dropout, bool isCausal,
+    const std::optional<at::Tensor> &mask, std::optional<double> scale);
+
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default
 /// generator is the one given: ranks that are threads wait for each other.

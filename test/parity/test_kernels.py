@@ -16,6 +16,7 @@ GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
 # Sums of less than 256 products have one order, and the same bits, in all kernels.
 SIZES = ("--width", "256", "--layers", "1")
 RANKS, STEPS = 2, 5
+ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_fast_kernels_train_as_exact_ones(exact: chain.Compiled, fast: chain.Com
     text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", fast.plan]).stdout
     # Each product of the step and of the evaluation; none is ATen's.
     assert len(re.findall(r"fsdp_mlir::(mm|addmm)\.onednn", text)) >= 20
-    assert not re.findall(r"aten::(mm|addmm)\(", text)
+    assert not re.findall(rf"aten::(mm|addmm|{ATTENTION}|{ATTENTION}_backward)\(", text)
     expected, once = run(exact), run(fast)
     assert once.losses == pytest.approx(expected.losses, rel=0, abs=1e-5)
     assert not same(once, expected)  # they are other kernels
@@ -78,7 +79,8 @@ def test_a_product_is_measured_once(exact: chain.Compiled, table: pathlib.Path) 
     assert table.read_bytes() == before
     # Each has all the kernels of its family, and what it lacks is added.
     products = tomllib.loads(before.decode())["products"]
-    assert all("aten" in times and "onednn_linear" in times for times in products.values())
+    assert all("aten" in times and "onednn_primitive" in times for times in products.values())
+    assert {"mm", "addmm", ATTENTION, f"{ATTENTION}_backward"} == {p.split()[0] for p in products}
     lacking = table.with_name("lacking.toml")
     lines = before.decode().splitlines(keepends=True)
     lacking.write_text("".join(lines[:-1]))

@@ -39,8 +39,8 @@ std::optional<int> parseCommandLine(int argc, char **argv,
   app.add_flag("--json", result.doctorJson, "what --doctor finds, as JSON")
       ->needs(doctor);
   app.add_option("--tune", result.tune,
-                 "measure the plan's matrix products on this machine, one "
-                 "rank's threads, into a table for fsdp-opt's kernel-table "
+                 "measure the plan's matrix products and attention on this "
+                 "machine, one rank's threads, into a table for fsdp-opt's kernel-table "
                  "(docs/kernels.md); products that it has are not measured "
                  "again. Trains nothing")
       ->check(notEmpty())

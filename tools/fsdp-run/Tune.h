@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-/// Measures the plan's matrix products by each kernel, on this thread, into the
+/// Measures the plan's matrix products and attention by each kernel, on this thread, into the
 /// table `path` for fsdp-opt's `kernel-table`. What the table has already stays
 /// as it is. Prints a line of what was measured and what could be won.
 /// Throws Error where the plan is for GPUs, or the table is of another machine

@@ -48,20 +48,22 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
 }
 
 def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
-  let summary = "Takes the fastest kernel for each matrix product";
+  let summary = "Takes the fastest kernel for each matrix product and attention";
   let description = [{
     Input IR: captured.
 
     Output IR: with `kernels=exact` the same. With `kernels=fast`, each call of
-    `mm`, `addmm` and `bmm` whose product is in `kernel-table` calls the kernel
-    that is the fastest there; operands and types stay. The kernels are the rows
-    of `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must
-    be faster by 3 %: less is noise.
+    `mm`, `addmm` and `bmm`, and of PyTorch's flash attention for CPUs, forward
+    and backward, that is in `kernel-table` calls the kernel that is the fastest
+    there; operands and types stay. The kernels are the rows of
+    `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must be
+    faster by 3 %: less is noise.
 
     What holds: a product is that of the same matrices, its last bits may be
     other ones. The choice is in the plan, so that all ranks and runs have the
-    same bits. What is not in the table, and what only ATen takes (another dtype
-    than float32, a bias that is no row), stays as it is. A table that was
+    same bits. What is not in the table, and what only ATen takes (a dtype wider
+    than float32, a bias that is no row, an attention with dropout or a mask),
+    stays as it is. A table that was
     measured on another processor or with another PyTorch is refused, unless
     `cluster` says that the plan is for another machine than this one.
 

@@ -228,9 +228,9 @@ inline constexpr OptionMeaning device{
 inline constexpr OptionMeaning attention{
     "attention", "with device=cuda, the kernels that may compute attention, "
                  "best first: a list of flash, efficient and cudnn"};
-inline constexpr OptionMeaning kernels{"kernels",
-                                       "which kernels compute matrix products",
-                                       getValues(KernelChoice())};
+inline constexpr OptionMeaning kernels{
+    "kernels", "which kernels compute matrix products and attention",
+    getValues(KernelChoice())};
 inline constexpr OptionMeaning kernelTable{
     "kernel-table",
     "with kernels=fast, the file of `fsdp-run --tune`: what each kernel takes "

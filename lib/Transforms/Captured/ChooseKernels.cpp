@@ -38,26 +38,45 @@ private:
   cost::KernelTable measured;
 };
 
+/// A number or a truth that a call is given; nothing where it is neither.
+std::optional<double> getNumber(Attribute attribute) {
+  if (auto number = dyn_cast<FloatAttr>(attribute))
+    return number.getValueAsDouble();
+  if (auto truth = dyn_cast<BoolAttr>(attribute))
+    return truth.getValue();
+  if (auto number = dyn_cast<IntegerAttr>(attribute))
+    return double(number.getInt());
+  return std::nullopt;
+}
+
 /// The product that a call computes; nothing where ATen's kernel alone takes
 /// it.
 std::optional<cost::Product> getProduct(aten::CallOp call) {
-  std::vector<cost::Operand> operands;
+  cost::ProductArguments arguments;
   for (const aten::CallArgument &argument : call.getCallArguments()) {
-    if (argument.kind == aten::CallArgument::Kind::Default)
-      continue;
-    if (argument.kind != aten::CallArgument::Kind::Value)
+    using Kind = aten::CallArgument::Kind;
+    if (argument.kind == Kind::Default || argument.kind == Kind::None) {
+      arguments.addNumber(std::nullopt);
+    } else if (argument.kind == Kind::Attribute) {
+      std::optional<double> number = getNumber(argument.attribute);
+      if (!number)
+        return std::nullopt;
+      arguments.addNumber(number);
+    } else if (argument.kind == Kind::Value) {
+      auto type = dyn_cast<RankedTensorType>(
+          call->getOperand(argument.operands.front()).getType());
+      std::optional<plan::DType> dtype =
+          type ? aten::getDType(type.getElementType()) : std::nullopt;
+      if (!dtype)
+        return std::nullopt;
+      SmallVector<int64_t> strides = aten::getStrides(type);
+      arguments.add(
+          {*dtype, type.getShape().vec(), {strides.begin(), strides.end()}});
+    } else {
       return std::nullopt;
-    auto type = dyn_cast<RankedTensorType>(
-        call->getOperand(argument.operands.front()).getType());
-    std::optional<plan::DType> dtype =
-        type ? aten::getDType(type.getElementType()) : std::nullopt;
-    if (!dtype)
-      return std::nullopt;
-    SmallVector<int64_t> strides = aten::getStrides(type);
-    operands.push_back(
-        {*dtype, type.getShape().vec(), {strides.begin(), strides.end()}});
+    }
   }
-  return cost::productOf(call.getCallee().str(), std::move(operands));
+  return arguments.productOf(call.getCallee().str());
 }
 
 LogicalResult ChooseKernels::readOptions() {
@@ -123,7 +142,7 @@ void ChooseKernels::choose(func::FuncOp program) {
         << remark::metric("aten_us", inMicroseconds(aten));
   });
   remark::passed(program.getLoc(), about("kernels", program))
-      << "matrix products by other kernels than ATen's"
+      << "products by other kernels than ATen's"
       << remark::metric("chosen", chosen) << remark::metric("products", all)
       << remark::metric("us", inMicroseconds(after))
       << remark::metric("aten_us", inMicroseconds(before));

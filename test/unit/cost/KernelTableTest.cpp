@@ -16,6 +16,17 @@ static Operand operand(std::vector<int64_t> shape,
   return {dtype, std::move(shape), std::move(strides)};
 }
 
+static std::optional<Product>
+productOf(std::string_view callee, const std::vector<Operand> &operands,
+          const std::vector<std::optional<double>> &numbers = {}) {
+  ProductArguments arguments;
+  for (const Operand &operand : operands)
+    arguments.add(operand);
+  for (std::optional<double> number : numbers)
+    arguments.addNumber(number);
+  return arguments.productOf(callee);
+}
+
 static Product product() {
   return *productOf("mm", {operand({4, 8}), operand({8, 2}, {1, 8})});
 }
@@ -48,10 +59,50 @@ TEST(Kernels, WhatOnlyAtenTakesIsNoProduct) {
   EXPECT_FALSE(productOf("addmm", row));
   row[0] = operand({1}); // is broadcast
   EXPECT_FALSE(productOf("addmm", row));
+  // Without an element, or with none of its dimensions.
+  EXPECT_FALSE(productOf("mm", {operand({}), operand({})}));
+  // A factor that the schema has behind the tensors.
+  EXPECT_TRUE(productOf("bmm", {operand({2, 4, 8}), operand({2, 8, 2})}, {{}}));
+  EXPECT_FALSE(productOf("mm", {operand({4, 8}), operand({8, 2})}, {2.0}));
+}
+
+TEST(Kernels, AttentionIsAProductWithoutDropoutAndMask) {
+  const char *forward = "_scaled_dot_product_flash_attention_for_cpu";
+  const char *backward = "_scaled_dot_product_flash_attention_for_cpu_backward";
+  std::optional<double> none;
+  Operand head = operand({2, 4, 16, 8});
+  std::vector<Operand> three(3, head), six(5, head);
+  auto causal = productOf(forward, three, {0.0, 1.0, none, 0.5});
+  ASSERT_TRUE(causal);
+  EXPECT_EQ(causal->text(), std::string(forward) +
+                                " float32 2x4x16x8 2x4x16x8 2x4x16x8 "
+                                "(0, 1, none, 0.5)");
+  // Defaults behind the last number are not said.
+  EXPECT_EQ(productOf(forward, three, {none, none, none, none})->text(),
+            std::string(forward) + " float32 2x4x16x8 2x4x16x8 2x4x16x8");
+  EXPECT_EQ(
+      productOf("fsdp_mlir::attention.onednn_primitive", three, {})->text(),
+      productOf(forward, three, {})->text());
+  EXPECT_FALSE(productOf(forward, three, {0.1}));
+  // The sum of exponentials is of float32 whatever the others are.
+  for (Operand &half : six)
+    half.dtype = plan::DType::BFloat16;
+  six.push_back(operand({2, 4, 16}));
+  EXPECT_TRUE(productOf(backward, six, {0.0, 1.0}));
+  EXPECT_FALSE(productOf(backward, six, {0.5, 1.0}));
+  // A mask is a tensor behind the numbers.
+  ProductArguments masked;
+  for (const Operand &given : three)
+    masked.add(given);
+  masked.addNumber(0.0);
+  masked.add(operand({16, 16}));
+  EXPECT_FALSE(masked.productOf(forward));
 }
 
 TEST(Kernels, AtensComesFirstInEachFamily) {
-  for (const char *family : {"mm", "addmm", "bmm"}) {
+  for (const char *family :
+       {"mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_flash_attention_for_cpu_backward"}) {
     std::vector<const Kernel *> kernels = kernelsOf(family);
     ASSERT_GT(kernels.size(), 1u);
     EXPECT_TRUE(kernels[0]->exact);

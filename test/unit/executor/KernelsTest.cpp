@@ -79,6 +79,15 @@ TEST(Kernels, AllComputeTheSame) {
       "bmm", {matrix({3, 8, 5}, 0.4).transpose(1, 2), matrix({3, 8, 2}, 0.6)});
 }
 
+TEST(Kernels, OperandsOfNoProductAreRefused) {
+  at::Tensor a = matrix({24, 40}, 0.7), bias = matrix({24}, 2.1);
+  EXPECT_THROW(mmOneDnnPrimitive(a, a), c10::Error);
+  EXPECT_THROW(mmOneDnnPrimitive(a.flatten(), a), c10::Error);
+  EXPECT_THROW(bmmOneDnnPrimitive(a, a.t()), c10::Error);
+  EXPECT_THROW(addmmOneDnnPrimitive(bias.narrow(0, 0, 1), a, a.t()),
+               c10::Error);
+}
+
 TEST(Kernels, OneDnnsAreForFloats) {
   at::Tensor a = matrix({8, 8}, 0.7).to(at::kDouble);
   for (auto kernel : {mmOneDnn, mmOneDnnLinear, mmOneDnnPrimitive})
@@ -105,10 +114,11 @@ TEST(Kernels, PrimitivesTakeBFloat16) {
 }
 
 TEST(Kernels, EachIsMeasured) {
-  cost::Operand bias{plan::DType::Float32, {24}, {1}};
-  cost::Operand left{plan::DType::Float32, {16, 8}, {8, 1}};
-  cost::Operand right{plan::DType::Float32, {8, 24}, {1, 8}};
-  auto seconds = measureKernels(*cost::productOf("addmm", {bias, left, right}));
+  cost::ProductArguments arguments;
+  arguments.add({plan::DType::Float32, {24}, {1}});
+  arguments.add({plan::DType::Float32, {16, 8}, {8, 1}});
+  arguments.add({plan::DType::Float32, {8, 24}, {1, 8}});
+  auto seconds = measureKernels(*arguments.productOf("addmm"));
   for (const cost::Kernel *kernel : cost::kernelsOf("addmm"))
     EXPECT_EQ(seconds.count(std::string(kernel->name)), runsHere(*kernel));
   for (const auto &[kernel, least] : seconds)
