@@ -1,16 +1,19 @@
 """Tests that kernels are measured once, refused where they are another machine's, and that a plan
-with fast ones trains as eager's do to 1e-5, with the same bits over transports and runs."""
+with fast ones trains as eager PyTorch to 1e-5, with the same bits over transports and runs."""
 
 from __future__ import annotations
 
 import pathlib
 import re
 import tomllib
+from typing import Any
 
 import pytest
 import torch
 
-from support import chain
+from fsdp_mlir import TrainingStep
+from fsdp_mlir.capture.library_defaults import every_layer
+from support import chain, reference
 
 GPT = pathlib.Path(__file__).parent / "models" / "gpt.py"
 # Sums of less than 256 products have one order, and the same bits, in all kernels.
@@ -86,6 +89,51 @@ def test_a_product_is_measured_once(exact: chain.Compiled, table: pathlib.Path) 
     lacking.write_text("".join(lines[:-1]))
     assert tune(exact.plan, lacking).startswith("measured 1 of ")
     assert tomllib.loads(lacking.read_text())["products"].keys() == products.keys()
+
+
+def image_classifier(argv: list[str]) -> TrainingStep:
+    """ResNet-18 or ViT on 16 images of noise: sums of batch normalization over 4 values at least,
+    since over two their signs alone would be left, and each last bit another run."""
+    from torchvision import models
+
+    torch.manual_seed(0)
+    model = {
+        "resnet18": lambda: models.resnet18(num_classes=10),
+        "vit": lambda: models.VisionTransformer(64, 8, 2, 4, 128, 512, num_classes=10),
+    }[argv[0]]()
+    data = {"x": torch.randn(16, 3, 64, 64), "y": torch.randint(10, (16,))}
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x, y: torch.nn.functional.cross_entropy(model(x), y),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
+        inputs={name: tensor[:4] for name, tensor in data.items()},
+        data=data,
+        epochs=1,
+    )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("step", "argv"),
+    [(GPT, SIZES), (image_classifier, ("resnet18",)), (image_classifier, ("vit",))],
+    ids=["gpt", "resnet18", "vit"],
+)
+def test_fifty_steps_stay_with_eagers(
+    step: Any, argv: tuple[str, ...], tmp_path: pathlib.Path
+) -> None:
+    steps, options = 50, f"mesh={RANKS} shard-layout=flat"
+    compiled = chain.compile_step(step, tmp_path / "exact", argv, pipeline=options)
+    measured = tmp_path / "kernels.toml"
+    tune(compiled.plan, measured)
+    options += f" kernels=fast kernel-table={measured}"
+    fast = chain.lower(
+        compiled.step_file, compiled.archive, tmp_path / "fast", argv, pipeline=options
+    )
+    eager = reference.load_step(compiled.step_file, list(argv))
+    with every_layer(eager.model):
+        expected = reference.averaged(eager, RANKS, steps).mean_losses
+    losses = chain.run_plan(fast, RANKS, steps=steps).losses
+    assert losses == pytest.approx(expected, rel=0, abs=1e-5)
 
 
 @pytest.mark.provokes("FSDP-E0406")
