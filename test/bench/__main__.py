@@ -8,14 +8,14 @@ import pathlib
 import sys
 import time
 
-from bench import compile_time, figures, loader, models, own_loop, pages, saving, tables
+from bench import compile_time, figures, loader, models, own_loop, pages, saving, share, tables
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader")
+SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader", "share")
 
 
 def positive(text: str) -> int:
@@ -99,6 +99,9 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "loader" in args.sections:
         results["loader"] = loader.measure(folder / "loader", say)
         print(loader.text(results["loader"]), flush=True)
+    if "share" in args.sections:
+        results["share"] = share.measure(folder / "share", say)
+        print(share.text(results["share"]), flush=True)
     return results
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command_line
-from bench import charts, goals, loader, own_loop, pages, saving, tables
+from bench import charts, goals, loader, own_loop, pages, saving, share, tables
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -249,3 +249,15 @@ def test_what_hashes_cost_is_measured(tmp_path: pathlib.Path) -> None:
     assert "of it (≤ 1.05, met)" in saving.text(found | {"ratio": 1.05})
     assert "of it (≤ 1.05, NOT met)" in saving.text(found | {"ratio": 1.06})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_share_of_the_machine_has_a_goal_by_the_fastest_kernels(tmp_path: pathlib.Path) -> None:
+    table = tmp_path / "kernels.toml"
+    table.write_text('[products]\n"mm" = { aten = 0.2, onednn = 0.1 }\n"other" = { aten = 0.15 }\n')
+    best, kernel = share._best(table)
+    assert (best, kernel) == (2 * 2048**3 / 0.1, "onednn")
+    rates = {"flat-overlap": 80e9, "flat-overlap-fast": 90e9}
+    figures = {"best": 100e9, "best_kernel": kernel, "rates": rates}
+    shares = {name: rate / 100e9 for name, rate in rates.items()}
+    assert "90% of it (≥ 85%, met)" in share.text(figures | {"shares": shares})
+    assert "NOT met" in share.text(figures | {"shares": shares | {"flat-overlap-fast": 0.84}})
