@@ -2,10 +2,12 @@
 
 #include "PipelineOptions.h"
 
+#include "cost/Cluster.h"
 #include "fsdp/Transforms/Passes.h"
 #include "plan/NearestName.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -128,5 +130,29 @@ void fsdp::printPipelineOptions(llvm::raw_ostream &os) {
          << (value.name == byDefault ? " (default)" : "") << " | "
          << value.meaning << " |\n";
     os << "\n";
+  }
+}
+
+void fsdp::printClusters(llvm::raw_ostream &os) {
+  auto number = [](double value) { return llvm::format("%g", value); };
+  auto link = [&](const cost::Link &link) {
+    os << " | " << number(link.bandwidth / 1e9) << ", "
+       << number(link.latency * 1e6);
+  };
+  os << "| preset | bfloat16, TFLOP/s | float32, TFLOP/s | memory, GB/s | "
+        "ranks of a node | between them: GB/s, us | between nodes: GB/s, us | "
+        "to the host: GB/s, us | a kernel, us | a collective, us |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const cost::Cluster &cluster : cost::presets()) {
+    os << "| `" << cluster.name << "`";
+    for (plan::DType dtype : {plan::DType::BFloat16, plan::DType::Float32})
+      os << " | " << number(cluster.flopsPerSecond(dtype) / 1e12);
+    os << " | " << number(cluster.memoryBandwidth / 1e9) << " | "
+       << cluster.ranksPerNode;
+    link(cluster.intraNode);
+    link(cluster.interNode);
+    link(cluster.hostLink);
+    os << " | " << number(cluster.launchSeconds * 1e6) << " | "
+       << number(cluster.collectiveSeconds * 1e6) << " |\n";
   }
 }

@@ -21,7 +21,8 @@ try:
         _write(source, examples.rewritten(source))
     for page, text in pages.all_pages().items():
         _write(page, text)
-    _write(timeline.PICTURE, timeline.picture())
+    for picture, text in timeline.pictures().items():
+        _write(picture, text)
 except ValueError as error:
     sys.exit(f"error: {error}")
 except subprocess.CalledProcessError as error:

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 from typing import Callable
 
+from docs import life, sharding
 from support import chain, constraints, errors
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -24,6 +25,9 @@ _PAGES = (
     "options.md",
     "checker.md",
     "errors.md",
+    "clusters.md",
+    "parameter.md",
+    "sharding.md",
     "ir/captured.md",
     "ir/sharded.md",
     "ir/scheduled.md",
@@ -122,10 +126,11 @@ def _passes() -> str:
     return _tablegen("Transforms/Passes.td", "-gen-pass-doc")
 
 
-def _options() -> str:
+def _printed(flag: str) -> str:
+    """What fsdp-opt prints as Markdown."""
     return (
         subprocess.run(
-            [chain.binary("fsdp-opt"), "--fsdp-options"],
+            [chain.binary("fsdp-opt"), flag],
             stdout=subprocess.PIPE,
             check=True,
             text=True,
@@ -152,7 +157,7 @@ def _step() -> str:
     return f"```python\n{_STEP.read_text().partition(chr(10) * 2)[2].strip()}\n```"
 
 
-def _phase(*pipelines: str) -> str:
+def _ir(*pipelines: str) -> str:
     """The running example behind some pipelines, without what they record."""
     text = subprocess.run(
         [chain.binary("fsdp-opt"), "--mlir-print-debuginfo=false", *pipelines],
@@ -161,20 +166,28 @@ def _phase(*pipelines: str) -> str:
         check=True,
         text=True,
     ).stdout
-    return "```mlir\n" + re.sub(r'fsdp\.pipeline = "[^"]*", ', "", text).strip() + "\n```"
+    return re.sub(r'fsdp\.pipeline = "[^"]*", ', "", text).strip()
+
+
+def _phase(*pipelines: str) -> str:
+    return "```mlir\n" + _ir(*pipelines) + "\n```"
 
 
 _PHASES = ("--fsdp-shard=mesh=2", "--fsdp-overlap", "--fsdp-lower")
+_NAMES = ("captured", "sharded", "scheduled", "commands")
 _GENERATORS: dict[str, Callable[[], str]] = {
     "passes": _passes,
-    "options": _options,
+    "options": lambda: _printed("--fsdp-options"),
+    "clusters": lambda: _printed("--fsdp-clusters"),
     "constraints": constraints.page,
     "errors": _errors,
     "fsdp": lambda: _dialect("Dialect/FSDP/FSDPOps.td", "fsdp"),
     "step": _step,
-    "captured": _phase,
-    "sharded": lambda: _phase(*_PHASES[:1]),
-    "scheduled": lambda: _phase(*_PHASES[:2]),
-    "commands": lambda: _phase(*_PHASES),
+    **{name: lambda n=number: _phase(*_PHASES[:n]) for number, name in enumerate(_NAMES)},
+    **{
+        f"life_{name}": lambda n=number, name=name: life.of_phase(name, _ir(*_PHASES[:n]))
+        for number, name in enumerate(_NAMES)
+    },
+    "sharding": sharding.table,
     "aten": lambda: _dialect("Dialect/Aten/Aten.td", "aten"),
 }

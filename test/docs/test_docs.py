@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from docs import examples, pages, timeline
+from docs import examples, pages, sharding, timeline
 from support import chain
 
 EXAMPLES = examples.all_examples()
@@ -18,10 +18,11 @@ def test_the_pages_are_what_the_sources_say() -> None:
     assert not old, f"{old} are not what the sources say; run tools/dev docs"
 
 
-def test_the_picture_is_what_the_plan_predicts() -> None:
+def test_the_pictures_are_what_the_plan_predicts() -> None:
     """Each gather and reduction stands beside compute of another block, as the README says."""
     trace = timeline.predicted()
-    assert timeline.PICTURE.read_text() == timeline.svg(trace), "run tools/dev docs, and look at it"
+    for picture, text in timeline.pictures().items():
+        assert picture.read_text() == text, "run tools/dev docs, and look at it"
     exposed = sum(e["dur"] for e in trace["traceEvents"] if e.get("cat") == "exposed")
     step = next(e["dur"] for e in trace["traceEvents"] if e.get("cat") == "step")
     assert exposed < 0.05 * step
@@ -43,3 +44,14 @@ def test_each_pass_has_a_test_of_its_errors(name: str) -> None:
     assert bool(tested) != bool(
         cannot
     ), f"write {short}-invalid.mlir, or say in the description why the pass cannot fail"
+
+
+def test_ways_of_sharding_differ_as_the_page_says() -> None:
+    """By what they move in bfloat16 to gather and in float32 to reduce, and so by the second."""
+    found = sharding.figures()
+    sent = {way: row["sent"] / found["DDP"]["sent"] for way, row in found.items()}
+    assert sent["ZeRO-2"] == pytest.approx((2 + 4) / 8, rel=0.02)
+    assert sent["ZeRO-3"] > sent["ZeRO-3, root kept"] > sent["hpZ"] - 0.05 > sent["ZeRO-2"]
+    memory = [found[way]["memory"] for way in ("DDP", "ZeRO-2", "ZeRO-3")]
+    assert memory == sorted(memory, reverse=True)
+    assert found["ZeRO-2"]["fast step"] < found["ZeRO-3"]["fast step"] < found["HSDP"]["fast step"]

@@ -1,7 +1,9 @@
-"""docs/timeline.svg: a step as the cost model predicts it, drawn from the trace of its plan."""
+"""docs/timeline.svg: a step as the cost model predicts it, drawn from the trace of its plan; and
+docs/parameter.svg, the same with one block in colour."""
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import sys
@@ -12,6 +14,7 @@ from xml.sax.saxutils import escape
 from support import chain
 
 PICTURE = chain.ROOT / "docs" / "timeline.svg"
+OF_BLOCK, BLOCK = chain.ROOT / "docs" / "parameter.svg", 1
 STEP = pathlib.Path(__file__).with_name("timeline_step.py")
 OPTIONS = "mesh=8 device=cuda cluster=h100x8"
 LANES = ("compute", "gather", "reduce")
@@ -23,6 +26,7 @@ WIDTH, LEFT, TOP, ROW, BAR = 960, 70, 26, 34, 24
 Json = dict[str, Any]
 
 
+@functools.lru_cache(maxsize=1)
 def predicted() -> Json:
     """The trace of the step's plan."""
     with tempfile.TemporaryDirectory() as name:
@@ -70,28 +74,32 @@ def _block(event: Json) -> int:
     return int(first) if first.isdigit() else NONE
 
 
-def svg(trace: Json) -> str:
-    """The picture, with what each bar is as its title."""
+def svg(trace: Json, only: int | None = None) -> str:
+    """The picture, with what each bar is as its title; `only` one block has a colour."""
     found = list(bars(trace))
     end = max(begin + length for _, begin, length, *_ in found)
     scale = (WIDTH - LEFT - 10) / end
     height = TOP + ROW * len(LANES) + 30
+    legend = "a colour for each block, grey for none"
+    if only is not None:
+        legend = "the second block in colour, the rest in grey"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         'font-family="sans-serif" font-size="13" fill="#8a8f98">',
         "<title>A training step of four blocks on eight GPUs, as it is predicted</title>",
         f'<text x="{LEFT}" y="16">one step of four blocks on 8 x H100, predicted: '
-        f"{end / 1000:.1f} ms; a colour for each block, grey for none</text>",
+        f"{end / 1000:.1f} ms; {legend}</text>",
     ]
     for row, lane in enumerate(LANES):
         y = TOP + ROW * row
         lines.append(f'<text x="0" y="{y + 17}">{lane}</text>')
         for its, begin, length, block, name in found:
             if its == lane:
+                colour = COLOURS[block if only in (None, block) else NONE]
                 lines.append(
                     f'<rect x="{LEFT + begin * scale:.1f}" y="{y}" '
                     f'width="{max(length * scale - 0.5, 0.5):.1f}" height="{BAR}" '
-                    f'fill="{COLOURS[block]}"><title>{escape(name)}: {length / 1000:.2f} ms'
+                    f'fill="{colour}"><title>{escape(name)}: {length / 1000:.2f} ms'
                     "</title></rect>"
                 )
     for millisecond in range(0, int(end / 1000) + 1, max(1, int(end / 8000))):
@@ -102,5 +110,6 @@ def svg(trace: Json) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def picture() -> str:
-    return svg(predicted())
+def pictures() -> dict[pathlib.Path, str]:
+    trace = predicted()
+    return {PICTURE: svg(trace), OF_BLOCK: svg(trace, BLOCK)}

@@ -18,6 +18,16 @@ static llvm::cl::opt<bool>
                    std::exit(0);
                  }));
 
+// Likewise of docs/clusters.md.
+static llvm::cl::opt<bool>
+    printClusters("fsdp-clusters",
+                  llvm::cl::desc("print the clusters' presets as Markdown"),
+                  llvm::cl::callback([](const bool &) {
+                    fsdp::printClusters(llvm::outs());
+                    llvm::outs().flush();
+                    std::exit(0);
+                  }));
+
 static constexpr llvm::StringLiteral help =
     R"(fsdp-opt: shards, schedules and lowers a training step.
 
@@ -29,6 +39,7 @@ static constexpr llvm::StringLiteral help =
 Compile (options: docs/options.md)
   --fsdp-pipeline="NAME=VALUE"  all of it: --fsdp-shard, --fsdp-overlap, --fsdp-lower
   --fsdp-options                print the pipelines' options as Markdown
+  --fsdp-clusters               print what cluster=NAME may be, as Markdown
 
 Look
   --fsdp-explain=peak           what fills the memory at its peak

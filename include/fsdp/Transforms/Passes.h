@@ -51,6 +51,9 @@ void registerPipelines();
 /// Prints the pipelines' options as Markdown, a section each.
 void printPipelineOptions(llvm::raw_ostream &os);
 
+/// Likewise the clusters that have a name.
+void printClusters(llvm::raw_ostream &os);
+
 } // namespace fsdp
 
 #endif // FSDP_TRANSFORMS_PASSES_H
