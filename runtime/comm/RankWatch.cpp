@@ -13,17 +13,17 @@
 
 namespace fsdp {
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
 /// Who a rank is: what finds its process, and what people call its host.
 struct Introduction {
   HostIdentity host;
   int64_t process = 0;
   std::string name;
 };
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
 std::string introduce() {
   HostIdentity host;
