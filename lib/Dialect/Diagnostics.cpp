@@ -77,7 +77,7 @@ LogicalResult failAs(E kind, function_ref<LogicalResult(const Twine &)> fail,
 }
 
 void printIdentifierIfNone(E kind) {
-  if (!hasPrinted)
+  if (!hasPrinted.exchange(true))
     llvm::errs() << "note: this error is " << identifierOf(kind) << "\n";
 }
 

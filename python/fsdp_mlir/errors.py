@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 import warnings
 from typing import NoReturn, Optional
 
@@ -64,7 +66,17 @@ class RankFailure(RunError):
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """One whose errors have their identifier."""
+    """One whose errors have their identifier, and the nearest name for one that is none."""
 
     def error(self, message: str, kind: E = E.FLAG) -> NoReturn:
-        super().error(identified(kind, message))
+        super().error(identified(kind, message + self._hint(message)))
+
+    def _hint(self, message: str) -> str:
+        if flag := re.match(r"unrecognized arguments: (-[^\s=]+)", message):
+            known = [name for action in self._actions for name in action.option_strings]
+            close = difflib.get_close_matches(flag[1], known, n=1)
+        elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            close = difflib.get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1)
+        else:
+            close = []
+        return f"; the nearest is {close[0]}" if close else ""

@@ -47,3 +47,12 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     targets = re.findall(r"\]\(([^)\s#:]+)", (chain.ROOT / "README.md").read_text())
     assert targets
     assert [target for target in targets if not (chain.ROOT / target).exists()] == []
+
+
+@pytest.mark.quick
+def test_tests_that_troubleshooting_names_exist() -> None:
+    found = re.findall(r"`([\w/]+\.(?:py|cpp))::(\w+)`", (DOCS / "troubleshooting.md").read_text())
+    assert len(found) >= 8, "a fault has no test"
+    for file, test in found:
+        text = (chain.ROOT / "test" / file).read_text()
+        assert f"\ndef {test}(" in text or f", {test})" in text, f"{file}::{test}"
