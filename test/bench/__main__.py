@@ -8,14 +8,25 @@ import pathlib
 import sys
 import time
 
-from bench import compile_time, figures, loader, models, own_loop, pages, saving, share, tables
+from bench import (
+    compile_time,
+    figures,
+    loader,
+    models,
+    own_loop,
+    pages,
+    saving,
+    share,
+    tables,
+    timelines,
+)
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
 from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader", "share")
+SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader", "share", "timelines")
 
 
 def positive(text: str) -> int:
@@ -102,6 +113,8 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "share" in args.sections:
         results["share"] = share.measure(folder / "share", say)
         print(share.text(results["share"]), flush=True)
+    if "timelines" in args.sections:
+        results["timelines"] = timelines.measure(folder / "timelines", say)
     return results
 
 

@@ -9,7 +9,7 @@ import pathlib
 import re
 from typing import Optional
 
-from bench import bound, charts, goals
+from bench import bound, charts, goals, timelines
 from bench.contestants import SCHEDULES
 from bench.figures import Figures, ratio, write
 from bench.models import MODELS
@@ -26,6 +26,10 @@ def update(results: Figures, root: pathlib.Path) -> list[pathlib.Path]:
         KeyError: a page marks a block that does not exist.
     """
     docs = root / "docs"
+    if pictures := results.pop("timelines", None):
+        (docs / "timelines.svg").write_text(timelines.svg(pictures, machine(results)))
+        if not results["models"]:
+            return [docs / "timelines.svg"]
     written = [write(results, docs)]
     if results["models"]:
         charts.bench(results, docs / "bench.png")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command_line
-from bench import charts, goals, loader, own_loop, pages, saving, share, tables
+from bench import charts, goals, loader, own_loop, pages, saving, share, tables, timelines
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -261,3 +261,31 @@ def test_a_share_of_the_machine_has_a_goal_by_the_fastest_kernels(tmp_path: path
     shares = {name: rate / 100e9 for name, rate in rates.items()}
     assert "90% of it (≥ 85%, met)" in share.text(figures | {"shares": shares})
     assert "NOT met" in share.text(figures | {"shares": shares | {"flat-overlap-fast": 0.84}})
+
+
+def test_a_timeline_is_of_the_shortest_step() -> None:
+    def process(pid: int, name: str) -> list[dict]:
+        named = {"ph": "M", "pid": pid, "tid": 1, "name": "thread_name"}
+        return [
+            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}},
+            {**named, "args": {"name": "compute"}},
+        ]
+
+    def bar(pid: int, begin: float, length: float, category: str, **args: object) -> dict:
+        place = {"ph": "X", "pid": pid, "tid": 1, "ts": begin, "dur": length}
+        return {**place, "cat": category, "name": f"{category} at {begin}", "args": args}
+
+    events = [*process(1, "predicted on local"), *process(2, "rank 0")]
+    events += [bar(1, 0, 50, "step", step=0, program="step"), bar(1, 0, 50, "kernel", command=0)]
+    for step, (begin, length) in enumerate(((100, 90), (200, 60), (300, 70)), 1):
+        events.append(bar(2, begin, length, "step", step=step, program="step"))
+        events.append(bar(2, begin, length / 2, "kernel", command=0))
+        events.append(bar(2, begin + length / 2, length / 2, "exposed", command=1))
+    both = timelines.shortest({"traceEvents": events})
+    assert (both["predicted"]["us"], both["measured"]["us"]) == (50, 60)
+    assert [(kind, length) for kind, _, length, _ in both["measured"]["lanes"]["compute"]] == [
+        ("kernel", 30),
+        ("exposed", 30),
+    ]
+    picture = timelines.svg({"tiny": both}, "a <quiet> machine")
+    assert "measured: 60 µs, exposed 30 µs" in picture and "a &lt;quiet&gt; machine" in picture
