@@ -15,7 +15,8 @@ from fsdp_mlir.report.remarks import Remark, read_remarks
 from support import chain
 from traces.conftest import Plans
 
-OPTIONS = "mesh=2 units=class:Block remat=full offload=optimizer"
+PLAIN = "mesh=2 units=class:Block"
+OPTIONS = f"{PLAIN} remat=full offload=optimizer"
 
 
 class Decided(NamedTuple):
@@ -47,12 +48,19 @@ class Decided(NamedTuple):
 
 @pytest.fixture(scope="module")
 def decided(plans: Plans, tmp_path_factory: pytest.TempPathFactory) -> Decided:
-    compiled = plans(OPTIONS)
-    remarks: pathlib.Path = tmp_path_factory.mktemp("remarks") / "yaml"
-    opt = [chain.binary("fsdp-opt"), compiled.ir, f"--fsdp-pipeline={OPTIONS}", "-o", "/dev/null"]
+    return decide(plans(OPTIONS), OPTIONS, tmp_path_factory.mktemp("remarks") / "yaml")
+
+
+@pytest.fixture(scope="module")
+def plain(plans: Plans, tmp_path_factory: pytest.TempPathFactory) -> Decided:
+    return decide(plans(PLAIN), PLAIN, tmp_path_factory.mktemp("remarks") / "yaml")
+
+
+def decide(compiled: chain.Compiled, options: str, remarks: pathlib.Path) -> Decided:
+    opt = [chain.binary("fsdp-opt"), compiled.ir, f"--fsdp-pipeline={options}", "-o", "/dev/null"]
     opt += ["--remarks-filter=fsdp.*", "--remark-format=yaml", f"--remarks-output-file={remarks}"]
     chain.command(opt)
-    opt = [chain.binary("fsdp-opt"), compiled.ir, f"--fsdp-shard={OPTIONS}", "--fsdp-overlap"]
+    opt = [chain.binary("fsdp-opt"), compiled.ir, f"--fsdp-shard={options}", "--fsdp-overlap"]
     report = chain.command([*opt, "--fsdp-report=format=json", "-o", "/dev/null"]).stdout
     show = [chain.binary("fsdp-translate"), compiled.plan]
     facts = json.loads(chain.command([*show, "--plan-to-json"]).stdout)
@@ -135,6 +143,53 @@ def test_the_schedule_takes_as_long_as_is_said(decided: Decided) -> None:
         (one["unit"], one["region"], f"{one['end_us'] - one['begin_us']:.1f}")
         for one in decided.collectives("all-gather")
     )
+
+
+def test_gradients_are_reduced_as_is_said(decided: Decided) -> None:
+    said = decided.said(
+        "insert-grad-reduction.reduce", r'the gradient of "(.*)" is averaged over the ranks in (.*)'
+    )
+    states = decided.facts["states"]
+    assert sorted(name for name, _ in said) == sorted(
+        s["name"] for s in states if s.get("trainable")
+    )
+    sums = decided.collectives("reduce-scatter")
+    assert {dtype for _, dtype in said} == {"f32"} and {s["dtype"] for s in sums} == {"float32"}
+
+
+@pytest.mark.parametrize("offload", (False, True))
+def test_reductions_take_as_long_as_is_said(
+    offload: bool, decided: Decided, plain: Decided
+) -> None:
+    """Where the optimizer is on the host, so much more as the copies of gradients take."""
+    has = decided if offload else plain
+    pattern = r"reduce-scatter( and its copy to the host)? is waited for behind its start"
+    assert {bool(copy) for (copy,) in has.said("schedule-overlap.reduce", pattern)} == {offload}
+    said = {figures(r)["unit"] or "root": r for r in has.by("schedule-overlap.reduce")}
+    sums = {
+        one["unit"]: one["end_us"] - one["begin_us"] for one in has.collectives("reduce-scatter")
+    }
+    assert said.keys() == sums.keys()
+    for unit, remark in said.items():
+        us = float(figures(remark)["us"])
+        assert us > sums[unit] + 0.05 if offload else us == pytest.approx(sums[unit], abs=0.051)
+
+
+def test_what_is_copied_into_a_bucket_is_what_is_gathered(decided: Decided) -> None:
+    """In the layout of rows: each unit's parts before forward's gather, whatever their readers."""
+    copies = [figures(r) for r in decided.by("lower-to-commands.copy")]
+    units = {unit["unit"]: unit for unit in decided.facts["units"]}
+    said = decided.said("insert-unshard.unshard", r'unit "(.*)": (\d+) readers in (\w+)')
+    for name, unit in units.items():
+        parts = [s for s in decided.facts["states"] if s.get("unit") == name and s.get("trainable")]
+        size = sum(map(bytes_of, parts))
+        assert (str(unit["parameters"]), str(size)) in {(c["members"], c["bytes"]) for c in copies}
+        readers = {region: int(n) for u, n, region in said if (u or "root") == name}
+        assert readers["forward"] >= unit["parameters"]
+    gathered = {(one["unit"], one["region"]) for one in decided.collectives("all-gather")}
+    assert {(u or "root", region) for u, _, region in said} == {
+        (u, region) for u, region in gathered if region != "update"
+    }
 
 
 def test_memory_is_what_was_planned(decided: Decided) -> None:

@@ -287,6 +287,8 @@ static std::string getCollectiveName(const Flight &flight) {
   std::string name = stringifyCollectiveKind(collective.getKind()).str();
   if (flight.replicas.start)
     name += " and all_reduce";
+  if (!flight.behind.empty())
+    name += " and its copy to the host";
   std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
