@@ -193,6 +193,25 @@ def test_rendezvous(
     outputs.check(expected)
 
 
+@pytest.mark.parametrize(
+    "rank, size",
+    (
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+    ),
+)
+def test_batch_systems(
+    rank: str, size: str, compiled: chain.Compiled, expected: chain.Result, tmp_path: pathlib.Path
+) -> None:
+    """As srun and mpirun start ranks, with MASTER_ADDR and MASTER_PORT (docs/launching.md)."""
+    outputs = Outputs(tmp_path)
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environments = [chain.environment(**{rank: str(i), size: "2"}, **where) for i in range(2)]
+    run_together([[*chain.run_arguments(compiled, STEPS), *outputs.arguments]] * 2, environments)
+    outputs.check(expected)
+
+
 def test_version_says_what_was_found() -> None:
     said = chain.command([chain.binary("fsdp-run"), "--version"]).stdout
     cuda = r"CUDA [\d.]+, NCCL [\d.]+, (driver for CUDA [\d.]+|no driver)|no CUDA"

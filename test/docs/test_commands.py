@@ -98,7 +98,7 @@ ROWS = ("docs/training.md", "docs/kernels.md")
 NOT_RUN = {
     r"…|NAME=VALUE": "parts are left out",
     r"--nnodes|HOST|node0": "several machines: test_tutorials.py and test_launch.py have them",
-    r"^srun|^mpirun": "their variables are in EnvironmentTest.cpp",
+    r"^srun|^mpirun": "test_launch.py starts ranks as they do",
     r"mesh=2 device=cuda": "needs a GPU: test/gpu",
     r"python/examples": "test_tutorials.py",
     r"^fsdp-run --tune$|^fsdp-opt --fsdp-report$|kernels=fast' STEP": "part of a command, or slow",
@@ -141,6 +141,15 @@ def run(text: str, folder: pathlib.Path) -> "subprocess.CompletedProcess[str]":
         text=True,
         timeout=chain.TIMEOUT_S,
     )
+
+
+def test_the_readmes_own_model_trains(tmp_path: pathlib.Path) -> None:
+    code = re.search(r"```python\n(.*?)```", (chain.ROOT / "README.md").read_text(), re.S)
+    (tmp_path / "STEP.py").write_text(code[1])
+    result = run("python -m fsdp_mlir.train --nproc 2 STEP.py", tmp_path)
+    assert result.returncode == 0, result.stderr
+    losses = [float(loss) for loss in re.findall(r"epoch \d/3  loss ([\d.]+)", result.stdout)]
+    assert len(losses) == 3 and losses[2] < losses[0], result.stdout
 
 
 def test_what_a_reader_can_run_works(folder: pathlib.Path) -> None:
