@@ -23,6 +23,7 @@ _MODULES = {
     "MixedPrecisionPolicy": "step.policies",
     "OffloadPolicy": "step.policies",
     "CPUOffloadPolicy": "step.policies",
+    "at_most": "step.at_most",
     "record_init": "step.init_recorder",
     "DeviceMesh": "step.mesh",
     "init_device_mesh": "step.mesh",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any, Iterator
-
 import torch
 from torch import fx
 
@@ -46,37 +43,11 @@ def check_writable(node: fx.Node) -> None:
             node,
             "the step reads a tensor's value as a Python number; keep it a tensor",
         )
-    if any(_is_dynamic(value) for value in _tensors(node.meta.get("val"))):
-        cause = _first_dynamic(node)
-        raise _refusal(
-            E.VALUE_DEPENDENT,
-            cause,
-            f"the result of {cause.target._schema.name} has a shape that depends on values; shapes "
-            "are static, compute all elements and choose by torch.where or a mask",
-        )
 
 
 def _refusal(kind: E, node: fx.Node, why: str) -> ExportError:
     where = user_location(node.meta.get("stack_trace") or "")
     return ExportError(kind, f"{where}: {why}" if where else why)
-
-
-def _first_dynamic(node: fx.Node) -> fx.Node:
-    """The call that made the size that `node` has from values: its operands are static."""
-    for operand in node.all_input_nodes:
-        if operand.op == "call_function" and any(map(_is_dynamic, _tensors(operand.meta["val"]))):
-            return _first_dynamic(operand)
-    return node.args[0] if node.target is operator.getitem else node
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    for member in value if isinstance(value, (list, tuple)) else (value,):
-        if isinstance(member, torch.Tensor):
-            yield member
-
-
-def _is_dynamic(tensor: torch.Tensor) -> bool:
-    return not all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
 
 
 def _defined_in_python() -> set[str]:

@@ -109,7 +109,8 @@ def capture_settings() -> Iterator[None]:
                 specialize_int=True,
                 specialize_float=True,
                 capture_scalar_outputs=False,
-                capture_dynamic_output_shape_ops=False,
+                # Whose sizes `static_sizes` makes static.
+                capture_dynamic_output_shape_ops=True,
                 # As matrix products: `eager_kernels` says which.
                 allow_rnn=True,
                 # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.

@@ -26,6 +26,10 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 _BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
+_SIZE = (
+    "the step decides by a size that depends on values, as a branch or a loop does; leave out the "
+    "case of none, which sums and means of no elements cover, or use torch.where"
+)
 _SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
 # By what Dynamo says that it met.
 _REMEDIES = (
@@ -95,11 +99,15 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     for sign, remedy in _REMEDIES:
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, place, remedy, remedy)
+    if isinstance(own, DynamicOutputShapeException) and "data-dependent expression" in text:
+        where = user_location(text) or user_location(_trace(error))
+        place = f"{where}: " if where else place
+        return Refusal(E.VALUE_DEPENDENT, place, _SIZE, _SIZE)
     if isinstance(own or error, DynamicOutputShapeException):
         return Refusal(E.VALUE_DEPENDENT, place, _SHAPE, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
         return Refusal(E.VALUE_DEPENDENT, place, _NUMBER, _NUMBER)
-    if "data-dependent expression" in text:
+    if "data-dependent expression" in text or "unbacked symbols" in text:
         return Refusal(E.VALUE_DEPENDENT, place, _BRANCH, _BRANCH)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:

@@ -11,6 +11,7 @@ from typing import Any, Optional
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._mode_utils import no_dispatch
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -34,10 +35,17 @@ _FACTORIES = {
 
 class StandIns(FakeTensorMode):
     """A mode of tensors of static sizes without values, beside which constants of the code, and
-    what is computed of these alone, have theirs."""
+    what is computed of these alone, have theirs.
 
-    def __init__(self) -> None:
-        super().__init__(allow_non_fake_inputs=True, static_shapes=True)
+    Args:
+        sizes_by_values: sizes that depend on values get a name, and are no error.
+    """
+
+    def __init__(self, sizes_by_values: bool = False) -> None:
+        environment = None
+        if sizes_by_values:
+            environment = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=True)
+        super().__init__(allow_non_fake_inputs=True, static_shapes=True, shape_env=environment)
         self._constants = WeakTensorKeyDictionary()
 
     def may_turn_const(self, t: Any) -> bool:

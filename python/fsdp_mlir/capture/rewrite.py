@@ -8,8 +8,8 @@ import torch
 from torch import fx
 
 from .step_graph import Program
-from ..errors import E, ExportError
-from .explain import user_location
+from ..errors import E
+from .nodes import arguments_of, insert_call, refusal
 
 
 def prepare(program: Program) -> None:
@@ -41,7 +41,7 @@ def _drop_dead_code(program: Program) -> None:
 
 def _swap_rsub(node: fx.Node) -> None:
     """Subtracts the other way round, as rsub itself does; TorchScript reads it so when it loads."""
-    arguments = _arguments(node)
+    arguments = arguments_of(node)
     node.target = torch.ops.aten.sub.Tensor
     node.args = (arguments["other"], arguments["self"])
     node.kwargs = {"alpha": arguments["alpha"]}
@@ -56,19 +56,6 @@ def _has_generator(op: Any) -> bool:
     return any("Generator" in str(argument.type) for argument in op._schema.arguments)
 
 
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    """Every argument of `node` by its schema name, defaults included."""
-    values = {}
-    for index, argument in enumerate(node.target._schema.arguments):
-        if index < len(node.args):
-            values[argument.name] = node.args[index]
-        elif argument.name in node.kwargs:
-            values[argument.name] = node.kwargs[argument.name]
-        else:
-            values[argument.name] = argument.default_value
-    return values
-
-
 def _set_argument(node: fx.Node, name: str, value: Any) -> None:
     """Gives `node` another argument, by position where it was given so."""
     index = next(i for i, a in enumerate(node.target._schema.arguments) if a.name == name)
@@ -78,55 +65,16 @@ def _set_argument(node: fx.Node, name: str, value: Any) -> None:
         node.update_kwarg(name, value)
 
 
-def _refusal(kind: E, node: fx.Node, why: str) -> ExportError:
-    """The error that `node` cannot be exported, with the user's line where it is known."""
-    where = user_location(node.meta.get("stack_trace") or "")
-    return ExportError(kind, f"{where}: {why}" if where else why)
-
-
-# What says where in the program an op is.
-_PLACE = (
-    "nn_module_stack",
-    "stack_trace",
-    "partitioner_tag",
-    "seq_nr",
-    "ac_graph_id",  # the checkpoint that it is in
-    "recompute",  # and what the checkpoint's policy says
-)
-
-
-def _insert(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
-    """A call in front of `node`, with its place in the program and its own value."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    def value(argument: Any) -> Any:
-        return fx.map_arg(argument, lambda n: n.meta["val"])
-
-    new = node.graph.call_function(op, args, kwargs)
-    new.meta = {key: node.meta[key] for key in _PLACE if key in node.meta}
-    tensors = [n.meta["val"] for n in new.all_input_nodes] + [_first_tensor(node.meta["val"])]
-    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
-    with mode, torch.no_grad():
-        new.meta["val"] = op(*value(args), **value(kwargs))
-    return new
-
-
-def _first_tensor(value: Any) -> Optional[torch.Tensor]:
-    if isinstance(value, (tuple, list)):
-        return next((member for member in value if isinstance(member, torch.Tensor)), None)
-    return value
-
-
 def _give_generator(node: fx.Node) -> None:
     """Replaces a random op without a generator argument by ones that have it, bit for bit."""
     if _has_generator(node.target):
         return
-    arguments = _arguments(node)
+    arguments = arguments_of(node)
     if arguments.get("dropout_p") == 0.0:
         return  # attention, which then draws nothing
     rewrite = _RANDOM.get(node.target)
     if rewrite is None:
-        raise _refusal(
+        raise refusal(
             E.OPERATOR_REFUSED,
             node,
             f"{node.target} draws random numbers without a "
@@ -149,7 +97,7 @@ def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, 
     x, p, train = arguments["input"], arguments["p"], arguments["train"]
     mask_value = node.meta["val"][1]
     if train is False or mask_value.numel() == 0:
-        mask = _insert(node, aten.ones_like.default, x, dtype=torch.bool)
+        mask = insert_call(node, aten.ones_like.default, x, dtype=torch.bool)
         return x, mask
     keep = 1.0 - p
     scale = 0.0 if keep == 0.0 else 1.0 / keep
@@ -157,12 +105,14 @@ def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, 
     # tensor, so that one is drawn whose rows lie as the mask's do, and is looked at transposed.
     order = sorted(range(x.meta["val"].dim()), key=lambda d: -mask_value.stride(d))
     sizes = [mask_value.shape[d] for d in order]
-    empty = _insert(node, aten.empty.memory_format, sizes, dtype=torch.bool, device="cpu")
-    mask = _insert(node, aten.bernoulli.p, empty, keep)
+    empty = insert_call(node, aten.empty.memory_format, sizes, dtype=torch.bool, device="cpu")
+    mask = insert_call(node, aten.bernoulli.p, empty, keep)
     if order != sorted(order):
-        mask = _insert(node, aten.permute.default, mask, [order.index(d) for d in sorted(order)])
-    scaled = _insert(node, aten.mul.Tensor, x, mask)
-    return _insert(node, aten.mul.Scalar, scaled, scale), mask
+        mask = insert_call(
+            node, aten.permute.default, mask, [order.index(d) for d in sorted(order)]
+        )
+    scaled = insert_call(node, aten.mul.Tensor, x, mask)
+    return insert_call(node, aten.mul.Scalar, scaled, scale), mask
 
 
 def _overload(name: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
@@ -175,7 +125,7 @@ def _overload(name: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:
             for argument in node.target._schema.arguments
             if not argument.kwarg_only
         ]
-        return _insert(node, getattr(packet, name), *positional, generator=None, **arguments)
+        return insert_call(node, getattr(packet, name), *positional, generator=None, **arguments)
 
     return rewrite
 
@@ -201,7 +151,7 @@ def _move_numbers(node: fx.Node) -> None:
     Both compute the same bits: the tensor overload wraps the number as the other does.
     """
     schema = node.target._schema
-    values = _arguments(node)
+    values = arguments_of(node)
     _spell_truth_values(node, values)
     numbers = [
         argument.name
@@ -229,7 +179,7 @@ def _move_numbers(node: fx.Node) -> None:
     # As in `loss + 0.5`: `add.Scalar` differs in taking `alpha` by position, too.
     target = _number_overload(schema, numbers, by_keyword=False)
     if target is None:
-        raise _refusal(
+        raise refusal(
             E.ARCHIVE_VALUE,
             node,
             f"{node.target} takes a number where an archive needs a "
@@ -244,7 +194,7 @@ def _tensor_of(node: fx.Node, value: Any, dtype: Optional[torch.dtype]) -> fx.No
         kinds = {bool: torch.bool, int: torch.int64}
         dtype = kinds.get(type(value), torch.float64)
     op = torch.ops.aten.scalar_tensor.default
-    return _insert(node, op, value, dtype=dtype, device="cpu")
+    return insert_call(node, op, value, dtype=dtype, device="cpu")
 
 
 def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
@@ -261,7 +211,7 @@ def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
     with node.graph.inserting_before(node):
         same = _keeps_types(node)
     if not same:
-        raise _refusal(
+        raise refusal(
             E.ARCHIVE_VALUE,
             node,
             f"{node.target} takes a truth value as a number, which "
@@ -272,7 +222,7 @@ def _spell_truth_values(node: fx.Node, values: dict[str, Any]) -> None:
 def _keeps_types(node: fx.Node) -> bool:
     """Whether `node`, with the arguments it has now, still gives the types it is recorded with."""
     try:
-        check = _insert(node, node.target, *node.args, **node.kwargs)
+        check = insert_call(node, node.target, *node.args, **node.kwargs)
     except Exception:  # PyTorch's own checks of an op's arguments raise what they like
         return False
     same = _types(check.meta["val"]) == _types(node.meta["val"])

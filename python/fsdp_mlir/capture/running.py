@@ -221,7 +221,8 @@ def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
         value = _known(node, known)
         if value is not None:
             known[node] = value
-            content = value.detach().contiguous().reshape(-1).view(torch.uint8)
+            flat = torch.empty(value.numel(), dtype=value.dtype)
+            content = flat.copy_(value.detach().reshape(-1)).view(torch.uint8)
             numbers[node] = (str(value.dtype), tuple(value.shape), content.numpy().tobytes())
             continue
         numbers[node] = next(count)

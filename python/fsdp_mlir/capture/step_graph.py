@@ -9,6 +9,7 @@ or else a constant.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional, Sequence
 
@@ -17,6 +18,7 @@ from torch import fx
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._guards import tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
@@ -25,6 +27,7 @@ from .dynamo import follow
 from .eager_kernels import eager_interpolation, eager_strides
 from ..step.eager_only import no_backward
 from ..errors import E, ExportError, note
+from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
 from .known_values import StandIns
 from .library_defaults import every_layer, note_unchecked, padded_targets
@@ -33,6 +36,8 @@ from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
 from .python_state import PythonState
 from .sequences import static_sequences
+from .mask_rules import rule_of
+from .static_sizes import make_static
 from .running import RunStep, run_and_differentiate
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
@@ -159,12 +164,14 @@ def capture(
             eager_strides(),
             static_sequences(),
             cumulative_averages(),
+            general_sizes(),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)
+    make_static(traced.joint, rule_of)
     if training:
         note_unchecked(traced.joint.graph)
     program = _describe(traced, wanted.name, list(inputs), names)
@@ -235,22 +242,28 @@ def _trace(
         refusal = explain_capture_error(followed, own)
         if own is not None and not isinstance(own, ON_VALUES):
             raise refusal from followed
-        for compiles in (contextlib.nullcontext(), said_to_compile()):
-            # Libraries look at fewer values where they are said to compile.
+        # Libraries look at fewer values where they are said to compile.
+        ways = itertools.product((False, True), (contextlib.nullcontext, said_to_compile))
+        for sizes_by_values, compiles in ways:
             state.restore()
             names.forget_constants(constants)
             try:
-                with compiles:
-                    traced = _by_running(loss, inputs, names, fake_mode, state, samples)
+                with compiles():
+                    traced = _by_running(
+                        loss, inputs, names, fake_mode, state, samples, sizes_by_values
+                    )
                 break
             except ExportError as error:
                 raise located(error) from error
             except ON_VALUES as error:
                 failure = error
+            except GuardOnDataDependentSymNode as error:
+                refusal = explain_capture_error(error, own)
             except Exception as error:
                 raise explain_capture_error(error, None) from error
         else:
             raise refusal if own is not None else explain_capture_error(failure, None)
+    refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
     note(
         f"{refusal.where}Dynamo cannot follow the step ({refusal.reason}), which was captured by "
         "running it: what its Python code decides stays as it is now"
@@ -283,12 +296,13 @@ def _by_running(
     fake_mode: Any,
     state: PythonState,
     samples: Optional[int],
+    sizes_by_values: bool,
 ) -> _Traced:
     step = RunStep(loss, names)
 
     def trace(step: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
         with contextlib.ExitStack() as stack:
-            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else StandIns()
+            mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else StandIns(sizes_by_values)
             stack.enter_context(mode)
             joint = _differentiate(stack, step, batch, mode)
         _check_outputs(*step.outputs, samples)

@@ -54,8 +54,12 @@ def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Ca
 
 def _passing(frame: FrameType) -> Optional[bool]:
     """What the condition that `frame` asks for is where the check passes, or None: no check."""
-    line = frame.f_lineno
-    for node in _conditions(frame.f_code.co_filename):
+    return passing_at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def passing_at(path: str, line: int) -> Optional[bool]:
+    """What the condition on a line of a file is where the check passes, or None: no check."""
+    for node in _conditions(path):
         if node.test.lineno <= line <= (node.test.end_lineno or node.test.lineno):
             return _needed(node.test, isinstance(node, ast.Assert))
     return None

@@ -37,10 +37,6 @@ def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) * x.sum().item()
 
 
-def selects_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return layer(x[x[:, 0] > 0])
-
-
 def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
@@ -68,10 +64,6 @@ def calls_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return roi_align(layer(x)[None, None], torch.tensor([[0.0, 0, 0, 3, 3]]), (4, 3))[0, 0]
 
 
-def chooses_rows(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return layer(x).index_select(0, torch.nonzero(x[:, 0]).squeeze(-1))
-
-
 def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x.t())
 
@@ -82,12 +74,10 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     [
         (branches, "branches on the value of a tensor; use torch.where"),
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
-        (selects_by_value, "has a shape that depends on values; shapes are static"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (higher_order, "uses a higher-order op (cond)"),
         (calls_python, "calls fsdp_test::twice, an operator with a body in Python alone"),
         (calls_a_library, "calls torchvision::roi_align, an operator of a library"),
-        (chooses_rows, "has a shape that depends on values; shapes are static"),
         (raises, "the step raises RuntimeError: "),
     ],
 )

@@ -1,0 +1,68 @@
+"""Calls of operators in a captured graph: their arguments by name, their place, new ones."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import fx
+
+from ..errors import E, ExportError
+from .explain import user_location
+
+
+def location(node: fx.Node) -> str:
+    """`file.py:31` of the user's line that `node` comes from, or ""."""
+    return user_location(node.meta.get("stack_trace") or "")
+
+
+def refusal(kind: E, node: fx.Node, why: str) -> ExportError:
+    """The error that `node` cannot be exported, with the user's line where it is known."""
+    where = location(node)
+    return ExportError(kind, f"{where}: {why}" if where else why)
+
+
+def arguments_of(node: fx.Node) -> dict[str, Any]:
+    """Every argument of `node` by its schema name, defaults included."""
+    values = {}
+    for index, argument in enumerate(node.target._schema.arguments):
+        if index < len(node.args):
+            values[argument.name] = node.args[index]
+        elif argument.name in node.kwargs:
+            values[argument.name] = node.kwargs[argument.name]
+        else:
+            values[argument.name] = argument.default_value
+    return values
+
+
+# What says where in the program an op is.
+_PLACE = (
+    "nn_module_stack",
+    "stack_trace",
+    "partitioner_tag",
+    "seq_nr",
+    "ac_graph_id",  # the checkpoint that it is in
+    "recompute",  # and what the checkpoint's policy says
+)
+
+
+def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    """A call where its graph inserts, with the place of `node` in the program and its own value."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def value(argument: Any) -> Any:
+        return fx.map_arg(argument, lambda n: n.meta["val"])
+
+    new = node.graph.call_function(op, args, kwargs)
+    new.meta = {key: node.meta[key] for key in _PLACE if key in node.meta}
+    tensors = [n.meta["val"] for n in new.all_input_nodes] + [_first_tensor(node.meta["val"])]
+    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
+    with mode, torch.no_grad():
+        new.meta["val"] = op(*value(args), **value(kwargs))
+    return new
+
+
+def _first_tensor(value: Any) -> Optional[torch.Tensor]:
+    if isinstance(value, (tuple, list)):
+        return next((member for member in value if isinstance(member, torch.Tensor)), None)
+    return value

@@ -1,0 +1,58 @@
+"""Tests that ranks whose masks hold for different numbers of elements train as eager PyTorch does."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fsdp_mlir
+from support import chain, reference
+
+ROWS, WIDTH, STEPS = 4, 6, 3
+
+
+def step_of(largest: int) -> fsdp_mlir.TrainingStep:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def loss(model: nn.Module, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        with fsdp_mlir.at_most(largest):
+            rows = x[mask]
+        return model(rows).square().sum() + model(x).mean()
+
+    x = torch.randn(6 * ROWS, WIDTH)
+    mask = x[:, 0] > 0
+    return fsdp_mlir.TrainingStep(
+        model=model,
+        loss=loss,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05),
+        inputs={"x": x[:ROWS], "mask": mask[:ROWS]},
+        data={"x": x, "mask": mask},
+        steps=STEPS,
+    )
+
+
+def all_of_them(argv: list[str]) -> Any:
+    return step_of(ROWS)
+
+
+def one_of_them(argv: list[str]) -> Any:
+    return step_of(1)
+
+
+@pytest.mark.quick
+def test_ranks_with_other_numbers_of_elements(tmp_path: pathlib.Path) -> None:
+    result = chain.run_plan(chain.compile_step(all_of_them, tmp_path), 2, steps=STEPS)
+    wanted = reference.averaged(step_of(ROWS), 2, STEPS)
+    torch.testing.assert_close(result.weights, dict(wanted.state), rtol=1e-6, atol=1e-7)
+
+
+def test_more_elements_than_said(tmp_path: pathlib.Path) -> None:
+    """Tests that the run ends with an error that names the line of the selection."""
+    compiled = chain.compile_step(one_of_them, tmp_path)
+    with pytest.raises(chain.ChainError, match=r"sizes_by_values.py:\d+: more than at_most\(1\)"):
+        chain.run_plan(compiled, 2, steps=STEPS)

@@ -1,0 +1,370 @@
+"""Tests that steps whose sizes depend on values are captured with static ones, as eager computes
+them: for masks that hold for all, none and some, and with NaN where a mask does not hold."""
+
+import pathlib
+import threading
+from typing import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import Exported, export, sgd
+from torch import Tensor, nn
+
+import fsdp_mlir
+from fsdp_mlir import ExportError, TrainingStep
+
+WIDTH, ROWS, LABELS = 4, 6, 3
+Body = Callable[[nn.Linear, Tensor, Tensor, Tensor], Tensor]
+MASKS = {
+    "some": [1, 0, 0, 1, 1, 0],
+    "none": [0] * 6,
+    "all": [1] * 6,
+    "first": [1, 0, 0, 0, 0, 0],
+    "last": [0, 0, 0, 0, 0, 1],
+}
+
+
+class Model(nn.Module):
+    """Two layers, of which `body` makes a loss."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.other = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, LABELS)
+        self.norm = nn.LayerNorm(WIDTH)
+        self.clusters = nn.AdaptiveLogSoftmaxWithLoss(WIDTH, 20, [5, 10], div_value=1.5)
+        self.body = body
+
+    def forward(self, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+        return self.body(self, x, m, y)
+
+
+def batch(name: str) -> dict[str, Tensor]:
+    """Rows with NaN in one that no mask but `all` takes."""
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(ROWS, WIDTH, generator=generator)
+    if not MASKS[name][2]:
+        x[2] = torch.nan
+    y = torch.randint(LABELS, (ROWS,), generator=generator)
+    return {"x": x, "m": torch.tensor(MASKS[name], dtype=torch.bool), "y": y}
+
+
+def step_of(body: Body) -> TrainingStep:
+    model = Model(body)
+    return TrainingStep(
+        model=model,
+        loss=lambda model, x, m, y: model(x, m, y),
+        optimizer=sgd(model),
+        inputs=batch("some"),
+    )
+
+
+def compare(step: TrainingStep, exported: Exported, inputs: dict[str, Tensor]) -> None:
+    """Loss and gradients within rounding; NaN where eager has one, and nowhere else."""
+    exported.weights.update({f"fsdp.input.{name}": value for name, value in inputs.items()})
+    step.model.zero_grad()
+    loss = step.loss(step.model, **inputs)
+    loss.backward()
+    results = exported.run()
+    torch.testing.assert_close(results["loss", ""], loss.detach(), equal_nan=True)
+    for name, parameter in step.model.named_parameters():
+        if ("gradient", name) in results:
+            torch.testing.assert_close(
+                results["gradient", name],
+                parameter.grad,
+                equal_nan=True,
+                rtol=1e-5,
+                atol=1e-6,
+                msg=lambda text: f"{name}: {text}",
+            )
+
+
+def rows_of(model: Model, x: Tensor, m: Tensor) -> Tensor:
+    return model.layer(x[m])
+
+
+def experts(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for chosen, layer in ((m, model.layer), (~m & ~x.isnan().any(-1), model.norm)):
+        rows = torch.nonzero(chosen).squeeze(-1)
+        out[rows] = layer(x[rows]) * 2
+    return out.square().sum()
+
+
+def batch_norms(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m])
+    mean, variance = rows.mean(0), rows.var(0, unbiased=False)
+    return ((rows - mean) / (variance + 1e-3).sqrt()).tanh().pow(3).sum()
+
+
+def attends(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m])
+    scores = (rows @ rows.T / 2).softmax(-1)
+    return (scores @ rows).sum(-1).square().sum()
+
+
+def side_by_side(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    both = torch.cat((model.layer(x[m]), model.norm(x[:2]), model.layer(x[m]).neg()))
+    return (both.cumsum(0) * torch.arange(WIDTH)).square().sum()
+
+
+def edges(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """Messages along the edges of a graph that exist."""
+    ends = torch.nonzero(m[:, None] & m[None, :])
+    nodes = torch.nan_to_num(x)
+    message = model.layer(nodes[ends[:, 0]] - nodes[ends[:, 1]]).relu()
+    return torch.zeros_like(nodes).index_add(0, ends[:, 1], message).square().mean()
+
+
+def nested(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m])
+    return rows[rows.detach().sum(-1) > 0].square().sum() + rows[rows.detach() > 0].sum()
+
+
+def integers(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """Padding may be zero, by which integers are not divided."""
+    nonzero = y[y != 0]
+    return (model.norm(torch.nan_to_num(x)).sum() * (6 // nonzero).sum()).float()
+
+
+def at_places(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    out = torch.nan_to_num(x).clone()
+    out[m] = model.layer(x[m])
+    out[m, 1] = 0.5
+    return (out * out).mean() + out[m].flatten().square().mean()
+
+
+def fixed_number(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """As of MAE: as many rows as the code knows, which a reshape needs."""
+    scores = torch.nan_to_num(x).sum(-1)
+    kept = torch.zeros(ROWS, dtype=torch.bool).index_fill(0, scores.argsort()[:4], True)
+    return model.layer(torch.nan_to_num(x)[kept].reshape(2, 2, WIDTH)).square().mean(1).sum()
+
+
+def repeats(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    with fsdp_mlir.at_most(ROWS * LABELS):
+        rows = model.layer(torch.nan_to_num(x)).repeat_interleave(y, dim=0)
+    return rows.square().mean()
+
+
+def reads_a_length(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    with fsdp_mlir.at_most(ROWS * LABELS):
+        n = int(y.sum().item())
+    return (model.layer(torch.nan_to_num(x))[torch.arange(n) % ROWS]).sum() * n
+
+
+def distinct(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    used, places, counts = torch.unique(y, return_inverse=True, return_counts=True)
+    rows, runs = model.layer.weight, torch.unique_consecutive(y)
+    sums = (rows[used].sum(-1) * counts).sum() + rows[places].square().sum()
+    return sums + (rows[places].sum(-1) / counts[places]).sum() + rows[runs].prod(-1).sum()
+
+
+def filled_up(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m])
+    whole = F.pad(rows, (0, 0, 0, ROWS - rows.shape[0]), value=0.5)
+    return (whole * torch.arange(ROWS)[:, None]).square().sum()
+
+
+def best_message(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    ends, nodes = torch.nonzero(m[:, None] & m[None]), model.layer(torch.nan_to_num(x))
+    places = ends[:, :1].expand(-1, WIDTH)
+    none = torch.zeros(ROWS, WIDTH)
+    return none.scatter_reduce(0, places, nodes[ends[:, 1]], "amax").square().sum()
+
+
+def promised(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = torch.nonzero(m).squeeze(1)
+    torch._check(rows.shape[0] <= ROWS)
+    return model.layer(x[rows]).sum()
+
+
+def not_followed(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """Dynamo follows no locks: the step is captured by running it."""
+    with threading.RLock():
+        rows = model.layer(x[m])
+    return rows.mean() + model.layer(x[torch.nonzero(m).squeeze(1)]).sum()
+
+
+def adaptive(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """PyTorch's own code leaves out clusters of which there is none."""
+    return model.clusters(model.layer(torch.nan_to_num(x)), y * 8).loss
+
+
+def distances(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows, others = model.layer(x[m]), model.layer(x[~m & ~x.isnan().any(1)])
+    return torch.cdist(rows, others).sum() + torch.einsum("ij,kj->ik", rows, rows).tril().sum()
+
+
+def parts(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """As experts get their tokens: side by side, each as many as it has."""
+    with fsdp_mlir.at_most(ROWS):
+        counts = (y[:, None] == torch.arange(LABELS)).sum(0).tolist()
+    rows = model.layer(torch.nan_to_num(x))[y.argsort(stable=True)].split(counts)
+    rows = [part * (i + 1) for i, part in enumerate(rows)]
+    return (torch.cat(rows) * torch.arange(ROWS)[:, None]).square().sum()
+
+
+CASES: dict[str, Body] = {
+    "distances": distances,
+    "parts": parts,
+    "fixed-number": fixed_number,
+    "repeats": repeats,
+    "reads-a-length": reads_a_length,
+    "distinct": distinct,
+    "filled-up": filled_up,
+    "best-message": best_message,
+    "promised": promised,
+    "not-followed": not_followed,
+    "adaptive": adaptive,
+    "sorted": lambda s, x, m, y: (
+        s.layer(x[m]).sort(0).values * x[m] + s.layer(x[m]).sort(0, descending=True)[0]
+    ).sum(),
+    "convolution": lambda s, x, m, y: F.conv1d(x[m][:, None], s.layer.weight[:, None, :2])
+    .square()
+    .sum(),
+    "deviation": lambda s, x, m, y: s.layer(x[m]).std() + s.layer(x[m]).var(),
+    "smoothing": lambda s, x, m, y: F.cross_entropy(
+        s.other(x[m]), y[m], weight=torch.tensor([1, 2, 0.5]), label_smoothing=0.1
+    ),
+    "columns": lambda s, x, m, y: s.layer(x[m])[:, 1].square().sum() + s.layer(x[m])[..., 1:].sum(),
+    "sum": lambda s, x, m, y: rows_of(s, x, m).sum(),
+    "mean": lambda s, x, m, y: rows_of(s, x, m).mean(),
+    "elements": lambda s, x, m, y: s.layer(x)[m[:, None] & (y[:, None] > 0).expand(-1, 4)].mean(),
+    "masked-select": lambda s, x, m, y: s.layer(x).masked_select(m[:, None]).square().mean(),
+    "log-of-negative": lambda s, x, m, y: s.norm(x[m]).log().nan_to_num(0.0, 0.0, 0.0).sum(),
+    "mse": lambda s, x, m, y: F.mse_loss(rows_of(s, x, m), x[m]),
+    "l1": lambda s, x, m, y: F.l1_loss(rows_of(s, x, m), x[m]),
+    "huber": lambda s, x, m, y: F.huber_loss(rows_of(s, x, m), x[m], reduction="sum"),
+    "smooth-l1": lambda s, x, m, y: F.smooth_l1_loss(rows_of(s, x, m), x[m]),
+    "bce": lambda s, x, m, y: F.binary_cross_entropy_with_logits(s.layer(x[m]), (x[m] > 0).float()),
+    "cross-entropy": lambda s, x, m, y: F.cross_entropy(s.other(x[m]), y[m]),
+    "cross-entropy-sum": lambda s, x, m, y: F.cross_entropy(s.other(x[m]), y[m], reduction="sum"),
+    "kl": lambda s, x, m, y: F.kl_div(
+        s.other(x[m]).log_softmax(-1), x[m][:, :3].softmax(-1), reduction="batchmean"
+    ),
+    "count": lambda s, x, m, y: rows_of(s, x, m).sum() / (x[m].shape[0] + 1),
+    "numel": lambda s, x, m, y: rows_of(s, x, m).sum() / max(1, x.numel()) * x[m].numel(),
+    "norm": lambda s, x, m, y: s.layer(x[m]).norm() + s.layer(x[m]).norm(dim=-1).sum(),
+    "logsumexp": lambda s, x, m, y: s.layer(x[m]).logsumexp(0).exp().sum(),
+    "prod": lambda s, x, m, y: s.layer(x[m]).tanh().prod(0).sum(),
+    "one-hot": lambda s, x, m, y: (F.one_hot(y[m], LABELS) * s.other(x[m])).sum(),
+    "embedding": lambda s, x, m, y: F.embedding(y[m], s.layer.weight).square().sum(),
+    "gather": lambda s, x, m, y: s.other(x[m]).gather(1, y[m][:, None]).mean(),
+    "norm-of-rows": lambda s, x, m, y: s.layer(s.norm(x[m])).square().sum(),
+    "first-rows": lambda s, x, m, y: s.layer(x[m])[:2].sum() * 2,
+    "flip": lambda s, x, m, y: (s.layer(x[m]).flip(0) * s.layer(x[m])).sum(),
+    "argmax": lambda s, x, m, y: (s.layer(x[m]).argmax(-1).float() * x[m].sum(-1)).sum()
+    + s.norm(torch.nan_to_num(x)).sum(),
+    "experts": experts,
+    "batch-norm": batch_norms,
+    "attention": attends,
+    "side-by-side": side_by_side,
+    "edges": edges,
+    "nested": nested,
+    "integers": integers,
+    "at-places": at_places,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_selections(tmp_path: pathlib.Path, name: str) -> None:
+    step = step_of(CASES[name])
+    exported = export(step, tmp_path)
+    for mask in MASKS:
+        compare(step, exported, batch(mask))
+
+
+# What eager refuses where a mask holds for none, or for fewer than are wanted.
+OF_SOME: dict[str, Body] = {
+    "last": lambda s, x, m, y: s.layer(x[m])[-1].sum(),
+    "largest": lambda s, x, m, y: s.layer(x[m]).max(0).values.sum() + s.layer(x[m]).amax(),
+    "first-in-order": lambda s, x, m, y: s.layer(x[m]).sum(-1).sort().values[0],
+    "topk": lambda s, x, m, y: s.layer(x[m]).sum(-1).topk(1, largest=False).values.sum(),
+}
+
+
+@pytest.mark.parametrize("name", OF_SOME)
+def test_selections_that_need_an_element(tmp_path: pathlib.Path, name: str) -> None:
+    step = step_of(OF_SOME[name])
+    exported = export(step, tmp_path)
+    for mask in MASKS.keys() - {"none"}:
+        compare(step, exported, batch(mask))
+
+
+def test_a_bound_is_the_size(tmp_path: pathlib.Path) -> None:
+    """Tests that nothing is computed for more elements than `at_most` says, and that more of them
+    are an error with the line."""
+
+    def bounded(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+        with fsdp_mlir.at_most(3):
+            rows = torch.nonzero(m).squeeze(-1)
+        return model.layer(x[rows]).sum()
+
+    step = step_of(bounded)
+    exported = export(step, tmp_path)
+    assert [3, WIDTH] in [value["shape"] for value in exported.program()["values"].values()]
+    for mask in ("some", "none", "last"):
+        compare(step, exported, batch(mask))
+    with pytest.raises(RuntimeError, match=r"test_static_sizes.py:\d+: more than at_most\(3\)"):
+        compare(step, exported, batch("all"))
+
+
+def test_a_number_of_elements_that_the_code_needs_is_checked(tmp_path: pathlib.Path) -> None:
+    step = step_of(lambda s, x, m, y: s.layer(x[m].reshape(3, WIDTH)).sum())
+    exported = export(step, tmp_path)
+    compare(step, exported, batch("some"))
+    with pytest.raises(RuntimeError, match="the step needs 3 elements here"):
+        exported.weights["fsdp.input.m"] = batch("all")["m"]
+        exported.run()
+
+
+def test_random_numbers_of_a_selection_are_said_to_differ(tmp_path: pathlib.Path) -> None:
+    step = step_of(lambda s, x, m, y: F.dropout(s.layer(x[m]), 0.5).sum())
+    (note,) = export(step, tmp_path).notes
+    assert "random numbers are drawn for as many elements as there can be" in note
+
+
+def branches(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = x[m]
+    if rows.shape[0] == 0:
+        return model.layer(x).sum()
+    return model.layer(rows).sum()
+
+
+def loops(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    return torch.stack([model.layer(row).sum() for row in x[m]]).sum()
+
+
+REFUSED: dict[str, tuple[Body, str]] = {
+    "branch": (branches, r"the step decides by a size that depends on values.* or use torch.where"),
+    "loop": (loops, r"the step decides by a size that depends on values.* or use torch.where"),
+    "median": (
+        lambda s, x, m, y: s.layer(x[m]).median(),
+        r"of aten::index has a shape .* aten::median cannot take with a mask; compute all elements",
+    ),
+    "batch-norm": (
+        lambda s, x, m, y: F.batch_norm(s.layer(x[m]), None, None, training=True).sum(),
+        r"which aten::_native_batch_norm_legit cannot take with a mask",
+    ),
+    "no-bound": (
+        lambda s, x, m, y: s.layer(torch.zeros(int(y.sum().item()), WIDTH)).sum(),
+        r"nothing says how large it can be; say it by `with fsdp_mlir.at_most\(n\):`",
+    ),
+    "number": (
+        lambda s, x, m, y: s.layer(torch.nan_to_num(x)).sum() * y.float().sum().item(),
+        r"the step reads a tensor's value as a Python number",
+    ),
+    "list": (
+        lambda s, x, m, y: s.layer(x).sum() * [1, 2, 3, 4, 5, 6, 7][x[m].shape[0]],
+        r"the step decides by a size that depends on values",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(tmp_path: pathlib.Path, name: str) -> None:
+    body, message = REFUSED[name]
+    with pytest.raises(ExportError, match=r"^test_static_sizes.py:\d+: .*" + message):
+        export(step_of(body), tmp_path)
