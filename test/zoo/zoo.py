@@ -34,8 +34,8 @@ DOZEN = """
 scripts/nanogpt
 scripts/word-lstm
 scripts/vae
-scripts/vector-quantizer
-scripts/roi-align
+strange/moco
+selections/experts-at-most
 nn/attention-dropout
 nn/lstm-packed
 nn/ctc

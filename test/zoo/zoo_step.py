@@ -16,11 +16,15 @@ import examples  # noqa: E402
 import habits  # noqa: E402
 import hugging_face  # noqa: E402
 import layers  # noqa: E402
+import selections  # noqa: E402
+import strange  # noqa: E402
 import vision  # noqa: E402
 from entry import Entry  # noqa: E402
 
 MODELS: dict[str, Callable[[], Entry]] = {
     **{f"scripts/{n}": make for n, make in (examples.MODELS | habits.MODELS).items()},
+    **{f"selections/{n}": make for n, make in selections.MODELS.items()},
+    **{f"strange/{n}": make for n, make in strange.MODELS.items()},
     **layers.MODELS,
     **hugging_face.MODELS,
     **vision.MODELS,
