@@ -15,6 +15,13 @@ _OWN = ("aten", "fsdp", "mkldnn", "quantized")
 def check_writable(node: fx.Node) -> None:
     """Raises ExportError, with the user's line, where no plan can call what `node` calls."""
     op = node.target
+    if str(op).startswith("auto_functionalized"):
+        raise _refusal(
+            E.OPERATOR_REFUSED,
+            node,
+            f"the step calls {node.args[0]._schema.name}, an operator of torch.library that changes "
+            "its arguments; let it return what is new",
+        )
     if not isinstance(op, torch._ops.OpOverload):
         raise _refusal(
             E.OPERATOR_REFUSED,

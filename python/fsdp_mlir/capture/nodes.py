@@ -46,6 +46,11 @@ _PLACE = (
 )
 
 
+def place_of(node: fx.Node) -> dict[str, Any]:
+    """Where in the program `node` is, as the metadata of another one."""
+    return {key: node.meta[key] for key in _PLACE if key in node.meta}
+
+
 def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     """A call where its graph inserts, with the place of `node` in the program and its own value."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -54,7 +59,7 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
         return fx.map_arg(argument, lambda n: n.meta["val"])
 
     new = node.graph.call_function(op, args, kwargs)
-    new.meta = {key: node.meta[key] for key in _PLACE if key in node.meta}
+    new.meta = place_of(node)
     tensors = [n.meta["val"] for n in new.all_input_nodes] + [_first_tensor(node.meta["val"])]
     mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), FakeTensorMode())
     with mode, torch.no_grad():

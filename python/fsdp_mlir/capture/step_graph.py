@@ -23,6 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
 from .context import SharedForward, eval_mode, said_to_compile
+from .custom_operators import inline_custom_operators
 from .dynamo import follow
 from .eager_kernels import eager_interpolation, eager_strides
 from ..step.eager_only import no_backward
@@ -171,6 +172,7 @@ def capture(
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)
+    inline_custom_operators(traced.joint)
     make_static(traced.joint, rule_of)
     if training:
         note_unchecked(traced.joint.graph)

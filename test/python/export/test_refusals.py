@@ -45,19 +45,6 @@ def higher_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda y: layer(y), lambda y: layer(-y), (x,))
 
 
-@torch.library.custom_op("fsdp_test::twice", mutates_args=())
-def twice(x: torch.Tensor) -> torch.Tensor:
-    return x * 2
-
-
-twice.register_fake(lambda x: torch.empty_like(x))
-twice.register_autograd(lambda ctx, gradient: gradient * 2)
-
-
-def calls_python(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return twice(layer(x))
-
-
 def calls_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     from torchvision.ops import roi_align
 
@@ -76,7 +63,6 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (higher_order, "uses a higher-order op (cond)"),
-        (calls_python, "calls fsdp_test::twice, an operator with a body in Python alone"),
         (calls_a_library, "calls torchvision::roi_align, an operator of a library"),
         (raises, "the step raises RuntimeError: "),
     ],
