@@ -8,7 +8,7 @@ kernels compute in another order: the last bits differ, and so do memory and spe
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
 import torch
 
@@ -63,4 +63,21 @@ def eager_interpolation() -> Iterator[None]:
     finally:
         for overload, name, kernel in removed:
             overload.py_kernels[name] = kernel
+            overload._dispatch_cache.clear()
+
+
+@contextlib.contextmanager
+def defined_as(operators: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Within it, each of these operators is captured as the tensor code of a function."""
+    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+    before = {overload: dict(overload.py_kernels) for overload in operators}
+    for overload, function in operators.items():
+        overload.py_kernels.update({key: function for key in keys})
+        overload._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for overload, kernels in before.items():
+            overload.py_kernels.clear()
+            overload.py_kernels.update(kernels)
             overload._dispatch_cache.clear()

@@ -16,6 +16,7 @@ from torch._decomp import decompositions
 from torch._subclasses.fake_impls import op_implementations_dict
 
 from .ctc import ctc_loss, loss_and_table, table_backward
+from .eager_kernels import defined_as
 from .known_values import known_numbers
 
 
@@ -125,20 +126,10 @@ _SIZES = {
 @contextlib.contextmanager
 def static_sequences() -> Iterator[None]:
     """Within it, recurrent layers, packed sequences and CTC losses are captured so."""
-    keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-    before = {overload: dict(overload.py_kernels) for overload in _OPERATORS}
-    for overload, function in _OPERATORS.items():
-        overload.py_kernels.update({key: function for key in keys})
-        overload._dispatch_cache.clear()
-    try:
-        with (
-            mock.patch.object(decompositions, "_rnn_helper", _layers),
-            mock.patch.dict(op_implementations_dict, _SIZES),
-            mock.patch.object(decompositions, "select_one_layer_lstm_function", _by_products),
-        ):
-            yield
-    finally:
-        for overload, kernels in before.items():
-            overload.py_kernels.clear()
-            overload.py_kernels.update(kernels)
-            overload._dispatch_cache.clear()
+    with (
+        defined_as(_OPERATORS),
+        mock.patch.object(decompositions, "_rnn_helper", _layers),
+        mock.patch.dict(op_implementations_dict, _SIZES),
+        mock.patch.object(decompositions, "select_one_layer_lstm_function", _by_products),
+    ):
+        yield

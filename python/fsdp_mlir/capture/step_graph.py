@@ -32,7 +32,7 @@ from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
 from .known_values import StandIns
 from .library_defaults import every_layer, note_unchecked, padded_targets
-from .library_defaults import static_experts, unchecked_distributions
+from .library_defaults import static_experts, tensor_code_of_torchvision, unchecked_distributions
 from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
 from .python_state import PythonState
@@ -166,6 +166,7 @@ def capture(
             static_sequences(),
             cumulative_averages(),
             general_sizes(),
+            tensor_code_of_torchvision(),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):

@@ -46,9 +46,9 @@ def higher_order(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 
 def calls_a_library(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    from torchvision.ops import roi_align
+    from torchvision.ops import roi_pool
 
-    return roi_align(layer(x)[None, None], torch.tensor([[0.0, 0, 0, 3, 3]]), (4, 3))[0, 0]
+    return roi_pool(layer(x)[None, None], torch.tensor([[0.0, 0, 0, 3, 3]]), (4, 3))[0, 0]
 
 
 def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -63,7 +63,7 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (higher_order, "uses a higher-order op (cond)"),
-        (calls_a_library, "calls torchvision::roi_align, an operator of a library"),
+        (calls_a_library, "calls torchvision::roi_pool, an operator of a library"),
         (raises, "the step raises RuntimeError: "),
     ],
 )
