@@ -148,27 +148,37 @@ TEST(SharedMemory, NothingIsLeftOpen) {
 /// Ranks whose plans differ must not move bytes as if they did not.
 TEST(SharedMemory, RanksThatDoSomethingElseAreTold) {
   constexpr int ranks = 2;
-  auto store = c10::make_intrusive<c10d::HashStore>();
-  std::string errors[ranks];
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r)
-    threads.emplace_back([&, r] {
-      auto c = createSharedMemoryCommunicator(*store, r, ranks, timeout);
-      std::vector<float> mine(8), all(16);
-      c->barrier();
-      try {
-        c->allGather(mine.data(), all.data(), r ? 8 : 4, plan::DType::Float32);
-      } catch (const std::exception &error) {
-        errors[r] = error.what();
-      }
-      c->abort("it ends");
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  // One may hear of the other's end first.
-  EXPECT_NE((errors[0] + errors[1]).find("another kind, size or dtype"),
-            std::string::npos)
-      << errors[0] << errors[1];
+  constexpr size_t count = 30'000;
+  using Change = void (*)(Transfer &);
+  const Change changes[] = {
+      [](Transfer &t) { t.kind = plan::CollectiveKind::ReduceScatter; },
+      [](Transfer &t) { t.kind = plan::CollectiveKind::AllToAll; },
+      [](Transfer &t) { t.count = count / 2; },
+      [](Transfer &t) { t.count = 0; },
+      [](Transfer &t) { t.dtype = plan::DType::Int32; },
+      [](Transfer &t) { t.divisor = 2; },
+  };
+  for (Change change : changes) {
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    auto errors = onRanks(
+        ranks,
+        [&](int rank) {
+          return createSharedMemoryCommunicator(*store, rank, ranks, timeout);
+        },
+        [&](Communicator &c) {
+          std::vector<float> from(count * ranks), to(count * ranks);
+          Transfer transfer{plan::CollectiveKind::AllGather, from.data(),
+                            to.data(), count, plan::DType::Float32};
+          if (c.rank() == 1)
+            change(transfer);
+          c.barrier();
+          c.finish(c.start(transfer));
+        });
+    // One may hear of the other's end first.
+    EXPECT_NE((errors[0] + errors[1]).find("another kind, size or dtype"),
+              std::string::npos)
+        << errors[0] << errors[1];
+  }
 }
 
 /// One thread is two ranks in turns, so that none is late.
