@@ -61,7 +61,9 @@ LogicalResult fsdp::recordMeanings(ModuleOp module) {
   if (failed(captured))
     return failure();
   Builder builder(module.getContext());
-  auto computed = plan::computationsOf(*captured);
+  TrainingOp training = TrainingOp::of(module);
+  auto computed =
+      plan::computationsOf(*captured, training ? training.getAccumulate() : 1);
   for (auto [program, found] : llvm::zip_equal(captured->programs, computed)) {
     NamedAttrList members[std::size(kinds)], all;
     for (const auto &[key, computation] : found) {

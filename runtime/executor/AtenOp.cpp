@@ -33,6 +33,8 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
     prepared.push_back(
         convert(i < aten.arguments.size() ? *aten.arguments[i] : byDefault, i,
                 ordinal, random));
+  if (IndexBounds of(handle->schema()); !of.empty())
+    bounds = std::move(of);
   if (numbers && !stepScalars.empty())
     holdScalar(aten, *numbers);
 }
@@ -171,6 +173,8 @@ void AtenOp::run(const std::vector<double> &scalars,
   for (const TensorArgument &given : tensors)
     if (given.slot == Slot::Number)
       stack[given.argument] = stack[given.argument].toTensor().item<double>();
+  if (bounds)
+    bounds->check(handle->schema(), stack, what);
   if (site)
     site->enterSite(siteNumber);
   try {

@@ -2,6 +2,7 @@
 #define FSDP_RUNTIME_EXECUTOR_ATENOP_H
 
 #include "device/ScalarType.h"
+#include "executor/IndexBounds.h"
 #include "executor/SiteRandom.h"
 #include "executor/StepNumbers.h"
 #include "plan/PlanTypes.h"
@@ -70,6 +71,7 @@ private:
 
   std::string what;
   std::optional<c10::OperatorHandle> handle;
+  std::optional<IndexBounds> bounds; // none: its kernel compares for itself
   std::vector<c10::IValue> prepared;
   std::vector<c10::IValue> stack;
   std::vector<TensorArgument> tensors;

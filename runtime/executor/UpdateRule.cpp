@@ -21,20 +21,52 @@ static constexpr int64_t hostChunk = 16 * 1024, gpuChunk = 16 * 1024 * 1024;
 // is given whole vectors only, whatever their width.
 static constexpr int64_t vectorElements = 16;
 
+/// Whether a call is one of the fused optimizers, whose kernels take each list
+/// for as long as the first.
+static bool isFusedCall(const plan::AtenT &call) {
+  return call.name.rfind("aten::_fused_", 0) == 0;
+}
+
+/// The schema's name of an argument.
+static std::string nameOf(const plan::AtenT &call, size_t argument) {
+  auto handle =
+      c10::Dispatcher::singleton().findSchema({call.name, call.overload});
+  return handle && argument < handle->schema().arguments().size()
+             ? handle->schema().arguments()[argument].name()
+             : "";
+}
+
+/// The lists of a fused optimizer, but for the one that counts steps: values
+/// that have as many elements as the parameter.
+static std::vector<int> listsOf(const plan::AtenT &call) {
+  std::vector<int> values;
+  for (size_t i = 0; isFusedCall(call) && i < call.arguments.size(); ++i)
+    if (nameOf(call, i) != "state_steps")
+      values.insert(values.end(), call.arguments[i]->values.begin(),
+                    call.arguments[i]->values.end());
+  return values;
+}
+
 /// Whether the rule ends with a fused optimizer, which returns new tensors and
-/// has a twin that writes into its operands: those that the results replace.
+/// has a twin that writes into its operands: those that the results replace,
+/// and no others.
 static bool isFused(const plan::RuleT &rule) {
-  if (rule.calls.empty())
+  if (rule.calls.empty() || !isFusedCall(*rule.calls.back()))
     return false;
   const plan::AtenT &call = *rule.calls.back();
-  if (call.name.rfind("aten::_fused_", 0) != 0)
-    return false;
   // Its first lists are those it returns: parameter, gradient, states. The
   // gradient may have been clipped before.
   for (size_t i = 0; i < rule.operands; ++i)
     if (i >= call.arguments.size() || i >= call.results.size() ||
         call.arguments[i]->values.size() != 1 ||
         (i != 1 && call.arguments[i]->values[0] != static_cast<int>(i)))
+      return false;
+  // It writes each of its lists, and a gradient that it scales.
+  if (listsOf(call).size() != rule.operands)
+    return false;
+  for (size_t i = 0; i < call.arguments.size(); ++i)
+    if (call.arguments[i]->kind == plan::ArgumentKind::Value &&
+        nameOf(call, i) == "grad_scale")
       return false;
   for (size_t i = 0; i < rule.results.size(); ++i)
     if (rule.results[i] != call.results[i == 0 ? 0 : i + 1])
@@ -69,6 +101,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
       call.name += "_";
     }
     calls.emplace_back(call, "rule " + rule.name, i, random, numbers);
+    alike.push_back(listsOf(*rule.calls[i]));
   }
   skips = numbers && fused && calls.back().setOptional("found_inf", {});
   for (size_t i = 0; fused && onHost && i < rule.operands; ++i)
@@ -163,6 +196,13 @@ void UpdateRule::applyToChunk(std::vector<at::Tensor> operands,
   std::copy(operands.begin(), operands.end(), values.begin());
   for (AtenOp &call : calls) {
     scratch.clear();
+    for (int v : alike[&call - calls.data()])
+      if (values.at(v).numel() != operands[0].numel())
+        throw Error(E::PlanOperator, call.description() + ": takes " +
+                                         std::to_string(values.at(v).numel()) +
+                                         " elements beside a parameter of " +
+                                         std::to_string(operands[0].numel()) +
+                                         "; a rule must be pointwise");
     call.bind(values);
     call.run(scalars.values(), scratch);
     call.unbind();

@@ -41,6 +41,8 @@ private:
   bool fused;  // its last call writes into its operands
   bool onHost; // in chunks for its caches and vectors
   std::vector<AtenOp> calls;
+  std::vector<std::vector<int>> alike; // of each call: values that must have as
+                                       // many elements as the parameter
   StepNumbers::List *numbers;
   bool skips = false;
   StepScalars scalars;

@@ -29,6 +29,12 @@ struct Spread {
   }
 };
 
+/// Whether an operator's result is whatever the memory held before.
+bool isUnwritten(const std::string &name) {
+  return name.rfind("aten::empty", 0) == 0 ||
+         name.rfind("aten::new_empty", 0) == 0;
+}
+
 class AgreementChecker {
 public:
   explicit AgreementChecker(const PlanT &plan)
@@ -106,6 +112,8 @@ private:
   void follow(const Checked &here, const CommandT &command) {
     if (const AtenT *call = command.operation.AsAten()) {
       Spread spread;
+      if (isUnwritten(call->name))
+        spread |= everywhere;
       for (const auto &argument : call->arguments)
         if (argument->kind == ArgumentKind::Generator)
           spread |= everywhere;

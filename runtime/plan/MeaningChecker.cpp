@@ -51,7 +51,7 @@ void fsdp::plan::checkMeanings(const PlanT &plan) {
     says |= !program->meanings.empty();
   if (!says)
     return; // made of IR that was never a captured step
-  std::vector<Computations> found = computationsOf(plan);
+  std::vector<Computations> found = computationsOf(plan, plan.micro_batches);
   int step = findProgram(plan, "step"),
       before = findProgram(plan, "accumulate");
   for (size_t p = 0; p < plan.programs.size(); ++p)

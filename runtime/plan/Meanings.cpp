@@ -11,9 +11,11 @@ namespace {
 /// Follows one program, and says what becomes of gradients.
 class ProgramMeaning {
 public:
-  ProgramMeaning(const PlanTerms &shared, const ProgramT &program)
+  ProgramMeaning(const PlanTerms &shared, const ProgramT &program,
+                 uint32_t microBatches)
       : shared(shared), plan(shared.plan), program(program),
-        memory(shared, program), isLast(program.name != "accumulate") {
+        microBatches(microBatches), memory(shared, program),
+        isLast(program.name != "accumulate") {
     for (size_t d = 0; d < plan.mesh.size(); ++d)
       allDims |= plan.mesh[d]->size > 1 ? 1u << d : 0;
   }
@@ -171,6 +173,12 @@ private:
     return unit == -1 ? 1 : gradientDivisor(plan, unit);
   }
 
+  /// What its unit says that its gradient is divided by; 0: nothing.
+  double ownDivisorOf(uint32_t parameter) const {
+    int unit = plan.states[parameter]->unit;
+    return unit == -1 ? 0 : plan.units[unit]->gradient_divisor.value_or(0);
+  }
+
   void gradient(uint32_t parameter, const Extents &own, uint64_t size) {
     DigestOf digest;
     Extents parts;
@@ -194,7 +202,8 @@ private:
                 first->innerDims == mean.innerDims &&
                 first->innerDivisor == mean.innerDivisor;
     }
-    digest << digestOf(memory.terms, parts) << uint64_t(isMean);
+    digest << digestOf(memory.terms, parts) << uint64_t(isMean)
+           << uint64_t(microBatches) << ownDivisorOf(parameter);
     Computed &said = say(MeaningKind::Gradient, parameter, parts, digest.get());
     if (first && isLast && first->isSum) {
       said.dims = first->innerDims;
@@ -227,6 +236,7 @@ private:
   const PlanTerms &shared;
   const PlanT &plan;
   const ProgramT &program;
+  uint32_t microBatches; // of a step
   ProgramTerms memory;
   bool isLast;
   uint32_t allDims = 0;
@@ -242,11 +252,12 @@ Digest fsdp::plan::heldTo(const Computed &computed) {
              : computed.digest;
 }
 
-std::vector<Computations> fsdp::plan::computationsOf(const PlanT &plan) {
+std::vector<Computations> fsdp::plan::computationsOf(const PlanT &plan,
+                                                     uint32_t microBatches) {
   PlanTerms shared(plan);
   std::vector<Computations> all;
   for (const auto &program : plan.programs)
-    all.push_back(ProgramMeaning(shared, *program).run());
+    all.push_back(ProgramMeaning(shared, *program, microBatches).run());
   return all;
 }
 
@@ -270,7 +281,7 @@ std::string fsdp::plan::describe(const PlanT &plan, const ProgramT &program,
 
 void fsdp::plan::settleMeanings(PlanT &plan,
                                 const std::vector<Computations> &said) {
-  std::vector<Computations> found = computationsOf(plan);
+  std::vector<Computations> found = computationsOf(plan, plan.micro_batches);
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     const ProgramT &program = *plan.programs[p];
     auto &meanings = plan.programs[p]->meanings;

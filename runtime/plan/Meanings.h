@@ -29,8 +29,10 @@ using Computations = std::map<std::pair<MeaningKind, uint32_t>, Computed>;
 /// What each program computes: the sequential step's terms where a plan of
 /// several ranks computes what it does. The plan was checked but for this. Time
 /// and memory grow with its commands and pieces, times the logarithm of their
-/// number, and not with its ranks.
-std::vector<Computations> computationsOf(const PlanT &plan);
+/// number, and not with its ranks. `microBatches`: of a step, of which a plan
+/// of the captured one has but one.
+std::vector<Computations> computationsOf(const PlanT &plan,
+                                         uint32_t microBatches);
 
 /// "the gradient of 'w'".
 std::string describe(const PlanT &plan, const ProgramT &program,

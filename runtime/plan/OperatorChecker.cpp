@@ -1,5 +1,6 @@
 #include "plan/OperatorChecker.h"
 #include "plan/CheckerSupport.h"
+#include "plan/OperandShapes.h"
 
 #include <algorithm>
 #include <map>
@@ -9,14 +10,27 @@ using namespace fsdp::plan;
 namespace {
 
 struct Refused {
-  std::string_view name;
+  std::string_view name; // or what begins with it, before a '*'
   const char *what;
+
+  bool holds(std::string_view called) const {
+    return name.back() == '*' ? called.substr(0, name.size() - 1) ==
+                                    name.substr(0, name.size() - 1)
+                              : called == name;
+  }
 };
 constexpr Refused refusedOperators[] = {
 #define REFUSED(name, what) {name, what},
 #include "plan/RefusedOperators.def"
-#undef REFUSED
 };
+
+// Without a generator among their arguments they draw from PyTorch's own.
+constexpr std::string_view randomOperators[] = {
+#define RANDOM(name) name,
+#include "plan/RefusedOperators.def"
+};
+// Others do where such an argument is not zero.
+constexpr std::string_view dropouts[] = {"dropout", "dropout_p"};
 
 // PyTorch's own and the runtime's: others are for machines that quantize, for
 // what other compilers generate, or for processes to talk to each other.
@@ -31,15 +45,27 @@ constexpr Enumeration enumerations[] = {
     {"interpolation_mode", 3}, {"padding_mode", 3}, {"reduction", 3}};
 constexpr int64_t memoryFormats = 4; // of c10::MemoryFormat
 
+template <typename List, typename T> bool holds(const List &list, const T &of) {
+  return std::find(std::begin(list), std::end(list), of) != std::end(list);
+}
+
+bool takesGenerator(const OperatorSchema &schema) {
+  return std::any_of(schema.arguments.begin(), schema.arguments.end(),
+                     [](const SchemaValue &argument) {
+                       return argument.type.kind == SchemaKind::Generator;
+                     });
+}
+
 /// Why a plan may not call an operator; empty where it may.
 std::string refusalOf(const std::string &name, const OperatorSchema &schema) {
   std::string_view space = std::string_view(name).substr(0, name.find("::"));
-  if (std::find(std::begin(namespaces), std::end(namespaces), space) ==
-      std::end(namespaces))
+  if (!holds(namespaces, space))
     return "is none of PyTorch's aten operators";
   for (const Refused &refused : refusedOperators)
-    if (refused.name == name)
+    if (refused.holds(name))
       return refused.what;
+  if (holds(randomOperators, name) && !takesGenerator(schema))
+    return "draws random numbers that are no site's";
   for (const SchemaValue &argument : schema.arguments) {
     if (argument.isWritten)
       return "writes its argument '" + argument.name +
@@ -99,12 +125,14 @@ bool fitsInt(int64_t i, const SchemaValue &argument) {
 bool fits(const std::string &name, const ArgumentT &given,
           const SchemaValue &argument) {
   SchemaType type = argument.type;
+  // The checker follows random numbers by the sites that they come from.
+  if (type.kind == SchemaKind::Generator)
+    return given.kind == ArgumentKind::Generator;
   switch (given.kind) {
   case ArgumentKind::Default:
-    // A rank has one device and a generator for each call.
+    // A rank has one device.
     return argument.hasDefault || type.optional ||
-           type.kind == SchemaKind::Device ||
-           type.kind == SchemaKind::Generator;
+           type.kind == SchemaKind::Device;
   case ArgumentKind::None:
     return type.optional || takesUndefined(name, argument.name);
   case ArgumentKind::Value: // or the number that a tensor holds
@@ -137,11 +165,16 @@ bool fits(const std::string &name, const ArgumentT &given,
     return type.kind == SchemaKind::Scalar || type.kind == SchemaKind::Complex;
   case ArgumentKind::DType:
     return type.kind == SchemaKind::DType;
-  case ArgumentKind::Generator:
-    return type.kind == SchemaKind::Generator;
   default:
     return false;
   }
+}
+
+/// Whether a number is 0, as the schema's default for a dropout is.
+bool isZero(const ArgumentT &given) {
+  return given.kind == ArgumentKind::Default ||
+         (given.kind == ArgumentKind::Int && given.i == 0) ||
+         (given.kind == ArgumentKind::Double && given.d == 0);
 }
 
 std::string textOf(const ArgumentT &given) {
@@ -166,6 +199,12 @@ public:
       for (size_t c = 0; c < plan.rules[r]->calls.size(); ++c) {
         Checked here = at.at(PlanEntry::Rule, r).at(PlanEntry::Call, c);
         const AtenT &call = *plan.rules[r]->calls[c];
+        // The executor compares what a fused optimizer is given.
+        here.require(C36,
+                     !trustsShapes(call.name) ||
+                         call.name.rfind("aten::_fused_", 0) == 0,
+                     "calls ", call.name,
+                     ", which takes its operands' shapes for granted");
         forEachItem(call, checkCall(here, call), [&](int) {
           here.fail(C31, "takes a number from a tensor, of which a rule has "
                          "some elements");
@@ -185,6 +224,9 @@ public:
                          "takes a number from value ", value,
                          ", which is not one of float64");
           });
+          std::string misfit = misfitOf(program, *call, schema);
+          here.require(C36, misfit.empty(), "calls ", call->name,
+                       " with operands that do not fit each other: ", misfit);
           if (call->view)
             checkView(here, program, *call, schema);
         }
@@ -237,6 +279,11 @@ private:
       here.require(C31, fits(call.name, given, argument), "argument '",
                    argument.name, "' of type ", argument.type.str(),
                    " is given ", textOf(given));
+      here.require(C31,
+                   !holds(dropouts, argument.name) || isZero(given) ||
+                       takesGenerator(schema),
+                   "argument '", argument.name,
+                   "' is not zero, and its random numbers are no site's");
     }
     size_t tensors = 0;
     bool hasList = false;

@@ -210,6 +210,10 @@ void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {
   };
   for (size_t c = 0; c < rule.calls.size(); ++c) {
     const AtenT &call = *rule.calls[c];
+    for (const auto &argument : call.arguments)
+      at.at(PlanEntry::Call, c)
+          .require(C24, argument->kind != ArgumentKind::Generator,
+                   "draws random numbers, which ranks would not agree on");
     checkArguments(at.at(PlanEntry::Call, c), plan, call, rule.scalars.size(),
                    read);
     for (int result : call.results) {
@@ -265,6 +269,9 @@ void fsdp::plan::checkTensor(const Checked &at,
   at.require(C2, bytes.has_value(), "shape ", formatShape(shape),
              " and strides ", formatShape(strides),
              " do not describe a tensor");
+  at.require(C2, view || areApart(shape, strides), "strides ",
+             formatShape(strides), " put several elements of ",
+             formatShape(shape), " in one place");
   at.require(C2, *bytes == place.bytes() || (view && *bytes <= place.bytes()),
              "needs ", *bytes, " bytes, its place has ", place.bytes());
 }
@@ -333,17 +340,16 @@ void fsdp::plan::checkTables(const PlanT &plan, PlanFacts &facts) {
                     const std::string &name) {
     here.require(C21, names.insert(thing + name).second, "exists twice");
   };
-  auto checkDivisor = [](const Checked &at, double divisor) {
-    at.require(C14, std::isfinite(divisor) && divisor > 0,
-               "divides gradients by ", divisor);
-  };
-  checkDivisor(at, plan.gradient_divisor);
+  at.require(C14, plan.gradient_divisor == numRanks(plan),
+             "divides gradients by ", plan.gradient_divisor,
+             ", which is not the number of its ranks, ", numRanks(plan));
   for (size_t u = 0; u < plan.units.size(); ++u) {
     const UnitT &unit = *plan.units[u];
     Checked here = at.at(PlanEntry::Unit, u);
     unique(here, "unit", unit.name);
-    if (unit.gradient_divisor)
-      checkDivisor(here, *unit.gradient_divisor);
+    double divisor = unit.gradient_divisor.value_or(1);
+    here.require(C14, std::isfinite(divisor) && divisor > 0,
+                 "divides gradients by ", divisor);
   }
   checkStates(plan, facts);
   checkSchedule(plan);

@@ -40,6 +40,25 @@ fsdp::plan::spanBytes(const std::vector<int64_t> &shape,
   return bytes;
 }
 
+bool fsdp::plan::areApart(const std::vector<int64_t> &shape,
+                          const std::vector<int64_t> &strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims; // strides and sizes
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 0)
+      return true;
+    if (shape[d] > 1)
+      dims.push_back({strides[d], shape[d]});
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0; // of the last element of what lies inside
+  for (auto [stride, size] : dims) {
+    if (stride <= reach)
+      return false;
+    reach += stride * (size - 1);
+  }
+  return true;
+}
+
 std::vector<int64_t>
 fsdp::plan::rowMajorStrides(const std::vector<int64_t> &shape) {
   std::vector<int64_t> strides(shape.size());

@@ -59,6 +59,11 @@ std::optional<uint64_t> spanBytes(const std::vector<int64_t> &shape,
                                   const std::vector<int64_t> &strides,
                                   DType dtype);
 
+/// Whether no two elements lie at one place, as far as sorted strides show:
+/// each is larger than all that lies inside it.
+bool areApart(const std::vector<int64_t> &shape,
+              const std::vector<int64_t> &strides);
+
 /// Strides of a row-major tensor, as PyTorch counts them (a dimension of size
 /// 0 counts as 1); the largest number for those past it.
 std::vector<int64_t> rowMajorStrides(const std::vector<int64_t> &shape);

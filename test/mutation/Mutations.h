@@ -21,10 +21,10 @@ struct Mutation {
 };
 
 /// Of when a command runs and where its values lie; of which operators it calls
-/// with what; of all else that a command says; and of what is computed, where
-/// all of these stay right.
+/// with what; of all else that a command says; of what is computed, where
+/// all of these stay right; and with all else changed so that it fits.
 extern const std::vector<Mutation> placeMutations, operatorMutations,
-    contentMutations, meaningMutations;
+    contentMutations, meaningMutations, forgedMutations;
 
 } // namespace fsdp::test
 

@@ -22,8 +22,8 @@ namespace {
 
 std::vector<Mutation> allMutations() {
   std::vector<Mutation> all = placeMutations;
-  for (const auto *more :
-       {&operatorMutations, &contentMutations, &meaningMutations})
+  for (const auto *more : {&operatorMutations, &contentMutations,
+                           &meaningMutations, &forgedMutations})
     all.insert(all.end(), more->begin(), more->end());
   return all;
 }

@@ -56,8 +56,9 @@ int runSeeds(const Simulation &simulation, const plan::PlanT &plan,
 }
 
 const Mutation &findMutation(const std::string &name) {
-  for (const auto *mutations : {&placeMutations, &operatorMutations,
-                                &contentMutations, &meaningMutations})
+  for (const auto *mutations :
+       {&placeMutations, &operatorMutations, &contentMutations,
+        &meaningMutations, &forgedMutations})
     for (const Mutation &mutation : *mutations)
       if (mutation.name == name)
         return mutation;

@@ -11,6 +11,7 @@ from support import chain
 # more. A mutant may break several constraints; the first one that is checked counts.
 REFUSES: dict[int, tuple[str, ...]] = {
     2: (
+        "elements in one place",
         "moved state",
         "other arena",
         "part forgotten or outside",
@@ -83,6 +84,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
     13: ("shrunk arena",),
     14: (
         "missing division",
+        "other divisor everywhere",
         "wrong divisor",
         "wrong divisor of a unit",
         "wrong dtype",
@@ -104,6 +106,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
     ),
     19: ("number of a step outside a GPU's memory",),
     22: ("moved state",),
+    24: ("random numbers of a rule",),
     25: (
         "doubled update",
         "dropped update",
@@ -125,9 +128,11 @@ REFUSES: dict[int, tuple[str, ...]] = {
     30: (
         "operator that does more",
         "operator that writes",
+        "random numbers in secret",
     ),
     31: (
         "enumeration out of its range",
+        "random numbers in secret",
         "wrong signature",
     ),
     32: ("other mesh dimension",),
@@ -137,10 +142,13 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "gradient of a neighbour",
         "missing division of the loss",
         "operator that does more",
+        "other divisor of a unit everywhere",
+        "other number of micro-batches",
         "swapped equal members",
         "swapped optimizer states",
         "swapped results",
     ),
+    36: ("operands of other shapes",),
 }
 
 

@@ -56,6 +56,7 @@ PlanBuilder::PlanBuilder(unsigned ranks) : ranks(ranks) {
   dim->name = "shard";
   dim->size = ranks;
   plan.mesh.push_back(std::move(dim));
+  plan.gradient_divisor = ranks;
   for (const char *name : arenaNames) {
     auto arena = std::make_unique<ArenaT>();
     arena->name = name;
@@ -208,6 +209,9 @@ void PlanBuilder::collective(CollectiveKind kind, int source, int destination,
   c.dtype = DType::Float32;
   c.count = count;
   c.region = region;
+  // The only dimension of the mesh, so that the sum is the mean.
+  if (kind == CollectiveKind::ReduceScatter)
+    c.divisor = ranks;
   command().operation.Set(std::move(c));
 }
 
@@ -287,11 +291,8 @@ std::unique_ptr<PlanBuilder> linearRegression(unsigned ranks, int64_t out,
       int wide = b.newValue("wide", {padded, in});
       b.aten("aten::constant_pad_nd",
              {value(gradient), integers({0, 0, 0, padded - out})}, {wide});
-      int sum = b.newValue("sum", {part, in});
-      b.collective(CollectiveKind::ReduceScatter, wide, sum, part * in);
-      int mean = b.newValue("mean", {part, in});
-      b.aten("aten::div.Scalar", {value(sum), integer(ranks)}, {mean});
-      gradient = mean;
+      gradient = b.newValue("mean", {part, in});
+      b.collective(CollectiveKind::ReduceScatter, wide, gradient, part * in);
     }
     b.update(rule, w, gradient);
   }

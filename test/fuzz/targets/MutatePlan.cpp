@@ -14,8 +14,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
                                           size_t maxSize, unsigned seed) {
   static const std::vector<Mutation> mutations = [] {
     std::vector<Mutation> all = placeMutations;
-    for (const auto *more :
-         {&operatorMutations, &contentMutations, &meaningMutations})
+    for (const auto *more : {&operatorMutations, &contentMutations,
+                             &meaningMutations, &forgedMutations})
       all.insert(all.end(), more->begin(), more->end());
     return all;
   }();

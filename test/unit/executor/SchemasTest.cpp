@@ -2,6 +2,7 @@
 // dispatcher says when a plan is loaded.
 #include "fsdp/Dialect/Aten/Schema.h"
 #include "operators/DispatcherSchemas.h"
+#include "plan/OperatorChecker.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <algorithm>
@@ -45,4 +46,40 @@ TEST(Schemas, AreTheSameInBothHalves) {
         << op.name << "." << op.overload_name;
   }
   EXPECT_GT(count, 3000u);
+}
+
+/// What the checker says of a plan's only call, with no argument.
+static std::string refusalOf(const c10::OperatorName &op) {
+  plan::PlanT plan;
+  plan.rules.push_back(std::make_unique<plan::RuleT>());
+  plan.rules[0]->calls.push_back(std::make_unique<plan::AtenT>());
+  plan.rules[0]->calls[0]->name = op.name;
+  plan.rules[0]->calls[0]->overload = op.overload_name;
+  try {
+    plan::checkOperators(plan, findDispatcherSchema);
+    return "";
+  } catch (const plan::PlanError &error) {
+    return error.what();
+  }
+}
+
+TEST(Schemas, OperatorsThatDrawInSecretAreRefused) {
+  std::vector<std::string> found;
+  for (const c10::OperatorName &op :
+       c10::Dispatcher::singleton().getAllOpNames()) {
+    auto handle = c10::Dispatcher::singleton().findOp(op);
+    if (op.name.rfind("aten::", 0) != 0 || !handle || !handle->hasSchema() ||
+        !handle->hasTag(at::Tag::nondeterministic_seeded))
+      continue;
+    auto schema = *findDispatcherSchema(op.name, op.overload_name);
+    // Of those with a generator C31 wants the site, of dropouts that they are
+    // 0.
+    bool isSeen = false;
+    for (const plan::SchemaValue &argument : schema.arguments)
+      isSeen |= argument.type.kind == plan::SchemaKind::Generator ||
+                argument.name == "dropout" || argument.name == "dropout_p";
+    if (!isSeen && refusalOf(op).find("C30: ") == std::string::npos)
+      found.push_back(op.name + "." + op.overload_name);
+  }
+  EXPECT_EQ(found, std::vector<std::string>());
 }

@@ -91,3 +91,68 @@ TEST(UpdateRule, ScalesWhatDoesNotLieAsTheParameter) {
   at::Tensor product = at::mul(gradient, scale);
   EXPECT_TRUE(at::equal(actual, at::mul(product, product)));
 }
+
+namespace {
+
+/// SGD with momentum as PyTorch's fused kernel, of which each list is one
+/// value.
+plan::RuleT fusedSgd(int parameter, int gradient, int buffer,
+                     uint32_t operands) {
+  plan::RuleT rule;
+  rule.name = "fused";
+  rule.operands = operands;
+  rule.dtypes.assign(operands + 3, plan::DType::Float32);
+  auto call = std::make_unique<plan::AtenT>();
+  call->name = "aten::_fused_sgd";
+  for (int v : {parameter, gradient, buffer}) {
+    call->arguments.push_back(std::make_unique<plan::ArgumentT>());
+    call->arguments.back()->kind = plan::ArgumentKind::ValueList;
+    call->arguments.back()->values = {v};
+  }
+  for (double d : {0.0, 0.9, 0.1, 0.0}) {
+    call->arguments.push_back(std::make_unique<plan::ArgumentT>());
+    call->arguments.back()->kind = plan::ArgumentKind::Double;
+    call->arguments.back()->d = d;
+  }
+  for (int i = 0; i < 3; ++i) {
+    call->arguments.push_back(std::make_unique<plan::ArgumentT>());
+    call->arguments.back()->kind = plan::ArgumentKind::Bool;
+  }
+  int first = operands;
+  call->results = {first, first + 1, first + 2};
+  rule.results = {first};
+  if (operands > 2)
+    rule.results.push_back(first + 2);
+  rule.calls.push_back(std::move(call));
+  return rule;
+}
+
+} // namespace
+
+TEST(UpdateRule, WritesNoOperandThatNoResultReplaces) {
+  // The gradient stands where the momentum does, which the kernel writes.
+  plan::RuleT plan = fusedSgd(0, 1, 1, 2);
+  SiteRandom random(0, 0, false, hostKernels());
+  UpdateRule rule(plan, random);
+  rule.beginStep({});
+  at::Tensor parameter = at::ones({40}), gradient = at::full({40}, 2.0f);
+  rule.apply({parameter, gradient});
+  EXPECT_TRUE(at::equal(gradient, at::full({40}, 2.0f)));
+  EXPECT_FALSE(at::equal(parameter, at::ones({40})));
+}
+
+TEST(UpdateRule, ComparesTheListsOfAFusedOptimizer) {
+  plan::RuleT plan = fusedSgd(0, 1, 2, 3);
+  auto sum = std::make_unique<plan::AtenT>();
+  sum->name = "aten::sum";
+  sum->arguments.push_back(value(1));
+  sum->results = {6};
+  plan.dtypes.push_back(plan::DType::Float32);
+  plan.calls.insert(plan.calls.begin(), std::move(sum));
+  plan.calls.back()->arguments[1]->values = {6};
+  SiteRandom random(0, 0, false, hostKernels());
+  UpdateRule rule(plan, random);
+  rule.beginStep({});
+  at::Tensor parameter = at::ones({40});
+  EXPECT_THROW(rule.apply({parameter, at::ones({40}), at::ones({40})}), Error);
+}

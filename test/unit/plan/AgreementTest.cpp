@@ -51,6 +51,7 @@ public:
     auto *made = plan.programs[0]->commands.back()->operation.AsCollective();
     made->mesh_dim = dim;
     made->unit = 0;
+    made->divisor = 1;
     return made;
   }
 
@@ -125,6 +126,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"RandomNumbers", C32,
          [](SummedGradient &s) {
            s.kept->arguments.push_back(std::make_unique<ArgumentT>(site(1)));
+           s.changed->scale = s.number_;
+         },
+         "changes 'w' by what each rank along mesh dimension 'replicas'"},
+        {"UnwrittenMemory", C32,
+         [](SummedGradient &s) {
+           s.kept->name = "aten::empty_like";
            s.changed->scale = s.number_;
          },
          "changes 'w' by what each rank along mesh dimension 'replicas'"}}),

@@ -59,6 +59,23 @@ const std::map<std::string, OperatorSchema> &schemas() {
       {"aten::neg", unary},
       {"aten::neg_",
        {{sharing(of("self", tensor), true)}, {sharing(of("", tensor), true)}}},
+      {"aten::rand_like", unary},
+      {"aten::bernoulli",
+       {{of("self", tensor),
+         of("generator", {Kind::Generator, false, true, false}, true)},
+        {of("", tensor)}}},
+      {"aten::_scaled_dot_product_attention_math",
+       {{of("query", tensor),
+         of("dropout_p", {Kind::Float, false, false, false}, true)},
+        {of("", tensor)}}},
+      {"aten::mkldnn_rnn_layer", unary},
+      {"aten::_softmax_backward_data",
+       {{of("grad_output", tensor), of("output", tensor)}, {of("", tensor)}}},
+      {"aten::native_layer_norm_backward",
+       {{of("input", tensor), of("grad_out", tensor),
+         of("normalized_shape", integers_), of("mean", tensor),
+         of("rstd", tensor)},
+        {of("", tensor)}}},
       {"aten::item", {{of("self", tensor)}, {of("", scalar)}}},
       {"aten::manual_seed",
        {{of("self", tensor)}, {of("", {Kind::Other, false, false, false})}}},
@@ -156,6 +173,10 @@ TEST(OperatorChecker, PassesValidPlans) {
   EXPECT_EQ(checkCalls(plan.finish()), "");
   plan.become("aten::zeros_like", {dtype(8), integer(0)});
   EXPECT_EQ(checkCalls(plan.finish()), "");
+  plan.become("aten::bernoulli", {site(1)});
+  EXPECT_EQ(checkCalls(plan.finish()), "");
+  plan.become("aten::_softmax_backward_data", {value(plan.x)});
+  EXPECT_EQ(checkCalls(plan.finish()), "");
   plan.become("aten::mse_loss", {value(plan.x), integer(2)});
   EXPECT_EQ(checkCalls(plan.finish()), "");
 }
@@ -205,6 +226,43 @@ static const Break<OneCall> breaks[] = {
     {"QuietWrites", C30,
      [](OneCall &p) { p.become("aten::native_batch_norm"); },
      "which writes running statistics"},
+    {"RandomNumbersInSecret", C30,
+     [](OneCall &p) { p.become("aten::rand_like"); },
+     "which draws random numbers that are no site's"},
+    {"LeavesItsOperands", C30,
+     [](OneCall &p) { p.become("aten::mkldnn_rnn_layer"); },
+     "which may leave its operands' memory"},
+    {"GeneratorWithoutASite", C31,
+     [](OneCall &p) { p.become("aten::bernoulli"); },
+     "argument 'generator' of type Generator? is given nothing"},
+    {"DropoutWithoutASite", C31,
+     [](OneCall &p) {
+       p.become("aten::_scaled_dot_product_attention_math", {number(0.1)});
+     },
+     "argument 'dropout_p' is not zero, and its random numbers are no site's"},
+    {"SlopeOfAnotherShape", C36,
+     [](OneCall &p) {
+       int other = p.newValue("other", {3});
+       p.input("other", other, true);
+       p.become("aten::_softmax_backward_data", {value(other)});
+     },
+     "operands that do not fit each other: grad_output [4], output [3]"},
+    {"MeansOfOtherRows", C36,
+     [](OneCall &p) {
+       int mean = p.newValue("mean", {});
+       p.input("mean", mean, true);
+       p.become("aten::native_layer_norm_backward",
+                {value(p.x), integers({2}), value(mean), value(mean)});
+     },
+     "operands that do not fit each other: input [4], grad_out [4], mean []"},
+    {"RuleThatTrustsShapes", C36,
+     [](OneCall &p) {
+       RuleT &rule = *p.plan.rules[addSgdRule(p)];
+       rule.calls[0]->name = "aten::_softmax_backward_data";
+       rule.calls[0]->overload = "";
+       rule.calls[0]->arguments.resize(2);
+     },
+     "which takes its operands' shapes for granted"},
     {"TooManyArguments", C31,
      [](OneCall &p) { p.become("aten::neg", {value(p.x)}); },
      "has 2 arguments, its schema has 1"},
@@ -243,14 +301,10 @@ static const Break<OneCall> breaks[] = {
      [](OneCall &p) { p.become("aten::mul.Scalar", {text("2")}); },
      "argument 'other' of type Scalar is given a String"},
     {"NumberOfATensorOfFloat32", C31,
-     [](OneCall &p) {
-       p.giveNumber(p.newValue("n", {}));
-     },
+     [](OneCall &p) { p.giveNumber(p.newValue("n", {})); },
      "takes a number from value 3, which is not one of float64"},
     {"NumberOfSeveral", C31,
-     [](OneCall &p) {
-       p.giveNumber(p.newValue("n", {2}, DType::Float64));
-     },
+     [](OneCall &p) { p.giveNumber(p.newValue("n", {2}, DType::Float64)); },
      "takes a number from value 3, which is not one of float64"},
     {"RuleWithANumberOfATensor", C31,
      [](OneCall &p) {

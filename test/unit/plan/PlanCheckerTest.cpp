@@ -152,6 +152,12 @@ static const Break<PlanT> breaks[] = {
      "rule 'sgd.0': reads value 2 before it is written"},
     {"RuleResults", C24, [](PlanT &p) { p.rules[0]->results = {}; },
      "rule 'sgd.0': must give a result for the parameter and for each state"},
+    {"RuleOfRandomNumbers", C24,
+     [](PlanT &p) {
+       p.rules[0]->calls[0]->arguments.push_back(
+           std::make_unique<ArgumentT>(site(1)));
+     },
+     "draws random numbers, which ranks would not agree on"},
     {"ScalarAhead", C24, [](PlanT &p) { p.rules[0]->scalars[1]->a = 1; },
      "scalar 1: refers to scalar 1, which is not an earlier one"},
     {"GivenToARuleThatTakesNone", C25,
@@ -198,6 +204,14 @@ static const Break<PlanT> breaks[] = {
        named(p, "x").strides = {4, -1};
      },
      "do not describe a tensor"},
+    {"ElementsInOnePlace", C2,
+     [](PlanT &p) {
+       named(p, "x").strides = {1, 1};
+       const Place &place = *named(p, "x").place;
+       named(p, "x").place =
+           std::make_unique<Place>(place.arena(), place.offset(), 32);
+     },
+     "strides [1, 1] put several elements of [5, 4] in one place"},
     {"HugeShape", C2,
      [](PlanT &p) {
        named(p, "x").shape = {int64_t(1) << 40, int64_t(1) << 40};
@@ -387,7 +401,12 @@ static const Break<PlanT> breaks[] = {
      },
      "channel 0 is used by streams 1 and 0"},
     {"Divisor", C14, [](PlanT &p) { find(p, AS(Collective), 1).divisor = 4; },
-     "divides by 4, not 1"},
+     "divides by 4, not 2"},
+    {"DivisorOfThePlan", C14,
+     [](PlanT &p) {
+       p.gradient_divisor = find(p, AS(Collective), 1).divisor = 4;
+     },
+     "divides gradients by 4, which is not the number of its ranks, 2"},
     {"DivisorOfAnother", C14,
      [](PlanT &p) {
        auto unit = std::make_unique<UnitT>();
@@ -395,7 +414,7 @@ static const Break<PlanT> breaks[] = {
        p.units.push_back(std::move(unit));
        find(p, AS(Collective), 1).unit = p.units.size() - 1;
      },
-     "divides by 1, not 3"},
+     "divides by 2, not 3"},
     {"NegativeDivisor", C14,
      [](PlanT &p) {
        auto unit = std::make_unique<UnitT>();

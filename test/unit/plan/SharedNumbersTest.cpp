@@ -80,8 +80,7 @@ TEST_P(BrokenNumbers, IsRefused) {
 }
 
 static const Break<ClippedStep> breaks[] = {
-    {"DividedNorm", C14,
-     [](ClippedStep &s) { s.plan.gradient_divisor = s.sum->divisor = 2; },
+    {"DividedNorm", C14, [](ClippedStep &s) { s.sum->divisor = 2; },
      "divides by 2, not 1"},
     {"OneIsNotScaled", C26, [](ClippedStep &s) { s.updates[1]->scale = -1; },
      "updates 'b' by another scale"},

@@ -33,7 +33,6 @@ public:
     unsigned rule = addSgdRule(*this);
     w = state("w", Role::Parameter, {2 * piece}, /*sharded=*/true);
     plan.states[w]->is_flat = true;
-    plan.gradient_divisor = 2;
     program("step");
     ProgramT &step = *plan.programs.back();
     int gradients = newValue("gradients", {2 * piece});
@@ -51,7 +50,6 @@ public:
     collective(CollectiveKind::ReduceScatter, gradients, gradient, piece);
     CollectiveT &reduction = *on(reduceStream).operation.AsCollective();
     reduction.channel = reduceChannel;
-    reduction.divisor = 2;
     record(2, reduceStream);
     wait(2, computeStream);
     update(rule, w, gradient);
