@@ -68,6 +68,8 @@ void Aliases::addParts(PackOp pack) {
 
 std::optional<StringRef> Aliases::getReasonForCopy(Value input,
                                                    MemberAttr member) const {
+  if (member.getShards())
+    return "some ranks alone have it";
   if (member.getBlocks() != 1)
     return "each rank's rows lie apart in the bucket";
   Value root = getSameBytes(input);
@@ -86,7 +88,7 @@ void Aliases::addParts(UnpackOp unpack) {
     return;
   for (auto [output, member] : llvm::zip_equal(
            unpack.getOutputs(), unpack.getMembers().getAsRange<MemberAttr>()))
-    if (member.getBlocks() == 1 && member.getBytes())
+    if (member.getBlocks() == 1 && member.getBytes() && !member.getShards())
       parts[output] = {bucket, member.getOffset()};
 }
 

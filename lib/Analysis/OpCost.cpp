@@ -45,8 +45,22 @@ double OpCost::getCollectiveSeconds(CollectiveOpInterface op) const {
   return seconds;
 }
 
+double OpCost::getSecondsOverShards(plan::CollectiveKind kind,
+                                    double bytes) const {
+  std::optional<int64_t> axis = mesh.getShardAxis();
+  return axis ? cost::collectiveSeconds(kind, bytes, mesh.getSize(*axis),
+                                        cluster, mesh.getStride(*axis))
+              : 0;
+}
+
 double OpCost::getMemorySeconds(double bytes) const {
   return cost::kernelSeconds(0, bytes, plan::DType::Float32, cluster);
+}
+
+/// Time is that of the first shard's ranks: of what some ranks alone do, it is
+/// they who have the most.
+static bool isOfOthers(ShardsAttr shards) {
+  return shards && shards.getFirst() > 0;
 }
 
 double OpCost::getSeconds(Operation *op) const {
@@ -72,14 +86,17 @@ double OpCost::getSeconds(Operation *op) const {
     return cost::hostCopySeconds(getBytes(copy.getFuture().getType()), cluster);
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case<aten::CallOp>([&](aten::CallOp op) {
-        return op.isView() ? 0
-                           : call(op.getCallee(), op.getInputs().getTypes(),
-                                  op.getOutputs().getTypes());
+        auto shards = op->getAttrOfType<ShardsAttr>(kShardsAttrName);
+        return op.isView() || isOfOthers(shards)
+                   ? 0
+                   : call(op.getCallee(), op.getInputs().getTypes(),
+                          op.getOutputs().getTypes());
       })
       .Case<CmdAtenOp>([&](CmdAtenOp op) {
-        return op.getView() ? 0
-                            : call(op.getCallee(), op.getInputs().getTypes(),
-                                   op.getOutputs().getTypes());
+        return op.getView() || isOfOthers(op.getShardsAttr())
+                   ? 0
+                   : call(op.getCallee(), op.getInputs().getTypes(),
+                          op.getOutputs().getTypes());
       })
       .Case<UpdateOp, CmdUpdateOp>([&](auto op) { return update(op); })
       .Case<AccumulateOp>([&](AccumulateOp op) {
@@ -102,6 +119,8 @@ double OpCost::getSeconds(Operation *op) const {
           return place && place.getArena() == kHostArena;
         };
         for (auto piece : op.getPieces().getAsRange<PieceAttr>()) {
+          if (isOfOthers(piece.getShards()))
+            continue;
           double moved = double(piece.getBytes()) * piece.getBlocks();
           if (piece.getSource() < 0)
             bytes += moved;

@@ -18,6 +18,14 @@ std::unique_ptr<plan::Place> fsdp::toPlan(PlaceAttr place) {
                                        place.getOffset(), place.getBytes());
 }
 
+/// None: all ranks.
+static std::unique_ptr<plan::ShardRange> toPlan(ShardsAttr shards) {
+  if (!shards)
+    return nullptr;
+  return std::make_unique<plan::ShardRange>(toUInt32(shards.getFirst()),
+                                            toUInt32(shards.getEnd()));
+}
+
 namespace {
 
 class ProgramExporter {
@@ -146,6 +154,7 @@ private:
       return op.emitOpError("has an output that is none of its results");
     (*call)->view = op.getView();
     (*call)->recomputed = bool(op.getRecomputeAttr());
+    (*call)->on = toPlan(op.getShardsAttr());
     add(op, op.getStream(), std::move(**call));
     return success();
   }
@@ -197,6 +206,7 @@ private:
       piece->source_stride = attr.getSourceStride();
       piece->destination_stride = attr.getDestinationStride();
       piece->owners = toUInt32(attr.getOwners());
+      piece->on = toPlan(attr.getShards());
       copy.pieces.push_back(std::move(piece));
     }
     add(op, op.getStream(), std::move(copy));

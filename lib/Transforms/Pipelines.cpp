@@ -34,7 +34,7 @@ void buildOverlap(OpPassManager &pm, const ScheduleOptions &options,
   pm.addPass(createKeepPieces());
 
   // Behind the buckets, which are of parameters and their gradients.
-  pm.addPass(createSplitMatrixRules());
+  pm.addPass(createSplitMatrixRules({options.cluster}));
 
   // In flight at last; from here on the order of the ops is the schedule.
   pm.addPass(createConvertToAsync());

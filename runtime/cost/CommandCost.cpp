@@ -91,6 +91,8 @@ static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
   };
   double bytes = 0, offloaded = 0;
   for (const auto &piece : copy.pieces) {
+    if (!plan::runsOn(piece->on.get(), 0))
+      continue;
     double moved = double(piece->block_bytes) * piece->blocks;
     if (piece->source < 0)
       bytes += moved;
@@ -109,7 +111,7 @@ double commandSeconds(const plan::PlanT &plan, const plan::ProgramT &program,
   switch (operation.type) {
   case plan::Operation::Aten: {
     const plan::AtenT &aten = *operation.AsAten();
-    if (aten.view)
+    if (aten.view || !plan::runsOn(aten.on.get(), 0))
       return 0;
     Work work = workOf(program, aten);
     return kernelSeconds(work.flops, work.bytes, work.dtype, cluster);

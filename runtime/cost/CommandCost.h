@@ -23,8 +23,9 @@ double wholeBytes(const plan::ProgramT &program,
 unsigned ranksOf(const plan::PlanT &plan, const plan::CollectiveT &collective);
 
 /// Seconds that a command keeps its own stream busy; 0 for views, records and
-/// waits. These are the compiler's prices of the op that the command comes
-/// from. The plan must have been checked.
+/// waits, and for calls and pieces of copies that ranks of the first shard do
+/// not run: those have the most to do. These are the compiler's prices of the
+/// op that the command comes from. The plan must have been checked.
 double commandSeconds(const plan::PlanT &plan, const plan::ProgramT &program,
                       const plan::CommandT &command, const Cluster &cluster);
 

@@ -32,7 +32,9 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
       tensors(placedTensors(context.plan, program, context.arenas)),
       numbers(context.numbers ? &context.numbers->newList(program.scalars)
                               : nullptr),
-      buckets(program.values.size()) {
+      buckets(program.values.size()),
+      shard(plan::shardGroupOf(context.plan, context.rank)
+                .indexOf(context.rank)) {
   for (const auto &command : program.commands)
     if (const auto *collective = command->operation.AsCollective())
       buckets.at(collective->source) = buckets.at(collective->destination) =
@@ -44,13 +46,13 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
     step.kind = operation.type;
     step.stream = command.stream;
     switch (operation.type) {
-    case plan::Operation::Aten: {
+    case plan::Operation::Aten:
       step.index = calls.size();
-      load(*operation.AsAten(), c, context);
-      if (operation.AsAten()->view)
+      if (plan::runsOn(operation.AsAten()->on.get(), shard))
+        load(*operation.AsAten(), c, context);
+      if (calls.size() == step.index) // a view, or other ranks' call
         step.kind = plan::Operation::NONE;
       break;
-    }
     case plan::Operation::Update:
       step.index = updates.size();
       load(*operation.AsUpdate(), context);
@@ -58,6 +60,8 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
     case plan::Operation::Copy:
       step.index = copies.size();
       load(*operation.AsCopy(), context);
+      if (copies.back().pieces.empty())
+        step.kind = plan::Operation::NONE;
       break;
     case plan::Operation::Collective:
       step.index = collectives.size();
@@ -164,6 +168,8 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
   };
   Copy &loaded = copies.emplace_back();
   for (const auto &piece : copy.pieces) {
+    if (!plan::runsOn(piece->on.get(), shard))
+      continue;
     int from = piece->source, to = piece->destination;
     uint64_t offset = piece->source_offset;
     if (piece->owners > 1)

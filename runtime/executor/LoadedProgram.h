@@ -65,7 +65,7 @@ struct LoadedProgram {
 
   const plan::ProgramT *plan;
   std::vector<at::Tensor> tensors; // by value
-  std::vector<Step> steps;         // by command; views are NONE
+  std::vector<Step> steps;         // by command; those that do nothing are NONE
   std::vector<OperatorCall> calls;
   std::vector<Update> updates;
   std::vector<Copy> copies;
@@ -79,6 +79,7 @@ struct LoadedProgram {
 private:
   /// By value: whether a collective sends or receives it.
   std::vector<bool> buckets;
+  uint32_t shard; // this rank's
   void load(const plan::AtenT &aten, size_t command, const LoadContext &);
   void load(const plan::UpdateT &update, const LoadContext &);
   void load(const plan::CopyT &copy, const LoadContext &);

@@ -128,7 +128,7 @@ private:
       for (const auto &piece : copy->pieces)
         if (piece->source != -1) {
           Spread spread = at(piece->source);
-          spread.differ |= piece->owners > 1 ? shardBit() : 0;
+          spread.differ |= piece->owners > 1 || piece->on ? shardBit() : 0;
           write(here, piece->destination, spread);
         }
     } else if (const CollectiveT *c = command.operation.AsCollective()) {

@@ -174,6 +174,10 @@ void checkProgram(const Checked &at, const PlanT &plan, const ProgramT &program,
 void checkStaging(const Checked &at, const PlanT &plan,
                   const ProgramT &program);
 
+/// What some ranks alone compute and copy; the program is already checked.
+void checkSomeRanks(const Checked &at, const PlanT &plan,
+                    const ProgramT &program);
+
 /// What becomes of gradients in a step of several micro-batches; programs are
 /// already checked.
 void checkMicroBatches(const PlanT &plan);

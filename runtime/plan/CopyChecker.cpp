@@ -104,6 +104,7 @@ private:
       StridedRange range(piece.source_offset, piece.block_bytes, piece.blocks,
                          piece.source_stride);
       reads[piece.source].push_back(range);
+      takers[piece.source].push_back(piece.on.get());
       if (to.state == -1)
         memory.expectReader(piece.destination);
     }
@@ -129,8 +130,8 @@ private:
             memory.read(here, source, offset, bytes);
           });
       }
-      for (const StridedRange &range : ranges)
-        here.require(C28, memory.takeOut(source, range),
+      for (size_t i = 0; i < ranges.size(); ++i)
+        here.require(C28, memory.takeOut(source, ranges[i], takers[source][i]),
                      "copies bytes that another copy took, or other ones than "
                      "when it was gathered before");
     }
@@ -184,6 +185,7 @@ private:
   uint32_t stream;
   ProgramMemory &memory;
   std::map<int, std::vector<StridedRange>> reads, writes; // by value
+  std::map<int, std::vector<const ShardRange *>> takers;  // of each of `reads`
   std::set<int> returned;                                 // states
   uint64_t walked = 0;                                    // blocks
 };

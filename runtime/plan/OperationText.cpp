@@ -109,6 +109,15 @@ static std::string argumentText(const ArgumentT &argument) {
   return "?";
 }
 
+std::string fsdp::plan::shardsText(const ShardRange *on) {
+  if (!on)
+    return "";
+  std::string first = std::to_string(on->first());
+  return on->end() == on->first() + 1
+             ? " on shard " + first
+             : " on shards " + first + " to " + std::to_string(on->end() - 1);
+}
+
 std::string fsdp::plan::callText(const AtenT &call) {
   std::string text =
       call.results.empty() ? "" : valuesText(call.results) + " = ";
@@ -120,5 +129,6 @@ std::string fsdp::plan::callText(const AtenT &call) {
     --count;
   for (size_t i = 0; i < count; ++i)
     text += (i ? ", " : "") + argumentText(*call.arguments[i]);
-  return text + (call.recomputed ? ") recomputed" : ")");
+  return text + (call.recomputed ? ") recomputed" : ")") +
+         shardsText(call.on.get());
 }

@@ -18,6 +18,9 @@ std::string scalarText(const ScalarT &scalar, const PlanT &plan);
 /// "%3, %4, none": values by their index, -1 for what is absent.
 std::string valuesText(const std::vector<int> &values);
 
+/// " on shards 0 to 1": the ranks that run something; empty: all do.
+std::string shardsText(const ShardRange *on);
+
 /// "%5 = aten::add.Tensor(%3, %4)"; trailing defaults are left out.
 std::string callText(const AtenT &call);
 

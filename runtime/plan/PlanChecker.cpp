@@ -146,6 +146,7 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
     Checked here = at.at(PlanEntry::Program, p);
     checkProgram(here, plan, *plan.programs[p], facts);
     checkStaging(here, plan, *plan.programs[p]);
+    checkSomeRanks(here, plan, *plan.programs[p]);
   }
   checkMicroBatches(plan);
   checkVariants(plan);

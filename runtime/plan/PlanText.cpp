@@ -252,6 +252,7 @@ private:
       if (piece->blocks > 1)
         out << ", strides " << piece->source_stride << " to "
             << piece->destination_stride;
+      out << shardsText(piece->on.get());
     }
   }
 

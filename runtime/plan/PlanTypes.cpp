@@ -142,6 +142,10 @@ uint64_t fsdp::plan::numShards(const PlanT &plan) {
   return dim < plan.mesh.size() ? plan.mesh[dim]->size : 1;
 }
 
+bool fsdp::plan::runsOn(const ShardRange *on, uint64_t shard) {
+  return !on || (on->first() <= shard && shard < on->end());
+}
+
 std::string fsdp::plan::formatShape(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)

@@ -20,7 +20,7 @@ struct PlanError : Error {
 };
 
 /// The version of the schema that this code writes and reads.
-constexpr uint32_t planVersion = 4;
+constexpr uint32_t planVersion = 5;
 /// Every place starts at a multiple of this many bytes.
 constexpr uint64_t placeAlignment = 64;
 /// The arenas, by index and by name: a rank's own memory, the window through
@@ -119,6 +119,10 @@ RankGroup groupOf(const PlanT &plan, uint32_t meshDim, uint32_t rank,
 uint32_t shardDim(const PlanT &plan);
 RankGroup shardGroupOf(const PlanT &plan, uint32_t rank);
 uint64_t numShards(const PlanT &plan);
+
+/// Whether the ranks of a shard run what is for `on`, which is for all where it
+/// is null.
+bool runsOn(const ShardRange *on, uint64_t shard);
 
 /// "[2, 3]".
 std::string formatShape(const std::vector<int64_t> &shape);

@@ -146,14 +146,15 @@ bool ProgramMemory::make(size_t view) {
   return isNew;
 }
 
-bool ProgramMemory::takeOut(size_t i, const StridedRange &range) {
+bool ProgramMemory::takeOut(size_t i, const StridedRange &range,
+                            const ShardRange *on) {
   if (!awaited[i])
     return true;
   auto bytes = [&](size_t v) { return program.values[v]->place->bytes(); };
   auto whole = restored.find(i);
-  return taken[i].take(range, bytes(i)) &&
+  return taken[{i, on ? on->first() + 1 : 0}].take(range, bytes(i)) &&
          (whole == restored.end() ||
-          taken[whole->second].has(range, bytes(whole->second)));
+          taken[{whole->second, 0}].has(range, bytes(whole->second)));
 }
 
 void ProgramMemory::requireReady(const Checked &here, int64_t i) const {

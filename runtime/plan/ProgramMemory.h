@@ -24,9 +24,10 @@ public:
 
   /// A view whose tensor is known from here on; false where it was before.
   bool make(size_t view);
-  /// Each of a value's bytes is copied out of it once; out of what is restored,
-  /// the same pieces as out of the whole that it was.
-  bool takeOut(size_t i, const StridedRange &range);
+  /// Each of a value's bytes is copied out of it once on a rank; out of what is
+  /// restored, the same pieces as out of the whole that it was. `on`: the ranks
+  /// that copy; null: all.
+  bool takeOut(size_t i, const StridedRange &range, const ShardRange *on);
   /// What arrives in a value must be read by somebody.
   void expectReader(size_t i) { awaited[i] = true; }
 
@@ -94,8 +95,10 @@ private:
   std::vector<bool> updated;               // per state
   std::vector<uint32_t> keepers;           // per value
   std::map<size_t, DisjointRanges> parts;  // per value that has them
-  std::map<size_t, TakenBytes> taken;      // likewise
-  std::map<size_t, size_t> wholes;         // of values that are kept parts
+  // Likewise; behind the value's number 0, or 1 and the first shard of the
+  // ranks that take them.
+  std::map<std::pair<size_t, uint32_t>, TakenBytes> taken;
+  std::map<size_t, size_t> wholes;   // of values that are kept parts
   std::map<size_t, size_t> restored; // of values: which whole they are again
 };
 

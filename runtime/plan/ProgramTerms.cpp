@@ -200,7 +200,9 @@ void ProgramTerms::follow(const CommandT &command) {
 void ProgramTerms::copy(const PieceT &piece) {
   Extents block;
   uint64_t bytes = piece.block_bytes;
-  if (piece.source == -1) {
+  if (piece.on) {
+    append(block, {0, bytes, terms.unknown("some ranks alone copy it")});
+  } else if (piece.source == -1) {
     append(block, {0, bytes, terms.zero()});
   } else if (!program.values[piece.source]->place) {
     block = rowMajor(piece.source); // the sequential step, which has no places

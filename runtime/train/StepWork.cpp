@@ -13,6 +13,11 @@ static std::optional<cost::Cluster> knownCluster(const plan::PlanT &plan) {
   }
 }
 
+/// Of the ranks, how many run what is for `on`.
+static double shareOf(const plan::PlanT &plan, const plan::ShardRange *on) {
+  return on ? double(on->end() - on->first()) / plan::numShards(plan) : 1;
+}
+
 std::vector<std::pair<int, uint64_t>> programsOfStep(const plan::PlanT &plan,
                                                      int step) {
   std::vector<std::pair<int, uint64_t>> programs;
@@ -38,7 +43,7 @@ StepWork workOfStep(const plan::PlanT &plan, int step,
       if (!call || call->view)
         continue;
       cost::Work work = cost::workOf(program, *call);
-      double flops = runs * work.flops;
+      double flops = runs * work.flops * shareOf(plan, call->on.get());
       double seconds = 0;
       if (peakFlops)
         seconds = flops / *peakFlops;

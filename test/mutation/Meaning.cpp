@@ -219,7 +219,7 @@ private:
     if (const UpdateT *update = command.operation.AsUpdate())
       return change(program, *update, made);
     const AtenT *call = command.operation.AsAten();
-    if (!call || call->view)
+    if (!call || call->view || !runsOn(call->on.get(), shard))
       return;
     for (const auto &argument : call->arguments) {
       auto values = argument->values;
@@ -235,7 +235,8 @@ private:
 
   void move(const ProgramT &program, const CopyT &copy) {
     for (const auto &piece : copy.pieces)
-      move(program, *piece);
+      if (runsOn(piece->on.get(), shard))
+        move(program, *piece);
   }
   void move(const ProgramT &program, const PieceT &copy) {
     const Place &to = *program.values[copy.destination]->place;

@@ -65,15 +65,23 @@ def test_the_momentum_is_split_by_rows(archive: pathlib.Path, tmp_path: pathlib.
         for name, columns in (("0", 13), ("4", 7)):
             state = f"optimizer {name}.weight/momentum_buffer: float32 [7, {columns}], "
             assert f"{state}Shard(0) 3,3,1, local [3, {columns}]" in text
-        # Rows in bfloat16: of a matrix that is alone for all ranks, of others for the one that
-        # owns it, in multiples of 64 bytes, and back. Two matrices of one shape on three ranks
-        # make a round too.
-        assert f"over shard, {2 * 3 * 13} uint8, unit '0', update" in text
-        for unit in ("5", "9"):
-            assert (
-                len(re.findall(f" = all_to_all .* over shard, 64 uint8, unit '{unit}'", text)) == 2
-            )
-        assert text.count("all_to_all") == 4
+        # Rows in bfloat16 for the rank that owns the matrix, in multiples of 64 bytes, and back.
+        # Three of one shape make a round. The others share two: both of 8x8 and the one of 8x7,
+        # then 7x13, whose rows are the longest, and 9x8.
+        for unit, size in (("5", 64), ("9", 64), ("10", 128)):
+            exchange = f" = all_to_all .* over shard, {size} uint8, unit '{unit}'"
+            assert len(re.findall(exchange, text)) == 2
+        assert text.count("all_to_all") == 6 and "uint8, unit '0', update" not in text
+
+
+def test_ranks_compute_matrices_of_several_shapes(
+    archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    # The plan whose bits are PyTorch's above: of 7x7 and 8x7, and of 7x13 and 9x8, each rank has one.
+    compiled = chain.lower(FILE, archive, tmp_path, (), "mesh=2")
+    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", compiled.plan]).stdout
+    norms = re.findall(r"aten::linalg_vector_norm\(.*\)( on shard [01])?\n", text)
+    assert sorted(norms) == ["", ""] + 2 * [" on shard 0"] + 2 * [" on shard 1"]
 
 
 def test_micro_batches_and_a_clipped_norm(tmp_path: pathlib.Path) -> None:

@@ -14,8 +14,12 @@ class OpCost {
 public:
   OpCost(mlir::ModuleOp module, cost::Cluster cluster);
 
-  /// Seconds that an op keeps its own stream busy; 0 for what is no command.
+  /// Seconds that an op keeps its own stream busy; 0 for what is no command,
+  /// and for calls and copies that ranks of the first shard do not run.
   double getSeconds(mlir::Operation *op) const;
+  /// Seconds of a collective of so many bytes, those of its whole buffer, over
+  /// the shard axis.
+  double getSecondsOverShards(plan::CollectiveKind kind, double bytes) const;
 
   const cost::Cluster &getCluster() const { return cluster; }
 

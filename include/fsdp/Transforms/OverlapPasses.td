@@ -201,6 +201,15 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     all. It sends and receives two matrices less 2/N for each that it computes,
     and holds one at a time; from a gather it would receive N - 1.
 
+    Matrices that fill no round by themselves are dealt out by what they cost on
+    `cluster`, those of the most expensive rule first, so that ranks compute
+    matrices of several shapes at a time. All rows of such a round have the size
+    of the longest one. The rules that share rounds are those with which updates
+    take the least time, exchanges included; where that is each by itself, they
+    share none. As all ranks run one program, it has the calls of each rule, and
+    `fsdp.shards` says which ranks make them. The first shard has the most
+    expensive matrix.
+
     Fails where a matrix is split on another dimension than 0, is on the host,
     or has a rule with a number that follows from the steps before.
 
@@ -251,6 +260,7 @@ def SplitMatrixRules : ModulePass<"fsdp-split-matrix-rules"> {
     }
     ```
   }];
+  let options = [ClusterOption];
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 

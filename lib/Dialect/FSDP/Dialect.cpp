@@ -103,6 +103,7 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.unit", "a string, the unit's name", is<StringAttr>},
     {"fsdp.region", "\"forward\" or \"backward\"", isRegion},
     {"fsdp.stream", "an i64", isI64},
+    {"fsdp.shards", "an #fsdp.shards", is<ShardsAttr>},
     {"fsdp.places", "an array of #fsdp.place, or unit, one per result",
      isArrayOf<PlaceAttr>},
     // On states.
@@ -238,9 +239,17 @@ LogicalResult FutureType::verify(function_ref<InFlightDiagnostic()> emitError,
                      << type;
 }
 
+LogicalResult ShardsAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 int64_t first, int64_t end) {
+  if (0 <= first && first < end && end <= UINT32_MAX)
+    return success();
+  return emitError() << "some shards are at least one, not those from " << first
+                     << " up to " << end;
+}
+
 LogicalResult MemberAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                 int64_t offset, int64_t bytes,
-                                 int64_t blocks) {
+                                 int64_t offset, int64_t bytes, int64_t blocks,
+                                 ShardsAttr) {
   if (offset < 0 || offset % kAlignment)
     return emitError() << "a member's offset is a multiple of " << kAlignment
                        << ", not " << offset;
@@ -256,7 +265,7 @@ LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t bytes, int64_t blocks,
                                 int64_t sourceOffset, int64_t destinationOffset,
                                 int64_t sourceStride, int64_t destinationStride,
-                                int64_t owners) {
+                                int64_t owners, ShardsAttr shards) {
   if (source < -1 || destination < 0)
     return emitError() << "a piece has a source or -1, and a destination, not "
                        << source << " and " << destination;
@@ -269,6 +278,9 @@ LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "a piece's offsets and strides are not negative";
   if (owners < 1 || (owners > 1 && source < 0))
     return emitError() << "a piece is one of at least one owner's, of a source";
+  if (shards && owners > 1)
+    return emitError()
+           << "a piece is one of several owners', or of some shards";
   return success();
 }
 

@@ -11,14 +11,15 @@ using namespace fsdp;
 
 // pack, unpack
 
-/// Each of `values` fills its member, members do not overlap, and all lie
-/// within the bucket's pieces.
+/// Each of `values` fills its member, members of a rank do not overlap, and all
+/// lie within the bucket's pieces. Members of the same ranks stand together.
 static LogicalResult verifyMembers(Operation *op, RankedTensorType bucket,
                                    TypeRange values, ArrayAttr members) {
   if (values.size() != members.size())
     return op->emitOpError() << "has " << values.size() << " tensors and "
                              << members.size() << " members";
   int64_t bucketBytes = getTensorBytes(bucket), end = 0, blocks = 0;
+  ShardsAttr shards;
   for (auto [index, type, attr] :
        llvm::enumerate(values, members.getAsRange<MemberAttr>())) {
     auto tensor = cast<RankedTensorType>(type);
@@ -35,6 +36,15 @@ static LogicalResult verifyMembers(Operation *op, RankedTensorType bucket,
              << "member " << index << " has " << attr.getBlocks()
              << " blocks, others " << blocks;
     blocks = attr.getBlocks();
+    if (index && attr.getShards() != shards) {
+      if (!shards || !attr.getShards() ||
+          attr.getShards().getFirst() < shards.getEnd())
+        return op->emitOpError()
+               << "member " << index << " is of ranks that have the one before "
+               << "it too; members of some shards stand in their order";
+      end = 0;
+    }
+    shards = attr.getShards();
     if (attr.getOffset() < end)
       return op->emitOpError()
              << "member " << index << " begins at " << attr.getOffset()

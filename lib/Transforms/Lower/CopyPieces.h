@@ -17,10 +17,11 @@ public:
   explicit CopyPieces(int64_t owners = 1) : owners(owners) {}
 
   /// Adds `blocks` blocks of `bytes`; offsets and strides are bytes too.
-  /// Without `from` the blocks become zero.
+  /// Without `from` the blocks become zero. With `shards` these ranks alone
+  /// copy them.
   void add(mlir::Value from, mlir::Value to, int64_t bytes, int64_t blocks = 1,
            int64_t fromOffset = 0, int64_t toOffset = 0, int64_t fromStride = 0,
-           int64_t toStride = 0) {
+           int64_t toStride = 0, ShardsAttr shards = {}) {
     if (!bytes)
       return;
     bool many = blocks > 1;
@@ -28,7 +29,7 @@ public:
     pieces.push_back(PieceAttr::get(to.getContext(), source,
                                     indexOf(destinations, to), bytes, blocks,
                                     fromOffset, toOffset, many ? fromStride : 0,
-                                    many ? toStride : 0, owners));
+                                    many ? toStride : 0, owners, shards));
   }
 
   /// Makes the copy, where there is anything to copy.

@@ -155,7 +155,8 @@ private:
     }
     CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
                       call.getSlots(), call.getArgs(), results, view,
-                      call.getRecomputeAttr());
+                      call.getRecomputeAttr(),
+                      call->getAttrOfType<ShardsAttr>(kShardsAttrName));
     return done(call);
   }
 

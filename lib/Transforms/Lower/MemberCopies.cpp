@@ -19,21 +19,28 @@ CopyPieces fsdp::getPacking(ValueRange inputs, ArrayAttr members, Value whole,
   if (!members.empty())
     blocks = cast<MemberAttr>(members[0]).getBlocks();
   int64_t piece = bytes / blocks;
+  ShardsAttr shards;
   // A collective reads the gaps too; they must not be what lay there before.
   auto zero = [&](int64_t begin, int64_t past) {
     pieces.add(Value(), bucket, past - begin, blocks, /*fromOffset=*/0, begin,
-               /*fromStride=*/0, piece);
+               /*fromStride=*/0, piece, shards);
   };
   for (auto [input, member] :
        llvm::zip_equal(inputs, members.getAsRange<MemberAttr>())) {
+    if (member.getShards() != shards) { // other ranks fill it anew
+      if (shards)
+        zero(end, piece);
+      shards = member.getShards();
+      end = 0;
+    }
     zero(end, member.getOffset());
     end = member.getOffset() + member.getBytes();
     auto part = aliases.getPart(aliases.getRoot(input));
     bool inPlace = part && part->whole == whole;
     if (!inPlace)
       pieces.add(values.getBytes(input), bucket, member.getBytes(), blocks,
-                 /*fromOffset=*/0, member.getOffset(), member.getBytes(),
-                 piece);
+                 /*fromOffset=*/0, member.getOffset(), member.getBytes(), piece,
+                 shards);
   }
   zero(end, piece);
   return pieces;
@@ -74,7 +81,7 @@ CopyPieces fsdp::getUnpacking(UnpackOp unpack, const ProgramValues &values,
     if (!aliases.getPart(output))
       pieces.add(bucket, values.lookup(output), member.getBytes(), blocks,
                  member.getOffset(), /*toOffset=*/0, bytes / blocks,
-                 member.getBytes());
+                 member.getBytes(), member.getShards());
   }
   return pieces;
 }

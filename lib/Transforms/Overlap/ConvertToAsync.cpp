@@ -44,20 +44,10 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
     auto wait =
         WaitOp::create(builder, loc, result.getType(), start->getResult(0));
     transfer->replaceAllUsesWith(wait);
-    if (isForUpdates(transfer))
+    auto collective = dyn_cast<CollectiveOpInterface>(transfer.getOperation());
+    if (collective && collective.isForUpdates())
       waitLate(wait);
     transfer->erase();
-  }
-
-  /// What is exchanged for updates alone. It comes behind all that is
-  /// scheduled, in the order in which it stands.
-  static bool isForUpdates(TransferOpInterface transfer) {
-    auto collective = dyn_cast<CollectiveOpInterface>(transfer.getOperation());
-    if (!collective)
-      return false;
-    StringAttr region = collective.getRegionAttr();
-    return collective.getKind() == CollectiveKind::AllToAll ||
-           (region && region.getValue() == "update");
   }
 
   static void waitLate(WaitOp wait) {

@@ -56,6 +56,8 @@ FailureOr<MatrixRule> MatrixRule::read(func::FuncOp function) {
   rule.gathered.remove_if([&](Value value) {
     return !isa<BlockArgument>(value) && rule.followsFromGathered(value);
   });
+  for (Value value : rule.crossing)
+    rule.findOfWholes(value);
   // A program's numbers are those of its step, whichever came before.
   for (auto recurrence : function.getOps<RecurrenceOp>())
     return recurrence.emitOpError(
@@ -106,6 +108,21 @@ void MatrixRule::findGathered(Value value, llvm::DenseSet<Value> &seen) {
   }
   for (Value operand : value.getDefiningOp()->getOperands())
     findGathered(operand, seen);
+}
+
+void MatrixRule::findOfWholes(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (isFree(value) || gathered.contains(value) || !op || !ofWholes.insert(op))
+    return;
+  for (Value operand : op->getOperands())
+    findOfWholes(operand);
+}
+
+double MatrixRule::getSeconds(const OpCost &cost) const {
+  double seconds = 0;
+  for (Operation *op : ofWholes)
+    seconds += cost.getSeconds(op);
+  return seconds;
 }
 
 bool MatrixRule::followsFromGathered(Value value) const {

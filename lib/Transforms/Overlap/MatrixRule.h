@@ -4,6 +4,8 @@
 #ifndef FSDP_LIB_TRANSFORMS_OVERLAP_MATRIXRULE_H
 #define FSDP_LIB_TRANSFORMS_OVERLAP_MATRIXRULE_H
 
+#include "fsdp/Analysis/OpCost.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/SetVector.h"
@@ -40,6 +42,9 @@ public:
   /// among the states.
   unsigned getState(mlir::Value value) const;
 
+  /// Seconds of what is computed of one whole matrix.
+  double getSeconds(const OpCost &cost) const;
+
   /// The rest of the rule, of elements, which takes what is crossing behind the
   /// states; made where it is not there yet.
   mlir::func::FuncOp getElementRule(const mlir::SymbolTable &table) const;
@@ -52,10 +57,13 @@ private:
   /// gathered itself.
   bool followsFromGathered(mlir::Value value) const;
   void findGathered(mlir::Value value, llvm::DenseSet<mlir::Value> &seen);
+  void findOfWholes(mlir::Value value);
 
   mlir::func::FuncOp rule;
   llvm::DenseSet<mlir::Value> elements, own, free;
   llvm::SetVector<mlir::Value> crossing, gathered;
+  /// What is computed of gathered values, for those that are crossing.
+  llvm::SetVector<mlir::Operation *> ofWholes;
 };
 
 } // namespace fsdp

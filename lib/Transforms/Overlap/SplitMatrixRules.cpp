@@ -1,6 +1,7 @@
 // fsdp-split-matrix-rules.
 
 #include "Overlap/MatrixRound.h"
+#include "PassOptions.h"
 
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
@@ -24,10 +25,22 @@ namespace {
 
 class SplitMatrixRules
     : public fsdp::impl::SplitMatrixRulesBase<SplitMatrixRules> {
+public:
+  using SplitMatrixRulesBase::SplitMatrixRulesBase;
+
+private:
   void runOnModule() override;
-  LogicalResult split(func::FuncOp program, const SymbolTable &table);
+  LogicalResult split(func::FuncOp program, const SymbolTable &table,
+                      const OpCost &cost);
+  using Rounds = SmallVector<std::unique_ptr<MatrixRound>>;
+
   LogicalResult checkUpdate(UpdateOp update, StateOp parameter,
                             func::FuncOp rule);
+  /// Makes the rounds of matrices that fill none by themselves, so many of each
+  /// rule in a row.
+  static void deal(ArrayRef<MatrixRound::Matrix> matrices, int64_t shards,
+                   const SymbolTable &table, const OpCost &cost,
+                   Rounds &rounds);
   static void build(MutableArrayRef<std::unique_ptr<MatrixRound>> rounds);
   static void explain(const MatrixRound &round);
   static remark::RemarkOpts getRemark(StringRef name) {
@@ -52,9 +65,72 @@ LogicalResult SplitMatrixRules::checkUpdate(UpdateOp update, StateOp parameter,
   return success();
 }
 
-/// Updates by one rule, whose parameters are split alike, share the work.
+static std::unique_ptr<MatrixRound>
+makeRound(ArrayRef<MatrixRound::Matrix> matrices, int64_t shards,
+          const SymbolTable &table) {
+  auto round = std::make_unique<MatrixRound>(matrices, shards);
+  auto parameter = table.lookup<StateOp>(round->getLast().getParameter());
+  round->setUnit(parameter.getUnitAttr());
+  return round;
+}
+
+/// Rules in the order of what they cost; those that stand side by side may fill
+/// rounds together. Of all ways to cut the line of rules, the fastest one.
+void SplitMatrixRules::deal(ArrayRef<MatrixRound::Matrix> matrices,
+                            int64_t shards, const SymbolTable &table,
+                            const OpCost &cost, Rounds &rounds) {
+  SmallVector<size_t> ends = {0}; // of each rule's
+  for (size_t i = 1; i <= matrices.size(); ++i)
+    if (i == matrices.size() || matrices[i].rule != matrices[i - 1].rule)
+      ends.push_back(i);
+  struct Best {
+    double seconds = 0;
+    size_t before = 0; // rules that are dealt out apart from the last ones
+  };
+  SmallVector<Best> best(ends.size()); // of the first rules
+  auto forEachRound = [&](size_t begin, size_t end, auto fn) {
+    for (auto left = matrices.slice(ends[begin], ends[end] - ends[begin]);
+         !left.empty();
+         left = left.drop_front(std::min<size_t>(left.size(), shards)))
+      fn(makeRound(left.take_front(shards), shards, table));
+  };
+  double apart = 0;
+  for (size_t end = 1; end < ends.size(); ++end)
+    for (size_t begin = end; begin-- > 0;) {
+      double seconds = 0;
+      forEachRound(begin, end,
+                   [&](auto round) { seconds += round->getSeconds(cost); });
+      if (begin + 1 == end)
+        apart += seconds;
+      seconds += best[begin].seconds;
+      if (begin + 1 == end || seconds < best[end].seconds)
+        best[end] = {seconds, begin};
+    }
+  for (size_t end = best.size() - 1; end; end = best[end].before)
+    forEachRound(best[end].before, end,
+                 [&](auto round) { rounds.push_back(std::move(round)); });
+  if (ends.size() <= 2)
+    return;
+  UpdateOp last = rounds.back()->getLast();
+  bool isTogether = best.back().seconds < apart;
+  auto remark = isTogether ? remark::passed(last.getLoc(), getRemark("shapes"))
+                           : remark::missed(last.getLoc(), getRemark("shapes"));
+  remark << (isTogether ? "ranks compute matrices of several shapes at a time"
+                        : "matrices of several shapes are computed one shape "
+                          "after the other, which takes no longer")
+         << remark::metric("matrices", int64_t(matrices.size()))
+         << remark::metric("shapes", int64_t(ends.size() - 1))
+         << remark::metric(
+                "us", llvm::formatv("{0:F1}", best.back().seconds * 1e6).str())
+         << remark::metric("us_apart",
+                           llvm::formatv("{0:F1}", apart * 1e6).str());
+}
+
+/// Updates by one rule, whose parameters are split alike, share the work; and
+/// where they are too few, with those of other rules.
 LogicalResult SplitMatrixRules::split(func::FuncOp program,
-                                      const SymbolTable &table) {
+                                      const SymbolTable &table,
+                                      const OpCost &cost) {
   llvm::MapVector<std::pair<func::FuncOp, int64_t>, SmallVector<UpdateOp>>
       alike; // by rule and shards
   for (UpdateOp update : program.getOps<UpdateOp>()) {
@@ -71,22 +147,30 @@ LogicalResult SplitMatrixRules::split(func::FuncOp program,
   int64_t matrices = 0;
   double flops = 0; // of a rank
   std::vector<std::unique_ptr<MatrixRule>> rules;
-  SmallVector<std::unique_ptr<MatrixRound>> rounds;
+  Rounds rounds;
+  llvm::MapVector<int64_t, SmallVector<MatrixRound::Matrix>> left; // by shards
   for (auto &[key, updates] : alike) {
     auto [function, shards] = key;
     FailureOr<MatrixRule> rule = MatrixRule::read(function);
     if (failed(rule))
       return failure();
     rules.push_back(std::make_unique<MatrixRule>(*rule));
-    for (ArrayRef<UpdateOp> left = updates; !left.empty();) {
-      ArrayRef<UpdateOp> round = left.take_front(shards);
-      UpdateOp last = round.back();
-      auto parameter = table.lookup<StateOp>(last.getParameter());
-      rounds.push_back(std::make_unique<MatrixRound>(
-          round, *rules.back(), shards, parameter.getUnitAttr()));
-      left = left.drop_front(round.size());
-      matrices += round.size();
+    matrices += updates.size();
+    SmallVector<MatrixRound::Matrix> round;
+    for (UpdateOp update : updates) {
+      round.push_back({update, rules.back().get()});
+      if (int64_t(round.size()) < shards)
+        continue;
+      rounds.push_back(makeRound(round, shards, table));
+      round.clear();
     }
+    llvm::append_range(left[shards], round);
+  }
+  for (auto &[shards, of] : left) {
+    llvm::stable_sort(of, [&](const auto &a, const auto &b) {
+      return a.rule->getSeconds(cost) > b.rule->getSeconds(cost);
+    });
+    deal(of, shards, table, cost, rounds);
   }
   build(rounds);
   for (const auto &round : rounds) {
@@ -140,6 +224,7 @@ void SplitMatrixRules::explain(const MatrixRound &round) {
   remark::passed(last.getLoc(), getRemark("round"))
       << (round.getSize() > 1 ? "each rank computes one of these matrices"
                               : "each rank computes this matrix")
+      << remark::metric("shapes", int64_t(round.getNumRules()))
       << remark::metric("last_parameter", last.getParameter().str())
       << remark::metric("matrices", int64_t(round.getSize()))
       << remark::metric("moved_bytes", round.getMovedBytes());
@@ -147,8 +232,12 @@ void SplitMatrixRules::explain(const MatrixRound &round) {
 
 void SplitMatrixRules::runOnModule() {
   ModuleOp module = getOperation();
+  cost::Cluster machine;
+  if (failed(readCluster(module, cluster, machine)))
+    return signalPassFailure();
+  OpCost cost(module, std::move(machine));
   for (func::FuncOp program : getPrograms(module))
-    if (failed(split(program, SymbolTable(module))))
+    if (failed(split(program, SymbolTable(module), cost)))
       return signalPassFailure();
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))

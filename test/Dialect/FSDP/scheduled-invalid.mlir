@@ -182,3 +182,20 @@ func.func @step(%a: tensor<8xf32>) {
   %w = fsdp.fetch_start %a {unit = "", region = "update", into = @w} : (tensor<8xf32>) -> !fsdp.future<tensor<8xf32>>
   return
 }
+
+// -----
+
+func.func @step(%a: tensor<3xf32>, %b: tensor<3xf32>) {
+  // expected-error @below {{member 1 is of ranks that have the one before it too; members of some shards stand in their order}}
+  %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 12, blocks = 1, shards = <0, 2>>, #fsdp.member<offset = 0, bytes = 12, blocks = 1, shards = <1, 3>>]} : (tensor<3xf32>, tensor<3xf32>) -> tensor<64xui8>
+  return
+}
+
+// -----
+
+func.func @step(%a: tensor<3xf32>) {
+  // expected-error @below {{some shards are at least one, not those from 1 up to 1}}
+  // expected-error @below {{failed to parse FSDP_MemberAttr parameter 'shards'}}
+  %in = fsdp.pack %a {members = [#fsdp.member<offset = 0, bytes = 12, blocks = 1, shards = <1, 1>>]} : (tensor<3xf32>) -> tensor<64xui8>
+  return
+}

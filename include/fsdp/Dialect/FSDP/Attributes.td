@@ -190,15 +190,38 @@ def FSDP_ShardingAttr : FSDP_Attr<"Sharding", "sharding"> {
   let assemblyFormat = "`<` $grid `,` $splitAxes `>`";
 }
 
+def FSDP_ShardsAttr : FSDP_Attr<"Shards", "shards"> {
+  let summary = "The ranks that run something: some of the shards";
+  let description = [{
+    Those whose number along the shard axis is at least `first` and less than
+    `end`; the others skip it. On an `aten.call` it is `fsdp.shards`. What some
+    ranks alone compute has no value on the others, so that they alone read it.
+
+    ```mlir
+    #fsdp.shards<0, 2>
+    ```
+  }];
+  let parameters = (ins "int64_t":$first, "int64_t":$end);
+  let assemblyFormat = "`<` $first `,` $end `>`";
+  let genVerifyDecl = 1;
+}
+
 def FSDP_MemberAttr : FSDP_Attr<"Member", "member"> {
   let summary = "Where one tensor lies in a bucket";
   let description = [{
     A bucket is rank-major: `blocks` equal pieces, one per rank (or one alone,
     this rank's own). In each piece the member has `bytes` bytes at `offset`,
     a multiple of 64 from the piece's start. In the tensor its blocks are
-    contiguous, one after the other.
+    contiguous, one after the other. With `shards` these ranks alone copy it;
+    others may have another member there.
   }];
-  let parameters = (ins "int64_t":$offset, "int64_t":$bytes, "int64_t":$blocks);
+  let parameters = (ins "int64_t":$offset, "int64_t":$bytes, "int64_t":$blocks,
+                        OptionalParameter<"::fsdp::ShardsAttr">:$shards);
+  let builders = [
+    AttrBuilder<(ins "int64_t":$offset, "int64_t":$bytes, "int64_t":$blocks), [{
+      return $_get($_ctxt, offset, bytes, blocks, ShardsAttr());
+    }]>,
+  ];
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
@@ -214,7 +237,8 @@ def FSDP_PieceAttr : FSDP_Attr<"Piece", "piece"> {
     first byte of each value's place. What is 0, and one block, is left out.
 
     With `owners` the source is cut into as many equal parts, one for each of so
-    many neighbours along the shard axis. A rank copies its own.
+    many neighbours along the shard axis. A rank copies its own. With `shards`
+    these ranks alone copy the piece.
   }];
   let parameters = (ins
       DefaultValuedParameter<"int64_t", "0">:$source,
@@ -225,7 +249,8 @@ def FSDP_PieceAttr : FSDP_Attr<"Piece", "piece"> {
       DefaultValuedParameter<"int64_t", "0">:$destination_offset,
       DefaultValuedParameter<"int64_t", "0">:$source_stride,
       DefaultValuedParameter<"int64_t", "0">:$destination_stride,
-      DefaultValuedParameter<"int64_t", "1">:$owners);
+      DefaultValuedParameter<"int64_t", "1">:$owners,
+      OptionalParameter<"::fsdp::ShardsAttr">:$shards);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

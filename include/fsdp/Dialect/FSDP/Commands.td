@@ -50,7 +50,8 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
     `slots` and `args` are those of `aten.call`. `results` has an entry per
     tensor the operator returns: an index into the outputs, or -1 where nothing
     is produced. A `view` computes nothing: its outputs look into an input.
-    `recompute` names the region of which backward repeats this call.
+    `recompute` names the region of which backward repeats this call. With
+    `shards` these ranks alone make it.
 
     ```mlir
     fsdp.cmd.aten "mm"(%a, %b) to (%c) {slots = array<i32: 1, 1>, args = {}, results = array<i32: 0>}
@@ -62,6 +63,7 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
                        DenseI32ArrayAttr:$slots, DictionaryAttr:$args,
                        DenseI32ArrayAttr:$results, UnitAttr:$view,
                        OptionalAttr<StrAttr>:$recompute,
+                       OptionalAttr<FSDP_ShardsAttr>:$shards,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $callee `(` $inputs `)` `to` `(` $outputs `)` attr-dict `:`

@@ -24,6 +24,10 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       The region that reads what a gather gives, "forward" or "backward"; or
       null.}],
       "::mlir::StringAttr", "getRegionAttr", (ins), "", "return {};">,
+    InterfaceMethod<[{
+      Whether updates alone read what it gives: it comes behind all that is
+      scheduled, and is waited for where that is read first.}],
+      "bool", "isForUpdates", (ins), "", "return false;">,
     InterfaceMethod<"The axes of the mesh that it is over.",
       "::llvm::SmallVector<int64_t>", "getMeshAxes", (ins), "",
       "return {static_cast<int64_t>($_op.getMeshDim())};">,

@@ -14,6 +14,7 @@ def FSDP_PackOp : FSDP_Op<"pack", [Pure, FSDP_TimelineOpInterface]> {
   let summary = "Copies tensors into a bucket";
   let description = [{
     Member i says where input i goes. Bytes between members are undefined.
+    Members may be of some shards, each with all that is in the bucket there.
 
     ```mlir
     %in = fsdp.pack %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, …]}
@@ -82,6 +83,7 @@ def FSDP_OfAllGather : FSDP_SaysOfItself<"AllGather", [{
     static ::fsdp::CollectiveRole getRole() {
       return ::fsdp::CollectiveRole::Parameter;
     }
+    bool isForUpdates() { return getRegion() == "update"; }
     static bool isIncoming() { return true; }
     static bool isChained() { return true; }
   }]>;
@@ -101,6 +103,7 @@ def FSDP_OfAllToAll : FSDP_SaysOfItself<"AllToAll", [{
       return ::fsdp::CollectiveRole::Parameter;
     }
     static ::mlir::StringAttr getRegionAttr() { return {}; }
+    static bool isForUpdates() { return true; }
     static bool isIncoming() { return false; }
   }]>;
 
