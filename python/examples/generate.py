@@ -3,6 +3,8 @@
     python python/examples/generate.py --prompt "The "
     torchrun --nproc-per-node 2 python/examples/generate.py --data FILE
 
+It takes its model and its text from gpt_wikitext2.py and corpus.py, beside it.
+
 The plan has a program for each length of LENGTHS. Training takes batches of these lengths in turn.
 To generate, a context is padded behind its end to the next length, which causal attention does not
 look at, and the evaluation's output gives the logits at its last character.

@@ -13,6 +13,7 @@ import sys
 from typing import Iterator, NamedTuple
 
 import pytest
+import yaml
 
 from support import chain
 
@@ -91,6 +92,20 @@ def test_every_flag_exists() -> None:
                 found += 1
                 assert flag in known[program], f"{command.page}: {command.text}"
     assert found > 100
+
+
+def test_a_pods_command_is_one_of_ours() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "launching.md").read_text(), re.S)
+    service, job = yaml.safe_load_all(blocks[0])
+    pod = job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["bash", "-c"]
+    words = Command("", container["args"][0], True).words()
+    assert words[0] == "fsdp-run"
+    assert {word for word in words if word.startswith("--")} <= flags_of("fsdp-run")
+    # The first pod has the name that the others call.
+    name = f"{job['metadata']['name']}-0.{pod['subdomain']}"
+    assert pod["subdomain"] == service["metadata"]["name"] and name in words
 
 
 # Rows of tables that stand for themselves, besides what is in fences.

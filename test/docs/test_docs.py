@@ -54,4 +54,6 @@ def test_ways_of_sharding_differ_as_the_page_says() -> None:
     assert sent["ZeRO-3"] > sent["ZeRO-3, root kept"] > sent["hpZ"] - 0.05 > sent["ZeRO-2"]
     memory = [found[way]["memory"] for way in ("DDP", "ZeRO-2", "ZeRO-3")]
     assert memory == sorted(memory, reverse=True)
-    assert found["ZeRO-2"]["fast step"] < found["ZeRO-3"]["fast step"] < found["HSDP"]["fast step"]
+    steps = {way: row["fast step"] for way, row in found.items()}
+    assert round(100 * (steps["ZeRO-3"] / steps["ZeRO-2"] - 1)) == 4
+    assert min(steps["HSDP"], steps["DDP"]) > steps["ZeRO-3"]
