@@ -20,6 +20,7 @@ def _run(*flags: object, timeout: float) -> str:
     return done.stdout
 
 
+@pytest.mark.quick
 def test_guards_see_what_leaves() -> None:
     """A fused optimizer alone, whose kernel compares no sizes, ends its process."""
     program = (
