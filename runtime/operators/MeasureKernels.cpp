@@ -49,7 +49,8 @@ public:
     handle.callBoxed(&stack);
     double seconds = now() - begin;
     stack.clear();
-    return seconds;
+    // Of a product that is shorter than the clock's tick.
+    return std::max(seconds, 1e-9);
   }
 
   const cost::Kernel &kernel;

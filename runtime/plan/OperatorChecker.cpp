@@ -56,6 +56,15 @@ bool takesGenerator(const OperatorSchema &schema) {
                      });
 }
 
+/// A backward draws the numbers of its forward again, from what that gave it.
+bool takesWhatWasDrawn(const OperatorSchema &schema) {
+  return std::any_of(schema.arguments.begin(), schema.arguments.end(),
+                     [](const SchemaValue &argument) {
+                       return argument.name == "state" &&
+                              argument.type.isTensor();
+                     });
+}
+
 /// Why a plan may not call an operator; empty where it may.
 std::string refusalOf(const std::string &name, const OperatorSchema &schema) {
   std::string_view space = std::string_view(name).substr(0, name.find("::"));
@@ -281,7 +290,7 @@ private:
                    " is given ", textOf(given));
       here.require(C31,
                    !holds(dropouts, argument.name) || isZero(given) ||
-                       takesGenerator(schema),
+                       takesGenerator(schema) || takesWhatWasDrawn(schema),
                    "argument '", argument.name,
                    "' is not zero, and its random numbers are no site's");
     }

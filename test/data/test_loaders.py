@@ -7,11 +7,13 @@ import contextlib
 import dataclasses
 import difflib
 import json
+import os
 import pathlib
 import re
 import runpy
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +27,7 @@ import torch
 from data import feeder, step
 from data.conftest import Train, Trained
 from data.test_files import as_arrow_shards, eager_losses
+from fsdp_mlir.data import loader_errors
 from fsdp_mlir.data.batch_origins import place_of
 from fsdp_mlir.report.__main__ import main as report
 from support import chain
@@ -296,6 +299,16 @@ def test_a_rank_that_is_killed_takes_its_loader_along(
     while processes_of(str(mine)) and time.monotonic() < ends:
         time.sleep(0.05)
     assert processes_of(str(mine)) == []
+
+
+def test_a_worker_that_dies_between_batches_is_named() -> None:
+    iterator = iter(torch.utils.data.DataLoader(list(range(8)), num_workers=2))
+    next(iterator)
+    worker = iterator._workers[1]
+    with pytest.raises(RuntimeError) as raised:
+        os.kill(worker.pid, signal.SIGKILL)
+        time.sleep(30)  # in no frame of the loader
+    assert "(worker 1, " in loader_errors.describe(raised.value)
 
 
 NANOGPT = pathlib.Path(__file__).parent / "nanogpt"

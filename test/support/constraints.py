@@ -34,6 +34,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "early command",
         "early reuse",
         "early update",
+        "gradient of a neighbour",
         "output that is not there",
         "part forgotten or outside",
         "read of what is not there",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import traceback
@@ -62,8 +63,22 @@ def describe(error: BaseException, iterator: Any = None) -> str:
     return f"{last} ({', '.join(parts)})" if parts else last
 
 
+def _iterator_of(pids: list[int]) -> Any:
+    """The DataLoader's iterator that has one of these workers. The signal of a worker's death
+    raises wherever the program is, so that the iterator may be in no frame of the exception."""
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    for one in gc.get_objects():
+        if issubclass(type(one), _BaseDataLoaderIter):
+            if any(worker.pid in pids for worker in getattr(one, "_workers", [])):
+                return one
+    return None
+
+
 def _of_dead(pids: list[int], iterator: Any) -> list[str]:
     """The numbers of workers that are gone, and the samples that each of them had to load."""
+    if iterator is None:
+        iterator = _iterator_of(pids)
     workers = getattr(iterator, "_workers", [])
     numbers = [i for i, worker in enumerate(workers) if worker.pid in pids]
     found = [str(due(iterator, number) or f"worker {number}") for number in numbers]
