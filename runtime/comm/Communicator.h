@@ -97,12 +97,13 @@ public:
 
   /// ncclAllGather, ncclReduceScatter, ncclAllReduce on a stream of their own:
   /// starts a transfer and does not wait for other ranks, unless to connect
-  /// with those of a new group (ncclCommSplit). Source and
-  /// destination belong to it until finish(). In place where the destination of
-  /// an all-gather holds the source at i * count, for the i-th of the group,
-  /// that of a reduce-scatter is the source's part at i * count, and that of an
-  /// all-reduce is the source. Throws Error for what has no sum
-  /// or no maximum: see checkReduction().
+  /// with those of a new group (ncclCommSplit), or to compare with them the
+  /// first transfer of its kind. Source and destination belong to it until
+  /// finish(). In place where the destination of an all-gather holds the source
+  /// at i * count, for the i-th of the group, that of a reduce-scatter is the
+  /// source's part at i * count, and that of an all-reduce is the source.
+  /// Throws Error for what has no sum or no maximum (see checkReduction());
+  /// here or in finish(), where the ranks' transfers differ.
   virtual uint64_t start(const Transfer &transfer) = 0;
 
   /// cudaStreamWaitEvent: waits for a transfer. Its destination is complete and

@@ -1,33 +1,23 @@
 #include "comm/GlooCommunicator.h"
 
 #include "Error.h"
+#include "comm/GlooGroups.h"
+#include "comm/GlooProcess.h"
 #include "comm/KeptArenas.h"
 #include "comm/RankWatch.h"
 #include "comm/Reduce.h"
+#include "comm/TransferSignature.h"
 #include "plan/Collectives.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <array>
-#include <atomic>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <future>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/version.h>
-
-// gloo_compat/ describes what this version's header names.
-static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR == 11,
-              "gloo_compat/ fits PyTorch 2.11; compare it with the Gloo that "
-              "this PyTorch was built with");
+#include <set>
 
 namespace fsdp {
 
@@ -49,8 +39,6 @@ at::Tensor bytesOf(const Buffer &buffer) {
   return bytesAt(buffer, buffer->data(), buffer->size());
 }
 
-using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
-
 struct InFlight {
   Transfer transfer;
   uint64_t number;                     // on its channel, from 1
@@ -61,25 +49,28 @@ struct InFlight {
 /// An all-reduce of so few bytes is over sooner when everybody gets everything.
 constexpr size_t fewBytes = 1024;
 
-/// Process groups of its own, so that channels do not wait for each other.
 struct Channel {
-  std::map<plan::RankGroup, ProcessGroup> groups;
   std::deque<InFlight> inFlight;
   uint64_t started = 0;
+  /// What all members of a group are known to do alike.
+  std::map<plan::RankGroup, std::set<TransferSignature>> agreed;
   std::vector<Buffer> spare; // of sums, kept for later ones
 };
 
 /// A rank that waits looks this often whether it has left itself.
 constexpr std::chrono::milliseconds lookAround(500);
 
+constexpr char whatDiffers[] =
+    ": ranks do not do the same; give all ranks the same plan, data and flags";
+
 class GlooCommunicator : public Communicator {
 public:
   GlooCommunicator(c10d::Store &store, int rank, int size,
                    const GlooAddress &address, const Patience &patience)
       : myRank(rank), ranks(size),
-        store(c10::intrusive_ptr<c10d::Store>::reclaim_copy(&store)),
         options(c10d::ProcessGroupGloo::Options::create(patience.limit)),
-        patience(patience), rankWatch(store, rank, size, patience) {
+        patience(patience), rankWatch(store, rank, size, patience),
+        groups(store) {
     // The transfers of a channel follow each other, so one thread carries them.
     options->threads = 1;
     const AwaitedTransfer all{"the first meeting", 0, 0, groupOf(Transfer())};
@@ -94,6 +85,10 @@ public:
     // That all can be reached is known from the beginning.
     connect(Transfer(), all);
   }
+  ~GlooCommunicator() override {
+    if (threads.hasFailed())
+      groups.close(); // without waiting for it
+  }
 
   int rank() const override { return myRank; }
   int size() const override { return ranks; }
@@ -105,14 +100,24 @@ public:
   }
   void leave(const std::string &why) override;
   RankWatch *watch() override { return &rankWatch; }
+  void check() override { requireThreads("what it does between transfers"); }
 
 private:
+  /// That Gloo's own threads run, which others can stop by what they send.
+  void requireThreads(const char *during) const {
+    if (threads.hasFailed())
+      throw Error(E::Collective, "rank " + std::to_string(myRank) + " " +
+                                     threads.failure() + ", in " + during +
+                                     whatDiffers);
+  }
   /// What Gloo throws means that others are gone, or too late.
   template <typename Call>
   void guarded(const AwaitedTransfer &awaited, Call call) {
     try {
       call();
     } catch (const PeerFailure &) {
+      throw;
+    } catch (const Error &) {
       throw;
     } catch (const std::exception &error) {
       std::string text = error.what();
@@ -124,6 +129,7 @@ private:
     return {transfer.name, transfer.channel, flight.number, groupOf(transfer)};
   }
   void await(c10d::Work &work, const InFlight &flight);
+  void agree(Channel &channel, const InFlight &flight);
   /// The process group of a transfer's members on its channel, which they make
   /// when they need it first.
   ProcessGroup connect(const Transfer &transfer,
@@ -186,67 +192,32 @@ private:
   }
 
   int myRank, ranks;
-  c10::intrusive_ptr<c10d::Store> store;
+  GlooThreads threads;
   c10::intrusive_ptr<c10d::ProcessGroupGloo::Options> options;
   Patience patience;
   RankWatch rankWatch;
   KeptArenas arenas;
-  std::atomic<bool> left = false;
-  std::mutex groupsMutex; // of the channels' groups, and of setting `left`
+  GlooGroups groups;
   std::array<Channel, numChannels> channels;
 };
 
-// Closing the connections fails the others' calls at once. A group waits for
-// its transfer before it closes, and that maybe for a rank that does nothing.
 void GlooCommunicator::leave(const std::string &why) {
   rankWatch.leaveWord(why);
-  auto groups = std::make_shared<std::vector<ProcessGroup>>();
-  {
-    std::lock_guard<std::mutex> lock(groupsMutex);
-    if (left.exchange(true))
-      return;
-    for (Channel &channel : channels) {
-      for (auto &[members, group] : channel.groups)
-        groups->push_back(std::move(group));
-      channel.groups.clear();
-    }
-  }
-  auto closed = std::make_shared<std::promise<void>>();
-  std::thread([groups, closed] {
-    groups->clear();
-    closed->set_value();
-  }).detach();
-  closed->get_future().wait_for(std::chrono::seconds(1));
+  groups.close();
 }
 
 ProcessGroup GlooCommunicator::connect(const Transfer &transfer,
                                        const AwaitedTransfer &awaited) {
   plan::RankGroup members = groupOf(transfer);
-  auto &groups = channels.at(transfer.channel).groups;
-  std::unique_lock<std::mutex> lock(groupsMutex);
-  auto requireHere = [&] {
-    if (left)
-      throw PeerFailure("this rank has closed its connections");
-  };
-  requireHere();
-  if (auto found = groups.find(members); found != groups.end())
-    return found->second;
-  lock.unlock(); // to leave must not wait for ranks that do not come
-  ProcessGroup group;
+  if (ProcessGroup known = groups.find(transfer.channel, members))
+    return known;
   Awaiting waits(rankWatch.progress(), transfer.channel, awaited.number,
                  awaited.name);
+  ProcessGroup made;
   guarded(awaited, [&] {
-    std::string keys = "channel" + std::to_string(transfer.channel);
-    for (uint32_t part : {members.first, members.stride, members.size})
-      keys += "/" + std::to_string(part);
-    group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>(keys, store),
-        members.indexOf(myRank), members.size, options);
+    made = groups.make(transfer.channel, members, myRank, options);
   });
-  lock.lock();
-  requireHere();
-  groups.emplace(members, group);
-  return group;
+  return made;
 }
 
 c10::intrusive_ptr<c10d::Work>
@@ -285,6 +256,7 @@ uint64_t GlooCommunicator::start(const Transfer &transfer) {
   flight.transfer = transfer;
   flight.number = ++channel.started;
   rankWatch.progress().start(transfer.channel, transfer.name);
+  agree(channel, flight);
   size_t piece = pieceOf(transfer) * plan::dtypeBytes(transfer.dtype);
   if (piece > 0)
     guarded(awaitedOf(flight),
@@ -306,14 +278,46 @@ void GlooCommunicator::await(c10d::Work &work, const InFlight &flight) {
         if (work.isCompleted())
           throw;
       }
-      if (left)
-        throw PeerFailure("this rank has closed its connections");
+      groups.requireOpen();
+      requireThreads(awaited.name);
       if (told || Clock::now() - begin < patience.noteAfter)
         continue;
       told = true;
       rankWatch.note(awaited);
     }
   });
+}
+
+/// Gloo compares nothing: what is shorter than awaited passes for the whole,
+/// and what is longer stops its thread. Sizes are those of a plan, which all
+/// ranks have alike, and come again in each step. So ranks compare the first
+/// transfer of its kind in each group, before it moves. A rank that compares
+/// while another moves, since it has another transfer in this place, finds by
+/// its size that what arrives is no signature.
+void GlooCommunicator::agree(Channel &channel, const InFlight &flight) {
+  const Transfer &transfer = flight.transfer;
+  plan::RankGroup members = groupOf(transfer);
+  auto mine = TransferSignature::of(transfer);
+  if (members.size == 1 || !channel.agreed[members].insert(mine).second)
+    return;
+  auto sent = std::make_shared<std::vector<char>>(sizeof(mine));
+  auto received =
+      std::make_shared<std::vector<char>>(members.size * sizeof(mine));
+  std::memcpy(sent->data(), &mine, sizeof(mine));
+  c10::intrusive_ptr<c10d::Work> work;
+  guarded(awaitedOf(flight),
+          [&] { work = gather(flight, bytesOf(sent), bytesOf(received)); });
+  await(*work, flight);
+  for (uint32_t i = 0; i < members.size; ++i) {
+    TransferSignature theirs;
+    std::memcpy(&theirs, received->data() + i * sizeof(theirs), sizeof(theirs));
+    if (!(theirs == mine))
+      throw Error(E::Collective, "rank " + std::to_string(members[i]) +
+                                     " starts " + theirs.str() +
+                                     " where rank " + std::to_string(myRank) +
+                                     " starts " + mine.str() + ", in " +
+                                     transfer.name + whatDiffers);
+  }
 }
 
 void GlooCommunicator::reduceReceived(const InFlight &flight, void *destination,
@@ -364,34 +368,11 @@ void GlooCommunicator::finish(uint64_t ticket) {
 
 } // namespace
 
-/// Gloo's TLS of PyTorch 2.11 loads its certificates and then sends everything
-/// as it is, to anybody: worse than none, since people rely on it.
-static void refuseTls() {
-  const char *transport = std::getenv("GLOO_DEVICE_TRANSPORT");
-  if (transport && std::strcmp(transport, "TCP_TLS") == 0)
-    throw Error(E::Secret,
-                "GLOO_DEVICE_TRANSPORT is TCP_TLS, but the Gloo of PyTorch "
-                "2.11 then sends everything unencrypted all the same; unset "
-                "it, and keep the ranks in a network that you trust");
-}
-
 std::unique_ptr<Communicator> createGlooCommunicator(c10d::Store &store,
                                                      int rank, int size,
                                                      const GlooAddress &address,
                                                      const Patience &patience) {
-  refuseTls();
-  static std::once_flag once;
-  std::call_once(once, [] {
-    // Gloo writes to sockets whose other end may have failed: that is an error
-    // to report, not a signal to die of. Python, its usual host, ignores it
-    // too.
-    std::signal(SIGPIPE, SIG_IGN);
-    // PyTorch 2.11's flight recorder writes down each transfer, for a debugger
-    // of process groups, and enters new groups into its table before it takes
-    // its lock: two threads that start their groups' first transfers at once
-    // corrupt it.
-    setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
-  });
+  prepareForGloo();
   return std::make_unique<GlooCommunicator>(store, rank, size, address,
                                             patience);
 }
