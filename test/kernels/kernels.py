@@ -3,9 +3,11 @@ executor let through, and says which leave their operands' memory.
 
     python test/kernels/kernels.py --calls 40             every operator of PyTorch's own samples
     python test/kernels/kernels.py --calls 500 --only aten::nll_loss_backward
+    python test/kernels/kernels.py --own --calls 500      the runtime's operators
 
-A call is one of PyTorch's operator samples, forward or backward, with a tensor of another shape or
-dtype, another number, or indices that lead elsewhere. What the checker refuses is not called. Each
+A call is one of PyTorch's operator samples, forward or backward, or one of the runtime's own
+operators, with a tensor of another shape, dtype or strides, another number, or indices that lead
+elsewhere. What the checker refuses is not called. Each
 tensor lies between pages that nobody may touch (GuardPages.cpp), so that a kernel which leaves it
 ends its process, one that is forked for some hundred calls.
 """
@@ -36,6 +38,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflat
 from support import chain  # noqa: E402
 
 GUARDS = "guard_pages.so"
+OWN = "own_operators.so"
 SAMPLES = 4  # of each operator
 FORKED = 400  # calls of one process
 CALL_TIMEOUT_S = 5
@@ -74,7 +77,14 @@ class _Recorder(TorchDispatchMode):
 
 
 def _copy(leaf: Any) -> Any:
-    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+    """A tensor in memory of its own, whose elements lie there as they did."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    count = leaf.untyped_storage().nbytes() // leaf.element_size()
+    if count > LARGEST:
+        return leaf.detach().clone()
+    all_of_it = leaf.detach().as_strided((count,), (1,), 0).clone()
+    return all_of_it.as_strided(leaf.shape, leaf.stride(), leaf.storage_offset())
 
 
 def samples() -> dict[str, list[Call]]:
@@ -102,6 +112,50 @@ def samples() -> dict[str, list[Call]]:
     return {name: calls for name, calls in recorder.calls.items() if calls}
 
 
+def _products(dtype: torch.dtype) -> dict[str, list[Call]]:
+    """Two in a row of the same sizes share what oneDNN was asked for."""
+    left, right, bias = (torch.rand(s).to(dtype) for s in ((6, 10), (10, 7), (7,)))
+    batch = (torch.stack((left, left)), torch.stack((right, right)))
+    add = [(bias, left, right), (bias[:1].expand(7), left, right)]
+    found: dict[str, list[Call]] = {}
+    for kernel in ("onednn", "onednn_linear", "onednn_primitive"):
+        found[f"fsdp_mlir::mm.{kernel}"] = [((left, right), {}), ((left, right.clone()), {})]
+        found[f"fsdp_mlir::addmm.{kernel}"] = [(args, {}) for args in add]
+        if kernel != "onednn_linear":
+            found[f"fsdp_mlir::bmm.{kernel}"] = [(batch, {})]
+    return found
+
+
+def _attention(dtype: torch.dtype) -> dict[str, list[Call]]:
+    query = torch.rand(2, 5, 3, 8).to(dtype).transpose(1, 2)
+    key, value = (torch.rand(2, 3, 9, 8).to(dtype) for _ in range(2))
+    sums = torch.rand(2, 5, 3).transpose(1, 2)
+    scale = {"attn_mask": None, "scale": 0.5}
+    given = (query, query, key, value, query, sums, 0.0)
+    attention = "fsdp_mlir::attention"
+    return {
+        f"{attention}.onednn_primitive": [
+            ((query, key, value, 0.0, is_causal), scale) for is_causal in (False, True)
+        ],
+        f"{attention}_backward.onednn_primitive": [
+            ((*given, is_causal), scale) for is_causal in (False, True)
+        ],
+    }
+
+
+def own_samples() -> dict[str, list[Call]]:
+    """Calls of the runtime's own operators for CPUs, in float32 and bfloat16."""
+    torch.ops.load_library(str(chain.binary(OWN)))
+    tensors = [torch.rand(7, 3), torch.rand(40).to(torch.bfloat16), torch.rand(5).double()]
+    found: dict[str, list[Call]] = {
+        "fsdp_mlir::power_sum": [((tensors, p), {}) for p in (1.0, 2.0, 3.0, 1e300)]
+    }
+    for dtype in (torch.float32, torch.bfloat16):
+        for name, calls in {**_products(dtype), **_attention(dtype)}.items():
+            found.setdefault(name, []).extend(calls)
+    return found
+
+
 def _is_index(tensor: torch.Tensor) -> bool:
     return tensor.dtype in (torch.int64, torch.int32)
 
@@ -127,6 +181,20 @@ def _other_shape(chosen: random.Random, shape: list[int]) -> list[int]:
     return [*shape[:at], chosen.choice(sizes), *shape[at + 1 :]]
 
 
+def _other_strides(chosen: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    """The same shape in memory of another order, with gaps, or with one row for all."""
+    way = chosen.randrange(3)
+    if not tensor.dim():
+        return tensor
+    dim = chosen.randrange(tensor.dim())
+    if way == 0:
+        return tensor.transpose(0, dim).contiguous().transpose(0, dim)
+    if way == 1:
+        return tensor.narrow(dim, 0, min(tensor.shape[dim], 1)).expand_as(tensor)
+    gaps = torch.stack((tensor, tensor), tensor.dim())
+    return gaps.select(-1, chosen.randrange(2))
+
+
 def change(chosen: random.Random, call: Call) -> Call:
     """A call with one or two of its arguments changed."""
     leaves, spec = tree_flatten(call)
@@ -138,6 +206,8 @@ def change(chosen: random.Random, call: Call) -> Call:
         leaf = leaves[at]
         if isinstance(leaf, int):
             leaves[at] = chosen.choice(INTEGERS)
+        elif chosen.random() < 0.15:
+            leaves[at] = _other_strides(chosen, leaf)
         elif _is_index(leaf) and leaf.numel() and chosen.random() < 0.4:
             leaves[at] = leaf.clone()
             count = chosen.choice((1, leaf.numel()))
@@ -175,8 +245,9 @@ def _described(argument: Any) -> Any:
 
 
 def overload(name: str) -> Any:
-    base, _, variant = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(torch.ops.aten, base), variant or "default")
+    space, _, rest = name.partition("::")
+    base, _, variant = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), base), variant or "default")
 
 
 def _line(name: str, call: Call) -> str:
@@ -246,13 +317,16 @@ def crashes(calls: list[tuple[str, Call]]) -> Iterator[tuple[int, int]]:
         first = last + 1
 
 
-def check(per_operator: int, only: Optional[list[str]] = None, seed: int = 0) -> list[str]:
-    """A line for each call that the checker accepts and whose kernel leaves its operands."""
+def check(
+    per_operator: int, only: Optional[list[str]] = None, seed: int = 0, own: bool = False
+) -> list[str]:
+    """A line for each call that the checker accepts and whose kernel leaves its operands. `own`:
+    of the runtime's operators, in an order by chance."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     warnings.filterwarnings("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    calls, found = [], samples()
+    calls, found = [], own_samples() if own else samples()
     for name in sorted(only or found):
         for i in range(per_operator):
             chosen = random.Random(f"{name} {i} {seed}")
@@ -260,6 +334,8 @@ def check(per_operator: int, only: Optional[list[str]] = None, seed: int = 0) ->
                 calls.append((name, change(chosen, chosen.choice(found[name]))))
             except (RuntimeError, TypeError):
                 continue  # a shape that no tensor has
+    if own:
+        random.Random(seed).shuffle(calls)
     kept = [call for call, fits in zip(calls, accepted(calls)) if fits]
     print(f"{len(calls)} calls of {len(set(n for n, _ in calls))} operators, {len(kept)} accepted")
     with torch.no_grad():
@@ -270,12 +346,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=20, help="of each operator")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--own", action="store_true", help="the runtime's operators")
     parser.add_argument("--only", nargs="*", help="operators, such as aten::mm")
     flags = parser.parse_args()
     if GUARDS not in os.environ.get("LD_PRELOAD", ""):
         preload = {**os.environ, "LD_PRELOAD": str(chain.binary(GUARDS))}
         os.execve(sys.executable, [sys.executable, *sys.argv], preload)
-    found = check(flags.calls, flags.only, flags.seed)
+    found = check(flags.calls, flags.only, flags.seed, flags.own)
     print("\n".join(found))
     print(f"{len(found)} calls leave their operands")
     return 1 if found else 0

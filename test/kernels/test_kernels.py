@@ -39,6 +39,10 @@ def test_no_call_leaves_its_operands() -> None:
     _run("--calls", 20, timeout=400)
 
 
+def test_no_call_of_our_own_operators_leaves_its_operands() -> None:
+    _run("--own", "--calls", 150, timeout=400)
+
+
 @pytest.mark.long
 def test_many_calls() -> None:
     _run("--calls", 400, "--seed", 1, timeout=6 * 3600)

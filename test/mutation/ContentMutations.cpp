@@ -2,6 +2,8 @@
 #include "Sites.h"
 #include "Windows.h"
 
+#include <algorithm>
+
 using namespace fsdp::plan;
 using namespace fsdp::test;
 
@@ -168,6 +170,38 @@ Said changeOwners(PlanT &plan, Random &random) {
   return owners == before ? Said{} : say(site->text());
 }
 
+/// Which ranks make each call and copy each piece.
+std::vector<std::unique_ptr<ShardRange> *> ranksOf(PlanT &plan) {
+  std::vector<std::unique_ptr<ShardRange> *> all;
+  for (auto &program : plan.programs)
+    for (auto &command : program->commands) {
+      if (AtenT *call = command->operation.AsAten(); call && !call->view)
+        all.push_back(&call->on);
+      if (CopyT *copy = command->operation.AsCopy())
+        for (auto &piece : copy->pieces)
+          all.push_back(&piece->on);
+    }
+  return all;
+}
+
+/// Ranks do what others are to do; or some alone what all are, or the reverse.
+Said changeRanks(PlanT &plan, Random &random) {
+  auto ranks = ranksOf(plan);
+  auto ofSome = std::stable_partition(ranks.begin(), ranks.end(),
+                                      [](auto *on) { return !*on; });
+  if (ofSome != ranks.end() && random() % 2)
+    ranks.erase(ranks.begin(), ofSome);
+  auto at = pick(ranks.size(), random);
+  uint32_t shards = numShards(plan);
+  if (!at || shards < 2)
+    return {};
+  uint32_t first = random() % shards,
+           end = first + 1 + random() % (shards - first);
+  bool isForAll = end - first == shards;
+  *ranks[*at] = isForAll ? nullptr : std::make_unique<ShardRange>(first, end);
+  return say("of all that ranks do ", *at, " is for ", first, " to ", end);
+}
+
 bool any(const CollectiveT &) { return true; }
 bool isReduction(const CollectiveT &c) {
   return c.kind == CollectiveKind::ReduceScatter;
@@ -190,6 +224,7 @@ Said changeCollective(PlanT &plan, Random &random,
 } // namespace
 
 const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
+    {"other ranks of a call", changeRanks},
     {"wrong channel",
      [](PlanT &p, Random &r) {
        return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {

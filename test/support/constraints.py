@@ -150,6 +150,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
         "swapped results",
     ),
     36: ("operands of other shapes",),
+    37: ("other ranks of a call",),
 }
 
 

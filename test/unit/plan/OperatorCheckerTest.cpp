@@ -98,6 +98,12 @@ const std::map<std::string, OperatorSchema> &schemas() {
        {{of("self", tensor), of("target", tensor),
          of("reduction", integer, true)},
         {of("", tensor)}}},
+      {"fsdp_mlir::flash_attention_backward",
+       {{of("grad_out", tensor), of("query", tensor), of("key", tensor),
+         of("value", tensor), of("out", tensor), of("logsumexp", tensor),
+         of("state", tensor),
+         of("dropout_p", {Kind::Float, false, false, false})},
+        {of("", tensor), of("", tensor), of("", tensor)}}},
   };
   return all;
 }
@@ -162,6 +168,24 @@ ArgumentT text(const char *s) {
   return a;
 }
 
+/// The backward of attention on GPUs with dropout, which drew from `state`.
+void becomeAttentionSlope(OneCall &p, const std::vector<int64_t> &state) {
+  auto given = [&](const char *name, std::vector<int64_t> shape, DType dtype) {
+    int v = p.newValue(name, shape, dtype);
+    p.input(name, v, true);
+    return value(v);
+  };
+  Arguments more;
+  for (const char *name : {"query", "key", "value", "out"})
+    more.push_back(given(name, {1, 2, 3, 4}, DType::Float16));
+  more.push_back(given("logsumexp", {1, 2, 3}, DType::Float32));
+  more.push_back(given("state", state, DType::Int64));
+  more.push_back(number(0.5));
+  p.become("fsdp_mlir::flash_attention_backward", more);
+  *p.call->arguments[0] = given("grad_out", {1, 2, 3, 4}, DType::Float16);
+  p.call->results.resize(3, -1);
+}
+
 } // namespace
 
 TEST(OperatorChecker, PassesValidPlans) {
@@ -178,6 +202,8 @@ TEST(OperatorChecker, PassesValidPlans) {
   plan.become("aten::_softmax_backward_data", {value(plan.x)});
   EXPECT_EQ(checkCalls(plan.finish()), "");
   plan.become("aten::mse_loss", {value(plan.x), integer(2)});
+  EXPECT_EQ(checkCalls(plan.finish()), "");
+  becomeAttentionSlope(plan, {2});
   EXPECT_EQ(checkCalls(plan.finish()), "");
 }
 
@@ -255,6 +281,9 @@ static const Break<OneCall> breaks[] = {
                 {value(p.x), integers({2}), value(mean), value(mean)});
      },
      "operands that do not fit each other: input [4], grad_out [4], mean []"},
+    {"DropoutThatDrewFromLess", C36,
+     [](OneCall &p) { becomeAttentionSlope(p, {1}); },
+     "logsumexp [1, 2, 3], state [1]"},
     {"RuleThatTrustsShapes", C36,
      [](OneCall &p) {
        RuleT &rule = *p.plan.rules[addSgdRule(p)];
