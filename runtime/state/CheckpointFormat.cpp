@@ -1,8 +1,8 @@
 #include "state/CheckpointFormat.h"
 
 #include "Error.h"
+#include "state/Hash.h"
 
-#define XXH_INLINE_ALL
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,7 +10,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <type_traits>
-#include <xxhash.h>
 
 namespace fsdp::checkpoint {
 
@@ -20,18 +19,6 @@ static constexpr const char *formatName = "fsdp-mlir checkpoint";
 static constexpr int formatVersion = 1;
 /// More than any run has.
 static constexpr uint64_t mostRanks = uint64_t(1) << 24;
-
-uint64_t hashOf(const void *data, size_t bytes) {
-  return XXH3_64bits(data, bytes);
-}
-
-std::vector<uint64_t> hashesOf(const char *data, int64_t bytes) {
-  std::vector<uint64_t> hashes;
-  for (int64_t begin = 0; begin < bytes; begin += hashBlockBytes)
-    hashes.push_back(
-        hashOf(data + begin, std::min(hashBlockBytes, bytes - begin)));
-  return hashes;
-}
 
 uint32_t Manifest::ranks() const {
   uint32_t ranks = 1;

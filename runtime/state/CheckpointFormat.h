@@ -14,10 +14,6 @@
 
 namespace fsdp::checkpoint {
 
-/// Chunks are hashed in blocks of so many bytes, so that whoever needs a part
-/// of a chunk need not read all of it.
-constexpr int64_t hashBlockBytes = 4 << 20;
-
 /// Elements of a tensor that lie in one file, under the tensor's name: the
 /// part's runs one after the other. `hashes` has one for each block.
 struct Chunk {
@@ -69,10 +65,6 @@ struct Manifest {
 
   uint32_t ranks() const;
 };
-
-/// XXH3 of 64 bits.
-uint64_t hashOf(const void *data, size_t bytes);
-std::vector<uint64_t> hashesOf(const char *data, int64_t bytes);
 
 /// The text of a manifest; a hash of the rest stands at its beginning.
 std::string writeManifest(const Manifest &manifest);

@@ -2,6 +2,7 @@
 
 #include "plan/Files.h"
 #include "state/CheckpointFolder.h"
+#include "state/Hash.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,6 +4,7 @@
 #include "data/UncachedFile.h"
 #include "plan/Files.h"
 #include "state/CheckpointReader.h"
+#include "state/Hash.h"
 
 #include <chrono>
 #include <cstdio>

@@ -1,7 +1,7 @@
 #include "state/WeightFiles.h"
 
 #include "plan/Files.h"
-#include "state/CheckpointFormat.h"
+#include "state/Hash.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -8,6 +8,17 @@
 
 namespace fsdp {
 
+/// Complex numbers lie in a file as the pairs of numbers that a plan has of
+/// them, in a last dimension of 2.
+static bool holds(const FileTensor &found, const NamedTensor &wanted) {
+  if (found.dtype != plan::DType::Complex64 ||
+      wanted.dtype != plan::DType::Float32)
+    return found.dtype == wanted.dtype && found.shape == wanted.shape;
+  std::vector<int64_t> pairs = found.shape;
+  pairs.push_back(2);
+  return pairs == wanted.shape;
+}
+
 WeightReader::WeightReader(const std::string &path, bool fromRank0,
                            Communicator &communicator)
     : communicator(communicator), path(path),
@@ -41,8 +52,7 @@ void WeightReader::check(
     std::string problem;
     if (!found)
       problem = "it has no " + tensor->name;
-    else if (found.tensor->dtype != tensor->dtype ||
-             found.tensor->shape != tensor->shape)
+    else if (!holds(*found.tensor, *tensor))
       problem = tensor->name + " is " +
                 describe(found.tensor->dtype, found.tensor->shape) +
                 ", the plan has " + describe(tensor->dtype, tensor->shape);

@@ -4,6 +4,7 @@
 
 #include "Error.h"
 #include "state/CheckpointFormat.h"
+#include "state/Hash.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -3,6 +3,7 @@
 #include "state/CheckpointFormat.h"
 
 #include "Error.h"
+#include "state/Hash.h"
 
 #include <cstdio>
 #include <gtest/gtest.h>
