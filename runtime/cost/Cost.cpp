@@ -19,11 +19,18 @@ double collectiveSeconds(plan::CollectiveKind kind, double bytes,
   double between = nodes - 1, within = ranks - nodes;
   double steps =
       within * cluster.intraNode.latency + between * cluster.interNode.latency;
-  // Every rank passes on all pieces but its own. Where a ring leaves the node,
-  // all of the node's network cards share its traffic.
-  double transfer = bytes * (ranks - 1) / ranks / cluster.intraNode.bandwidth;
-  transfer =
-      std::max(transfer, bytes * between / ranks / cluster.interNode.bandwidth);
+  // Every rank passes on all pieces but one.
+  double passed = bytes * (ranks - 1) / ranks;
+  double transfer = passed / cluster.intraNode.bandwidth;
+  if (nodes > 1) {
+    // There are as many rings as a node has ranks, and each leaves the node by
+    // another one's network card. What is for one rank alone takes its card.
+    unsigned fewest = ranks % onNode ? ranks % onNode : onNode;
+    double crossing = kind == plan::CollectiveKind::AllToAll
+                          ? bytes * (ranks - fewest) / ranks
+                          : passed / fewest;
+    transfer = std::max(transfer, crossing / cluster.interNode.bandwidth);
+  }
   return cluster.collectiveSeconds + rounds * (steps + transfer);
 }
 

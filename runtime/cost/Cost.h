@@ -12,7 +12,13 @@ namespace fsdp::cost {
 /// Seconds of a ring collective over `ranks` ranks, which fill one node after
 /// the other; with a `stride` there are as many ranks from one to the next.
 /// `bytes` are those of the whole buffer: what an all-gather gives, a
-/// reduce-scatter takes, and an all-reduce does both with. One rank needs none.
+/// reduce-scatter takes, and an all-reduce does both with; of an all-to-all,
+/// what a rank sends, its own piece included. One rank needs none.
+///
+/// As NCCL prices its rings (src/graph/tuning.cc): of R - 1 steps as many are
+/// over the network as there are nodes besides the first, and (R - 1) / R of
+/// the bytes pass each link. Rings run side by side, one for each rank of a
+/// node, so that a node's network cards together are one link.
 double collectiveSeconds(plan::CollectiveKind kind, double bytes,
                          unsigned ranks, const Cluster &cluster,
                          unsigned stride = 1);

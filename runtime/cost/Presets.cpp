@@ -3,12 +3,13 @@
 // GPUs: matrix products at the best rate measured, not the data sheet's;
 // memory by the data sheet. Links are what ring collectives of large buffers
 // reach: 8 x H200 gather 361 GB/s of 450, 8 x B200 682 of 900, 8 x A100 235
-// of 300; networks about 74 % of 25 or 50 GB/s per GPU (four 8 x B200 nodes,
-// 1 GiB). Latencies are NCCL's for LL128: 14 us at the start of a collective,
-// 1.9 us per step over NVLink, 4 us over the network; with them 8 x H200
-// all-reduce 1 MiB at 40 and 16 MiB at 230 GB/s (measured: 40, 220). A kernel
-// costs 7 us at least, AutoParallel's figure. Copies from and to pinned host
-// memory reach some 25 GB/s over PCIe 4.0 x16 and 55 over 5.0.
+// of 300; networks 92 % of 25 or 50 GB/s per GPU, as when four 8 x B200 nodes
+// all-reduce 1 GiB at 362 GB/s. Latencies are NCCL's for LL128: 14 us at the
+// start of a collective, 1.9 us per step over NVLink, 4 us over the network;
+// with them 8 x H200 all-reduce 1 MiB at 40 and 16 MiB at 230 GB/s (measured:
+// 40, 220). A kernel costs 7 us at least, AutoParallel's figure. Copies from
+// and to pinned host memory reach some 25 GB/s over PCIe 4.0 x16 and 55
+// over 5.0.
 //
 // local: one thread of an x86 server core (AVX2, matrix products of 512 to
 // 2,048 rows; a copy of 64 MB), ranks that share its memory.
@@ -64,18 +65,18 @@ const std::vector<Cluster> &presets() {
   static const std::vector<Cluster> all = {
       local(),
       gpu("a100-40gb-x8", 271 * kTera, 19.5 * kTera, 1.56 * kTera, 235 * kGiga,
-          18.5 * kGiga, 25 * kGiga),
+          23 * kGiga, 25 * kGiga),
       gpu("a100x8", 271 * kTera, 19.5 * kTera, 2.0 * kTera, 235 * kGiga,
-          18.5 * kGiga, 25 * kGiga),
+          23 * kGiga, 25 * kGiga),
       gpu("h100x8", 794 * kTera, 67 * kTera, 3.35 * kTera, 361 * kGiga,
-          37 * kGiga, 55 * kGiga),
+          46 * kGiga, 55 * kGiga),
       // A power cap of 500 W holds its matrix products at some 650 TFLOP/s.
       gpu("h100-96gb-x8", 650 * kTera, 67 * kTera, 2.4 * kTera, 361 * kGiga,
-          37 * kGiga, 55 * kGiga),
+          46 * kGiga, 55 * kGiga),
       gpu("h200x8", 798 * kTera, 67 * kTera, 4.8 * kTera, 361 * kGiga,
-          37 * kGiga, 55 * kGiga),
+          46 * kGiga, 55 * kGiga),
       gpu("b200x8", 1745 * kTera, 75 * kTera, 8.0 * kTera, 682 * kGiga,
-          37 * kGiga, 55 * kGiga),
+          46 * kGiga, 55 * kGiga),
   };
   return all;
 }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+
 using namespace fsdp;
 using namespace fsdp::cost;
 
@@ -38,6 +41,67 @@ TEST(Cost, RanksThatAreANodeApartTalkBetweenNodes) {
   };
   EXPECT_EQ(seconds(1), seconds(4));
   EXPECT_GT(seconds(8), seconds(4));
+}
+
+/// A cluster on which bytes alone take time: nodes of 8 ranks, each with a
+/// network card of 50 B/s.
+static Cluster withoutLatency() {
+  Cluster cluster;
+  cluster.ranksPerNode = 8;
+  cluster.intraNode = {400, 0};
+  cluster.interNode = {50, 0};
+  return cluster;
+}
+
+/// nccl-tests count (R - 1) / R of the bytes, so that their figure for a ring
+/// is that of its slowest link, whatever the number of nodes.
+TEST(Cost, ARingOverNodesIsAsFastAsANodesNetworkCards) {
+  Cluster cluster = withoutLatency();
+  for (plan::CollectiveKind kind :
+       {plan::CollectiveKind::AllGather, plan::CollectiveKind::ReduceScatter})
+    for (double cards : {25., 50., 100.})
+      for (unsigned ranks : {16u, 32u, 256u}) {
+        cluster.interNode.bandwidth = cards;
+        double seconds = collectiveSeconds(kind, 1e3, ranks, cluster);
+        EXPECT_DOUBLE_EQ(1e3 * (ranks - 1) / ranks / seconds,
+                         std::min(8 * cards, 400.));
+      }
+}
+
+TEST(Cost, ANodeWithFewerRanksHasFewerRings) {
+  EXPECT_DOUBLE_EQ(collectiveSeconds(plan::CollectiveKind::AllGather, 1200, 12,
+                                     withoutLatency()),
+                   1100 / (4 * 50.));
+}
+
+/// Of replicas of shards: each of a node's ranks is in a ring of its own.
+TEST(Cost, RingsBesideEachOtherShareNoNetworkCard) {
+  EXPECT_DOUBLE_EQ(collectiveSeconds(plan::CollectiveKind::AllReduce, 1e3, 2,
+                                     withoutLatency(), /*stride=*/8),
+                   2 * 500 / 50.);
+  EXPECT_DOUBLE_EQ(collectiveSeconds(plan::CollectiveKind::AllReduce, 1e3, 4,
+                                     withoutLatency(), /*stride=*/4),
+                   2 * 750 / (2 * 50.));
+}
+
+/// Nobody passes on what is for one rank alone.
+TEST(Cost, AnAllToAllLeavesByEachRanksOwnCard) {
+  EXPECT_DOUBLE_EQ(collectiveSeconds(plan::CollectiveKind::AllToAll, 1600, 16,
+                                     withoutLatency()),
+                   800 / 50.);
+  EXPECT_DOUBLE_EQ(collectiveSeconds(plan::CollectiveKind::AllToAll, 1600, 8,
+                                     withoutLatency()),
+                   1400 / 400.);
+}
+
+TEST(Cost, StepsOverTheNetworkAreFewerThanSteps) {
+  Cluster cluster = withoutLatency();
+  cluster.intraNode.latency = 1;
+  cluster.interNode.latency = 100;
+  for (auto [kind, rounds] : {std::pair(plan::CollectiveKind::AllGather, 1),
+                              std::pair(plan::CollectiveKind::AllReduce, 2)})
+    EXPECT_DOUBLE_EQ(collectiveSeconds(kind, 0, 32, cluster),
+                     rounds * (3 * 100 + 28 * 1));
 }
 
 TEST(Cost, AnAllReduceIsBothHalves) {
