@@ -43,11 +43,9 @@ struct Heads {
     keys = key.size(2), size = query.size(3);
     scale = float(givenScale.value_or(1 / std::sqrt(double(size))));
     together = heads;
-    while (heads % together || together * queries * keys > scoresTogether) {
-      if (together == 1)
-        break;
+    while (together > 1 && (heads % together != 0 ||
+                            together * queries * keys > scoresTogether))
       --together;
-    }
   }
 
   AttentionRows rows(const at::Tensor &logsumexp) const {

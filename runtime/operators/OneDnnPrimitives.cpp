@@ -83,8 +83,8 @@ PrimitiveProduct::PrimitiveProduct(const TensorLayout &left,
   Layout leftLayout = describe(left), rightLayout = describe(right),
          resultLayout = describe(result), biasLayout;
   if (bias) {
-    int64_t size = bias->sizes[0], stride = bias->strides[0];
-    biasLayout = describe({bias->type, {1, size}, {size * stride, stride}});
+    int64_t size = bias->sizes[0];
+    biasLayout = describe({bias->type, {1, size}, {size, 1}});
   }
   Attributes attributes = scratchFromCaller();
   dnnl_primitive_desc_t made;
@@ -145,7 +145,7 @@ PrimitiveProduct &PrimitiveProduct::get(const TensorLayout &left,
   // Addresses are the primitive's, so each thread has its own. A primitive is
   // made for a number of threads.
   static thread_local std::map<std::vector<int64_t>, PrimitiveProduct> kept;
-  std::vector<int64_t> key{at::get_num_threads(), bias ? bias->strides[0] : 0};
+  std::vector<int64_t> key{at::get_num_threads(), bias != nullptr};
   for (const TensorLayout *tensor : {&left, &right, &result}) {
     key.push_back(int64_t(tensor->type));
     for (const at::DimVector *list : {&tensor->sizes, &tensor->strides})
@@ -180,13 +180,16 @@ at::Tensor multiply(const at::Tensor &left, const at::Tensor &right,
   at::DimVector sizes(left.sizes());
   sizes.back() = right.sizes().back();
   at::Tensor result = at::empty(sizes, left.options());
+  // oneDNN reads a bias as if its numbers lay side by side, whatever its
+  // stride.
+  at::Tensor dense = bias.defined() ? bias.contiguous() : bias;
   TensorLayout biasLayout =
-      bias.defined() ? TensorLayout::of(bias) : TensorLayout();
+      bias.defined() ? TensorLayout::of(dense) : TensorLayout();
   PrimitiveProduct::get(TensorLayout::of(left), TensorLayout::of(right),
                         TensorLayout::of(result),
                         bias.defined() ? &biasLayout : nullptr)
       .run(left.const_data_ptr(), right.const_data_ptr(), result.data_ptr(),
-           bias.defined() ? bias.const_data_ptr() : nullptr);
+           bias.defined() ? dense.const_data_ptr() : nullptr);
   return result;
 }
 

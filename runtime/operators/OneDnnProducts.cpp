@@ -68,7 +68,8 @@ at::Tensor mmOneDnnLinear(const at::Tensor &self, const at::Tensor &mat2) {
 
 at::Tensor addmmOneDnnLinear(const at::Tensor &bias, const at::Tensor &mat1,
                              const at::Tensor &mat2) {
-  return linear(mat1, mat2.t(), bias);
+  // It reads a bias as if its numbers lay side by side, whatever its stride.
+  return linear(mat1, mat2.t(), bias.contiguous());
 }
 
 } // namespace fsdp

@@ -88,6 +88,19 @@ TEST(Kernels, OperandsOfNoProductAreRefused) {
                c10::Error);
 }
 
+/// A product that was kept without a bias is not taken for it, nor the reverse.
+TEST(Kernels, ABiasMayBeOneNumberForAll) {
+  at::Tensor a = matrix({24, 48}, 0.7), b = matrix({48, 56}, 1.3),
+             bias = matrix({1}, 2.1).expand({56});
+  for (int call = 0; call < 2; ++call) {
+    EXPECT_TRUE(
+        at::allclose(mmOneDnnPrimitive(a, b), at::mm(a, b), 1e-5, 1e-4));
+    for (auto kernel : {addmmOneDnn, addmmOneDnnLinear, addmmOneDnnPrimitive})
+      EXPECT_TRUE(at::allclose(kernel(bias, a, b), at::addmm(bias, a, b), 1e-5,
+                               1e-4));
+  }
+}
+
 TEST(Kernels, OneDnnsAreForFloats) {
   at::Tensor a = matrix({8, 8}, 0.7).to(at::kDouble);
   for (auto kernel : {mmOneDnn, mmOneDnnLinear, mmOneDnnPrimitive})
