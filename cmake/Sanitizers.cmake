@@ -5,6 +5,8 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL Clang)
   message(FATAL_ERROR "FSDP_SANITIZE needs Clang; run `tools/dev test --sanitize=${FSDP_SANITIZE}`")
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O1")
+# Clang takes a precompiled header only from a target with the very same flags.
+set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
 add_compile_options(-fsanitize=${FSDP_SANITIZE} -fno-omit-frame-pointer -gline-tables-only)
 add_link_options(-fsanitize=${FSDP_SANITIZE})
 # PyTorch's wheel is GCC's work, which names templates with conditions as Clang
