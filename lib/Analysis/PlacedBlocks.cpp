@@ -114,7 +114,9 @@ int64_t PlacedBlocks::place(const LiveBlock &block) {
   int64_t need = block.bytes, end = 0, best = -1;
   int64_t bestGap = std::numeric_limits<int64_t>::max();
   int32_t first = block.first, last = block.last;
-  for (const std::unique_ptr<Chunk> &chunk : chunks)
+  for (const std::unique_ptr<Chunk> &chunk : chunks) {
+    if (chunk->earliest > last || chunk->latest < first)
+      continue;
     for (size_t i = 0; i < chunk->size; ++i) {
       if (chunk->first[i] > last || chunk->last[i] < first)
         continue;
@@ -125,6 +127,7 @@ int64_t PlacedBlocks::place(const LiveBlock &block) {
       }
       end = std::max(end, chunk->end[i]);
     }
+  }
   int64_t offset = best < 0 ? end : best;
   insert(block, offset);
   return offset;
@@ -146,12 +149,18 @@ void PlacedBlocks::insert(const LiveBlock &block, int64_t offset) {
     std::memmove(to.offset + into, from.offset + at, n * sizeof(int64_t));
     std::memmove(to.end + into, from.end + at, n * sizeof(int64_t));
   };
+  auto noteTimes = [](Chunk &of) {
+    of.earliest = *std::min_element(of.first, of.first + of.size);
+    of.latest = *std::max_element(of.last, of.last + of.size);
+  };
   if (chunk->size == chunkSize) {
     auto upper = std::make_unique<Chunk>();
     constexpr size_t half = chunkSize / 2;
     moveTail(*chunk, half, *upper, 0);
     upper->size = chunkSize - half;
     chunk->size = half;
+    noteTimes(*chunk);
+    noteTimes(*upper);
     Chunk *second = chunks.insert(it, std::move(upper))->get();
     if (second->offset[0] <= offset)
       chunk = second;
@@ -164,5 +173,7 @@ void PlacedBlocks::insert(const LiveBlock &block, int64_t offset) {
   chunk->last[at] = block.last;
   chunk->offset[at] = offset;
   chunk->end[at] = offset + block.bytes;
+  chunk->earliest = std::min(chunk->earliest, chunk->first[at]);
+  chunk->latest = std::max(chunk->latest, chunk->last[at]);
   ++chunk->size;
 }

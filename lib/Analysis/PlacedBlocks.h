@@ -5,6 +5,7 @@
 
 #include "fsdp/Analysis/OffsetPlanner.h"
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,6 +63,9 @@ private:
   static constexpr size_t chunkSize = 256;
   struct Chunk {
     size_t size = 0;
+    // When any of its blocks is in use: in most chunks none is with a new one.
+    int32_t earliest = std::numeric_limits<int32_t>::max();
+    int32_t latest = std::numeric_limits<int32_t>::min();
     // Of each block. Times stand apart: they are all that is looked at of a
     // block that is not in use with the new one.
     int32_t first[chunkSize], last[chunkSize];

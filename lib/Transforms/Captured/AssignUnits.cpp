@@ -10,6 +10,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Regex.h"
 
 namespace fsdp {
@@ -45,6 +46,16 @@ bool isBelow(StringRef name, StringRef path) {
   return path.empty() || (name.consume_front(path) && name.starts_with("."));
 }
 
+/// The paths that `name` lies below, the innermost first; the model is last.
+SmallVector<StringRef> getPathsAbove(StringRef name) {
+  SmallVector<StringRef> above;
+  for (size_t dot = name.rfind('.'); dot != StringRef::npos;
+       dot = name.rfind('.', dot))
+    above.push_back(name.take_front(dot));
+  above.push_back("");
+  return above;
+}
+
 /// Whether `name` is that of a direct child of the module at `path`.
 bool isChild(StringRef name, StringRef path) {
   if (name.empty() || !isBelow(name, path))
@@ -55,21 +66,22 @@ bool isChild(StringRef name, StringRef path) {
 struct Model {
   SmallVector<ModulePathOp> modules;
   SmallVector<StateOp> parameters;
+  llvm::StringSet<> withParameters; // paths that a parameter lies below
 
   explicit Model(ModuleOp module) {
     llvm::append_range(modules, module.getOps<ModulePathOp>());
     for (StateOp state : module.getOps<StateOp>())
       if (state.getRole() == Role::Parameter)
         parameters.push_back(state);
+    for (StateOp parameter : parameters)
+      for (StringRef name : getNames(parameter))
+        for (StringRef path : getPathsAbove(name))
+          withParameters.insert(path);
   }
 
   bool hasParameters(ModulePathOp module) const {
-    return llvm::any_of(parameters, [&](StateOp parameter) {
-      return llvm::any_of(getNames(parameter), [&](StringRef name) {
-        return llvm::any_of(getPaths(module), [&](StringRef path) {
-          return isBelow(name, path);
-        });
-      });
+    return llvm::any_of(getPaths(module), [&](StringRef path) {
+      return withParameters.contains(path);
     });
   }
 
@@ -283,18 +295,18 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
     FailureOr<llvm::SetVector<ModulePathOp>> found = findModules(module, model);
     if (failed(found))
       return failure();
+    llvm::StringMap<StringRef> unitAt; // by each path of a unit's module
+    for (ModulePathOp candidate : *found)
+      for (StringRef path : getPaths(candidate))
+        unitAt[path] = candidate.getPath();
     for (StateOp parameter : byUse) {
       // The innermost unit that each name lies in; "" is the root.
       llvm::SetVector<StringRef> owners;
       for (StringRef name : getNames(parameter)) {
-        StringRef unit, longest;
-        for (ModulePathOp candidate : *found)
-          for (StringRef path : getPaths(candidate))
-            if (isBelow(name, path) && path.size() >= longest.size()) {
-              longest = path;
-              unit = candidate.getPath();
-            }
-        owners.insert(unit);
+        SmallVector<StringRef> above = getPathsAbove(name);
+        auto *inner = llvm::find_if(
+            above, [&](StringRef path) { return unitAt.contains(path); });
+        owners.insert(inner == above.end() ? "" : unitAt.lookup(*inner));
       }
       owner[parameter] = owners.size() == 1 ? owners.front().str() : "";
       if (owners.size() > 1)

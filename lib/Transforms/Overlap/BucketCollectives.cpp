@@ -217,7 +217,7 @@ void BucketCollectives::bucketReductions(
       accumulated.push_back(reduction.addTo(part));
       Operation *load = reduction.addition->getOperand(0).getDefiningOp();
       for (Operation *op : {load, reduction.addition.getOperation()}) {
-        op->moveAfter(behind);
+        moveTo(op, std::next(behind->getIterator()));
         behind = op;
       }
     }

@@ -9,6 +9,14 @@
 
 using namespace mlir;
 
+void fsdp::moveTo(Operation *op, Block::iterator place) {
+  if (place == op->getIterator())
+    return;
+  Block *block = op->getBlock();
+  op->remove();
+  block->getOperations().insert(place, op);
+}
+
 void fsdp::moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
   llvm::SmallPtrSet<Operation *, 16> moving;
   Operation *first = anchor;
@@ -26,7 +34,7 @@ void fsdp::moveReadersBehind(ArrayRef<Value> values, Operation *anchor) {
           return moving.contains(operand.getDefiningOp());
         })) {
       moving.insert(&op);
-      op.moveAfter(last);
+      moveTo(&op, std::next(last->getIterator()));
       last = &op;
     }
 }
@@ -44,10 +52,9 @@ static void collectBehind(Value value, Operation *anchor,
 }
 
 void fsdp::hoist(ArrayRef<Value> values, Operation *anchor) {
-  // To ask where ops stand after one has moved is to number the block anew.
   llvm::SetVector<Operation *> ops;
   for (Value value : values)
     collectBehind(value, anchor, ops);
   for (Operation *op : ops)
-    op->moveBefore(anchor);
+    moveTo(op, anchor->getIterator());
 }
