@@ -32,6 +32,42 @@ static StringRef getUnknown(StringRef why) {
              : StringRef();
 }
 
+/// What is said of an option that `owner`, a pass or a pipeline, does not have.
+static std::string explainUnknown(StringRef owner, StringRef unknown,
+                                  ArrayRef<std::string> names) {
+  std::string text = (owner + " has no option " + unknown).str();
+  if (names.empty())
+    return text + "; it takes none";
+  std::string hint = nearestHint(unknown, names);
+  return text + hint + (hint.empty() ? "; all are " : ", all are ") +
+         llvm::join(names, ", ");
+}
+
+/// The names of a pass's options, which a pass shows nobody but in the text of
+/// a pipeline: `pass{name=value name=value}`, with braces around values that
+/// have spaces.
+static std::vector<std::string> getOptionNames(Pass &pass) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  pass.printAsTextualPipeline(os);
+  std::vector<std::string> names;
+  int depth = 0;
+  size_t begin = 0; // of a name, or nothing
+  for (auto [i, letter] : llvm::enumerate(text)) {
+    depth += (letter == '{') - (letter == '}');
+    if (depth != 1)
+      continue;
+    if (letter == '{' || letter == ' ')
+      begin = i + 1;
+    if (letter == '=' && begin) {
+      names.push_back(text.substr(begin, i - begin));
+      begin = 0;
+    }
+  }
+  llvm::sort(names);
+  return names;
+}
+
 LogicalResult ModulePass::initializeOptions(StringRef options,
                                             ErrorHandler fail) {
   return Pass::initializeOptions(options, [&](const Twine &message) {
@@ -44,9 +80,9 @@ LogicalResult ModulePass::initializeOptions(StringRef options,
     if (unknown.empty())
       return failAs(E::Option, fail,
                     getArgument() + ": " + StringRef(why).trim());
-    return failAs(E::Option, fail,
-                  getArgument() + " has no option " + unknown +
-                      "; fsdp-opt --help-all lists those that it has");
+    return failAs(
+        E::Option, fail,
+        explainUnknown(getArgument(), unknown, getOptionNames(*this)));
   });
 }
 
@@ -71,15 +107,7 @@ LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
   StringRef unknown = getUnknown(why);
   if (unknown.empty())
     return failAs(E::Option, fail, pipeline + ": " + StringRef(why).trim());
-  std::vector<std::string> names = getNames();
-  if (names.empty())
-    return failAs(E::Option, fail,
-                  pipeline + " has no option " + unknown + "; it takes none");
-  std::string hint = nearestHint(unknown, names);
-  return failAs(E::Option, fail,
-                pipeline + " has no option " + unknown + hint +
-                    (hint.empty() ? "; all are " : ", all are ") +
-                    llvm::join(names, ", "));
+  return failAs(E::Option, fail, explainUnknown(pipeline, unknown, getNames()));
 }
 
 std::string NamedOptions::getText() const {

@@ -10,9 +10,11 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional, Sequence
 
 from .driver.stages import StageError, find_tools
 from .driver.flags import make_parser
+from .errors import ArgumentParser
 
 # What stands for a path, in the help of either program.
 PATHS = ("FILE", "DIR", "PATH", "auto|PATH")
@@ -100,7 +102,12 @@ def script(programs: dict[str, list[Flag]]) -> str:
     return SCRIPT.format(flags="\n".join(flags), takes="\n".join(takes))
 
 
-def main() -> int:
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    ArgumentParser(
+        prog="python -m fsdp_mlir.completion",
+        description="Prints what completes the flags of fsdp-run and python -m fsdp_mlir.train in "
+        "bash: source <(python -m fsdp_mlir.completion)",
+    ).parse_args(argv)
     try:
         program = find_tools()["fsdp-run"]
     except StageError as error:

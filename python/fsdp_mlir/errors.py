@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import contextvars
 import difflib
 import re
+import sys
 import warnings
-from typing import NoReturn, Optional
+from typing import Any, Iterator, NoReturn, Optional, Sequence
 
 from .error_kinds import E
 
@@ -48,9 +51,33 @@ class ExportNote(UserWarning):
     """Something that a user should know of a step, and need not change."""
 
 
+_said: contextvars.ContextVar[Optional[set[str]]] = contextvars.ContextVar("said", default=None)
+
+
+@contextlib.contextmanager
+def each_said_once() -> Iterator[None]:
+    """Within it, `warn` and `note` say a text once. Python's own filters forget what was said
+    whenever a library changes them, and the programs of a step have much in common."""
+    before = _said.set(set())
+    try:
+        yield
+    finally:
+        _said.reset(before)
+
+
+def warn(text: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """Says `text` as a warning."""
+    said = _said.get()
+    if said is not None:
+        if text in said:
+            return
+        said.add(text)
+    warnings.warn(text, category, stacklevel=stacklevel + 1)
+
+
 def note(text: str) -> None:
     """Says `text` where warnings are said, as a note."""
-    warnings.warn(text, ExportNote, stacklevel=2)
+    warn(text, ExportNote, stacklevel=2)
 
 
 class RunError(Identified, RuntimeError):
@@ -71,12 +98,35 @@ class ArgumentParser(argparse.ArgumentParser):
     def error(self, message: str, kind: E = E.FLAG) -> NoReturn:
         super().error(identified(kind, message + self._hint(message)))
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Optional[Sequence[str]] = None, namespace: Optional[Any] = None
+    ) -> tuple[Any, list[str]]:
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
     def _hint(self, message: str) -> str:
-        if flag := re.match(r"unrecognized arguments: (-[^\s=]+)", message):
-            known = [name for action in self._actions for name in action.option_strings]
-            close = difflib.get_close_matches(flag[1], known, n=1)
-        elif choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        if choice := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             close = difflib.get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1)
-        else:
-            close = []
-        return f"; the nearest is {close[0]}" if close else ""
+            return f"; the nearest is {close[0]}" if close else ""
+        known = self._flags()
+        if flag := re.match(r"unrecognized arguments: (-[^\s=]+)", message):
+            close = difflib.get_close_matches(flag[1], known, n=1)
+            return f"; the nearest is {close[0]}" if close else ""
+        if "are required" in message:
+            # Perhaps it is there, by another name.
+            for word in (given.partition("=")[0] for given in self._given):
+                if word.startswith("--") and word not in known:
+                    close = difflib.get_close_matches(word, known, n=1)
+                    if close:
+                        return f"; there is no flag {word}, the nearest is {close[0]}"
+        return ""
+
+    def _flags(self) -> list[str]:
+        """All that there are, those of commands among them."""
+        known = []
+        for action in self._actions:
+            known += action.option_strings
+            if isinstance(action, argparse._SubParsersAction):
+                for command in action.choices.values():
+                    known += command._flags()
+        return known

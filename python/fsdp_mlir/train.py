@@ -22,6 +22,7 @@ from .errors import E, identified
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
+from .driver.given_paths import check_paths, make_folder
 from .driver.kernels import needs_table, tune, without_kernels
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
 from .driver.stages import Runner, StageError
@@ -155,18 +156,21 @@ def compile_step(
             "the plan; give kernel-table=FILE, a copy on each (docs/kernels.md)",
         )
     display.begin("export")
-    folder, said, cached = stages.export(
-        runner, cache, args.step_file, args.argv, args.nproc * args.nnodes, export_flags(args)
+
+    def place(made: Path) -> None:
+        (out / "step.safetensors").unlink(missing_ok=True)
+        for kind in ("data", "eval"):
+            while (path := data_beside(out / "step.pt", kind)) is not None:
+                path.unlink()
+        for path in made.glob("step.*"):
+            stages.place(path, out / path.name)
+
+    ranks = args.nproc * args.nnodes
+    said, cached = stages.export(
+        runner, cache, args.step_file, args.argv, ranks, place, export_flags(args)
     )
-    (out / "step.safetensors").unlink(missing_ok=True)
-    for kind in ("data", "eval"):
-        while (path := data_beside(out / "step.pt", kind)) is not None:
-            path.unlink()
-    for path in folder.glob("step.*"):
-        stages.place(path, out / path.name)
     display.end("export", "step.pt", cached)
     display.tell(said)
-    ranks = args.nproc * args.nnodes
     lower(runner, cache, tools, args.pipeline, ranks, out, display, display.tell)
 
 
@@ -299,13 +303,8 @@ def train(args: argparse.Namespace) -> None:
     if args.dry_run:
         commands(args, runner, tools)
         return
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StageError(
-            E.FILE_UNWRITABLE,
-            f"--out {args.out}: {error.strerror}; give a folder that can be written",
-        )
+    make_folder("--out", args.out)
+    check_paths(args)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
     compile_step(args, runner, tools, display)

@@ -9,5 +9,5 @@
 // TWICE: error: 'fsdp.state' op is on the host already; run fsdp-offload-state once
 // CHECK: error: offload=some does not exist; there are none, params, optimizer and all
 // CHECK-NOT: error
-// NAME: error: fsdp-offload-state has no option ofload; fsdp-opt --help-all lists those that it has
+// NAME: error: fsdp-offload-state has no option ofload; the nearest is offload, all are offload, pin-memory [FSDP-E0402]
 module {}

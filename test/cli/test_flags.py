@@ -1,28 +1,60 @@
-"""Tests the help of fsdp-run, its errors about flags, and what bash completes."""
+"""Tests the help of all programs, errors about flags, and what bash completes."""
 
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 from cli.refusals import refused
+from fsdp_mlir.__main__ import PROGRAMS as PACKAGED
+from fsdp_mlir.__main__ import main as package_main
 from support import chain
 
-MOST_LINES = 50
+MOST_LINES = {"fsdp-run": 50}  # of others: 40
+PROGRAMS = ("fsdp-opt", "fsdp-run", "fsdp-translate")
+MODULES = ("checkpoint", "completion", "explain", "export", "report", "train")
 
 
-def help_of(flag: str) -> str:
-    return chain.command([chain.binary("fsdp-run"), flag]).stdout
+def output_of(program: str, flag: str) -> str:
+    module = [sys.executable, "-m", f"fsdp_mlir.{program}"]
+    return chain.command(
+        [*([chain.binary(program)] if program in PROGRAMS else module), flag]
+    ).stdout
 
 
 @pytest.mark.quick
-def test_help_is_a_screen_and_help_all_has_every_flag() -> None:
-    screen, everything = help_of("--help"), help_of("--help-all")
-    assert len(screen.splitlines()) <= MOST_LINES
-    listed = help_of("--list-flags").splitlines()
+@pytest.mark.parametrize("program", (*PROGRAMS, *MODULES))
+def test_help_is_a_screen(program: str) -> None:
+    """Where it does not show every flag, it says what does, which has those that it shows."""
+    screen = output_of(program, "--help")
+    assert 1 < len(screen.splitlines()) <= MOST_LINES.get(program, 40)
+    if program in (*PROGRAMS, "train"):
+        everything = output_of(program, "--help-all")
+        assert len(everything) > 1.5 * len(screen)
+        shown = set(re.findall(r"(?<!\S)--[a-z][a-z-]+", screen)) - {"--fsdp-"}
+        assert "--help-all" in shown and len(shown) > 6
+        assert {flag for flag in shown - {"--help-all"} if flag not in everything} == set()
+
+
+def test_the_package_names_its_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv, message in (
+        (["trian"], "; the nearest is train [FSDP-E0101]"),
+        (["train"], "call it as python -m fsdp_mlir.train [FSDP-E0101]"),
+        ([], "required: PROGRAM [FSDP-E0101]"),
+    ):
+        with pytest.raises(SystemExit):
+            package_main(argv)
+        assert message in capsys.readouterr().err
+    assert set(PACKAGED) == set(MODULES)
+
+
+def test_help_all_has_every_flag() -> None:
+    screen, everything = (output_of("fsdp-run", flag) for flag in ("--help", "--help-all"))
+    listed = output_of("fsdp-run", "--list-flags").splitlines()
     names = [line.partition("\t")[0] for line in listed]
     assert len(names) == len(set(names)) > 40
     shown = [name for name in names if f" {name} " in screen or f",{name} " in screen]

@@ -1,4 +1,5 @@
 #include "Help.h"
+#include "PassNames.h"
 #include "PrintLocations.h"
 #include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/Registration.h"
@@ -7,26 +8,28 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 
-// `tools/dev docs` makes docs/options.md of it.
+/// What a flag does that prints a page and ends the program.
+static llvm::cl::cb<void, const bool &>
+printing(void (*page)(llvm::raw_ostream &)) {
+  return llvm::cl::callback([page](const bool &) {
+    page(llvm::outs());
+    llvm::outs().flush();
+    std::exit(0);
+  });
+}
+
+// `tools/dev docs` makes docs/options.md and docs/clusters.md of them.
 static llvm::cl::opt<bool>
     printOptions("fsdp-options",
                  llvm::cl::desc("print the pipelines' options as Markdown"),
-                 llvm::cl::callback([](const bool &) {
-                   fsdp::printPipelineOptions(llvm::outs());
-                   llvm::outs().flush();
-                   std::exit(0);
-                 }));
-
-// Likewise of docs/clusters.md.
+                 printing(fsdp::printPipelineOptions));
 static llvm::cl::opt<bool>
     printClusters("fsdp-clusters",
                   llvm::cl::desc("print the clusters' presets as Markdown"),
-                  llvm::cl::callback([](const bool &) {
-                    fsdp::printClusters(llvm::outs());
-                    llvm::outs().flush();
-                    std::exit(0);
-                  }));
+                  printing(fsdp::printClusters));
 
 static constexpr llvm::StringLiteral help =
     R"(fsdp-opt: shards, schedules and lowers a training step.
@@ -57,6 +60,23 @@ Debug
   --version
 )";
 
+/// MLIR fails without a word where it cannot write remarks.
+static mlir::LogicalResult checkRemarksFile() {
+  std::string file =
+      mlir::MlirOptMainConfig::createFromCLOptions().getRemarksOutputFile();
+  llvm::StringRef folder = llvm::sys::path::parent_path(file);
+  std::string why;
+  if (!folder.empty() && !llvm::sys::fs::is_directory(folder))
+    why = "there is no folder " + folder.str() + " to write it into";
+  else if (llvm::sys::fs::is_directory(file))
+    why = "it is a folder; name a file";
+  if (why.empty())
+    return mlir::success();
+  fsdp::printError(fsdp::Error(fsdp::E::FileUnwritable,
+                               "--remarks-output-file=" + file + ": " + why));
+  return mlir::failure();
+}
+
 int main(int argc, char **argv) {
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
@@ -67,8 +87,13 @@ int main(int argc, char **argv) {
   mlir::registerTransformsPasses();
   fsdp::registerFSDPPasses();
   fsdp::registerPipelines();
-  mlir::LogicalResult result =
-      mlir::MlirOptMain(argc, argv, "compiler of training steps\n", registry);
+  auto [input, output] = mlir::registerAndParseCLIOptions(
+      argc, argv, "compiler of training steps\n", registry);
+  mlir::LogicalResult result = fsdp::checkPassNames();
+  if (succeeded(result))
+    result = checkRemarksFile();
+  if (succeeded(result))
+    result = mlir::MlirOptMain(argc, argv, input, output, registry);
   if (failed(result))
     fsdp::printIdentifierIfNone(fsdp::E::Ir);
   return mlir::asMainReturnCode(result);

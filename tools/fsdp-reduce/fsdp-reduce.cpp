@@ -4,6 +4,7 @@
 //
 // shows.sh gets a file, and exits with 1 where the defect is still there.
 
+#include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/Registration.h"
 
 #include "mlir/IR/DialectRegistry.h"
@@ -11,8 +12,12 @@
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 
 int main(int argc, char **argv) {
+  fsdp::identifyBadFlags();
   mlir::DialectRegistry registry;
   fsdp::registerDialects(registry);
   mlir::MLIRContext context(registry);
-  return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
+  bool hasFailed = mlir::failed(mlir::mlirReduceMain(argc, argv, context));
+  if (hasFailed)
+    fsdp::printIdentifierIfNone(fsdp::E::Ir);
+  return hasFailed;
 }

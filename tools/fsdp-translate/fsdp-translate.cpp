@@ -6,15 +6,70 @@
 #include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Target/PlanExport.h"
 #include "fsdp/Target/TorchScriptImport.h"
+#include "plan/NearestName.h"
 
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ManagedStatic.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <string>
 #include <vector>
+
+namespace {
+struct NamedTranslation {
+  llvm::StringLiteral name;
+  void (*add)();
+};
+} // namespace
+
+static constexpr NamedTranslation translations[] = {
+    {"import-torchscript", fsdp::registerTorchScriptImport},
+    {"fsdp-to-plan", fsdp::registerPlanExport},
+    {"plan-to-text", fsdp::registerPlanToText},
+    {"plan-to-json", fsdp::registerPlanToJson},
+    {"plan-to-trace", fsdp::registerPlanToTrace},
+    {"plan-diff", fsdp::registerPlanDiff},
+};
+
+/// What is wrong where no translation is asked for, of which LLVM would say
+/// that each of them is needed, or several; nothing where one is, or LLVM's own
+/// help.
+static std::string explainRequest(llvm::ArrayRef<std::string> arguments) {
+  std::vector<std::string> flags;
+  for (const NamedTranslation &translation : translations)
+    flags.push_back(("--" + translation.name).str());
+  std::string misspelt, asked;
+  for (llvm::StringRef argument : arguments.drop_front()) {
+    if (!argument.starts_with("-"))
+      continue;
+    llvm::StringRef name = argument.ltrim('-').split('=').first;
+    std::string flag = ("--" + name).str();
+    if (name == "version" || name.starts_with("help"))
+      return "";
+    if (llvm::is_contained(flags, flag)) {
+      if (!asked.empty() && asked != flag)
+        return asked + " and " + flag +
+               " are two translations; give one at a time";
+      asked = flag;
+      continue;
+    }
+    std::string hint = llvm::cl::getRegisteredOptions().contains(name)
+                           ? ""
+                           : fsdp::nearestHint(flag, flags);
+    if (misspelt.empty() && !hint.empty())
+      misspelt = "there is no flag " + flag + hint;
+  }
+  if (!asked.empty())
+    return "";
+  return misspelt.empty()
+             ? "no translation is asked for; give --import-torchscript for an "
+               "archive, --fsdp-to-plan for lowered IR, or --plan-to-text, "
+               "--plan-to-json, --plan-to-trace or --plan-diff for a plan"
+             : misspelt;
+}
 
 /// The arguments with the second file of `--plan-diff A B` as a flag: the
 /// machinery of translations takes one file.
@@ -69,13 +124,13 @@ int main(int argc, char **argv) {
     return 0;
   fsdp::identifyBadFlags();
   fsdp::printLocationsByDefault();
-  fsdp::registerTorchScriptImport();
-  fsdp::registerPlanExport();
-  fsdp::registerPlanToText();
-  fsdp::registerPlanToJson();
-  fsdp::registerPlanToTrace();
-  fsdp::registerPlanDiff();
+  for (const NamedTranslation &translation : translations)
+    translation.add();
   std::vector<std::string> arguments = nameSecondPlan(argc, argv);
+  if (std::string wrong = explainRequest(arguments); !wrong.empty()) {
+    fsdp::printError(fsdp::Error(fsdp::E::Flag, wrong));
+    return 1;
+  }
   llvm::SmallVector<char *> pointers;
   for (std::string &argument : arguments)
     pointers.push_back(argument.data());

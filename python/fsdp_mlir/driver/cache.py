@@ -8,13 +8,18 @@ program and by its options.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Container, Iterable, Optional
+from typing import Any, Callable, Container, Iterable, Iterator, Optional
+
+# Is called with the folder of an entry, which stays as it is for as long as the call takes.
+Use = Callable[[Path], None]
 
 # Exports hold weights and data: only so many stay.
 KEPT_EXPORTS = 8
@@ -75,28 +80,31 @@ def unchanged(known: dict[str, Any]) -> bool:
 
 
 class Cache:
-    """Stage results below one folder; `enabled=False` looks nothing up but
-    still stores, so that a later run finds fresh results."""
+    """Stage results below one folder, which several processes may share; `enabled=False` looks
+    nothing up but still stores, so that a later run finds fresh results."""
 
     def __init__(self, folder: Path, enabled: bool = True) -> None:
         self.folder = folder
         self.enabled = enabled
 
-    def export(self, key: str) -> Optional[dict[str, Any]]:
-        """The notes of a stored export that is still good, or None. Its files
-        are in `export_folder(key)`."""
+    def export(self, key: str, use: Use) -> Optional[dict[str, Any]]:
+        """The notes of a stored export that is still good, after `use`; or None, without it."""
+        path = self.folder / "export" / key
         try:
-            notes = json.loads((self.export_folder(key) / "notes.json").read_text())
+            text = (path / "notes.json").read_text()
+            notes: dict[str, Any] = json.loads(text)
             files = notes["files"]
         except (OSError, ValueError, KeyError, TypeError):
             return None
         if not self.enabled or not all(unchanged(known) for known in files):
             return None
-        os.utime(self.export_folder(key))
+        with self._alone():
+            # Another process may have stored another one while the files were read.
+            if not _is_text(path / "notes.json", text):
+                return None
+            os.utime(path)
+            use(path)
         return notes
-
-    def export_folder(self, key: str) -> Path:
-        return self.folder / "export" / key
 
     def store_export(
         self,
@@ -106,9 +114,9 @@ class Cache:
         notes: dict,
         large: Container[str] = (),
     ) -> None:
-        """Moves the folder `made` into the cache. `files` are what it came
-        from, of which those in `large` are not read again; one that vanished meanwhile makes the entry good for nothing, and
-        it is then not found again."""
+        """Moves the folder `made` into the cache. `files` are what it came from, of which those in
+        `large` are not read again; one that vanished meanwhile makes the entry good for nothing,
+        and it is then not found again."""
         known = []
         for file in files:
             try:
@@ -116,11 +124,7 @@ class Cache:
             except OSError:
                 known.append({"path": file, "size": -1, "mtime_ns": -1, "sha256": ""})
         (made / "notes.json").write_text(json.dumps({**notes, "files": known}))
-        target = self.export_folder(key)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(made, target)
-        self._forget("export", KEPT_EXPORTS)
+        self._store(made, "export", key, KEPT_EXPORTS)
 
     def kernel_table(self, machine: Any) -> Path:
         """Where measured kernels of a machine are kept, which grow with each plan; with
@@ -136,28 +140,49 @@ class Cache:
         self.folder.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="making-", dir=self.folder))
 
-    def file(self, stage: str, key: str, make: Callable[[Path], str]) -> tuple[Path, str, bool]:
-        """The result of a stage, made by `make(path)` where it is not stored;
-        what `make` had to say, then or earlier; and whether it was stored."""
+    def file(self, stage: str, key: str, make: Callable[[Path], str], use: Use) -> tuple[str, bool]:
+        """Calls `use` with the folder that holds the result of a stage, as "result", made by
+        `make(path)` where it is not stored. Gives what `make` had to say, then or earlier; and
+        whether it was stored."""
         path = self.folder / stage / key
-        if self.enabled and (path / "result").is_file():
-            os.utime(path)
-            return path / "result", (path / "said").read_text(), True
+        with self._alone():
+            if self.enabled and (path / "result").is_file():
+                os.utime(path)
+                use(path)
+                return (path / "said").read_text(), True
         scratch = self.scratch()
         try:
-            (scratch / "said").write_text(make(scratch / "result"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(path, ignore_errors=True)
-            os.replace(scratch, path)
+            said = make(scratch / "result")
+            (scratch / "said").write_text(said)
+            use(scratch)
+            self._store(scratch, stage, key, KEPT_FILES)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        self._forget(stage, KEPT_FILES)
-        return path / "result", (path / "said").read_text(), False
+        return said, False
 
-    def _forget(self, stage: str, kept: int) -> None:
-        """Removes the entries of a stage that were used longest ago."""
-        entries = sorted(
-            (self.folder / stage).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True
-        )
-        for path in entries[kept:]:
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other process takes an entry, stores one or removes one."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "lock", "a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _store(self, made: Path, stage: str, key: str, kept: int) -> None:
+        """Moves a folder to where it is found, and removes the entries of its stage that were used
+        longest ago."""
+        path = self.folder / stage / key
+        with self._alone():
+            path.parent.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(path, ignore_errors=True)
+            os.replace(made, path)
+            entries = sorted(path.parent.iterdir(), key=lambda entry: entry.stat().st_mtime)
+            for entry in entries[:-kept]:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _is_text(path: Path, text: str) -> bool:
+    try:
+        return path.read_text() == text
+    except OSError:
+        return False

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any, Optional, Sequence
 
 from .cache import default_folder
+from .help_screen import ShowScreen
 from ..errors import ArgumentParser, E
 from ..options import nearest
 from .settings import SettingsError, as_flags, read_settings
@@ -75,8 +77,11 @@ def make_parser() -> ArgumentParser:
         usage="%(prog)s [options] STEP.py [the step file's own flags]",
         description="Train a step file on sharded ranks: export, import, shard, plan, run.",
         allow_abbrev=False,
+        add_help=False,
     )
     flag = parser.add_argument
+    flag("-h", "--help", action=ShowScreen, nargs=0, help="the flags of every day")
+    flag("--help-all", action="help", help="all flags")
     flag("--nproc", type=positive, default=1, metavar="N", help="ranks on this machine (1)")
     flag("--out", type=Path, metavar="DIR", help="results (out/NAME of the step file)")
     flag(
@@ -162,7 +167,7 @@ def make_parser() -> ArgumentParser:
 
 def flags_of(parser: ArgumentParser) -> dict[str, argparse.Action]:
     """What may stand in a file, by the flag without its dashes."""
-    left_out = {"help", "config", "dry-run", "verbose"}
+    left_out = {"help", "help-all", "config", "dry-run", "verbose"}
     return {
         name[2:]: action
         for action in parser._actions
@@ -202,7 +207,16 @@ def _check(parser: ArgumentParser, args: argparse.Namespace) -> None:
         parser.error(alone, E.FLAGS_DISAGREE)
     if args.wandb and (problem := why_not()):
         parser.error(problem, E.PACKAGE_MISSING)
-    if not 0 <= args.node_rank < args.nnodes:
+    try:
+        shlex.split(args.run_args)
+    except ValueError as error:
+        words = (
+            f"--run-args: {str(error).lower()} in {args.run_args!r}; quote flags as a shell does"
+        )
+        parser.error(words)
+    if args.node_rank < 0:
+        parser.error(f"--node-rank {args.node_rank} is below 0, which is the first machine")
+    if args.node_rank >= args.nnodes:
         beyond = f"--node-rank {args.node_rank} is not below --nnodes {args.nnodes}"
         parser.error(beyond, E.FLAGS_DISAGREE)
     if args.nnodes > 1 and not (args.master_addr and args.master_port):
@@ -211,7 +225,10 @@ def _check(parser: ArgumentParser, args: argparse.Namespace) -> None:
 
 
 def positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1") from None
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not positive")
     return value

@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional, Sequence
 from ..errors import E, Identified
 from .. import package
 from . import programs
-from .cache import Cache, digest, key_of
+from .cache import Cache, Use, digest, key_of
 
 # What makes fsdp-opt write its decisions into a file.
 REMARKS = ["--remarks-filter=fsdp.*", "--remark-format=yaml"]
@@ -160,15 +160,16 @@ def export(
     step_file: Path,
     argv: Sequence[str],
     ranks: int,
+    use: Use,
     flags: Sequence[str] = (),
-) -> tuple[Path, str, bool]:
-    """The folder with step.pt and the tensors beside it, what the step file
-    printed, and whether it was there before. `flags` are the exporter's own."""
+) -> tuple[str, bool]:
+    """Calls `use` with the folder that holds step.pt and the tensors beside it. Gives what the step
+    file printed, and whether it was there before. `flags` are the exporter's own."""
     # WORLD_SIZE lets a step file fit its learning rates to the number of steps.
     versions = [torch_version(), sys.version, digest_of_exporter()]
     key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions, *flags])
-    if (notes := cache.export(key)) is not None:
-        return cache.export_folder(key), notes["said"], True
+    if (notes := cache.export(key, use)) is not None:
+        return notes["said"], True
     made = cache.scratch()
     try:
         files = made / "files.json"
@@ -186,10 +187,11 @@ def export(
         )
         said += warnings_of(errors)
         large = described_files(made)
+        use(made)
         cache.store_export(key, made, sorted(known | large), {"said": said}, large)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    return cache.export_folder(key), said, False
+    return said, False
 
 
 def plan_facts(translate: Path, plan: Path) -> dict[str, Any]:
@@ -254,14 +256,15 @@ def convert(
         output, errors = runner.run(stage, [tool, *flags, *beside, source, "-o", path])
         return warnings_of(errors + output)
 
-    result, said, cached = cache.file(stage, key, make)
-    for made, wanted in ((result, target), (result.with_name("remarks"), remarks)):
-        if wanted is not None:
-            # A copy: whoever edits the text must not edit the cache.
-            wanted.unlink(missing_ok=True)
-            if made == result or made.exists():
-                shutil.copyfile(made, wanted)
-    return said, cached
+    def copy(folder: Path) -> None:
+        for name, wanted in (("result", target), ("remarks", remarks)):
+            if wanted is not None:
+                # A copy: whoever edits the text must not edit the cache.
+                wanted.unlink(missing_ok=True)
+                if name == "result" or (folder / name).exists():
+                    shutil.copyfile(folder / name, wanted)
+
+    return cache.file(stage, key, make, copy)
 
 
 def place(source: Path, target: Path) -> None:

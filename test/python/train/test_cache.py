@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from pathlib import Path
 
 import pytest
 
 from fsdp_mlir.driver.cache import KEPT_FILES, Cache, digest, fingerprint, key_of, unchanged
+
+
+def unused(folder: Path) -> None:
+    pass
 
 
 def stored(cache: Cache, key: str, files: list[Path]) -> None:
@@ -21,12 +26,13 @@ def test_an_export_is_found_while_its_files_are_the_same(tmp_path: Path) -> None
     source = tmp_path / "step.py"
     source.write_text("a = 1")
     cache = Cache(tmp_path / "cache")
-    assert cache.export("k") is None
+    found = []
+    assert cache.export("k", found.append) is None
     stored(cache, "k", [source])
-    assert cache.export("k")["said"] == "hello\n"
-    assert (cache.export_folder("k") / "step.pt").read_text() == "archive"
+    notes = cache.export("k", lambda folder: found.append((folder / "step.pt").read_text()))
+    assert notes["said"] == "hello\n" and found == ["archive"]
     source.write_text("a = 2")
-    assert cache.export("k") is None
+    assert cache.export("k", unused) is None
 
 
 def test_a_touched_file_is_compared_by_content(tmp_path: Path) -> None:
@@ -67,15 +73,15 @@ def test_an_export_whose_source_vanished_is_not_found(tmp_path: Path) -> None:
     """Tests that an entry that cannot be checked is not used."""
     cache = Cache(tmp_path / "cache")
     stored(cache, "k", [tmp_path / "gone.py"])
-    assert cache.export("k") is None
+    assert cache.export("k", unused) is None
 
 
 def test_damaged_notes_are_no_entry(tmp_path: Path) -> None:
     """Tests that a damaged cache leads to work, not to an error."""
     cache = Cache(tmp_path / "cache")
     stored(cache, "k", [])
-    (cache.export_folder("k") / "notes.json").write_text("{")
-    assert cache.export("k") is None
+    (tmp_path / "cache/export/k/notes.json").write_text("{")
+    assert cache.export("k", unused) is None
 
 
 def test_a_stage_is_made_once_and_repeats_its_warnings(tmp_path: Path) -> None:
@@ -89,10 +95,12 @@ def test_a_stage_is_made_once_and_repeats_its_warnings(tmp_path: Path) -> None:
         return "warning: w\n"
 
     for expected in (False, True):
-        path, said, cached = cache.file("plan", "k", make)
-        assert (path.read_text(), said, cached) == ("result", "warning: w\n", expected)
+        used: list[str] = []
+        use = lambda folder: used.append((folder / "result").read_text())
+        said, cached = cache.file("plan", "k", make, use)
+        assert (used, said, cached) == (["result"], "warning: w\n", expected)
     assert len(made) == 1
-    Cache(tmp_path / "cache", enabled=False).file("plan", "k", make)
+    Cache(tmp_path / "cache", enabled=False).file("plan", "k", make, unused)
     assert len(made) == 2
 
 
@@ -105,7 +113,7 @@ def test_a_failed_stage_leaves_nothing(tmp_path: Path) -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        cache.file("plan", "k", fail)
+        cache.file("plan", "k", fail, unused)
     assert not list((tmp_path / "cache").rglob("*result"))
 
 
@@ -118,10 +126,34 @@ def test_old_results_are_forgotten(tmp_path: Path) -> None:
         return ""
 
     for number in range(KEPT_FILES + 3):
-        path, _, _ = cache.file("plan", str(number), make)
-        os.utime(path.parent, (number, number))
-    cache.file("plan", "last", make)
+        cache.file("plan", str(number), make, unused)
+        os.utime(tmp_path / "cache/plan" / str(number), (number, number))
+    cache.file("plan", "last", make, unused)
     assert len(list((tmp_path / "cache" / "plan").iterdir())) == KEPT_FILES
+
+
+def fill(folder: Path, worker: int) -> None:
+    cache = Cache(folder, enabled=worker % 2 == 0)
+    for number in range(200):
+        made: list[str] = []
+        key = f"{number % (KEPT_FILES + 8)}"
+        cache.file(
+            "plan",
+            key,
+            lambda path: str(path.write_text("x")),
+            lambda path: made.append((path / "result").read_text()),
+        )
+        assert made == ["x"]
+
+
+def test_processes_share_a_cache(tmp_path: Path) -> None:
+    """Tests that no process loses what it uses because another stores or forgets."""
+    processes = [multiprocessing.Process(target=fill, args=(tmp_path, i)) for i in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
 def test_keys_differ_by_content(tmp_path: Path) -> None:

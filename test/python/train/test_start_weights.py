@@ -84,6 +84,18 @@ def test_weights_that_do_not_fit(
     assert not (tmp_path / "start.safetensors").exists()
 
 
+@pytest.mark.parametrize("write", [one_file, torch_save])
+def test_complex_weights_are_taken_in_pairs(
+    write: Callable, exported: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "given").mkdir()
+    bare = torch.randn(3, dtype=torch.complex64)
+    given = write(tmp_path / "given", {**WEIGHTS, "head.weight": bare})
+    assert compose(given, exported, METADATA, tmp_path / "start.safetensors") == []
+    found = load_file(tmp_path / "start.safetensors")
+    assert torch.equal(found["a.weight"], torch.view_as_real(bare))
+
+
 @pytest.mark.provokes("FSDP-E0906")
 def test_a_pickled_model_is_not_run(exported: pathlib.Path, tmp_path: pathlib.Path) -> None:
     torch.save(nn.Linear(2, 3), tmp_path / "model.pt")

@@ -1,0 +1,59 @@
+"""Tests that a command line of the driver that makes no sense is one error, before a stage runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fsdp_mlir.driver import stages
+from fsdp_mlir.train import main
+
+
+def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one error that the driver ends with."""
+    try:
+        code = main(argv)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    output = capsys.readouterr()
+    errors = re.findall(r"error: .*", output.err)
+    assert code > 0 and len(errors) == 1, output
+    assert "Traceback" not in output.err and output.out == ""
+    return errors[0]
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    (
+        ("--weights nowhere", r"--weights \S*nowhere: no such file or folder \[FSDP-E0004\]"),
+        ("--metrics folder", r"--metrics \S*folder is a folder; name a file \[FSDP-E0005\]"),
+        ("--save folder", "--save .* is a folder"),
+        ("--trace nowhere/trace", "--trace .*: there is no folder .*nowhere to write it into"),
+        ("--eval-outputs file/x", "--eval-outputs .*: there is no folder .*file to write"),
+        ("--cache-dir file", r"--cache-dir \S*file is a file; give a folder \[FSDP-E0005\]"),
+        ("--out file", r"--out \S*file is a file; give a folder"),
+        ("--run-args '", r"--run-args: no closing quotation in .*; quote flags .* \[FSDP-E0101\]"),
+        ("--node-rank -1", "--node-rank -1 is below 0"),
+        ("--node-rank 2", "--node-rank 2 is not below --nnodes 1"),
+        ("--nproc two", "--nproc: 'two' is no whole number from 1"),
+    ),
+)
+def test_nonsense(
+    flags: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(stages, "find_tools", dict)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    step = tmp_path / "step.py"
+    step.write_text("")
+    flag, value = flags.split()
+    if value.partition("/")[0] in ("folder", "file", "nowhere"):
+        value = str(tmp_path / value)
+    out = [] if flag == "--out" else ["--out", str(tmp_path / "out")]
+    assert re.search(message, refused([*out, flag, value, str(step)], capsys))
