@@ -216,10 +216,33 @@ static TorchGraph readGraph(const torch::jit::Graph &graph) {
   return result;
 }
 
+/// TorchScript runs code while it loads: what a class does with an object's
+/// state, and the constructors of PyTorch's own classes. The one object of an
+/// archive has no state, so its pickles are always the same.
+static void checkRunsNothing(const std::string &name, std::string_view record) {
+  using namespace std::string_view_literals;
+  constexpr std::string_view object =
+      "\x80\x02"
+      "c__torch__\nStep\n)\x81}(X\x08\0\0\0training\x88ub."sv;
+  constexpr std::string_view constants = "\x80\x02)."sv;
+  bool isCode = name.rfind("code/", 0) == 0;
+  bool isKnown =
+      name == "data.pkl" ? record == object
+      : name == "constants.pkl"
+          ? record == constants
+          : !isCode || record.find("__setstate__") == std::string_view::npos;
+  if (!isKnown)
+    throw ArchiveError(E::ArchiveContents,
+                       "has in '" + name +
+                           "' what would run when it is read; export again");
+}
+
 std::vector<TorchGraph>
 LoadedArchive::readGraphs(const std::vector<std::string> &methods) const {
-  for (size_t i = 0; i < names.size(); ++i)
+  for (size_t i = 0; i < names.size(); ++i) {
     checkDepth(names[i], records[i]);
+    checkRunsNothing(names[i], records[i]);
+  }
   try {
     torch::jit::Module module = torch::jit::load(adapt(bytes), std::nullopt,
                                                  /*load_debug_files=*/false);

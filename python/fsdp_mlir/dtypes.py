@@ -64,11 +64,12 @@ def dtype_name(dtype: torch.dtype, what: str) -> str:
 def require_computed(dtype: torch.dtype, what: str) -> None:
     """Raises ExportError, which names `what`, for a dtype that is stored and not computed with, or
     for which there is no update."""
-    if dtype in DTYPES and DTYPES[dtype].kind == "Complex":
+    if dtype.is_complex and dtype != torch.complex64:
         raise ExportError(
             E.DTYPE,
-            f"{what} is {DTYPES[dtype].name}, for which there is no update; keep it as numbers, with "
-            "a last dimension of 2, and read it by torch.view_as_complex in the forward",
+            f"{what} is {str(dtype).removeprefix('torch.')}, for which there is no update; make it "
+            "complex64, or keep it as numbers, with a last dimension of 2, and read it by "
+            "torch.view_as_complex in the forward",
         )
     if dtype in DTYPES and DTYPES[dtype].kind == "StoredFloat":
         raise ExportError(

@@ -19,10 +19,11 @@ from .data.checks import column_names
 from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
-from .errors import ArgumentParser, E, ExportError, ExportNote, identified
+from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified
 from .capture.explain import user_location
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
+from .step.pairs import as_held, check_complex
 from .rules.optimizer import describe_optimizer
 from .rules.schedule import read_schedule
 from .capture.rewrite import prepare
@@ -60,6 +61,7 @@ def export_step(
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad:
             require_computed(tensor.dtype, f"the trainable parameter {fqn}")
+    check_complex(step, names.parameters)
     schedule = read_schedule(step)
     optimizer, rules = describe_optimizer(step, names, schedule)
     sharding = describe_units(step, names)
@@ -68,17 +70,18 @@ def export_step(
     check_batches(step.batches, step.accumulate)
     writers: dict[str, ProgramWriter] = {}
     programs: dict[str, Program] = {}
-    for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
-        names.check_symbol(wanted.name)
-        program = capture(step, wanted, names, sharding.precision)
-        prepare(program)
-        programs[wanted.name] = program
-        writers[wanted.name] = ProgramWriter(program, names, wanted)
-        if wanted.variant_of is not None:
-            _check_variant(wanted, program, programs[wanted.variant_of])
-        elif wanted.trains:
-            _warn_unreached(program, names, wanted)
-            _check_outputs(program, step)
+    with each_said_once():
+        for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
+            names.check_symbol(wanted.name)
+            program = capture(step, wanted, names, sharding.precision)
+            prepare(program)
+            programs[wanted.name] = program
+            writers[wanted.name] = ProgramWriter(program, names, wanted)
+            if wanted.variant_of is not None:
+                _check_variant(wanted, program, programs[wanted.variant_of])
+            elif wanted.trains:
+                _warn_unreached(program, names, wanted)
+                _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
         "format_version": 7,
@@ -90,7 +93,7 @@ def export_step(
         "units": sharding.units,
         "parameters": [
             {
-                **_tensor(fqn, t, names),
+                **_tensor(fqn, as_held(t), names),
                 "trainable": t.requires_grad,
                 "unit": sharding.owner[fqn],
                 "shard_dim": sharding.shard_dims.get(fqn, 0),
@@ -268,8 +271,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
     parser.add_argument("step", metavar="STEP.py", help="defines training_step(argv)")
-    parser.add_argument("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
+    flags = parser.add_argument("flags", nargs=argparse.REMAINDER, help="the step file's own flags")
+    flags.required = False  # to be asked for
     return parser
+
+
+def _check_output(path: Path) -> None:
+    """Raises ExportError where no file can be written, before a step is captured for it."""
+    if path.is_dir():
+        raise ExportError(E.FILE_UNWRITABLE, f"{path} is a folder; name the archive in it")
+    if not path.parent.is_dir():
+        raise ExportError(
+            E.FILE_UNWRITABLE, f"{path}: there is no folder {path.parent} to write it into"
+        )
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -279,6 +293,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         if Path(options.output).suffix != ".pt":
             raise ExportError(E.FLAG, f"{options.output}: the archive's name must end in .pt")
+        _check_output(Path(options.output))
         step = load_training_step(options.step, options.flags)
         if options.accumulate is not None:
             step.accumulate = checked_accumulate(options.accumulate)

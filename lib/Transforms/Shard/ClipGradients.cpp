@@ -6,6 +6,9 @@
 #include "fsdp/Transforms/Passes.h"
 
 #include "mlir/IR/Remarks.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
 
@@ -21,6 +24,13 @@ namespace {
 
 /// PyTorch's clip_grad_norm_ adds it to the norm.
 constexpr double kEpsilon = 1e-6;
+
+/// "2", "2.5", "inf".
+std::string inWords(double p) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%g", p);
+  return text;
+}
 
 class ClipGradients : public fsdp::impl::ClipGradientsBase<ClipGradients> {
   void runOnModule() override;
@@ -74,8 +84,9 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
     return failure();
   remark::passed(program.getLoc(),
                  remarkOn("norm").function(program.getSymName()))
-      << std::to_string(updates.size()) + " updates follow the " +
-             std::to_string(p) + "-norm of their gradients";
+      << llvm::formatv("{0} updates follow the {1}-norm of their gradients",
+                       updates.size(), inWords(p))
+             .str();
   return success();
 }
 

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ..errors import E, Identified
+from ..step.pairs import as_pairs_of
 from .weights import save_tensors
 
 _Read = Callable[[], torch.Tensor]
@@ -74,7 +75,7 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     reads = dict(ours)
     for fqn, state in wanted.items():
         dtype = getattr(torch, state["dtype"])
-        tensor = theirs[found[fqn]]()
+        tensor = as_pairs_of(theirs[found[fqn]](), state["shape"])
         if list(tensor.shape) != state["shape"]:
             raise WeightsError(
                 E.WEIGHTS_MISMATCH,
@@ -83,7 +84,9 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
             )
         if tensor.dtype != dtype:
             casts.append(fqn)
-        reads[fqn] = lambda read=theirs[found[fqn]], dtype=dtype: read().to(dtype)
+        reads[fqn] = lambda read=theirs[found[fqn]], shape=state["shape"], dtype=dtype: (
+            as_pairs_of(read(), shape).to(dtype)
+        )
     if casts:
         notes.append(f"{_list(casts)} are cast to the model's dtype")
     aliases = {alias: fqn for fqn, state in wanted.items() for alias in state["aliases"]}

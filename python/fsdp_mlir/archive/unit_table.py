@@ -19,6 +19,7 @@ from ..step.fsdp_module import Unit, check_reshard, enclosing_unit, original_cla
 from ..step.mesh import DeviceMesh
 from ..capture.mixed_precision import MixedPrecision
 from ..step.names import StateNames, plain_path
+from ..step.pairs import check_precision
 from .not_yet import check_exists
 from ..step.policies import CPUOffloadPolicy, MixedPrecisionPolicy
 from ..step.training_step import TrainingStep
@@ -76,6 +77,7 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
                 )
             continue
         _check_parameter(fqn, tensor)
+        check_precision(fqn, tensor, units[name].mp_policy)
         table.owner[fqn] = name
     mesh = _common_mesh(units)
     members = {name: [f for f, owner in table.owner.items() if owner == name] for name in units}

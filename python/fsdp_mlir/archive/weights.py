@@ -8,6 +8,7 @@ from typing import Mapping, Optional
 import torch
 
 from ..step.names import StateNames
+from ..step.pairs import as_pairs, is_held_in_pairs
 from ..step.scaler import scaler_states
 from ..data.tensor_file import Entry, TensorFile, as_bytes
 from ..step.training_step import TrainingStep
@@ -33,7 +34,8 @@ def save_weights(path: Path, step: TrainingStep, names: StateNames) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for fqn, tensor in names.parameters.items():
         if first.recipe(tensor) is None:
-            tensors[fqn] = first.value(fqn, tensor)
+            value = first.value(fqn, tensor)
+            tensors[fqn] = as_pairs(value) if is_held_in_pairs(tensor) else value
     for fqn, tensor in names.buffers.items():
         if first.recipe(tensor) is None:
             stored = fqn if names.persistent[fqn] else f"fsdp.buffer.{fqn}"

@@ -13,7 +13,7 @@ from torch._library.custom_ops import OPDEFS
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..errors import E
-from .nodes import place_of, refusal
+from .nodes import place_of, refusal, replace
 
 
 def inline_custom_operators(module: fx.GraphModule) -> None:
@@ -75,10 +75,4 @@ def _inline(module: fx.GraphModule, node: fx.Node, body: Callable[..., Any]) -> 
                 copies[inner].meta = {**place_of(node), "val": inner.meta["val"]}
             elif inner.op == "output":
                 results = fx.map_arg(inner.args[0], lambda n: copies[n])
-    if isinstance(results, (tuple, list)):
-        for user in list(node.users):
-            user.replace_all_uses_with(results[user.args[1]])
-            module.graph.erase_node(user)
-    else:
-        node.replace_all_uses_with(results)
-    module.graph.erase_node(node)
+    replace(node, results)

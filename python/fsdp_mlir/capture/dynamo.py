@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import sys
 import warnings
@@ -76,6 +77,10 @@ def _name_states(
     forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
 ) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
     batch = tuple(inputs.values())
+    # What makes a library's object again, such as an output that metrics read by name, calls `type`,
+    # which Dynamo looks for among the module's own names alone.
+    for code in (forward._dynamo_bytecode_flatten, forward._dynamo_bytecode_unflatten):
+        code.f_globals = {**vars(builtins), **code.f_globals}
     # Dynamo lifts everything the code reads into placeholders; this gives their tensors.
     values = forward._dynamo_bytecode_flatten(*batch)
     positions = {id(tensor): name for name, tensor in inputs.items()}

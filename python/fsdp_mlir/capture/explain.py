@@ -43,6 +43,13 @@ _REMEDIES = (
 )
 
 
+# Functions of libraries that read values of a batch in Python, and what spares the step from it.
+_READY_IN_BATCH = {
+    "get_rope_index": "compute position_ids by the model's get_rope_index where batches are made, "
+    "and give them as an input",
+}
+
+
 class Refusal(ExportError):
     """What a capture stumbled over.
 
@@ -96,6 +103,10 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
         return Refusal(E.STEP_RAISES, place, reason, reason)
     met = getattr(error, "gb_type", "").lower()
+    for name, remedy in _READY_IN_BATCH.items():
+        if isinstance(own, ON_VALUES) and f"in {name}\n" in _trace(own):
+            reason = f"{name} reads values of the batch in Python; {remedy}"
+            return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     for sign, remedy in _REMEDIES:
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, place, remedy, remedy)

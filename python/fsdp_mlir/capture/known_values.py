@@ -86,6 +86,7 @@ class StandIns(FakeTensorMode):
             and result.constant is None
             and result.device.type == "cpu"
             and result.layout == torch.strided
+            and all(isinstance(size, int) for size in result.shape)  # and none by values
             and result.numel() <= _LARGEST
         )
 

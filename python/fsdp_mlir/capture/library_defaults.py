@@ -13,7 +13,6 @@ from torch import fx
 from torch.nn import functional as F
 
 from ..errors import note
-from .eager_kernels import defined_as
 from .explain import user_location
 
 
@@ -107,20 +106,6 @@ def padded_targets() -> Iterator[None]:
         yield
         return
     with mock.patch.dict(losses.LOSS_MAPPING, {"ForCTC": _ctc_of_rows}):
-        yield
-
-
-@contextlib.contextmanager
-def tensor_code_of_torchvision() -> Iterator[None]:
-    """Within it, `torchvision.ops.roi_align` is the tensor code that torchvision has beside its
-    kernel: the same values, with sums in another order."""
-    module = sys.modules.get("torchvision.ops.roi_align")
-    # Not what compiles it at its first call.
-    code = getattr(getattr(module, "_roi_align", None), "__wrapped__", None)
-    if code is None or not hasattr(torch.ops.torchvision, "roi_align"):
-        yield
-        return
-    with defined_as({torch.ops.torchvision.roi_align.default: code}):
         yield
 
 

@@ -19,8 +19,8 @@ def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         values = arguments_of(node)
         tensor = values["self"]
-        dims = dims_of(values.get("dim"), len(form.shape(tensor)))
-        if not set(dims) & set(form.padded(tensor)):
+        dims = _dims_over_padding(form, values)
+        if not dims:
             return form.again(node)
         if values.get("dim") is None and "arg" in node.target._schema.name:
             if form.padded(tensor) != [0]:
@@ -31,6 +31,13 @@ def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:
         return form.again(node, self=form.filled(tensor, value, dims))
 
     return rule
+
+
+def _dims_over_padding(form: StaticForm, values: dict[str, Any]) -> list[int]:
+    """The dimensions that a reduction goes over; none where it meets no padding there."""
+    tensor = values["self"]
+    dims = dims_of(values.get("dim"), len(form.shape(tensor)))
+    return list(dims) if set(dims) & set(form.padded(tensor)) else []
 
 
 def _least(dtype: torch.dtype, _: Any = None) -> Any:
@@ -71,8 +78,8 @@ def _mean(form: StaticForm, node: fx.Node) -> fx.Node:
     """The sum of what counts, divided by how many count."""
     values = arguments_of(node)
     tensor = values["self"]
-    dims = dims_of(values.get("dim"), len(form.shape(tensor)))
-    if not set(dims) & set(form.padded(tensor)):
+    dims = _dims_over_padding(form, values)
+    if not dims:
         return form.again(node)
     whole = form.call(
         aten.sum.dim_IntList,
@@ -89,8 +96,8 @@ def _variance(form: StaticForm, node: fx.Node) -> Any:
     values = arguments_of(node)
     tensor = values["self"]
     name = node.target._schema.name.removeprefix("aten::")
-    dims = dims_of(values.get("dim"), len(form.shape(tensor)))
-    if not set(dims) & set(form.padded(tensor)):
+    dims = _dims_over_padding(form, values)
+    if not dims:
         return form.again(node)
     if "correction" not in values:
         raise form.refused(node)

@@ -67,6 +67,17 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     return new
 
 
+def replace(node: fx.Node, new: Any) -> None:
+    """Puts `new`, a value or one for each result of `node`, in its place, and erases it."""
+    if isinstance(new, (tuple, list)):
+        for user in list(node.users):  # each picks one result
+            user.replace_all_uses_with(new[user.args[1]])
+            node.graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(new)
+    node.graph.erase_node(node)
+
+
 def _first_tensor(value: Any) -> Optional[torch.Tensor]:
     if isinstance(value, (tuple, list)):
         return next((member for member in value if isinstance(member, torch.Tensor)), None)

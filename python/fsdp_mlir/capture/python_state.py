@@ -4,11 +4,11 @@ functions refer to."""
 from __future__ import annotations
 
 import inspect
-import warnings
 from typing import Any, Iterator
 
 import torch
 
+from ..errors import warn
 from .known_values import known_value
 
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -76,7 +76,7 @@ class PythonState:
 def warn_changed(names: list[str]) -> None:
     """Warns that the step changes Python state, which the exported one does not."""
     if names:
-        warnings.warn(
+        warn(
             f"the step changes Python state of {', '.join(names)}, and the exported step keeps "
             "the value of now; what must change from step to step is a buffer changed in place"
         )

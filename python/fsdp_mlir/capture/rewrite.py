@@ -9,12 +9,14 @@ from torch import fx
 
 from .step_graph import Program
 from ..errors import E
-from .nodes import arguments_of, insert_call, refusal
+from .nodes import arguments_of, insert_call, refusal, replace
+from .part_writes import simplify_part_writes
 
 
 def prepare(program: Program) -> None:
     """Brings `program` into the form an archive holds; the values it computes stay the same."""
     _drop_dead_code(program)
+    simplify_part_writes(program.graph)
     for node in list(program.graph.nodes):
         if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
             continue
@@ -82,13 +84,7 @@ def _give_generator(node: fx.Node) -> None:
         )
     with node.graph.inserting_before(node):
         new = rewrite(node, arguments)
-    if isinstance(new, tuple):
-        for user in list(node.users):
-            user.replace_all_uses_with(new[user.args[1]])
-            node.graph.erase_node(user)
-    else:
-        node.replace_all_uses_with(new)
-    node.graph.erase_node(node)
+    replace(node, new)
 
 
 def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, fx.Node]:

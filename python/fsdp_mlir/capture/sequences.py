@@ -53,10 +53,19 @@ def _layers(
     return x.transpose(0, 1) if batch_first else x, last
 
 
+def _lstm_layer(
+    input: torch.Tensor, begin: Sequence[torch.Tensor], *args: Any, **options: Any
+) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """A layer of an LSTM, which ends with states of the shape that it begins with: PyTorch's
+    definition leaves a dimension of size 1 in front of them, unless the batch has one sample."""
+    out, last = decompositions.one_layer_lstm(input, begin, *args, **options)
+    return out, tuple(state.view_as(first) for state, first in zip(last, begin))
+
+
 def _by_products(*args: Any) -> Callable[..., Any]:
     """Which function computes a layer of an LSTM: the matrix products that it is on every device.
     On the CPU PyTorch's choice is one kernel of oneDNN's, with memory of its own kind."""
-    return decompositions.one_layer_lstm
+    return _lstm_layer
 
 
 def _runs(batch_sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

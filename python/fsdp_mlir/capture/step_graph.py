@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
+from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
 from .custom_operators import inline_custom_operators
 from .dynamo import follow
@@ -32,10 +33,11 @@ from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
 from .known_values import StandIns
 from .library_defaults import every_layer, note_unchecked, padded_targets
-from .library_defaults import static_experts, tensor_code_of_torchvision, unchecked_distributions
+from .library_defaults import static_experts, unchecked_distributions
 from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
 from .python_state import PythonState
+from .region_pooling import tensor_code_of_torchvision
 from .sequences import static_sequences
 from .mask_rules import rule_of
 from .static_sizes import make_static
@@ -178,6 +180,7 @@ def capture(
     if training:
         note_unchecked(traced.joint.graph)
     program = _describe(traced, wanted.name, list(inputs), names)
+    hold_in_pairs(program, names)
     if training and not any(result.role == "gradient" for result in program.results):
         of = f" of {wanted.turn}" if wanted.turn else ""
         held = " of its optimizer" if wanted.turn else ""

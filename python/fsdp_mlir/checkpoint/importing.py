@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ..data.tensor_file import as_bytes
+from ..step.pairs import as_pairs_of
 from .elements import dtype_row
 from .errors import E, CheckpointError
 from .find_state import find_model, find_optimizer, some
@@ -141,6 +142,7 @@ class Import:
                 f"{place} is a {type(value).__name__} in the source; save whole tensors, as "
                 "StateDictOptions(full_state_dict=True) gives them, or with dcp.save",
             )
+        value = as_pairs_of(value, tensor.shape)
         if tuple(value.shape) != tensor.shape:
             raise CheckpointError(
                 E.IMPORT_SOURCE,

@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from ..dtypes import dtype_name
 from ..step.names import plain_path
 from ..step.optimizer_list import Optimizers
+from ..step.pairs import as_held, as_pairs, as_pairs_of
 from ..data.tensor_file import as_bytes
 from .elements import describe
 from .errors import E, CheckpointError
@@ -46,6 +47,10 @@ def load(
         targets = {tensor.name: value for tensor, value in _model_tensors(model)}
         states = {} if optimizer is None else _optimizer_state(model, optimizer)
         targets |= dict(_tensors_of(states))
+        targets = {
+            name: as_pairs_of(target, stored[name].shape) if name in stored else target
+            for name, target in targets.items()
+        }
         _compare(targets, stored, optimizer is not None)
         rank = dist.get_rank() if dist.is_initialized() else 0
         with torch.no_grad():
@@ -100,6 +105,7 @@ def save(
     tensors = list(described)
     for name, value in _tensors_of(states):
         parameter = name.rpartition("/")[0]
+        value = as_pairs(value) if value.is_complex() else value
         if not value.dim() and values[parameter].dim():
             raise CheckpointError(
                 E.CHECKPOINT_MISMATCH,
@@ -177,6 +183,7 @@ def _model_tensors(model: torch.nn.Module) -> Iterator[tuple[Tensor, torch.Tenso
                 found[id(value)] = role, name, value
                 aliases[id(value)] = []
     for key, (role, name, value) in found.items():
+        value = as_held(value)
         kind = dtype_name(value.dtype, name)
         yield Tensor(name, role, kind, tuple(value.shape), aliases=tuple(aliases[key])), value
 

@@ -7,7 +7,7 @@ import traceback
 import types
 import weakref
 from collections import deque
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 # As many batches are remembered: what prefetches by itself keeps some.
 REMEMBERED = 256
+# Of as many iterators.
+ITERATORS = 64
 # As many samples are named one by one.
 NAMED = 16
 
@@ -52,6 +54,48 @@ Array = Union[torch.Tensor, np.ndarray]
 _recent: "deque[tuple[list[weakref.ref[Array]], Origin]]" = deque(maxlen=REMEMBERED)
 
 
+class Asked:
+    """What an iterator of a DataLoader asked for and has not got yet, and whom it asked. It
+    outlives the iterator: a loop drops it before anyone looks at the error that ended the loop."""
+
+    def __init__(self, iterator: Any) -> None:
+        self.samples: dict[int, Any] = {}  # by the batch's number
+        self.pids = [worker.pid for worker in getattr(iterator, "_workers", ())]
+        self._is_iterable = iterator._dataset_kind == _DatasetKind.Iterable
+        self._in_order = getattr(iterator, "_in_order", True)
+        self._have_more = getattr(iterator, "_workers_status", ())  # PyTorch's own list
+
+    def origin(self, number: int, samples: Any) -> Origin:
+        """Of batch `number`, which has these samples."""
+        # Workers take turns, unless the first one ready is taken, or one has no more.
+        by_turns = self._in_order and not (self._is_iterable and not all(self._have_more))
+        return Origin(
+            number % len(self.pids) if self.pids and by_turns else None,
+            # Those of an iterable data set have no number.
+            samples if not self._is_iterable and (by_turns or not self.pids) else None,
+        )
+
+    def due(self, worker: Optional[int] = None) -> Optional[Origin]:
+        """The batch that is waited for, or that one of the workers has to make."""
+        for number in sorted(self.samples):
+            if not self.pids or worker is None or number % len(self.pids) == worker:
+                return self.origin(number, self.samples[number])
+        return None
+
+
+_lately: "deque[Asked]" = deque(maxlen=ITERATORS)
+
+
+def asked_by(iterator: Any) -> Optional[Asked]:
+    """What an iterator has asked for, if it is one that is followed."""
+    return getattr(iterator, "_fsdp_mlir_asked", None)
+
+
+def asked_of(pids: Sequence[int]) -> Optional[Asked]:
+    """What was asked of worker processes, of which only the numbers are known."""
+    return next((one for one in reversed(_lately) if set(one.pids) & set(pids)), None)
+
+
 def follow_loaders() -> None:
     """Remembers from now on, in this process, where the batches of DataLoaders come from."""
     if hasattr(_BaseDataLoaderIter, "_fsdp_mlir_next"):
@@ -60,38 +104,25 @@ def follow_loaders() -> None:
 
     def asking(self: Any) -> Any:
         index = next_index(self)
-        self.__dict__.setdefault("_fsdp_mlir_asked", {})[_asked_now(self)] = index
+        number = getattr(self, "_send_idx", self._num_yielded)
+        if number == 0:  # new, or its workers begin an epoch
+            self._fsdp_mlir_asked = Asked(self)
+            _lately.append(self._fsdp_mlir_asked)
+        if asked := asked_by(self):
+            asked.samples[number] = index
         return index
 
     def remembering(self: Any) -> Any:
         batch = advance(self)
         number = getattr(self, "_rcvd_idx", self._num_yielded) - 1
-        asked = self.__dict__.get("_fsdp_mlir_asked", {})
-        refs = [weakref.ref(array) for array in arrays_of(batch)]
-        _recent.append((refs, _origin(self, number, asked.pop(number, None))))
+        if asked := asked_by(self):
+            refs = [weakref.ref(array) for array in arrays_of(batch)]
+            _recent.append((refs, asked.origin(number, asked.samples.pop(number, None))))
         return batch
 
     _BaseDataLoaderIter._fsdp_mlir_next = advance  # type: ignore[attr-defined]
     _BaseDataLoaderIter._next_index = asking  # type: ignore[method-assign]
     _BaseDataLoaderIter.__next__ = remembering  # type: ignore[method-assign]
-
-
-def _asked_now(iterator: Any) -> int:
-    """The number of the batch whose samples are chosen."""
-    return getattr(iterator, "_send_idx", iterator._num_yielded)
-
-
-def _origin(iterator: Any, number: int, samples: Any) -> Origin:
-    workers = iterator._num_workers
-    is_iterable = iterator._dataset_kind == _DatasetKind.Iterable  # samples have no number
-    # Workers take turns, unless the first one ready is taken, or one has no more.
-    by_turns = getattr(iterator, "_in_order", True) and not (
-        is_iterable and not all(getattr(iterator, "_workers_status", ()))
-    )
-    return Origin(
-        number % workers if workers and by_turns else None,
-        samples if not is_iterable and (by_turns or not workers) else None,
-    )
 
 
 def arrays_of(batch: Any) -> list[Array]:
@@ -129,16 +160,6 @@ def words_of_step(given: Any, number: int, row: int) -> str:
     return words_of(given[number] if isinstance(given, (list, tuple)) else given, row)
 
 
-def due(iterator: Any, worker: Optional[int] = None) -> Optional[Origin]:
-    """The batch that an iterator waits for, or that one of its workers has to make."""
-    asked = getattr(iterator, "_fsdp_mlir_asked", {})
-    count = getattr(iterator, "_num_workers", 0)
-    for number in sorted(asked):
-        if not count or worker is None or number % count == worker:
-            return _origin(iterator, number, asked[number])
-    return None
-
-
 def iterator_in(frames: Iterable[types.FrameType]) -> Any:
     """The innermost iterator of a DataLoader that frames, from the outermost one on, are within."""
     found = None
@@ -155,8 +176,8 @@ def place_of(frame: Optional[types.FrameType], worker: Optional[int] = None) -> 
     parts = [] if worker is None else [f"worker {worker}"]
     if sample := sample_in(frames):
         parts.append(sample)
-    elif worker is None and (origin := due(iterator_in(frames))):
-        parts.append(str(origin))
+    elif worker is None and (asked := asked_by(iterator_in(frames))):
+        parts += [str(origin)] if (origin := asked.due()) else []
     if frames:
         code = frames[-1].f_code
         parts.append(f"{os.path.basename(code.co_filename)}:{frames[-1].f_lineno}")

@@ -19,7 +19,7 @@ import torch
 
 from ..dtypes import DTYPES
 from ..errors import E, identified
-from .batch_origins import due, follow_loaders, iterator_in, origin_of, place_of, words_of
+from .batch_origins import asked_by, follow_loaders, iterator_in, origin_of, place_of, words_of
 from .loader_epochs import FeedError, Loader, Place, batch_count, batches
 from .loader_errors import describe, name_samples
 from .loader_state import LoaderState, has_state, pack, unpack
@@ -165,9 +165,10 @@ class Ring:
 
 def _ask_worker(frame: Optional[types.FrameType]) -> None:
     iterator = iterator_in([f for f, _ in traceback.walk_stack(frame)][::-1])
-    origin = due(iterator)
-    if origin is not None and origin.worker is not None:
-        os.kill(iterator._workers[origin.worker].pid, signal.SIGUSR2)
+    asked = asked_by(iterator)
+    origin = asked.due() if asked else None
+    if asked and origin and origin.worker is not None:
+        os.kill(asked.pids[origin.worker], signal.SIGUSR2)
 
 
 def _origin(tensors: Sequence[torch.Tensor], row: int) -> tuple[int, int]:

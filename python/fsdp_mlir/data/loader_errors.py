@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import traceback
 from typing import Any
 
-from .batch_origins import due, iterator_in
+from .batch_origins import asked_by, asked_of, iterator_in
 
 NOTE = "fsdp_mlir: sample "
 
@@ -48,12 +47,13 @@ def describe(error: BaseException, iterator: Any = None) -> str:
     where = re.findall(r'File "([^"]+)", line (\d+)', text)
     if iterator is None:
         iterator = iterator_in(frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    asked = asked_by(iterator)
     parts = []
     if worker := re.search(r"DataLoader worker process (\d+)", text):
         parts.append(f"worker {worker[1]}")
     elif died := re.search(r"worker \(pid(?:\(s\))? ([\d, ]+)\)", text):
-        parts += _of_dead([int(pid) for pid in re.findall(r"\d+", died[1])], iterator)
-    elif "DataLoader timed out" in text and (origin := due(iterator)):
+        parts += _of_dead([int(pid) for pid in re.findall(r"\d+", died[1])])
+    elif "DataLoader timed out" in text and asked and (origin := asked.due()):
         parts.append(str(origin))
     if sample := re.search(re.escape(NOTE) + r"(.*)", text):
         parts.append(f"sample {sample[1]}")
@@ -63,23 +63,11 @@ def describe(error: BaseException, iterator: Any = None) -> str:
     return f"{last} ({', '.join(parts)})" if parts else last
 
 
-def _iterator_of(pids: list[int]) -> Any:
-    """The DataLoader's iterator that has one of these workers. The signal of a worker's death
-    raises wherever the program is, so that the iterator may be in no frame of the exception."""
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-    for one in gc.get_objects():
-        if issubclass(type(one), _BaseDataLoaderIter):
-            if any(worker.pid in pids for worker in getattr(one, "_workers", [])):
-                return one
-    return None
-
-
-def _of_dead(pids: list[int], iterator: Any) -> list[str]:
-    """The numbers of workers that are gone, and the samples that each of them had to load."""
-    if iterator is None:
-        iterator = _iterator_of(pids)
-    workers = getattr(iterator, "_workers", [])
-    numbers = [i for i, worker in enumerate(workers) if worker.pid in pids]
-    found = [str(due(iterator, number) or f"worker {number}") for number in numbers]
+def _of_dead(pids: list[int]) -> list[str]:
+    """The numbers of workers that are gone, and the samples that each of them had to load. The
+    signal of a worker's death raises wherever the program is, so that the loader's iterator may be
+    in no frame of the exception, or gone as well."""
+    asked = asked_of(pids)
+    numbers = [i for i, pid in enumerate(asked.pids) if pid in pids] if asked else []
+    found = [str((asked and asked.due(number)) or f"worker {number}") for number in numbers]
     return found or [f"worker process {pids[0]}"]

@@ -132,10 +132,13 @@ def _make(
             file = Path(step).resolve()
             if not file.is_file():
                 raise RunError(E.STEP_FILE, f"{step}: no such step file")
-            made, said, _ = stages.export(runner, store, file, list(argv), ranks)
+
+            def place(made: Path) -> None:
+                for path in made.glob("step.*"):
+                    stages.place(path, out / path.name)
+
+            said, _ = stages.export(runner, store, file, list(argv), ranks, place)
             _tell(said)
-            for path in made.glob("step.*"):
-                stages.place(path, out / path.name)
         lower(runner, store, tools, [pipeline], ranks, out, _Silent(), _tell)
         if weights is None:
             return "step.safetensors"

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from ..errors import E, RunError
+from ..step.pairs import as_pairs_of
 
 Entry = dict[str, Any]
 
@@ -34,6 +35,10 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
     entries = _entries(session, optimizer=True)
     targets = {name: entry for entry in entries for name in _names(entry)}
     counts = _counts(entries)
+    given = {
+        name: as_pairs_of(value, targets[name]["shape"]) if name in targets else value
+        for name, value in given.items()
+    }
     _check(given, targets, counts)
     whole = {}
     session.barrier()  # other ranks may read what they gathered

@@ -189,9 +189,7 @@ def units(run: Run) -> Markup:
                             s["name"],
                             s["dtype"],
                             _shape(s["shape"]),
-                            _shape(s["rank_shape"])
-                            + ("" if s["sharded"] else ", all of it")
-                            + ("" if s["trainable"] else ", frozen"),
+                            _on_a_rank(s) + ("" if s["trainable"] else ", frozen"),
                             s["arena"],
                         )
                         for s in states[:_MOST_ROWS]
@@ -222,6 +220,13 @@ def units(run: Run) -> Markup:
             *folds,
         )
     )
+
+
+def _on_a_rank(state: dict[str, Any]) -> str:
+    """Ranks hold flat parameters by elements, whichever member's these are."""
+    if "flat" in state:
+        return f"by elements, in {state['flat']}"
+    return _shape(state["rank_shape"]) + ("" if state["sharded"] else ", all of it")
 
 
 def _shape(shape: list[int]) -> str:

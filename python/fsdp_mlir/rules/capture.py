@@ -16,6 +16,7 @@ import torch
 from ..errors import E, ExportError
 from .follow import Follower, Outcome
 from .merge import FirstMerger
+from .pairs import element_dtype
 from .values import Expr, Pool, reached
 from .schedule import Schedule
 
@@ -184,7 +185,7 @@ def _rule(
     ]
     rule = Rule(group, results[0].dtype, [], [], results[:1], formers)
     param = follower.tensors[number]
-    if results[0].dtype != param.dtype:
+    if results[0].dtype != element_dtype(param.dtype):
         follower.fail(f"gives {results[0].dtype} for a parameter of {param.dtype}")
     for name, result in zip(names, results[1:]):
         # What nothing changes and nothing reads is no state.
@@ -199,6 +200,11 @@ def _rule(
         rule.states.append(State(name, result.dtype, initial.operands[0], shape))
         rule.results.append(result)
     if any(value.layout is not None for value in reached(rule.results)):
+        if param.is_complex():
+            follower.fail(
+                f"looks at the whole of {follower.fqns[number]}, which is complex; give it to "
+                "another optimizer"
+            )
         rule.shape = tuple(param.shape)
         if not rule.shape:
             follower.fail(

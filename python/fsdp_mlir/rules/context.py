@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from .numbers import Number
+from .pairs import complex_numbers
 from .trace import Trace
 
 
@@ -64,7 +65,7 @@ def following(trace: Trace) -> Iterator[None]:
         # As Python chooses: the first of those that are equal.
         builtins.max = chosen(builtins.max, lambda new, best: (best, new))
         builtins.min = chosen(builtins.min, lambda new, best: (new, best))
-        with fakes, Functions(trace), trace:
+        with complex_numbers(), fakes, Functions(trace), trace:
             yield
     finally:
         math.sqrt, math.pow, builtins.max, builtins.min = before

@@ -19,8 +19,8 @@ from .merge import Merger
 from .numbers import Number, is_optimizers
 from .trace import Trace
 from .kept_state import Kept, first_state, later_state
+from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
-from .views import layout_of
 from .schedule import Schedule, set_number
 
 # How many ways through a step are followed.
@@ -276,10 +276,10 @@ class Follower:
         shape, stride = (like.shape, like.stride()) if like.dim() else ((1,), (1,))
 
         def make(name: str) -> torch.Tensor:
-            value = self.pool.make("input", index, name, dtype=like.dtype)
+            value = self.pool.make("input", index, name, dtype=element_dtype(like.dtype))
             return trace.make(shape, stride, like.dtype, value)
 
-        trace.shapes[index] = torch.Size(shape)
+        trace.shapes[index] = torch.Size((*shape, 2) if like.is_complex() else shape)
         tensor = make("param")
         if like.requires_grad:
             tensor.requires_grad_().grad = make("grad")
@@ -303,7 +303,11 @@ class Follower:
     def _kept(self, trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
         return {
             name: (
-                Kept(value.dtype, trace.value_of(value).is_number, layout_of(value))
+                Kept(
+                    value.dtype,
+                    trace.value_of(value).is_number,
+                    (tuple(value.shape), tuple(value.stride())),
+                )
                 if isinstance(value, torch.Tensor)
                 else value
             )

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ..errors import E, ExportError
 from .numbers import Number
+from .pairs import element_dtype
 from .trace import Trace
 from .values import Expr, Layout
 
@@ -31,8 +32,10 @@ def first_state(trace: Trace, index: int, param: torch.Tensor, name: str, value:
         number = trace.pool.constant(_uniform(name, value))
         return trace.make((), (), value.dtype, number)
     number = trace.pool.constant(_uniform(name, value))
-    shape, stride, layout = _placed(param, (tuple(value.shape), value.contiguous().stride()))
-    fill = trace.pool.make("fill", number, dtype=value.dtype, layout=layout)
+    with _disable_current_modes():
+        strides = value.contiguous().stride()
+    shape, stride, layout = _placed(param, (tuple(value.shape), strides))
+    fill = trace.pool.make("fill", number, dtype=element_dtype(value.dtype), layout=layout)
     return trace.make(shape, stride, value.dtype, fill)
 
 
@@ -46,6 +49,8 @@ def _placed(param: torch.Tensor, own: Layout) -> tuple[Any, Any, Optional[Layout
 
 def _uniform(name: str, value: torch.Tensor) -> float:
     with _disable_current_modes():
+        if value.is_complex():
+            value = torch.view_as_real(value)
         one = value.flatten()[0].item() if value.numel() else 0.0
         if name == "step" and one != 0 or not bool((value == one).all()):
             raise ExportError(
@@ -67,5 +72,5 @@ def later_state(
     if value.is_number:
         return trace.make((), (), value.dtype, number)
     shape, stride, layout = _placed(param, value.layout)
-    held = trace.pool.make("input", index, name, dtype=value.dtype, layout=layout)
+    held = trace.pool.make("input", index, name, dtype=element_dtype(value.dtype), layout=layout)
     return trace.make(shape, stride, value.dtype, held)

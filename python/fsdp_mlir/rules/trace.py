@@ -16,6 +16,7 @@ from ..errors import E, ExportError
 from .branches import Branches, Way
 from .functional import functional_form
 from .numbers import Number, current_line
+from .pairs import compute_in_pairs, is_complex_call
 from .values import Comparison, Expr, Layout, Pool, owners_of
 from .views import layout_of, order_of, permuted, strided, view_of
 
@@ -149,6 +150,8 @@ class Trace(TorchDispatchMode):
             self.fail(f"draws random numbers ({func}), which a plan's update does not")
         if any(a.alias_info and not a.alias_info.is_write for a in func._schema.arguments):
             return self._view(func, given)
+        if is_complex_call(given):
+            return compute_in_pairs(self, func, name.rstrip("_"), given)
         return self._compute(func, name.rstrip("_"), given)
 
     def _item(self, tensor: torch.Tensor) -> Any:
@@ -183,6 +186,8 @@ class Trace(TorchDispatchMode):
     def _view(self, func: Any, given: dict[str, Any]) -> Any:
         result = func(**given)
         if isinstance(result, torch.Tensor) and "self" in given:
+            if result.is_conj() or result.is_neg():
+                self.fail(f"computes with conjugates ({func}), which a plan's update does not")
             self.value_of(given["self"])
             if func is aten.lift_fresh.default:
                 value = self.value_of(given["self"])
@@ -219,6 +224,8 @@ class Trace(TorchDispatchMode):
         base = name.removeprefix("new_").removesuffix("_like")
         value = given["fill_value"] if base == "full" else _FILLS[base]
         result = given["self"] if name == "zero" else func(**self._without_numbers(given))
+        if result.is_complex():
+            self.fail(f"makes a complex tensor ({func}); make it by zeros_like of the parameter")
         number = self.pool.round(self.number(value), result.dtype, where)
         counts = "self" not in given or self.value_of(given["self"]).is_number
         if result.numel() == 1 and counts:
@@ -298,6 +305,8 @@ class Trace(TorchDispatchMode):
         fake = functional(**self._without_numbers(arguments))
         if not isinstance(fake, torch.Tensor):
             self.fail(f"calls {functional.name()}, which gives no tensor or several")
+        if fake.is_complex():
+            self.fail(f"makes a complex tensor ({func}) of others; compute with torch.view_as_real")
         if same:
             return self._write(fake, self._cast(self.value_of(given["self"]), fake.dtype, where))
         if not func._schema.is_mutable and fake.untyped_storage()._cdata in self._cells:

@@ -14,7 +14,11 @@ aten = torch.ops.aten
 
 
 def layout_of(tensor: torch.Tensor) -> Layout:
-    return tuple(tensor.shape), tuple(tensor.stride())
+    """Shape and strides of a tensor; of a complex one, those of its pairs (pairs.py)."""
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    if tensor.is_complex():
+        return (*shape, 2), (*(2 * stride for stride in strides), 1)
+    return shape, strides
 
 
 def order_of(view: torch.Tensor, base: Layout) -> Optional[tuple[int, ...]]:

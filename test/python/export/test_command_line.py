@@ -102,6 +102,32 @@ def test_an_archive_is_called_pt(step_file: pathlib.Path, capsys: pytest.Capture
     )
 
 
+def test_an_archive_needs_a_place(
+    step_file: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "folder.pt").mkdir()
+    for name, message in (
+        ("folder.pt", "folder.pt is a folder; name the archive in it [FSDP-E0005]"),
+        ("nowhere/step.pt", f"there is no folder {tmp_path}/nowhere to write it into [FSDP-E0005]"),
+        ("step.py/step.pt", f"there is no folder {tmp_path}/step.py to write it into [FSDP-E0005]"),
+    ):
+        assert main(["-o", str(tmp_path / name), str(step_file)]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("error:") == 1
+
+
+def test_what_is_missing_may_be_misspelt(
+    step_file: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    for argv, message in (
+        (["--outptu", "step.pt", str(step_file)], "no flag --outptu, the nearest is --output ["),
+        (["-o", "step.pt"], "required: STEP.py ["),
+    ):
+        with pytest.raises(SystemExit):
+            main(argv)
+        assert message in capsys.readouterr().err
+
+
 def test_traceback_is_shown_on_request(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -134,3 +134,17 @@ def test_python_state_beside_the_model_is_a_warning(tmp_path: pathlib.Path) -> N
     exported = export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
     assert any("changes Python state of HISTORY" in text for text in exported.warnings)
     assert HISTORY == []
+
+
+def test_what_programs_have_in_common_is_said_once(tmp_path: pathlib.Path) -> None:
+    """Dynamo's own filters make Python forget that it has said it."""
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        HISTORY.append(1)
+        return F.cross_entropy(model(x), y)
+
+    whole, half = ({"x": torch.ones(n, 8), "y": torch.zeros(n, dtype=torch.long)} for n in (4, 2))
+    step = classify(nn.Linear(8, 3), loss=loss, inputs=[whole, half], eval_data=whole)
+    exported = export(step, tmp_path)
+    assert len(exported.metadata["programs"]) == 4
+    assert len(exported.warnings) == 1

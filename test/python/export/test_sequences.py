@@ -58,6 +58,30 @@ def test_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.RNNBase], packe
         torch.testing.assert_close(results["gradient", name], parameter.grad)
 
 
+class LastState(nn.Module):
+    """Begins with a state that is given, and reads those that the layers end with."""
+
+    def __init__(self, layer: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.layers = layer(8, 6, 2, batch_first=True)
+        self.register_buffer("begin", torch.linspace(-1, 1, 2 * 4 * 6).view(2, 4, 6))
+        self.head = nn.Linear(2 * 6 * (2 if layer is nn.LSTM else 1), 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        begin = (self.begin, 2 * self.begin) if isinstance(self.layers, nn.LSTM) else self.begin
+        last = self.layers(x, begin)[1]
+        states = torch.cat(last, -1) if isinstance(last, tuple) else last
+        return self.head(states.transpose(0, 1).flatten(1))
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_last_states_of_recurrent_layers(tmp_path: pathlib.Path, layer: type[nn.RNNBase]) -> None:
+    """PyTorch's definition of an LSTM in Python gives them a dimension too many."""
+    torch.manual_seed(0)
+    with torch.backends.mkldnn.flags(enabled=False):
+        assert_same_as_eager(classify(LastState(layer), inputs=INPUTS), tmp_path)
+
+
 def ctc_step(lengths: Any, normalise: Any = F.log_softmax, **options: Any) -> Any:
     def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor, **inputs: torch.Tensor) -> Any:
         scores = normalise(model(x), -1).transpose(0, 1)
