@@ -16,6 +16,7 @@ import examples  # noqa: E402
 import habits  # noqa: E402
 import hugging_face  # noqa: E402
 import layers  # noqa: E402
+import pictures_and_text  # noqa: E402
 import selections  # noqa: E402
 import strange  # noqa: E402
 import vision  # noqa: E402
@@ -27,6 +28,7 @@ MODELS: dict[str, Callable[[], Entry]] = {
     **{f"strange/{n}": make for n, make in strange.MODELS.items()},
     **layers.MODELS,
     **hugging_face.MODELS,
+    **pictures_and_text.MODELS,
     **vision.MODELS,
 }
 BATCH, SAMPLES, STEPS = 2, 12, 3
