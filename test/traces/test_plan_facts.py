@@ -49,6 +49,9 @@ def test_figures_are_the_compilers_and_add_up(options: str, plans: Plans) -> Non
     assert said["ranks"] == figures["ranks"]
     parameters = [state for state in said["states"] if state["role"] == "parameter"]
     assert len(parameters) == figures["parameters"]
+    assert all(state["sharded"] for state in parameters)
+    flat = "shard-layout=flat" in options
+    assert all(("flat" in state) == flat != ("rank_shape" in state) for state in parameters)
     assert sum(unit["parameters"] for unit in said["units"]) == figures["parameters"]
     assert sum(u["parameter_bytes"] for u in said["units"]) == figures["parameter_bytes"]
     assert {a["name"]: a["bytes"] for a in said["arenas"]} == {
