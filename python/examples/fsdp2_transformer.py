@@ -47,13 +47,15 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    def __init__(self, width: int, heads: int, layers: int, time: int) -> None:
+    def __init__(
+        self, width: int, heads: int, layers: int, time: int, vocabulary: int = VOCABULARY
+    ) -> None:
         super().__init__()
-        self.token = nn.Embedding(VOCABULARY, width)
+        self.token = nn.Embedding(vocabulary, width)
         self.position = nn.Parameter(0.02 * torch.randn(time, width))
         self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, VOCABULARY)
+        self.head = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """tokens: [batch, time]; returns logits [batch, time, vocabulary]."""

@@ -4,7 +4,7 @@ evaluation and checkpoints stay.
     python python/examples/hf_trainer.py --output_dir out/hf --max_steps 40
     torchrun --nproc-per-node 2 python/examples/hf_trainer.py --output_dir out/hf --max_steps 40
 
-Batches have one shape (`dataloader_drop_last`), and the loss is the mean over each batch.
+Batches have one shape (`dataloader_drop_last`); micro-batches of a step count alike.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ class PlanTrainer(Trainer):
         self, *args: Any, pipeline: str = "", cache_dir: Optional[str] = None, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        self.compiling = {"pipeline": pipeline, "cache_dir": cache_dir}
+        if self.args.fp16 or self.args.fsdp:
+            raise ValueError("a plan of this Trainer has no loss scale, and shards by its pipeline")
+        self.compiling: dict[str, Any] = {"pipeline": pipeline, "cache_dir": cache_dir}
         self.run: Optional[fsdp_mlir.Run] = None
-        self.resumed: Optional[str] = None
         self.held: list[dict[str, torch.Tensor]] = []  # micro-batches of a step
         self.args.per_device_eval_batch_size = self.args.per_device_train_batch_size
-        # The plan clips, and the model is sharded by the plan, not by Accelerate.
+        # The plan averages over ranks, clips, and shards the model; Accelerate does not.
+        self.args.average_tokens_across_devices = False
         self.clipping, self.args.max_grad_norm = self.args.max_grad_norm, 0.0
+        self.shorten, self.preprocess_logits_for_metrics = self.preprocess_logits_for_metrics, None
         self.accelerator.prepare_model = lambda model, **_: model
 
     def start(self, batch: dict[str, torch.Tensor]) -> fsdp_mlir.Run:
@@ -51,36 +54,47 @@ class PlanTrainer(Trainer):
             optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
             step = fsdp_mlir.TrainingStep(
                 model=self.model.train(),
-                loss=lambda model, **inputs: model(**inputs).loss,
-                # Of an evaluation alone.
-                optimizer=optimizer or torch.optim.AdamW(self.model.parameters()),
+                loss=self.loss,
+                optimizer=optimizer or torch.optim.AdamW(self.model.parameters()),  # to evaluate
                 inputs=batch,
                 data=batch,
                 eval_data=batch,
+                outputs=self.outputs if self.compute_metrics else None,
                 seed=self.args.seed,
                 accumulate=self.args.gradient_accumulation_steps,
                 clip_grad_norm=self.clipping or None,
             )
-            self.run = fsdp_mlir.compile(step, resume=self.resumed, **self.compiling)
+            self.run = fsdp_mlir.compile(step, **self.compiling)
         return self.run
 
-    def training_step(
-        self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
-    ) -> torch.Tensor:
+    def loss(self, model: Any, **inputs: torch.Tensor) -> torch.Tensor:
+        """The Trainer's own of a micro-batch, divided by the labels that it counts."""
+        labels = inputs.get("labels")
+        if labels is not None and self._loss_shifts_labels:
+            labels = labels[..., 1:]
+        count = None if labels is None else labels.ne(-100).sum()
+        with self.accelerator.autocast():
+            return self.compute_loss(model, inputs, num_items_in_batch=count)
+
+    def outputs(self, model: Any, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """What `compute_metrics` sees of each sample."""
+        logits = model(**inputs).logits
+        return {"logits": self.shorten(logits, inputs.get("labels")) if self.shorten else logits}
+
+    def training_step(self, model: Any, inputs: dict[str, Any], *count: Any) -> torch.Tensor:
         batch = dict(self._prepare_inputs(inputs))
         run = self.start(batch)
         self.held.append(batch)
         if len(self.held) < self.args.gradient_accumulation_steps:
             return torch.zeros(())
-        batches, self.held = self.held, []
-        run.lr = self.lr_scheduler.get_last_lr()
+        run.lr, batches, self.held = self.lr_scheduler.get_last_lr(), self.held, []
         return run(batches)
 
-    def prediction_step(
-        self, model: Any, inputs: dict[str, Any], *rest: Any, **options: Any
-    ) -> tuple[Any, Any, Any]:
+    def prediction_step(self, model: Any, inputs: Any, *rest: Any, **options: Any) -> tuple:
         batch = dict(self._prepare_inputs(inputs))
-        return torch.tensor(self.start(batch).eval(batch)["loss"]), None, None
+        values = self.start(batch).eval(batch)
+        labels = batch.get("labels") if "logits" in values else None
+        return torch.tensor(values["loss"]), values.get("logits"), labels
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Optional[float]:
         return self.run.metrics.get("grad_norm") if self.run else None
@@ -102,30 +116,21 @@ class PlanTrainer(Trainer):
             torch.save(self.lr_scheduler.state_dict(), os.path.join(output_dir, SCHEDULER))
 
     def _load_optimizer_and_scheduler(self, checkpoint: Optional[str]) -> None:
-        if checkpoint is None:
-            return
-        self.resumed = os.path.join(checkpoint, RUN)
-        self.lr_scheduler.load_state_dict(torch.load(os.path.join(checkpoint, SCHEDULER)))
+        if checkpoint is not None:
+            self.compiling["resume"] = os.path.join(checkpoint, RUN)
+            self.lr_scheduler.load_state_dict(torch.load(os.path.join(checkpoint, SCHEDULER)))
 
 
 def tiny_llama() -> LlamaForCausalLM:
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=128,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        use_cache=False,
-    )
-    return LlamaForCausalLM(config)
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=128, num_hidden_layers=1, **sizes))
 
 
 def sentences(count: int, length: int = 32) -> list[dict[str, torch.Tensor]]:
     """Made-up texts that count upwards from a random number."""
     first = torch.randint(128, (count, 1), generator=torch.Generator().manual_seed(1))
-    rows = (first + torch.arange(length)) % 128
-    return [{"input_ids": row, "labels": row} for row in rows]
+    return [{"input_ids": row, "labels": row} for row in (first + torch.arange(length)) % 128]
 
 
 def main(argv: list[str]) -> None:

@@ -61,7 +61,7 @@ def rotations(length: int, width: int, base: float) -> tuple[torch.Tensor, torch
 def rotate(x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
     """Turns pairs (i, i + half) of x [batch, heads, length, width] by their position's angle."""
     low, high = x.chunk(2, dim=-1)
-    return x * cosine + torch.cat((-high, low), dim=-1) * sine
+    return (x * cosine + torch.cat((-high, low), dim=-1) * sine).to(x.dtype)
 
 
 class Attention(nn.Module):

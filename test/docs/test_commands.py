@@ -54,7 +54,8 @@ COMMANDS = list(commands())
 def flags_of(program: str) -> set[str]:
     """All that a program knows."""
     if program.startswith(MODULE):
-        words = [sys.executable, "-m", program.removeprefix("python -m "), "--help"]
+        flag = "--help-all" if program.endswith(".train") else "--help"
+        words = [sys.executable, "-m", program.removeprefix("python -m "), flag]
         return set(re.findall(r"--[\w-]+", chain.command(words).stdout))
     if program == "fsdp-run":
         listed = chain.command([chain.binary(program), "--list-flags"]).stdout

@@ -7,27 +7,19 @@ import importlib
 import json
 import os
 import pathlib
-import re
 import shlex
 import socket
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from docs.tutorials import begin, commands, end
 from support import chain
 
-PAGE = chain.ROOT / "docs" / "tutorials" / "mnist.md"
+PAGE = "mnist.md"
 TRAINING, TEST = 256, 128
-
-
-def commands(section: str) -> list[str]:
-    """Those of a section of the page that train."""
-    text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    return re.findall(r"^python -m fsdp_mlir.*$", text, re.MULTILINE)
 
 
 def write_digits(folder: pathlib.Path) -> None:
@@ -50,26 +42,7 @@ def write_digits(folder: pathlib.Path) -> None:
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     """What a reader stands in, with the data already there."""
     write_digits(tmp_path / "data")
-    (tmp_path / "python").symlink_to(chain.PYTHON)
     return tmp_path
-
-
-def begin(words: list[str], folder: pathlib.Path) -> "subprocess.Popen[str]":
-    cache = ["--cache-dir", str(folder / "cache")]
-    return subprocess.Popen(
-        [sys.executable, *words[1:3], *cache, *words[3:]],
-        cwd=folder,
-        env=chain.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def end(process: "subprocess.Popen[str]") -> str:
-    output = process.communicate(timeout=chain.TIMEOUT_S)[0]
-    assert process.returncode == 0, output
-    return output
 
 
 def rows(folder: pathlib.Path) -> list[dict[str, Any]]:
@@ -101,7 +74,7 @@ def of_the_script(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list
 def test_on_one_rank_it_is_the_script(
     folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (command,) = commands("One rank")
+    (command,) = commands(PAGE, "One rank")
     words = shlex.split(command)
     words[3:3] = ["--run-args=--rng sequential"]
     output = end(begin(words, folder))
@@ -113,11 +86,11 @@ def test_on_one_rank_it_is_the_script(
 
 def test_on_two_ranks_and_on_two_machines(folder: pathlib.Path) -> None:
     """Two processes of the driver with the number of a machine each stand for two machines."""
-    (command,) = commands("Two ranks")
-    end(begin(shlex.split(command), folder))
+    (command,) = commands(PAGE, "Two ranks")
+    end(begin(command, folder))
     expected = [row["loss"] for row in rows(folder) if "loss" in row]
     assert len(expected) == TRAINING // 64 // 2
-    both = commands("Two machines")
+    both = commands(PAGE, "Two machines")
     assert len(both) == 2
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -126,8 +99,7 @@ def test_on_two_ranks_and_on_two_machines(folder: pathlib.Path) -> None:
     for number, command in enumerate(both):
         machine = folder / f"machine{number}"
         machine.mkdir()
-        for name in ("data", "python"):
-            os.symlink(folder / name, machine / name)
+        os.symlink(folder / "data", machine / "data")
         command = command.replace("HOST", "127.0.0.1").replace("29500", str(port))
         # A rank each, so that both runs have two.
         words = shlex.split(command.replace("--nproc 2", "--nproc 1"))

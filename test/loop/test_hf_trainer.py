@@ -108,3 +108,10 @@ def test_a_trainer_trains_by_a_plan(
     assert rows(again) == rows(trainer)
     for name, value in again.run.state_dict().items():
         assert torch.equal(states[name], value), name
+
+
+def test_what_a_plan_does_not_read_is_refused(example: ModuleType, tmp_path: pathlib.Path) -> None:
+    args = arguments(tmp_path, 1)
+    args.fp16 = True
+    with pytest.raises(ValueError, match="no loss scale"):
+        example.PlanTrainer(model=example.tiny_llama(), args=args)
