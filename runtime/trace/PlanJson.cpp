@@ -112,9 +112,14 @@ private:
                    {"role", roleName(state->role)},
                    {"dtype", plan::dtypeName(state->dtype)},
                    {"shape", state->shape},
-                   {"rank_shape", state->local_shape},
-                   {"sharded", state->shard_dim >= 0},
                    {"arena", plan::arenaNames[state->place->arena()]}};
+      const plan::StateT &cut =
+          state->flat >= 0 ? *plan.states[state->flat] : *state;
+      json["sharded"] = cut.shard_dim >= 0;
+      if (state->flat >= 0)
+        json["flat"] = cut.fqn; // of whose elements a rank has some
+      else
+        json["rank_shape"] = state->local_shape;
       if (state->unit >= 0)
         json["unit"] = unitTitle(plan, state->unit);
       if (state->role == plan::Role::Parameter)

@@ -23,6 +23,13 @@ COLOURS = {
     "collective": "#1f9d83",
     "exposed": "#e4625a",
 }
+MEANING = {
+    "kernel": "kernels",
+    "update": "updates",
+    "copy": "copies",
+    "collective": "transfers",
+    "exposed": "waiting for them",
+}
 WIDTH, LEFT, ROW, BAR, GAP = 960, 150, 20, 15, 34
 LANES = ("compute", "gather", "reduce")
 
@@ -101,15 +108,28 @@ def svg(pictures: dict[str, Picture], machine: str) -> str:
         y -= GAP - 8
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 28}" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 48}" '
             'font-family="sans-serif" font-size="13" fill="#8a8f98">',
             "<title>A step of each model, predicted and measured</title>",
             *lines,
-            f'<text x="0" y="{y + 22}">{escape(machine)}</text>',
+            _legend(y + 20),
+            f'<text x="0" y="{y + 42}">{escape(machine)}</text>',
             "</svg>\n",
         ]
     )
 
 
+def _legend(y: int) -> str:
+    """What the colours are, in a line."""
+    parts = []
+    for i, (kind, colour) in enumerate(COLOURS.items()):
+        x = LEFT + 130 * i
+        parts.append(f'<rect x="{x}" y="{y - 10}" height="10" width="10" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 16}" y="{y}">{MEANING[kind]}</text>')
+    return "\n".join(parts)
+
+
 def _time(us: float) -> str:
+    if us >= 1e6:
+        return f"{us / 1e6:.3g} s"
     return f"{us / 1e3:.3g} ms" if us >= 1e3 else f"{us:.0f} µs"
