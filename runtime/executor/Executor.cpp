@@ -8,6 +8,7 @@
 #include "executor/ProgramTensors.h"
 #include "executor/ProgramTraffic.h"
 #include "executor/Scalars.h"
+#include "operators/FirstCalls.h"
 #include "operators/Operators.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -121,6 +122,7 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
           [&](uint64_t bytes) { return backend.allocateScratch(bytes); },
           numbers.get()) {
   registerOperators();
+  makeFirstCalls();
   NoAutograd guard;
   if (!backend.isHost())
     host.emplace(plan, hostKernels(),

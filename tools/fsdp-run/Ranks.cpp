@@ -18,8 +18,6 @@
 #include "train/Trainer.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 #include <atomic>
 #include <c10/util/Logging.h>
 #include <csignal>
@@ -178,11 +176,8 @@ int runThreads(const CommandLine &line, const plan::LoadedPlan &loaded,
   if (size == 1) {
     body(0);
   } else {
-    // The first product of a process makes its library look at the processor.
-    // Several threads that do it at once rarely get other kernels, and so other
-    // last bits: one does it before them.
+    // Not first by several threads at once: PyTorch makes a pool then.
     limitThreads();
-    at::mm(at::ones({2, 2}), at::ones({2, 2}));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size; ++rank)
       threads.emplace_back(body, rank);
