@@ -92,6 +92,9 @@ struct ControlBlock {
   char reason[reasonBytes];
   /// Where the rank may run.
   cpu_set_t cpus;
+  /// Until when to take it that something else wants the rank's CPU; of
+  /// Communicator::Clock.
+  alignas(lineBytes) std::atomic<int64_t> contendedUntil;
   ChannelControl channels[numChannels];
 };
 

@@ -1,6 +1,8 @@
 #include "comm/SharedMemoryGroup.h"
 
 #include "Error.h"
+#include "comm/Contention.h"
+#include "comm/ControlGroup.h"
 #include "comm/HostProcess.h"
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 #include <climits>
 #include <cstring>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sstream>
 #include <sys/syscall.h>
 #include <thread>
@@ -19,10 +20,17 @@ namespace fsdp {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// A rank that waits for long looks around this often.
 constexpr auto lookAround = std::chrono::milliseconds(20);
+
+/// So long after a rank was kept from its CPU ranks wait as if others were.
+constexpr auto calmAfter = std::chrono::seconds(1);
+
+/// With a CPU for each rank nobody is kept from working by one that spins.
+constexpr WaitPolicy patientSpinning = {20'000,
+                                        std::chrono::microseconds(50'000)};
+/// Else a CPU that is free may be what the rank that is waited for needs.
+constexpr WaitPolicy sleepingSoon = {200, std::chrono::microseconds(100)};
 
 /// Ranks that share memory have met a moment ago.
 constexpr auto meetingTimeout = std::chrono::seconds(60);
@@ -83,9 +91,7 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
   attempt("rank " + std::to_string(rank), [&] {
     host = thisHost();
     segments[rank] = SharedSegment::create(sizeof(ControlBlock));
-    cpu_set_t &cpus = block(rank).cpus;
-    if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
-      CPU_SET(0, &cpus);
+    block(rank).cpus = allowedCpus();
     greeting = greet(host, segments[rank].address());
   });
   std::vector<std::string> greetings = exchange(store, "segment", greeting);
@@ -104,19 +110,31 @@ SharedMemoryGroup::SharedMemoryGroup(c10d::Store &store, int rank, int size,
   for (SharedSegment &segment : segments)
     segment.closeDescriptor();
   rankWatch = std::make_unique<RankWatch>(store, rank, size, patience);
-  // With a CPU for each rank nobody is kept from working by one that spins.
-  bool crowded = isCrowded();
-  spins = crowded ? 200 : 20'000;
-  yielding = crowded ? std::chrono::microseconds(100)
-                     : std::chrono::microseconds(50'000);
+  hasCpuForEach = findCpus() >= size;
+  choosePolicy(Clock::now());
 }
 
-bool SharedMemoryGroup::isCrowded() const {
+double SharedMemoryGroup::findCpus() const {
   cpu_set_t all;
   CPU_ZERO(&all);
   for (int r = 0; r < size; ++r)
     CPU_OR(&all, &all, &block(r).cpus);
-  return CPU_COUNT(&all) < size;
+  double cpus = CPU_COUNT(&all), quota = cpuQuota();
+  return quota > 0 ? std::min(cpus, quota) : cpus;
+}
+
+void SharedMemoryGroup::choosePolicy(Clock::time_point now) {
+  static thread_local Contention contention;
+  if (contention.isDue(now) && contention.look(now, timeWithoutCpu()))
+    block(rank).contendedUntil.store(
+        (now + calmAfter).time_since_epoch().count(),
+        std::memory_order_relaxed);
+  bool spins = hasCpuForEach;
+  for (int r = 0; spins && r < size; ++r)
+    spins = block(r).contendedUntil.load(std::memory_order_relaxed) <
+            now.time_since_epoch().count();
+  policy.store(spins ? &patientSpinning : &sleepingSoon,
+               std::memory_order_relaxed);
 }
 
 /// Every rank says something under `what`; returns what all said.
@@ -156,6 +174,8 @@ void SharedMemoryGroup::awaitSlowly(const AwaitedTransfer &awaited,
                  awaited.name);
   std::atomic<uint32_t> &asleep = block(rank).channels[awaited.channel].asleep;
   Clock::time_point begin = Clock::now(), look = begin + lookAround;
+  choosePolicy(begin);
+  auto yielding = policy.load(std::memory_order_relaxed)->yielding;
   bool told = false;
   while (!ready()) {
     Clock::time_point now = Clock::now();

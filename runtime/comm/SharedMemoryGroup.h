@@ -7,6 +7,7 @@
 #include "comm/RankWatch.h"
 #include "comm/SharedSegment.h"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -18,6 +19,13 @@ class Store;
 }
 
 namespace fsdp {
+
+/// How a rank waits: it looks so often for what it awaits, then offers its CPU
+/// to others between looks for so long, and then sleeps.
+struct WaitPolicy {
+  unsigned spins;
+  std::chrono::microseconds yielding;
+};
 
 /// The ranks of one host: their control blocks, and how one waits for another.
 class SharedMemoryGroup {
@@ -36,6 +44,7 @@ public:
   /// died, or when patience is at its end.
   template <typename Ready>
   void await(const AwaitedTransfer &awaited, const Ready &ready) {
+    unsigned spins = policy.load(std::memory_order_relaxed)->spins;
     for (unsigned i = 0; i < spins; ++i) {
       if (ready())
         return;
@@ -59,6 +68,8 @@ public:
   const int rank, size;
 
 private:
+  using Clock = std::chrono::steady_clock;
+
   /// Tells the CPU that this is a loop that waits.
   static void relax() {
 #ifdef __x86_64__
@@ -69,15 +80,17 @@ private:
                    const std::function<bool()> &ready);
   std::vector<std::string> exchange(c10d::Store &store, const std::string &what,
                                     const std::string &mine);
-  bool isCrowded() const;
+  /// How many CPUs the ranks have together.
+  double findCpus() const;
+  /// By whether ranks are in each other's way, or something else in theirs.
+  void choosePolicy(Clock::time_point now);
 
   std::vector<SharedSegment> segments; // by rank
   PeerWatch processes;
   Patience patience;
   std::unique_ptr<RankWatch> rankWatch;
-  // How long to wait before the CPU is offered to others, and before sleeping.
-  unsigned spins;
-  std::chrono::microseconds yielding;
+  bool hasCpuForEach = false;
+  std::atomic<const WaitPolicy *> policy = nullptr;
 };
 
 } // namespace fsdp

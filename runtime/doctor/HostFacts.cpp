@@ -1,5 +1,6 @@
 #include "doctor/HostFacts.h"
 
+#include "comm/ControlGroup.h"
 #include "comm/HostProcess.h"
 #include "device/Device.h"
 #include "plan/LoadedLibraries.h"
@@ -59,63 +60,9 @@ uint64_t kibibytes(const char *what) {
          << 10;
 }
 
-/// The folders of this process's group of a controller ("cpu"), its own first;
-/// of version 2 of cgroups where the controller has none of version 1.
-std::vector<std::filesystem::path> groupFolders(const std::string &controller) {
-  std::vector<std::filesystem::path> folders;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos)
-      continue;
-    std::string names = line.substr(first + 1, second - first - 1);
-    std::string path = line.substr(second + 1);
-    bool isUnified = names.empty();
-    if (!isUnified &&
-        ("," + names + ",").find("," + controller + ",") == std::string::npos)
-      continue;
-    std::filesystem::path root = "/sys/fs/cgroup";
-    if (!isUnified)
-      root /= controller;
-    // Within a container the path may be another one's, and the root ours.
-    for (std::filesystem::path at = path; at.has_relative_path();
-         at = at.parent_path())
-      folders.push_back(root / at.relative_path());
-    folders.push_back(root);
-  }
-  return folders;
-}
-
-/// The numbers that a file begins with; none for "max".
-std::vector<double> numbersOf(const std::filesystem::path &file) {
-  std::ifstream stream(file);
-  std::vector<double> numbers;
-  for (double number = 0; stream >> number;)
-    numbers.push_back(number);
-  return numbers;
-}
-
-double findQuota() {
-  double least = 0;
-  auto take = [&](double cores) {
-    if (cores > 0 && (least == 0 || cores < least))
-      least = cores;
-  };
-  for (const std::filesystem::path &folder : groupFolders("cpu")) {
-    auto both = numbersOf(folder / "cpu.max");
-    auto quota = numbersOf(folder / "cpu.cfs_quota_us");
-    auto period = numbersOf(folder / "cpu.cfs_period_us");
-    if (both.size() == 2)
-      take(both[0] / both[1]);
-    if (quota.size() == 1 && period.size() == 1)
-      take(quota[0] / period[0]);
-  }
-  return least;
-}
-
 Room findMemory() {
   Room room = {kibibytes("MemAvailable"), kibibytes("MemTotal")};
-  for (const std::filesystem::path &folder : groupFolders("memory"))
+  for (const std::filesystem::path &folder : controlGroupFolders("memory"))
     for (auto [limitFile, usedFile] :
          {std::pair("memory.max", "memory.current"),
           std::pair("memory.limit_in_bytes", "memory.usage_in_bytes")}) {
@@ -154,14 +101,6 @@ std::string describeKernel() {
   return std::string(found.sysname) + " " + found.release + " " + found.machine;
 }
 
-int usableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    return CPU_COUNT(&set);
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 } // namespace
 
 HostFacts findHostFacts(const std::string &version, const std::string &pytorch,
@@ -175,11 +114,12 @@ HostFacts findHostFacts(const std::string &version, const std::string &pytorch,
   facts.variables = findVariables(); // before NCCL is loaded and adds its own
   facts.cuda = describeCuda();
   facts.nccl = loadedLibraries("libnccl.so");
+  cpu_set_t allowed = allowedCpus();
   facts.kernel = describeKernel();
   facts.processor = lineOf("/proc/cpuinfo", "model name");
-  facts.cores = usableCores();
+  facts.cores = CPU_COUNT(&allowed);
   facts.coresOfHost = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  facts.quota = findQuota();
+  facts.quota = cpuQuota();
   facts.memory = findMemory();
   facts.sharedMemory = findSharedMemory();
   facts.lockable = limitOf(RLIMIT_MEMLOCK);
