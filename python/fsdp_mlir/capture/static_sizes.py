@@ -172,7 +172,8 @@ class StaticForm:
         found = [tuple(tensor.shape) for tensor in _tensors(new.meta["val"])]
         if wanted != found:
             raise self.refused(node, f"its result has the shape {found} for {wanted}")
-        if node not in self._dynamic:  # its readers keep the strides that they are captured with
+        # The readers of static results keep the strides that they are captured with.
+        if node not in self._dynamic and isinstance(node.meta["val"], torch.Tensor):
             with self._graph.inserting_before(node):
                 new = laid_out(node, new, node.meta["val"])
         node.replace_all_uses_with(new)
