@@ -316,6 +316,11 @@ MODELS: dict[str, Callable[[], Entry]] = {
         VALUES,
         lambda m, x, y: torch.autocast("cpu", torch.bfloat16)(of_values)(m, x, y),
     ),
+    "autocast-batch-norm": lambda: Entry(
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(800, LABELS)),
+        together(x=numbers(3, 12, 12), y=classes(LABELS)),
+        lambda m, x, y: torch.autocast("cpu", torch.bfloat16)(of_logits)(m, x, y),
+    ),
     "deformable-convolution": lambda: _vision(_Deformed()),
     "roi-align": lambda: _vision(_Regions("roi_align")),
     "roi-pool": lambda: _vision(_Regions("roi_pool")),

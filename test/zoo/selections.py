@@ -88,6 +88,20 @@ class _Experts(nn.Module):
         return self.head(tokens + out)
 
 
+class _TopExperts(_Experts):
+    """The same with two experts for each token, as of Mixtral."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embedding(x).flatten(0, 1)
+        weights, chosen = self.gate(tokens).softmax(-1).topk(2)
+        weights = weights / weights.sum(-1, keepdim=True)
+        out = torch.zeros_like(tokens)
+        for mask, expert in zip(F.one_hot(chosen, 4).permute(2, 1, 0), self.experts, strict=True):
+            place, rows = torch.where(mask)
+            out = out.index_add(0, rows, expert(tokens[rows]) * weights[rows, place, None])
+        return self.head(tokens + out)
+
+
 def _words(model: nn.Module, x: Tensor) -> Tensor:
     return F.cross_entropy(model(x), x.flatten())
 
@@ -122,6 +136,7 @@ MODELS: dict[str, Callable[[], Entry]] = {
         lambda model, x, edges, y: F.mse_loss(model(x, edges), y),
     ),
     "experts-at-most": lambda: Entry(_Experts(), together(x=classes(WORDS, LENGTH)), _words),
+    "two-experts": lambda: Entry(_TopExperts(), together(x=classes(WORDS, LENGTH)), _words),
     "distinct-words": lambda: Entry(_Experts(), together(x=classes(WORDS, LENGTH)), _distinct),
     "adaptive-softmax": lambda: Entry(
         _adaptive(),

@@ -8,7 +8,9 @@ kernels compute in another order: the last bits differ, and so do memory and spe
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Callable, Iterator, Mapping
+from unittest import mock
 
 import torch
 
@@ -35,17 +37,38 @@ def _fft_r2c(
         return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
 
 
+def _batch_norm(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule `original` of a batch norm with the dtypes of the CPU's kernel, which is asked:
+    PyTorch's own rule gives the saved statistics the input's, also under autocast, where the weight
+    is in float32 and so are they."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    @functools.wraps(original)
+    def rule(*args: Any) -> tuple[torch.Tensor, ...]:
+        results = original(*args)
+        with unset_fake_temporarily():
+            channel = [torch.ones(1, dtype=a.dtype) if a is not None else None for a in args[1:5]]
+            overload = torch.ops.aten._native_batch_norm_legit_functional.default
+            found = overload(torch.ones(2, 1, dtype=args[0].dtype), *channel, *args[5:])
+        return tuple(r.to(f.dtype) for r, f in zip(results, found, strict=True))
+
+    return rule
+
+
 @contextlib.contextmanager
-def eager_strides() -> Iterator[None]:
-    """Within it, real FFTs are captured with the strides that the CPU's kernel gives."""
+def eager_results() -> Iterator[None]:
+    """Within it, operators of which PyTorch's own rules say other strides or dtypes than the CPU's
+    kernels give are captured with the kernels'."""
+    from torch._decomp import decomposition_table
     from torch._subclasses.fake_impls import op_implementations_dict
 
-    overload = torch.ops.aten._fft_r2c.default
-    op_implementations_dict[overload] = _fft_r2c
-    try:
-        yield
-    finally:
-        del op_implementations_dict[overload]
+    fft = torch.ops.aten._fft_r2c.default
+    batch_norm = torch.ops.aten._native_batch_norm_legit_functional.default
+    # Fake tensors take a decomposition, where there is one, before they look among these.
+    rule = _batch_norm(decomposition_table[batch_norm])
+    with mock.patch.dict(op_implementations_dict, {fft: _fft_r2c}):
+        with mock.patch.dict(decomposition_table, {batch_norm: rule}):
+            yield
 
 
 @contextlib.contextmanager

@@ -67,6 +67,25 @@ def insert_call(node: fx.Node, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
     return new
 
 
+def laid_out(node: fx.Node, tensor: fx.Node, wanted: torch.Tensor) -> fx.Node:
+    """`tensor` with the strides of `wanted`, of its shape: a copy at the place of `node` where they
+    are others. Strides that leave gaps come from views, which keep theirs."""
+    lines = zip(wanted.shape, wanted.stride(), tensor.meta["val"].stride())
+    if all(size < 2 or stride == found for size, stride, found in lines):
+        return tensor
+    dims = sorted(
+        range(wanted.dim()), key=wanted.stride, reverse=True
+    )  # stable, as memory has them
+    ordered = wanted.permute(dims)
+    if not ordered.is_contiguous():
+        return tensor
+    aten = torch.ops.aten
+    copy = insert_call(node, aten.permute.default, tensor, dims)
+    copy = insert_call(node, aten.clone.default, copy, memory_format=torch.contiguous_format)
+    back = [dims.index(d) for d in range(len(dims))]
+    return insert_call(node, aten.permute.default, copy, back)
+
+
 def replace(node: fx.Node, new: Any) -> None:
     """Puts `new`, a value or one for each result of `node`, in its place, and erases it."""
     if isinstance(new, (tuple, list)):

@@ -22,7 +22,7 @@ from torch.utils._sympy import functions as sizes
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from ..errors import E, ExportError, note
-from .nodes import arguments_of, insert_call, location, refusal
+from .nodes import arguments_of, insert_call, laid_out, location, refusal
 
 aten = torch.ops.aten
 Size = Union[int, sympy.Expr]
@@ -172,6 +172,10 @@ class StaticForm:
         found = [tuple(tensor.shape) for tensor in _tensors(new.meta["val"])]
         if wanted != found:
             raise self.refused(node, f"its result has the shape {found} for {wanted}")
+        # The readers of static results keep the strides that they are captured with.
+        if node not in self._dynamic and isinstance(node.meta["val"], torch.Tensor):
+            with self._graph.inserting_before(node):
+                new = laid_out(node, new, node.meta["val"])
         node.replace_all_uses_with(new)
         self._move(node, new)
         self._graph.erase_node(node)

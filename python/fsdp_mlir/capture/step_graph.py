@@ -26,7 +26,7 @@ from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
 from .custom_operators import inline_custom_operators
 from .dynamo import follow
-from .eager_kernels import eager_interpolation, eager_strides
+from .eager_kernels import eager_interpolation, eager_results
 from ..step.eager_only import no_backward
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
@@ -164,7 +164,7 @@ def capture(
         ways = (mode, gradients, checkpoints, casts, stand_ins, sharing)
         kernels = (
             eager_interpolation(),
-            eager_strides(),
+            eager_results(),
             static_sequences(),
             cumulative_averages(),
             general_sizes(),

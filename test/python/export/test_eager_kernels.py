@@ -1,0 +1,28 @@
+"""Tests that values are recorded as eager's kernels give them, where PyTorch's rules say otherwise."""
+
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from exporting import export, sgd
+from torch import nn
+
+from fsdp_mlir import TrainingStep
+
+
+def test_batch_norm_under_autocast(tmp_path: pathlib.Path) -> None:
+    """Tests that the statistics of a batch norm are recorded in the dtype of the kernel's: float32,
+    as its weight has it."""
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.cross_entropy(model(x), y)
+
+    model = nn.Sequential(
+        nn.Conv2d(3, 7, 3, bias=False), nn.BatchNorm2d(7), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    inputs = {"x": torch.randn(2, 3, 5, 5), "y": torch.tensor([1, 4])}
+    exported = export(TrainingStep(model, loss, sgd(model), inputs), tmp_path)
+    values = exported.program("step")["values"].values()
+    statistics = [value["dtype"] for value in values if value["shape"] == [7]]
+    assert len(statistics) > 4 and set(statistics) <= {"float32"}
