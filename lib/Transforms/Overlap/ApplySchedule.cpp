@@ -1,11 +1,16 @@
 // Puts a program's ops in the order that was decided.
 
 #include "Overlap/ProgramSchedule.h"
+#include "Overlap/ReadyTail.h"
 
 #include <deque>
+#include <limits>
 
 using namespace mlir;
 using namespace fsdp;
+
+/// Behind every slot: what may run when the spine is through alone.
+static constexpr size_t kNeverBeforeEnd = std::numeric_limits<size_t>::max();
 
 /// Writes down the new order.
 class ProgramSchedule::Emitter {
@@ -20,8 +25,7 @@ public:
           owners[op] = &flight;
       }
     for (Operation *op : schedule.tail)
-      if (auto update = dyn_cast<UpdateOp>(op); update && getStaging(update))
-        staged.push_back(update);
+      tail.add(op, isOnDemand(op), getEarliest(op), getTriggers(op));
   }
 
   SmallVector<Operation *> order;
@@ -47,7 +51,7 @@ public:
         emit(next);
     }
     slot = last;
-    atEnd = true;
+    tail.advanceTo(kNeverBeforeEnd);
     for (Operation *op : schedule.tail)
       if (!emitted.contains(op) && !isOnDemand(op)) {
         round += isa<UpdateOp>(op);
@@ -63,6 +67,7 @@ public:
 private:
   void emit(Operation *op) {
     emitted.insert(op);
+    tail.noteEmitted(op);
     order.push_back(op);
     slots.push_back(slot);
   }
@@ -161,20 +166,36 @@ private:
   /// What of the tail has its operands and may run now.
   void emitUpdates() {
     ++round;
-    for (Operation *op : schedule.tail)
-      if (!isOnDemand(op) && mayRun(op))
-        emitWithCopies(op);
+    tail.advanceTo(slot);
+    for (Operation *op = tail.getFirst(); op; op = tail.getNext(op))
+      emitWithCopies(op);
   }
 
-  bool mayRun(Operation *op) {
-    if (emitted.contains(op) || schedule.earliest.lookup(op) > slot ||
-        (slot < last && schedule.held.contains(op)) ||
-        (updatesLast && !atEnd && isa<UpdateOp>(op)))
-      return false;
-    return llvm::all_of(op->getOperands(), [&](Value operand) {
+  /// The first slot at which an op of the tail may run.
+  size_t getEarliest(Operation *op) {
+    if (updatesLast && isa<UpdateOp>(op))
+      return kNeverBeforeEnd;
+    return schedule.held.contains(op) ? last : schedule.earliest.lookup(op);
+  }
+
+  /// What must be there before an op of the tail: what computes its operands;
+  /// of what comes on demand the start of the copy, where that does not come on
+  /// demand too.
+  SmallVector<Operation *> getTriggers(Operation *op) {
+    SmallVector<Operation *> triggers;
+    for (Value operand : op->getOperands()) {
       Operation *def = operand.getDefiningOp();
-      return !def || emitted.contains(def) || comesOnDemand(def);
-    });
+      if (def && isOnDemand(def) && !isStaging(def)) {
+        if (isa<UnpackOp>(def))
+          def = def->getOperand(0).getDefiningOp();
+        def = cast<WaitOp>(def).getFuture().getDefiningOp();
+        if (isStaging(def))
+          continue;
+      }
+      if (def)
+        triggers.push_back(def);
+    }
+    return triggers;
   }
 
   // The tail's copies from and to the host. They are started as early as
@@ -190,14 +211,6 @@ private:
     Operation *bucket =
         isa<UnpackOp>(op) ? op->getOperand(0).getDefiningOp() : nullptr;
     return isStaging(op) || isTailWait(bucket ? bucket : op);
-  }
-  bool comesOnDemand(Operation *op) {
-    if (!isOnDemand(op) || isStaging(op))
-      return false;
-    if (isa<UnpackOp>(op))
-      op = op->getOperand(0).getDefiningOp();
-    Operation *copy = cast<WaitOp>(op).getFuture().getDefiningOp();
-    return emitted.contains(copy) || isStaging(copy);
   }
   void emitOnDemand(Operation *op) {
     if (emitted.contains(op))
@@ -218,11 +231,8 @@ private:
     if (auto update = dyn_cast<UpdateOp>(op)) {
       emitStaging(update);
       // One ahead: the copy that the next update changes.
-      for (UpdateOp other : staged)
-        if (other != op && mayRun(other)) {
-          emitStaging(other);
-          break;
-        }
+      if (Operation *other = tail.getFirstStagedBut(op))
+        emitStaging(cast<UpdateOp>(other));
     }
     emitOnDemand(op);
     if (!isCopyStart(op))
@@ -238,12 +248,11 @@ private:
   ProgramSchedule &schedule;
   bool updatesLast;
   size_t last, slot = 0;
-  SmallVector<UpdateOp> staged; // of the tail
+  ReadyTail tail;
   llvm::DenseMap<Operation *, Flight *> owners;
   llvm::DenseSet<Operation *> emitted;
   size_t gathered = 0, received = 0, reduced = 0, waited = 0, summed = 0;
-  bool atEnd = false; // nothing is held back any more
-  size_t round = 0;   // of updates
+  size_t round = 0;                                    // of updates
   std::deque<std::pair<Operation *, size_t>> underWay; // waits for copies
 };
 
