@@ -37,8 +37,8 @@ static void readMesh(const JsonReader &json, ArchiveMetadata &metadata) {
     if (size.asInt() < 1 || size.asInt() > 65536)
       size.fail("a number of ranks from 1 to 65536");
   });
-  if (metadata.mesh.empty() || metadata.mesh.size() > 2)
-    json["shape"].fail("of one or two dimensions");
+  if (metadata.mesh.empty())
+    json["shape"].fail("of one dimension or more");
   if (json["names"].isNull())
     return;
   metadata.meshNames = json["names"].asStrings();

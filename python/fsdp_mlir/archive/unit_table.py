@@ -278,11 +278,11 @@ def _shard_dim(unit: Unit, fqn: str, parameter: torch.Tensor, mesh: Optional[Dev
             "give Shard(dim) of one of its dimensions, or None",
         )
     dim = placement.dim % parameter.dim()
-    if dim and mesh is not None and parameter.shape[dim] % mesh.shape[-1]:
+    if dim and mesh is not None and parameter.shape[dim] % mesh.num_shards:
         raise ExportError(
             E.SHARDING,
             f"shard_placement_fn gives Shard({dim}) for {fqn} of shape {list(parameter.shape)}, "
-            f"and {parameter.shape[dim]} does not divide by the {mesh.shape[-1]} ranks; only "
+            f"and {parameter.shape[dim]} does not divide by the {mesh.num_shards} ranks; only "
             "dimension 0 may be uneven",
         )
     return dim

@@ -68,6 +68,12 @@ class DeviceMesh:
         return self.mesh.numel() if mesh_dim is None else self.mesh.size(mesh_dim)
 
     @property
+    def num_shards(self) -> int:
+        """How many ranks parameters are sharded over: those along the last dimension, as in FSDP2.
+        Along all others there are replicas."""
+        return self.shape[-1]
+
+    @property
     def in_order(self) -> bool:
         """Whether the ranks count from 0 along the mesh."""
         return self._root.mesh.flatten().tolist() == list(range(self.ranks))
