@@ -27,11 +27,13 @@ static ModuleInfo readModule(const JsonReader &json) {
   return info;
 }
 
-/// The mesh: its device, its sizes, and names of its dimensions, or none.
+/// The mesh: its device, or null, its sizes, and names of its dimensions, or
+/// none.
 static void readMesh(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
     return;
-  metadata.meshDevice = json["device"].asOneOf({"cpu", "cuda"});
+  if (!json["device"].isNull())
+    metadata.meshDevice = json["device"].asOneOf({"cpu", "cuda"});
   json["shape"].forEach([&](const JsonReader &size) {
     metadata.mesh.push_back(size.asInt());
     if (size.asInt() < 1 || size.asInt() > 65536)

@@ -89,9 +89,8 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         for fqn in members[name]:
             if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):
                 table.shard_dims[fqn] = dim
-    if mesh is not None and mesh.device_type != "cpu":
-        device = mesh.device_type
-        warnings.warn(f"the mesh is of {device} devices; compile the step with device={device}")
+    if mesh is not None and mesh.device_type == "cuda":
+        warnings.warn("the mesh is of cuda devices; compile the step with device=cuda")
     table.mesh = mesh and {
         "device": mesh.device_type,
         "shape": list(mesh.shape),
