@@ -35,22 +35,15 @@ double OpCost::getCollectiveSeconds(CollectiveOpInterface op) const {
     return 0; // of no unit
   if (op.getMapped())
     return cluster.collectiveSeconds;
-  double seconds = 0;
-  for (int64_t axis : op.getMeshAxes())
-    if (axis < mesh.getNumAxes())
-      seconds += cost::collectiveSeconds(
-          op.getInfo().kind, getBytes(op.getWholeType()),
-          op.getRanks() ? op.getRanks() : mesh.getSize(axis), cluster,
-          mesh.getStride(axis));
-  return seconds;
+  return cost::collectiveSeconds(op.getInfo().kind, getBytes(op.getWholeType()),
+                                 mesh.getNumRanks(op), cluster,
+                                 mesh.getStride(op.getMeshAxes()));
 }
 
 double OpCost::getSecondsOverShards(plan::CollectiveKind kind,
                                     double bytes) const {
-  std::optional<int64_t> axis = mesh.getShardAxis();
-  return axis ? cost::collectiveSeconds(kind, bytes, mesh.getSize(*axis),
-                                        cluster, mesh.getStride(*axis))
-              : 0;
+  return cost::collectiveSeconds(kind, bytes, mesh.getNumShards(), cluster,
+                                 mesh.getStride(AxisRole::Shard));
 }
 
 double OpCost::getMemorySeconds(double bytes) const {

@@ -27,18 +27,20 @@ static ModuleInfo readModule(const JsonReader &json) {
   return info;
 }
 
-/// The mesh: its device, its sizes, and names of its dimensions, or none.
+/// The mesh: its device, or null, its sizes, and names of its dimensions, or
+/// none.
 static void readMesh(const JsonReader &json, ArchiveMetadata &metadata) {
   if (json.isNull())
     return;
-  metadata.meshDevice = json["device"].asOneOf({"cpu", "cuda"});
+  if (!json["device"].isNull())
+    metadata.meshDevice = json["device"].asOneOf({"cpu", "cuda"});
   json["shape"].forEach([&](const JsonReader &size) {
     metadata.mesh.push_back(size.asInt());
     if (size.asInt() < 1 || size.asInt() > 65536)
       size.fail("a number of ranks from 1 to 65536");
   });
-  if (metadata.mesh.empty() || metadata.mesh.size() > 2)
-    json["shape"].fail("of one or two dimensions");
+  if (metadata.mesh.empty())
+    json["shape"].fail("of one dimension or more");
   if (json["names"].isNull())
     return;
   metadata.meshNames = json["names"].asStrings();

@@ -182,7 +182,7 @@ struct ArchiveMetadata {
   std::vector<StateInfo> parameters, buffers, constants;
   std::vector<InputInfo> inputs;
   std::vector<int64_t> mesh; // ranks by dimension; empty: not described
-  std::string meshDevice;    // "cpu" or "cuda"
+  std::string meshDevice;    // "cpu" or "cuda"; empty: either
   std::vector<std::string> meshNames; // of its dimensions; empty: none
   std::vector<UnitInfo> units;        // empty: the compiler chooses
   OptimizerInfo optimizer;

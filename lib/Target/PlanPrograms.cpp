@@ -220,7 +220,8 @@ private:
       return op.emitOpError("has a dtype that PyTorch has not");
     collective.kind = op.getInfo().kind;
     collective.channel = toUInt32(op.getChannel());
-    collective.mesh_dim = toUInt32(op.getMeshDim());
+    collective.mesh_dim = toUInt32(op.getAxes().front());
+    collective.mesh_dims = toUInt32(op.getAxes().size());
     collective.ranks = toUInt32(op.getRanks());
     collective.source = values.lookup(op.getSource());
     collective.destination = values.lookup(op.getDestination());

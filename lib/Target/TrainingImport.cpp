@@ -65,10 +65,10 @@ void fsdp::importTraining(OpBuilder &builder, ModuleOp module,
     to.clip_grad_value = builder.getF64FloatAttr(*clipping.value);
   if (metadata.scaler)
     to.scaler = getScaler(builder, *metadata.scaler);
-  if (!metadata.mesh.empty()) {
+  if (!metadata.mesh.empty())
     to.mesh = builder.getDenseI64ArrayAttr(metadata.mesh);
+  if (!metadata.meshDevice.empty())
     to.mesh_device = builder.getStringAttr(metadata.meshDevice);
-  }
   if (!metadata.meshNames.empty())
     to.mesh_names = builder.getStrArrayAttr(SmallVector<StringRef>(
         metadata.meshNames.begin(), metadata.meshNames.end()));

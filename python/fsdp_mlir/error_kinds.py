@@ -294,7 +294,7 @@ TEXTS = {
     ),
     221: (
         "a mesh does not describe the ranks",
-        "A mesh has each rank once, one or two dimensions, and names for two. All units have the same.",
+        "A mesh has each rank once, and a name for each dimension where there are several. All units have the same.",
         "Make it with init_device_mesh, as in (2,) or (2, 4) with mesh_dim_names.",
     ),
     222: (

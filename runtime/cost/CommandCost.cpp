@@ -49,11 +49,7 @@ double wholeBytes(const plan::ProgramT &program,
 }
 
 unsigned ranksOf(const plan::PlanT &plan, const plan::CollectiveT &collective) {
-  if (collective.ranks)
-    return collective.ranks;
-  return collective.mesh_dim < plan.mesh.size()
-             ? plan.mesh[collective.mesh_dim]->size
-             : 1;
+  return plan::groupOf(plan, collective, 0).size;
 }
 
 static double memorySeconds(double bytes, const Cluster &cluster) {
@@ -65,11 +61,9 @@ static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
                       const Cluster &cluster) {
   if (collective.mapped)
     return cluster.collectiveSeconds;
-  if (collective.mesh_dim >= plan.mesh.size())
-    return 0;
+  plan::RankGroup group = plan::groupOf(plan, collective, 0);
   return collectiveSeconds(collective.kind, wholeBytes(program, collective),
-                           ranksOf(plan, collective), cluster,
-                           plan::groupOf(plan, collective.mesh_dim, 0).stride);
+                           group.size, cluster, group.stride);
 }
 
 /// Parameter, gradient and states are read, all but the gradient written.

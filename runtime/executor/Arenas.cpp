@@ -27,7 +27,7 @@ static std::vector<WindowPart> windowParts(const plan::PlanT &plan, int rank) {
       const plan::Place &to = *program->values.at(gather->destination)->place;
       parts[to.offset()] = {from.offset(), to.offset(),
                             gather->count * plan::dtypeBytes(gather->dtype),
-                            plan::groupOf(plan, gather->mesh_dim, rank)};
+                            plan::groupOf(plan, *gather, rank)};
     }
   std::vector<WindowPart> list;
   for (const auto &[offset, part] : parts)

@@ -173,10 +173,11 @@ void LoadedProgram::load(const plan::CopyT &copy, const LoadContext &context) {
     int from = piece->source, to = piece->destination;
     uint64_t offset = piece->source_offset;
     if (piece->owners > 1)
-      offset += piece->block_bytes * plan::groupOf(context.plan,
-                                                   plan::shardDim(context.plan),
-                                                   context.rank, piece->owners)
-                                         .indexOf(context.rank);
+      offset += piece->block_bytes *
+                plan::groupOf(context.plan,
+                              dimsOf(context.plan, plan::AxisRole::Shard),
+                              context.rank, piece->owners)
+                    .indexOf(context.rank);
     loaded.pieces.push_back({address(to) + piece->destination_offset,
                              from < 0 ? nullptr : address(from) + offset,
                              piece->block_bytes, piece->blocks,
@@ -203,8 +204,7 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
   transfer.dtype = collective.dtype;
   transfer.divisor = collective.divisor;
   transfer.channel = collective.channel;
-  transfer.group = plan::groupOf(context.plan, collective.mesh_dim,
-                                 context.rank, collective.ranks);
+  transfer.group = plan::groupOf(context.plan, collective, context.rank);
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
   collectives.push_back(

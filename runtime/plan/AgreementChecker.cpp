@@ -12,10 +12,10 @@ using namespace fsdp::plan;
 
 namespace {
 
-/// What may part the ranks, a bit for each mesh dimension. `differ`: ranks
-/// along it have different values, as they have different shards. `own`: the
-/// value follows from what one rank alone has, its batch or its random numbers.
-/// A shard differs between ranks, and yet it is no rank's own.
+/// What may part the ranks, a bit for each mesh dimension (bitsOf). `differ`:
+/// ranks along it have different values, as they have different shards. `own`:
+/// the value follows from what one rank alone has, its batch or its random
+/// numbers. A shard differs between ranks, and yet it is no rank's own.
 struct Spread {
   uint32_t differ = 0, own = 0;
 
@@ -39,14 +39,8 @@ class AgreementChecker {
 public:
   explicit AgreementChecker(const PlanT &plan)
       : plan(plan), states(plan.states.size()) {
-    // There are at most 2^20 ranks, so that no more dimensions than 20 have
-    // two.
-    uint32_t next = 1;
-    for (const auto &dim : plan.mesh) {
-      bits.push_back(dim->size > 1 ? next : 0);
-      next <<= dim->size > 1;
-    }
-    everywhere = {next - 1, next - 1};
+    uint32_t all = bitsOf(plan, {0, static_cast<uint32_t>(plan.mesh.size())});
+    everywhere = {all, all};
     for (size_t s = 0; s < states.size(); ++s)
       if (plan.states[s]->shard_dim != -1)
         states[s].differ = shardBit();
@@ -72,7 +66,7 @@ public:
 
 private:
   uint32_t shardBit() const {
-    return plan.mesh.empty() ? 0 : bits[shardDim(plan)];
+    return bitsOf(plan, dimsOf(plan, AxisRole::Shard));
   }
 
   /// Whether all ranks have the same of a state, or parts of the same: of a
@@ -133,16 +127,16 @@ private:
         }
     } else if (const CollectiveT *c = command.operation.AsCollective()) {
       Spread spread = at(c->source);
-      uint32_t bit = bits[c->mesh_dim];
+      uint32_t bits = bitsOf(plan, dimsOf(*c));
       const CollectiveInfo &info = infoOf(c->kind);
       bool isPiece = info.sends == Pieces::PerRank;
       // What ranks only exchange stays what some of them had for themselves.
       if (info.reduces || !isPiece) {
-        spread.own &= ~bit;
-        spread.differ &= ~bit;
+        spread.own &= ~bits;
+        spread.differ &= ~bits;
       }
       if (isPiece)
-        spread.differ |= bit;
+        spread.differ |= bits;
       write(here, c->destination, spread);
     } else if (const UpdateT *update = command.operation.AsUpdate()) {
       change(here, *update);
@@ -179,14 +173,14 @@ private:
     }
     // A dimension along which ranks have the same of it, and would no longer.
     uint32_t lost = spread.own | (spread.differ & ~states[s].differ);
-    for (size_t d = 0; d < bits.size(); ++d)
-      here.require(C32, !(lost & bits[d]), "changes '", plan.states[s]->fqn,
+    for (uint32_t d = 0; d < plan.mesh.size(); ++d)
+      here.require(C32, !(lost & bitsOf(plan, {d, 1})), "changes '",
+                   plan.states[s]->fqn,
                    "' by what each rank along mesh dimension '",
                    plan.mesh[d]->name, "' has for itself");
   }
 
   const PlanT &plan;
-  std::vector<uint32_t> bits; // of mesh dimensions; 0: of one rank
   Spread everywhere;
   std::vector<Spread> states;
 

@@ -15,10 +15,8 @@ public:
                  uint32_t microBatches)
       : shared(shared), plan(shared.plan), program(program),
         microBatches(microBatches), memory(shared, program),
-        isLast(program.name != "accumulate") {
-    for (size_t d = 0; d < plan.mesh.size(); ++d)
-      allDims |= plan.mesh[d]->size > 1 ? 1u << d : 0;
-  }
+        isLast(program.name != "accumulate"),
+        allDims(bitsOf(plan, {0, static_cast<uint32_t>(plan.mesh.size())})) {}
 
   Computations run() {
     for (size_t i = 0; i < program.commands.size(); ++i) {

@@ -33,7 +33,7 @@ void findWindows(const PlanT &plan, PlanFacts &facts) {
       at.require(C12,
                  gather->kind == CollectiveKind::AllGather && state.is_flat &&
                      place->arena() == windowArena &&
-                     gather->mesh_dim == shardDim(plan),
+                     isOver(plan, *gather, AxisRole::Shard),
                  "does not gather a flat state into the window");
       at.require(C12, state.place->arena() == deviceArena, "shows '", state.fqn,
                  "', which is on the host");

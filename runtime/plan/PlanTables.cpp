@@ -13,6 +13,8 @@ namespace {
 // Bounds that keep sums of sizes far from overflow.
 constexpr uint64_t maxArenaBytes = uint64_t(1) << 50;
 constexpr uint64_t maxRanks = uint64_t(1) << 20;
+// Of which 20 can have several ranks. Each command looks at all.
+constexpr size_t maxMeshDims = 64;
 
 /// Operands of a step scalar, in the order of the schema's ScalarKind.
 constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2,
@@ -20,9 +22,12 @@ constexpr int scalarOperands[] = {0, 0, 0, 2, 2, 2, 2, 2,
 static_assert(std::size(scalarOperands) == size_t(ScalarKind::MAX) + 1);
 
 void checkMesh(const PlanT &plan) {
+  Checked(plan).inside("mesh").require(C20, plan.mesh.size() <= maxMeshDims,
+                                       "has ", plan.mesh.size(),
+                                       " dimensions, more than ", maxMeshDims);
   uint64_t ranks = 1;
   std::set<std::string> names;
-  unsigned shardDims = 0;
+  std::set<AxisRole> closed; // of dimensions that others follow
   for (size_t d = 0; d < plan.mesh.size(); ++d) {
     const auto &dim = plan.mesh[d];
     Checked at = Checked(plan).at(PlanEntry::MeshDim, d);
@@ -33,8 +38,12 @@ void checkMesh(const PlanT &plan) {
     ranks *= dim->size;
     at.require(C20, ranks <= maxRanks, "the mesh has more than 2^20 ranks");
     at.require(C1, dim->role <= AxisRole::MAX, "its role is unknown");
-    shardDims += dim->role == AxisRole::Shard;
+    if (d && plan.mesh[d - 1]->role != dim->role)
+      closed.insert(plan.mesh[d - 1]->role);
+    at.require(C20, !closed.count(dim->role),
+               "is no neighbour of the dimensions of its role before it");
   }
+  uint32_t shardDims = dimsOf(plan, AxisRole::Shard).count;
   Checked(plan).inside("mesh").require(
       C20, plan.mesh.empty() || shardDims == 1,
       "states are cut along one dimension, and ", shardDims, " are for it");

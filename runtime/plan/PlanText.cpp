@@ -84,8 +84,8 @@ std::string coordinatesText(const PlanT &plan) {
   for (uint32_t r = 0; r < std::min(ranks, maxShown); ++r) {
     text += (r ? ", rank " : "rank ") + std::to_string(r) + " at (";
     for (uint32_t dim = 0; dim < plan.mesh.size(); ++dim)
-      text +=
-          (dim ? ", " : "") + std::to_string(groupOf(plan, dim, r).indexOf(r));
+      text += (dim ? ", " : "") +
+              std::to_string(groupOf(plan, {dim, 1}, r).indexOf(r));
     text += ")";
   }
   return ranks > maxShown ? text + ", ..." : text;
@@ -284,7 +284,7 @@ private:
       const CollectiveT &c = *command.operation.AsCollective();
       out << "%" << c.destination << " = " << collectiveName(c.kind)
           << (c.op == ReduceOp::Max ? " max" : "") << " %" << c.source
-          << " over " << plan.mesh[c.mesh_dim]->name;
+          << " over " << formatDims(plan, dimsOf(c));
       if (c.ranks)
         out << " among " << c.ranks;
       out << ", " << c.count << " " << dtypeName(c.dtype);

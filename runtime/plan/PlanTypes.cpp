@@ -116,30 +116,65 @@ uint64_t fsdp::plan::numRanks(const PlanT &plan) {
   return ranks;
 }
 
-RankGroup fsdp::plan::groupOf(const PlanT &plan, uint32_t meshDim,
-                              uint32_t rank, uint32_t neighbours) {
-  uint32_t stride = 1;
-  for (size_t dim = plan.mesh.size(); --dim > meshDim;)
-    stride *= plan.mesh[dim]->size;
-  uint32_t size = neighbours ? neighbours : plan.mesh[meshDim]->size;
-  return {rank - rank / stride % size * stride, stride, size};
+MeshDims fsdp::plan::dimsOf(const PlanT &plan, AxisRole role) {
+  MeshDims dims;
+  for (uint32_t dim = 0; dim < plan.mesh.size(); ++dim)
+    if (plan.mesh[dim]->role == role)
+      dims = {dims.count ? dims.first : dim, dims.count + 1};
+  return dims;
 }
 
-uint32_t fsdp::plan::shardDim(const PlanT &plan) {
-  uint32_t dim = 0;
-  while (dim < plan.mesh.size() && plan.mesh[dim]->role != AxisRole::Shard)
-    ++dim;
-  return dim;
+MeshDims fsdp::plan::dimsOf(const CollectiveT &collective) {
+  return {collective.mesh_dim, collective.mesh_dims};
+}
+
+bool fsdp::plan::isOver(const PlanT &plan, const CollectiveT &collective,
+                        AxisRole role) {
+  MeshDims dims = dimsOf(collective);
+  return dims.count && dims == dimsOf(plan, role);
+}
+
+std::string fsdp::plan::formatDims(const PlanT &plan, MeshDims dims) {
+  std::string text;
+  for (uint32_t i = 0; i < dims.count; ++i)
+    text += (i ? " x " : "") + plan.mesh.at(dims.first + i)->name;
+  return text;
+}
+
+uint32_t fsdp::plan::bitsOf(const PlanT &plan, MeshDims dims) {
+  uint32_t bits = 0, next = 1;
+  for (uint32_t dim = 0; dim < dims.first + dims.count; ++dim) {
+    if (plan.mesh.at(dim)->size == 1)
+      continue;
+    bits |= dim < dims.first ? 0 : next;
+    next <<= 1;
+  }
+  return bits;
+}
+
+RankGroup fsdp::plan::groupOf(const PlanT &plan, MeshDims dims, uint32_t rank,
+                              uint32_t neighbours) {
+  RankGroup group;
+  for (uint32_t dim = dims.first; dim < plan.mesh.size(); ++dim)
+    (dim < dims.first + dims.count ? group.size : group.stride) *=
+        plan.mesh[dim]->size;
+  if (neighbours)
+    group.size = neighbours;
+  group.first = rank - rank / group.stride % group.size * group.stride;
+  return group;
+}
+
+RankGroup fsdp::plan::groupOf(const PlanT &plan, const CollectiveT &collective,
+                              uint32_t rank) {
+  return groupOf(plan, dimsOf(collective), rank, collective.ranks);
 }
 
 RankGroup fsdp::plan::shardGroupOf(const PlanT &plan, uint32_t rank) {
-  return plan.mesh.empty() ? RankGroup{rank, 1, 1}
-                           : groupOf(plan, shardDim(plan), rank);
+  return groupOf(plan, dimsOf(plan, AxisRole::Shard), rank);
 }
 
 uint64_t fsdp::plan::numShards(const PlanT &plan) {
-  uint32_t dim = shardDim(plan);
-  return dim < plan.mesh.size() ? plan.mesh[dim]->size : 1;
+  return shardGroupOf(plan, 0).size;
 }
 
 bool fsdp::plan::runsOn(const ShardRange *on, uint64_t shard) {

@@ -106,17 +106,41 @@ struct RankGroup {
   }
 };
 
-/// The ranks that differ from `rank` in their coordinate of one mesh dimension
-/// at most; with `neighbours`, a divisor of their number, only as many next to
-/// each other, `rank` among them. Ranks are numbered row-major: the last
-/// coordinate changes fastest.
-RankGroup groupOf(const PlanT &plan, uint32_t meshDim, uint32_t rank,
-                  uint32_t neighbours = 0);
+/// Mesh dimensions that are neighbours.
+struct MeshDims {
+  uint32_t first = 0, count = 0;
 
-/// The mesh dimension along which states are cut; along the others they have
-/// replicas. Of a mesh without dimensions: 0, and the one rank. The checker
-/// sees to it that there is one.
-uint32_t shardDim(const PlanT &plan);
+  bool operator==(const MeshDims &other) const {
+    return first == other.first && count == other.count;
+  }
+};
+
+/// All that have a role; none where no dimension has it. The checker sees to it
+/// that they are neighbours, and that one has the role of shards where there is
+/// any.
+MeshDims dimsOf(const PlanT &plan, AxisRole role);
+/// Those that a collective is over, and whether these are the ones of a role.
+MeshDims dimsOf(const CollectiveT &collective);
+bool isOver(const PlanT &plan, const CollectiveT &collective, AxisRole role);
+/// "replicate", "pods x hosts".
+std::string formatDims(const PlanT &plan, MeshDims dims);
+/// A bit for each of them that has several ranks. There are at most 2^20 ranks,
+/// so that no more than 20 dimensions of a mesh have a bit.
+uint32_t bitsOf(const PlanT &plan, MeshDims dims);
+
+/// The ranks that differ from `rank` in their coordinates of these dimensions
+/// at most; with `neighbours`, a divisor of their number, only as many next to
+/// each other, `rank` among them. Ranks are numbered row-major, the last
+/// coordinate changes fastest: so the ranks along neighbouring dimensions are
+/// as far from each other as those along the last of them.
+RankGroup groupOf(const PlanT &plan, MeshDims dims, uint32_t rank,
+                  uint32_t neighbours = 0);
+/// Those among which a collective of `rank` is.
+RankGroup groupOf(const PlanT &plan, const CollectiveT &collective,
+                  uint32_t rank);
+
+/// The ranks that hold the parts of what `rank` has a part of, and how many
+/// they are.
 RankGroup shardGroupOf(const PlanT &plan, uint32_t rank);
 uint64_t numShards(const PlanT &plan);
 

@@ -284,6 +284,12 @@ private:
                  "its kind is unknown");
     here.require(C1, collective.dtype <= DType::MAX, "its dtype is unknown");
     here.index(collective.mesh_dim, plan.mesh.size(), "mesh dimension");
+    bool overShards = isOver(plan, collective, AxisRole::Shard);
+    here.require(C32,
+                 overShards || isOver(plan, collective, AxisRole::Replicate),
+                 "is over ", collective.mesh_dims, " mesh dimensions from '",
+                 plan.mesh[collective.mesh_dim]->name,
+                 "' on, which are not all that have its role");
     uint32_t stream = memory.now.stream, channel = collective.channel;
     here.require(C8, channel == channelOf(stream), "uses channel ", channel,
                  ", which is not stream ", stream, "'s");
@@ -306,19 +312,18 @@ private:
         dtypeName(from.dtype), " and ", dtypeName(into.dtype));
     unsigned __int128 one = collective.count;
     one *= dtypeBytes(collective.dtype);
-    uint32_t ranks = plan.mesh[collective.mesh_dim]->size;
+    uint32_t ranks = groupOf(plan, dimsOf(collective), 0).size;
     here.require(C32,
                  collective.kind == CollectiveKind::AllReduce || ranks == 1 ||
-                     collective.mesh_dim == shardDim(plan),
+                     overShards,
                  "gathers or scatters along '",
-                 plan.mesh[collective.mesh_dim]->name,
+                 formatDims(plan, dimsOf(collective)),
                  "', where ranks have the same parts of states");
     if (collective.ranks) {
       // These kept the same whole, in the order in which they are gathered.
       here.require(C17,
                    collective.kind == CollectiveKind::AllGather &&
-                       !collective.mapped &&
-                       collective.mesh_dim == shardDim(plan) &&
+                       !collective.mapped && overShards &&
                        memory.keepersOf(collective.source) == collective.ranks,
                    "is among ", collective.ranks,
                    " neighbours; only a gather of what as many kept is");
@@ -336,7 +341,7 @@ private:
                  "exchanges memory of the host");
     memory.requireApart(here, *from.place, collective.destination);
     // Only ranks of one shard group see each other's states.
-    if (collective.mesh_dim == shardDim(plan) && !collective.ranks)
+    if (overShards && !collective.ranks)
       memory.order.meet(stream);
     memory.read(here, collective.source, 0, from.place->bytes());
     memory.write(here, collective.destination);

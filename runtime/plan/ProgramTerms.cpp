@@ -233,8 +233,8 @@ void ProgramTerms::exchange(const CollectiveT &c) {
   Content source = begin || from.bytes() != bytes
                        ? Content(bytes, from.read(terms, begin, bytes))
                        : from;
-  uint32_t ranks = c.ranks ? c.ranks : plan.mesh[c.mesh_dim]->size;
-  uint32_t dims = ranks > 1 ? 1u << c.mesh_dim : 0;
+  uint32_t ranks = groupOf(plan, c, 0).size;
+  uint32_t dims = ranks > 1 ? bitsOf(plan, dimsOf(c)) : 0;
   auto sum = [&](Term term) {
     return c.op == ReduceOp::Max
                ? terms.leaf(DigestOf() << std::string("maximum")
@@ -251,7 +251,7 @@ void ProgramTerms::exchange(const CollectiveT &c) {
     Extents summed = source.read(terms, 0, bytes);
     for (Extent &extent : summed) {
       extent.term = sum(extent.term);
-      if (extent.rankStep && ranks > 1 && c.mesh_dim == shardDim(plan))
+      if (extent.rankStep && ranks > 1 && isOver(plan, c, AxisRole::Shard))
         extent.term = terms.unknown("it sums different parts");
     }
     return set(c.destination, Content(bytes, summed));

@@ -21,7 +21,7 @@ void fsdp::plan::checkReduction(const Checked &here, const PlanT &plan,
   // Gradients are summed over shards, then over replicas; what comes last
   // makes the mean of all.
   bool replicated = numRanks(plan) > numShards(plan);
-  bool overReplicas = collective.mesh_dim != shardDim(plan);
+  bool overReplicas = isOver(plan, collective, AxisRole::Replicate);
   bool isMean = collective.kind == CollectiveKind::ReduceScatter
                     ? !replicated
                     : collective.kind == CollectiveKind::AllReduce &&

@@ -39,10 +39,10 @@ private:
 /// The number of a term in its table. Equal terms have equal numbers.
 using Term = uint32_t;
 
-/// Bytes [begin, end()) of a content, and where they come from: `term`, from its
-/// byte `offset` on. Rank r has those that begin r * `rankStep` later, where r
-/// counts all shards, or the `owners` neighbours where that is not 0. Where the
-/// content repeats, each repeat has those that begin `step` later.
+/// Bytes [begin, end()) of a content, and where they come from: `term`, from
+/// its byte `offset` on. Rank r has those that begin r * `rankStep` later,
+/// where r counts all shards, or the `owners` neighbours where that is not 0.
+/// Where the content repeats, each repeat has those that begin `step` later.
 struct Extent {
   uint64_t begin = 0, bytes = 0;
   Term term = 0;
@@ -70,7 +70,7 @@ struct TermInfo {
   Term of = 0;
   DType from = DType::Float32, to = DType::Float32; // of Cast; `to`: Reduced's
   double divisor = 1;
-  uint32_t dims = 0; // mesh dimensions, a bit each
+  uint32_t dims = 0; // mesh dimensions, by bitsOf
   int state = -1;
   std::shared_ptr<const Extents> parts;
   /// Why nothing can be said of it; empty where something can.

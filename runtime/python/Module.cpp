@@ -249,10 +249,12 @@ SessionPtr open(const std::string &plan, const std::string &weights,
   return Session::open(plan, std::move(run), join);
 }
 
-std::vector<std::pair<std::string, uint32_t>> meshOf(const Session &session) {
-  std::vector<std::pair<std::string, uint32_t>> mesh;
+/// Of each axis its name, its ranks and its role.
+std::vector<std::tuple<std::string, uint32_t, std::string>>
+meshOf(const Session &session) {
+  std::vector<std::tuple<std::string, uint32_t, std::string>> mesh;
   for (const auto &dim : session.plan().mesh)
-    mesh.emplace_back(dim->name, dim->size);
+    mesh.emplace_back(dim->name, dim->size, plan::EnumNameAxisRole(dim->role));
   return mesh;
 }
 

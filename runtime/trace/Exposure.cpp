@@ -219,7 +219,7 @@ private:
           changed[c] = cost::collectiveSeconds(
               other.kind, cost::wholeBytes(program, other) / 2,
               cost::ranksOf(plan, other), cluster,
-              plan::groupOf(plan, other.mesh_dim, 0).stride);
+              plan::groupOf(plan, other, 0).stride);
       });
     });
     bool gather = collective.kind == plan::CollectiveKind::AllGather;

@@ -91,7 +91,7 @@
 // The bucket that comes from the shards goes on to the replicas once its members
 // are added to what there was.
 // BUCKETS-LABEL: func.func @step
-// BUCKETS: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {mesh_dim = 1 : i64, unit = "blocks.1"}
+// BUCKETS: %[[S:.*]] = fsdp.reduce_scatter %{{.*}} {axes = array<i64: 1>, unit = "blocks.1"}
 // BUCKETS-NEXT: %[[M:.*]] = fsdp.unpack %[[S]]
 // BUCKETS-NEXT: %[[A:.*]] = fsdp.load @"blocks.1.w/grad"
 // BUCKETS-NEXT: %[[ALL:.*]] = aten.call "add.Tensor"(%[[A]], %[[M]])
@@ -99,7 +99,7 @@
 // BUCKETS-NEXT: %[[R:.*]] = fsdp.all_reduce sum gradient %[[P]] {divisor = 4.000000e+00 : f64, unit = "blocks.1"}
 // BUCKETS-NEXT: fsdp.unpack %[[R]]
 // BUCKETS-LABEL: func.func @accumulate
-// BUCKETS: fsdp.reduce_scatter %{{.*}} {mesh_dim = 1 : i64, unit = "blocks.1"}
+// BUCKETS: fsdp.reduce_scatter %{{.*}} {axes = array<i64: 1>, unit = "blocks.1"}
 // BUCKETS-NOT: fsdp.all_reduce
 
 // OFF-NOT: gradient

@@ -22,7 +22,7 @@
 // COMMANDS: fsdp.cmd.collective all_gather {{.*}}ranks = 2 : i64, region = "backward"
 
 // FLAT: #fsdp.piece<bytes = {{[0-9]+}}, owners = 2>
-// FLAT: fsdp.cmd.collective all_gather {{.*}}mesh_dim = 1 : i64, ranks = 2 : i64, region = "backward"
+// FLAT: fsdp.cmd.collective all_gather {{.*}}axes = array<i64: 1>{{.*}}ranks = 2 : i64, region = "backward"
 
 // MAPPED-NOT: owners = 2
 // MAPPED-NOT: ranks = 2 : i64, region

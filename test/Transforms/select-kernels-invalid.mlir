@@ -4,8 +4,10 @@
 // RUN: not fsdp-opt %s --fsdp-select-kernels=attention=fast -split-input-file 2>&1 | FileCheck %s --check-prefix=KERNEL
 // RUN: not fsdp-opt %s --fsdp-select-kernels="device=cuda attention=flash,cudnn" -split-input-file 2>&1 | FileCheck %s --check-prefix=SIZE
 // RUN: echo 'fsdp.training {mesh = array<i64: 2>, mesh_device = "cuda"}' | not fsdp-opt --fsdp-select-kernels 2>&1 | FileCheck %s --check-prefix=MESH
+// RUN: echo 'fsdp.training {mesh = array<i64: 2>, mesh_device = "cpu"}' | not fsdp-opt --fsdp-select-kernels=device=cuda 2>&1 | FileCheck %s --check-prefix=CPUS
 
 // MESH: error: 'fsdp.training' op asks for ranks on cuda, but device=cpu; give device=cuda, or describe a mesh of cpu
+// CPUS: error: 'fsdp.training' op asks for ranks on cpu, but device=cuda; give device=cpu, or describe a mesh of cuda
 // DEVICE: error: device=tpu does not exist; there are cpu and cuda
 // KERNEL: error: attention=fast does not exist; it is a list of flash, efficient and cudnn, best first
 

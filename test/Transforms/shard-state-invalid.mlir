@@ -3,17 +3,18 @@
 // RUN: fsdp-opt %s -split-input-file -verify-diagnostics --fsdp-shard-state="mesh=2"
 // RUN: echo "module {}" > %t.mlir
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=MISSING
-// RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2x2x2" 2>&1 | FileCheck %s --check-prefix=DIMS
+// RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2x2x2 mesh-dims=a,b" 2>&1 | FileCheck %s --check-prefix=DIMS
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=two" 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2 shard-layout=rows" 2>&1 | FileCheck %s --check-prefix=LAYOUT
 // RUN: not fsdp-opt %t.mlir --fsdp-shard-state="mesh=2x4 mesh-dims=a,a" 2>&1 | FileCheck %s --check-prefix=NAMES
 // RUN: echo "fsdp.training {mesh = array<i64: 4>}" | not fsdp-opt --fsdp-shard-state="mesh=2" 2>&1 | FileCheck %s --check-prefix=OTHER
-// RUN: echo "fsdp.training {mesh = array<i64: 2, 2, 2>}" | not fsdp-opt --fsdp-shard-state 2>&1 | FileCheck %s --check-prefix=DIMS
+// RUN: echo "fsdp.training {mesh = array<i64: 2, 2, 2>}" | not fsdp-opt --fsdp-shard-state="mesh=4x2" 2>&1 | FileCheck %s --check-prefix=PRODUCT
 
 // OTHER: error: mesh=2, but the model's own mesh is 4; leave the option out, or describe another mesh
 // MISSING: error: the mesh is not given; say how many ranks there are, as in --fsdp-pipeline="mesh=2" [FSDP-E0407]
-// DIMS: error: mesh=2x2x2 has 3 dimensions; there are one, as in mesh=8, and two, replicas times shards, as in mesh=2x4
-// NUMBER: error: mesh=two is not a number of ranks from 1 to 65536, as 8, nor replicas times shards, as 2x4
+// PRODUCT: error: mesh=4x2, but the model's own mesh is 2x2x2; leave the option out, or describe another mesh
+// DIMS: error: mesh-dims=a,b does not name the 3 dimensions of mesh=2x2x2; the last is the one that is sharded over, as in mesh-dims=replicate0,replicate1,shard
+// NUMBER: error: mesh=two is not a number of ranks from 1 to 65536, as 8, nor replicas times shards, as 2x4 or 2x2x4
 // LAYOUT: error: shard-layout=rows does not exist; there are dim0 and flat
 // NAMES: error: mesh-dims=a,a does not name the 2 dimensions of mesh=2x4; the last is the one that is sharded over, as in mesh-dims=replicate,shard
 

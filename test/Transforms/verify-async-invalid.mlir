@@ -92,7 +92,7 @@ shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%norm: tensor<f64>, %g: tensor<16xf32>) {
   // expected-error @below {{A5: its type is not that of a mesh of 2 ranks}}
-  %0 = fsdp.all_reduce_start max norm %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
+  %0 = fsdp.all_reduce_start max norm %norm {axes = array<i64: 1>} : !fsdp.future<tensor<f64>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<f64>>
   // expected-error @below {{A7: its sum over 2 ranks is divided by 3.000000e+00 : f64, not by 2.000000e+00}}
   %2 = fsdp.all_reduce_start sum gradient %g {unit = "", divisor = 3.0 : f64} : !fsdp.future<tensor<16xf32>>
@@ -137,6 +137,18 @@ fsdp.state @w parameter : tensor<16xf32> {trainable, unit = "", on_host}
 func.func @step(%g: tensor<16xf32>) {
   // expected-error @below {{A9: copies into @w, which is elsewhere or not what it has updated}}
   %0 = fsdp.offload_start %g {unit = "", into = @w} : !fsdp.future<tensor<16xf32>>
+  %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
+  return
+}
+
+// -----
+
+// A sum over replicas is over all of them.
+shard.grid @mesh(shape = 2x2x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.axis<"b", replicate>, #fsdp.axis<"c", shard>]}
+fsdp.unit "" root
+func.func @step(%g: tensor<16xf32>) {
+  // expected-error @below {{A5: its type is not that of a mesh of 8 ranks, or it is over other axes than those of a role}}
+  %0 = fsdp.all_reduce_start sum gradient %g {axes = array<i64: 1>, unit = "", divisor = 8.0 : f64} : !fsdp.future<tensor<16xf32>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<16xf32>>
   return
 }

@@ -35,7 +35,7 @@ top:  }
 
 // -----
     // expected-error @+1 {{C1: collective: mesh dimension 1 does not exist, there are 1}}
-    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %x : tensor<16xf32> {count = 16 : i64, dtype = f32, mesh_dim = 1 : i64}
+    fsdp.cmd.collective all_reduce %x : tensor<16xf32> to %x : tensor<16xf32> {count = 16 : i64, dtype = f32, axes = array<i64: 1>}
 // -----
     // expected-error @+1 {{C1: event 4294967295 does not exist, there are 0}}
     fsdp.cmd.record 4294967296

@@ -249,3 +249,20 @@ func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
   %0 = fsdp.update @rule @w, %g [@"w/m"] staged %copy : tensor<2xf32> : tensor<2xf32> -> tensor<2xf32>
   return %g : tensor<2xf32>
 }
+
+// -----
+
+shard.grid @mesh(shape = 2x2x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.axis<"b", replicate>, #fsdp.axis<"c", shard>]}
+fsdp.unit "" root
+fsdp.state @w parameter : tensor<1xf32> {trainable, unit = "", sharding = #fsdp.sharding<@mesh, [[2]]>, global = tensor<2xf32>}
+func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+  return %p : tensor<*xf32>
+}
+func.func @step(%g: tensor<2xf32>) {
+  %r = shard.reduce_scatter %g on @mesh grid_axes = [2] scatter_axis = 0 {fsdp.unit = ""} : tensor<2xf32> -> tensor<1xf32>
+  // expected-error @below {{S5: is of the gradient of @w and not over all axes of the role replicate}}
+  %a = shard.all_reduce %r on @mesh grid_axes = [0] {fsdp.unit = ""} : tensor<1xf32> -> tensor<1xf32>
+  %m = aten.call "div.Scalar"(%a) {other = 8.0 : f64} : (tensor<1xf32>) -> tensor<1xf32>
+  fsdp.update @rule @w, %m [] : tensor<1xf32>
+  return
+}

@@ -28,7 +28,7 @@ def training_step(argv: list[str]) -> TrainingStep:
         lr_schedule=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS),
         inputs={name: tensor[:BATCH] for name, tensor in data.items()},
         data=data,
-        eval_data={name: tensor[:16] for name, tensor in data.items()},
+        eval_data={name: tensor[:32] for name, tensor in data.items()},
         steps=STEPS,
         accumulate=flags.accumulate,
     )

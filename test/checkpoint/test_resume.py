@@ -47,7 +47,7 @@ def without_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 #: What ranks, and replicas of them, go on one after the other.
-CIRCLE = {"2": 2, "3": 3, "4": 4, "2x2": 4, "1": 1}
+CIRCLE = {"2": 2, "3": 3, "4": 4, "2x2": 4, "2x2x2": 8, "8": 8, "2x4": 8, "1": 1}
 LAYOUTS = (
     ("dim0", "flat"),
     ("flat", "dim0"),
@@ -60,7 +60,7 @@ LAYOUTS = (
 def test_any_ranks_and_layouts_go_on_from_the_same_state(
     layouts: tuple[str, str], lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
 ) -> None:
-    """1 to 2 to 3 to 4 to 2x2 ranks and back, in layouts by turns. Nothing is trained on the way, so the
+    """From 1 rank over all of the circle and back, in layouts by turns. Nothing is trained on the way, so the
     weights and Adam's state come back as they were."""
     (tmp_path / "first").mkdir()
     first = Runs(lowered("mesh=1"), 1, tmp_path / "first")

@@ -28,6 +28,7 @@ PLANS = (
     ("mlp", "mesh=2 streams=3 shard-layout=flat gather=copy offload=all"),
     ("mlp", "mesh=2 streams=3 offload=params"),
     ("mlp", "mesh=2x2 streams=3 shard-layout=flat accumulate-reduce=each", "--accumulate 2"),
+    ("mlp", "mesh=2x2x2 streams=3"),
 )
 
 

@@ -14,11 +14,18 @@ from .ranks import Ranks
 KEYS = ("exp_avg", "exp_avg_sq", "step")
 
 
-@pytest.mark.parametrize("layout", ("dim0", "flat"))
+@pytest.mark.parametrize("mesh, layout", (("2", "dim0"), ("2", "flat"), ("1x1x2", "flat")))
 def test_states_go_through_a_distributed_checkpoint(
-    layout: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
+    mesh: str, layout: str, compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
 ) -> None:
-    compiled = compile_step(f"mesh=2 shard-layout={layout}")
+    compiled = compile_step(f"mesh={mesh} shard-layout={layout}")
+    cut = (
+        "("
+        + "Replicate(), " * mesh.count("x")
+        + "Shard(dim=0)"
+        + ("," if mesh == "2" else "")
+        + ")"
+    )
     plan, weights, folder = str(compiled.plan), str(compiled.weights), str(tmp_path / "dcp")
     first, second = ranks.call("save_states", plan, weights, ranks.meeting(), folder)
     saved = load_file(folder + ".safetensors")
@@ -31,13 +38,13 @@ def test_states_go_through_a_distributed_checkpoint(
             assert found["kinds"][name] == ("Tensor" if is_buffer else "DTensor"), name
             if not is_buffer:
                 assert torch.equal(found["whole"][name], value), name
-                assert found["placements"][name] == "(Shard(dim=0),)"
+                assert found["placements"][name] == cut
         # Views of what the run trains in, but for the layout that has none.
         assert found["moved"] == [layout == "dim0"] * 2
         for name in of_optimizer:
             is_count = name.endswith(".step")
             assert found["kinds"][name] == ("Tensor" if is_count else "DTensor"), name
-            assert is_count or found["placements"][name] == "(Shard(dim=0),)"
+            assert is_count or found["placements"][name] == cut
     loaded, _ = ranks.call("load_into_fsdp2", folder)
     for name in saved.keys() | of_optimizer:
         if "running" not in name:

@@ -279,8 +279,12 @@ const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
      [](PlanT &p, Random &r) -> Said {
        if (p.mesh.size() < 2)
          return {};
-       return changeCollective(p, r, any, [](CollectiveT &c, Random &) {
-         c.mesh_dim = 1 - c.mesh_dim;
+       return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {
+         // Another first one, or one of them more or less.
+         if (r() % 2)
+           c.mesh_dim = c.mesh_dim ? c.mesh_dim - 1 : 1;
+         else
+           c.mesh_dims = c.mesh_dims > 1 ? c.mesh_dims - 1 : 2;
        });
      }},
     {"other neighbours",

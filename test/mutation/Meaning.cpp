@@ -126,7 +126,8 @@ Hash nameOf(const CommandT &command) {
   } else if (const UpdateT *update = command.operation.AsUpdate()) {
     name = mix(name, update->rule);
   } else if (const CollectiveT *c = command.operation.AsCollective()) {
-    name = mix(mix(name, static_cast<Hash>(c->kind)), c->mesh_dim);
+    name = mix(mix(mix(name, static_cast<Hash>(c->kind)), c->mesh_dim),
+               c->mesh_dims);
     name = mix(mix(name, static_cast<Hash>(c->dtype)), c->count);
     name = mix(name, std::hash<double>()(c->divisor));
     name = mix(mix(name, static_cast<Hash>(c->op)), c->ranks);
@@ -366,7 +367,7 @@ bool isOrdered(const PlanT &plan, const ProgramT &program) {
                 for (size_t c = i + 1; c < j && !met; ++c) {
                   const auto *meeting =
                       program.commands[c]->operation.AsCollective();
-                  met = meeting && meeting->mesh_dim == shardDim(plan) &&
+                  met = meeting && isOver(plan, *meeting, AxisRole::Shard) &&
                         !meeting->ranks && past[c][i] && past[j][c];
                 }
                 if (!met)

@@ -37,6 +37,7 @@ PLANS = (
     ("tied", "mesh=2 streams=3 units=class:Block algorithm=naive"),
     ("gpt", "mesh=2x2 streams=3", "--clip-norm 0.5 2"),
     ("mlp", "mesh=2x2 shard-layout=flat accumulate-reduce=each", "--accumulate 2 --scaler"),
+    ("mlp", "mesh=2x2x2 streams=3"),
     ("mlp", "mesh=2x1 streams=3", "--accumulate 3 --clip-norm 0.5 inf"),
     ("gpt", "mesh=2 streams=3", "--muon"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),

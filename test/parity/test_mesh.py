@@ -102,6 +102,36 @@ def test_arrangements_agree(
     assert losses["2x2"] == pytest.approx(losses["4"], rel=1e-5)
 
 
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_axes_of_replicas_are_their_product(
+    layout: str, archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """One sum over all of them, in the order of ranks: the same collectives and the same bits."""
+    runs = {}
+    for mesh in ("4x2", "2x2x2", "2x1x2x2"):
+        options = f"mesh={mesh} shard-layout={layout}"
+        compiled = chain.lower(GPT, archive, tmp_path / mesh, ODD, options)
+        runs[mesh] = chain.run_plan(compiled, 8, steps=3)
+    one = runs.pop("4x2")
+    for run in runs.values():
+        assert run.losses == one.losses
+        assert all(torch.equal(run.weights[name], w) for name, w in one.weights.items())
+        assert counts(run) == counts(one)
+
+
+def test_a_models_mesh_has_any_number_of_axes(tmp_path: pathlib.Path) -> None:
+    """As `fully_shard` is given it, with the names of its dimensions."""
+    task = dataclasses.replace(trained_on((2, 2, 2)), steps=3)
+    compiled = chain.compile_step(training.annotated(task), tmp_path, task.argv, "")
+    run = chain.run_plan(compiled, 8, steps=3)
+    product = training.run(dataclasses.replace(task, mesh=(4, 2)), tmp_path / "product")
+    assert run.losses == product.losses
+    plan = str(compiled.plan)
+    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", plan]).stdout
+    assert "mesh replicate0=2 replicate1=2 shard=2: rank 0 at (0, 0, 0), rank 1 at" in text
+    assert " over replicate0 x replicate1, " in text
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     path = tmp_path_factory.mktemp("mesh") / "step.pt"

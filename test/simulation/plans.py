@@ -21,6 +21,7 @@ CHOSEN = (
     ("tied", "mesh=4 streams=3 shard-layout=flat gather=map reshard-after-forward=false"),
     ("mlp", "mesh=2 streams=3 shard-layout=flat gather=map offload=all"),
     ("mlp", "mesh=2x2 streams=3 accumulate-reduce=each", "--accumulate 2 --scaler"),
+    ("mlp", "mesh=2x2x2 streams=3"),
     ("gpt", "mesh=4 streams=3 reshard-after-forward=2 offload=optimizer"),
 )
 

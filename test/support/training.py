@@ -31,7 +31,9 @@ class Training:
 
     @property
     def mesh_dims(self) -> tuple[str, ...]:
-        return ("replicate", "shard")[-len(self.mesh) :]
+        replicas = len(self.mesh) - 1
+        names = ("replicate",) if replicas == 1 else (f"replicate{i}" for i in range(replicas))
+        return (*names, "shard")
 
 
 def load(training: Training) -> Any:

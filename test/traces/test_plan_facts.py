@@ -35,6 +35,7 @@ def facts(compiled: chain.Compiled, *flags: str) -> dict[str, Any]:
         pytest.param("mesh=2", marks=pytest.mark.quick),
         "mesh=2 shard-layout=flat gather=copy schedule=fsdp2",
         "mesh=2x2 mesh-dims=replicate,shard cluster=h100x8",
+        "mesh=4x2x4 cluster=h100x8",
         "mesh=4 reshard-after-forward=2 cluster=h100x8",
         "mesh=2 offload=all cluster=h100x8",
         "mesh=2 offload=optimizer shard-layout=flat remat=full",

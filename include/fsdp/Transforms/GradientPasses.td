@@ -156,7 +156,7 @@ def ScaleLoss : ModulePass<"fsdp-scale-loss"> {
     `scaler` nothing changes.
 
     Output IR: backward starts with the scale. Behind each unit's gradients stands
-    their largest magnitude, and an `fsdp.all_reduce max overflow` of it for each axis of
+    their largest magnitude, and an `fsdp.all_reduce max overflow` of it over the axes of
     the mesh that gradients are cut over. Updates have the `scale` 1 / scale, and
     `skip` where the largest is not finite. `_amp_update_scale` gives the next
     scale, which is stored together with the number of skipped steps, as rules do
@@ -242,7 +242,7 @@ def ClipGradients : ModulePass<"fsdp-clip-gradients"> {
 
     Output IR, by norm: behind each unit's gradients stands
     `aten.call "fsdp_mlir::power_sum"`, in float64. Then follow the sum over the
-    units, an `fsdp.all_reduce` of that one number for each axis of the mesh that
+    units, an `fsdp.all_reduce` of that one number over the axes of the mesh that
     gradients are cut over, the norm, and the factor
     min(largest / (norm + 1e-6), 1), which is the `scale` of every update. The
     norm is the program's output `grad_norm`. An infinite bound asks for the norm
@@ -311,7 +311,7 @@ def SkipNonFinite : ModulePass<"fsdp-skip-non-finite"> {
 
     Output IR: backward starts with 1 + (loss - loss), which is NaN where the
     loss is not finite and else 1. Behind each unit's gradients stands their largest
-    magnitude, and an `fsdp.all_reduce max overflow` of it for each axis of the
+    magnitude, and an `fsdp.all_reduce max overflow` of it over the axes of the
     mesh that gradients are cut over. Updates have a `skip` where it is not
     finite, and a buffer is stored with the value that it has. The number of
     skipped steps is a state with a recipe and the program's output

@@ -159,9 +159,12 @@ struct OptionMeaning {
 namespace meaning {
 inline constexpr OptionMeaning mesh{
     "mesh", "number of ranks, as in 8, or replicas times shards (HSDP), as in "
-            "2x4; Nx1 is DDP; nothing: the model's own mesh"};
+            "2x4, or in 2x2x4, where replicas have two dimensions; Nx1 is DDP; "
+            "nothing: the model's own mesh"};
 inline constexpr OptionMeaning meshDims{
-    "mesh-dims", "names of the mesh's dimensions, as in replicate,shard"};
+    "mesh-dims",
+    "names of the mesh's dimensions, as in replicate,shard; the last one is "
+    "that of shards"};
 inline constexpr OptionMeaning units{
     "units",
     "what is gathered and reduced together, where the model has no units of "

@@ -16,7 +16,8 @@ def ShardState : ModulePass<"fsdp-shard-state"> {
     shards nothing, and a replicated parameter is never sharded.
 
     `mesh=2x4` is two replicas of four shards: states are split over the last
-    axis, and each of its parts is on as many ranks as there are replicas.
+    axis, and each of its parts is on as many ranks as there are replicas. All
+    other axes are of replicas: `mesh=2x2x4` has four of them.
     `mesh=8x1` has replicas alone: nothing is gathered, as with DDP.
 
     A parameter is split on dimension 0, or with `dim0` on that which the model

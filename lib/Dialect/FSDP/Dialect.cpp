@@ -157,17 +157,24 @@ static LogicalResult verifyAxes(Operation *op, Attribute value) {
   if (!llvm::all_of(grid.getShape(), [](int64_t size) { return size > 0; }))
     return op->emitOpError("has an axis without ranks; each has one or more");
   llvm::StringSet<> names;
-  int64_t shardAxes = 0;
-  for (auto axis : axes.getAsRange<AxisAttr>()) {
+  SmallVector<int64_t> shardAxes, replicaAxes;
+  for (auto [i, attr] : llvm::enumerate(axes)) {
+    auto axis = cast<AxisAttr>(attr);
     if (!names.insert(axis.getName()).second)
       return op->emitOpError()
              << "has two axes of the name \"" << axis.getName() << "\"";
-    shardAxes += axis.getRole() == AxisRole::Shard;
+    (axis.getRole() == AxisRole::Shard ? shardAxes : replicaAxes).push_back(i);
   }
-  if (shardAxes != 1)
-    return op->emitOpError() << "has " << shardAxes
+  if (shardAxes.size() != 1)
+    return op->emitOpError() << "has " << shardAxes.size()
                              << " axes of the role shard; states are cut over "
                                 "one";
+  // So that a sum over all of them is one collective, in the order of ranks.
+  if (!replicaAxes.empty() && !areNeighbours(replicaAxes))
+    return op->emitOpError()
+           << "has the axis \"" << cast<AxisAttr>(axes[shardAxes[0]]).getName()
+           << "\" of shards between those of replicas; replicas' axes are "
+              "neighbours";
   return success();
 }
 
@@ -212,6 +219,13 @@ int64_t fsdp::getElementBytes(Type elementType) {
 
 int64_t fsdp::getTensorBytes(RankedTensorType type) {
   return type.getNumElements() * getElementBytes(type.getElementType());
+}
+
+bool fsdp::areNeighbours(ArrayRef<int64_t> axes) {
+  for (size_t i = 1; i < axes.size(); ++i)
+    if (axes[i] != axes[i - 1] + 1)
+      return false;
+  return !axes.empty() && axes.front() >= 0;
 }
 
 bool fsdp::isMemory(Type type) {

@@ -17,13 +17,6 @@ Mesh::Mesh(Operation *op) {
   }
 }
 
-int64_t Mesh::getStride(int64_t axis) const {
-  int64_t stride = 1;
-  for (int64_t size : sizes.drop_front(axis + 1))
-    stride *= size;
-  return stride;
-}
-
 std::optional<AxisRole> Mesh::getRole(int64_t axis) const {
   auto axes = grid->getAttrOfType<ArrayAttr>(kAxesAttrName);
   if (!axes)
@@ -39,11 +32,6 @@ SmallVector<int64_t> Mesh::getAxes(AxisRole role) const {
   return axes;
 }
 
-std::optional<int64_t> Mesh::getShardAxis() const {
-  SmallVector<int64_t> axes = getAxes(AxisRole::Shard);
-  return axes.empty() ? std::nullopt : std::optional(axes.front());
-}
-
 int64_t Mesh::getNumRanks() const {
   int64_t ranks = 1;
   for (int64_t size : sizes)
@@ -51,18 +39,27 @@ int64_t Mesh::getNumRanks() const {
   return ranks;
 }
 
-int64_t Mesh::getNumRanks(AxisRole role) const {
+int64_t Mesh::getNumRanks(ArrayRef<int64_t> axes) const {
   int64_t ranks = 1;
-  for (int64_t axis : getAxes(role))
-    ranks *= getSize(axis);
+  for (int64_t axis : axes)
+    ranks *= axis < getNumAxes() ? getSize(axis) : 1;
   return ranks;
+}
+
+int64_t Mesh::getStride(ArrayRef<int64_t> axes) const {
+  int64_t stride = 1;
+  for (int64_t axis = axes.empty() ? getNumAxes() : axes.back() + 1;
+       axis < getNumAxes(); ++axis)
+    stride *= getSize(axis);
+  return stride;
 }
 
 int64_t Mesh::getNumRanks(CollectiveOpInterface op) const {
   if (uint64_t neighbours = op.getRanks())
     return neighbours;
-  int64_t ranks = 1;
-  for (int64_t axis : op.getMeshAxes())
-    ranks *= axis < getNumAxes() ? getSize(axis) : 1;
-  return ranks;
+  return getNumRanks(op.getMeshAxes());
+}
+
+bool Mesh::isOver(CollectiveOpInterface op, AxisRole role) const {
+  return *this && op.getMeshAxes() == getAxes(role);
 }

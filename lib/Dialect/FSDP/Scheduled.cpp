@@ -176,12 +176,8 @@ StringRef AllToAllOp::getStartName() {
 static uint64_t chooseStreamOf(CollectiveOpInterface op) {
   if (op.getRole() == CollectiveRole::Parameter)
     return plan::gatherStream;
-  Mesh mesh(op);
-  bool overReplicas = llvm::any_of(op.getMeshAxes(), [&](int64_t axis) {
-    return mesh && axis < mesh.getNumAxes() &&
-           mesh.getRole(axis) == AxisRole::Replicate;
-  });
-  return overReplicas ? plan::replicateStream : plan::reduceStream;
+  return Mesh(op).isOver(op, AxisRole::Replicate) ? plan::replicateStream
+                                                  : plan::reduceStream;
 }
 
 uint64_t AllGatherStartOp::chooseStream() { return chooseStreamOf(*this); }

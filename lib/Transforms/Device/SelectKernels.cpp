@@ -141,18 +141,18 @@ void SelectKernels::runOnModule() {
   ModuleOp module = getOperation();
   if (failed(readKernels()))
     return signalPassFailure();
-  if (device == TargetDevice::Cpu) {
-    // As it was captured.
-    auto training = TrainingOp::of(module);
-    if (training && training.getMeshDevice() == "cuda") {
-      training.emitOpError("asks for ranks on cuda, but device=cpu; give "
-                           "device=cuda, or describe a mesh of cpu");
-      signalPassFailure();
-    }
-    return;
+  StringRef chosen = device.getValue().getName();
+  auto training = TrainingOp::of(module);
+  if (auto own = training ? training.getMeshDevice() : std::nullopt;
+      own && *own != chosen) {
+    training.emitOpError("asks for ranks on ")
+        << *own << ", but device=" << chosen << "; give device=" << *own
+        << ", or describe a mesh of " << chosen;
+    return signalPassFailure();
   }
-  module->setAttr(kDeviceAttrName,
-                  Builder(module).getStringAttr(device.getValue().getName()));
+  if (device == TargetDevice::Cpu)
+    return; // as it was captured
+  module->setAttr(kDeviceAttrName, Builder(module).getStringAttr(chosen));
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<Attention> attentions;
     SmallVector<aten::CallOp> products;

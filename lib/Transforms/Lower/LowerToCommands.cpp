@@ -245,7 +245,7 @@ private:
 
   LogicalResult lowerCollective(CollectiveOpInterface op) {
     auto start = dyn_cast<StartOpInterface>(op.getOperation());
-    if (!start || op.getMeshAxes().size() != 1)
+    if (!start)
       return keep(op);
     Value source = values.lookup(op->getOperand(0));
     Value destination = values.declare(cast<OpResult>(start.getFuture()));
@@ -261,7 +261,7 @@ private:
     collective.setOp(op.getReduceOp());
     if (op.getRole() != collective.getRole())
       collective.setReduced(op.getRole());
-    collective.setMeshDim(op.getMeshAxes().front());
+    collective.setAxes(op.getMeshAxes());
     collective.setStream(stream);
     if (stream != plan::computeStream)
       collective.setChannel(plan::channelOf(stream));

@@ -38,9 +38,9 @@ std::string showDivisor(double divisor) {
   return text;
 }
 
-/// The one axis that a gather or a reduction over shards is over.
-IntegerAttr getAxisAttr(CollectiveOpInterface op) {
-  return Builder(op.getContext()).getI64IntegerAttr(op.getMeshAxes().front());
+/// The axes that a member of a bucket is over, and so the bucket.
+DenseI64ArrayAttr getAxesAttr(CollectiveOpInterface op) {
+  return Builder(op.getContext()).getDenseI64ArrayAttr(op.getMeshAxes());
 }
 
 class BucketCollectives
@@ -124,7 +124,7 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   auto gathered = AllGatherOp::create(
       builder, loc, RankedTensorType::get({shards * layout.pieceBytes}, byte),
       packed, unit, region, /*mapped=*/UnitAttr(),
-      /*ranks=*/builder.getI64IntegerAttr(0), getAxisAttr(like));
+      /*ranks=*/builder.getI64IntegerAttr(0), getAxesAttr(like));
   auto unpacked = UnpackOp::create(builder, loc, wholeTypes, gathered,
                                    layout.getMembers(builder, shards));
   for (auto [gather, whole] : llvm::zip_equal(gathers, unpacked.getOutputs())) {
@@ -156,17 +156,18 @@ Value BucketCollectives::createReduction(
   if (like.overShards)
     sum = ReduceScatterOp::create(builder, loc, piece, sum, unit,
                                   getDivisorAttr(!like.overReplicas),
-                                  getAxisAttr(cast<CollectiveOpInterface>(
+                                  getAxesAttr(cast<CollectiveOpInterface>(
                                       like.overShards.getOperation())));
   if (like.addition)
     sum = accumulate(sum);
   if (like.overReplicas)
-    for (int16_t axis : like.overReplicas.getGridAxes())
-      sum = AllReduceOp::create(
-          builder, loc, piece, ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
-          CollectiveRoleAttr::get(&getContext(), CollectiveRole::Gradient), sum,
-          unit, builder.getI64IntegerAttr(axis),
-          getDivisorAttr(axis == like.overReplicas.getGridAxes().back()));
+    sum = AllReduceOp::create(
+        builder, loc, piece, ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
+        CollectiveRoleAttr::get(&getContext(), CollectiveRole::Gradient), sum,
+        unit,
+        getAxesAttr(
+            cast<CollectiveOpInterface>(like.overReplicas.getOperation())),
+        getDivisorAttr(/*isLast=*/true));
   return sum;
 }
 
@@ -250,7 +251,7 @@ void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
   auto whole = AllGatherOp::create(
       builder, gather.getLoc(), gather.getType(), gather.getInput(),
       like.getUnitAttr(), like.getRegionAttr(), state.getMappedAttr(),
-      /*ranks=*/builder.getI64IntegerAttr(0), getAxisAttr(like));
+      /*ranks=*/builder.getI64IntegerAttr(0), getAxesAttr(like));
   remark::passed(gather.getLoc(), remark::RemarkOpts::name("gather").category(
                                       "fsdp-bucket-collectives"))
       << (state.getMapped() ? "a flat parameter is mapped"

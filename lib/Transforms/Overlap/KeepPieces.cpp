@@ -135,7 +135,7 @@ void KeepPieces::gatherKept(Bucket &whole, SmallVector<Read> reads,
   auto gathered = AllGatherOp::create(
       builder, loc, type, kept.getResult(), whole.gather.getUnitAttr(),
       builder.getStringAttr("backward"), /*mapped=*/UnitAttr(),
-      builder.getI64IntegerAttr(ranks), whole.gather.getMeshDimAttr());
+      builder.getI64IntegerAttr(ranks), whole.gather.getAxesAttr());
   SmallVector<Value> outputs{gathered.getResult()};
   if (whole.unpack) {
     SmallVector<Type> types;

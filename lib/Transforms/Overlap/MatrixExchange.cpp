@@ -187,14 +187,14 @@ Value MatrixRound::allGather(Value bucket) {
   return AllGatherOp::create(
       builder, loc, all, bucket, unit, builder.getStringAttr("update"),
       /*mapped=*/UnitAttr(), /*ranks=*/builder.getI64IntegerAttr(0),
-      builder.getI64IntegerAttr(*Mesh(last).getShardAxis()));
+      builder.getDenseI64ArrayAttr(Mesh(last).getAxes(AxisRole::Shard)));
 }
 
 Value MatrixRound::allToAll(Value bucket) {
   movedBytes += getTensorBytes(cast<RankedTensorType>(bucket.getType()));
   return AllToAllOp::create(
       builder, loc, bucket.getType(), bucket, unit,
-      builder.getI64IntegerAttr(*Mesh(last).getShardAxis()));
+      builder.getDenseI64ArrayAttr(Mesh(last).getAxes(AxisRole::Shard)));
 }
 
 /// Gives a matrix as many rows on each rank.

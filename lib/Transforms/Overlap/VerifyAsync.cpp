@@ -52,11 +52,12 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
     return verifyStart(start, !collective || matchesMesh(collective));
   }
 
-  /// Its axes exist, and it takes and gives as many pieces as its kind does.
+  /// It is over the axes of a role, and takes and gives as many pieces as its
+  /// kind does.
   bool matchesMesh(CollectiveOpInterface op) {
-    for (int64_t axis : op.getMeshAxes())
-      if (axis >= mesh->getNumAxes())
-        return false;
+    if (!mesh->isOver(op, AxisRole::Shard) &&
+        !mesh->isOver(op, AxisRole::Replicate))
+      return false;
     const plan::CollectiveInfo &info = op.getInfo();
     int64_t ranks = mesh->getNumRanks(op);
     uint64_t piece = op.getPieceType().getNumElements();
@@ -133,8 +134,9 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
       return op->emitOpError("A4: is not in a program's first block, so ranks "
                              "might disagree on whether it runs");
     if (!matchesMesh)
-      return op->emitOpError() << "A5: its type is not that of a mesh of "
-                               << mesh->getNumRanks() << " ranks";
+      return op->emitOpError()
+             << "A5: its type is not that of a mesh of " << mesh->getNumRanks()
+             << " ranks, or it is over other axes than those of a role";
     if (StringAttr unit = op.getUnitAttr();
         unit && !units.contains(unit.getValue()))
       return op->emitOpError()

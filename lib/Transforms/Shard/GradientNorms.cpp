@@ -44,8 +44,7 @@ FailureOr<Gradients> Gradients::collect(ArrayRef<UpdateOp> updates) {
     gradients.byUnit[axes.empty() ? Attribute() : parameter.getUnitAttr()]
         .insert(update.getGradient());
   }
-  for (int64_t axis : gradients.axes)
-    gradients.sizes.push_back(Mesh(module).getSize(axis));
+  gradients.ranks = Mesh(module).getNumRanks(gradients.axes);
   return gradients;
 }
 
@@ -80,9 +79,6 @@ static Value createListCall(OpBuilder &builder, Location loc, StringRef callee,
 Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
                            CollectiveRole role) const {
   bool largest = std::isinf(p);
-  int64_t pieces = 1;
-  for (int64_t size : sizes)
-    pieces *= size;
   auto number = RankedTensorType::get({}, builder.getF64Type());
   auto power = builder.getNamedAttr("p", builder.getF64FloatAttr(p));
   SmallVector<Value> sums;
@@ -92,8 +88,8 @@ Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
     Location here = gradients.getArrayRef().back().getLoc();
     Value sum = createListCall(builder, here, "fsdp_mlir::power_sum",
                                gradients.getArrayRef(), power, number);
-    if (!unit && pieces > 1 && !largest)
-      sum = ScalarCalls(builder, here).call("div.Scalar", sum, "other", pieces);
+    if (!unit && ranks > 1 && !largest)
+      sum = ScalarCalls(builder, here).call("div.Scalar", sum, "other", ranks);
     sums.push_back(sum);
   }
   Value all = sums.front();
@@ -106,16 +102,15 @@ Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
                                TypeRange(number))
               ->getResult(0);
   }
-  auto op = ReduceOpAttr::get(builder.getContext(),
-                              largest ? ReduceOp::Max : ReduceOp::Sum);
-  for (auto [axis, size] : llvm::zip_equal(axes, sizes))
-    if (size > 1)
-      all = AllReduceOp::create(
-          builder, loc, number, op,
-          CollectiveRoleAttr::get(builder.getContext(), role), all,
-          /*unit=*/StringAttr(), builder.getI64IntegerAttr(axis),
-          builder.getF64FloatAttr(1.0));
-  return all;
+  if (ranks == 1)
+    return all;
+  return AllReduceOp::create(
+      builder, loc, number,
+      ReduceOpAttr::get(builder.getContext(),
+                        largest ? ReduceOp::Max : ReduceOp::Sum),
+      CollectiveRoleAttr::get(builder.getContext(), role), all,
+      /*unit=*/StringAttr(), builder.getDenseI64ArrayAttr(axes),
+      builder.getF64FloatAttr(1.0));
 }
 
 Value ScalarCalls::call(StringRef callee, ValueRange operands,

@@ -39,7 +39,7 @@ private:
   /// By unit; what each rank has whole is in no unit.
   llvm::MapVector<mlir::Attribute, llvm::SetVector<mlir::Value>> byUnit;
   llvm::SmallVector<int64_t> axes; // that what is cut is cut over
-  llvm::SmallVector<int64_t> sizes;
+  int64_t ranks = 1;               // along them
   bool allDouble = true;
 };
 

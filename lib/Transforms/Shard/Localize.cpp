@@ -54,9 +54,9 @@ class Localize : public fsdp::impl::LocalizeBase<Localize> {
   FlatSymbolRefAttr getGrid() {
     return FlatSymbolRefAttr::get(mesh->getGrid().getSymNameAttr());
   }
-  DenseI16ArrayAttr getShardAxis() {
-    return DenseI16ArrayAttr::get(&getContext(),
-                                  static_cast<int16_t>(*mesh->getShardAxis()));
+  DenseI16ArrayAttr getGridAxes(AxisRole role) {
+    return DenseI16ArrayAttr::get(
+        &getContext(), llvm::to_vector_of<int16_t>(mesh->getAxes(role)));
   }
 
   LogicalResult check(func::FuncOp program, const SymbolTable &table);
@@ -143,8 +143,8 @@ void Localize::gather(UnshardOp op) {
   OpBuilder builder(op);
   aten::Phase phase = getPhase(op.getRegion());
   auto gather = shard::AllGatherOp::create(
-      builder, op.getLoc(), padded, getGrid(), getShardAxis(), op.getInput(),
-      builder.getIndexAttr(0));
+      builder, op.getLoc(), padded, getGrid(), getGridAxes(AxisRole::Shard),
+      op.getInput(), builder.getIndexAttr(0));
   gather->setAttr(kUnitAttrName, op.getUnitAttr());
   gather->setAttr(kRegionAttrName, op.getRegionAttr());
   Value whole = gather.getResult();
@@ -199,7 +199,8 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
     gradient = call->getResult(0);
   }
   auto sum = shard::ReduceScatterOp::create(
-      builder, op.getLoc(), local, getGrid(), getShardAxis(), gradient,
+      builder, op.getLoc(), local, getGrid(), getGridAxes(AxisRole::Shard),
+      gradient,
       shard::ReductionKindAttr::get(&getContext(), shard::ReductionKind::Sum),
       builder.getIndexAttr(0));
   sum->setAttr(kUnitAttrName, op.getUnitAttr());
@@ -210,21 +211,20 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
 /// over shards, and one over replicas, which divides where there are any.
 Value Localize::meanOverRanks(OpBuilder &builder, ReduceGradOp op,
                               Value gradient, double divisor) {
-  auto sum = [&](int64_t axis, double divisor) {
+  auto sum = [&](AxisRole over, double divisor) {
     gradient = AllReduceOp::create(
         builder, op.getLoc(), gradient.getType(),
         ReduceOpAttr::get(&getContext(), ReduceOp::Sum),
         CollectiveRoleAttr::get(&getContext(), CollectiveRole::Gradient),
-        gradient, op.getUnitAttr(), builder.getI64IntegerAttr(axis),
+        gradient, op.getUnitAttr(),
+        builder.getDenseI64ArrayAttr(mesh->getAxes(over)),
         builder.getF64FloatAttr(divisor));
   };
   if (shards > 1)
-    sum(*mesh->getShardAxis(), 1.0);
+    sum(AxisRole::Shard, 1.0);
   if (mesh->getNumReplicas() == 1)
     return createDivision(builder, op.getLoc(), gradient, divisor);
-  SmallVector<int64_t> replicaAxes = mesh->getAxes(AxisRole::Replicate);
-  for (int64_t axis : replicaAxes)
-    sum(axis, axis == replicaAxes.back() ? divisor : 1.0);
+  sum(AxisRole::Replicate, divisor);
   return gradient;
 }
 
@@ -239,11 +239,9 @@ void Localize::reduce(ReduceGradOp op) {
   }
   Value sum = sumOverShards(builder, op, gradient);
   if (mesh->getNumReplicas() > 1) {
-    auto replicaAxes =
-        llvm::to_vector_of<int16_t>(mesh->getAxes(AxisRole::Replicate));
     auto all = shard::AllReduceOp::create(
         builder, op.getLoc(), sum.getType(), getGrid(),
-        builder.getDenseI16ArrayAttr(replicaAxes), sum,
+        getGridAxes(AxisRole::Replicate), sum,
         shard::ReductionKindAttr::get(&getContext(),
                                       shard::ReductionKind::Sum));
     all->setAttr(kUnitAttrName, op.getUnitAttr());

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_SHARDSTATE
@@ -34,8 +35,8 @@ private:
   /// The mesh that the options, or else the model, ask for, and the names of
   /// its dimensions.
   FailureOr<Sizes> parseMesh(ModuleOp module);
-  FailureOr<SmallVector<StringRef>> parseNames(ModuleOp module, size_t count);
-  ArrayAttr getAxes(ArrayRef<StringRef> names);
+  FailureOr<SmallVector<std::string>> parseNames(ModuleOp module, size_t count);
+  ArrayAttr getAxes(ArrayRef<std::string> names);
   LogicalResult shard(ModuleOp module);
 };
 
@@ -71,43 +72,46 @@ FailureOr<ShardState::Sizes> ShardState::parseMesh(ModuleOp module) {
         (ranks *= size) > most)
       return ofKind(E::MeshOption, module.emitError())
              << "mesh=" << mesh << " is not a number of ranks from 1 to "
-             << most << ", as 8, nor replicas times shards, as 2x4";
+             << most << ", as 8, nor replicas times shards, as 2x4 or 2x2x4";
   }
-  if (sizes.size() > 2)
-    return ofKind(E::MeshOption, module.emitError())
-           << "mesh=" << mesh << " has " << sizes.size()
-           << " dimensions; there are one, as in mesh=8, and two, replicas "
-              "times shards, as in mesh=2x4";
   return sizes;
 }
 
-constexpr StringLiteral kDefaultNames[] = {"replicate", "shard"};
+/// "replicate" for one dimension of replicas, numbers behind it for several.
+static SmallVector<std::string> getDefaultNames(size_t count) {
+  SmallVector<std::string> names;
+  for (size_t i = 0; i + 1 < count; ++i)
+    names.push_back("replicate" + (count > 2 ? std::to_string(i) : ""));
+  names.push_back("shard");
+  return names;
+}
 
-FailureOr<SmallVector<StringRef>> ShardState::parseNames(ModuleOp module,
-                                                         size_t count) {
-  // `shard` alone is the default, of one dimension or two.
-  SmallVector<StringRef> names;
+FailureOr<SmallVector<std::string>> ShardState::parseNames(ModuleOp module,
+                                                           size_t count) {
+  // `shard` alone is the default, of any number of dimensions.
+  SmallVector<std::string> names;
+  SmallVector<std::string> defaults = getDefaultNames(count);
   auto training = TrainingOp::of(module);
   ArrayAttr own = training ? training.getMeshNamesAttr() : ArrayAttr();
   if (meshDims != "shard")
-    StringRef(meshDims).split(names, ',');
+    llvm::append_range(names, llvm::split(meshDims, ','));
   else if (own)
     llvm::append_range(names, own.getAsValueRange<StringAttr>());
   else
-    llvm::append_range(names, ArrayRef(kDefaultNames).take_back(count));
-  llvm::SmallDenseSet<StringRef> unique(names.begin(), names.end());
+    names = defaults;
+  llvm::StringSet<> unique;
+  unique.insert_range(names);
   if (names.size() != count || unique.size() != count || unique.contains(""))
     return ofKind(E::MeshOption, module.emitError())
            << "mesh-dims=" << llvm::join(names, ",") << " does not name the "
            << count << (count == 1 ? " dimension" : " dimensions")
            << " of mesh=" << mesh << "; the last is the one that is sharded "
-           << "over, as in mesh-dims="
-           << (count == 1 ? "shard" : "replicate,shard");
+           << "over, as in mesh-dims=" << llvm::join(defaults, ",");
   return names;
 }
 
 /// States are cut over the last axis, the others are of replicas.
-ArrayAttr ShardState::getAxes(ArrayRef<StringRef> names) {
+ArrayAttr ShardState::getAxes(ArrayRef<std::string> names) {
   SmallVector<Attribute> axes;
   for (StringRef name : names.drop_back())
     axes.push_back(AxisAttr::get(&getContext(), name, AxisRole::Replicate));
@@ -160,7 +164,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
   FailureOr<Sizes> sizes = parseMesh(module);
   if (failed(sizes))
     return failure();
-  FailureOr<SmallVector<StringRef>> names = parseNames(module, sizes->size());
+  FailureOr<SmallVector<std::string>> names = parseNames(module, sizes->size());
   if (failed(names))
     return failure();
   if (Mesh(module))
@@ -184,11 +188,13 @@ LogicalResult ShardState::shard(ModuleOp module) {
 
   bool flat = shardLayout == ShardLayout::Flat;
   int64_t shards = mesh.getNumShards();
-  auto axis = static_cast<int16_t>(*mesh.getShardAxis());
+  auto shardAxes = shard::GridAxesAttr::get(
+      &getContext(),
+      llvm::to_vector_of<int16_t>(mesh.getAxes(AxisRole::Shard)));
   auto getSharding = [&](int64_t dim) {
     SmallVector<shard::GridAxesAttr> axes(
         dim, shard::GridAxesAttr::get(&getContext(), {}));
-    axes.push_back(shard::GridAxesAttr::get(&getContext(), {axis}));
+    axes.push_back(shardAxes);
     return ShardingAttr::get(
         &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()),
         shard::GridAxesArrayAttr::get(&getContext(), axes));

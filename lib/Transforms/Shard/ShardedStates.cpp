@@ -19,7 +19,7 @@ class ShardedStates {
 public:
   ShardedStates(ModuleOp module, SymbolTable &table)
       : table(table), shards(Mesh(module).getNumShards()),
-        shardAxis(Mesh(module).getShardAxis()) {
+        shardAxes(Mesh(module).getAxes(AxisRole::Shard)) {
     for (UnitOp unit : module.getOps<UnitOp>())
       units.insert(unit.getUnitName());
   }
@@ -33,7 +33,7 @@ private:
 
   SymbolTable &table;
   int64_t shards;
-  std::optional<int64_t> shardAxis;
+  SmallVector<int64_t> shardAxes;
   llvm::StringSet<> units;
   llvm::DenseMap<StateOp, ElementRanges> members; // of flat states
 };
@@ -70,8 +70,8 @@ LogicalResult ShardedStates::verify(StateOp state) {
 LogicalResult ShardedStates::verifySharding(StateOp state) {
   auto axes = state.getSharding()->getSplitAxes().getAxes();
   std::optional<int64_t> split = state.getShardDim();
-  bool isOne = split && shardAxis && *split + 1 == int64_t(axes.size()) &&
-               axes[*split].size() == 1 && axes[*split][0] == *shardAxis;
+  bool isOne = split && *split + 1 == int64_t(axes.size()) &&
+               llvm::equal(axes[*split].asArrayRef(), shardAxes);
   if (!isOne ||
       !table.lookup<shard::GridOp>(state.getSharding()->getGrid().getValue()))
     return state.emitOpError("S2: the sharding does not split one dimension "

@@ -34,9 +34,9 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
     table = &symbols;
     GradientMeans gradientMeans(module);
     means = &gradientMeans;
-    Mesh mesh(module);
-    replicas = mesh.getNumReplicas();
-    shards = mesh.getNumShards();
+    mesh.emplace(module);
+    replicas = mesh->getNumReplicas();
+    shards = mesh->getNumShards();
     bool ok = succeeded(verifyShardedStates(module, symbols));
     for (func::FuncOp program : getPrograms(module))
       ok &= succeeded(verifyProgram(program));
@@ -66,6 +66,7 @@ class VerifySharded : public fsdp::impl::VerifyShardedBase<VerifySharded> {
 
   SymbolTable *table = nullptr;
   const GradientMeans *means = nullptr;
+  std::optional<Mesh> mesh;
   int64_t replicas = 1, shards = 1;
   /// Of flat states: what a program updates.
   llvm::DenseMap<StateOp, ElementRanges> updates;
@@ -214,7 +215,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
   auto [before, after] = means->get(parameter.getUnitAttr(), mean.getType());
   // Innermost the sum over shards, around it that over replicas.
   Value sum = getDividend(mean, after);
-  auto strip = [&](auto kind) -> LogicalResult {
+  auto strip = [&](auto kind, AxisRole over) -> LogicalResult {
     auto op = sum ? sum.template getDefiningOp<decltype(kind)>() : kind;
     if (!op || op.getReduction() != shard::ReductionKind::Sum) {
       sum = {};
@@ -223,14 +224,19 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
     if (op->getAttr(kUnitAttrName) != parameter.getUnitAttr())
       return op.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                               << update.getParameterAttr();
+    if (!mesh->isOver(cast<CollectiveOpInterface>(op.getOperation()), over))
+      return op.emitOpError()
+             << "S5: is of the gradient of " << update.getParameterAttr()
+             << " and not over all axes of the role "
+             << stringifyAxisRole(over);
     sum = op.getInput();
     return success();
   };
-  if (replicated && failed(strip(shard::AllReduceOp())))
+  if (replicated && failed(strip(shard::AllReduceOp(), AxisRole::Replicate)))
     return failure();
   if (replicated && sum)
     sum = getOwnGradient(sum);
-  if (shards > 1 && failed(strip(shard::ReduceScatterOp())))
+  if (shards > 1 && failed(strip(shard::ReduceScatterOp(), AxisRole::Shard)))
     return failure();
   if (!sum || !isDivided(sum, before))
     return update.emitOpError()

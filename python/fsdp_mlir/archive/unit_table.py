@@ -89,9 +89,8 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         for fqn in members[name]:
             if dim := _shard_dim(unit, fqn, names.parameters[fqn], mesh):
                 table.shard_dims[fqn] = dim
-    if mesh is not None and mesh.device_type != "cpu":
-        device = mesh.device_type
-        warnings.warn(f"the mesh is of {device} devices; compile the step with device={device}")
+    if mesh is not None and mesh.device_type == "cuda":
+        warnings.warn("the mesh is of cuda devices; compile the step with device=cuda")
     table.mesh = mesh and {
         "device": mesh.device_type,
         "shape": list(mesh.shape),
@@ -278,11 +277,11 @@ def _shard_dim(unit: Unit, fqn: str, parameter: torch.Tensor, mesh: Optional[Dev
             "give Shard(dim) of one of its dimensions, or None",
         )
     dim = placement.dim % parameter.dim()
-    if dim and mesh is not None and parameter.shape[dim] % mesh.shape[-1]:
+    if dim and mesh is not None and parameter.shape[dim] % mesh.num_shards:
         raise ExportError(
             E.SHARDING,
             f"shard_placement_fn gives Shard({dim}) for {fqn} of shape {list(parameter.shape)}, "
-            f"and {parameter.shape[dim]} does not divide by the {mesh.shape[-1]} ranks; only "
+            f"and {parameter.shape[dim]} does not divide by the {mesh.num_shards} ranks; only "
             "dimension 0 may be uneven",
         )
     return dim

@@ -11,6 +11,7 @@ from ..errors import E, RunError
 from ..step.pairs import as_pairs_of
 
 Entry = dict[str, Any]
+Axis = tuple[str, int, str]  # of the plan's mesh: its name, its ranks and its role
 
 
 def state_dict(session: Any, optimizer: bool) -> dict[str, torch.Tensor]:
@@ -103,19 +104,19 @@ def _check(
             )
 
 
-def _placements(entry: Entry, axes: int) -> tuple[Any, ...]:
-    """Over the plan's mesh, whose last axis shards."""
+def _placements(entry: Entry, axes: list[Axis]) -> tuple[Any, ...]:
+    """Over the plan's mesh: what is cut is cut over the axis of shards."""
     from torch.distributed.tensor import Replicate, Shard
 
-    cut = Shard(entry["shard_dim"]) if entry["shard_dim"] >= 0 else Replicate()
-    return (*[Replicate()] * (axes - 1), cut)
+    dim = entry["shard_dim"]
+    return tuple(Shard(dim) if role == "Shard" and dim >= 0 else Replicate() for _, _, role in axes)
 
 
-def _fits(value: Any, entry: Entry, mesh: list[tuple[str, int]]) -> bool:
+def _fits(value: Any, entry: Entry, axes: list[Axis]) -> bool:
     """Whether a DTensor is cut as the run's memory is."""
-    sizes = tuple(size for _, size in mesh)
+    sizes = tuple(size for _, size, _ in axes)
     placed = tuple(value.device_mesh.shape), tuple(value.placements)
-    return placed == (sizes, _placements(entry, len(sizes)))
+    return placed == (sizes, _placements(entry, axes))
 
 
 def _has_group() -> bool:
@@ -132,7 +133,7 @@ def _mesh(session: Any) -> Any:
             f"the process group has rank {dist.get_rank()} of {dist.get_world_size()}, and the run "
             f"rank {session.rank} of {session.size}; let both be of the same ranks",
         )
-    names, sizes = zip(*session.mesh)
+    names, sizes, _ = zip(*session.mesh)
     return init_device_mesh("cpu", sizes, mesh_dim_names=names)
 
 
@@ -140,6 +141,7 @@ def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[st
     from torch.distributed.tensor import DTensor
 
     mesh = _mesh(session)
+    shards = next(i for i, (_, _, role) in enumerate(session.mesh) if role == "Shard")
     is_cut = any(entry["local"] is None for entry in entries)
     flat = session.whole(True, optimizer) if is_cut else {}
 
@@ -147,10 +149,10 @@ def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[st
         local, dim = entry["local"], entry["shard_dim"]
         if entry["role"] == "Buffer":
             return local
-        placements = _placements(entry, mesh.ndim)
+        placements = _placements(entry, session.mesh)
         shape = torch.Size(entry["shape"])
         if local is None:
-            local = _chunk(flat[entry["name"]], dim, mesh)
+            local = _chunk(flat[entry["name"]], dim, mesh, shards)
         stride = torch.empty(shape, device="meta").stride()
         return DTensor.from_local(
             local, mesh, placements, run_check=False, shape=shape, stride=stride
@@ -159,8 +161,9 @@ def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[st
     return {entry["name"]: placed(entry) for entry in entries}
 
 
-def _chunk(whole: torch.Tensor, dim: int, mesh: Any) -> torch.Tensor:
-    """This rank's part, as DTensor cuts; empty where there are fewer chunks than ranks."""
-    index = mesh.get_local_rank(mesh.ndim - 1)
-    chunks = torch.chunk(whole, mesh.size(mesh.ndim - 1), dim)
+def _chunk(whole: torch.Tensor, dim: int, mesh: Any, axis: int) -> torch.Tensor:
+    """This rank's part, as DTensor cuts over an axis; empty where there are fewer chunks than
+    ranks."""
+    index = mesh.get_local_rank(axis)
+    chunks = torch.chunk(whole, mesh.size(axis), dim)
     return chunks[index].clone() if index < len(chunks) else whole.narrow(dim, 0, 0).clone()

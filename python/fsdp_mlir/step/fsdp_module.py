@@ -83,7 +83,8 @@ def fully_shard(
 
     Args:
         module: a module, or several that are one unit.
-        mesh: the ranks; None: as many as the plan is compiled for.
+        mesh: the ranks; None: as many as the plan is compiled for. Parameters are sharded over
+            the last dimension; along each other one there are replicas.
         reshard_after_forward: True: the whole parameters are freed after forward and gathered
             again for backward. False: they are kept. An integer: a secondary shard is kept. None:
             as the pipeline's option says, which is True for all but the outermost unit.
@@ -97,7 +98,8 @@ def fully_shard(
 
     Raises:
         ExportError: what FSDP2 refuses as well: a container without a forward, a module that has
-            a unit already, a mesh of three dimensions, an argument of the wrong type.
+            a unit already, a mesh of several dimensions without names, an argument of the wrong
+            type.
         TypeError: an option that does not exist; the error names the nearest.
     """
     modules = _check_modules(module)
@@ -144,7 +146,7 @@ def check_reshard(value: Any, mesh: Optional[DeviceMesh]) -> Union[bool, int, No
         return False
     if mesh is None:
         return value
-    ranks = mesh.shape[-1]
+    ranks = mesh.num_shards
     if ranks % value:
         raise ExportError(
             E.STEP_ARGUMENT,
@@ -195,17 +197,11 @@ def _check_mesh(mesh: Any) -> None:
     if mesh is None:
         return
     _require(isinstance(mesh, DeviceMesh), "mesh", "one from fsdp_mlir.init_device_mesh", mesh)
-    if mesh.ndim > 2:
+    if mesh.ndim > 1 and mesh.mesh_dim_names is None:
         raise ExportError(
             E.MESH,
-            f"the mesh has {mesh.ndim} dimensions; fully_shard takes one (shard) or two "
-            "(replicate, shard)",
-        )
-    if mesh.ndim == 2 and mesh.mesh_dim_names is None:
-        raise ExportError(
-            E.MESH,
-            "the mesh has two dimensions without names; make it with "
-            'mesh_dim_names=("replicate", "shard")',
+            f"the mesh has {mesh.ndim} dimensions without names; name each of them, the last one is "
+            'sharded over: of two, mesh_dim_names=("replicate", "shard")',
         )
 
 

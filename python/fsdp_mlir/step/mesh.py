@@ -18,7 +18,7 @@ class DeviceMesh:
     """Ranks in an array of named dimensions.
 
     Args:
-        device_type: "cpu" or "cuda", without an index.
+        device_type: "cpu" or "cuda", without an index; None: what the step is compiled for.
         mesh: the ranks: a number of nested lists, or a tensor of integers.
         mesh_dim_names: a name for each dimension.
 
@@ -29,7 +29,7 @@ class DeviceMesh:
 
     def __init__(
         self,
-        device_type: str,
+        device_type: Optional[str],
         mesh: Union[torch.Tensor, Sequence[Any]],
         *,
         mesh_dim_names: Optional[Sequence[str]] = None,
@@ -66,6 +66,12 @@ class DeviceMesh:
 
     def size(self, mesh_dim: Optional[int] = None) -> int:
         return self.mesh.numel() if mesh_dim is None else self.mesh.size(mesh_dim)
+
+    @property
+    def num_shards(self) -> int:
+        """How many ranks parameters are sharded over: those along the last dimension, as in FSDP2.
+        Along all others there are replicas."""
+        return self.shape[-1]
 
     @property
     def in_order(self) -> bool:
@@ -110,7 +116,7 @@ class DeviceMesh:
 
 @checked_options
 def init_device_mesh(
-    device_type: Union[str, Sequence[int]] = "cpu",
+    device_type: Union[str, Sequence[int], None] = None,
     mesh_shape: Optional[Sequence[int]] = None,
     *,
     mesh_dim_names: Optional[Sequence[str]] = None,
@@ -118,7 +124,8 @@ def init_device_mesh(
     """A mesh of the ranks 0, 1, … in row-major order. No process group is made.
 
     Args:
-        device_type: "cpu" or "cuda"; it may be left out, so that the shape comes first.
+        device_type: "cpu" or "cuda"; it may be left out, so that the shape comes first and the
+            ranks are on the device that the step is compiled for.
         mesh_shape: the size of each dimension.
         mesh_dim_names: a name for each dimension, all different.
 
@@ -126,7 +133,7 @@ def init_device_mesh(
         ExportError: a size is not a positive integer, or as for `DeviceMesh`.
     """
     if mesh_shape is None and not isinstance(device_type, str):
-        device_type, mesh_shape = "cpu", device_type
+        device_type, mesh_shape = None, device_type
     sizes = tuple(mesh_shape) if isinstance(mesh_shape, (tuple, list)) else ()
     if not sizes or not all(type(size) is int and size > 0 for size in sizes):
         raise ExportError(
@@ -137,8 +144,8 @@ def init_device_mesh(
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)
 
 
-def _check_device(device_type: Any) -> str:
-    if device_type in DEVICES:
+def _check_device(device_type: Any) -> Optional[str]:
+    if device_type is None or device_type in DEVICES:
         return device_type
     if isinstance(device_type, str) and device_type.partition(":")[0] in DEVICES:
         raise ExportError(

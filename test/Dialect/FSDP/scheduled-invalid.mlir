@@ -199,3 +199,19 @@ func.func @step(%a: tensor<3xf32>) {
   %in = fsdp.pack %a {members = [#fsdp.member<offset = 0, bytes = 12, blocks = 1, shards = <1, 1>>]} : (tensor<3xf32>) -> tensor<64xui8>
   return
 }
+
+// -----
+
+func.func @step(%norm: tensor<f64>) {
+  // expected-error @below {{axes of the mesh that are neighbours, in order}}
+  %n = fsdp.all_reduce_start max norm %norm {axes = array<i64: 0, 2>} : !fsdp.future<tensor<f64>>
+  return
+}
+
+// -----
+
+func.func @step(%norm: tensor<f64>) {
+  // expected-error @below {{axes of the mesh that are neighbours, in order}}
+  %n = fsdp.all_reduce_start max norm %norm {axes = array<i64>} : !fsdp.future<tensor<f64>>
+  return
+}

@@ -37,13 +37,13 @@ func.func @step(%a: tensor<3x128xf32>, %b: tensor<3xf32>, %g: tensor<4x5xf32>, %
   %s = fsdp.reduce_scatter_start %p {unit = "u"} : tensor<4x16xf32> -> !fsdp.future<tensor<16xf32>>
   // CHECK: fsdp.all_reduce sum gradient %{{.*}} {divisor = 4.000000e+00 : f64, unit = "u"} : tensor<16xf32>
   %all = fsdp.all_reduce sum gradient %mean {unit = "u", divisor = 4.0 : f64} : tensor<16xf32>
-  // CHECK: fsdp.all_reduce_start max norm %{{.*}} {mesh_dim = 1 : i64} : <tensor<f64>>
+  // CHECK: fsdp.all_reduce_start max norm %{{.*}} {axes = array<i64: 1>} : <tensor<f64>>
   // PINNED: fsdp.all_reduce_start max norm
-  %n = fsdp.all_reduce_start max norm %norm {mesh_dim = 1 : i64} : !fsdp.future<tensor<f64>>
+  %n = fsdp.all_reduce_start max norm %norm {axes = array<i64: 1>} : !fsdp.future<tensor<f64>>
   // CHECK: fsdp.all_to_all %{{.*}} {unit = "u"} : tensor<2x64xui8>
   %mine = fsdp.all_to_all %rows {unit = "u"} : tensor<2x64xui8>
-  // CHECK: fsdp.all_to_all_start %{{.*}} {mesh_dim = 1 : i64, unit = "u"} : <tensor<2x64xui8>>
+  // CHECK: fsdp.all_to_all_start %{{.*}} {axes = array<i64: 1>, unit = "u"} : <tensor<2x64xui8>>
   // PINNED: fsdp.all_to_all_start
-  %m = fsdp.all_to_all_start %mine {unit = "u", mesh_dim = 1 : i64} : !fsdp.future<tensor<2x64xui8>>
+  %m = fsdp.all_to_all_start %mine {unit = "u", axes = array<i64: 1>} : !fsdp.future<tensor<2x64xui8>>
   return %A, %B : tensor<12x128xf32>, tensor<12xf32>
 }

@@ -58,6 +58,11 @@ shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"a", replicate>]}
 
 // -----
 
+// expected-error @below {{has the axis "b" of shards between those of replicas; replicas' axes are neighbours}}
+shard.grid @mesh(shape = 2x2x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.axis<"b", shard>, #fsdp.axis<"c", replicate>]}
+
+// -----
+
 func.func @step(%x: tensor<?xf32>) {
   // expected-error @below {{must be tensor of a static shape and of at most 2^62 bytes, but got 'tensor<?xf32>'}}
   %y = fsdp.unshard %x {unit = "", region = "forward"} : tensor<?xf32>

@@ -61,7 +61,7 @@ EDITS = {
     "unit-prefetch": lambda m: m["units"][0].update(prefetch_forward=["blocks.7"]),
     "kept": lambda m: m["units"][1].update(reshard_after_forward=4),
     "kept-alone": lambda m: m["units"][1].update(reshard_after_forward=1),
-    "mesh": lambda m: m.update(mesh={"device": "cpu", "shape": [2, 2, 2], "names": None}),
+    "mesh": lambda m: m.update(mesh={"device": "cpu", "shape": [], "names": None}),
     "torch": lambda m: m.update(torch_version="2.10.0"),
     "no-step": lambda m: m["programs"].pop("step"),
     "other-program": lambda m: m["programs"].update(more=m["programs"]["step"]),

@@ -9,7 +9,7 @@ from fsdp_mlir import TrainingStep, fully_shard, init_device_mesh
 def training_step(argv):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2))
-    mesh = init_device_mesh((2,))
+    mesh = init_device_mesh("cpu", (2,))
     fully_shard(model[2], mesh=mesh, reshard_after_forward=False)
     fully_shard([model[0], model[1]], mesh=mesh)
     fully_shard(model, mesh=mesh, ignored_params={model[3].bias})

@@ -147,7 +147,17 @@ def test_the_mesh_is_described(tmp_path: pathlib.Path) -> None:
 def test_a_mesh_of_replicas_is_described(tmp_path: pathlib.Path) -> None:
     mesh = init_device_mesh((2, 4), mesh_dim_names=("replicate", "shard"))
     described = export(classify(shard_blocks(Model(), mesh=mesh)), tmp_path).metadata["mesh"]
-    assert described == {"device": "cpu", "shape": [2, 4], "names": ["replicate", "shard"]}
+    assert described == {"device": None, "shape": [2, 4], "names": ["replicate", "shard"]}
+
+
+def test_a_mesh_has_any_number_of_dimensions(tmp_path: pathlib.Path) -> None:
+    """States are cut along the last, also where a number is kept between forward and backward."""
+    names = ("pods", "hosts", "cards")
+    mesh = init_device_mesh("cpu", (2, 3, 4), mesh_dim_names=names)
+    model = fully_shard(Model(), mesh=mesh, reshard_after_forward=4)
+    metadata = export(classify(model), tmp_path).metadata
+    assert metadata["mesh"] == {"device": "cpu", "shape": [2, 3, 4], "names": list(names)}
+    assert metadata["units"][0]["reshard_after_forward"] is True
 
 
 def test_parameters_are_split_on_the_dimension_that_is_chosen(tmp_path: pathlib.Path) -> None:

@@ -21,8 +21,6 @@ from fsdp_mlir import (
     register_fsdp_forward_method,
 )
 
-MESH_3D = init_device_mesh((2, 2, 2), mesh_dim_names=("a", "b", "c"))
-
 
 @pytest.mark.parametrize(
     "module, options, text",
@@ -32,8 +30,8 @@ MESH_3D = init_device_mesh((2, 2, 2), mesh_dim_names=("a", "b", "c"))
         (nn.ModuleList([Block()]), {}, "a ModuleList, which has no forward; give its members"),
         (nn.ModuleDict({"a": Block()}), {}, "a ModuleDict, which has no forward"),
         (Block(), {"mesh": 2}, "mesh is 2; give one from fsdp_mlir.init_device_mesh"),
-        (Block(), {"mesh": MESH_3D}, "the mesh has 3 dimensions; fully_shard takes one"),
-        (Block(), {"mesh": init_device_mesh((2, 2))}, "two dimensions without names"),
+        (Block(), {"mesh": init_device_mesh((2, 2))}, "the mesh has 2 dimensions without names"),
+        (Block(), {"mesh": init_device_mesh((2, 2, 2))}, "has 3 dimensions without names; name"),
         (Block(), {"reshard_after_forward": "yes"}, "reshard_after_forward is 'yes'; give True"),
         (Block(), {"reshard_after_forward": 0}, "reshard_after_forward is 0; give True"),
         (
@@ -117,7 +115,8 @@ def test_a_mesh_has_fsdp2s_fields() -> None:
     assert (mesh.ndim, mesh.shape, mesh.size(), mesh.size(1)) == (2, (2, 4), 8, 4)
     assert mesh.mesh.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert mesh["shard"].mesh.tolist() == [0, 1, 2, 3]
-    assert mesh == init_device_mesh((2, 4), mesh_dim_names=("replicate", "shard"))
+    assert mesh == init_device_mesh("cpu", (2, 4), mesh_dim_names=("replicate", "shard"))
+    assert mesh != init_device_mesh((2, 4), mesh_dim_names=("replicate", "shard"))
     assert mesh != init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicate", "shard"))
     with pytest.raises(KeyError, match="no dimension 'shards'; the nearest is 'shard'"):
         mesh["shards"]

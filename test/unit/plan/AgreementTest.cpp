@@ -10,18 +10,24 @@ using namespace fsdp::test;
 
 namespace {
 
-/// Two replicas of two shards train w, [4]: the loss is x itself, and w's
-/// gradient x, which is summed over shards and then over replicas.
+/// Replicas of two shards train w, [4]: the loss is x itself, and w's gradient
+/// x, which is summed over shards and then over replicas. These have two ranks
+/// along each of the mesh's first dimensions.
 class SummedGradient : public fsdp::test::PlanBuilder {
 public:
-  SummedGradient() : fsdp::test::PlanBuilder(2) {
-    auto replicas = std::make_unique<MeshDimT>();
-    replicas->name = "replicas";
-    replicas->size = 2;
-    replicas->role = AxisRole::Replicate;
-    plan.mesh.insert(plan.mesh.begin(), std::move(replicas));
+  explicit SummedGradient(std::vector<std::string> replicas = {"replicas"})
+      : fsdp::test::PlanBuilder(2) {
+    uint32_t ranks = 2, shards = replicas.size();
+    for (const std::string &name : replicas) {
+      auto dim = std::make_unique<MeshDimT>();
+      dim->name = name;
+      dim->size = 2;
+      dim->role = AxisRole::Replicate;
+      plan.mesh.insert(plan.mesh.end() - 1, std::move(dim));
+      ranks *= 2;
+    }
     plan.units.push_back(std::make_unique<UnitT>());
-    plan.gradient_divisor = 4;
+    plan.gradient_divisor = ranks;
     unsigned rule = addSgdRule(*this);
     w = state("w", Role::Parameter, {4}, /*sharded=*/true);
     plan.states[w]->unit = 0;
@@ -33,10 +39,11 @@ public:
     mean = newValue("mean", {});
     aten("aten::sum", {value(x)}, {mean});
     part = newValue("part", {2});
-    scatter = reduce(CollectiveKind::ReduceScatter, x, part, 1);
+    scatter = reduce(CollectiveKind::ReduceScatter, x, part, shards);
     sum = newValue("sum", {2});
     add = reduce(CollectiveKind::AllReduce, part, sum, 0);
-    add->divisor = 4;
+    add->mesh_dims = shards;
+    add->divisor = ranks;
     bufferValue = stateValue(buffer);
     kept = &aten("aten::neg", {value(bufferValue)}, {loss});
     number_ = newValue("number", {});
@@ -69,6 +76,22 @@ struct BrokenAgreement : ::testing::TestWithParam<Break<SummedGradient>> {};
 TEST(Agreement, HoldsWhereEveryRankIsAdded) {
   SummedGradient step;
   EXPECT_EQ(check(step.finish()), "");
+}
+
+TEST(Agreement, HoldsOverSeveralDimensionsOfReplicas) {
+  SummedGradient step({"pods", "hosts"});
+  EXPECT_EQ(check(step.finish()), "");
+}
+
+TEST(Agreement, IsRefusedWhereASumIsOverSomeReplicas) {
+  for (uint32_t dim : {0, 1}) {
+    SummedGradient step({"pods", "hosts"});
+    step.add->mesh_dim = dim;
+    step.add->mesh_dims = 1;
+    EXPECT_NE(check(step.finish()).find("C32"), std::string::npos);
+    EXPECT_NE(check(step.finish()).find("which are not all that have its role"),
+              std::string::npos);
+  }
 }
 
 TEST(Agreement, IsNotAskedOfParametersThatEachRankHasForItself) {

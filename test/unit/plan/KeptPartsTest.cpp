@@ -52,7 +52,7 @@ TEST(KeptParts, AreGatheredAgain) {
 TEST(KeptParts, AreOfNeighbours) {
   KeptStep step;
   for (uint32_t rank = 0; rank < 4; ++rank) {
-    RankGroup pair = groupOf(step.plan, 0, rank, /*neighbours=*/2);
+    RankGroup pair = groupOf(step.plan, {0, 1}, rank, /*neighbours=*/2);
     EXPECT_EQ(pair[0], rank / 2 * 2);
     EXPECT_EQ(pair.indexOf(rank), rank % 2);
     EXPECT_EQ(pair.size, 2u);

@@ -125,6 +125,24 @@ static const Break<PlanT> breaks[] = {
     {"MeshWithoutShards", C20,
      [](PlanT &p) { p.mesh[0]->role = AxisRole::Replicate; },
      "states are cut along one dimension, and 0 are for it"},
+    {"MeshOfManyDimensions", C20,
+     [](PlanT &p) {
+       while (p.mesh.size() < 65)
+         p.mesh.push_back(std::make_unique<MeshDimT>(*p.mesh[0]));
+     },
+     "mesh: has 65 dimensions, more than 64"},
+    {"MeshOfReplicasApart", C20,
+     [](PlanT &p) {
+       for (const char *name : {"a", "b"}) {
+         auto replicas = std::make_unique<MeshDimT>();
+         replicas->name = name;
+         replicas->size = 1;
+         replicas->role = AxisRole::Replicate;
+         p.mesh.push_back(std::move(replicas));
+       }
+       std::swap(p.mesh[0], p.mesh[1]);
+     },
+     "mesh dimension 'b': is no neighbour of the dimensions of its role"},
     {"MeshWithoutRanks", C20, [](PlanT &p) { p.mesh[0]->size = 0; },
      "mesh dimension 'shard': has no ranks"},
     {"ArenaName", C20, [](PlanT &p) { p.arenas[1]->name = "scratch"; },
@@ -334,6 +352,13 @@ static const Break<PlanT> breaks[] = {
     {"CollectiveDim", C1,
      [](PlanT &p) { find(p, AS(Collective)).mesh_dim = 1; },
      "mesh dimension 1 does not exist"},
+    {"CollectiveWithoutDims", C32,
+     [](PlanT &p) { find(p, AS(Collective)).mesh_dims = 0; },
+     "is over 0 mesh dimensions from 'shard' on, which are not all that have "
+     "its role"},
+    {"CollectiveDimsPastEnd", C32,
+     [](PlanT &p) { find(p, AS(Collective)).mesh_dims = 2; },
+     "is over 2 mesh dimensions from 'shard' on"},
     {"CopyPastEnd", C6,
      [](PlanT &p) {
        PieceT piece;

@@ -136,7 +136,7 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> 
                        DefaultValuedAttr<FSDP_ReduceOpAttr, "::fsdp::ReduceOp::Sum">:$op,
                        DefaultValuedAttr<FSDP_CollectiveRoleAttr,
                                          "::fsdp::CollectiveRole::Gradient">:$reduced,
-                       FSDP_CountOr<"0">:$mesh_dim, FSDP_CountOr<"0">:$ranks,
+                       FSDP_MeshAxes:$axes, FSDP_CountOr<"0">:$ranks,
                        FSDP_CountOr<"0">:$channel, FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $kind $source `:` type($source) `to` $destination `:` type($destination)

@@ -67,6 +67,9 @@ int64_t getTensorBytes(mlir::RankedTensorType type);
 /// Whether a type is a tensor of a static shape whose elements have a size, and
 /// that has at most 2^62 bytes: one whose bytes can be counted.
 bool isMemory(mlir::Type type);
+/// Whether these are axes of a mesh that are neighbours, in their order; one at
+/// least.
+bool areNeighbours(llvm::ArrayRef<int64_t> axes);
 
 } // namespace fsdp
 

@@ -23,6 +23,15 @@ class FSDP_Op<string mnemonic, list<Trait> traits = []>
 
 class FSDP_CountOr<string value>
     : DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, value>;
+/// Axes of the mesh that are neighbours, in their order: the ranks along them
+/// are those along one axis, their product.
+def FSDP_MeshAxes
+    : DefaultValuedAttr<
+          ConfinedAttr<DenseI64ArrayAttr,
+                       [AttrConstraint<
+                            CPred<"::fsdp::areNeighbours(::llvm::cast<::mlir::DenseI64ArrayAttr>($_self))">,
+                            "axes of the mesh that are neighbours, in order">]>,
+          "{0}">;
 def FSDP_Count : ConfinedAttr<I64Attr, [IntNonNegative]>;
 
 /// A tensor that can be memory: its shape is static, and its bytes can be

@@ -28,11 +28,13 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       Whether updates alone read what it gives: it comes behind all that is
       scheduled, and is waited for where that is read first.}],
       "bool", "isForUpdates", (ins), "", "return false;">,
-    InterfaceMethod<"The axes of the mesh that it is over.",
-      "::llvm::SmallVector<int64_t>", "getMeshAxes", (ins), "",
-      "return {static_cast<int64_t>($_op.getMeshDim())};">,
     InterfaceMethod<[{
-      Among how many neighbours along its axis it is; 0: among all ranks along
+      The axes of the mesh that it is over. From the buckets on they are those
+      of one role, and neighbours.}],
+      "::llvm::SmallVector<int64_t>", "getMeshAxes", (ins), "",
+      "return ::llvm::to_vector($_op.getAxes());">,
+    InterfaceMethod<[{
+      Among how many neighbours along its axes it is; 0: among all ranks along
       its axes.}],
       "uint64_t", "getRanks", (ins), "", "return 0;">,
     InterfaceMethod<"How the ranks' numbers become one, of a reduction.",

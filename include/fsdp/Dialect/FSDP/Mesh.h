@@ -11,9 +11,9 @@ namespace fsdp {
 inline constexpr llvm::StringLiteral kAxesAttrName = "fsdp.axes";
 
 /// The mesh of a module. Ranks are numbered row-major, the last axis fastest. A
-/// collective is over one axis, among the ranks that differ in that coordinate
-/// alone. Before fsdp-shard-state there is no mesh: it has no axes and one
-/// rank.
+/// collective is over the axes of a role, among the ranks that differ in these
+/// coordinates alone. Before fsdp-shard-state there is no mesh: it has no axes
+/// and one rank.
 class Mesh {
 public:
   /// Of the module that `op` is or is in.
@@ -25,26 +25,30 @@ public:
 
   int64_t getNumAxes() const { return sizes.size(); }
   int64_t getSize(int64_t axis) const { return sizes[axis]; }
-  /// How far apart, in ranks, neighbours along an axis are.
-  int64_t getStride(int64_t axis) const;
   /// What an axis is for; nothing where nobody has said.
   std::optional<AxisRole> getRole(int64_t axis) const;
 
-  /// The axes of a role, in the order of the grid.
+  /// The axes of a role, in the order of the grid. They are neighbours.
   llvm::SmallVector<int64_t> getAxes(AxisRole role) const;
-  /// The axis over which states are cut, if there is one.
-  std::optional<int64_t> getShardAxis() const;
-  bool isShardAxis(int64_t axis) const { return getShardAxis() == axis; }
 
   int64_t getNumRanks() const;
-  /// Among how many ranks a collective over the axes of a role is.
-  int64_t getNumRanks(AxisRole role) const;
+  /// Among how many ranks a collective over some axes, or over those of a role,
+  /// is.
+  int64_t getNumRanks(llvm::ArrayRef<int64_t> axes) const;
+  int64_t getNumRanks(AxisRole role) const {
+    return getNumRanks(getAxes(role));
+  }
+  /// How many ranks are from one of these to the next.
+  int64_t getStride(llvm::ArrayRef<int64_t> axes) const;
+  int64_t getStride(AxisRole role) const { return getStride(getAxes(role)); }
   /// Into how many parts states are cut, and on how many ranks each part is.
   int64_t getNumShards() const { return getNumRanks(AxisRole::Shard); }
   int64_t getNumReplicas() const { return getNumRanks(AxisRole::Replicate); }
 
   /// Among how many ranks `op` is.
   int64_t getNumRanks(CollectiveOpInterface op) const;
+  /// Whether it is over all axes of a role, and no others.
+  bool isOver(CollectiveOpInterface op, AxisRole role) const;
 
 private:
   mlir::shard::GridOp grid;

@@ -110,14 +110,14 @@ def FSDP_OfAllToAll : FSDP_SaysOfItself<"AllToAll", [{
 def FSDP_AllGatherOp : FSDP_Transfer<"all_gather", [FSDP_CollectiveOpInterface]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
-    Over one axis of the mesh: of a bucket of bytes, or of a flat state's
+    Over axes of the mesh: of a bucket of bytes, or of a flat state's
     elements. A `mapped` gather of a flat state gives the place where the ranks'
     pieces can be read; nothing moves where they share memory. With `ranks` it
     is among so many neighbours, of what each of them kept (`fsdp.keep`).
   }];
   let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region,
                        UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks,
-                       FSDP_CountOr<"0">:$mesh_dim);
+                       FSDP_MeshAxes:$axes);
   let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let extraClassDeclaration = FSDP_OfAllGather.declaration;
@@ -138,12 +138,12 @@ def FSDP_ReduceScatterOp
     : FSDP_Transfer<"reduce_scatter", [FSDP_CollectiveOpInterface]> {
   let summary = "This rank's piece of the sum of all ranks' buckets";
   let description = [{
-    Over one axis of the mesh. The bucket has a row per rank, or is a flat one
+    Over axes of the mesh. The bucket has a row per rank, or is a flat one
     of a piece per rank. The sum is in rank order, in the bucket's element type,
     and divided by `divisor`.
   }];
   let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit,
-                       FSDP_Divisor:$divisor, FSDP_CountOr<"0">:$mesh_dim);
+                       FSDP_Divisor:$divisor, FSDP_MeshAxes:$axes);
   let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let extraClassDeclaration = FSDP_OfReduceScatter.declaration;
@@ -164,19 +164,19 @@ def FSDP_AllReduceOp : FSDP_Transfer<"all_reduce", [
     FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "All ranks' tensors added up, or the largest of each element";
   let description = [{
-    Over one axis of the mesh. A sum is in rank order, in the tensor's element
+    Over axes of the mesh. A sum is in rank order, in the tensor's element
     type, and divided by `divisor`. NaN is larger than any number. It says what
     it is for: a `gradient` over replicas, or a number over all gradients, their
     `norm` or whether one has an `overflow`.
 
     ```mlir
     %norm = fsdp.all_reduce max norm %mine : tensor<f64>
-    %mean = fsdp.all_reduce sum gradient %g {unit = "blocks.0", mesh_dim = 1 : i64, divisor = 4.0 : f64} : tensor<640xf32>
+    %mean = fsdp.all_reduce sum gradient %g {unit = "blocks.0", axes = array<i64: 1>, divisor = 4.0 : f64} : tensor<640xf32>
     ```
   }];
   let arguments = (ins FSDP_ReduceOpAttr:$op, FSDP_CollectiveRoleAttr:$role,
                        FSDP_Tensor:$input, OptionalAttr<StrAttr>:$unit,
-                       FSDP_CountOr<"0">:$mesh_dim, FSDP_Divisor:$divisor);
+                       FSDP_MeshAxes:$axes, FSDP_Divisor:$divisor);
   let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$op $role $input attr-dict `:` type($result)";
   let extraClassDeclaration = FSDP_OfAllReduce.declaration;
@@ -199,7 +199,7 @@ def FSDP_AllToAllOp : FSDP_Transfer<"all_to_all", [
     FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "Of every rank the piece that it has for this one";
   let description = [{
-    Over one axis of the mesh, of a bucket of a row of bytes per rank: row i goes
+    Over axes of the mesh, of a bucket of a row of bytes per rank: row i goes
     to rank i, and of what comes row i is rank i's. Where the rows that a rank
     holds of a matrix are a piece, each rank gets a whole matrix of its own; and
     where the pieces are those of its matrix, each gets its rows of all.
@@ -209,7 +209,7 @@ def FSDP_AllToAllOp : FSDP_Transfer<"all_to_all", [
     ```
   }];
   let arguments = (ins AnyRankedTensor:$input, StrAttr:$unit,
-                       FSDP_CountOr<"0">:$mesh_dim);
+                       FSDP_MeshAxes:$axes);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let extraClassDeclaration = FSDP_OfAllToAll.declaration;
