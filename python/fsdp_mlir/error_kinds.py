@@ -254,8 +254,8 @@ TEXTS = {
     ),
     213: (
         "the step changes a tensor in place that it may not",
-        "Buffers may change in the forward, by in-place operators. Parameters change by the optimizer alone, and no tensor may be replaced by another one.",
-        "Change a buffer with copy_, or compute a new tensor.",
+        "Buffers may change in the forward: by in-place operators, or where a tensor of the same shape and dtype, without a gradient, takes their place. Parameters change by the optimizer alone.",
+        "Change a buffer with copy_, detach() what takes its place, or compute a new tensor.",
     ),
     214: (
         "two tensors of the model share memory without being one",

@@ -16,6 +16,7 @@ from ..errors import E, ExportError
 from .explain import is_users, user_location
 from ..step.names import StateNames
 from .python_state import warn_changed
+from .replaced_buffers import BuffersReplaced
 
 
 class NotFollowed(Exception):
@@ -42,7 +43,10 @@ def _follow_python(wrapper: torch.nn.Module, batch: tuple[torch.Tensor, ...]) ->
         forward = dynamo_graph_capture_for_export(wrapper)(*batch)
     for warning in caught:
         if "side effects happened" in str(warning.message):
-            warn_changed(list(_changed_state(str(warning.message))))
+            changed = list(_changed_state(str(warning.message)))
+            if any(name.endswith("._buffers") for name in changed):
+                raise BuffersReplaced("it replaces a buffer by another tensor")
+            warn_changed(changed)
         elif issubclass(warning.category, UserWarning):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno

@@ -30,6 +30,10 @@ class PythonState:
             for name, (_, _, value) in self._values.items()
             if isinstance(value, _CONTAINERS)
         }
+        self._buffers = {
+            path: (module._buffers, dict(module._buffers))
+            for path, module in loss.model.named_modules()
+        }
 
     def _places(self) -> Iterator[tuple[str, dict[str, Any], str]]:
         for path, module in self._loss.model.named_modules():
@@ -51,6 +55,9 @@ class PythonState:
                 changed.append(name)
             elif name in self._contents and not _same_contents(*self._contents[name]):
                 changed.append(name)
+        for path, (table, before) in self._buffers.items():
+            new = (key for key in table if table[key] is not None and before.get(key) is None)
+            changed += [".".join(filter(None, ("model", path, key))) for key in new]
         return changed
 
     def restore(self) -> None:
@@ -60,6 +67,9 @@ class PythonState:
                 del table[key]
         for table, key, value in self._values.values():
             table[key] = value
+        for table, before in self._buffers.values():
+            table.clear()
+            table.update(before)
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
                 value.clear()

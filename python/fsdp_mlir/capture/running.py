@@ -30,6 +30,7 @@ from .explain import is_users, user_location
 from .known_values import may_compute
 from ..step.names import StateNames
 from .python_state import PythonState, warn_changed
+from .replaced_buffers import BuffersReplaced, take_over
 from .value_checks import passed_checks
 
 
@@ -52,6 +53,7 @@ class RunStep(torch.nn.Module):
         self.begin: Callable[[], None] = lambda: None
         self.checks: list[str] = []
         self._targets: dict[int, str] = {}
+        self._replaced: set[str] = set()  # targets in whose places a run puts other tensors
         for module in loss.model.modules():
             for tensor in (*module._parameters.values(), *module._buffers.values()):
                 if tensor is not None and id(tensor) not in self._targets:
@@ -100,27 +102,42 @@ class RunStep(torch.nn.Module):
                     if new is not value:
                         swapped.append((table, name, value, new))
         parameters = {id(new) for *_, new in swapped if isinstance(new, torch.Tensor)}
+        buffers = {id(module._buffers) for module in model.modules()}
         for table, name, _, new in swapped:
             table[name] = new
         try:
             with _no_hooks_on(parameters):
                 yield
+            replaced = {}
             for table, name, old, new in swapped:
                 # Other attributes are Python state, of which the caller tells.
-                mutated = isinstance(old, torch.Tensor) and table.get(name) is not new
-                if mutated:
+                if not isinstance(old, torch.Tensor) or table.get(name) is new:
+                    continue
+                if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
                     raise ExportError(
                         E.CHANGED_IN_PLACE,
                         f"the forward puts another tensor in the place of {name}; change it in "
                         "place (copy_), which the exported step does too",
                     )
+                replaced[self._targets[id(old)]] = name, table.get(name)
+            self._take_over(replaced)
         finally:
             for table, name, old, _ in swapped:
                 table[name] = old
 
+    def _take_over(self, replaced: dict[str, tuple[str, Any]]) -> None:
+        """Makes what a run has put in the places of buffers, by target, their values."""
+        if not replaced.keys() <= self._replaced:
+            self._replaced |= replaced.keys()
+            raise BuffersReplaced()
+        for target, (name, value) in replaced.items():
+            take_over(getattr(self, target), value, name)
+
     def _swapped(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and id(value) in self._targets:
-            return getattr(self, self._targets[id(value)])
+            own = getattr(self, self._targets[id(value)])
+            # Backward reads what the buffer was before.
+            return own.clone() if self._targets[id(value)] in self._replaced else own
         if isinstance(value, weakref.ref):
             new = self._swapped(value())
             return value if new is value() else weakref.ref(new)
@@ -148,7 +165,10 @@ def run_and_differentiate(
         before = _generators()
         # Differentiating runs it more than once: each time from where a first step begins.
         step.begin = state.restore
-        first = differentiate(step, batch)
+        try:
+            first = differentiate(step, batch)
+        except BuffersReplaced:  # known from now on
+            first = differentiate(step, batch)
         warn_changed(state.changed())
         state.keep_known()
         step.begin = PythonState(step._loss).restore

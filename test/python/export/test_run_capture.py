@@ -1,11 +1,12 @@
 """Tests that Python which Dynamo cannot follow is captured by running it: eager's bits, and what
 the code decides must be the same each time."""
 
+import contextlib
 import copy
 import pathlib
 import random
 import threading
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -128,21 +129,58 @@ def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
-@pytest.mark.provokes("FSDP-E0213")
-def test_a_buffer_that_is_replaced(tmp_path: pathlib.Path) -> None:
-    class Replaces(nn.Linear):
-        def __init__(self) -> None:
-            super().__init__(8, 3)
-            self.register_buffer("mean", torch.zeros(3))
+class Replaces(nn.Linear):
+    """Puts what `make` makes of its result in the place of a buffer."""
 
+    def __init__(self, make: Callable[[torch.Tensor], Any], locked: bool) -> None:
+        super().__init__(8, 3)
+        self.register_buffer("mean", torch.full((3,), 2.0))
+        self.make, self.lock = make, LOCK if locked else contextlib.nullcontext()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with self.lock:
+            y = super().forward(x) * self.mean
+            self.mean = self.make(y)
+            return y if self.mean is None else y - self.mean
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_buffer_that_is_replaced(tmp_path: pathlib.Path, locked: bool) -> None:
+    """Dynamo can follow one of the steps, but its graph has no such value."""
+    model = Replaces(lambda y: y.detach().mean(0), locked)
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    assert ("buffer_update", "mean") in exported.run()
+
+
+@pytest.mark.provokes("FSDP-E0213")
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda y: y.mean(0), "a tensor with a gradient in the place of mean; detach"),
+        (lambda y: y.detach(), r"\(4, 3\) of torch.float32 in the place of mean; keep it \(3,\)"),
+        (lambda y: None, "something else in the place of mean"),
+    ],
+)
+def test_a_buffer_that_is_replaced_by_what_it_cannot_be(
+    tmp_path: pathlib.Path, make: Callable[[torch.Tensor], Any], message: str
+) -> None:
+    with pytest.raises(ExportError, match=message):
+        export(classify(Replaces(make, locked=True)), tmp_path)
+
+
+def test_a_buffer_that_the_step_makes(tmp_path: pathlib.Path) -> None:
+    """Each step makes it again; the model is left as it was."""
+
+    class Caches(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             with LOCK:
-                y = super().forward(x)
-                self.mean = y.detach().mean(0)
-                return y - self.mean
+                self.register_buffer("halves", torch.full((3,), 0.5))
+                return super().forward(x) * self.halves
 
-    with pytest.raises(ExportError, match="puts another tensor in the place of mean"):
-        export(classify(Replaces()), tmp_path)
+    model = Caches(8, 3)
+    (warning,) = export(classify(model), tmp_path).warnings
+    assert "changes Python state of model.halves, " in str(warning)
+    assert "halves" not in model._buffers
 
 
 def test_a_weight_that_the_module_does_not_own(tmp_path: pathlib.Path) -> None:
