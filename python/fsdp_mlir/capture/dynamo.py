@@ -45,7 +45,7 @@ def _follow_python(wrapper: torch.nn.Module, batch: tuple[torch.Tensor, ...]) ->
         if "side effects happened" in str(warning.message):
             changed = list(_changed_state(str(warning.message)))
             if any(name.endswith("._buffers") for name in changed):
-                raise BuffersReplaced("it replaces a buffer by another tensor")
+                raise BuffersReplaced("it puts another tensor in the place of a buffer")
             warn_changed(changed)
         elif issubclass(warning.category, UserWarning):
             warnings.warn_explicit(

@@ -129,7 +129,8 @@ class RunStep(torch.nn.Module):
         """Makes what a run has put in the places of buffers, by target, their values."""
         if not replaced.keys() <= self._replaced:
             self._replaced |= replaced.keys()
-            raise BuffersReplaced()
+            names = ", ".join(name for name, _ in replaced.values())
+            raise BuffersReplaced(f"it puts other tensors in the places of {names}")
         for target, (name, value) in replaced.items():
             take_over(getattr(self, target), value, name)
 
