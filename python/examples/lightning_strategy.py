@@ -71,7 +71,6 @@ class PlanStrategy(DDPStrategy):
         if len(self.held) < trainer.accumulate_grad_batches:
             return torch.zeros(())
         batches, self.held = self.held, []
-        run.lr = [group["lr"] for group in self.optimizers[0].param_groups]
         return run(batches)
 
     def backward(self, closure_loss: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:

@@ -54,6 +54,8 @@ def compile(
 
     Args:
         step: a `TrainingStep`, or a step file. Of a TrainingStep, rank 0's is what all ranks train.
+            Its optimizer's groups keep their learning rates: a scheduler that the script steps
+            sets the run's, unless `lr_schedule` is given.
         pipeline: options of the pipeline (docs/options.md); the mesh is the number of ranks.
         argv: the step file's own flags.
         weights: what it starts from instead of the model's own values: safetensors, a folder of
@@ -99,6 +101,7 @@ def compile(
         return load(
             folder / "step.plan",
             folder / start,
+            optimizer=_followed(step),
             timeout=timeout,
             rendezvous=rendezvous,
             **options,
@@ -106,6 +109,13 @@ def compile(
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _followed(step: Union[TrainingStep, PathLike]) -> Any:
+    """The optimizer whose schedulers the script may step: with `lr_schedule` the plan has them."""
+    if not isinstance(step, TrainingStep) or step.lr_schedule is not None:
+        return None
+    return step.optimizer
 
 
 def _make(

@@ -12,6 +12,7 @@ import torch
 
 from ..errors import E, RunError
 from .extension import runtime
+from .followed_optimizer import FollowedOptimizer
 from ..data.batch_origins import follow_loaders
 from ..data.loader_errors import describe, name_samples
 
@@ -25,6 +26,7 @@ def load(
     weights: Optional[PathLike] = None,
     resume: Optional[PathLike] = None,
     *,
+    optimizer: Any = None,
     seed: Optional[int] = None,
     weights_from_rank0: bool = False,
     rng: str = "site",
@@ -44,6 +46,8 @@ def load(
         plan: `step.plan`.
         weights: what it starts from: safetensors, an index of several or a folder of them.
         resume: a checkpoint, or a folder of some, of which the newest that is whole is taken.
+        optimizer: PyTorch's, or a list of several, whose schedulers the script steps: the run takes
+            the learning rates of its groups (the plan's own).
         seed: of random operators (the plan's).
         weights_from_rank0: rank 0 alone has the weights, and sends each rank its part.
         rng: `site`, or `sequential` as eager PyTorch draws.
@@ -76,7 +80,7 @@ def load(
     )
     name_samples()
     follow_loaders()
-    return Run(session)
+    return Run(session, optimizer)
 
 
 class Run:
@@ -88,8 +92,9 @@ class Run:
     that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: Any, optimizer: Any = None) -> None:
         self._open: Any = session
+        self._followed = None if optimizer is None else FollowedOptimizer(optimizer)
         # Looked up once: between two steps what looks up has left the caches.
         self._step: Any = session.step
         self.rank: int = session.rank
@@ -109,7 +114,12 @@ class Run:
         Raises:
             BatchError: the batch is not what the plan reads. A rank that is alone goes on after it.
         """
-        return self._step(batch)
+        if self._followed is None:
+            return self._step(batch)
+        self._followed.take_rates(self._session)
+        loss = self._step(batch)
+        self._followed.count_step()
+        return loss
 
     def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
         """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and
@@ -139,18 +149,23 @@ class Run:
     def lr(self) -> Union[float, list[float]]:
         """The learning rate of the next step; a list where there are several groups.
 
-        Set on all ranks alike. A plan with a schedule has a table of them, which cannot be set.
+        Set on all ranks alike, here or by a scheduler of the optimizer that the run was compiled
+        with, whose groups have the same ones. A plan with a schedule has a table of them, which
+        cannot be set.
         """
+        if self._followed is not None:
+            self._followed.take_rates(self._session)
         rates = self._session.rates
         return rates[0] if len(rates) == 1 else rates
 
     @lr.setter
     def lr(self, value: Union[float, Sequence[float]]) -> None:
         session = self._session
-        if isinstance(value, (int, float)):
-            session.set_rates([float(value)] * len(session.rates))
-        else:
-            session.set_rates([float(rate) for rate in value])
+        one = isinstance(value, (int, float))
+        rates = [float(value)] * len(session.rates) if one else [float(rate) for rate in value]
+        session.set_rates(rates)
+        if self._followed is not None:
+            self._followed.put_rates(rates)
 
     def save(self, path: PathLike) -> None:
         """Writes the weights under their state_dict() names; rank 0 writes. Collective."""

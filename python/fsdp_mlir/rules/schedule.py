@@ -117,19 +117,21 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Sc
     name = type(schedule).__name__
     if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise ExportError(
-            E.SCHEDULE, f"{name} depends on the losses of the run; use one that steps alone"
+            E.SCHEDULE,
+            f"{name} depends on the losses of the run; use one that steps alone, or step it in a "
+            "loop of your own (docs/own-loop.md)",
         )
     # Numbers that are tensors are changed in place.
     saved = [{k: copy.deepcopy(v) for k, v in g.items() if k != "params"} for g in groups]
     state = copy.deepcopy(schedule.state_dict())
-    numbers = {column: array("d", [value]) for column, value in _numbers(groups).items()}
+    numbers = {column: array("d", [value]) for column, value in numbers_of(groups).items()}
     try:
         with warnings.catch_warnings():
             # "lr_scheduler.step() before optimizer.step()": no step is taken here.
             warnings.simplefilter("ignore")
             for _ in range(rows - 1):
                 schedule.step()
-                for column, value in _numbers(groups).items():
+                for column, value in numbers_of(groups).items():
                     numbers[column].append(value)
                 _check_numbers_change(groups, saved, name)
     except ValueError as error:
@@ -144,7 +146,7 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Sc
     return Schedule(columns, [list(row) for row in zip(*(numbers[c] for c in columns))])
 
 
-def _numbers(groups: Sequence[dict[str, Any]]) -> dict[Column, float]:
+def numbers_of(groups: Sequence[dict[str, Any]]) -> dict[Column, float]:
     """Every number of the groups, by its column."""
     numbers: dict[Column, float] = {}
     for index, group in enumerate(groups):

@@ -1,0 +1,79 @@
+"""The optimizer of a script beside a run: PyTorch's schedulers set its groups, and the run goes by
+them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Sequence
+
+import torch
+
+from ..errors import E, RunError
+from ..rules.schedule import Column, numbers_of
+from ..step.optimizer_list import as_one, parts_of
+
+
+class FollowedOptimizer:
+    """Looks at the numbers of the optimizer's groups before each step.
+
+    Learning rates are the run's to set; a plan has the other numbers as constants. It does not keep
+    the optimizer, which holds the model's parameters: one that the script has dropped changes
+    nothing.
+
+    Args:
+        optimizer: the one of the TrainingStep, or an equal one; a list of several.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self.parts = [weakref.ref(part) for part in parts_of(as_one(optimizer))]
+        self.constants = self._numbers()[1]
+
+    def take_rates(self, session: Any) -> None:
+        """Gives the run the learning rates of the groups where they are not its own.
+
+        Raises:
+            RunError: another number changed, or the plan has a schedule of its own.
+        """
+        rates, constants = self._numbers()
+        if not rates:
+            return
+        if constants != self.constants:
+            raise self._refusal(constants)
+        if rates != session.rates:
+            session.set_rates(rates)
+
+    def put_rates(self, rates: Sequence[float]) -> None:
+        """Gives the groups what the run was given: a scheduler goes on from there."""
+        for group, rate in zip(self._groups(), rates):
+            held = group["lr"]
+            group["lr"] = held.fill_(rate) if isinstance(held, torch.Tensor) else rate
+
+    def count_step(self) -> None:
+        """A scheduler warns where no step came before it; here the run takes them."""
+        for part in self.parts:
+            if (optimizer := part()) is not None:
+                optimizer._opt_called = True
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """None where an optimizer is gone."""
+        optimizers = [optimizer for part in self.parts if (optimizer := part()) is not None]
+        if len(optimizers) < len(self.parts):
+            return []
+        return [group for optimizer in optimizers for group in optimizer.param_groups]
+
+    def _numbers(self) -> tuple[list[float], dict[Column, float]]:
+        """Learning rates, and the numbers that a plan has as constants."""
+        numbers = numbers_of(self._groups())
+        rates = [value for (_, name), value in numbers.items() if name == "lr"]
+        return rates, {column: value for column, value in numbers.items() if column[1] != "lr"}
+
+    def _refusal(self, constants: dict[Column, float]) -> RunError:
+        changed = set(constants.items()) ^ set(self.constants.items())
+        group, name = min(column for column, _ in changed)
+        was, now = self.constants.get((group, name)), constants.get((group, name))
+        return RunError(
+            E.RUN_STATE,
+            f"{name} of the optimizer's group {group} was {was} when the step was compiled and is "
+            f"{now} now, and a loop can change learning rates alone; give the scheduler to "
+            "TrainingStep as lr_schedule",
+        )

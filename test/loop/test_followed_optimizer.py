@@ -1,0 +1,115 @@
+"""Tests that a run goes by the learning rates that a script's schedulers give its optimizer."""
+
+from __future__ import annotations
+
+import gc
+import pathlib
+import warnings
+import weakref
+from typing import Any, Callable
+
+import pytest
+import torch
+from torch.optim import lr_scheduler
+
+import fsdp_mlir
+
+from . import step
+
+STEPS = 9
+Schedule = Callable[[torch.optim.Optimizer], Any]
+
+
+def made(momentum: float = 0.9) -> fsdp_mlir.TrainingStep:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(6, 3)
+    groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.5}]
+    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=momentum)
+    return fsdp_mlir.TrainingStep(model, step.loss, optimizer, inputs=step.samples(4))
+
+
+def steps_of(schedule: Any, take: Callable[[], float]) -> list[float]:
+    """A script's loop: the scheduler looks at the losses, or counts."""
+    losses = []
+    for _ in range(STEPS):
+        losses.append(take())
+        schedule.step(
+            *([losses[-1]] if isinstance(schedule, lr_scheduler.ReduceLROnPlateau) else [])
+        )
+    return losses
+
+
+def eager(of: fsdp_mlir.TrainingStep) -> Callable[[], float]:
+    def take() -> float:
+        of.optimizer.zero_grad()
+        loss = of.loss(of.model, **of.inputs)
+        loss.backward()
+        of.optimizer.step()
+        return loss.item()
+
+    return take
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, "max", 0.3, patience=1),
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda row: 1 / (1 + row)),
+        lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.7),
+    ],
+    ids=["plateau", "lambda", "exponential"],
+)
+def test_a_scheduler_sets_the_runs_rates(schedule: Schedule, tmp_path: pathlib.Path) -> None:
+    """As in an eager loop, in every bit and without a warning that no step was taken."""
+    theirs, ours = made(), made()
+    expected = steps_of(schedule(theirs.optimizer), eager(theirs))
+    with warnings.catch_warnings(), fsdp_mlir.compile(ours, cache_dir=tmp_path) as run:
+        warnings.simplefilter("error")
+        taken = steps_of(schedule(ours.optimizer), lambda: run(ours.inputs).item())
+        assert taken == expected
+        assert run.lr == [group["lr"] for group in theirs.optimizer.param_groups]
+        assert run.lr != [0.1, 0.5]
+        for name, value in theirs.model.state_dict().items():
+            assert torch.equal(run.state_dict()[name], value)
+
+
+def test_rates_that_are_set_are_the_optimizers(tmp_path: pathlib.Path) -> None:
+    """A scheduler that multiplies them goes on from there."""
+    ours = made()
+    with fsdp_mlir.compile(ours, cache_dir=tmp_path) as run:
+        schedule = lr_scheduler.ExponentialLR(ours.optimizer, 0.5)
+        run.lr = [0.2, 0.4]
+        run(ours.inputs)
+        schedule.step()
+        assert run.lr == [0.1, 0.2]
+
+
+@pytest.mark.provokes("FSDP-E0807")
+def test_only_rates_may_change(tmp_path: pathlib.Path) -> None:
+    ours = made()
+    with fsdp_mlir.compile(ours, cache_dir=tmp_path) as run:
+        run(ours.inputs)
+        ours.optimizer.param_groups[1]["momentum"] = 0.5
+        words = r"momentum of the optimizer's group 1 was 0\.9 .* is 0\.5 now.*lr_schedule"
+        with pytest.raises(fsdp_mlir.RunError, match=words):
+            run(ours.inputs)
+        ours.optimizer.param_groups[1]["momentum"] = 0.9
+        run(ours.inputs)  # nothing was taken; the run goes on
+        assert run.step == 2
+
+
+def test_a_plan_follows_the_optimizer_that_it_is_given(tmp_path: pathlib.Path) -> None:
+    """And does not keep it: it would keep the model's parameters too."""
+    fsdp_mlir.compile(made(), out=tmp_path, cache=False).close()
+    optimizer = made().optimizer
+    optimizer.param_groups[0]["lr"] = 0.3
+    with fsdp_mlir.load(
+        tmp_path / "step.plan", tmp_path / "step.safetensors", optimizer=optimizer
+    ) as run:
+        assert run.lr == [0.3, 0.5]
+        held = weakref.ref(optimizer)
+        del optimizer
+        gc.collect()
+        assert held() is None
+        run(made().inputs)
+        assert run.lr == [0.3, 0.5]
