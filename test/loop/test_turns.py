@@ -65,9 +65,7 @@ def train_on_data(compiled: chain.Compiled, *extra: str, steps: int) -> chain.Re
     return chain.run_plan(compiled, 1, steps=steps, extra=["--rng", "site", *extra])
 
 
-def test_a_run_goes_on_from_a_checkpoint(
-    compile_turns: Compile, tmp_path: pathlib.Path
-) -> None:
+def test_a_run_goes_on_from_a_checkpoint(compile_turns: Compile, tmp_path: pathlib.Path) -> None:
     """Each turn's losses are in the metrics, and in the choice of the best checkpoint."""
     compiled = compile_turns("mesh=1 shard-layout=flat", "--data")
     whole = train_on_data(compiled, steps=6)
