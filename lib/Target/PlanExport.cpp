@@ -5,14 +5,13 @@
 #include "PlanCalls.h"
 #include "PlanMeanings.h"
 #include "PlanPrograms.h"
-#include "fsdp/Dialect/Diagnostics.h"
+#include "PlanRules.h"
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "plan/OperatorChecker.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -98,8 +97,14 @@ private:
 
   LogicalResult exportRules() {
     for (auto function : module.getOps<func::FuncOp>())
-      if (function->hasAttr("fsdp.rule") && failed(exportRule(function)))
-        return failure();
+      if (function->hasAttr("fsdp.rule")) {
+        ops.rules.push_back(function);
+        auto rule = exportRule(function, symbols, ops.calls.emplace_back());
+        if (failed(rule))
+          return failure();
+        symbols.rules[function.getSymName()] = out.rules.size();
+        out.rules.push_back(std::move(*rule));
+      }
     return success();
   }
 
@@ -279,61 +284,6 @@ private:
     state.strides.assign(strides.begin(), strides.end());
   }
 
-  LogicalResult exportRule(func::FuncOp function) {
-    auto rule = std::make_unique<plan::RuleT>();
-    rule->name = function.getSymName().str();
-    rule->operands = function.getNumArguments();
-    DenseMap<Value, int> values;
-    ScalarTable scalars(symbols);
-    auto add = [&](Value value) {
-      auto type = dyn_cast<TensorType>(value.getType());
-      auto dtype = type ? getDType(type.getElementType()) : std::nullopt;
-      if (!dtype)
-        return -1;
-      values[value] = rule->dtypes.size();
-      rule->dtypes.push_back(*dtype);
-      return values[value];
-    };
-    if (!function.getBody().hasOneBlock())
-      return function.emitOpError("is a rule without a body of one block");
-    ops.rules.push_back(function);
-    PlanOps::List &calls = ops.calls.emplace_back();
-    for (Value argument : function.getArguments())
-      if (add(argument) < 0)
-        return function.emitOpError("is a rule with an operand that is no "
-                                    "tensor of PyTorch's dtypes");
-    for (Operation &op : function.getBody().front()) {
-      if (auto end = dyn_cast<func::ReturnOp>(op)) {
-        for (Value result : end.getOperands()) {
-          if (!values.contains(result))
-            return op.emitOpError("gives ")
-                   << result.getType() << ", which is no tensor of a rule";
-          rule->results.push_back(values.lookup(result));
-        }
-      } else if (ScalarTable::isScalar(&op)) {
-        if (failed(scalars.add(&op)))
-          return failure();
-      } else if (auto call = dyn_cast<aten::CallOp>(op)) {
-        auto exported =
-            exportCall(call, call.getCallee(), call.getInputs(),
-                       call.getSlots(), call.getArgs(), values, scalars);
-        if (failed(exported))
-          return failure();
-        for (Value result : call.getResults())
-          (*exported)->results.push_back(add(result));
-        rule->calls.push_back(std::move(*exported));
-        calls.push_back(call);
-      } else {
-        return op.emitOpError("cannot be in a rule: its body is aten.call and "
-                              "step scalars");
-      }
-    }
-    rule->scalars = scalars.take();
-    symbols.rules[function.getSymName()] = out.rules.size();
-    out.rules.push_back(std::move(rule));
-    return success();
-  }
-
   ModuleOp module;
   bool isCaptured = false;
   ExportedPlan exported;
@@ -350,55 +300,4 @@ FailureOr<ExportedPlan> fsdp::exportPlan(ModuleOp module) {
 
 FailureOr<plan::PlanT> fsdp::exportCaptured(ModuleOp module) {
   return PlanExporter(module).runCaptured();
-}
-
-// Checking
-
-Operation *PlanOps::find(const plan::PlanEntry &entry) const {
-  using Entry = plan::PlanEntry;
-  switch (entry.kind) {
-  case Entry::Unit:
-    return units[entry.index];
-  case Entry::State:
-    return states[entry.index];
-  case Entry::Rule:
-    return rules[entry.index];
-  case Entry::Call:
-    return calls[entry.owner][entry.index];
-  case Entry::Program:
-    return programs[entry.index].function;
-  case Entry::Value:
-    return programs[entry.owner].values[entry.index];
-  case Entry::Command:
-    return programs[entry.owner].commands[entry.index];
-  default:
-    return nullptr;
-  }
-}
-
-LogicalResult fsdp::verifyPlan(ExportedPlan &exported) {
-  try {
-    plan::checkPlan(exported.plan);
-    plan::checkOperators(exported.plan, aten::findOperatorSchema);
-    plan::settleMeanings(exported.plan, exported.said);
-    return success();
-  } catch (const plan::Finding &found) {
-    const plan::PlanEntry &entry = found.entry;
-    auto at = [&](plan::PlanEntry::Kind kind, size_t index) {
-      return exported.ops.find({kind, index, entry.owner});
-    };
-    if (Operation *op = exported.ops.find(entry)) {
-      InFlightDiagnostic error = ofKind(E::PlanConstraint, op->emitOpError())
-                                 << found.reason;
-      if (found.other)
-        error.attachNote(at(plan::PlanEntry::Command, *found.other)->getLoc())
-            << "that command is here";
-      return error;
-    }
-    if (entry.kind >= plan::PlanEntry::Value)
-      return ofKind(
-          E::PlanConstraint,
-          at(plan::PlanEntry::Program, entry.owner)->emitError(found.what()));
-    return ofKind(E::PlanConstraint, exported.module->emitError(found.what()));
-  }
 }

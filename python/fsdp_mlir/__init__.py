@@ -16,7 +16,7 @@ _MODULES = {
     "Shards": "data.files",
     "Parquet": "data.parquet_files",
     "feed": "data.feeding",
-    "fully_shard": "step.fsdp_module",
+    "fully_shard": "step.fully_shard",
     "FSDPModule": "step.fsdp_module",
     "register_fsdp_forward_method": "step.fsdp_module",
     "FullyShardedDataParallel": "step.fsdp1",

@@ -13,7 +13,8 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import torch
 
 from .archive.container import build_archive
-from .capture.step_graph import Program, capture
+from .capture.program import Program
+from .capture.step_graph import capture
 from .step.clipping import describe_clipping
 from .data.checks import column_names
 from .data.files import FileData

@@ -4,6 +4,7 @@
 #include "comm/Reduce.h"
 #include "comm/SharedArena.h"
 #include "comm/SharedMemoryGroup.h"
+#include "comm/TransferPieces.h"
 #include "plan/Collectives.h"
 
 #include <algorithm>
@@ -22,45 +23,6 @@ constexpr size_t partBytes = 128 << 10;
 
 constexpr unsigned offsetBits = 48;
 constexpr uint64_t elsewhere = 0;
-
-/// How a collective is made of pieces, one per rank of its group, whose
-/// elements are independent of each other: which ranks' memory each reads and
-/// writes. Ranks are counted in the group; all other numbers are of elements.
-struct Pieces {
-  Pieces(const Transfer &transfer, int ranks)
-      : kind(transfer.kind), count(transfer.count),
-        length(kind == plan::CollectiveKind::AllReduce
-                   ? (count + ranks - 1) / ranks
-                   : count) {}
-
-  size_t begin(int piece) const {
-    return kind == plan::CollectiveKind::AllReduce
-               ? std::min(count, piece * length)
-               : piece * length;
-  }
-  size_t size(int piece) const { return begin(piece + 1) - begin(piece); }
-  bool reads(int piece, int rank) const {
-    return kind != plan::CollectiveKind::AllGather || rank == piece;
-  }
-  /// Whether a piece is what one rank gets of all others'.
-  bool scatters() const {
-    return kind == plan::CollectiveKind::ReduceScatter ||
-           kind == plan::CollectiveKind::AllToAll;
-  }
-  bool writes(int piece, int rank) const {
-    return !scatters() || rank == piece;
-  }
-  /// Where the piece lies in a source, and in a destination.
-  size_t sourceBegin(int piece) const {
-    return kind == plan::CollectiveKind::AllGather ? 0 : begin(piece);
-  }
-  size_t destinationBegin(int piece) const {
-    return scatters() ? 0 : begin(piece);
-  }
-
-  plan::CollectiveKind kind;
-  size_t count, length;
-};
 
 /// What must be the same on all who take part.
 uint64_t signatureOf(const Transfer &transfer) {
@@ -132,7 +94,8 @@ private:
   bool findAll(unsigned channel, uint64_t number, RankGroup members);
   void moveDirectly(const AwaitedTransfer &awaited, const Transfer &transfer);
   void movePart(Channel &channel, const Transfer &transfer,
-                const Pieces &pieces, int piece, size_t begin, size_t count);
+                const TransferPieces &pieces, int piece, size_t begin,
+                size_t count);
   void moveStaged(const AwaitedTransfer &awaited, const Transfer &transfer);
 
   SharedMemoryGroup group;
@@ -259,7 +222,7 @@ void SharedMemoryCommunicator::moveDirectly(const AwaitedTransfer &awaited,
   uint64_t number = awaited.number;
   RankGroup members = awaited.group;
   int ranks = members.size, mine = members.indexOf(rank());
-  Pieces pieces(transfer, ranks);
+  TransferPieces pieces(transfer, ranks);
   size_t part = partBytes / plan::dtypeBytes(transfer.dtype);
   auto parts = [&](int piece) {
     return (pieces.size(piece) + part - 1) / part;
@@ -285,7 +248,7 @@ void SharedMemoryCommunicator::moveDirectly(const AwaitedTransfer &awaited,
 
 void SharedMemoryCommunicator::movePart(Channel &channel,
                                         const Transfer &transfer,
-                                        const Pieces &pieces, int piece,
+                                        const TransferPieces &pieces, int piece,
                                         size_t begin, size_t count) {
   size_t bytes = plan::dtypeBytes(transfer.dtype);
   channel.from.clear();
@@ -321,7 +284,7 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
   char *destination = static_cast<char *>(transfer.destination);
   // Some show each rank its piece; the others the whole source.
   RankGroup members = groupOf(transfer);
-  bool scatters = Pieces(transfer, members.size).scatters();
+  bool scatters = TransferPieces(transfer, members.size).scatters();
   bool reduces = plan::infoOf(transfer.kind).reduces;
   uint32_t mine = members.indexOf(rank());
   size_t pieces = scatters ? members.size : 1;

@@ -8,6 +8,7 @@
 #include "executor/ProgramTensors.h"
 #include "executor/ProgramTraffic.h"
 #include "executor/Scalars.h"
+#include "executor/Updates.h"
 #include "operators/FirstCalls.h"
 #include "operators/Operators.h"
 
@@ -41,16 +42,12 @@ struct Executor::Implementation {
   void runCommands(LoadedProgram &program);
   void runCommand(LoadedProgram &program, const LoadedProgram::Step &step);
   void runRecorded(LoadedProgram &program, size_t command);
-  void runUpdate(LoadedProgram::Update &update);
-  double squaredNormOf(LoadedProgram::Update &update);
   void launch(LoadedProgram &program);
   void decideOnGraph(LoadedProgram &program);
   void runCall(const LoadedProgram &program, OperatorCall &call);
   uint32_t numberOf(const LoadedProgram &program) const {
     return static_cast<uint32_t>(&program - programs.data());
   }
-  /// The host waits for what its next update reads.
-  void awaitDevice() { streams->await(streams->mark()); }
 
   /// Runs of a program before it is captured.
   static constexpr uint64_t warmUps = 2;
@@ -68,9 +65,7 @@ struct Executor::Implementation {
   std::optional<ProgramTraffic> traffic;
   std::vector<double> scalars;
   std::vector<double> givenRates; // by parameter group; none: the plan's
-  bool gradientNorm = false;
-  double squaredNorm = 0;
-  std::vector<double> squaredNorms; // by unit
+  Updates updates;
   trace::Recorder *recorder = nullptr;
   trace::LastCommands lastCommands;
   uint64_t step = 0; // that runs
@@ -120,7 +115,8 @@ Executor::Implementation::Implementation(const plan::PlanT &plan,
           SiteRandom(options.seed, backend.rank(), options.sequentialRandom,
                      backend.kernels()),
           [&](uint64_t bytes) { return backend.allocateScratch(bytes); },
-          numbers.get()) {
+          numbers.get()),
+      updates(plan.units.size(), /*ownMemory=*/numbers != nullptr) {
   registerOperators();
   makeFirstCalls();
   NoAutograd guard;
@@ -175,8 +171,7 @@ void Executor::Implementation::beginStep(LoadedProgram &program, uint64_t step,
   device.beginStep(context, microBatch);
   if (host)
     host->beginStep(context, microBatch);
-  squaredNorm = 0;
-  squaredNorms.assign(plan.units.size() + 1, 0);
+  updates.beginRun();
 }
 
 void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
@@ -220,7 +215,7 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
 /// memory for it; then it is captured, or people are told why not.
 void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
   if (!options.graph || program.decided || program.runs < warmUps ||
-      gradientNorm)
+      updates.hasGradientNorm())
     return;
   program.decided = true;
   GraphCapture graphs(plan, backend, device, numbers.get());
@@ -237,7 +232,7 @@ void Executor::Implementation::launch(LoadedProgram &program) {
     numbers->send(*streams);
   }
   // A norm is read on the host, by runs that are no graph.
-  if (program.graph && !gradientNorm)
+  if (program.graph && !updates.hasGradientNorm())
     return program.graph->launch();
   runCommands(program);
 }
@@ -289,7 +284,7 @@ void Executor::Implementation::runCommand(LoadedProgram &program,
     runCall(program, program.calls[step.index]);
     break;
   case plan::Operation::Update:
-    runUpdate(program.updates[step.index]);
+    updates.run(program.updates[step.index], *streams);
     break;
   case plan::Operation::Copy:
     streams->copy(step.stream, program.copies[step.index].pieces);
@@ -323,51 +318,6 @@ void Executor::Implementation::runRecorded(LoadedProgram &program,
   runCommand(program, step);
   recorder->add(trace::Span::Command, plan::computeStream, index, index, begin,
                 trace::Clock::now());
-}
-
-void Executor::Implementation::runUpdate(LoadedProgram::Update &update) {
-  std::optional<UseScratch> use;
-  if (update.onHost)
-    use.emplace(update.processor->scratch);
-  bool isRead = (gradientNorm && update.inNorm) ||
-                (update.skip.defined() && !update.rule->readsSkip());
-  // Where a rank is gone this throws: to read a number would wait for ever.
-  if (update.onHost || (numbers && isRead))
-    awaitDevice();
-  if (gradientNorm && update.inNorm) {
-    double squared = squaredNormOf(update);
-    squaredNorm += squared;
-    squaredNorms[update.unit] += squared;
-  }
-  at::Tensor skip = update.skip;
-  if (skip.defined() && !update.rule->readsSkip()) {
-    if (skip.item<double>() != 0)
-      return;
-    skip = at::Tensor();
-  }
-  std::vector<at::Tensor> none;
-  try {
-    OperatorMemory::Attention attention(update.memory);
-    // A number may still be the device's.
-    bool fetches = update.onHost && update.scale.defined();
-    update.rule->apply(update.operands,
-                       fetches ? update.scale.cpu() : update.scale, skip);
-  } catch (...) {
-    update.memory.abandonRun(none);
-    throw;
-  }
-  update.memory.endRun(none);
-}
-
-double Executor::Implementation::squaredNormOf(LoadedProgram::Update &update) {
-  std::vector<at::Tensor> norm;
-  {
-    OperatorMemory::Attention attention(update.normMemory);
-    norm.push_back(update.operands[1].to(at::kDouble).norm());
-  }
-  double value = norm[0].item<double>();
-  update.normMemory.endRun(norm);
-  return value * value;
 }
 
 Executor::Executor(const plan::PlanT &plan, Backend &backend,
@@ -404,10 +354,14 @@ void Executor::setLearningRates(std::vector<double> rates) {
   impl->givenRates = std::move(rates);
 }
 
-void Executor::setGradientNorm(bool enabled) { impl->gradientNorm = enabled; }
-double Executor::squaredGradientNorm() const { return impl->squaredNorm; }
+void Executor::setGradientNorm(bool enabled) {
+  impl->updates.setGradientNorm(enabled);
+}
+double Executor::squaredGradientNorm() const {
+  return impl->updates.squaredNorm();
+}
 const std::vector<double> &Executor::squaredGradientNorms() const {
-  return impl->squaredNorms;
+  return impl->updates.squaredNorms();
 }
 void Executor::setRecorder(trace::Recorder *recorder) {
   impl->streams->setRecorder(recorder);

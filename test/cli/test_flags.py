@@ -15,6 +15,16 @@ from fsdp_mlir.__main__ import main as package_main
 from support import chain
 
 MOST_LINES = {"fsdp-run": 50}  # of others: 40
+# Of fsdp-run --help: where a reader looks for what.
+GROUPS = {
+    "What a run reads": "weights data eval-data",
+    "What it writes": "save metrics trace",
+    "How it trains": "steps epochs seed",
+    "What it says": "log-interval progress",
+    "Checkpoints": "checkpoint-dir checkpoint-interval resume",
+    "Ranks and hosts": "nproc nnodes node-rank master-addr master-port comm",
+    "In place of a run": "doctor explain version help help-all",
+}
 PROGRAMS = ("fsdp-opt", "fsdp-run", "fsdp-translate")
 MODULES = ("checkpoint", "completion", "explain", "export", "report", "train")
 
@@ -50,6 +60,26 @@ def test_the_package_names_its_programs(capsys: pytest.CaptureFixture[str]) -> N
             package_main(argv)
         assert message in capsys.readouterr().err
     assert set(PACKAGED) == set(MODULES)
+
+
+def groups_of(screen: str) -> dict[str, list[str]]:
+    """By heading: the flags below it."""
+    parts = re.split(r"^(\S.*):\n(?=  -)", screen, flags=re.M)[1:]
+    flags = [re.findall(r"^  (?:-\w,)?--([\w-]+)", part, re.M) for part in parts[1::2]]
+    return dict(zip(parts[::2], flags, strict=True))
+
+
+def test_help_is_grouped_by_what_flags_are_for() -> None:
+    """Each flag of every day is below its heading; --help-all has the same headings with more."""
+    screen, everything = (output_of("fsdp-run", flag) for flag in ("--help", "--help-all"))
+    assert groups_of(screen) == {name: flags.split() for name, flags in GROUPS.items()}
+    whole = groups_of(everything)
+    assert list(whole) == list(GROUPS)
+    assert all(set(flags) <= set(whole[name]) for name, flags in groups_of(screen).items())
+    for line in (screen + everything).splitlines():
+        assert len(line) <= 100, line
+    for shown in ("  --no-shuffle  ", "  --trace-steps A:B  ", "  --progress KIND  "):
+        assert shown in everything
 
 
 def test_help_all_has_every_flag() -> None:

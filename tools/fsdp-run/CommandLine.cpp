@@ -13,45 +13,56 @@
 
 namespace fsdp {
 
+/// Flags with which nothing is trained.
+static void addOtherFlags(CLI::App &app, CLI::Option &plan, CommandLine &result,
+                          std::string &explained) {
+  auto *doctor =
+      app.add_flag(
+             "--doctor", result.doctor,
+             "look at a run's hosts, try its collectives, name what is wrong")
+          ->group(heading::instead)
+          ->excludes(&plan);
+  app.add_flag("--json", result.doctorJson, "what --doctor finds, as JSON")
+      ->group(heading::instead)
+      ->needs(doctor);
+  app.add_option("--tune", result.tune,
+                 "measure the plan's matrix products and attention on this "
+                 "machine, one rank's threads, into a table for fsdp-opt's "
+                 "kernel-table (docs/kernels.md); products that it has are not "
+                 "measured again")
+      ->group(heading::instead)
+      ->check(notEmpty())
+      ->type_name("FILE");
+  app.add_option("--explain", explained,
+                 "print what an error's identifier means, as in FSDP-E0101")
+      ->group(heading::instead)
+      ->excludes(&plan)
+      ->type_name("ID");
+  app.set_version_flag(
+         "--version",
+         [] {
+           return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " +
+                  FSDP_TORCH + " with its Gloo, " + describeCuda();
+         },
+         "of this program, PyTorch, CUDA and NCCL")
+      ->group(heading::instead);
+}
+
 std::optional<int> parseCommandLine(int argc, char **argv,
                                     CommandLine &result) {
-  CLI::App app{"Trains a compiled plan on one or more ranks.\n\n"
+  CLI::App app{"Trains a compiled plan on one or more ranks: fsdp-run PLAN "
+               "[FLAG...]\n\n"
                "  fsdp-run step.plan --nproc 2 --weights step.safetensors "
                "--data step.data.safetensors\n"
                "  torchrun --no-python --standalone --nproc-per-node 2 "
                "fsdp-run step.plan ...\n"
                "  fsdp-run --doctor --nproc 2\n",
                "fsdp-run"};
-  app.set_version_flag(
-      "--version",
-      [] {
-        return std::string("fsdp-run ") + FSDP_VERSION + ", PyTorch " +
-               FSDP_TORCH + " with its Gloo, " + describeCuda();
-      },
-      "of this program, PyTorch, CUDA and NCCL");
-  auto *plan = app.add_option("plan", result.plan,
-                              "what fsdp-translate --fsdp-to-plan wrote")
-                   ->type_name("PLAN");
-  auto *doctor = app.add_flag("--doctor", result.doctor,
-                              "no plan: look at all hosts of a run, try its "
-                              "collectives, and name what is wrong")
-                     ->excludes(plan);
-  app.add_flag("--json", result.doctorJson, "what --doctor finds, as JSON")
-      ->needs(doctor);
-  app.add_option("--tune", result.tune,
-                 "measure the plan's matrix products and attention on this "
-                 "machine, one rank's threads, into a table for fsdp-opt's kernel-table "
-                 "(docs/kernels.md); products that it has are not measured "
-                 "again. Trains nothing")
-      ->check(notEmpty())
-      ->type_name("FILE");
-  std::string explained;
-  app.add_option("--explain", explained,
-                 "print what an error's identifier means, as in FSDP-E0101")
-      ->excludes(plan)
-      ->type_name("ID");
+  auto *plan = app.add_option("plan", result.plan)->type_name("PLAN");
   addRunFlags(app, result.run);
   addLaunchFlags(app, result.launch);
+  std::string explained;
+  addOtherFlags(app, *plan, result, explained);
   bool lists = false;
   app.add_flag("--list-flags", lists)->group("");
   setHelpScreens(app);

@@ -25,14 +25,13 @@ static cost::Link parseLink(const std::string &text) {
 }
 
 static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
-  const char *group = "Communication";
   app.add_option("--timeout", launch.patienceSeconds,
                  "seconds that a rank may keep the others waiting in a "
                  "collective before the run ends (default: 100 of the plan's "
                  "expected steps, at least 600)")
       ->check(secondsAboveZero())
       ->type_name("S")
-      ->group(group);
+      ->group(heading::ranks);
   static const std::map<std::string, Transport> named = [] {
     std::map<std::string, Transport> result;
     for (const TransportInfo &info : transports)
@@ -44,17 +43,15 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
          [&launch](const std::string &name) {
            launch.transport = named.at(name);
          },
-         "auto, shm (ranks of one host), gloo, or nccl (between GPUs). "
-         "Default: "
-         "shm where all ranks can share memory, else gloo; between GPUs nccl, "
-         "or copies where ranks are threads")
+         "shm, gloo, nccl or auto (default): shm where all ranks can share "
+         "memory, else gloo; between GPUs nccl, or copies between threads")
       ->check(CLI::IsMember(named))
       ->type_name("KIND")
-      ->group(group);
+      ->group(heading::ranks);
   app.add_flag("--single-communicator", launch.singleCommunicator,
                "NCCL: gathers and reductions share one communicator, and never "
                "run at once")
-      ->group(group);
+      ->group(heading::ranks);
   app.add_option_function<std::string>(
          "--throttle",
          [&launch](const std::string &text) {
@@ -63,45 +60,44 @@ static void addCommFlags(CLI::App &app, LaunchOptions &launch) {
          "imitate a network: GB/s from each rank to the next, on each channel, "
          "and microseconds of latency (default: 0)")
       ->type_name("GBPS[,US]")
-      ->group(group);
+      ->group(heading::ranks);
 }
 
 static void addRankFlags(CLI::App &app, LaunchOptions &launch) {
-  const char *ranks = "Ranks";
   app.add_option("--nproc", launch.nproc, "start N ranks on this host")
       ->check(wholeNumber(1, mostRanks))
       ->type_name("N")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_flag("--threads", launch.threads,
                "ranks are threads of this process, not processes")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option("--nnodes", launch.nodes, "hosts, each with --nproc ranks")
       ->check(wholeNumber(1, mostRanks))
       ->type_name("N")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option("--node-rank", launch.nodeRank, "which host this is, from 0")
       ->check(wholeNumber(0, mostRanks))
       ->type_name("N")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option("--master-addr", launch.masterAddress,
                  "host 0's address (default: 127.0.0.1)")
       ->type_name("HOST")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option("--master-port", launch.masterPort,
                  "a free port of host 0 (default: 29500)")
       ->check(wholeNumber(1, 65535))
       ->type_name("PORT")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option("--rendezvous", launch.rendezvous,
                  "where ranks that a launcher started meet: env://, "
                  "tcp://HOST:PORT or file:///PATH (default: env://)")
       ->type_name("URL")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option("--rendezvous-timeout", launch.meetingSeconds,
                  "seconds to wait for all ranks (default: 300)")
       ->check(wholeNumber(1, mostSeconds))
       ->type_name("S")
-      ->group(ranks);
+      ->group(heading::ranks);
   app.add_option_function<std::string>(
          "--host-streams",
          [&launch](const std::string &kind) {
@@ -112,7 +108,7 @@ static void addRankFlags(CLI::App &app, LaunchOptions &launch) {
          "one per stream (default: inline)")
       ->check(CLI::IsMember({"inline", "threads"}))
       ->type_name("KIND")
-      ->group(ranks);
+      ->group(heading::ranks);
   // The supervisor's own, for the ranks it starts.
   app.add_option("--supervisor", launch.supervisor)->group("");
 }

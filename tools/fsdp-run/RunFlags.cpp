@@ -5,98 +5,99 @@
 
 namespace fsdp {
 
-static void addFileFlags(CLI::App &app, RunOptions &run) {
-  const char *files = "Files";
+static void addInputFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--weights", run.weights,
                  "parameters, buffers and repeated inputs: a safetensors "
                  "file, an index of several, or a folder of them; each rank "
                  "reads its part")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::reads);
   app.add_flag("--weights-from-rank0", run.weightsFromRank0,
                "rank 0 alone reads --weights, and sends each rank its part")
-      ->group(files);
+      ->group(heading::reads);
   app.add_option("--data", run.data,
                  "training samples: a safetensors file, a folder of them, or a "
                  "description of files (docs/data.md)")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::reads);
   app.add_option("--data-command", run.dataCommand,
                  "a command that feeds each rank with batches in place of "
                  "--data (docs/data.md)")
       ->type_name("COMMAND")
-      ->group(files)
+      ->group(heading::reads)
       ->excludes("--data");
   app.add_option("--data-timeout", run.dataSeconds,
                  "seconds to wait for a batch of such a command (default: "
                  "1800)")
       ->check(secondsAboveZero())
       ->type_name("S")
-      ->group(files);
+      ->group(heading::reads);
   app.add_option("--eval-data", run.evalData,
                  "samples for the plan's evaluation")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::reads);
   app.add_option("--eval-data-command", run.evalDataCommand,
                  "as --data-command, in place of --eval-data")
       ->type_name("COMMAND")
-      ->group(files)
+      ->group(heading::reads)
       ->excludes("--eval-data");
+}
+
+static void addOutputFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--save", run.save,
                  "write the trained weights under their state_dict() names")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::writes);
   app.add_option("--metrics", run.metrics,
                  "write a JSON line per logged step (docs/metrics.md)")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::writes);
   app.add_option("--tensorboard", run.tensorboard,
                  "write the same as event files into this folder")
       ->check(notEmpty())
       ->type_name("DIR")
-      ->group(files);
+      ->group(heading::writes);
   app.add_option("--eval-outputs", run.evalOutputs,
                  "write what the evaluation gives for each sample "
                  "(docs/data.md), a row for each, as safetensors")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::writes);
   app.add_option("--summary", run.summary,
                  "write counts, bytes and memory of the run as JSON")
       ->type_name("FILE")
-      ->group(files);
+      ->group(heading::writes);
 
   app.add_option("--flight-record", run.flightRecord,
                  "where each rank says how far it was when another one failed "
                  "or did not come (default: the folder of checkpoints, else of "
                  "--summary or --metrics)")
       ->type_name("DIR")
-      ->group(files);
+      ->group(heading::writes);
 }
 
 static void addTrainingFlags(CLI::App &app, RunOptions &run) {
-  const char *training = "Training";
   auto *steps = app.add_option("--steps", run.steps,
                                "length of the run (default: the plan's)")
                     ->check(wholeNumber(0, mostSteps))
                     ->type_name("N")
-                    ->group(training);
+                    ->group(heading::trains);
   app.add_option("--epochs", run.epochs, "length of the run, in epochs")
       ->check(wholeNumber(0, mostEpochs))
       ->type_name("N")
-      ->group(training)
+      ->group(heading::trains)
       ->excludes(steps);
   app.add_option("--seed", run.seed,
                  "of shuffling and random operators (default: the plan's)")
       ->check(wholeNumber(INT64_MIN, INT64_MAX))
       ->type_name("N")
-      ->group(training);
+      ->group(heading::trains);
   app.add_flag("!--no-shuffle", run.shuffle, "read samples in stored order")
-      ->group(training);
+      ->group(heading::trains);
   app.add_option("--eval-interval", run.evalInterval,
                  "evaluate every N steps, not at each epoch's end")
       ->check(wholeNumber(0, mostSteps))
       ->type_name("N")
-      ->group(training);
+      ->group(heading::trains);
   app.add_option_function<std::string>(
          "--rng",
          [&run](const std::string &kind) {
@@ -106,7 +107,7 @@ static void addTrainingFlags(CLI::App &app, RunOptions &run) {
          "program order, as eager PyTorch (default: site)")
       ->check(CLI::IsMember({"site", "sequential"}))
       ->type_name("KIND")
-      ->group(training);
+      ->group(heading::trains);
 
   static const std::map<std::string, NonFinite> nonFinite = {
       {"continue", NonFinite::Continue},
@@ -122,33 +123,35 @@ static void addTrainingFlags(CLI::App &app, RunOptions &run) {
          "as the plan was compiled, continue without non-finite=skip)")
       ->check(CLI::IsMember(nonFinite))
       ->type_name("KIND")
-      ->group(training);
+      ->group(heading::trains);
 
+  app.add_flag("--poison", run.poison,
+               "fill what is not alive with NaN and guard the ends of ranges")
+      ->group(heading::trains);
   app.add_flag("--cuda-graph", run.graph,
                "launch a step as one CUDA graph, once its first runs are over")
-      ->group(training);
+      ->group(heading::trains);
 }
 
 static void addLoggingFlags(CLI::App &app, RunOptions &run) {
-  const char *logging = "Logging";
   app.add_option("--log-interval", run.logInterval,
                  "log every N steps (default: 1)")
       ->check(wholeNumber(1, mostSteps))
       ->type_name("N")
-      ->group(logging);
+      ->group(heading::says);
   app.add_flag("--log-grad-norm", run.logGradientNorm,
                "log the norm of all gradients")
-      ->group(logging);
+      ->group(heading::says);
   app.add_flag("--log-units", run.logUnits,
                "log each unit's gradient norm, bytes of collectives, and the "
                "time in which they kept computing from going on")
-      ->group(logging);
+      ->group(heading::says);
   app.add_option("--peak-flops", run.peakFlops,
                  "operations per second that one rank could do, for the metric "
                  "hfu (default: of the cluster that the plan was compiled for)")
       ->check(aboveZero("number of operations per second", mostFlops))
       ->type_name("F")
-      ->group(logging);
+      ->group(heading::says);
   static const std::map<std::string, ProgressKind> kinds = {
       {"auto", ProgressKind::Auto},
       {"bar", ProgressKind::Bar},
@@ -161,26 +164,22 @@ static void addLoggingFlags(CLI::App &app, RunOptions &run) {
          "auto, bar, lines, notes or none (default: a bar on a terminal)")
       ->check(CLI::IsMember(kinds))
       ->type_name("KIND")
-      ->group(logging);
-  app.add_flag("--poison", run.poison,
-               "fill what is not alive with NaN and guard the ends of ranges")
-      ->group(logging);
+      ->group(heading::says);
 }
 
 static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
-  const char *group = "Checkpoints";
   auto *folder =
       app.add_option("--checkpoint-dir", options.folder,
                      "write checkpoints into this folder, which all hosts "
                      "share; one at the end, and when a signal ends the run")
           ->check(notEmpty())
           ->type_name("DIR")
-          ->group(group);
+          ->group(heading::checkpoints);
   auto add = [&](const char *name, auto &value, const char *type,
                  const char *text) {
     return app.add_option(name, value, text)
         ->type_name(type)
-        ->group(group)
+        ->group(heading::checkpoints)
         ->needs(folder);
   };
   add("--checkpoint-interval", options.interval, "N", "write one every N steps")
@@ -194,20 +193,19 @@ static void addCheckpointFlags(CLI::App &app, CheckpointOptions &options) {
       "keep the one with the least METRIC too, as in eval_loss");
   app.add_flag("--checkpoint-sync", options.synchronous,
                "wait until each is written, not only copied")
-      ->group(group)
+      ->group(heading::checkpoints)
       ->needs(folder);
   app.add_flag("--checkpoint-must-succeed", options.mustSucceed,
                "end the run where one cannot be written")
-      ->group(group)
+      ->group(heading::checkpoints)
       ->needs(folder);
   app.add_option("--resume", options.resume,
-                 "auto: go on from the newest whole checkpoint of "
-                 "--checkpoint-dir, or start where there is none; else from "
-                 "this checkpoint or folder of some. --steps and --epochs are "
-                 "the whole run's")
+                 "go on from this checkpoint, or the newest whole one of this "
+                 "folder; auto: of --checkpoint-dir, if any. --steps, "
+                 "--epochs: the whole run's")
       ->check(notEmpty())
       ->type_name("auto|PATH")
-      ->group(group);
+      ->group(heading::checkpoints);
 }
 
 /// What no flag alone can be blamed for.
@@ -242,14 +240,13 @@ static TracedSteps parseSteps(const std::string &text) {
 }
 
 static void addTraceFlags(CLI::App &app, RunOptions &run) {
-  const char *group = "Trace";
   auto *trace =
       app.add_option("--trace", run.trace,
                      "write when each command of some steps ran on all ranks, "
-                     "beside what was predicted: JSON for ui.perfetto.dev "
+                     "and what was predicted, for ui.perfetto.dev "
                      "(docs/tracing.md)")
           ->type_name("FILE")
-          ->group(group);
+          ->group(heading::writes);
   app.add_option_function<std::string>(
          "--trace-steps",
          [&run](const std::string &text) {
@@ -257,22 +254,23 @@ static void addTraceFlags(CLI::App &app, RunOptions &run) {
          },
          "which (default: 3:5, or what the run has of them)")
       ->type_name("A:B")
-      ->group(group)
+      ->group(heading::writes)
       ->needs(trace);
   app.add_option("--trace-cluster", run.traceCluster,
                  "predict for this one, a preset or a TOML file (default: the "
                  "plan's)")
       ->type_name("NAME")
-      ->group(group)
+      ->group(heading::writes)
       ->needs(trace);
 }
 
 void addRunFlags(CLI::App &app, RunOptions &run) {
-  addFileFlags(app, run);
+  addInputFlags(app, run);
+  addOutputFlags(app, run);
+  addTraceFlags(app, run);
   addTrainingFlags(app, run);
   addLoggingFlags(app, run);
   addCheckpointFlags(app, run.checkpoints);
-  addTraceFlags(app, run);
 }
 
 } // namespace fsdp

@@ -7,6 +7,7 @@ include "fsdp/Transforms/CapturedPasses.td"
 include "fsdp/Transforms/DevicePasses.td"
 include "fsdp/Transforms/ShardPasses.td"
 include "fsdp/Transforms/GradientPasses.td"
+include "fsdp/Transforms/BucketPasses.td"
 include "fsdp/Transforms/OverlapPasses.td"
 include "fsdp/Transforms/LowerPasses.td"
 

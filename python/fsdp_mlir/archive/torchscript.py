@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
-from ..capture.step_graph import Program
+from ..capture.program import Program
 from ..dtypes import DTYPES, dtype_name
 from ..errors import E, ExportError
 from ..capture.explain import user_location

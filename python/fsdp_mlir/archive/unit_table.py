@@ -15,7 +15,9 @@ from torch import nn
 
 from ..dtypes import dtype_name
 from ..errors import E, ExportError
-from ..step.fsdp_module import Unit, check_reshard, enclosing_unit, original_class, unit_of
+from ..step.fsdp_module import original_class
+from ..step.fully_shard import check_reshard
+from ..step.unit import Unit, enclosing_unit, unit_of
 from ..step.mesh import DeviceMesh
 from ..capture.mixed_precision import MixedPrecision
 from ..step.names import StateNames, plain_path

@@ -7,17 +7,13 @@ them, are added over ranks and used by optimizers number by number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import fx
 
 from ..step.names import StateNames
 from ..step.pairs import is_held_in_pairs
 from .nodes import insert_call
-
-if TYPE_CHECKING:
-    from .step_graph import Program
+from .program import Program
 
 aten = torch.ops.aten
 

@@ -6,7 +6,7 @@ import sympy
 from torch import fx
 
 from .nodes import arguments_of
-from .static_sizes import Rule, StaticForm, aten
+from .static_form import Rule, StaticForm, aten
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 

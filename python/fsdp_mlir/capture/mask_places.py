@@ -8,7 +8,7 @@ from torch import fx
 
 from .mask_sources import dims_of_index, is_mask, without_masks
 from .nodes import arguments_of
-from .static_sizes import Rule, StaticForm, aten
+from .static_form import Rule, StaticForm, aten
 
 
 def _from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, dim: int, index: Any) -> Any:

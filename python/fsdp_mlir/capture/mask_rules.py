@@ -17,7 +17,7 @@ from .mask_shapes import SHAPES
 from .mask_sources import SOURCES
 from .mask_sums import SUMS
 from .nodes import arguments_of
-from .static_sizes import Rule, StaticForm, dims_of
+from .static_form import Rule, StaticForm, dims_of
 
 
 def rule_of(op: Any) -> Optional[Rule]:

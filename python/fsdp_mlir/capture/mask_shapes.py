@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from .nodes import arguments_of, location
-from .static_sizes import Rule, Size, StaticForm, aten, dims_of
+from .static_form import Rule, Size, StaticForm, aten, dims_of
 
 
 def _view(form: StaticForm, node: fx.Node) -> fx.Node:

@@ -11,7 +11,7 @@ from torch import fx
 from ..errors import E
 from ..step.at_most import BOUND
 from .nodes import arguments_of, location, refusal
-from .static_sizes import Rule, Size, StaticForm, aten
+from .static_form import Rule, Size, StaticForm, aten
 
 _TRUTH = (torch.bool, torch.uint8)
 

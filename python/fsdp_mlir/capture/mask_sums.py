@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from .nodes import arguments_of
-from .static_sizes import Rule, Size, StaticForm, aten, dims_of
+from .static_form import Rule, Size, StaticForm, aten, dims_of
 
 
 def _reduced(fill: Callable[[torch.dtype, dict[str, Any]], Any]) -> Rule:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from .context import SharedForward
-from ..step.fsdp_module import Unit
+from ..step.unit import Unit
 from ..step.names import StateNames
 
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional
 import torch
 from torch import fx
 
-from .step_graph import Program
+from .program import Program
 from ..errors import E
 from .nodes import arguments_of, insert_call, refusal, replace
 from .part_writes import simplify_part_writes

@@ -11,24 +11,17 @@ from __future__ import annotations
 
 import logging
 import operator
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Optional
 from unittest import mock
 
-import sympy
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._sympy import functions as sizes
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from ..errors import E, ExportError, note
-from .nodes import arguments_of, insert_call, laid_out, location, refusal
+from ..errors import ExportError, note
+from .nodes import laid_out, location
+from .static_form import Rule, StaticForm, aten, is_dynamic, tensors_of
 
-aten = torch.ops.aten
-Size = Union[int, sympy.Expr]
-Rule = Callable[["StaticForm", fx.Node], Any]
-_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_REMEDY = "compute all elements and choose by torch.where"
 _CHECKS = (
     aten._assert_scalar.default,
     aten.sym_constrain_range.default,
@@ -41,7 +34,7 @@ def dynamic_calls(graph: fx.Graph) -> list[fx.Node]:
     return [
         node
         for node in graph.nodes
-        if node.op == "call_function" and any(map(_is_dynamic, _tensors(node.meta.get("val"))))
+        if node.op == "call_function" and any(map(is_dynamic, tensors_of(node.meta.get("val"))))
     ]
 
 
@@ -55,71 +48,25 @@ def make_static(module: fx.GraphModule, rules: Callable[[Any], Optional[Rule]]) 
     """
     dynamic = dynamic_calls(module.graph)
     if dynamic:
-        mode = next(t.fake_mode for t in _tensors(dynamic[0].meta["val"]))
+        mode = next(t.fake_mode for t in tensors_of(dynamic[0].meta["val"]))
         for node in module.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", mode.from_tensor(getattr(module, node.target)))
         log = logging.getLogger("torch._subclasses.fake_tensor")
         with mock.patch.object(log, "disabled", True):
-            StaticForm(module.graph, mode.shape_env, rules).run()
+            _Rewriter(module.graph, mode.shape_env, rules).run()
         module.recompile()
 
 
-class StaticForm:
-    """A graph while it is rewritten.
-
-    Attributes:
-        bounds: how large a size's symbol can be.
-        counts: how large it is, a tensor without dimensions.
-        origins: where it is from: the user's line, and the operator's name.
-        selected: where a mask holds, and for how many elements, by the mask and the length.
-        mask_sizes: how many elements the step takes a mask to hold for.
-        line: the call in front of which new ones are inserted.
-    """
+class _Rewriter:
+    """Puts in the place of each call that sees padding what its operator's rule makes of it."""
 
     def __init__(
         self, graph: fx.Graph, environment: ShapeEnv, rules: Callable[[Any], Optional[Rule]]
     ) -> None:
         self._graph = graph
-        self._environment = environment
         self._rules = rules
-        self.bounds: dict[sympy.Symbol, int] = {}
-        self.counts: dict[sympy.Symbol, fx.Node] = {}
-        self.origins: dict[sympy.Symbol, tuple[str, str]] = {}
-        self.selected: dict[tuple[fx.Node, int], tuple[fx.Node, fx.Node]] = {}
-        self.mask_sizes: dict[fx.Node, Size] = {}
-        self._known_counts: dict[Any, fx.Node] = {}
-        self._known_masks: dict[Size, fx.Node] = {}
-        self._equal = dict(self._equalities())
-        self._shapes: dict[fx.Node, Any] = {}
-        self._sizes: dict[fx.Node, Size] = {}
-        self._dynamic = {node for node in graph.nodes if self._note(node)}
-
-    def _note(self, node: fx.Node) -> bool:
-        """Notes what sizes a value is captured with; says whether one depends on values."""
-        value = node.meta.get("val")
-        if isinstance(value, _NUMBERS):
-            self._sizes[node] = self._simplified(value)
-            return True
-        tensors = list(_tensors(value))
-        shapes = [tuple(map(self._simplified, tensor.shape)) for tensor in tensors]
-        self._shapes[node] = shapes[0] if isinstance(value, torch.Tensor) else shapes
-        return any(map(_is_dynamic, tensors))
-
-    def _equalities(self) -> Iterator[tuple[sympy.Expr, sympy.Integer]]:
-        """Sums of sizes that the code needs to be a number, as of parts that are all of a tensor."""
-        for checks in self._environment.deferred_runtime_asserts.values():
-            for check in checks:
-                if isinstance(check.expr, sympy.Eq):
-                    number, rest = (check.expr.lhs - check.expr.rhs).as_coeff_Add()
-                    yield rest, -number
-                    yield -rest, number
-
-    def _simplified(self, size: Any) -> Size:
-        if not isinstance(size, _NUMBERS):
-            return int(size)
-        expression = self._environment.simplify(size.node.expr)
-        expression = self._equal.get(expression, expression)
-        return int(expression) if expression.is_Integer else expression
+        self._form = StaticForm(graph, environment)
+        self._dynamic = {node for node in graph.nodes if self._form.note_captured(node)}
 
     def run(self) -> None:
         for node in list(self._graph.nodes):
@@ -130,7 +77,7 @@ class StaticForm:
                 self._check_results(node)
             elif node.target in _CHECKS:
                 self._graph.erase_node(node)
-            elif touched and (node not in self._sizes or self._rules(node.target)):
+            elif touched and (not self._form.is_number(node) or self._rules(node.target)):
                 self._rewrite(node)
         # Numbers are read from what they are computed of.
         self._graph.eliminate_dead_code()
@@ -141,8 +88,8 @@ class StaticForm:
             return
         rule = self._rules(node.target)
         if rule is None:
-            raise self.refused(node)
-        self.line = node
+            raise self._form.refused(node)
+        self._form.line = node
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             where = location(node)
             note(
@@ -151,11 +98,11 @@ class StaticForm:
             )
         try:
             with self._graph.inserting_before(node):
-                new = rule(self, node)
+                new = rule(self._form, node)
         except ExportError:
             raise
         except (IndexError, RuntimeError) as error:  # of an operator that cannot be computed so
-            raise self.refused(node, str(error).partition("\n")[0]) from error
+            raise self._form.refused(node, str(error).partition("\n")[0]) from error
         self._replace(node, new)
 
     def _replace(self, node: fx.Node, new: Any) -> None:
@@ -168,10 +115,10 @@ class StaticForm:
             return
         if new is None:
             return  # a number, which its readers compute
-        wanted = [self._static(shape) for shape in self.shapes(node)]
-        found = [tuple(tensor.shape) for tensor in _tensors(new.meta["val"])]
+        wanted = self._form.bounds_of(node)
+        found = [tuple(tensor.shape) for tensor in tensors_of(new.meta["val"])]
         if wanted != found:
-            raise self.refused(node, f"its result has the shape {found} for {wanted}")
+            raise self._form.refused(node, f"its result has the shape {found} for {wanted}")
         # The readers of static results keep the strides that they are captured with.
         if node not in self._dynamic and isinstance(node.meta["val"], torch.Tensor):
             with self._graph.inserting_before(node):
@@ -181,229 +128,13 @@ class StaticForm:
         self._graph.erase_node(node)
 
     def _move(self, node: fx.Node, new: fx.Node) -> None:
-        self._shapes.setdefault(new, self._shapes[node])
+        self._form.inherit(new, node)
         if node in self._dynamic:
             self._dynamic.add(new)
 
     def _check_results(self, output: fx.Node) -> None:
         for node in output.all_input_nodes:
-            if node in self._sizes or any(
-                not isinstance(size, int) for shape in self.shapes(node) for size in shape
+            if self._form.is_number(node) or any(
+                not isinstance(size, int) for shape in self._form.shapes(node) for size in shape
             ):
-                raise self.refused(node, "it is a result of the step")
-
-    # What rules ask.
-
-    def shape(self, node: fx.Node) -> tuple[Size, ...]:
-        """The sizes that a tensor is captured with."""
-        return self._shapes[node]
-
-    def shapes(self, node: fx.Node) -> list[tuple[Size, ...]]:
-        """Those of each result of a call."""
-        shapes = self._shapes[node]
-        return [shapes] if isinstance(node.meta.get("val"), torch.Tensor) else shapes
-
-    def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, fx.Node) and value not in self._sizes
-
-    def padded(self, value: Any) -> list[int]:
-        """The dimensions of a tensor that have padding; none of a number or None."""
-        if not self.is_tensor(value):
-            return []
-        return [d for d, size in enumerate(self.shape(value)) if not isinstance(size, int)]
-
-    def bound(self, size: Size) -> int:
-        """The largest that `size` can be."""
-        if isinstance(size, int):
-            return size
-        for symbol in size.free_symbols:
-            if symbol not in self.bounds:
-                raise self.refused(self.line, f"nothing says how large {symbol} can be")
-        ranges = {symbol: ValueRanges(0, self.bounds[symbol]) for symbol in size.free_symbols}
-        return max(0, int(bound_sympy(size, ranges).upper))
-
-    def range_of(self, symbol: sympy.Symbol) -> Optional[int]:
-        """What the code itself promises of a size, by `torch._check`."""
-        if symbol not in self._environment.var_to_range:
-            return None
-        upper = self._environment.bound_sympy(symbol).upper
-        return int(upper) if upper.is_Integer and upper < 1 << 40 else None
-
-    def count(self, size: Size) -> fx.Node:
-        """`size` as a tensor without dimensions."""
-        if size not in self._known_counts:
-            self._known_counts[size] = self._computed(size)
-        return self._known_counts[size]
-
-    def _computed(self, size: Size) -> fx.Node:
-        if isinstance(size, int) or size.is_Integer:
-            return self.call(aten.scalar_tensor.default, int(size), dtype=torch.int64, device="cpu")
-        if size.is_Symbol and size in self.counts:
-            return self.counts[size]
-        if size.is_Rational or size.is_Float:
-            return self.call(
-                aten.scalar_tensor.default, float(size), dtype=torch.float64, device="cpu"
-            )
-        kind = type(size)
-        operands = [self.count(part) for part in size.args]
-        if kind in (sympy.Add, sympy.Mul):
-            op = aten.add.Tensor if kind is sympy.Add else aten.mul.Tensor
-        elif kind in (sizes.FloorDiv, sizes.CleanDiv):
-            return self.call(aten.div.Tensor_mode, *operands, rounding_mode="floor")
-        elif kind in (sizes.IntTrueDiv, sizes.FloatTrueDiv):
-            op = aten.div.Tensor
-        elif kind is sizes.ToFloat:
-            return self.call(aten._to_copy.default, *operands, dtype=torch.float64)
-        elif kind in (sympy.Max, sizes.Max, sympy.Min, sizes.Min):
-            op = aten.maximum.default if "Max" in kind.__name__ else aten.minimum.default
-        else:
-            raise self.refused(self.line, f"it reads the number {size}")
-        whole = operands[0]
-        for operand in operands[1:]:
-            whole = self.call(op, whole, operand)
-        return whole
-
-    def counted(self, size: Size) -> fx.Node:
-        """Which elements along a dimension count: a vector of truth values."""
-        if size not in self._known_masks:
-            places = self.call(aten.arange.default, self.bound(size), device="cpu")
-            self._known_masks[size] = self.call(aten.lt.Tensor, places, self.count(size))
-        return self._known_masks[size]
-
-    def counted_in(self, shape: Sequence[Size], dims: Sequence[int]) -> fx.Node:
-        """Which elements count by those of `dims` that have padding, to be broadcast to `shape`."""
-        whole: Optional[fx.Node] = None
-        for dim in dims:
-            if not isinstance(shape[dim], int):
-                mask = self.along(self.counted(shape[dim]), dim, len(shape))
-                whole = mask if whole is None else self.call(aten.logical_and.default, whole, mask)
-        assert whole is not None
-        return whole
-
-    # What rules make.
-
-    def note(self, node: fx.Node, shape: Sequence[Size]) -> None:
-        """Notes the sizes of a value that a rule has made, as the step takes them."""
-        self._shapes[node] = tuple(shape)
-
-    def call(self, op: Any, *args: Any, **kwargs: Any) -> fx.Node:
-        return insert_call(self.line, op, *args, **kwargs)
-
-    def results(self, op: Any, *args: Any, **kwargs: Any) -> list[fx.Node]:
-        """The results of a call that has several."""
-        whole = self.call(op, *args, **kwargs)
-        found = []
-        for i, value in enumerate(whole.meta["val"]):
-            found.append(self._graph.call_function(operator.getitem, (whole, i)))
-            found[-1].meta = {**whole.meta, "val": value}
-        return found
-
-    def along(self, vector: fx.Node, dim: int, rank: int) -> fx.Node:
-        """`vector` along dimension `dim` of `rank`, to be broadcast."""
-        if rank == 1:
-            return vector
-        sizes = [1] * rank
-        sizes[dim] = -1
-        return self.call(aten.view.default, vector, sizes)
-
-    def chosen(self, where: fx.Node, tensor: fx.Node, other: Any) -> fx.Node:
-        """`tensor` where a condition holds, and the number `other` elsewhere."""
-        dtype = tensor.meta["val"].dtype
-        other = self.call(aten.scalar_tensor.default, other, dtype=dtype, device="cpu")
-        return self.call(aten.where.self, where, tensor, other)
-
-    def filled(self, tensor: fx.Node, fill: Any, dims: Optional[Sequence[int]] = None) -> fx.Node:
-        """`tensor` with `fill` for padding along `dims`, or along all dimensions."""
-        shape = self.shape(tensor)
-        dims = [d for d in self.padded(tensor) if dims is None or d in dims]
-        if not dims:
-            return tensor
-        result = self.chosen(self.counted_in(shape, dims), tensor, fill)
-        self.note(result, shape)
-        return result
-
-    def again(form, node: fx.Node, /, **changed: Any) -> fx.Node:
-        """The call of `node` with sizes that are bounds, and other arguments where `changed`."""
-        op, values = node.target, {**arguments_of(node), **changed}
-        positional, keywords = [], {}
-        for argument in op._schema.arguments:
-            value = form._argument(values[argument.name], str(argument.type))
-            if argument.kwarg_only:
-                keywords[argument.name] = value
-            else:
-                positional.append(value)
-        op = form._taking_tensors(op, [*positional, *keywords.values()])
-        return form.call(op, *positional, **keywords)
-
-    def _argument(self, value: Any, kind: str) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [self._argument(member, kind) for member in value]
-        if not isinstance(value, fx.Node) or value not in self._sizes:
-            return value
-        size = self._sizes[value]
-        return self.bound(size) if "SymInt" in kind or "int" in kind else self.count(size)
-
-    def size_of(self, value: Any) -> Size:
-        """The size that an argument of `node` is: a number of the code, or one that depends."""
-        return self._sizes.get(value, value) if isinstance(value, fx.Node) else value
-
-    def _taking_tensors(self, op: Any, values: Sequence[Any]) -> Any:
-        """The overload of `op` that takes tensors where a number has become one."""
-        kinds = [str(argument.type) for argument in op._schema.arguments]
-        if not any(k == "number" and isinstance(v, fx.Node) for k, v in zip(kinds, values)):
-            return op
-        packet = op.overloadpacket
-        for name in ("Tensor", "Tensor_Tensor", "Tensor_mode"):
-            if name in packet.overloads():
-                other = getattr(packet, name)
-                if len(other._schema.arguments) == len(op._schema.arguments):
-                    return other
-        raise self.refused(self.line, "it takes a number that depends on values")
-
-    def check(self, condition: fx.Node, text: str, token: fx.Node) -> fx.Node:
-        """`token`, which whoever runs the step gets only where `condition` holds."""
-        return self.call(aten._functional_assert_async.msg, condition, text, token)
-
-    def refused(self, node: fx.Node, reason: str = "") -> ExportError:
-        """The error that `node` has no form with padding."""
-        name = getattr(getattr(node.target, "_schema", None), "name", str(node.target))
-        symbols = [s for n in (*node.all_input_nodes, node) for s in self._symbols(n)]
-        cause = next((self.origins[s] for s in symbols if s in self.origins), None)
-        because = f": {reason}" if reason else ""
-        if cause is None:
-            what = f"the result of {name} has a shape that depends on values{because}"
-            return refusal(E.VALUE_DEPENDENT, node, f"{what}; {_REMEDY}")
-        where, source = cause
-        at = f" ({location(node)})" if location(node) not in ("", where) else ""
-        return ExportError(
-            E.VALUE_DEPENDENT,
-            f"{where + ': ' if where else ''}the result of {source} has a shape that depends on "
-            f"values, which {name}{at} cannot take with a mask{because}; {_REMEDY}",
-        )
-
-    def _symbols(self, node: fx.Node) -> list[sympy.Symbol]:
-        found = [self._sizes[node]] if node in self._sizes else []
-        for shape in self._shapes.get(node, ()):
-            found += shape if isinstance(shape, tuple) else [shape]
-        of = [size.free_symbols for size in found if not isinstance(size, int)]
-        return sorted(set().union(*of), key=str)
-
-    def _static(self, shape: Sequence[Size]) -> tuple[int, ...]:
-        return tuple(map(self.bound, shape))
-
-
-def dims_of(value: Any, rank: int) -> list[int]:
-    """Dimensions of an argument, counted from the front; None and an empty list are all."""
-    if value is None or value == []:
-        return list(range(rank))
-    chosen = value if isinstance(value, (list, tuple)) else [value]
-    return [d % rank if rank else 0 for d in chosen]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    members = value if isinstance(value, (list, tuple)) else (value,)
-    return [member for member in members if isinstance(member, torch.Tensor)]
-
-
-def _is_dynamic(tensor: torch.Tensor) -> bool:
-    return not all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride()))
+                raise self._form.refused(node, "it is a result of the step")

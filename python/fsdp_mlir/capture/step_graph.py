@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Mapping, Optional
 
 import torch
 from torch import fx
@@ -30,105 +29,23 @@ from .eager_kernels import eager_interpolation, eager_results
 from ..step.eager_only import no_backward
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
-from .explain import ON_VALUES, explain_capture_error, located, raised_by_step, user_location
+from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
+from .joint_graph import JointGraph, describe
 from .known_values import StandIns
 from .library_defaults import every_layer, note_unchecked, padded_targets
 from .library_defaults import static_experts, unchecked_distributions
 from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
+from .program import Program
 from .python_state import PythonState
 from .region_pooling import tensor_code_of_torchvision
 from .sequences import static_sequences
 from .mask_rules import rule_of
 from .static_sizes import make_static
+from .step_loss import StepLoss, check_outputs
 from .running import RunStep, run_and_differentiate
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
-from ..step.turns import Turn
-
-
-@dataclass
-class Argument:
-    """An argument of a program: what it holds, by the role and name it has in the archive."""
-
-    node: fx.Node
-    role: str
-    fqn: str = ""
-
-
-@dataclass
-class Result:
-    """A result of a program: `node` is what the graph returns there."""
-
-    node: fx.Node
-    role: str
-    fqn: str = ""
-
-
-@dataclass
-class Program:
-    """A graph whose nodes are ATen ops, with the meaning of its arguments and results."""
-
-    name: str
-    module: fx.GraphModule  # owns the graph: without it the nodes are gone
-    arguments: list[Argument] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)
-
-    @property
-    def graph(self) -> fx.Graph:
-        return self.module.graph
-
-
-class _Loss(torch.nn.Module):
-    """The function that is captured: the loss of one batch, given in order of `names`, and its
-    metrics and outputs by name.
-
-    Of several turns, which are evaluated at once, the loss is the sum of theirs, and what each one
-    gives has the turn's name behind its own.
-    """
-
-    def __init__(
-        self,
-        model: torch.nn.Module,
-        turns: Sequence[Turn],
-        outputs: Optional[Callable[..., Any]],
-        names: tuple[str, ...],
-        shared: SharedForward,
-    ) -> None:
-        super().__init__()
-        self.model = model
-        self.loss_functions = [turn.loss for turn in turns]
-        self.metrics_functions = [turn.metrics for turn in turns]
-        self.outputs_function = outputs
-        self.suffixes = [f".{turn.name}" if len(turns) > 1 else "" for turn in turns]
-        self.names = names
-        self.shared = shared
-
-    def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
-        inputs = dict(zip(self.names, batch))
-        losses = [function(self.model, **inputs) for function in self.loss_functions]
-        results: dict[str, Any] = {}
-        # They see the forward's values but give no gradient. The copy keeps one that is a view of
-        # another result from being returned as an alias of it.
-        if len(losses) > 1:
-            for suffix, value in zip(self.suffixes, losses):
-                results[f"loss{suffix}"] = value.detach().clone()
-        for suffix, function in zip(
-            (*self.suffixes, ""), (*self.metrics_functions, self.outputs_function)
-        ):
-            if function is None:
-                continue
-            self.shared.in_metrics = True
-            for name, value in function(self.model, **inputs).items():
-                if name + suffix in results:
-                    raise ExportError(
-                        E.STEP_RESULT, f"metrics and outputs both return {name}; rename one of them"
-                    )
-                results[name + suffix] = value.detach().clone()
-        whole = losses[0]
-        for loss in losses[1:]:
-            whole = whole + loss
-        return whole, results
 
 
 def capture(
@@ -146,7 +63,7 @@ def capture(
     inputs = _separate(wanted.inputs)
     shared = SharedForward()
     outputs = None if training else step.outputs
-    wrapper = _Loss(step.model, wanted.turns, outputs, tuple(inputs), shared)
+    wrapper = StepLoss(step.model, wanted.turns, outputs, tuple(inputs), shared)
     others = outputs or any(turn.metrics for turn in wanted.turns)
     # In training, the mode the user left the model in: single layers may be in eval() on purpose.
     mode = wanted.turns[0].alone(step.model) if training else eval_mode(step.model)
@@ -175,11 +92,11 @@ def capture(
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)
-    inline_custom_operators(traced.joint)
-    make_static(traced.joint, rule_of)
+    inline_custom_operators(traced.module)
+    make_static(traced.module, rule_of)
     if training:
-        note_unchecked(traced.joint.graph)
-    program = _describe(traced, wanted.name, list(inputs), names)
+        note_unchecked(traced.module.graph)
+    program = describe(traced, wanted.name, list(inputs), names)
     hold_in_pairs(program, names)
     if training and not any(result.role == "gradient" for result in program.results):
         of = f" of {wanted.turn}" if wanted.turn else ""
@@ -216,22 +133,13 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return copy.copy_(tensor.detach())
 
 
-@dataclass
-class _Traced:
-    """A joint graph, role and name of each of its module's states, and the metrics' names."""
-
-    joint: fx.GraphModule
-    states: Mapping[str, tuple[str, str]]
-    metrics: list[str]
-
-
 def _trace(
-    loss: _Loss,
+    loss: StepLoss,
     inputs: Mapping[str, torch.Tensor],
     names: StateNames,
     fake_mode: Any,
     samples: Optional[int],
-) -> _Traced:
+) -> JointGraph:
     """The joint graph of a step: as Dynamo follows it, or else as it runs. `samples` of a batch,
     where results may be of each."""
     constants = len(names.constants)
@@ -278,32 +186,32 @@ def _trace(
 
 
 def _by_dynamo(
-    loss: _Loss,
+    loss: StepLoss,
     inputs: Mapping[str, torch.Tensor],
     names: StateNames,
     fake_mode: Any,
     samples: Optional[int],
-) -> _Traced:
+) -> JointGraph:
     module, states, (value, metrics) = follow(loss, inputs, names)
-    _check_outputs(value, metrics, samples)
+    check_outputs(value, metrics, samples)
     batch = tuple(inputs.values())
     with contextlib.ExitStack() as stack:
         stack.enter_context(tracing(module.meta.get("tracing_context")))
         stack.enter_context(fake_mode)
         # An input that the loss does not use has not been seen yet: its sizes are static too.
         joint = _differentiate(stack, module, batch, module.meta["fake_mode"])
-    return _Traced(joint, states, list(metrics))
+    return JointGraph(joint, states, list(metrics))
 
 
 def _by_running(
-    loss: _Loss,
+    loss: StepLoss,
     inputs: Mapping[str, torch.Tensor],
     names: StateNames,
     fake_mode: Any,
     state: PythonState,
     samples: Optional[int],
     sizes_by_values: bool,
-) -> _Traced:
+) -> JointGraph:
     step = RunStep(loss, names)
 
     def trace(step: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
@@ -311,46 +219,13 @@ def _by_running(
             mode = fake_mode if isinstance(fake_mode, FakeTensorMode) else StandIns(sizes_by_values)
             stack.enter_context(mode)
             joint = _differentiate(stack, step, batch, mode)
-        _check_outputs(*step.outputs, samples)
+        check_outputs(*step.outputs, samples)
         return joint
 
     joint = run_and_differentiate(step, tuple(inputs.values()), state, trace)
     for place in step.checks:
         note(f"{place}: a check of values is left out of the exported step")
-    return _Traced(joint, step.states, list(step.outputs[1]))
-
-
-def _check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int]) -> None:
-    if not isinstance(loss, torch.Tensor):
-        what = type(loss).__name__
-        raise ExportError(
-            E.STEP_RESULT,
-            f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
-            "loss tensor itself",
-        )
-    what = "metric" if samples is None else "output"
-    if "loss" in metrics:
-        raise ExportError(
-            E.STEP_RESULT, f"{what}s returns loss, which is the loss's own name; call it another"
-        )
-    named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
-    for name, value in named.items():
-        if not isinstance(value, torch.Tensor):
-            raise ExportError(E.STEP_RESULT, f"{name} does not depend on the step; leave it out")
-        if value.dim() != 0 and (samples is None or name == "loss"):
-            raise ExportError(
-                E.STEP_RESULT,
-                f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()",
-            )
-        if value.dim() != 0 and value.shape[0] != samples:
-            raise ExportError(
-                E.STEP_RESULT,
-                f"{name} has shape {list(value.shape)}; dimension 0 of what outputs return is the "
-                f"sample, and a batch has {samples}",
-            )
-        if name == "loss" and not value.dtype.is_floating_point:
-            dtype = str(value.dtype).removeprefix("torch.")
-            raise ExportError(E.STEP_RESULT, f"loss is {dtype}; return a floating-point scalar")
+    return JointGraph(joint, step.states, list(step.outputs[1]))
 
 
 def _differentiate(
@@ -364,83 +239,3 @@ def _differentiate(
         for tensor in batch
     )
     return aot_export_joint_with_descriptors(stack, module, batch).graph_module
-
-
-def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) -> Program:
-    """Reads the descriptors of the joint graph's arguments and results."""
-    from torch._functorch._aot_autograd import descriptors as d
-
-    joint, metrics = traced.joint, traced.metrics
-    program = Program(name, joint)
-
-    def meaning(descriptor: Any) -> tuple[str, str]:
-        if isinstance(descriptor, (d.ParamAOTInput, d.BufferAOTInput)):
-            return traced.states[descriptor.target]
-        if isinstance(descriptor, d.PlainAOTInput):
-            return "input", inputs[descriptor.idx]
-        if isinstance(descriptor, d.ViewBaseAOTInput):
-            raise ExportError(
-                E.CHANGED_IN_PLACE,
-                f"the step changes in place the memory of {meaning(descriptor.base_of)[1]}, which "
-                "is another tensor's too; make them one tensor",
-            )
-        raise ExportError(
-            E.CAPTURE_FAILED, f"the graph takes {descriptor}, which cannot be exported"
-        )
-
-    output = next(node for node in joint.graph.nodes if node.op == "output")
-    for node in joint.graph.nodes:
-        if node.op == "placeholder":
-            descriptor = node.meta["desc"]
-            if isinstance(descriptor, d.TangentAOTInput):
-                program.arguments.append(Argument(node, "cotangent"))
-            else:
-                program.arguments.append(Argument(node, *meaning(descriptor)))
-        elif node.op == "get_attr":
-            value = getattr(joint, node.target)
-            if not isinstance(value, torch.Tensor):
-                op = next(iter(node.users))
-                where = user_location(op.meta.get("stack_trace") or "")
-                raise ExportError(
-                    E.OPERATOR_REFUSED,
-                    f"{where + ': ' if where else ''}the step uses a higher-order op ({op.target}), "
-                    "which cannot be exported; write it as plain tensor code",
-                )
-            role, fqn = names.of(value)
-            if role in ("parameter", "buffer"):
-                raise ExportError(
-                    E.TENSOR_ELSEWHERE,
-                    f"the step reads {fqn} from somewhere else than its module; read it as an "
-                    "attribute of the module",
-                )
-            program.arguments.append(Argument(node, role, fqn))
-    roles = ["loss"] + ["output"] * len(metrics)
-    for node, descriptor in zip(output.args[0], output.meta["desc"]):
-        if node is None:
-            continue
-        if isinstance(descriptor, d.PlainAOTOutput):
-            fqn = "" if descriptor.idx == 0 else metrics[descriptor.idx - 1]
-            program.results.append(Result(node, roles[descriptor.idx], fqn))
-        elif isinstance(descriptor, d.GradAOTOutput):
-            role, fqn = meaning(descriptor.grad_of)
-            if role == "parameter":
-                program.results.append(Result(node, "gradient", fqn))
-        elif isinstance(descriptor, d.InputMutationAOTOutput):
-            role, fqn = meaning(descriptor.mutated_input)
-            if role == "buffer":
-                program.results.append(Result(node, "buffer_update", fqn))
-            elif role != "input":
-                where = user_location(node.meta.get("stack_trace") or "")
-                raise ExportError(
-                    E.CHANGED_IN_PLACE,
-                    f"{where + ': ' if where else ''}the step changes the {role} {fqn} in place; only buffers may change in the "
-                    "forward (register_buffer)",
-                )
-        else:
-            raise ExportError(
-                E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
-            )
-    # The loss first: it is what every reader looks for.
-    order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
-    program.results.sort(key=lambda result: order[result.role])
-    return program

@@ -10,7 +10,9 @@ from torch import nn
 from torch.distributed.fsdp import BackwardPrefetch, ShardingStrategy
 
 from ..errors import E, ExportError
-from .fsdp_module import fully_shard, original_class, unit_of
+from .fsdp_module import original_class
+from .fully_shard import fully_shard
+from .unit import unit_of
 from .mesh import DeviceMesh
 from ..options import checked_options
 from .policies import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy

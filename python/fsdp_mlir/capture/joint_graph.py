@@ -1,0 +1,113 @@
+"""The graph of forward and backward, as PyTorch gives it, read into a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+import torch
+from torch import fx
+
+from ..errors import E, ExportError
+from ..step.names import StateNames
+from .nodes import refusal
+from .program import Argument, Program, Result
+
+
+@dataclass
+class JointGraph:
+    """A graph of forward and backward.
+
+    Attributes:
+        module: owns the graph.
+        states: role and name of each of the module's states.
+        metrics: the names of what it gives beside the loss, in order.
+    """
+
+    module: fx.GraphModule
+    states: Mapping[str, tuple[str, str]]
+    metrics: list[str]
+
+
+def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames) -> Program:
+    """The program of a graph, whose arguments and results have descriptors.
+
+    Raises:
+        ExportError: one of them is none that a program can have.
+    """
+    from torch._functorch._aot_autograd import descriptors as d
+
+    joint, metrics = traced.module, traced.metrics
+    program = Program(name, joint)
+
+    def meaning(descriptor: Any) -> tuple[str, str]:
+        if isinstance(descriptor, (d.ParamAOTInput, d.BufferAOTInput)):
+            return traced.states[descriptor.target]
+        if isinstance(descriptor, d.PlainAOTInput):
+            return "input", inputs[descriptor.idx]
+        if isinstance(descriptor, d.ViewBaseAOTInput):
+            raise ExportError(
+                E.CHANGED_IN_PLACE,
+                f"the step changes in place the memory of {meaning(descriptor.base_of)[1]}, which "
+                "is another tensor's too; make them one tensor",
+            )
+        raise ExportError(
+            E.CAPTURE_FAILED, f"the graph takes {descriptor}, which cannot be exported"
+        )
+
+    output = next(node for node in joint.graph.nodes if node.op == "output")
+    for node in joint.graph.nodes:
+        if node.op == "placeholder":
+            descriptor = node.meta["desc"]
+            if isinstance(descriptor, d.TangentAOTInput):
+                program.arguments.append(Argument(node, "cotangent"))
+            else:
+                program.arguments.append(Argument(node, *meaning(descriptor)))
+        elif node.op == "get_attr":
+            value = getattr(joint, node.target)
+            if not isinstance(value, torch.Tensor):
+                op = next(iter(node.users))
+                raise refusal(
+                    E.OPERATOR_REFUSED,
+                    op,
+                    f"the step uses a higher-order op ({op.target}), which cannot be exported; "
+                    "write it as plain tensor code",
+                )
+            role, fqn = names.of(value)
+            if role in ("parameter", "buffer"):
+                raise ExportError(
+                    E.TENSOR_ELSEWHERE,
+                    f"the step reads {fqn} from somewhere else than its module; read it as an "
+                    "attribute of the module",
+                )
+            program.arguments.append(Argument(node, role, fqn))
+    roles = ["loss"] + ["output"] * len(metrics)
+    for node, descriptor in zip(output.args[0], output.meta["desc"]):
+        if node is None:
+            continue
+        if isinstance(descriptor, d.PlainAOTOutput):
+            fqn = "" if descriptor.idx == 0 else metrics[descriptor.idx - 1]
+            program.results.append(Result(node, roles[descriptor.idx], fqn))
+        elif isinstance(descriptor, d.GradAOTOutput):
+            role, fqn = meaning(descriptor.grad_of)
+            if role == "parameter":
+                program.results.append(Result(node, "gradient", fqn))
+        elif isinstance(descriptor, d.InputMutationAOTOutput):
+            role, fqn = meaning(descriptor.mutated_input)
+            if role == "buffer":
+                program.results.append(Result(node, "buffer_update", fqn))
+            elif role != "input":
+                raise refusal(
+                    E.CHANGED_IN_PLACE,
+                    node,
+                    f"the step changes the {role} {fqn} in place; only buffers may change in the "
+                    "forward (register_buffer)",
+                )
+        else:
+            raise ExportError(
+                E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
+            )
+    # The loss first: it is what every reader looks for.
+    order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
+    program.results.sort(key=lambda result: order[result.role])
+    return program

@@ -1,0 +1,98 @@
+"""The function that is captured: a step's loss, and what else a program gives of a batch."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Optional, Sequence
+
+import torch
+
+from .context import SharedForward
+from ..errors import E, ExportError
+from ..step.turns import Turn
+
+
+class StepLoss(torch.nn.Module):
+    """The loss of one batch, given in order of `names`, and its metrics and outputs by name.
+
+    Of several turns, which are evaluated at once, the loss is the sum of theirs, and what each one
+    gives has the turn's name behind its own.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        turns: Sequence[Turn],
+        outputs: Optional[Callable[..., Any]],
+        names: tuple[str, ...],
+        shared: SharedForward,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.loss_functions = [turn.loss for turn in turns]
+        self.metrics_functions = [turn.metrics for turn in turns]
+        self.outputs_function = outputs
+        self.suffixes = [f".{turn.name}" if len(turns) > 1 else "" for turn in turns]
+        self.names = names
+        self.shared = shared
+
+    def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
+        inputs = dict(zip(self.names, batch))
+        losses = [function(self.model, **inputs) for function in self.loss_functions]
+        results: dict[str, Any] = {}
+        # They see the forward's values but give no gradient. The copy keeps one that is a view of
+        # another result from being returned as an alias of it.
+        if len(losses) > 1:
+            for suffix, value in zip(self.suffixes, losses):
+                results[f"loss{suffix}"] = value.detach().clone()
+        for suffix, function in zip(
+            (*self.suffixes, ""), (*self.metrics_functions, self.outputs_function)
+        ):
+            if function is None:
+                continue
+            self.shared.in_metrics = True
+            for name, value in function(self.model, **inputs).items():
+                if name + suffix in results:
+                    raise ExportError(
+                        E.STEP_RESULT, f"metrics and outputs both return {name}; rename one of them"
+                    )
+                results[name + suffix] = value.detach().clone()
+        whole = losses[0]
+        for loss in losses[1:]:
+            whole = whole + loss
+        return whole, results
+
+
+def check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int]) -> None:
+    """Refuses a loss that is none, and metrics or outputs that no program can give; `samples` of a
+    batch, where results may be of each.
+    """
+    if not isinstance(loss, torch.Tensor):
+        what = type(loss).__name__
+        raise ExportError(
+            E.STEP_RESULT,
+            f"loss returns {what}, which does not depend on the step's tensors; return the scalar "
+            "loss tensor itself",
+        )
+    what = "metric" if samples is None else "output"
+    if "loss" in metrics:
+        raise ExportError(
+            E.STEP_RESULT, f"{what}s returns loss, which is the loss's own name; call it another"
+        )
+    named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
+    for name, value in named.items():
+        if not isinstance(value, torch.Tensor):
+            raise ExportError(E.STEP_RESULT, f"{name} does not depend on the step; leave it out")
+        if value.dim() != 0 and (samples is None or name == "loss"):
+            raise ExportError(
+                E.STEP_RESULT,
+                f"{name} has shape {list(value.shape)}; return a scalar, such as its mean()",
+            )
+        if value.dim() != 0 and value.shape[0] != samples:
+            raise ExportError(
+                E.STEP_RESULT,
+                f"{name} has shape {list(value.shape)}; dimension 0 of what outputs return is the "
+                f"sample, and a batch has {samples}",
+            )
+        if name == "loss" and not value.dtype.is_floating_point:
+            dtype = str(value.dtype).removeprefix("torch.")
+            raise ExportError(E.STEP_RESULT, f"loss is {dtype}; return a floating-point scalar")

@@ -1,0 +1,71 @@
+"""A unit: what one call of `fully_shard` says, kept on its modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable, Iterator, Optional, Union
+
+from torch import nn
+
+from ..errors import E, ExportError
+from .mesh import DeviceMesh
+from .policies import MixedPrecisionPolicy, OffloadPolicy
+
+_KEY = "_fsdp_unit"
+
+
+@dataclass(eq=False)
+class Unit:
+    """One call of `fully_shard`: modules that are gathered and reduced together.
+
+    Attributes:
+        forward_prefetch, backward_prefetch: units whose gathers start where this one's forward or
+            backward begins; empty where the schedule decides.
+        gradient_divide_factor: what the sums of its gradients are divided by; None: the number of
+            ranks.
+        forward_methods: methods that are forwards too.
+        Others are the arguments of `fully_shard`.
+    """
+
+    modules: tuple[nn.Module, ...]
+    mesh: Optional[DeviceMesh]
+    reshard_after_forward: Union[bool, int, None]
+    shard_placement_fn: Optional[Callable[[nn.Parameter], Any]]
+    mp_policy: MixedPrecisionPolicy
+    offload_policy: OffloadPolicy
+    ignored_params: frozenset[nn.Parameter]
+    forward_prefetch: list["Unit"] = field(default_factory=list, repr=False)
+    backward_prefetch: list["Unit"] = field(default_factory=list, repr=False)
+    gradient_divide_factor: Optional[float] = None
+    forward_methods: list[tuple[nn.Module, str]] = field(default_factory=list, repr=False)
+
+
+def unit_of(module: nn.Module) -> Optional[Unit]:
+    """The unit that `fully_shard` made of this very module, or None."""
+    unit = vars(module).get(_KEY)
+    return unit if unit is not None and any(m is module for m in unit.modules) else None
+
+
+def enclosing_unit(module: nn.Module) -> Optional[Unit]:
+    """The unit of a module around this one that has taken its parameters, or None."""
+    return vars(module).get(_KEY) if unit_of(module) is None else None
+
+
+def take(unit: Unit) -> None:
+    """Gives a unit its modules, and those below them that are in no unit yet."""
+    for module in _free(unit.modules):
+        vars(module)[_KEY] = unit
+
+
+def _free(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    for module in modules:
+        if _KEY not in vars(module):
+            yield module
+            yield from _free(module.children())
+
+
+def require(holds: bool, name: str, wanted: str, value: Any) -> None:
+    """Raises ExportError, which shows `value`, where the argument `name` is not what is wanted."""
+    if not holds:
+        shown = repr(value) if isinstance(value, (bool, int, float, str)) else type(value).__name__
+        raise ExportError(E.STEP_ARGUMENT, f"{name} is {shown}; give {wanted}")
