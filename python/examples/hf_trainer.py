@@ -15,7 +15,6 @@ import sys
 from typing import Any, Optional
 
 import torch
-from torch.distributed.tensor import DTensor
 from transformers import HfArgumentParser, LlamaConfig, LlamaForCausalLM, Trainer
 from transformers import TrainingArguments
 
@@ -101,9 +100,8 @@ class PlanTrainer(Trainer):
 
     def save_model(self, output_dir: Optional[str] = None, _internal_call: bool = False) -> None:
         """Every rank has the trained weights in its model then; one writes them."""
-        for name, value in (self.run.state_dict() if self.run else {}).items():
-            whole = value.full_tensor() if isinstance(value, DTensor) else value
-            self.model.state_dict()[name].copy_(whole)
+        if self.run:
+            self.run.copy_to(self.model)
         super().save_model(output_dir, _internal_call)
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from .faults import full_disk, loader_of
-from .step import BATCH, SEED, samples
+from .step import BATCH, SEED, Model, samples
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 import fsdp_mlir
@@ -178,6 +178,8 @@ def save_states(plan: str, weights: str, meeting: str, folder: str) -> dict[str,
             },
         }
         run.save(folder + ".safetensors")
+        run.copy_to(model := Model())
+        found["copied"] = model.state_dict()
         rest = [next(feed) for _ in range(2)]
         views = {name: value for name, value in states.items() if name.startswith("head")}
         before = {name: value.to_local().clone() for name, value in views.items()}
@@ -197,8 +199,6 @@ def load_into_fsdp2(folder: str) -> dict[str, torch.Tensor]:
     )
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor import DTensor
-
-    from loop.step import Model
 
     join_process_group()
     torch.manual_seed(99)
@@ -246,7 +246,10 @@ def whole_states(plan: str, weights: str, meeting: str) -> dict[str, torch.Tenso
     assert not dist.is_initialized()
     with fsdp_mlir.load(plan, weights, rendezvous=meeting) as run:
         run(next(batches()))
-        return {name: value.clone() for name, value in run.state_dict().items()}
+        states = {name: value.clone() for name, value in run.state_dict().items()}
+        run.copy_to(model := Model())
+        assert all(torch.equal(model.state_dict()[name], states[name]) for name in states)
+        return states
 
 
 def sleep_on_rank_1(

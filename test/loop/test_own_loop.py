@@ -142,6 +142,21 @@ def test_states_are_views_that_outlive_the_run(compile_step: Compile) -> None:
     assert bias.shape == (3,)
 
 
+@pytest.mark.provokes("FSDP-E0807")
+def test_a_model_is_given_the_trained_weights(compile_step: Compile) -> None:
+    model, batch = step.Model(), next(calls.batches())
+    with load(compile_step("mesh=1")) as run:
+        run(batch)
+        run.copy_to(model)
+        assert step.loss(model.eval(), **batch).item() == run.eval(batch)["loss"]
+        for other, words in (
+            (torch.nn.Linear(6, 9), "the model has no first.weight"),
+            (torch.nn.ModuleDict({"first": torch.nn.Linear(6, 8)}), r"first.weight is \[8, 6\]"),
+        ):
+            with pytest.raises(fsdp_mlir.RunError, match=words):
+                run.copy_to(other)
+
+
 def test_tensors_of_the_interpreter_are_its_own(compile_step: Compile) -> None:
     """The runtime's allocator serves those who run a step, and them alone."""
     kept = torch.arange(1000.0)

@@ -33,6 +33,7 @@ def test_states_go_through_a_distributed_checkpoint(
     of_optimizer = {f"state.{n}.{key}" for n in parameters for key in KEYS}
     assert first["kinds"].keys() == saved.keys() | of_optimizer
     for found in (first, second):
+        assert all(torch.equal(found["copied"][n], found["whole"][n]) for n in saved)
         for name, value in saved.items():
             is_buffer = name.startswith("norm.") and name.split(".")[1] not in ("weight", "bias")
             assert found["kinds"][name] == ("Tensor" if is_buffer else "DTensor"), name

@@ -208,6 +208,18 @@ class Run:
 
         load_state_dict(self._session, states)
 
+    def copy_to(self, model: torch.nn.Module) -> None:
+        """Gives a model's parameters and persistent buffers the trained values, whole on each rank.
+        The plan trains in memory of its own: a script's model has its first values until then.
+        Collective.
+
+        Raises:
+            RunError: the model lacks one of them, or has another shape. Nothing changed.
+        """
+        from .run_state import copy_to
+
+        copy_to(self._session, model)
+
     def close(self) -> None:
         """Ends the run. A rank that still waits for this one raises RankFailure. Tensors of
         state_dict() stay."""

@@ -57,6 +57,25 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
         session.steps = taken[0] + session.steps - _updates(session)
 
 
+def copy_to(session: Any, model: torch.nn.Module) -> None:
+    """See `Run.copy_to`."""
+    states, own = state_dict(session, optimizer=False), model.state_dict()
+    targets = {}
+    for name, value in states.items():
+        if name not in own:
+            raise RunError(
+                E.RUN_STATE, f"the model has no {name}; give one as the compiled one was"
+            )
+        targets[name] = as_pairs_of(own[name], value.shape)
+        if targets[name].shape != value.shape:
+            has, wants = list(targets[name].shape), list(value.shape)
+            raise RunError(
+                E.RUN_STATE, f"{name} is {has} in the model, and the run's is {wants}; give it so"
+            )
+    for name, value in states.items():
+        targets[name].copy_(value.full_tensor() if hasattr(value, "full_tensor") else value)
+
+
 def _entries(session: Any, optimizer: bool) -> list[Entry]:
     return [
         entry
