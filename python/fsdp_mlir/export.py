@@ -28,6 +28,7 @@ from .rules.optimizer import describe_optimizer
 from .rules.schedule import read_schedule
 from .capture.rewrite import prepare
 from .step.scaler import describe_scaler, scaler_states
+from .step.strides import row_major_strides
 from .step.programs import StepProgram, check_batches, programs_of, shapes_text
 from .archive.torchscript import ProgramWriter
 from .step.training_step import TrainingStep, checked_accumulate, load_training_step
@@ -184,7 +185,8 @@ def _type(tensor: torch.Tensor, name: str) -> dict[str, Any]:
 
 
 def _tensor(fqn: str, tensor: torch.Tensor, names: StateNames) -> dict[str, Any]:
-    return {"fqn": fqn, "aliases": names.aliases[fqn], **_type(tensor, fqn)}
+    held = _type(tensor, fqn) | {"strides": list(row_major_strides(tensor.shape))}
+    return {"fqn": fqn, "aliases": names.aliases[fqn], **held}
 
 
 def _input_source(step: TrainingStep, name: str) -> str:

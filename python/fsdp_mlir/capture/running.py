@@ -29,6 +29,7 @@ from ..errors import E, ExportError
 from .explain import is_users, user_location
 from .known_values import may_compute
 from ..step.names import StateNames
+from .memory_orders import without_gaps
 from .python_state import PythonState, warn_changed
 from .replaced_buffers import BuffersReplaced, take_over
 from .value_checks import passed_checks
@@ -65,9 +66,9 @@ class RunStep(torch.nn.Module):
         self._targets[id(tensor)] = target
         self.states[target] = (role, fqn)
         if isinstance(tensor, torch.nn.Parameter):
-            self.register_parameter(target, tensor)
+            self.register_parameter(target, without_gaps(tensor))
         else:
-            self.register_buffer(target, tensor)
+            self.register_buffer(target, without_gaps(tensor))
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
         self.begin()

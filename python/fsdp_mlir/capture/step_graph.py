@@ -42,6 +42,7 @@ from .sequences import static_sequences
 from .mask_rules import rule_of
 from .static_sizes import make_static
 from .running import RunStep, run_and_differentiate
+from .memory_orders import hold_row_major
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
 from ..step.turns import Turn
@@ -183,6 +184,7 @@ def capture(
     hold_in_pairs(program, names)
     if training and not any(result.role == "gradient" for result in program.results):
         of = f" of {wanted.turn}" if wanted.turn else ""
+    hold_row_major(program, names)
         held = " of its optimizer" if wanted.turn else ""
         raise ExportError(
             E.NO_GRADIENT,
