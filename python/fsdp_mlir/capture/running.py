@@ -112,7 +112,8 @@ class RunStep(torch.nn.Module):
             replaced = {}
             for table, name, old, new in swapped:
                 # Other attributes are Python state, of which the caller tells.
-                if not isinstance(old, torch.Tensor) or table.get(name) is new:
+                left = table[name] if name in table else None
+                if not isinstance(old, torch.Tensor) or left is new:
                     continue
                 if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
                     raise ExportError(
@@ -120,7 +121,7 @@ class RunStep(torch.nn.Module):
                         f"the forward puts another tensor in the place of {name}; change it in "
                         "place (copy_), which the exported step does too",
                     )
-                replaced[self._targets[id(old)]] = name, table.get(name)
+                replaced[self._targets[id(old)]] = name, left
             self._take_over(replaced)
         finally:
             for table, name, old, _ in swapped:

@@ -44,6 +44,7 @@ from .static_sizes import make_static
 from .running import RunStep, run_and_differentiate
 from .memory_orders import hold_row_major
 from ..step.programs import StepProgram
+from .torchscript_code import plain_torchscript
 from ..step.training_step import TrainingStep
 from ..step.turns import Turn
 
@@ -173,6 +174,7 @@ def capture(
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
+            plain_torchscript(step.model),
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)

@@ -57,6 +57,8 @@ class StateNames:
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
         for fqn in self.buffers:
             self.persistent[fqn] = self._is_persistent(fqn)
+        named = step.model.named_modules(remove_duplicate=False)
+        self._modules = {plain_path(path): module for path, module in named}
         self.fake_mode = _common_fake_mode(step, self)
         self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
         self.first_values = FirstValues(step.recorder, step.seed)
@@ -91,7 +93,7 @@ class StateNames:
 
     def _is_persistent(self, fqn: str) -> bool:
         path, _, last = fqn.rpartition(".")
-        return last not in self.step.model.get_submodule(path)._non_persistent_buffers_set
+        return last not in self._modules[path]._non_persistent_buffers_set
 
     def _tied(self, role: str, fqn: str, tensor: torch.Tensor) -> Optional[tuple[str, str]]:
         """Role and name of the state whose memory `tensor` is, or None: it has memory of its own.
