@@ -12,6 +12,7 @@ import torch
 
 from ..errors import E, RunError
 from .extension import runtime
+from .watched import WatchedModel
 from ..data.batch_origins import follow_loaders
 from ..data.loader_errors import describe, name_samples
 
@@ -110,6 +111,16 @@ class Run:
             BatchError: the batch is not what the plan reads. A rank that is alone goes on after it.
         """
         return self._step(batch)
+
+    def _watch(self, model: WatchedModel) -> None:
+        """Looks before each step whether the script has changed what is to be trained."""
+        step = self._step
+
+        def watched(batch: StepBatch) -> Any:
+            model.check()
+            return step(batch)
+
+        self._step = watched
 
     def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
         """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and

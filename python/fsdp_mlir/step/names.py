@@ -34,6 +34,7 @@ class StateNames:
 
     Attributes:
         parameters, buffers, constants: tensor by its first name, in the model's order.
+        trainable: names of the parameters that require gradients when the step is made.
         aliases: the further names of a tied tensor, by its first name.
         persistent: whether `state_dict()` holds the buffer, by its first name.
         modules: path of the first name of every module object, by its identity.
@@ -64,6 +65,7 @@ class StateNames:
         self.first_values = FirstValues(step.recorder, step.seed)
         self.first_values.check({**self.parameters, **self.buffers})
         self._originals: dict[int, torch.Tensor] = {}
+        self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
         self.paths: dict[int, list[str]] = {}
         for path, module in step.model.named_modules(remove_duplicate=False):
             self.paths.setdefault(id(module), []).append(plain_path(path))
