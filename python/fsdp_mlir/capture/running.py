@@ -32,7 +32,7 @@ from .known_values import may_compute
 from .memory_orders import without_gaps
 from ..step.names import StateNames
 from .python_state import PythonState, warn_changed
-from .replaced_buffers import BuffersReplaced, take_over
+from .replaced_buffers import BuffersReplaced, DataAssigned, take_over
 from .value_checks import passed_checks
 
 
@@ -89,7 +89,9 @@ class RunStep(torch.nn.Module):
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
             frozen = set(self.frozen)
-            stack.enter_context(FrozenInStep(self._own_parameters(), self._trainable, frozen))
+            parameters, states = self._own("parameter"), self._own("parameter", "buffer")
+            stack.enter_context(FrozenInStep(parameters, self._trainable, frozen))
+            stack.enter_context(DataAssigned(states))
             self.checks = stack.enter_context(passed_checks())
             loss, metrics = self._loss(*batch)
             self.left_frozen = frozenset(frozen)
@@ -100,12 +102,10 @@ class RunStep(torch.nn.Module):
         results = (loss, *metrics.values())
         return tuple(result for result in results if isinstance(result, torch.Tensor))
 
-    def _own_parameters(self) -> dict[int, str]:
-        """Names of what this module has now for the model's parameters."""
+    def _own(self, *roles: str) -> dict[int, str]:
+        """Names of what this module has now for the model's tensors of these roles."""
         named = self.states.items()
-        return {
-            id(getattr(self, target)): fqn for target, (role, fqn) in named if role == "parameter"
-        }
+        return {id(getattr(self, target)): fqn for target, (role, fqn) in named if role in roles}
 
     @contextlib.contextmanager
     def _own_states(self) -> Iterator[None]:

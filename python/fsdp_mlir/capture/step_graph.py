@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
+from .changed_parameters import FrozenParametersChanged
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
 from .custom_operators import inline_custom_operators
@@ -35,16 +36,17 @@ from .known_values import StandIns
 from .library_defaults import every_layer, note_unchecked, padded_targets
 from .library_defaults import static_experts, unchecked_distributions
 from .mixed_precision import MixedPrecision
+from .nodes import refusal
 from ..step.names import StateNames
 from .python_state import PythonState
 from .region_pooling import tensor_code_of_torchvision
 from .sequences import static_sequences
 from .mask_rules import rule_of
-from .static_sizes import make_static
-from .running import RunStep, run_and_differentiate
 from .memory_orders import hold_row_major
-from ..step.programs import StepProgram
+from .static_sizes import make_static
 from .torchscript_code import plain_torchscript
+from .running import RunStep, run_and_differentiate
+from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
 from ..step.turns import Turn
 
@@ -143,6 +145,7 @@ def capture(
 
     Raises:
         ExportError: the step cannot be captured, with the user's line and the way to mend it.
+        FrozenParametersChanged: it changes parameters that are to be buffers in `names`.
     """
     training = wanted.trains
     inputs = _separate(wanted.inputs)
@@ -171,10 +174,10 @@ def capture(
             cumulative_averages(),
             general_sizes(),
             tensor_code_of_torchvision(),
+            plain_torchscript(step.model),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
-            plain_torchscript(step.model),
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)
@@ -183,10 +186,10 @@ def capture(
     if training:
         note_unchecked(traced.joint.graph)
     program = _describe(traced, wanted.name, list(inputs), names)
+    hold_row_major(program, names)
     hold_in_pairs(program, names)
     if training and not any(result.role == "gradient" for result in program.results):
         of = f" of {wanted.turn}" if wanted.turn else ""
-    hold_row_major(program, names)
         held = " of its optimizer" if wanted.turn else ""
         raise ExportError(
             E.NO_GRADIENT,
@@ -393,6 +396,7 @@ def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) 
         )
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
+    changed: list[str] = []
     for node in joint.graph.nodes:
         if node.op == "placeholder":
             descriptor = node.meta["desc"]
@@ -433,17 +437,21 @@ def _describe(traced: _Traced, name: str, inputs: list[str], names: StateNames) 
             role, fqn = meaning(descriptor.mutated_input)
             if role == "buffer":
                 program.results.append(Result(node, "buffer_update", fqn))
+            elif role == "parameter" and not names.parameters[fqn].requires_grad:
+                changed.append(fqn)
             elif role != "input":
-                where = user_location(node.meta.get("stack_trace") or "")
-                raise ExportError(
+                raise refusal(
                     E.CHANGED_IN_PLACE,
-                    f"{where + ': ' if where else ''}the step changes the {role} {fqn} in place; only buffers may change in the "
-                    "forward (register_buffer)",
+                    node,
+                    f"the step changes the {role} {fqn} in place; only buffers and frozen "
+                    "parameters may change in the forward (register_buffer)",
                 )
         else:
             raise ExportError(
                 E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
             )
+    if changed:
+        raise FrozenParametersChanged(changed)
     # The loss first: it is what every reader looks for.
     order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
     program.results.sort(key=lambda result: order[result.role])

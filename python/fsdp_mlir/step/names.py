@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Optional
+from typing import Any, Collection, Iterator, Optional
 
 import torch
 
@@ -41,9 +41,13 @@ class StateNames:
         fake_mode: the mode the model was built under, or None for real tensors.
         on_meta: whether the model has tensors on meta.
         first_values: how parameters and buffers get their first values.
+
+    Args:
+        step: whose model's tensors they are.
+        changed: names of frozen parameters that the step changes, as a teacher's: they are buffers.
     """
 
-    def __init__(self, step: TrainingStep) -> None:
+    def __init__(self, step: TrainingStep, changed: Collection[str] = ()) -> None:
         self.step = step
         self.parameters: dict[str, torch.Tensor] = {}
         self.buffers: dict[str, torch.Tensor] = {}
@@ -53,19 +57,22 @@ class StateNames:
         self._known: dict[int, tuple[str, str]] = {}
         self._leaves: dict[str, torch.Tensor] = {}
         self._memory = Memory()
-        _check_whole(step.model)
-        self._add("parameter", self.parameters, step.model.named_parameters(remove_duplicate=False))
-        self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
-        for fqn in self.buffers:
-            self.persistent[fqn] = self._is_persistent(fqn)
         named = step.model.named_modules(remove_duplicate=False)
         self._modules = {plain_path(path): module for path, module in named}
+        _check_whole(step.model)
+        parameters = list(step.model.named_parameters(remove_duplicate=False))
+        moved = {id(tensor) for path, tensor in parameters if plain_path(path) in changed}
+        self._add("parameter", self.parameters, (n for n in parameters if id(n[1]) not in moved))
+        self._add("buffer", self.buffers, (n for n in parameters if id(n[1]) in moved))
+        self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
+        self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
+        for fqn in self.buffers:
+            self.persistent[fqn] = self._is_persistent(fqn)
         self.fake_mode = _common_fake_mode(step, self)
         self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
         self.first_values = FirstValues(step.recorder, step.seed)
         self.first_values.check({**self.parameters, **self.buffers})
         self._originals: dict[int, torch.Tensor] = {}
-        self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
         self.paths: dict[int, list[str]] = {}
         for path, module in step.model.named_modules(remove_duplicate=False):
             self.paths.setdefault(id(module), []).append(plain_path(path))
