@@ -254,7 +254,7 @@ TEXTS = {
     ),
     213: (
         "the step changes a tensor in place that it may not",
-        "Buffers may change in the forward: by in-place operators, or where a tensor of the same shape and dtype, without a gradient, takes their place. Parameters change by the optimizer alone.",
+        "Buffers may change in the forward: by in-place operators, or where a tensor of the same shape and dtype, without a gradient, takes their place. So may frozen parameters, in place, which are then buffers. Trained ones change by the optimizer alone.",
         "Change a buffer with copy_, detach() what takes its place, or compute a new tensor.",
     ),
     214: (

@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 import torch
 
 from .archive.container import build_archive
+from .capture.changed_parameters import FrozenParametersChanged
 from .capture.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
@@ -20,7 +21,7 @@ from .data.checks import column_names
 from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
-from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified
+from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified, note
 from .capture.explain import user_location
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
@@ -28,6 +29,7 @@ from .step.pairs import as_held, check_complex
 from .rules.optimizer import describe_optimizer
 from .rules.schedule import read_schedule
 from .capture.rewrite import prepare
+from .step.strides import row_major_strides
 from .step.scaler import describe_scaler, scaler_states
 from .step.programs import StepProgram, check_batches, programs_of, shapes_text
 from .archive.torchscript import ProgramWriter
@@ -52,7 +54,19 @@ def export_step(
         ExportError: the step cannot be exported. No file is then left, and files of an earlier
             export stay as they were.
     """
-    names = StateNames(step)
+    changed: frozenset[str] = frozenset()
+    with each_said_once():
+        while True:
+            try:
+                return _export(step, Path(path), source, weights, StateNames(step, changed))
+            except FrozenParametersChanged as found:
+                note(str(found))
+                changed |= found.names
+
+
+def _export(
+    step: TrainingStep, path: Path, source: str, weights: bool, names: StateNames
+) -> list[Path]:
     if names.fake_mode is not None and weights:
         raise ExportError(
             E.FIRST_VALUES,
@@ -71,18 +85,17 @@ def export_step(
     check_batches(step.batches, step.accumulate)
     writers: dict[str, ProgramWriter] = {}
     programs: dict[str, Program] = {}
-    with each_said_once():
-        for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
-            names.check_symbol(wanted.name)
-            program = capture(step, wanted, names, sharding.precision)
-            prepare(program)
-            programs[wanted.name] = program
-            writers[wanted.name] = ProgramWriter(program, names, wanted)
-            if wanted.variant_of is not None:
-                _check_variant(wanted, program, programs[wanted.variant_of])
-            elif wanted.trains:
-                _warn_unreached(program, names, wanted)
-                _check_outputs(program, step)
+    for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
+        names.check_symbol(wanted.name)
+        program = capture(step, wanted, names, sharding.precision)
+        prepare(program)
+        programs[wanted.name] = program
+        writers[wanted.name] = ProgramWriter(program, names, wanted)
+        if wanted.variant_of is not None:
+            _check_variant(wanted, program, programs[wanted.variant_of])
+        elif wanted.trains:
+            _warn_unreached(program, names, wanted)
+            _check_outputs(program, step)
     metadata = {
         "format": "fsdp-mlir",
         "format_version": 7,
@@ -130,7 +143,7 @@ def export_step(
     }
     sources = {name: writer.source for name, writer in writers.items()} | rules
     archive = build_archive(sources, metadata)
-    return _write_files(Path(path), step, names, archive, weights)
+    return _write_files(path, step, names, archive, weights)
 
 
 def _length(step: TrainingStep) -> Optional[dict[str, int]]:
@@ -185,7 +198,8 @@ def _type(tensor: torch.Tensor, name: str) -> dict[str, Any]:
 
 
 def _tensor(fqn: str, tensor: torch.Tensor, names: StateNames) -> dict[str, Any]:
-    return {"fqn": fqn, "aliases": names.aliases[fqn], **_type(tensor, fqn)}
+    held = _type(tensor, fqn) | {"strides": list(row_major_strides(tensor.shape))}
+    return {"fqn": fqn, "aliases": names.aliases[fqn], **held}
 
 
 def _input_source(step: TrainingStep, name: str) -> str:

@@ -241,12 +241,6 @@ def _check_parameter(fqn: str, tensor: torch.Tensor) -> None:
             E.SHARDING,
             f"{fqn} is a scalar, which cannot be sharded; make it a 1-D tensor with one element",
         )
-    if not tensor.is_contiguous():
-        raise ExportError(
-            E.SHARDING,
-            f"{fqn} of shape {list(tensor.shape)} has strides {list(tensor.stride())}, and only "
-            "contiguous parameters can be sharded; store it contiguous and transpose in the forward",
-        )
 
 
 def _check_dtypes(name: str, members: list[str], names: StateNames) -> None:

@@ -14,6 +14,7 @@ from torch import fx
 from .context import capture_settings
 from ..errors import E, ExportError
 from .explain import is_users, user_location
+from .memory_orders import without_gaps
 from ..step.names import StateNames
 from .python_state import warn_changed
 from .replaced_buffers import BuffersReplaced
@@ -107,9 +108,9 @@ def _name_states(
         role, fqn = names.of(value)
         target = f"{role}_{len(states)}"
         if isinstance(value, torch.nn.Parameter):
-            root.register_parameter(target, value)
+            root.register_parameter(target, without_gaps(value))
         else:
-            root.register_buffer(target, value)
+            root.register_buffer(target, value if role == "constant" else without_gaps(value))
         states[target] = (role, fqn)
         copies[node] = graph.get_attr(target)
         copies[node].meta = dict(node.meta)

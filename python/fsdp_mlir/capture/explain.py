@@ -31,6 +31,11 @@ _SIZE = (
     "case of none, which sums and means of no elements cover, or use torch.where"
 )
 _SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
+_SCRIPT = (
+    "the step's TorchScript code branches on the value of a tensor, or reads it as a number; use "
+    "torch.where, and keep it a tensor"
+)
+_IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
 # By what Dynamo says that it met.
 _REMEDIES = (
     ("data-dependent branching", _BRANCH),
@@ -99,6 +104,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     place = f"{where}: " if where else ""
     if isinstance(own, ExportError):
         return Refusal(own.kind, place, own.message, own.message)
+    if own is not None and _IN_TORCHSCRIPT in str(own):
+        return _failed_in_torchscript(str(own))
     if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
         return Refusal(E.STEP_RAISES, place, reason, reason)
@@ -131,6 +138,18 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     reason = reason.rstrip(".")
     message = f"the step cannot be captured: {reason} (--traceback shows all)"
     return Refusal(E.CAPTURE_FAILED, place, reason, message)
+
+
+def _failed_in_torchscript(text: str) -> Refusal:
+    """What TorchScript's interpreter raises has the line of the scripted code in its text, and of a
+    Python exception nothing."""
+    where = user_location(text)
+    place = f"{where}: " if where else ""
+    said = _one_line(text.rpartition("Error:")[2])
+    if not said:
+        return Refusal(E.VALUE_DEPENDENT, place, _SCRIPT, _SCRIPT)
+    reason = f"the step raises in TorchScript: {said}"
+    return Refusal(E.STEP_RAISES, place, reason, reason)
 
 
 def _trace(error: Optional[Exception]) -> str:

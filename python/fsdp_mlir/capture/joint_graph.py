@@ -10,6 +10,7 @@ from torch import fx
 
 from ..errors import E, ExportError
 from ..step.names import StateNames
+from .changed_parameters import FrozenParametersChanged
 from .nodes import refusal
 from .program import Argument, Program, Result
 
@@ -34,6 +35,7 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
 
     Raises:
         ExportError: one of them is none that a program can have.
+        FrozenParametersChanged: it changes parameters that are to be buffers in `names`.
     """
     from torch._functorch._aot_autograd import descriptors as d
 
@@ -56,6 +58,7 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
         )
 
     output = next(node for node in joint.graph.nodes if node.op == "output")
+    changed: list[str] = []
     for node in joint.graph.nodes:
         if node.op == "placeholder":
             descriptor = node.meta["desc"]
@@ -96,17 +99,21 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
             role, fqn = meaning(descriptor.mutated_input)
             if role == "buffer":
                 program.results.append(Result(node, "buffer_update", fqn))
+            elif role == "parameter" and not names.parameters[fqn].requires_grad:
+                changed.append(fqn)
             elif role != "input":
                 raise refusal(
                     E.CHANGED_IN_PLACE,
                     node,
-                    f"the step changes the {role} {fqn} in place; only buffers may change in the "
-                    "forward (register_buffer)",
+                    f"the step changes the {role} {fqn} in place; only buffers and frozen "
+                    "parameters may change in the forward (register_buffer)",
                 )
         else:
             raise ExportError(
                 E.CAPTURE_FAILED, f"the graph returns {descriptor}, which cannot be exported"
             )
+    if changed:
+        raise FrozenParametersChanged(changed)
     # The loss first: it is what every reader looks for.
     order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
     program.results.sort(key=lambda result: order[result.role])

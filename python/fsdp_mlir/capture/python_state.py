@@ -33,6 +33,7 @@ class PythonState:
         self._buffers = {
             path: (module._buffers, dict(module._buffers))
             for path, module in loss.model.named_modules()
+            if not isinstance(module, torch.jit.ScriptModule)  # whose buffers are none of Python's
         }
 
     def _places(self) -> Iterator[tuple[str, dict[str, Any], str]]:

@@ -27,10 +27,12 @@ from torch.overrides import TorchFunctionMode
 
 from ..errors import E, ExportError
 from .explain import is_users, user_location
+from .frozen_in_step import FrozenInStep
 from .known_values import may_compute
+from .memory_orders import without_gaps
 from ..step.names import StateNames
 from .python_state import PythonState, warn_changed
-from .replaced_buffers import BuffersReplaced, take_over
+from .replaced_buffers import BuffersReplaced, DataAssigned, take_over
 from .value_checks import passed_checks
 
 
@@ -42,6 +44,8 @@ class RunStep(torch.nn.Module):
         outputs: the loss and the metrics of the last run.
         begin: is called in front of each run.
         checks: where the last run checked values.
+        frozen: names of the parameters that are frozen when a run begins.
+        left_frozen: and when the last one has ended.
     """
 
     def __init__(self, loss: torch.nn.Module, names: StateNames) -> None:
@@ -52,6 +56,9 @@ class RunStep(torch.nn.Module):
         self.outputs: tuple[Any, Mapping[str, Any]] = (None, {})
         self.begin: Callable[[], None] = lambda: None
         self.checks: list[str] = []
+        self.frozen: frozenset[str] = frozenset()
+        self.left_frozen: frozenset[str] = frozenset()
+        self._trainable = names.trainable
         self._targets: dict[int, str] = {}
         self._replaced: set[str] = set()  # targets in whose places a run puts other tensors
         for module in loss.model.modules():
@@ -65,9 +72,9 @@ class RunStep(torch.nn.Module):
         self._targets[id(tensor)] = target
         self.states[target] = (role, fqn)
         if isinstance(tensor, torch.nn.Parameter):
-            self.register_parameter(target, tensor)
+            self.register_parameter(target, without_gaps(tensor))
         else:
-            self.register_buffer(target, tensor)
+            self.register_buffer(target, without_gaps(tensor))
 
     def forward(self, *batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
         self.begin()
@@ -81,14 +88,24 @@ class RunStep(torch.nn.Module):
             stack.enter_context(_module_paths(self._loss.model))
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
+            frozen = set(self.frozen)
+            parameters, states = self._own("parameter"), self._own("parameter", "buffer")
+            stack.enter_context(FrozenInStep(parameters, self._trainable, frozen))
+            stack.enter_context(DataAssigned(states))
             self.checks = stack.enter_context(passed_checks())
             loss, metrics = self._loss(*batch)
+            self.left_frozen = frozenset(frozen)
         self.outputs = loss, metrics
         if isinstance(loss, torch.Tensor) and loss._is_view():
             # A result that is a view of another value would be returned as both.
             loss = loss.clone()
         results = (loss, *metrics.values())
         return tuple(result for result in results if isinstance(result, torch.Tensor))
+
+    def _own(self, *roles: str) -> dict[int, str]:
+        """Names of what this module has now for the model's tensors of these roles."""
+        named = self.states.items()
+        return {id(getattr(self, target)): fqn for target, (role, fqn) in named if role in roles}
 
     @contextlib.contextmanager
     def _own_states(self) -> Iterator[None]:
@@ -111,7 +128,8 @@ class RunStep(torch.nn.Module):
             replaced = {}
             for table, name, old, new in swapped:
                 # Other attributes are Python state, of which the caller tells.
-                if not isinstance(old, torch.Tensor) or table.get(name) is new:
+                left = table[name] if name in table else None
+                if not isinstance(old, torch.Tensor) or left is new:
                     continue
                 if id(table) not in buffers or sum(old is other for *_, other, _ in swapped) > 1:
                     raise ExportError(
@@ -119,7 +137,7 @@ class RunStep(torch.nn.Module):
                         f"the forward puts another tensor in the place of {name}; change it in "
                         "place (copy_), which the exported step does too",
                     )
-                replaced[self._targets[id(old)]] = name, table.get(name)
+                replaced[self._targets[id(old)]] = name, left
             self._take_over(replaced)
         finally:
             for table, name, old, _ in swapped:
@@ -172,7 +190,7 @@ def run_and_differentiate(
             first = differentiate(step, batch)
         warn_changed(state.changed())
         state.keep_known()
-        step.begin = PythonState(step._loss).restore
+        step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
         second = differentiate(step, batch)
     if _generators() != before:
         where = _where_drawn(lambda: differentiate(step, batch))

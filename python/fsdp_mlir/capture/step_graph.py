@@ -41,8 +41,10 @@ from .python_state import PythonState
 from .region_pooling import tensor_code_of_torchvision
 from .sequences import static_sequences
 from .mask_rules import rule_of
+from .memory_orders import hold_row_major
 from .static_sizes import make_static
 from .step_loss import StepLoss, check_outputs
+from .torchscript_code import plain_torchscript
 from .running import RunStep, run_and_differentiate
 from ..step.programs import StepProgram
 from ..step.training_step import TrainingStep
@@ -58,6 +60,7 @@ def capture(
 
     Raises:
         ExportError: the step cannot be captured, with the user's line and the way to mend it.
+        FrozenParametersChanged: it changes parameters that are to be buffers in `names`.
     """
     training = wanted.trains
     inputs = _separate(wanted.inputs)
@@ -86,6 +89,7 @@ def capture(
             cumulative_averages(),
             general_sizes(),
             tensor_code_of_torchvision(),
+            plain_torchscript(step.model),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
@@ -97,6 +101,7 @@ def capture(
     if training:
         note_unchecked(traced.module.graph)
     program = describe(traced, wanted.name, list(inputs), names)
+    hold_row_major(program, names)
     hold_in_pairs(program, names)
     if training and not any(result.role == "gradient" for result in program.results):
         of = f" of {wanted.turn}" if wanted.turn else ""

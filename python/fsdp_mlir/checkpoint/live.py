@@ -171,11 +171,12 @@ def _model_tensors(model: torch.nn.Module) -> Iterator[tuple[Tensor, torch.Tenso
         ("parameter", model.named_parameters(remove_duplicate=False)),
         ("buffer", model.named_buffers(remove_duplicate=False)),
     ]
+    modules = dict(model.named_modules(remove_duplicate=False))
     for role, tensors in named:
         for path, value in tensors:
             name = plain_path(path)
             module, _, last = path.rpartition(".")
-            if last in model.get_submodule(module)._non_persistent_buffers_set:
+            if last in modules[module]._non_persistent_buffers_set:
                 name = LOST + name
             if id(value) in found:
                 aliases[id(value)].append(name)

@@ -20,6 +20,7 @@ from ..export import export_step
 from .extension import runtime
 from ..driver.progress import archive_metadata
 from .run import PathLike, Run, load
+from .watched import WatchedModel
 from ..archive.start_weights import WeightsError, compose
 from ..train import START, lower
 from ..step.training_step import TrainingStep
@@ -98,7 +99,7 @@ def compile(
                     f"rank {rank} does not see {folder}, where rank 0 has compiled; give compile() "
                     "out=, a folder that all hosts share",
                 )
-        return load(
+        run = load(
             folder / "step.plan",
             folder / start,
             optimizer=_followed(step),
@@ -106,6 +107,9 @@ def compile(
             rendezvous=rendezvous,
             **options,
         )
+        if isinstance(step, TrainingStep) and len(step.turns) == 1:
+            run._watch(WatchedModel(step))
+        return run
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)

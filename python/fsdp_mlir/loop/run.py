@@ -13,6 +13,7 @@ import torch
 from ..errors import E, RunError
 from .extension import runtime
 from .followed_optimizer import FollowedOptimizer
+from .watched import WatchedModel
 from ..data.batch_origins import follow_loaders
 from ..data.loader_errors import describe, name_samples
 
@@ -80,7 +81,10 @@ def load(
     )
     name_samples()
     follow_loaders()
-    return Run(session, optimizer)
+    run = Run(session)
+    if optimizer is not None:
+        run._follow(FollowedOptimizer(optimizer))
+    return run
 
 
 class Run:
@@ -92,9 +96,9 @@ class Run:
     that leaves the context is told to the other ranks, of a DataLoader with its worker and sample.
     """
 
-    def __init__(self, session: Any, optimizer: Any = None) -> None:
+    def __init__(self, session: Any) -> None:
         self._open: Any = session
-        self._followed = None if optimizer is None else FollowedOptimizer(optimizer)
+        self._followed: Optional[FollowedOptimizer] = None
         # Looked up once: between two steps what looks up has left the caches.
         self._step: Any = session.step
         self.rank: int = session.rank
@@ -114,12 +118,29 @@ class Run:
         Raises:
             BatchError: the batch is not what the plan reads. A rank that is alone goes on after it.
         """
-        if self._followed is None:
-            return self._step(batch)
-        self._followed.take_rates(self._session)
-        loss = self._step(batch)
-        self._followed.count_step()
-        return loss
+        return self._step(batch)
+
+    def _follow(self, optimizer: FollowedOptimizer) -> None:
+        """Takes the learning rates of its groups before each step."""
+        self._followed, step = optimizer, self._step
+
+        def followed(batch: StepBatch) -> Any:
+            optimizer.take_rates(self._session)
+            loss = step(batch)
+            optimizer.count_step()
+            return loss
+
+        self._step = followed
+
+    def _watch(self, model: WatchedModel) -> None:
+        """Looks before each step whether the script has changed what is to be trained."""
+        step = self._step
+
+        def watched(batch: StepBatch) -> Any:
+            model.check()
+            return step(batch)
+
+        self._step = watched
 
     def eval(self, batch: StepBatch = None) -> dict[str, Union[float, torch.Tensor]]:
         """The loss and the metrics of one batch on this rank, by the plan's program `eval`, and

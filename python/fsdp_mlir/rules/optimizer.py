@@ -58,6 +58,8 @@ def describe_optimizer(
             symbol = _symbol(rule, optimizer_name(part), writers)
             names.check_symbol(symbol)
             writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
+    for group in groups:
+        group["parameters"] = [fqn for fqn in group["parameters"] if fqn in names.parameters]
     held = {fqn for group in groups for fqn in group["parameters"]}
     for fqn, tensor in names.parameters.items():
         if tensor.requires_grad and fqn not in held:
@@ -79,7 +81,8 @@ def _describe_groups(
             "the optimizer has step hooks, and no Python runs while a plan does; remove them",
         )
     _check_flags(optimizer)
-    fqns = {id(tensor): fqn for fqn, tensor in names.parameters.items()}
+    # A frozen parameter that the step changes is a buffer, which the optimizer may hold all the same.
+    fqns = {id(t): fqn for fqn, t in (*names.buffers.items(), *names.parameters.items())}
     groups, implementations = [], set()
     for index, group in enumerate(optimizer.param_groups):
         members = []

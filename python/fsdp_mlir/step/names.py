@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Optional
+from typing import Any, Collection, Iterator, Optional
 
 import torch
 
@@ -34,15 +34,20 @@ class StateNames:
 
     Attributes:
         parameters, buffers, constants: tensor by its first name, in the model's order.
+        trainable: names of the parameters that require gradients when the step is made.
         aliases: the further names of a tied tensor, by its first name.
         persistent: whether `state_dict()` holds the buffer, by its first name.
         modules: path of the first name of every module object, by its identity.
         fake_mode: the mode the model was built under, or None for real tensors.
         on_meta: whether the model has tensors on meta.
         first_values: how parameters and buffers get their first values.
+
+    Args:
+        step: whose model's tensors they are.
+        changed: names of frozen parameters that the step changes, as a teacher's: they are buffers.
     """
 
-    def __init__(self, step: TrainingStep) -> None:
+    def __init__(self, step: TrainingStep, changed: Collection[str] = ()) -> None:
         self.step = step
         self.parameters: dict[str, torch.Tensor] = {}
         self.buffers: dict[str, torch.Tensor] = {}
@@ -52,9 +57,15 @@ class StateNames:
         self._known: dict[int, tuple[str, str]] = {}
         self._leaves: dict[str, torch.Tensor] = {}
         self._memory = Memory()
+        named = step.model.named_modules(remove_duplicate=False)
+        self._modules = {plain_path(path): module for path, module in named}
         _check_whole(step.model)
-        self._add("parameter", self.parameters, step.model.named_parameters(remove_duplicate=False))
+        parameters = list(step.model.named_parameters(remove_duplicate=False))
+        moved = {id(tensor) for path, tensor in parameters if plain_path(path) in changed}
+        self._add("parameter", self.parameters, (n for n in parameters if id(n[1]) not in moved))
+        self._add("buffer", self.buffers, (n for n in parameters if id(n[1]) in moved))
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
+        self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
         for fqn in self.buffers:
             self.persistent[fqn] = self._is_persistent(fqn)
         self.fake_mode = _common_fake_mode(step, self)
@@ -91,7 +102,7 @@ class StateNames:
 
     def _is_persistent(self, fqn: str) -> bool:
         path, _, last = fqn.rpartition(".")
-        return last not in self.step.model.get_submodule(path)._non_persistent_buffers_set
+        return last not in self._modules[path]._non_persistent_buffers_set
 
     def _tied(self, role: str, fqn: str, tensor: torch.Tensor) -> Optional[tuple[str, str]]:
         """Role and name of the state whose memory `tensor` is, or None: it has memory of its own.

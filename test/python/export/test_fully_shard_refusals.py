@@ -202,11 +202,6 @@ def scalar(model: Model) -> None:
     fully_shard(model)
 
 
-def transposed(model: Model) -> None:
-    model.head.weight = nn.Parameter(torch.randn(8, 3).t())
-    fully_shard(model)
-
-
 def tied_across_units(model: Model) -> None:
     model.blocks[1].up.weight = model.blocks[0].up.weight
     shard_blocks(model)
@@ -266,7 +261,6 @@ def placed(dim: Any, ranks: int = 2) -> Callable[[Model], None]:
     "annotate, text",
     [
         (scalar, "scale is a scalar, which cannot be sharded; make it a 1-D tensor"),
-        (transposed, r"head.weight of shape \[3, 8\] has strides \[1, 3\]"),
         (
             tied_across_units,
             "blocks.0.up.weight and blocks.1.up.weight are one parameter in two units, unit "

@@ -1,0 +1,27 @@
+"""In which order parameters and buffers are held: row by row, whatever a model has them in."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Those of a tensor that lies row by row."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def memory_order(tensor: torch.Tensor) -> list[int]:
+    """Its dimensions, from the one that steps farthest in memory on."""
+    return sorted(range(tensor.dim()), key=tensor.stride, reverse=True)  # stable
+
+
+def has_gaps(tensor: torch.Tensor) -> bool:
+    """Whether its elements do not fill a piece of memory, each a place of its own."""
+    return not tensor.permute(memory_order(tensor)).is_contiguous()
