@@ -63,9 +63,11 @@ def load(
 
     Raises:
         RunError: the plan, the weights or the ranks do not fit. RankFailure: another rank failed.
+        ExportError: `optimizer` is none.
     """
     if rng not in ("site", "sequential"):
         raise RunError(E.STEP_ARGUMENT, f"rng is {rng!r}; give 'site' or 'sequential'")
+    followed = None if optimizer is None else FollowedOptimizer(optimizer)
     session = runtime().open(
         plan=os.fspath(plan),
         weights=os.fspath(weights) if weights is not None else "",
@@ -82,8 +84,8 @@ def load(
     name_samples()
     follow_loaders()
     run = Run(session)
-    if optimizer is not None:
-        run._follow(FollowedOptimizer(optimizer))
+    if followed is not None:
+        run._follow(followed)
     return run
 
 
