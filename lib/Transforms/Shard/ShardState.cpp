@@ -119,9 +119,6 @@ ArrayAttr ShardState::getAxes(ArrayRef<std::string> names) {
   return ArrayAttr::get(&getContext(), axes);
 }
 
-/// On parameters that the model splits on another dimension than 0: which.
-constexpr StringLiteral kShardDimAttrName = "fsdp.shard_dim";
-
 /// A rule runs on parts of a parameter only if it is pointwise.
 static LogicalResult verifyPointwise(func::FuncOp rule) {
   WalkResult result = rule.walk([&](aten::CallOp call) {
@@ -299,8 +296,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
     state->removeAttr(kShardDimAttrName);
 
   for (auto rule : module.getOps<func::FuncOp>())
-    if (rule->hasAttr("fsdp.rule") && !isMatrixRule(rule) &&
-        failed(verifyPointwise(rule)))
+    if (isRule(rule) && !isMatrixRule(rule) && failed(verifyPointwise(rule)))
       return failure();
   return success();
 }

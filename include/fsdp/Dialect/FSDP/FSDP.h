@@ -30,6 +30,10 @@ inline constexpr llvm::StringLiteral kScaleStateName = plan::scaleStateName;
 inline constexpr llvm::StringLiteral kGrowthStateName = plan::growthStateName;
 inline constexpr llvm::StringLiteral kSkippedStateName = plan::skippedStateName;
 
+/// On a parameter, from import to shard-state: the dimension other than 0 that
+/// the model splits it on.
+inline constexpr llvm::StringLiteral kShardDimAttrName = "fsdp.shard_dim";
+
 /// On a rule: the optimizer that it was captured from, an OptimizerAttr.
 inline constexpr llvm::StringLiteral kOptimizerAttrName = "fsdp.optimizer";
 
