@@ -7,6 +7,7 @@ from typing import Any, Mapping
 import torch
 import torch.distributed as dist
 
+from ..dtypes import short_name
 from ..errors import E, RunError
 from ..step.pairs import as_pairs_of
 
@@ -96,7 +97,7 @@ def _check(
         if name not in targets:
             raise RunError(E.RUN_STATE, f"the run has no {name}; give what its state_dict() has")
         shape, dtype = list(targets[name]["shape"]), targets[name]["dtype"]
-        own = str(value.dtype).removeprefix("torch.")
+        own = short_name(value.dtype)
         if list(value.shape) != shape or own != dtype:
             raise RunError(
                 E.RUN_STATE,
