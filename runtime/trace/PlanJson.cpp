@@ -54,7 +54,9 @@ public:
                  {"steps", plan.steps}};
     json["mesh"] = Json::array();
     for (const auto &dim : plan.mesh)
-      json["mesh"].push_back({{"name", dim->name}, {"size", dim->size}});
+      json["mesh"].push_back({{"name", dim->name},
+                              {"size", dim->size},
+                              {"role", plan::nameOf(dim->role)}});
     json["arenas"] = Json::array();
     for (const auto &arena : plan.arenas)
       json["arenas"].push_back(
