@@ -48,6 +48,40 @@ static LoadOp getMappedSource(Operation *op) {
              : LoadOp();
 }
 
+/// Decides, once all uses are known, what lies in a state's own memory.
+static void settle(StateOp state, const StateUses &uses,
+                   MutableArrayRef<ProgramLiveness::Storage> storages,
+                   const DenseMap<Value, size_t> &indices) {
+  using Storage = ProgramLiveness::Storage;
+  // A load that is read at or after a write of its state keeps the old value:
+  // it must have memory of its own.
+  for (auto [index, loaded] : uses.loads) {
+    Storage &storage = storages[index];
+    if (llvm::any_of(uses.writes, [&, loaded = loaded](int64_t written) {
+          return written > loaded && written <= storage.block.last;
+        }))
+      storage.state = nullptr;
+  }
+  // What the only store gives is computed in the state's memory, if by then
+  // nobody reads what lies there.
+  if (uses.writes.size() != 1 || uses.stores.size() != 1)
+    return;
+  StoreOp store = uses.stores.front();
+  auto it = indices.find(store.getValue());
+  if (it == indices.end())
+    return;
+  Storage &given = storages[it->second];
+  bool fits = !given.state && given.root.getDefiningOp<aten::CallOp>() &&
+              given.root.getType() == state.getTensorType();
+  bool free = llvm::none_of(uses.loads, [&](StateUses::Load load) {
+    const Storage &old = storages[load.storage];
+    int64_t read = old.state ? old.block.last : load.time;
+    return load.time < uses.writes.front() && read >= given.block.first;
+  });
+  if (fits && free)
+    given.state = state;
+}
+
 FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
   if (!program.getBody().hasOneBlock())
     return program.emitError("program '")
@@ -129,37 +163,9 @@ FailureOr<ProgramLiveness> ProgramLiveness::compute(func::FuncOp program) {
     ++time;
   }
 
-  for (auto &[op, uses] : states) {
-    if (!op)
-      continue; // No such state; whoever needs its place says so.
-    // A load that is read at or after a write of its state keeps the old value:
-    // it must have memory of its own.
-    for (auto [index, loaded] : uses.loads) {
-      Storage &storage = result.storages[index];
-      if (llvm::any_of(uses.writes, [&, loaded = loaded](int64_t written) {
-            return written > loaded && written <= storage.block.last;
-          }))
-        storage.state = nullptr;
-    }
-    // What the only store gives is computed in the state's memory, if by then
-    // nobody reads what lies there.
-    if (uses.writes.size() != 1 || uses.stores.size() != 1)
-      continue;
-    auto it = result.indices.find(uses.stores.front().getValue());
-    if (it == result.indices.end())
-      continue;
-    Storage &given = result.storages[it->second];
-    auto state = cast<StateOp>(op);
-    bool fits = !given.state && given.root.getDefiningOp<aten::CallOp>() &&
-                given.root.getType() == state.getTensorType();
-    bool free = llvm::none_of(uses.loads, [&](StateUses::Load load) {
-      const Storage &old = result.storages[load.storage];
-      int64_t read = old.state ? old.block.last : load.time;
-      return load.time < uses.writes.front() && read >= given.block.first;
-    });
-    if (fits && free)
-      given.state = state;
-  }
+  for (auto &[op, uses] : states)
+    if (op) // No such state: whoever needs its place says so.
+      settle(cast<StateOp>(op), uses, result.storages, result.indices);
   return result;
 }
 

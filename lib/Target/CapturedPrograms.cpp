@@ -5,6 +5,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -24,7 +25,7 @@ public:
       return function.emitOpError("is a program of several blocks");
     for (BlockArgument argument : function.getArguments()) {
       auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        "fsdp.input");
+                                                        kInputAttrName);
       auto input = std::make_unique<plan::InputT>();
       input->name = name ? name.str() : "";
       FailureOr<int> value = addValue(argument);
@@ -88,7 +89,7 @@ private:
             values.lookup(op.getInputs()[*aliased]);
     }
     (*call)->view = op.isView();
-    if (op->hasAttr("fsdp.cotangent"))
+    if (op->hasAttr(kCotangentAttrName))
       scaleCotangent(op, **call);
     add(std::move(**call));
     return success();
@@ -176,7 +177,7 @@ private:
   LogicalResult exportOp(func::ReturnOp end) {
     for (auto [index, value] : llvm::enumerate(end.getOperands())) {
       auto name =
-          function.getResultAttrOfType<StringAttr>(index, "fsdp.output");
+          function.getResultAttrOfType<StringAttr>(index, kOutputAttrName);
       auto output = std::make_unique<plan::OutputT>();
       output->name = name ? name.str() : "";
       output->value = values.lookup(value);

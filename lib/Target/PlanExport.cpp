@@ -9,22 +9,13 @@
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 using namespace fsdp;
 
 namespace {
-
-SmallVector<func::FuncOp> getProgramsOf(ModuleOp module) {
-  SmallVector<func::FuncOp> programs;
-  for (auto function : module.getOps<func::FuncOp>())
-    if (!function.isDeclaration() && !function->hasAttr("fsdp.rule"))
-      programs.push_back(function);
-  return programs;
-}
 
 class PlanExporter {
 public:
@@ -40,7 +31,7 @@ public:
         return failure();
     if (failed(exportStates()) || failed(exportRules()))
       return failure();
-    for (auto function : getProgramsOf(module)) {
+    for (auto function : getPrograms(module)) {
       auto program = exportCapturedProgram(function, symbols);
       if (failed(program))
         return failure();
@@ -54,7 +45,7 @@ public:
       return failure();
     if (failed(exportRules()))
       return failure();
-    for (auto function : getProgramsOf(module)) {
+    for (auto function : getPrograms(module)) {
       auto program =
           exportProgram(function, symbols, ops.programs.emplace_back());
       if (failed(program))
@@ -72,11 +63,11 @@ private:
   /// Which program runs in place of another one, and which behind it.
   LogicalResult exportOrder() {
     for (auto [program, op] : llvm::zip_equal(out.programs, ops.programs)) {
-      if (auto turn = op.function->getAttrOfType<StringAttr>("fsdp.turn"))
+      if (auto turn = op.function->getAttrOfType<StringAttr>(kTurnAttrName))
         program->turn = turn.str();
-      if (failed(findProgram(op.function, "fsdp.variant_of",
+      if (failed(findProgram(op.function, kVariantOfAttrName,
                              program->variant_of)) ||
-          failed(findProgram(op.function, "fsdp.next", program->next)))
+          failed(findProgram(op.function, kNextAttrName, program->next)))
         return failure();
     }
     return success();
@@ -97,7 +88,7 @@ private:
 
   LogicalResult exportRules() {
     for (auto function : module.getOps<func::FuncOp>())
-      if (function->hasAttr("fsdp.rule")) {
+      if (isRule(function)) {
         ops.rules.push_back(function);
         auto rule = exportRule(function, symbols, ops.calls.emplace_back());
         if (failed(rule))

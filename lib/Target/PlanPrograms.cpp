@@ -6,6 +6,7 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 #include "plan/Collectives.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -46,7 +47,7 @@ public:
       return failure();
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
-      auto name = function.getArgAttrOfType<StringAttr>(index, "fsdp.input");
+      auto name = function.getArgAttrOfType<StringAttr>(index, kInputAttrName);
       if (!name)
         return function.emitOpError("argument ")
                << index << " has no fsdp.input; programs take inputs only";
@@ -56,7 +57,7 @@ public:
       auto input = std::make_unique<plan::InputT>();
       input->name = name.str();
       input->value = *value;
-      input->from_data = !function.getArgAttr(index, "fsdp.repeat");
+      input->from_data = !function.getArgAttr(index, kRepeatAttrName);
       program->inputs.push_back(std::move(input));
     }
     for (Operation &op : function.getBody().front())
@@ -105,7 +106,7 @@ private:
   LogicalResult exportOutputs(func::ReturnOp end) {
     for (auto [index, value] : llvm::enumerate(end.getOperands())) {
       auto name =
-          function.getResultAttrOfType<StringAttr>(index, "fsdp.output");
+          function.getResultAttrOfType<StringAttr>(index, kOutputAttrName);
       if (!name || !values.contains(value))
         return function.emitOpError("result ")
                << index << " is no tensor, or has no fsdp.output";

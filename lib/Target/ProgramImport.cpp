@@ -5,6 +5,7 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -71,9 +72,9 @@ func::FuncOp ProgramImporter::addFunction() {
       continue;
     operands.push_back(typeOf(program.values.at(argument.name)));
     NamedAttrList attributes;
-    attributes.set("fsdp.input", builder.getStringAttr(argument.fqn));
+    attributes.set(kInputAttrName, builder.getStringAttr(argument.fqn));
     if (inputs.lookup(argument.fqn)->repeat)
-      attributes.set("fsdp.repeat", builder.getUnitAttr());
+      attributes.set(kRepeatAttrName, builder.getUnitAttr());
     operandAttrs.push_back(attributes.getDictionary(builder.getContext()));
   }
   for (const ResultInfo &result : program.results) {
@@ -82,7 +83,7 @@ func::FuncOp ProgramImporter::addFunction() {
     results.push_back(typeOf(program.values.at(result.name)));
     StringRef output = result.role == "loss" ? "loss" : StringRef(result.fqn);
     resultAttrs.push_back(builder.getDictionaryAttr(
-        builder.getNamedAttr("fsdp.output", builder.getStringAttr(output))));
+        builder.getNamedAttr(kOutputAttrName, builder.getStringAttr(output))));
   }
   auto function =
       func::FuncOp::create(builder, NameLoc::get(builder.getStringAttr(name)),
@@ -90,11 +91,11 @@ func::FuncOp ProgramImporter::addFunction() {
   function.setAllArgAttrs(operandAttrs);
   function.setAllResultAttrs(resultAttrs);
   if (!program.variantOf.empty())
-    function->setAttr("fsdp.variant_of", symbol(program.variantOf));
+    function->setAttr(kVariantOfAttrName, symbol(program.variantOf));
   if (!program.turn.empty())
-    function->setAttr("fsdp.turn", builder.getStringAttr(program.turn));
+    function->setAttr(kTurnAttrName, builder.getStringAttr(program.turn));
   if (!program.next.empty())
-    function->setAttr("fsdp.next", symbol(program.next));
+    function->setAttr(kNextAttrName, symbol(program.next));
   return function;
 }
 
@@ -159,7 +160,7 @@ void ProgramImporter::addArguments(func::FuncOp function) {
                 "dtype", TypeAttr::get(getElementType(builder.getContext(),
                                                       info.dtype)))},
         TypeRange(typeOf(info)));
-    call->setAttr("fsdp.cotangent", builder.getUnitAttr());
+    call->setAttr(kCotangentAttrName, builder.getUnitAttr());
     value = call->getResult(0);
   }
 }

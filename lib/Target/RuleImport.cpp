@@ -6,6 +6,7 @@
 #include "RuleImport.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -198,7 +199,7 @@ func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
   auto function = func::FuncOp::create(
       builder, loc, rule.name, builder.getFunctionType(operands, results));
   function.setPrivate();
-  function->setAttr("fsdp.rule", builder.getUnitAttr());
+  function->setAttr(kRuleAttrName, builder.getUnitAttr());
   function->setAttr(kOptimizerAttrName,
                     getIdentity(context, optimizer.groups[rule.group]));
 

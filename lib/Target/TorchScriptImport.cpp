@@ -141,7 +141,7 @@ void Importer::addStates() {
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
     states.elementTypes[info.fqn] = state.getTensorType().getElementType();
     if (info.shardDim)
-      state->setAttr("fsdp.shard_dim",
+      state->setAttr(kShardDimAttrName,
                      builder.getI64IntegerAttr(info.shardDim));
     if (info.unit)
       state.setUnit(*info.unit);

@@ -7,34 +7,26 @@
 
 using namespace mlir;
 
-SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
-  SmallVector<func::FuncOp> programs;
-  for (auto function : module.getOps<func::FuncOp>())
-    if (!function.isDeclaration() && !function->hasAttr("fsdp.rule"))
-      programs.push_back(function);
-  return programs;
-}
-
 SmallVector<func::FuncOp> fsdp::getTurns(func::FuncOp step) {
   SmallVector<func::FuncOp> turns;
   auto module = step->getParentOfType<ModuleOp>();
   for (func::FuncOp turn = step; turn && !llvm::is_contained(turns, turn);) {
     turns.push_back(turn);
-    auto next = turn->getAttrOfType<FlatSymbolRefAttr>("fsdp.next");
+    auto next = turn->getAttrOfType<FlatSymbolRefAttr>(kNextAttrName);
     turn = next ? module.lookupSymbol<func::FuncOp>(next) : func::FuncOp();
   }
   return turns;
 }
 
 bool fsdp::isMatrixRule(func::FuncOp function) {
-  return function->hasAttr("fsdp.rule") && function.getNumArguments() > 0 &&
+  return isRule(function) && function.getNumArguments() > 0 &&
          isa<RankedTensorType>(function.getArgumentTypes().front());
 }
 
 SmallVector<fsdp::aten::CallOp> fsdp::getCotangents(func::FuncOp program) {
   SmallVector<aten::CallOp> calls;
   program.walk([&](aten::CallOp call) {
-    if (call->hasAttr("fsdp.cotangent"))
+    if (call->hasAttr(kCotangentAttrName))
       calls.push_back(call);
   });
   return calls;
@@ -99,7 +91,7 @@ LogicalResult fsdp::addOutput(func::FuncOp program, StringRef name,
                               Value value) {
   Builder builder(program.getContext());
   auto attribute =
-      builder.getNamedAttr("fsdp.output", builder.getStringAttr(name));
+      builder.getNamedAttr(kOutputAttrName, builder.getStringAttr(name));
   if (failed(program.insertResult(program.getNumResults(), value.getType(),
                                   builder.getDictionaryAttr(attribute))))
     return failure();

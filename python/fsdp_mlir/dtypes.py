@@ -27,7 +27,7 @@ class DType(NamedTuple):
 
     @property
     def name(self) -> str:
-        return str(self.dtype).removeprefix("torch.")
+        return short_name(self.dtype)
 
 
 # The rows of runtime/plan/DTypes.def.
@@ -52,12 +52,15 @@ DTYPES = {
 }
 
 
+def short_name(dtype: torch.dtype) -> str:
+    """`float32` for torch.float32; of any dtype, also one that archives lack."""
+    return str(dtype).removeprefix("torch.")
+
+
 def dtype_name(dtype: torch.dtype, what: str) -> str:
     """`float32` for torch.float32; an error that names `what` for one that archives lack."""
     if dtype not in DTYPES:
-        raise ExportError(
-            E.DTYPE, f"{what} is {str(dtype).removeprefix('torch.')}, which an archive cannot hold"
-        )
+        raise ExportError(E.DTYPE, f"{what} is {short_name(dtype)}, which an archive cannot hold")
     return DTYPES[dtype].name
 
 
@@ -67,7 +70,7 @@ def require_computed(dtype: torch.dtype, what: str) -> None:
     if dtype.is_complex and dtype != torch.complex64:
         raise ExportError(
             E.DTYPE,
-            f"{what} is {str(dtype).removeprefix('torch.')}, for which there is no update; make it "
+            f"{what} is {short_name(dtype)}, for which there is no update; make it "
             "complex64, or keep it as numbers, with a last dimension of 2, and read it by "
             "torch.view_as_complex in the forward",
         )

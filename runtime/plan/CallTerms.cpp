@@ -2,6 +2,7 @@
 // element, or to none, is done to whole tensors and to parts of them alike.
 #include "plan/LiveRanges.h"
 #include "plan/ProgramTerms.h"
+#include "plan/StateNames.h"
 
 using namespace fsdp::plan;
 
@@ -169,7 +170,7 @@ bool ProgramTerms::callAlike(const AtenT &call) {
   if (state == -1)
     return false;
   if (call.name == "aten::mul" && call.overload == "Tensor" &&
-      plan.states[state]->fqn == "fsdp.scaler.scale")
+      plan.states[state]->fqn == scaleStateName)
     return same(other);
   if (!isSum || plan.states[state]->role != Role::Gradient ||
       written.count(state) || beginOf(source) ||

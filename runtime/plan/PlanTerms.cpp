@@ -1,5 +1,6 @@
 // What is the same for all programs of a plan: members, numbers, rules.
 #include "plan/ProgramTerms.h"
+#include "plan/StateNames.h"
 
 #include <algorithm>
 
@@ -54,8 +55,7 @@ PlanTerms::numbers(const std::vector<std::unique_ptr<ScalarT>> &scalars) const {
     if (scalar->kind == ScalarKind::Subtract &&
         scalars[scalar->a]->kind == ScalarKind::Step &&
         scalars[scalar->b]->kind == ScalarKind::State &&
-        plan.states[scalars[scalar->b]->state]->fqn ==
-            "fsdp.scaler.skipped_steps") {
+        plan.states[scalars[scalar->b]->state]->fqn == skippedStateName) {
       digests.push_back(digests[scalar->a]);
       continue;
     }

@@ -2,6 +2,7 @@
 
 #include "plan/Collectives.h"
 #include "plan/Meanings.h"
+#include "plan/Names.h"
 #include "plan/OperationText.h"
 
 #include <algorithm>
@@ -10,9 +11,6 @@
 using namespace fsdp::plan;
 
 namespace {
-
-const char *roleNames[] = {"parameter", "optimizer", "buffer", "constant",
-                           "gradient"};
 
 /// "all_gather", as in the IR.
 std::string collectiveName(CollectiveKind kind) {
@@ -144,9 +142,9 @@ private:
 
   void printStates() {
     for (const auto &state : plan.states) {
-      out << roleNames[static_cast<int>(state->role)] << " " << (state->fqn)
-          << ": " << dtypeName(state->dtype) << " " << formatShape(state->shape)
-          << ", " << placementText(plan, *state) << ", local "
+      out << nameOf(state->role) << " " << (state->fqn) << ": "
+          << dtypeName(state->dtype) << " " << formatShape(state->shape) << ", "
+          << placementText(plan, *state) << ", local "
           << formatShape(state->local_shape) << ", at "
           << placeText(*state->place);
       if (state->unit >= 0)

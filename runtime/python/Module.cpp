@@ -1,5 +1,6 @@
 // The extension module `fsdp_runtime`: sessions for fsdp_mlir.loop.run, which
 // is what scripts use. Here are conversions, exceptions and Python's lock only.
+#include "plan/Names.h"
 #include "python/Interrupts.h"
 #include "session/Session.h"
 
@@ -189,7 +190,7 @@ py::list states(const SessionPtr &session) {
     entry["aliases"] = view.aliases;
     entry["shape"] = view.shape;
     entry["dtype"] = plan::dtypeName(view.dtype);
-    entry["role"] = plan::EnumNameRole(view.role);
+    entry["role"] = plan::nameOf(view.role);
     entry["parameter"] = view.parameter;
     entry["persistent"] = view.persistent;
     entry["shard_dim"] = view.shardDim;
@@ -254,7 +255,7 @@ std::vector<std::tuple<std::string, uint32_t, std::string>>
 meshOf(const Session &session) {
   std::vector<std::tuple<std::string, uint32_t, std::string>> mesh;
   for (const auto &dim : session.plan().mesh)
-    mesh.emplace_back(dim->name, dim->size, plan::EnumNameAxisRole(dim->role));
+    mesh.emplace_back(dim->name, dim->size, plan::nameOf(dim->role));
   return mesh;
 }
 

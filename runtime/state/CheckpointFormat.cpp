@@ -1,6 +1,7 @@
 #include "state/CheckpointFormat.h"
 
 #include "Error.h"
+#include "plan/Names.h"
 #include "state/Hash.h"
 
 #include <algorithm>
@@ -62,15 +63,9 @@ static double toNumber(const Json &json) {
   return text == "nan" ? std::nan("") : text == "inf" ? infinity : -infinity;
 }
 
-static std::string roleName(plan::Role role) {
-  std::string name = plan::EnumNameRole(role);
-  name[0] = static_cast<char>(std::tolower(name[0]));
-  return name;
-}
-
 static plan::Role roleOf(const std::string &name) {
   for (plan::Role role : plan::EnumValuesRole())
-    if (roleName(role) == name)
+    if (plan::nameOf(role) == name)
       return role;
   throw Error(E::CheckpointDamaged, "'" + name + "' is no role of a tensor");
 }
@@ -116,7 +111,7 @@ static Json toJson(const Chunk &chunk) {
 static Json toJson(const StoredTensor &tensor) {
   Json json;
   json["name"] = tensor.name;
-  json["role"] = roleName(tensor.role);
+  json["role"] = plan::nameOf(tensor.role);
   if (!tensor.parameter.empty())
     json["parameter"] = tensor.parameter;
   if (!tensor.aliases.empty())

@@ -1,5 +1,6 @@
 #include "trace/PlanDiff.h"
 
+#include "plan/Names.h"
 #include "trace/CommandTexts.h"
 #include "trace/EditScript.h"
 #include "trace/MemoryByKind.h"
@@ -162,8 +163,7 @@ private:
     compare("source", a.source, b.source);
     compare("PyTorch", a.torch_version, b.torch_version);
     compare("mesh", meshOf(a), meshOf(b));
-    compare("device", std::string(plan::EnumNameDeviceKind(a.device)),
-            std::string(plan::EnumNameDeviceKind(b.device)));
+    compare("device", plan::nameOf(a.device), plan::nameOf(b.device));
     compare("micro-batches", a.micro_batches, b.micro_batches);
     compare("seed", a.seed, b.seed);
     for (size_t i = 0; i < std::min(a.arenas.size(), b.arenas.size()); ++i)

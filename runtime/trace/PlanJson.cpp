@@ -2,6 +2,7 @@
 
 #include "plan/Collectives.h"
 #include "plan/Meanings.h"
+#include "plan/Names.h"
 #include "trace/Exposure.h"
 #include "trace/Peak.h"
 #include "trace/Units.h"
@@ -24,22 +25,6 @@ Json constraints() {
   return all;
 }
 
-const char *roleName(plan::Role role) {
-  switch (role) {
-  case plan::Role::Parameter:
-    return "parameter";
-  case plan::Role::Optimizer:
-    return "optimizer";
-  case plan::Role::Buffer:
-    return "buffer";
-  case plan::Role::Constant:
-    return "constant";
-  case plan::Role::Gradient:
-    return "gradient";
-  }
-  return "?";
-}
-
 double inMicros(double seconds) { return seconds * 1e6; }
 
 Json bytesByKind(const MemoryUse &use) {
@@ -56,21 +41,22 @@ public:
       : plan(*loaded.plan), digest(loaded.digest), cluster(cluster) {}
 
   Json write() const {
-    Json json = {
-        {"plan", digest},
-        {"source", plan.source},
-        {"torch_version", plan.torch_version},
-        {"pipeline", plan.pipeline},
-        {"device", plan.device == plan::DeviceKind::Cuda ? "cuda" : "cpu"},
-        {"cluster", cluster.name},
-        {"ranks", plan::numRanks(plan)},
-        {"micro_batches", plan.micro_batches},
-        {"seed", plan.seed},
-        {"epochs", plan.epochs},
-        {"steps", plan.steps}};
+    Json json = {{"plan", digest},
+                 {"source", plan.source},
+                 {"torch_version", plan.torch_version},
+                 {"pipeline", plan.pipeline},
+                 {"device", plan::nameOf(plan.device)},
+                 {"cluster", cluster.name},
+                 {"ranks", plan::numRanks(plan)},
+                 {"micro_batches", plan.micro_batches},
+                 {"seed", plan.seed},
+                 {"epochs", plan.epochs},
+                 {"steps", plan.steps}};
     json["mesh"] = Json::array();
     for (const auto &dim : plan.mesh)
-      json["mesh"].push_back({{"name", dim->name}, {"size", dim->size}});
+      json["mesh"].push_back({{"name", dim->name},
+                              {"size", dim->size},
+                              {"role", plan::nameOf(dim->role)}});
     json["arenas"] = Json::array();
     for (const auto &arena : plan.arenas)
       json["arenas"].push_back(
@@ -109,7 +95,7 @@ private:
       if (state->is_flat)
         continue;
       Json json = {{"name", state->fqn},
-                   {"role", roleName(state->role)},
+                   {"role", plan::nameOf(state->role)},
                    {"dtype", plan::dtypeName(state->dtype)},
                    {"shape", state->shape},
                    {"arena", plan::arenaNames[state->place->arena()]}};

@@ -9,7 +9,7 @@
 
 namespace fsdp::trace {
 
-/// One JSON object, which docs/tracing.md describes: where the plan comes from,
+/// One JSON object, which docs/report.md describes: where the plan comes from,
 /// its states and units, what it was checked for, and for each program what it
 /// is predicted to do on a cluster, the peak of its memory, and what
 /// communication is exposed and why.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -20,8 +21,12 @@ struct Track {
 /// Collects events; times are nanoseconds. `args` are members of a JSON object.
 class TraceEvents {
 public:
-  void nameProcess(uint32_t process, const std::string &name) {
-    describe({process, 0}, "process_name", "\"name\":" + jsonString(name));
+  /// `rank`: of a process that was measured.
+  void nameProcess(uint32_t process, const std::string &name,
+                   std::optional<uint32_t> rank) {
+    describe({process, 0}, "process_name",
+             "\"name\":" + jsonString(name) +
+                 (rank ? ",\"rank\":" + std::to_string(*rank) : ""));
     describe({process, 0}, "process_sort_index",
              "\"sort_index\":" + std::to_string(process));
   }

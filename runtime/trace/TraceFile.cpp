@@ -40,7 +40,7 @@ public:
       : plan(plan), cluster(cluster) {}
 
   void add(uint32_t number, const Process &process, int64_t zero) {
-    events.nameProcess(number, process.name);
+    events.nameProcess(number, process.name, process.rank);
     events.nameTrack({number, 0}, "steps");
     trackOf(number, plan::computeStream, 0);
     shown = {};

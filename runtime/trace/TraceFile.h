@@ -9,6 +9,8 @@
 #include "plan/PlanTypes.h"
 #include "trace/ProgramRun.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@ namespace fsdp::trace {
 struct Process {
   std::string name; // "rank 0", "predicted"
   std::vector<ProgramRun> runs;
+  std::optional<uint32_t> rank = std::nullopt; // whose it is that was measured
 };
 
 /// Names with JSON values.

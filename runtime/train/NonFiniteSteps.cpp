@@ -2,15 +2,13 @@
 
 #include "Error.h"
 #include "plan/ProgramOutputs.h"
+#include "plan/StateNames.h"
 
 #include <ATen/core/Tensor.h>
 #include <algorithm>
 #include <cmath>
 
 namespace fsdp {
-
-static constexpr const char *skippedStateName = "fsdp.scaler.skipped_steps",
-                            *scaleStateName = "fsdp.scaler.scale";
 
 static int findState(const plan::PlanT &plan, const std::string &name) {
   for (size_t s = 0; s < plan.states.size(); ++s)
@@ -37,7 +35,7 @@ NonFiniteSteps::NonFiniteSteps(const plan::PlanT &plan,
     : plan(plan), stops(options.nonFinite == NonFinite::Stop), rank(rank),
       option(std::move(option)),
       skippedOutput(findOutput(plan, skippedOutputName)),
-      isScaler(findState(plan, scaleStateName) >= 0) {
+      isScaler(findState(plan, plan::scaleStateName) >= 0) {
   if (options.nonFinite == NonFinite::Skip && !skipsUpdates())
     throw Error(E::FlagAndPlan,
                 this->option + "skip needs a plan that can skip an update; "
@@ -52,7 +50,7 @@ NonFiniteSteps::NonFiniteSteps(const plan::PlanT &plan,
 
 void NonFiniteSteps::begin(const checkpoint::RunPosition *from,
                            Executor &executor) {
-  if (int state = findState(plan, skippedStateName); state >= 0)
+  if (int state = findState(plan, plan::skippedStateName); state >= 0)
     skippedSoFar = executor.state(state).item<double>();
   if (!from)
     return;

@@ -82,7 +82,8 @@ processesOf(const plan::PlanT &plan, const cost::Cluster &cluster,
   std::vector<trace::Process> processes;
   for (size_t rank = 0; rank < packed.size(); ++rank) {
     trace::Process process = {"rank " + std::to_string(rank),
-                              trace::unpackRuns(packed[rank])};
+                              trace::unpackRuns(packed[rank]),
+                              static_cast<uint32_t>(rank)};
     for (trace::ProgramRun &run : process.runs)
       run.shift(-offsets[rank].nanoseconds);
     processes.push_back(std::move(process));

@@ -264,10 +264,10 @@ def test_a_share_of_the_machine_has_a_goal_by_the_fastest_kernels(tmp_path: path
 
 
 def test_a_timeline_is_of_the_shortest_step() -> None:
-    def process(pid: int, name: str) -> list[dict]:
+    def process(pid: int, name: str, **rank: int) -> list[dict]:
         named = {"ph": "M", "pid": pid, "tid": 1, "name": "thread_name"}
         return [
-            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}},
+            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name, **rank}},
             {**named, "args": {"name": "compute"}},
         ]
 
@@ -275,7 +275,7 @@ def test_a_timeline_is_of_the_shortest_step() -> None:
         place = {"ph": "X", "pid": pid, "tid": 1, "ts": begin, "dur": length}
         return {**place, "cat": category, "name": f"{category} at {begin}", "args": args}
 
-    events = [*process(1, "predicted on local"), *process(2, "rank 0")]
+    events = [*process(1, "predicted on local"), *process(2, "rank 0", rank=0)]
     events += [bar(1, 0, 50, "step", step=0, program="step"), bar(1, 0, 50, "kernel", command=0)]
     for step, (begin, length) in enumerate(((100, 90), (200, 60), (300, 70)), 1):
         events.append(bar(2, begin, length, "step", step=step, program="step"))

@@ -56,7 +56,7 @@ def measure(folder: pathlib.Path, say: Callable[[str], None]) -> dict[str, Pictu
 def shortest(trace: dict[str, Any]) -> Picture:
     """The prediction and rank 0's shortest step: length and bars by track, in microseconds."""
     events = trace["traceEvents"]
-    (first,) = [e["pid"] for e in events if e["ph"] == "M" and e["args"].get("name") == "rank 0"]
+    (first,) = [e["pid"] for e in events if e["ph"] == "M" and e["args"].get("rank") == 0]
     steps = [e for e in events if e["pid"] == first and e.get("cat") == "step"]
     best = min(steps, key=lambda step: step["dur"])
     others = {id(step) for step in steps} - {id(best)}

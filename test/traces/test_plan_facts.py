@@ -89,6 +89,21 @@ def test_figures_are_the_compilers_and_add_up(options: str, plans: Plans) -> Non
             )
 
 
+@pytest.mark.parametrize(
+    "options, axes",
+    [
+        ("mesh=4x2", [("replicate", 4, "replicate"), ("shard", 2, "shard")]),
+        (
+            "mesh=2x2x4 mesh-dims=pods,nodes,gpus",
+            [("pods", 2, "replicate"), ("nodes", 2, "replicate"), ("gpus", 4, "shard")],
+        ),
+    ],
+)
+def test_axes_have_roles(options: str, axes: list[tuple[str, int, str]], plans: Plans) -> None:
+    said = facts(plans(f"{options} cluster=h100x8"))["mesh"]
+    assert [(axis["name"], axis["size"], axis["role"]) for axis in said] == axes
+
+
 def test_tensors_at_the_peak_have_the_users_lines(plans: Plans) -> None:
     peak = facts(plans())["programs"]["step"]["memory"]["device"]
     lines = [t.get("source", "") for t in peak["tensors"] if t["kind"] == "activations"]

@@ -115,6 +115,16 @@ def test_a_page_stands_alone(run_folder: pathlib.Path) -> None:
         assert said in page.text
 
 
+def test_a_prediction_for_each_rank_is_no_measurement(
+    run_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    shutil.copyfile(run_folder / "step.plan", tmp_path / "step.plan")
+    translate = [chain.binary("fsdp-translate"), "--plan-to-trace", "--trace-all-ranks"]
+    chain.command([*translate, tmp_path / "step.plan", "-o", tmp_path / "trace.json"])
+    (only,) = make(tmp_path).facts["processes"]
+    assert only["name"].startswith("predicted on ")
+
+
 def test_sums_are_those_of_plan_and_metrics(run_folder: pathlib.Path, plans: Plans) -> None:
     page = make(run_folder)
     compiled = plans("mesh=2 units=class:Block", "--accumulate", "2")

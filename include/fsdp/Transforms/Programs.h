@@ -5,7 +5,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -19,9 +19,6 @@ using aten::isBackward;
 inline aten::Phase getPhase(llvm::StringRef region) {
   return region == "backward" ? aten::Phase::Backward : aten::Phase::Forward;
 }
-
-/// The programs of a module: its functions, less rules and declarations.
-llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
 /// The programs that a step runs in turn on one batch, for batches of the first
 /// shape: `step`, and those that follow it.

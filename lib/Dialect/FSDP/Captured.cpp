@@ -3,6 +3,7 @@
 #include "StateAccess.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
 using namespace mlir;
@@ -22,7 +23,7 @@ FunctionOpInterface fsdp::lookupRule(Operation *op,
                                      SymbolTableCollection &tables,
                                      FlatSymbolRefAttr name) {
   auto rule = tables.lookupNearestSymbolFrom<FunctionOpInterface>(op, name);
-  if (rule && rule->hasAttr("fsdp.rule") && !rule.isExternal())
+  if (rule && isRule(rule) && !rule.isExternal())
     return rule;
   op->emitOpError() << "names the rule " << name
                     << ", which is not a function marked `fsdp.rule`"
@@ -87,7 +88,7 @@ LogicalResult StateOp::verify() {
       return emitOpError("has a recipe whose first step gives no value to "
                          "every element; begin with fill, uniform or normal");
   }
-  if (auto dim = (*this)->getAttrOfType<IntegerAttr>("fsdp.shard_dim");
+  if (auto dim = (*this)->getAttrOfType<IntegerAttr>(kShardDimAttrName);
       dim && (dim.getInt() < 0 ||
               dim.getInt() >= std::max<int64_t>(getTensorType().getRank(), 1)))
     return emitOpError() << "is to be split on dimension " << dim.getInt()

@@ -3,6 +3,7 @@
 #include "ShardCollectives.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
 #include "mlir/IR/Builders.h"
@@ -79,7 +80,7 @@ static bool isRegion(Attribute value) {
 static constexpr KnownAttribute knownAttributes[] = {
     // On modules.
     {"fsdp.pipeline", "a string", is<StringAttr>},
-    {"fsdp.device", "\"cuda\", or left out",
+    {kDeviceAttrName, "\"cuda\", or left out",
      [](Attribute value) {
        auto text = dyn_cast<StringAttr>(value);
        return text && text == "cuda";
@@ -87,38 +88,38 @@ static constexpr KnownAttribute knownAttributes[] = {
     {"fsdp.pin_memory", "unit", is<UnitAttr>},
     {"fsdp.arenas", "array<i64>, bytes", is<DenseI64ArrayAttr>},
     // On functions.
-    {"fsdp.rule", "unit", is<UnitAttr>},
-    {"fsdp.optimizer", "#fsdp.optimizer", is<OptimizerAttr>},
+    {kRuleAttrName, "unit", is<UnitAttr>},
+    {kOptimizerAttrName, "#fsdp.optimizer", is<OptimizerAttr>},
     {"fsdp.schedule", "a string", is<StringAttr>},
-    {"fsdp.variant_of", "the symbol of a program", is<FlatSymbolRefAttr>},
-    {"fsdp.turn", "a string, the turn's name", is<StringAttr>},
-    {"fsdp.next", "the symbol of a program", is<FlatSymbolRefAttr>},
+    {kVariantOfAttrName, "the symbol of a program", is<FlatSymbolRefAttr>},
+    {kTurnAttrName, "a string, the turn's name", is<StringAttr>},
+    {kNextAttrName, "the symbol of a program", is<FlatSymbolRefAttr>},
     {"fsdp.live_bytes", "an i64", isI64},
     {"fsdp.host_live_bytes", "an i64", isI64},
     {"fsdp.meaning", "dictionaries of digests, 32 hexadecimal digits",
      areDigests},
     // On ops of programs.
-    {"fsdp.cotangent", "unit", is<UnitAttr>},
+    {kCotangentAttrName, "unit", is<UnitAttr>},
     {"fsdp.precision_cast", "unit", is<UnitAttr>},
-    {"fsdp.unit", "a string, the unit's name", is<StringAttr>},
-    {"fsdp.region", "\"forward\" or \"backward\"", isRegion},
-    {"fsdp.stream", "an i64", isI64},
-    {"fsdp.shards", "an #fsdp.shards", is<ShardsAttr>},
+    {kUnitAttrName, "a string, the unit's name", is<StringAttr>},
+    {kRegionAttrName, "\"forward\" or \"backward\"", isRegion},
+    {kStreamAttrName, "an i64", isI64},
+    {kShardsAttrName, "an #fsdp.shards", is<ShardsAttr>},
     {"fsdp.places", "an array of #fsdp.place, or unit, one per result",
      isArrayOf<PlaceAttr>},
     // On states.
     {"fsdp.place", "an #fsdp.place", is<PlaceAttr>},
-    {"fsdp.shard_dim", "an i64", isI64},
+    {kShardDimAttrName, "an i64", isI64},
 };
 
 /// On the arguments and results of programs.
 static constexpr KnownAttribute knownArgumentAttributes[] = {
-    {"fsdp.input", "a string, the input's name", is<StringAttr>},
-    {"fsdp.repeat", "unit", is<UnitAttr>},
+    {kInputAttrName, "a string, the input's name", is<StringAttr>},
+    {kRepeatAttrName, "unit", is<UnitAttr>},
     {"fsdp.place", "an #fsdp.place", is<PlaceAttr>},
 };
 static constexpr KnownAttribute knownResultAttributes[] = {
-    {"fsdp.output", "a string, the output's name", is<StringAttr>},
+    {kOutputAttrName, "a string, the output's name", is<StringAttr>},
 };
 
 static LogicalResult verifyKnown(Operation *op, NamedAttribute attribute,

@@ -173,7 +173,7 @@ void SelectKernels::runOnModule() {
     program.walk(fillWithoutWaiting);
   }
   for (auto function : module.getOps<func::FuncOp>())
-    if (function->hasAttr("fsdp.rule"))
+    if (isRule(function))
       fuse(function);
 }
 

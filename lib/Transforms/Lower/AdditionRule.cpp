@@ -16,18 +16,19 @@ func::FuncOp fsdp::getAdditionRule(ModuleOp module, Type elementType) {
     return rule;
   OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
   for (auto rule : module.getOps<func::FuncOp>())
-    if (rule->hasAttr("fsdp.rule"))
+    if (isRule(rule))
       builder.setInsertionPointAfter(rule);
   Location loc = NameLoc::get(builder.getStringAttr(name));
   Type tensor = UnrankedTensorType::get(elementType);
   auto rule = func::FuncOp::create(
       builder, loc, name, builder.getFunctionType({tensor, tensor}, tensor));
   rule.setPrivate();
-  rule->setAttr("fsdp.rule", builder.getUnitAttr());
+  rule->setAttr(kRuleAttrName, builder.getUnitAttr());
   Block *body = rule.addEntryBlock();
   builder.setInsertionPointToStart(body);
-  auto sum = aten::CallOp::create(builder, loc, aten::Phase::Forward, "add.Tensor",
-                                  body->getArguments(), {}, tensor);
+  auto sum =
+      aten::CallOp::create(builder, loc, aten::Phase::Forward, "add.Tensor",
+                           body->getArguments(), {}, tensor);
   func::ReturnOp::create(builder, loc, sum->getResults());
   return rule;
 }

@@ -128,7 +128,7 @@ void ClipGradients::runOnModule() {
   }
   if (value)
     for (auto function : module.getOps<func::FuncOp>())
-      if (function->hasAttr("fsdp.rule"))
+      if (isRule(function))
         clipByValue(function, value.getValueAsDouble());
 }
 

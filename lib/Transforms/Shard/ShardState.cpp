@@ -119,9 +119,6 @@ ArrayAttr ShardState::getAxes(ArrayRef<std::string> names) {
   return ArrayAttr::get(&getContext(), axes);
 }
 
-/// On parameters that the model splits on another dimension than 0: which.
-constexpr StringLiteral kShardDimAttrName = "fsdp.shard_dim";
-
 /// A rule runs on parts of a parameter only if it is pointwise.
 static LogicalResult verifyPointwise(func::FuncOp rule) {
   WalkResult result = rule.walk([&](aten::CallOp call) {
@@ -160,6 +157,111 @@ static int64_t getOwnShardDim(RankedTensorType type, int64_t shards) {
   return dim < type.getRank() && type.getDimSize(dim) % shards == 0 ? dim : 0;
 }
 
+/// Cuts states over the shard axis of the module's mesh.
+class StateCuts {
+public:
+  StateCuts(ModuleOp module, SymbolTable &table, shard::GridOp grid, bool flat)
+      : table(table), grid(grid), mesh(module), flat(flat),
+        matrices(getMatrices(module, table)) {}
+
+  /// Gives a state its sharding, where it has one.
+  LogicalResult cut(StateOp state) {
+    FailureOr<StateOp> parameter = findParameter(state);
+    if (failed(parameter) || !*parameter)
+      return parameter;
+    if (!flat && parameter->getTensorType().getRank() == 0) {
+      remark::missed(state.getLoc(), remark::RemarkOpts::name("shard").category(
+                                         "fsdp-shard-state"))
+          << "\"" + state.getSymName().str() +
+                 "\" has no rows to shard: each rank has the whole";
+      return success();
+    }
+    int64_t dim =
+        isLike(state, *parameter)
+            ? getShardDim(*parameter)
+            : getOwnShardDim(state.getTensorType(), mesh.getNumShards());
+    state.setShardingAttr(getSharding(dim));
+    return flat ? success() // fsdp-flatten-state says how
+                : checkRows(state, dim);
+  }
+
+private:
+  /// The parameter by which a state is cut: itself, or that of optimizer state.
+  /// Null where each rank has the whole.
+  FailureOr<StateOp> findParameter(StateOp state) {
+    if (state.getRole() == Role::Parameter) {
+      if (state.getReplicated())
+        return StateOp();
+      if (failed(verifyParameter(state)))
+        return failure();
+      return state;
+    }
+    if (state.getRole() != Role::Optimizer)
+      return StateOp();
+    auto parameter = table.lookup<StateOp>(*state.getParameter());
+    if (!parameter)
+      return state.emitOpError("belongs to a parameter that does not exist");
+    if (parameter.getReplicated())
+      return StateOp();
+    bool isOwn = !isLike(state, parameter);
+    if ((isOwn && !matrices.contains(parameter)) ||
+        state.getTensorType().getEncoding())
+      return state.emitOpError()
+             << "is " << state.getType() << ", but its parameter is "
+             << parameter.getType()
+             << "; a pointwise rule has state of the parameter's shape, "
+                "row-major";
+    return parameter;
+  }
+
+  /// Only rows may be uneven.
+  LogicalResult checkRows(StateOp state, int64_t dim) {
+    int64_t shards = mesh.getNumShards();
+    RankedTensorType type = state.getTensorType();
+    if (dim && type.getDimSize(dim) % shards)
+      return state.emitError()
+             << "\"" << state.getSymName() << "\" is to be split on dimension "
+             << dim << ", whose size " << type.getDimSize(dim)
+             << " does not divide by " << shards
+             << "; only dimension 0 may be uneven";
+    int64_t rows = type.getDimSize(dim), local = getLocalRows(rows, shards);
+    remark::passed(state.getLoc(), remark::RemarkOpts::name("shard").category(
+                                       "fsdp-shard-state"))
+        << "\"" + state.getSymName().str() + "\": " + std::to_string(rows) +
+               (dim ? " on dimension " + std::to_string(dim) : " rows") + ", " +
+               std::to_string(local) + " per rank, " +
+               std::to_string(local * shards - rows) + " of padding";
+    return success();
+  }
+
+  ShardingAttr getSharding(int64_t dim) {
+    MLIRContext *context = grid->getContext();
+    SmallVector<shard::GridAxesAttr> axes(
+        dim, shard::GridAxesAttr::get(context, {}));
+    axes.push_back(shard::GridAxesAttr::get(
+        context, llvm::to_vector_of<int16_t>(mesh.getAxes(AxisRole::Shard))));
+    return ShardingAttr::get(context,
+                             FlatSymbolRefAttr::get(grid.getSymNameAttr()),
+                             shard::GridAxesArrayAttr::get(context, axes));
+  }
+
+  int64_t getShardDim(StateOp parameter) {
+    auto dim = parameter->getAttrOfType<IntegerAttr>(kShardDimAttrName);
+    return dim && !flat ? dim.getInt() : 0;
+  }
+
+  static bool isLike(StateOp state, StateOp parameter) {
+    return state.getTensorType().getShape() ==
+           parameter.getTensorType().getShape();
+  }
+
+  SymbolTable &table;
+  shard::GridOp grid;
+  Mesh mesh;
+  bool flat;
+  llvm::DenseSet<StateOp> matrices;
+};
+
 LogicalResult ShardState::shard(ModuleOp module) {
   FailureOr<Sizes> sizes = parseMesh(module);
   if (failed(sizes))
@@ -186,93 +288,15 @@ LogicalResult ShardState::shard(ModuleOp module) {
     return success();
   }
 
-  bool flat = shardLayout == ShardLayout::Flat;
-  int64_t shards = mesh.getNumShards();
-  auto shardAxes = shard::GridAxesAttr::get(
-      &getContext(),
-      llvm::to_vector_of<int16_t>(mesh.getAxes(AxisRole::Shard)));
-  auto getSharding = [&](int64_t dim) {
-    SmallVector<shard::GridAxesAttr> axes(
-        dim, shard::GridAxesAttr::get(&getContext(), {}));
-    axes.push_back(shardAxes);
-    return ShardingAttr::get(
-        &getContext(), FlatSymbolRefAttr::get(grid.getSymNameAttr()),
-        shard::GridAxesArrayAttr::get(&getContext(), axes));
-  };
-  llvm::DenseSet<StateOp> matrices = getMatrices(module, table);
-  auto isLike = [](StateOp state, StateOp parameter) {
-    return state.getTensorType().getShape() ==
-           parameter.getTensorType().getShape();
-  };
-  // Optimizer state comes behind its parameter's, from which it takes it.
-  auto getShardDim = [&](StateOp parameter) -> int64_t {
-    auto dim = parameter->getAttrOfType<IntegerAttr>(kShardDimAttrName);
-    return dim && !flat ? dim.getInt() : 0;
-  };
-  auto isWhole = [&](StateOp parameter) {
-    return !flat && parameter.getTensorType().getRank() == 0;
-  };
-  for (StateOp state : module.getOps<StateOp>()) {
-    if (state.getRole() == Role::Parameter) {
-      if (state.getReplicated())
-        continue;
-      if (failed(verifyParameter(state)))
-        return failure();
-    } else if (state.getRole() == Role::Optimizer) {
-      auto parameter = table.lookup<StateOp>(*state.getParameter());
-      if (!parameter)
-        return state.emitOpError("belongs to a parameter that does not exist");
-      if (parameter.getReplicated())
-        continue;
-      bool isOwn = !isLike(state, parameter);
-      if ((isOwn && !matrices.contains(parameter)) ||
-          state.getTensorType().getEncoding())
-        return state.emitOpError()
-               << "is " << state.getType() << ", but its parameter is "
-               << parameter.getType()
-               << "; a pointwise rule has state of the parameter's shape, "
-                  "row-major";
-    } else {
-      continue;
-    }
-    StateOp parameter = state.getParameter()
-                            ? table.lookup<StateOp>(*state.getParameter())
-                            : state;
-    if (isWhole(parameter)) {
-      remark::missed(state.getLoc(), remark::RemarkOpts::name("shard").category(
-                                         "fsdp-shard-state"))
-          << "\"" + state.getSymName().str() +
-                 "\" has no rows to shard: each rank has the whole";
-      continue;
-    }
-    int64_t dim = isLike(state, parameter)
-                      ? getShardDim(parameter)
-                      : getOwnShardDim(state.getTensorType(), shards);
-    state.setShardingAttr(getSharding(dim));
-    if (flat) // fsdp-flatten-state says how
-      continue;
-    RankedTensorType type = state.getTensorType();
-    if (dim && type.getDimSize(dim) % shards)
-      return state.emitError()
-             << "\"" << state.getSymName() << "\" is to be split on dimension "
-             << dim << ", whose size " << type.getDimSize(dim)
-             << " does not divide by " << shards
-             << "; only dimension 0 may be uneven";
-    int64_t rows = type.getDimSize(dim), local = getLocalRows(rows, shards);
-    remark::passed(state.getLoc(), remark::RemarkOpts::name("shard").category(
-                                       "fsdp-shard-state"))
-        << "\"" + state.getSymName().str() + "\": " + std::to_string(rows) +
-               (dim ? " on dimension " + std::to_string(dim) : " rows") + ", " +
-               std::to_string(local) + " per rank, " +
-               std::to_string(local * shards - rows) + " of padding";
-  }
-
+  StateCuts cuts(module, table, grid, shardLayout == ShardLayout::Flat);
+  for (StateOp state : module.getOps<StateOp>())
+    if (failed(cuts.cut(state)))
+      return failure();
   for (StateOp state : module.getOps<StateOp>())
     state->removeAttr(kShardDimAttrName);
 
   for (auto rule : module.getOps<func::FuncOp>())
-    if (rule->hasAttr("fsdp.rule") && !isMatrixRule(rule) &&
-        failed(verifyPointwise(rule)))
+    if (isRule(rule) && !isMatrixRule(rule) && failed(verifyPointwise(rule)))
       return failure();
   return success();
 }

@@ -31,7 +31,7 @@ Value getLoss(func::FuncOp program) {
   Operation *end = program.getBody().front().getTerminator();
   for (auto [index, value] : llvm::enumerate(end->getOperands()))
     if (auto name =
-            program.getResultAttrOfType<StringAttr>(index, "fsdp.output");
+            program.getResultAttrOfType<StringAttr>(index, kOutputAttrName);
         name && name == "loss")
       return value;
   return {};

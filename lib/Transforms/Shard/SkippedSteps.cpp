@@ -47,7 +47,7 @@ LogicalResult fsdp::countSkippedStep(OpBuilder &builder, Location loc,
 
 LogicalResult fsdp::countDoneSteps(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
-    if (!function->hasAttr("fsdp.rule"))
+    if (!isRule(function))
       continue;
     for (auto recurrence : function.getOps<RecurrenceOp>())
       return recurrence.emitOpError(

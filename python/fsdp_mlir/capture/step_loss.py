@@ -7,6 +7,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 import torch
 
 from .context import SharedForward
+from ..dtypes import short_name
 from ..errors import E, ExportError
 from ..step.turns import Turn
 
@@ -94,5 +95,6 @@ def check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int])
                 f"sample, and a batch has {samples}",
             )
         if name == "loss" and not value.dtype.is_floating_point:
-            dtype = str(value.dtype).removeprefix("torch.")
-            raise ExportError(E.STEP_RESULT, f"loss is {dtype}; return a floating-point scalar")
+            raise ExportError(
+                E.STEP_RESULT, f"loss is {short_name(value.dtype)}; return a floating-point scalar"
+            )

@@ -7,6 +7,7 @@ from typing import Mapping, NamedTuple, Optional, Sequence, Union
 
 import torch
 
+from ..dtypes import short_name
 from .files import FileData, converts
 from ..errors import E, ExportError
 from .loader_epochs import Loader, batch_count
@@ -107,8 +108,8 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
         if not fits:
             raise ExportError(
                 E.DATA_MISMATCH,
-                f"{what}[{name!r}] is {_dtype(samples.dtype)} but inputs[{name!r}] is "
-                f"{_dtype(example.dtype)}; convert one of them",
+                f"{what}[{name!r}] is {short_name(samples.dtype)} but inputs[{name!r}] is "
+                f"{short_name(example.dtype)}; convert one of them",
             )
         if samples.shape != example.shape[1:]:
             raise ExportError(
@@ -136,7 +137,3 @@ def check_data(what: str, data: Data, inputs: Mapping[str, torch.Tensor]) -> Non
             f"{what} has {count} samples, fewer than one batch of {batch}; give more samples or "
             "smaller inputs",
         )
-
-
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 import numpy as np
 import torch
 
-from ..dtypes import DTYPES
+from ..dtypes import DTYPES, short_name
 from ..errors import E, identified
 from .batch_origins import asked_by, follow_loaders, iterator_in, origin_of, place_of, words_of
 from .loader_epochs import FeedError, Loader, Place, batch_count, batches
@@ -272,13 +272,13 @@ def _tensors(
         if isinstance(found, np.ndarray):
             found = torch.from_numpy(found)
         shapes = " or ".join(str(list(shape)) for shape in dict.fromkeys(column.shapes))
-        wanted = f"{_dtype(column.dtype)}{shapes}"
+        wanted = f"{short_name(column.dtype)}{shapes}"
         if column.name not in by_name:
             problems.append(f"it has no {column.name}")
         elif not isinstance(found, torch.Tensor):
             problems.append(f"{column.name} is {type(found).__name__}, the plan reads {wanted}")
         elif found.dtype != column.dtype or tuple(found.shape) not in column.shapes:
-            got = f"{_dtype(found.dtype)}{list(found.shape)}"
+            got = f"{short_name(found.dtype)}{list(found.shape)}"
             hint = ""
             rests = [shape[1:] for shape in column.shapes]
             if tuple(found.shape[1:]) in rests and found.dtype == column.dtype:
@@ -294,7 +294,3 @@ def _tensors(
         parts = ", ".join(f"{c.name} {list(shape)}" for c, shape in zip(columns, found))
         raise FeedError(f"no program of the plan reads {parts} together{words_of(value)}")
     return [tensor.cpu() for tensor in tensors], variants.index(found)
-
-
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

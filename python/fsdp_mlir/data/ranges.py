@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from . import arrow_files
-from ..dtypes import DTYPES
+from ..dtypes import DTYPES, short_name
 from ..errors import E, ExportError
 
 # Those of a plan, and what tokens are stored as.
@@ -91,7 +91,7 @@ def _range_of(array: np.ndarray) -> Range:
 
 def _file_dtype(dtype: Any, path: Any) -> str:
     if isinstance(dtype, torch.dtype):
-        name = str(dtype).removeprefix("torch.")
+        name = short_name(dtype)
     else:
         try:
             given = np.dtype(dtype)

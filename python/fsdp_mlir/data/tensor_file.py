@@ -10,7 +10,7 @@ from typing import Mapping, NamedTuple, Optional
 import numpy as np
 import torch
 
-from ..dtypes import DTYPES
+from ..dtypes import DTYPES, short_name
 from ..errors import E, ExportError
 
 
@@ -44,7 +44,7 @@ def _header(entries: Mapping[str, Entry], metadata: Optional[Mapping[str, str]])
         if row is None or row.safetensors is None:
             raise ExportError(
                 E.DTYPE,
-                f"{name} is {str(entry.dtype).removeprefix('torch.')}, which safetensors cannot hold",
+                f"{name} is {short_name(entry.dtype)}, which safetensors cannot hold",
             )
         header[name] = {
             "dtype": row.safetensors,

@@ -7,6 +7,7 @@ from typing import Any, Mapping
 import torch
 import torch.distributed as dist
 
+from ..dtypes import short_name
 from ..errors import E, RunError
 from ..step.pairs import as_pairs_of
 
@@ -80,16 +81,16 @@ def _entries(session: Any, optimizer: bool) -> list[Entry]:
     return [
         entry
         for entry in session.states()
-        if entry["role"] == "Parameter"
-        or (entry["role"] == "Buffer" and entry["persistent"])
-        or (entry["role"] == "Optimizer" and optimizer)
+        if entry["role"] == "parameter"
+        or (entry["role"] == "buffer" and entry["persistent"])
+        or (entry["role"] == "optimizer" and optimizer)
     ]
 
 
 def _names(entry: Entry) -> list[str]:
     """Those of the model's `state_dict()`; of an optimizer's state, those that PyTorch's
     `get_optimizer_state_dict()` has with flatten_optimizer_state_dict."""
-    if entry["role"] != "Optimizer":
+    if entry["role"] != "optimizer":
         return [entry["name"], *entry["aliases"]]
     parameter = entry["parameter"]
     return [f"state.{parameter}.{entry['name'].removeprefix(parameter + '/')}"]
@@ -97,7 +98,7 @@ def _names(entry: Entry) -> list[str]:
 
 def _counts(entries: list[Entry]) -> list[str]:
     """The names of the optimizer's counts of updates, one for each parameter that has states."""
-    owners = dict.fromkeys(e["parameter"] for e in entries if e["role"] == "Optimizer")
+    owners = dict.fromkeys(e["parameter"] for e in entries if e["role"] == "optimizer")
     return [f"state.{parameter}.step" for parameter in owners]
 
 
@@ -115,7 +116,7 @@ def _check(
         if name not in targets:
             raise RunError(E.RUN_STATE, f"the run has no {name}; give what its state_dict() has")
         shape, dtype = list(targets[name]["shape"]), targets[name]["dtype"]
-        own = str(value.dtype).removeprefix("torch.")
+        own = short_name(value.dtype)
         if list(value.shape) != shape or own != dtype:
             raise RunError(
                 E.RUN_STATE,
@@ -128,7 +129,7 @@ def _placements(entry: Entry, axes: list[Axis]) -> tuple[Any, ...]:
     from torch.distributed.tensor import Replicate, Shard
 
     dim = entry["shard_dim"]
-    return tuple(Shard(dim) if role == "Shard" and dim >= 0 else Replicate() for _, _, role in axes)
+    return tuple(Shard(dim) if role == "shard" and dim >= 0 else Replicate() for _, _, role in axes)
 
 
 def _fits(value: Any, entry: Entry, axes: list[Axis]) -> bool:
@@ -160,13 +161,13 @@ def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[st
     from torch.distributed.tensor import DTensor
 
     mesh = _mesh(session)
-    shards = next(i for i, (_, _, role) in enumerate(session.mesh) if role == "Shard")
+    shards = next(i for i, (_, _, role) in enumerate(session.mesh) if role == "shard")
     is_cut = any(entry["local"] is None for entry in entries)
     flat = session.whole(True, optimizer) if is_cut else {}
 
     def placed(entry: Entry) -> torch.Tensor:
         local, dim = entry["local"], entry["shard_dim"]
-        if entry["role"] == "Buffer":
+        if entry["role"] == "buffer":
             return local
         placements = _placements(entry, session.mesh)
         shape = torch.Size(entry["shape"])

@@ -25,7 +25,7 @@ class Run:
     """One run's facts.
 
     Attributes:
-        plan: what `fsdp-translate --plan-to-json` says (docs/tracing.md).
+        plan: what `fsdp-translate --plan-to-json` says (docs/report.md).
         trace: a trace, with the prediction and, where `measured`, the ranks.
         rows: the lines of metrics, evaluations among them (docs/metrics.md).
         summary: what `fsdp-run --summary` wrote, or None.
@@ -110,8 +110,7 @@ def _own_trace(path: Path, plan: Json, notes: list[str], given: bool) -> Optiona
         notes.append(f"{path.name} is of another plan, and left out.")
         return None
     if not any(
-        e.get("name") == "process_name" and e["args"]["name"].startswith("rank ")
-        for e in trace["traceEvents"]
+        e.get("name") == "process_name" and "rank" in e["args"] for e in trace["traceEvents"]
     ):
         return None
     return trace

@@ -153,9 +153,15 @@ def progress(run: Run) -> Markup:
     )
 
 
+def _axis(axis: Json) -> str:
+    """`4 (shard)`, or `4 (gpus: shard)` where its name is not its role."""
+    names = dict.fromkeys((axis["name"], axis["role"]))
+    return f"{axis['size']} ({': '.join(names)})"
+
+
 def units(run: Run) -> Markup:
     plan = run.plan
-    mesh = " × ".join(f"{dim['size']} ({dim['name']})" for dim in plan["mesh"]) or "one rank"
+    mesh = " × ".join(map(_axis, plan["mesh"])) or "one rank"
     collectives = [c for name in _turns(run) for c in plan["programs"][name]["collectives"]]
     rows, folds = [], []
     for unit in plan["units"]:

@@ -42,6 +42,7 @@ class Timeline:
 def timeline(trace: Json) -> Timeline:
     """The picture of one step: of those that were traced, the one of median length on rank 0."""
     names: dict[int, str] = {}
+    ranks: list[int] = []  # processes that were measured
     tracks: dict[tuple[int, int], str] = {}
     events: dict[int, list[Json]] = {}
     for event in trace["traceEvents"]:
@@ -49,12 +50,13 @@ def timeline(trace: Json) -> Timeline:
         if event["ph"] == "M":
             if event["name"] == "process_name":
                 names[pid] = event["args"]["name"]
+                if "rank" in event["args"]:
+                    ranks.append(pid)
             elif event["name"] == "thread_name":
                 tracks[pid, event["tid"]] = event["args"]["name"]
         elif event["ph"] in "XC":
             events.setdefault(pid, []).append(event)
     table = _Table()
-    ranks = [pid for pid, name in names.items() if name.startswith("rank ")]
     predicted = [pid for pid in names if pid not in ranks]
     step = _median_step(events[ranks[0]]) if ranks else None
     zero = _window(events[ranks[0]], step)[0] if step is not None else 0
@@ -114,7 +116,7 @@ class _Table:
         if key not in self._numbers:
             self._numbers[key] = len(self.rows)
             row = {"name": event["name"], "kind": event["cat"]}
-            for name in ("command", "module", "source", "unit", "region", "gives", "bytes"):
+            for name in ("command", "module", "source", "unit", "region", "gives", "bytes", "for"):
                 if name in args:
                     row[name] = args[name]
             if "bytes_sent_per_rank" in args:

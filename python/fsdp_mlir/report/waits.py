@@ -33,7 +33,7 @@ def waits(shown: Timeline) -> list[Wait]:
     blamed: dict[str, dict[str, int]] = {}
     for i, bars in enumerate(ranks):
         for begin, length, row in _exposed(bars, shown):
-            name = _subject(shown.commands[row]["name"])
+            name = shown.commands[row]["for"]
             wait = found.setdefault(name, Wait(name, [0] * len(ranks)))
             wait.exposed[i] += length
             # The last of all ranks to start what this one waits for, in the same run of it.
@@ -53,14 +53,9 @@ def waits(shown: Timeline) -> list[Wait]:
     for bars in shown.processes:
         if not bars.step:
             for _, length, row in _exposed(bars, shown):
-                if (wait := found.get(_subject(shown.commands[row]["name"]))) is not None:
+                if (wait := found.get(shown.commands[row]["for"])) is not None:
                     wait.predicted += length
     return sorted(found.values(), key=lambda wait: -sum(wait.exposed))
-
-
-def _subject(name: str) -> str:
-    """What a bar that waits is for."""
-    return name.removeprefix("start ").removeprefix("wait for ")
 
 
 def _exposed(bars: Bars, shown: Timeline) -> list[tuple[int, int, int]]:

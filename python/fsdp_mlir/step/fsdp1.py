@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import BackwardPrefetch, ShardingStrategy
 
+from ..dtypes import short_name
 from ..errors import E, ExportError
 from .fsdp_module import original_class
 from .fully_shard import fully_shard
@@ -177,8 +178,8 @@ def _precision(module: nn.Module, mixed: Any, is_root: bool) -> MixedPrecisionPo
         if buffer.is_floating_point() and buffer.dtype != dtype:
             raise ExportError(
                 E.NOT_SUPPORTED,
-                f"mixed_precision has buffer_dtype={_name(dtype)}, and {name} is "
-                f"{_name(buffer.dtype)}; buffers keep their dtype, as in FSDP2: leave it out, or "
+                f"mixed_precision has buffer_dtype={short_name(dtype)}, and {name} is "
+                f"{short_name(buffer.dtype)}; buffers keep their dtype, as in FSDP2: leave it out, or "
                 "give the buffer that dtype in the model",
             )
     return MixedPrecisionPolicy(
@@ -203,10 +204,6 @@ def _kept_whole(
     for member in module.modules():
         if isinstance(member, tuple(mixed._module_classes_to_ignore)) and member not in skipped:
             yield member, {**root, "mixed_precision": whole}
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _warn_hint(name: str, option: str) -> None:

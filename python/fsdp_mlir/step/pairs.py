@@ -7,6 +7,7 @@ from typing import Mapping, Sequence
 
 import torch
 
+from ..dtypes import short_name
 from ..errors import E, ExportError
 from .policies import MixedPrecisionPolicy
 from .training_step import TrainingStep
@@ -67,7 +68,7 @@ def check_precision(fqn: str, parameter: torch.Tensor, policy: MixedPrecisionPol
         if is_held_in_pairs(parameter) and dtype is not None:
             raise ExportError(
                 E.DTYPE,
-                f"{fqn} is complex, and {name} of its unit is {str(dtype).removeprefix('torch.')}, "
+                f"{fqn} is complex, and {name} of its unit is {short_name(dtype)}, "
                 "which would drop the imaginary part; shard its module as a unit of its own, "
                 "without that dtype",
             )

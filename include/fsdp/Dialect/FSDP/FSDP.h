@@ -12,6 +12,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plan/StateNames.h"
 
 #include "fsdp/Dialect/FSDP/FSDPDialect.h.inc"
 #include "fsdp/Dialect/FSDP/Interfaces.h"
@@ -25,11 +26,13 @@
 namespace fsdp {
 
 /// The states of a loss scaler.
-inline constexpr llvm::StringLiteral kScaleStateName = "fsdp.scaler.scale";
-inline constexpr llvm::StringLiteral kGrowthStateName =
-    "fsdp.scaler.growth_tracker";
-inline constexpr llvm::StringLiteral kSkippedStateName =
-    "fsdp.scaler.skipped_steps";
+inline constexpr llvm::StringLiteral kScaleStateName = plan::scaleStateName;
+inline constexpr llvm::StringLiteral kGrowthStateName = plan::growthStateName;
+inline constexpr llvm::StringLiteral kSkippedStateName = plan::skippedStateName;
+
+/// On a parameter, from import to shard-state: the dimension other than 0 that
+/// the model splits it on.
+inline constexpr llvm::StringLiteral kShardDimAttrName = "fsdp.shard_dim";
 
 /// On a rule: the optimizer that it was captured from, an OptimizerAttr.
 inline constexpr llvm::StringLiteral kOptimizerAttrName = "fsdp.optimizer";

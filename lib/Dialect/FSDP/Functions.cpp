@@ -1,0 +1,17 @@
+// The functions of a module.
+
+#include "fsdp/Dialect/FSDP/Functions.h"
+
+using namespace mlir;
+
+bool fsdp::isRule(Operation *function) {
+  return function->hasAttr(kRuleAttrName);
+}
+
+SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
+  SmallVector<func::FuncOp> programs;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!function.isDeclaration() && !isRule(function))
+      programs.push_back(function);
+  return programs;
+}

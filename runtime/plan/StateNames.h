@@ -1,0 +1,16 @@
+// Names of states that a plan has besides a model's own: exporter, compiler and
+// runtime know them by these. The exporter's are in step/scaler.py.
+#ifndef FSDP_PLAN_STATENAMES_H
+#define FSDP_PLAN_STATENAMES_H
+
+namespace fsdp::plan {
+
+/// Of a loss scaler: the scale, the steps since it last changed, and the steps
+/// that were skipped in all.
+inline constexpr char scaleStateName[] = "fsdp.scaler.scale";
+inline constexpr char growthStateName[] = "fsdp.scaler.growth_tracker";
+inline constexpr char skippedStateName[] = "fsdp.scaler.skipped_steps";
+
+} // namespace fsdp::plan
+
+#endif // FSDP_PLAN_STATENAMES_H
