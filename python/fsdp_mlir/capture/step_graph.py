@@ -41,6 +41,7 @@ from ..step.names import StateNames
 from .python_state import PythonState
 from .region_pooling import tensor_code_of_torchvision
 from .sequences import static_sequences
+from .sparse import dense_gradients
 from .mask_rules import rule_of
 from .memory_orders import hold_row_major
 from .static_sizes import make_static
@@ -175,6 +176,7 @@ def capture(
             general_sizes(),
             tensor_code_of_torchvision(),
             plain_torchscript(step.model),
+            dense_gradients(),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):

@@ -8,6 +8,7 @@ from typing import Any, Collection, Iterator, Optional
 import torch
 
 from ..errors import E, ExportError
+from .dense import require_dense
 from .memory import Memory, is_same
 from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
@@ -95,6 +96,7 @@ class StateNames:
                 if role == "parameter" or self._is_persistent(fqn):
                     self.aliases[owner[1]].append(fqn)
                 continue
+            require_dense(role, fqn, tensor, self._modules[fqn.rpartition(".")[0]])
             self._known[id(tensor)] = (role, fqn)
             self._memory.add(fqn, tensor)
             self.aliases[fqn] = []
