@@ -39,6 +39,11 @@ _SCRIPT = (
 _SPARSE = f"the step computes with a sparse tensor, and {REMEDY}"
 # As PyTorch words it where a sparse tensor meets what has no rule for one.
 _OF_SPARSE = re.compile(r"Sparse(Tensor|Csr|CPU)|[Ss]parse (COO |CSR )?tensor")
+_TO_NUMPY = ".numpy() is not supported for tensor subclasses"
+_NUMPY = (
+    "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
+    "gradient, by torch's operators, or compute it where batches are made"
+)
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
 # By what Dynamo says that it met.
 _REMEDIES = (
@@ -110,6 +115,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(own.kind, place, own.message, own.message)
     if own is not None and _IN_TORCHSCRIPT in str(own):
         return _failed_in_torchscript(str(own))
+    if _TO_NUMPY in str(own):
+        return Refusal(E.OPERATOR_REFUSED, place, _NUMPY, _NUMPY)
     if _OF_SPARSE.search(str(own if own is not None else error)):
         return Refusal(E.OPERATOR_REFUSED, place, _SPARSE, _SPARSE)
     if own is not None and not isinstance(own, ON_VALUES):

@@ -25,7 +25,7 @@ from .batch_norm import cumulative_averages
 from .changed_parameters import FrozenParametersChanged
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
-from .custom_operators import inline_custom_operators
+from .custom_operators import bodies_say_shapes, inline_custom_operators
 from .dynamo import follow
 from .eager_kernels import eager_interpolation, eager_results
 from ..step.eager_only import no_backward
@@ -176,6 +176,7 @@ def capture(
             general_sizes(),
             tensor_code_of_torchvision(),
             plain_torchscript(step.model),
+            bodies_say_shapes(),
             dense_gradients(),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
