@@ -126,3 +126,34 @@ def test_ranks_train_as_pytorch(
     assert sorted(run.weights) == sorted(trained.state)
     for key, tensor in trained.state.items():
         assert torch.equal(run.weights[key], tensor), key
+
+
+class Columns(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(6, 10).t())
+        self.last = nn.Parameter(torch.randn(5, 10).t())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.first.t()).tanh() @ self.last
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("optimizer", [torch.optim.Muon, torch.optim.Adafactor])
+def test_optimizers_that_look_at_whole_matrices(
+    optimizer: type[torch.optim.Optimizer], ranks: int, tmp_path: pathlib.Path
+) -> None:
+    """Their sums, and Muon's products in bfloat16, are of matrices that lie otherwise."""
+
+    def make(argv: object = ()) -> TrainingStep:
+        torch.manual_seed(2)
+        model = Columns()
+        loss = lambda model, x: model(x).square().mean()
+        own = optimizer(model.parameters(), lr=0.01)
+        return TrainingStep(model, loss, own, {"x": torch.randn(4, 6)})
+
+    trained = reference.averaged(make(), ranks, STEPS)
+    compiled = chain.compile_step(make, tmp_path, pipeline=f"mesh={ranks}")
+    run = chain.run_plan(compiled, ranks, steps=STEPS)
+    for name, value in trained.state.items():
+        torch.testing.assert_close(run.weights[name], value, rtol=1e-3, atol=1e-4)

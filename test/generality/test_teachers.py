@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fsdp_mlir import ExportError, TrainingStep, fully_shard
+from fsdp_mlir import ExportError, MixedPrecisionPolicy, TrainingStep, fully_shard
 from fsdp_mlir.errors import ExportNote
 from fsdp_mlir.export import export_step
 from support import chain, reference
@@ -132,6 +132,18 @@ def check(make: Callable[..., TrainingStep], ranks: int, pipeline: str, path: pa
     assert sorted(run.weights) == sorted(trained.state)
     for name, value in trained.state.items():
         assert torch.equal(run.weights[name], value), name
+
+
+def test_a_teacher_that_its_unit_casts_is_refused(tmp_path: pathlib.Path) -> None:
+    model = Distilled(by_operators)
+    model.student[1], model.teacher[1] = nn.Identity(), nn.Identity()
+    fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = TrainingStep(model, lambda model, x: model(x), optimizer, {"x": torch.ones(4, 8)})
+    with pytest.raises(
+        ExportError, match="teacher.0.bias, of which its unit .* in bfloat16; shard"
+    ):
+        export_step(step, tmp_path / "step.pt")
 
 
 @pytest.mark.provokes("FSDP-E0213")

@@ -304,3 +304,14 @@ def train_on_shapes(plan: str, weights: str, meeting: str, saved: str, steps: in
     run.save(saved)
     other = shapes_step.samples(3 if run.rank else 4, 8)
     return losses, apart, outcome(lambda: run(other))
+
+
+def evaluate_turns(plan: str, weights: str, meeting: str) -> list[dict[str, float]]:
+    """What a batch gives, before a step of several losses and behind it."""
+    from . import turns_step
+
+    with fsdp_mlir.load(plan, weights, rng="sequential", rendezvous=meeting) as run:
+        batch = turns_step.samples(turns_step.BATCH, seed=run.rank)
+        before = run.eval(batch)
+        run(batch)
+        return [before, run.eval(batch)]

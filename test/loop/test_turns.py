@@ -15,6 +15,7 @@ from support import chain
 
 from . import turns_step
 from .conftest import Compile
+from .ranks import Ranks
 from .turns_step import BATCH, LOSSES, SEED, batches, eager, fresh, samples
 
 STEPS = 5
@@ -59,6 +60,22 @@ def test_an_evaluation_has_all_losses(compile_turns: Compile) -> None:
         "loss.generator": losses[1].item(),
         "scale.discriminator": turns_step.scale(model, batch["x"])["scale"].item(),
     }
+
+
+@pytest.mark.parametrize("layout", ("dim0", "flat"))
+def test_two_ranks_evaluate_all_losses(layout: str, compile_turns: Compile, ranks: Ranks) -> None:
+    """Each its own batch, before the first step and behind it."""
+    compiled = compile_turns(f"mesh=2 shard-layout={layout}")
+    found = ranks.call("evaluate_turns", str(compiled.plan), str(compiled.weights), ranks.meeting())
+    model, _ = fresh()
+    for rank, (before, after) in enumerate(found):
+        torch.manual_seed(SEED)
+        with torch.no_grad():
+            losses = [loss(model.eval(), **samples(BATCH, seed=rank)) for loss in LOSSES.values()]
+        assert before["loss.discriminator"] == losses[0].item()
+        assert before["loss.generator"] == losses[1].item()
+        assert before["loss"] == (losses[0] + losses[1]).item()
+        assert after.keys() == before.keys() and after != before
 
 
 def train_on_data(compiled: chain.Compiled, *extra: str, steps: int) -> chain.Result:

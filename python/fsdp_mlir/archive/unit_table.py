@@ -81,6 +81,8 @@ def describe_units(step: TrainingStep, names: StateNames) -> UnitTable:
         _check_parameter(fqn, tensor)
         check_precision(fqn, tensor, units[name].mp_policy)
         table.owner[fqn] = name
+    for fqn in sorted(names.changed):
+        _check_changed(fqn, names, units.get(_owner(fqn, names.aliases[fqn], places, units)))
     mesh = _common_mesh(units)
     members = {name: [f for f, owner in table.owner.items() if owner == name] for name in units}
     for name, unit in units.items():
@@ -240,6 +242,17 @@ def _check_parameter(fqn: str, tensor: torch.Tensor) -> None:
         raise ExportError(
             E.SHARDING,
             f"{fqn} is a scalar, which cannot be sharded; make it a 1-D tensor with one element",
+        )
+
+
+def _check_changed(fqn: str, names: StateNames, unit: Optional[Unit]) -> None:
+    dtype = unit and unit.mp_policy.param_dtype
+    if dtype is not None and dtype != names.buffers[fqn].dtype:
+        raise ExportError(
+            E.UNITS,
+            f"the step changes the frozen parameter {fqn}, of which its unit computes with a copy in "
+            f"{dtype_name(dtype, 'param_dtype')}; shard its module as a unit of its own, without "
+            "param_dtype",
         )
 
 

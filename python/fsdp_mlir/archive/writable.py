@@ -7,6 +7,7 @@ from torch import fx
 
 from ..errors import E, ExportError
 from ..capture.explain import user_location
+from ..step.dense import REMEDY
 
 # Of operators that PyTorch's own libraries register; the others come with a Python package.
 _OWN = ("aten", "fsdp", "mkldnn", "quantized")
@@ -43,6 +44,11 @@ def check_writable(node: fx.Node) -> None:
             node,
             f"the step calls {name}, an operator of a library that is loaded into Python, and no "
             "Python runs while a plan does; write it as plain tensor code",
+        )
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+        raise _refusal(
+            E.OPERATOR_REFUSED, node, f"the step makes a sparse tensor ({op}), and {REMEDY}"
         )
     if op is torch.ops.aten._local_scalar_dense.default:
         raise _refusal(

@@ -5,7 +5,8 @@ Their gradients, which `register_autograd` gives, are tensor code in the graph a
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+import contextlib
+from typing import Any, Callable, Iterator, Optional
 
 import torch
 from torch import fx
@@ -14,6 +15,21 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..errors import E
 from .nodes import place_of, refusal, replace
+
+
+@contextlib.contextmanager
+def bodies_say_shapes() -> Iterator[None]:
+    """Within it, an operator without a `register_fake` has the results that its body gives on tensors
+    without values."""
+    bare = [known for known in OPDEFS.values() if known._abstract_fn is None]
+    bare = [known for known in bare if _body_of(known._opoverload) is not None]
+    for known in bare:
+        known._abstract_fn = _body_of(known._opoverload)
+    try:
+        yield
+    finally:
+        for known in bare:
+            known._abstract_fn = None
 
 
 def inline_custom_operators(module: fx.GraphModule) -> None:
@@ -56,8 +72,9 @@ def _inline(module: fx.GraphModule, node: fx.Node, body: Callable[..., Any]) -> 
             E.OPERATOR_REFUSED,
             node,
             f"the step calls {node.target._schema.name}, whose body is more than tensor code "
-            f"({type(error).__name__}), and no Python runs while a plan does; call torch's "
-            "operators in it",
+            f"({type(error).__name__}), and no Python runs while a plan does; write it, and its "
+            "gradient, by torch's operators, which take its place, or compute it where batches are "
+            "made",
         ) from error
     copies: dict[fx.Node, Any] = {}
     with module.graph.inserting_before(node):

@@ -160,10 +160,24 @@ def _copy_attribute(source: torch.nn.Module, target: torch.nn.Module, node: fx.N
     if isinstance(value, torch.nn.Module):
         for user in node.users:
             _check_differentiated(user)
+        _check_no_numpy(value)
         # Differentiating follows its body.
         setattr(target, node.target, value)
     elif node.target not in dict(target.named_buffers()):
         target.register_buffer(node.target, value)
+
+
+def _check_no_numpy(body: torch.nn.Module) -> None:
+    """Raises NotFollowed where a function of autograd's own, or a checkpoint, calls NumPy: Dynamo has
+    tensors for its arrays, through which the function's gradient is lost."""
+    from torch._dynamo import utils
+
+    # NumPy's functions, methods and operators.
+    numpy = utils.numpy_to_tensor_wrapper, utils.numpy_method_wrapper, utils.numpy_operator_wrapper
+    for module in body.modules():
+        for node in getattr(module, "graph", fx.Graph()).nodes:
+            if isinstance(node.target, numpy):
+                raise NotFollowed("a function of autograd's gives a tensor to NumPy")
 
 
 def _check_differentiated(call: fx.Node) -> None:

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import (
 
 from .. import package
 from ..errors import E, ExportError
+from ..step.dense import REMEDY
 from .known_values import StandIns
 from .value_checks import passed_checks
 
@@ -34,6 +35,14 @@ _SHAPE = "the step has a shape that depends on values; shapes are static, use a 
 _SCRIPT = (
     "the step's TorchScript code branches on the value of a tensor, or reads it as a number; use "
     "torch.where, and keep it a tensor"
+)
+_SPARSE = f"the step computes with a sparse tensor, and {REMEDY}"
+# As PyTorch words it where a sparse tensor meets what has no rule for one.
+_OF_SPARSE = re.compile(r"Sparse(Tensor|Csr|CPU)|[Ss]parse (COO |CSR )?tensor")
+_TO_NUMPY = ".numpy() is not supported for tensor subclasses"
+_NUMPY = (
+    "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
+    "gradient, by torch's operators, or compute it where batches are made"
 )
 _IN_TORCHSCRIPT = "failed in the TorchScript interpreter"
 # By what Dynamo says that it met.
@@ -106,6 +115,10 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(own.kind, place, own.message, own.message)
     if own is not None and _IN_TORCHSCRIPT in str(own):
         return _failed_in_torchscript(str(own))
+    if _TO_NUMPY in str(own):
+        return Refusal(E.OPERATOR_REFUSED, place, _NUMPY, _NUMPY)
+    if _OF_SPARSE.search(str(own if own is not None else error)):
+        return Refusal(E.OPERATOR_REFUSED, place, _SPARSE, _SPARSE)
     if own is not None and not isinstance(own, ON_VALUES):
         reason = f"the step raises {type(own).__name__}: {_one_line(str(own))}"
         return Refusal(E.STEP_RAISES, place, reason, reason)

@@ -258,7 +258,7 @@ def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
             numbers[node] = (numbers[node.args[0]], node.args[1])
             continue
         value = _known(node, known)
-        if value is not None:
+        if value is not None and value.layout == torch.strided:
             known[node] = value
             flat = torch.empty(value.numel(), dtype=value.dtype)
             content = flat.copy_(value.detach().reshape(-1)).view(torch.uint8)

@@ -23,7 +23,7 @@ from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
-from .custom_operators import inline_custom_operators
+from .custom_operators import bodies_say_shapes, inline_custom_operators
 from .dynamo import follow
 from .eager_kernels import eager_interpolation, eager_results
 from ..step.eager_only import no_backward
@@ -40,6 +40,7 @@ from .program import Program
 from .python_state import PythonState
 from .region_pooling import tensor_code_of_torchvision
 from .sequences import static_sequences
+from .sparse import dense_gradients
 from .mask_rules import rule_of
 from .memory_orders import hold_row_major
 from .static_sizes import make_static
@@ -90,6 +91,8 @@ def capture(
             general_sizes(),
             tensor_code_of_torchvision(),
             plain_torchscript(step.model),
+            bodies_say_shapes(),
+            dense_gradients(),
         )
         libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
         for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):

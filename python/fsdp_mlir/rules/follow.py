@@ -13,6 +13,7 @@ from typing import Any, Callable, NoReturn, Optional, Sequence
 import torch
 
 from ..errors import E, ExportError
+from ..step.strides import row_major_strides
 from .branches import Way
 from .context import following
 from .merge import Merger
@@ -272,8 +273,9 @@ class Follower:
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
         like = self.tensors[index]
-        # One that has no dimension is taken for one of one element.
-        shape, stride = (like.shape, like.stride()) if like.dim() else ((1,), (1,))
+        # One that has no dimension is taken for one of one element. All are held row by row.
+        shape = like.shape if like.dim() else (1,)
+        stride = row_major_strides(shape)
 
         def make(name: str) -> torch.Tensor:
             value = self.pool.make("input", index, name, dtype=element_dtype(like.dtype))

@@ -81,6 +81,12 @@ def _describe_groups(
             "the optimizer has step hooks, and no Python runs while a plan does; remove them",
         )
     _check_flags(optimizer)
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        raise ExportError(
+            E.OPTIMIZER,
+            "SparseAdam updates the rows that a sparse gradient has, and gradients are dense in a "
+            "plan, also those of an embedding with sparse=True; use Adam, SGD or Adagrad",
+        )
     # A frozen parameter that the step changes is a buffer, which the optimizer may hold all the same.
     fqns = {id(t): fqn for fqn, t in (*names.buffers.items(), *names.parameters.items())}
     groups, implementations = [], set()

@@ -8,6 +8,7 @@ from typing import Any, Collection, Iterator, Optional
 import torch
 
 from ..errors import E, ExportError
+from .dense import require_dense
 from .memory import Memory, is_same
 from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
@@ -34,6 +35,7 @@ class StateNames:
 
     Attributes:
         parameters, buffers, constants: tensor by its first name, in the model's order.
+        changed: names of the frozen parameters that are buffers here, as the step changes them.
         trainable: names of the parameters that require gradients when the step is made.
         aliases: the further names of a tied tensor, by its first name.
         persistent: whether `state_dict()` holds the buffer, by its first name.
@@ -64,6 +66,7 @@ class StateNames:
         moved = {id(tensor) for path, tensor in parameters if plain_path(path) in changed}
         self._add("parameter", self.parameters, (n for n in parameters if id(n[1]) not in moved))
         self._add("buffer", self.buffers, (n for n in parameters if id(n[1]) in moved))
+        self.changed = frozenset(self.buffers)
         self._add("buffer", self.buffers, step.model.named_buffers(remove_duplicate=False))
         self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
         for fqn in self.buffers:
@@ -95,6 +98,7 @@ class StateNames:
                 if role == "parameter" or self._is_persistent(fqn):
                     self.aliases[owner[1]].append(fqn)
                 continue
+            require_dense(role, fqn, tensor, self._modules[fqn.rpartition(".")[0]])
             self._known[id(tensor)] = (role, fqn)
             self._memory.add(fqn, tensor)
             self.aliases[fqn] = []

@@ -1,6 +1,7 @@
 """Tests that operators of `torch.library` train as their Python bodies say, or are refused by name."""
 
 import pathlib
+import threading
 from typing import Any, Callable
 
 import numpy
@@ -88,6 +89,36 @@ by_numpy.register_autograd(
 )
 
 
+class BySines(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.from_numpy(numpy.sin(x.detach().numpy()))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * ctx.saved_tensors[0].cos()
+
+
+@torch.library.custom_op("fsdp_custom::without_shapes", mutates_args=())
+def without_shapes(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.tanh(), x[:, :2].sum(1)
+
+
+without_shapes.register_autograd(
+    lambda ctx, a, b: a * (1 - ctx.saved_tensors[0].square()),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output[0]),
+)
+
+
+@torch.library.custom_op("fsdp_custom::by_loops", mutates_args=())
+def by_loops(x: Tensor) -> Tensor:
+    return torch.tensor([[2 * float(value) for value in row] for row in x])
+
+
+by_loops.register_autograd(lambda ctx, gradient: 2 * gradient)
+
+
 @torch.library.custom_op("fsdp_custom::scale_", mutates_args=("x",))
 def scale_(x: Tensor) -> None:
     x.mul_(2)
@@ -99,6 +130,14 @@ library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
 library.define("by_key(Tensor x) -> Tensor")
 library.impl("by_key", lambda x: x * 3, "CPU")
 library.impl("by_key", lambda x: torch.empty_like(x), "Meta")
+
+
+LOCK = threading.Lock()
+
+
+def under_a_lock(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    with LOCK:  # which Dynamo cannot follow
+        return function(x)
 
 
 class Model(nn.Module):
@@ -116,6 +155,7 @@ BODIES: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
     "two-results": lambda layer, x: torch.cat(parts(layer(x), 1)[::-1], 1),
     "list": lambda layer, x: mean([layer(x), layer(-x), x[:, :3]], layer.bias),
     "nested": lambda layer, x: outer(layer(x)),
+    "no-register-fake": lambda layer, x: without_shapes(layer(x))[0],
     "composite": lambda layer, x: torch.ops.fsdp_composite.twice(layer(x)),
 }
 
@@ -129,8 +169,18 @@ def test_a_body_takes_the_place_of_its_operator(tmp_path: pathlib.Path, name: st
 REFUSED: dict[str, tuple[Callable[[nn.Linear, Tensor], Tensor], str]] = {
     "numpy": (
         lambda layer, x: by_numpy(layer(x)),
-        r"the step calls fsdp_custom::by_numpy, whose body is more than tensor code",
+        r"the step calls fsdp_custom::by_numpy, whose body is more than tensor code .*; write it, and "
+        "its gradient, by torch's operators, which take its place",
     ),
+    "numpy-in-a-function": (
+        lambda layer, x: BySines.apply(layer(x)),
+        "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its",
+    ),
+    "numpy-in-a-function, by running": (
+        lambda layer, x: under_a_lock(BySines.apply, layer(x)),
+        "the step gives a tensor to NumPy",
+    ),
+    "loops": (lambda layer, x: by_loops(layer(x)), "the step reads a tensor's value as a Python"),
     "key": (
         lambda layer, x: torch.ops.fsdp_composite.by_key(x) + layer(x).sum(),
         r"the step calls fsdp_composite::by_key, an operator with a body in Python alone",

@@ -1,0 +1,49 @@
+"""Sparse tensors, which no plan has: gradients of embeddings are dense, all others are refused."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator
+
+import torch
+
+from ..errors import note
+from .eager_kernels import defined_as
+
+_aten = torch.ops.aten
+_BACKWARD = (_aten.embedding_backward.default, _aten._embedding_bag_backward.default)
+
+
+def _dense(op: Any) -> Callable[..., torch.Tensor]:
+    """The backward `op` of an embedding, as if it had not been asked for a sparse gradient."""
+    place = [argument.name for argument in op._schema.arguments].index("sparse")
+
+    def code(*args: Any) -> torch.Tensor:
+        if args[place]:
+            note(
+                "an embedding has sparse=True, and its gradient is dense here, with zeros elsewhere"
+            )
+        with _as_pytorch_has_it(op):
+            return op(*args[:place], False, *args[place + 1 :])
+
+    return code
+
+
+@contextlib.contextmanager
+def _as_pytorch_has_it(op: Any) -> Iterator[None]:
+    """Within it, `op` is not what `defined_as` says."""
+    kernels = dict(op.py_kernels)
+    op.py_kernels.clear()
+    op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        op.py_kernels.update(kernels)
+        op._dispatch_cache.clear()
+
+
+@contextlib.contextmanager
+def dense_gradients() -> Iterator[None]:
+    """Within it, gradients of embeddings are captured as dense ones: the numbers are the same."""
+    with defined_as({op: _dense(op) for op in _BACKWARD}):
+        yield

@@ -1,0 +1,37 @@
+"""What to say of sparse tensors."""
+
+from __future__ import annotations
+
+import inspect
+import os
+
+import torch
+
+from ..errors import E, ExportError
+
+REMEDY = (
+    "plans have dense ones alone; keep rows, columns and values as dense tensors, and multiply by "
+    "x.new_zeros(count, x.shape[1]).index_add(0, rows, values[:, None] * x[columns])"
+)
+
+
+def require_dense(role: str, fqn: str, tensor: torch.Tensor, owner: torch.nn.Module) -> None:
+    """Raises ExportError where a state of the module `owner` is sparse."""
+    if tensor.layout == torch.strided:
+        return
+    layout = str(tensor.layout).removeprefix("torch.")
+    raise ExportError(
+        E.OPERATOR_REFUSED,
+        f"{_class_line(owner)}the {role} {fqn} is a sparse tensor ({layout}), and {REMEDY}",
+    )
+
+
+def _class_line(module: torch.nn.Module) -> str:
+    """`file.py:12: ` of a module's class, where it has a source."""
+    try:
+        file = inspect.getsourcefile(type(module)) or ""
+        _, line = inspect.getsourcelines(type(module))
+    except (OSError, TypeError):
+        return ""
+    is_torchs = file.startswith(os.path.dirname(torch.__file__))
+    return "" if is_torchs else f"{os.path.basename(file)}:{line}: "
