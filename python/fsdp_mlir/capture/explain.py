@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import traceback
 from typing import Any, Mapping, Optional
 
@@ -14,16 +12,14 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
 )
 
-from .. import package
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from .known_values import StandIns
+from .places import user_location
 from .value_checks import passed_checks
 
-_PYTORCH = os.path.dirname(torch.__file__)
 # Raised where an op's result, or its shape, depends on values.
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 _BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
@@ -76,21 +72,6 @@ class Refusal(ExportError):
         super().__init__(kind, f"{where}{message}")
         self.where = where
         self.reason = reason
-
-
-def is_users(path: str) -> bool:
-    """Whether the source file `path` is neither PyTorch's nor ours."""
-    return not path.startswith((_PYTORCH, package.FOLDER, "<")) and not path.endswith(
-        "_dynamo/__init__.py"
-    )
-
-
-def user_location(trace: str) -> str:
-    """`file.py:31` of the innermost frame in `trace` that is not PyTorch's or ours, or ""."""
-    for path, line in reversed(_FRAME.findall(trace)):
-        if is_users(path):
-            return f"{os.path.basename(path)}:{line}"
-    return ""
 
 
 def located(error: ExportError) -> ExportError:

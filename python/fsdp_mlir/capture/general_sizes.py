@@ -17,7 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from .. import package
-from .explain import is_users
+from .places import is_users
 from .value_checks import passing_at
 
 _LARGE = 10_000

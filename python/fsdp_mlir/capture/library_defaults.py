@@ -13,7 +13,7 @@ from torch import fx
 from torch.nn import functional as F
 
 from ..errors import note
-from .explain import user_location
+from .places import user_location
 
 
 @contextlib.contextmanager

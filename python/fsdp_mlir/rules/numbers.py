@@ -14,7 +14,7 @@ import torch
 from .. import package
 from .values import Comparison, Expr
 
-_TORCH = os.path.dirname(torch.__file__)
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # torch_optimizer is another package
 _OPTIM = os.path.join(_TORCH, "optim")
 _HELPERS = os.path.join(_OPTIM, "optimizer.py")
 _PYTHON = os.path.dirname(os.__file__)

@@ -12,7 +12,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.archive.torchscript import call_text
+from fsdp_mlir.capture.places import user_location
 from fsdp_mlir.export import export_step
+from fsdp_mlir.rules.numbers import is_optimizers
 
 
 class Model(nn.Module):
@@ -72,7 +74,6 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (higher_order, "uses a higher-order op (cond)"),
-        (calls_a_library, "calls torchvision::ps_roi_pool, an operator of a library"),
         (raises, "the step raises RuntimeError: "),
     ],
 )
@@ -85,6 +86,13 @@ def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: s
     assert text in message
     assert name == "test_refusals.py" and first < int(line) <= first + 4
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.provokes("FSDP-E0210")
+def test_the_line_of_a_library_is_named(tmp_path: pathlib.Path) -> None:
+    text = r"ps_roi_pool.py:\d+: the step calls torchvision::ps_roi_pool, an operator of a library"
+    with pytest.raises(ExportError, match=text):
+        export(classify(Model(calls_a_library)), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +194,31 @@ def test_a_parameter_changed_in_the_forward(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(ExportError, match="changes the parameter layer.weight in place"):
         export(classify(Model(body)), tmp_path)
+
+
+def test_libraries_whose_name_begins_like_pytorchs() -> None:
+    """Messages name their lines, as those of a model and of an optimizer."""
+    packages = pathlib.Path(torch.__file__).parent.parent
+    trace = f'File "{packages}/torchvision/ops/boxes.py", line 7\n'
+    trace += f'File "{packages}/torch/functional.py", line 9'
+    assert user_location(trace) == "boxes.py:7"
+    assert is_optimizers(f"{packages}/torch_optimizer/radam.py")
+    assert not is_optimizers(f"{packages}/torch/functional.py")
+
+
+@pytest.mark.provokes("FSDP-E0211")
+def test_a_sparse_buffer(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.register_buffer("edges", torch.eye(4).to_sparse())
+    with pytest.raises(ExportError, match="edges is a sparse_coo tensor, .*; register it dense"):
+        export(classify(model), tmp_path)
+
+
+@pytest.mark.provokes("FSDP-E0217")
+def test_a_module_of_torchscript(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), torch.jit.script(nn.Linear(8, 3)))
+    with pytest.raises(ExportError, match="1 is a module of TorchScript.*that it was made of"):
+        export(classify(model), tmp_path)
 
 
 def test_python_state_that_the_forward_changes_is_a_warning(tmp_path: pathlib.Path) -> None:

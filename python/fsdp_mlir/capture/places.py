@@ -1,0 +1,29 @@
+"""Whose code a file has, and which of a user's lines a trace names."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import torch
+
+from .. import package
+
+# With what separates folders behind it: torchvision's code is a user's.
+_PYTORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def is_users(path: str) -> bool:
+    """Whether the source file `path` is neither PyTorch's nor ours."""
+    return not path.startswith((_PYTORCH, package.FOLDER, "<")) and not path.endswith(
+        "_dynamo/__init__.py"
+    )
+
+
+def user_location(trace: str) -> str:
+    """`file.py:31` of the innermost frame in `trace` that is not PyTorch's or ours, or ""."""
+    for path, line in reversed(_FRAME.findall(trace)):
+        if is_users(path):
+            return f"{os.path.basename(path)}:{line}"
+    return ""
