@@ -33,6 +33,13 @@ _FACTORIES = {
 }
 
 
+_UNINITIALISED = {
+    getattr(packet, overload)
+    for packet in (_aten.empty_like, _aten.new_empty, _aten.new_empty_strided)
+    for overload in packet.overloads()
+}
+
+
 class StandIns(FakeTensorMode):
     """A mode of tensors of static sizes without values, beside which constants of the code, and
     what is computed of these alone, have theirs.
@@ -73,6 +80,13 @@ class StandIns(FakeTensorMode):
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = super().dispatch(func, types, args, kwargs or {})
+        if (
+            func in _UNINITIALISED
+            and isinstance(result, FakeTensor)
+            and result.constant is not None
+        ):
+            # Kernels without values make their results so, `known[places]` of a known tensor too.
+            self.fake_tensor_converter.invalidate_constant_aliases(result.constant)
         if func in _FACTORIES and self.may_be_known(result):
             with unset_fake_temporarily():
                 value = func(*map(_without_values, args), **(kwargs or {}))

@@ -225,6 +225,18 @@ def test_values_of_the_step_are_not_known(tmp_path: pathlib.Path) -> None:
         export(classify(model), tmp_path)
 
 
+def picks_from_a_table(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    table = torch.tensor([0.5, 2.0, 3.0])
+    with LOCK:
+        return F.cross_entropy(model(x), y) * (2 if table[y[:1]].sum() > 1 else 3)
+
+
+@pytest.mark.provokes("FSDP-E0206")
+def test_what_is_picked_from_known_values_is_not_known(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match="reads a tensor's value as a Python number"):
+        export(classify(nn.Linear(8, 3), loss=picks_from_a_table), tmp_path)
+
+
 def checks(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if (y < 0).any() or (y > 2).any():
         wrong = "a class that there is not"
