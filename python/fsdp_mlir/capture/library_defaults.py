@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 from unittest import mock
 
 import torch
@@ -14,6 +14,23 @@ from torch.nn import functional as F
 
 from ..errors import note
 from .places import user_location
+from .spec_augment import spans_by_torch
+
+
+@contextlib.contextmanager
+def choices_for_graphs(model: torch.nn.Module) -> Iterator[None]:
+    """Within it, all that is below, for `model`."""
+    with contextlib.ExitStack() as stack:
+        for choice in (
+            unchecked_distributions(),
+            static_experts(model),
+            padded_targets(),
+            every_layer(model),
+            one_size_of_images(),
+            spans_by_torch(model),
+        ):
+            stack.enter_context(choice)
+        yield
 
 
 @contextlib.contextmanager
@@ -106,6 +123,23 @@ def padded_targets() -> Iterator[None]:
         yield
         return
     with mock.patch.dict(losses.LOSS_MAPPING, {"ForCTC": _ctc_of_rows}):
+        yield
+
+
+@contextlib.contextmanager
+def one_size_of_images() -> Iterator[None]:
+    """Within it, torchvision's detectors draw no size for an image where they have just one."""
+    transform = sys.modules.get("torchvision.models.detection.transform")
+    if transform is None:
+        yield
+        return
+    owner = transform.GeneralizedRCNNTransform
+    draw = owner.torch_choice
+
+    def choose(self: Any, sizes: Sequence[int]) -> int:
+        return sizes[0] if len(sizes) == 1 else draw(self, sizes)
+
+    with mock.patch.object(owner, "torch_choice", choose):
         yield
 
 

@@ -32,8 +32,7 @@ from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
 from .joint_graph import JointGraph, describe
 from .known_values import StandIns
-from .library_defaults import every_layer, note_unchecked, padded_targets
-from .library_defaults import static_experts, unchecked_distributions
+from .library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
 from .program import Program
@@ -94,8 +93,7 @@ def capture(
             bodies_say_shapes(),
             dense_gradients(),
         )
-        libraries = (unchecked_distributions(), static_experts(step.model), padded_targets())
-        for context in (*ways, *kernels, *libraries, every_layer(step.model), no_backward()):
+        for context in (*ways, *kernels, choices_for_graphs(step.model), no_backward()):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)
