@@ -206,21 +206,6 @@ def test_libraries_whose_name_begins_like_pytorchs() -> None:
     assert not is_optimizers(f"{packages}/torch/functional.py")
 
 
-@pytest.mark.provokes("FSDP-E0211")
-def test_a_sparse_buffer(tmp_path: pathlib.Path) -> None:
-    model = nn.Linear(8, 3)
-    model.register_buffer("edges", torch.eye(4).to_sparse())
-    with pytest.raises(ExportError, match="edges is a sparse_coo tensor, .*; register it dense"):
-        export(classify(model), tmp_path)
-
-
-@pytest.mark.provokes("FSDP-E0217")
-def test_a_module_of_torchscript(tmp_path: pathlib.Path) -> None:
-    model = nn.Sequential(nn.Linear(8, 8), torch.jit.script(nn.Linear(8, 3)))
-    with pytest.raises(ExportError, match="1 is a module of TorchScript.*that it was made of"):
-        export(classify(model), tmp_path)
-
-
 def test_python_state_that_the_forward_changes_is_a_warning(tmp_path: pathlib.Path) -> None:
     class Counts(nn.Linear):
         calls = 0
