@@ -113,3 +113,17 @@ def test_a_plan_follows_the_optimizer_that_it_is_given(tmp_path: pathlib.Path) -
         assert held() is None
         run(made().inputs)
         assert run.lr == [0.3, 0.5]
+
+
+def test_a_run_that_nobody_holds_is_over(tmp_path: pathlib.Path) -> None:
+    """At once, so that another one may write into its folder of checkpoints."""
+    ours = made()
+    run = fsdp_mlir.compile(ours, cache_dir=tmp_path)
+    run(ours.inputs)
+    held = weakref.ref(run)
+    gc.disable()
+    try:
+        del run
+        assert held() is None
+    finally:
+        gc.enable()

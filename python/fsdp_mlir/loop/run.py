@@ -124,10 +124,11 @@ class Run:
 
     def _follow(self, optimizer: FollowedOptimizer) -> None:
         """Takes the learning rates of its groups before each step."""
-        self._followed, step = optimizer, self._step
+        self._followed, step, session = optimizer, self._step, self._session
 
+        # It does not hold the run itself: one that nobody holds ends at once.
         def followed(batch: StepBatch) -> Any:
-            optimizer.take_rates(self._session)
+            optimizer.take_rates(session)
             loss = step(batch)
             optimizer.count_step()
             return loss

@@ -117,10 +117,11 @@ def test_weights_hold_each_tensor_once_and_name_its_aliases(tmp_path: pathlib.Pa
 
 
 def test_a_parameter_that_is_not_row_major(tmp_path: pathlib.Path) -> None:
+    """It is held row by row."""
     model = nn.Linear(8, 3)
     model.weight = nn.Parameter(torch.randn(8, 3).t())
     exported = export(classify(model), tmp_path)
-    assert exported.metadata["parameters"][0]["strides"] == [1, 3]
+    assert exported.metadata["parameters"][0]["strides"] == [8, 1]
     assert torch.equal(exported.weights["weight"], model.weight.detach())
 
 
