@@ -67,12 +67,8 @@ def roi_align(
     Returns:
         [K, C, pooled_height, pooled_width].
     """
-    offset = 0.5 if aligned else 0.0
-    x1, y1, x2, y2 = (rois[:, 1:] * spatial_scale - offset).unbind(1)
-    least = None if aligned else 1.0
-    rows = _weights(y1, y2, pooled_height, input.shape[2], sampling_ratio, least)
-    columns = _weights(x1, x2, pooled_width, input.shape[3], sampling_ratio, least)
-    maps = input.index_select(0, rois[:, 0].long())
+    bins = pooled_height, pooled_width
+    maps, rows, columns = _of_regions(input, rois, spatial_scale, bins, sampling_ratio, aligned)
     return rows[:, None] @ maps @ columns[:, None].mT
 
 
@@ -87,16 +83,15 @@ def ps_roi_align(
     """As `roi_align`, where each bin has channels of its own: [K, C / bins, pooled_height,
     pooled_width], and which channel each of these is of."""
     high, wide = input.shape[2:]
-    x1, y1, x2, y2 = (rois.detach()[:, 1:] * spatial_scale - 0.5).unbind(1)
-    rows = _weights(y1, y2, pooled_height, high, sampling_ratio, None)
-    columns = _weights(x1, x2, pooled_width, wide, sampling_ratio, None)
-    bins = pooled_height * pooled_width
-    maps = input.index_select(0, rois[:, 0].long())
+    bins = pooled_height, pooled_width
+    maps, rows, columns = _of_regions(
+        input, rois.detach(), spatial_scale, bins, sampling_ratio, aligned=True
+    )
     maps = maps.reshape(len(rois), -1, pooled_height, pooled_width, high, wide)
     sums = (maps * rows[:, None, :, None, :, None]).sum(-2)
     result = (sums * columns[:, None, None]).sum(-1)
     channels = torch.arange(input.shape[1], dtype=torch.int32, device=input.device)
-    channels = channels.reshape(1, input.shape[1] // bins, pooled_height, pooled_width)
+    channels = channels.reshape(1, -1, pooled_height, pooled_width)
     return result, channels.expand(result.shape)
 
 
@@ -114,10 +109,8 @@ def roi_pool(
     rows = _rows_of_bins(y1, y2, pooled_height, high)
     columns = _rows_of_bins(x1, x2, pooled_width, wide)
     maps = input.index_select(0, rois[:, 0].long())
-    inner = maps[:, :, :, None].masked_fill(
-        ~columns[:, None, None], -torch.inf
-    )  # [K, C, H, bins, W]
-    of_rows, column = inner.max(-1)
+    inner = maps[:, :, :, None].masked_fill(~columns[:, None, None], -torch.inf)
+    of_rows, column = inner.max(-1)  # over W of [K, C, H, bins, W]
     outer = of_rows[:, :, None].masked_fill(~rows[:, None, :, :, None], -torch.inf)
     result, row = outer.max(-2)  # over H of [K, C, bins, H, bins]
     is_empty = ~(rows.any(-1)[:, :, None] & columns.any(-1)[:, None])[:, None]
@@ -139,6 +132,23 @@ def _rows_of_bins(begin: torch.Tensor, end: torch.Tensor, bins: int, size: int) 
     behind = (((number + 1) * length).ceil() + begin[:, None]).clamp(0, size)
     row = torch.arange(size, device=begin.device)
     return (row >= first[..., None]) & (row < behind[..., None])
+
+
+def _of_regions(
+    input: torch.Tensor,
+    rois: torch.Tensor,
+    spatial_scale: float,
+    bins: tuple[int, int],
+    samples: int,
+    aligned: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The map of each region, [K, C, H, W], and how much its rows and its columns count in the bins
+    down and across, [K, bins, H] and [K, bins, W]."""
+    x1, y1, x2, y2 = (rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)).unbind(1)
+    least = None if aligned else 1.0
+    rows = _weights(y1, y2, bins[0], input.shape[2], samples, least)
+    columns = _weights(x1, x2, bins[1], input.shape[3], samples, least)
+    return input.index_select(0, rois[:, 0].long()), rows, columns
 
 
 def _weights(
