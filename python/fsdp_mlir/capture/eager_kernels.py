@@ -93,14 +93,28 @@ def eager_interpolation() -> Iterator[None]:
 def defined_as(operators: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """Within it, each of these operators is captured as the tensor code of a function."""
     keys = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
-    before = {overload: dict(overload.py_kernels) for overload in operators}
-    for overload, function in operators.items():
-        overload.py_kernels.update({key: function for key in keys})
-        overload._dispatch_cache.clear()
+    with python_kernels(
+        {
+            overload: {**overload.py_kernels, **dict.fromkeys(keys, function)}
+            for overload, function in operators.items()
+        }
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def python_kernels(wanted: Mapping[Any, Mapping[Any, Callable[..., Any]]]) -> Iterator[None]:
+    """Within it, each operator has these kernels in Python, by dispatch key, and no others."""
+
+    def put(kernels: Mapping[Any, Mapping[Any, Callable[..., Any]]]) -> None:
+        for overload, own in kernels.items():
+            overload.py_kernels.clear()
+            overload.py_kernels.update(own)
+            overload._dispatch_cache.clear()
+
+    before = {overload: dict(overload.py_kernels) for overload in wanted}
+    put(wanted)
     try:
         yield
     finally:
-        for overload, kernels in before.items():
-            overload.py_kernels.clear()
-            overload.py_kernels.update(kernels)
-            overload._dispatch_cache.clear()
+        put(before)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator
 import torch
 
 from ..errors import note
-from .eager_kernels import defined_as
+from .eager_kernels import defined_as, python_kernels
 
 _aten = torch.ops.aten
 _BACKWARD = (_aten.embedding_backward.default, _aten._embedding_bag_backward.default)
@@ -23,23 +23,10 @@ def _dense(op: Any) -> Callable[..., torch.Tensor]:
             note(
                 "an embedding has sparse=True, and its gradient is dense here, with zeros elsewhere"
             )
-        with _as_pytorch_has_it(op):
+        with python_kernels({op: {}}):  # as PyTorch has it
             return op(*args[:place], False, *args[place + 1 :])
 
     return code
-
-
-@contextlib.contextmanager
-def _as_pytorch_has_it(op: Any) -> Iterator[None]:
-    """Within it, `op` is not what `defined_as` says."""
-    kernels = dict(op.py_kernels)
-    op.py_kernels.clear()
-    op._dispatch_cache.clear()
-    try:
-        yield
-    finally:
-        op.py_kernels.update(kernels)
-        op._dispatch_cache.clear()
 
 
 @contextlib.contextmanager
