@@ -22,7 +22,7 @@ from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified, note
-from .capture.places import user_location
+from .step.places import user_location
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
 from .step.pairs import as_held, check_complex

@@ -121,6 +121,18 @@ def test_sparse_tensors_are_refused(held: str, text: str, tmp_path: pathlib.Path
         export_step(step, tmp_path / "step.pt")
 
 
+def test_a_librarys_class_is_named_by_its_line(tmp_path: pathlib.Path) -> None:
+    """Of torchvision, whose folder's name begins as PyTorch's does."""
+    from torchvision.ops import MLP
+
+    model = MLP(8, [3])
+    model.register_buffer("edges", edges())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = TrainingStep(model, lambda model, x: model(x).sum(), optimizer, {"x": torch.ones(4, 8)})
+    with pytest.raises(ExportError, match=r"^misc.py:\d+: the buffer edges is a sparse tensor"):
+        export_step(step, tmp_path / "step.pt")
+
+
 def dense(x: Tensor, rows: Tensor, columns: Tensor, values: Tensor, count: int) -> Tensor:
     """What the error says to write."""
     return x.new_zeros(count, x.shape[1]).index_add(0, rows, values[:, None] * x[columns])

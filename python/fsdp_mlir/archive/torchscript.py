@@ -20,7 +20,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 from ..capture.program import Program
 from ..dtypes import DTYPES, dtype_name
 from ..errors import E, ExportError
-from ..capture.places import user_location
+from ..step.places import user_location
 from ..step.names import StateNames, plain_path
 from ..step.programs import StepProgram
 from .writable import check_writable

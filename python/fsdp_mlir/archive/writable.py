@@ -6,7 +6,7 @@ import torch
 from torch import fx
 
 from ..errors import E, ExportError
-from ..capture.places import user_location
+from ..step.places import user_location
 from ..step.dense import REMEDY
 
 # Of operators that PyTorch's own libraries register; the others come with a Python package.

@@ -13,7 +13,7 @@ from torch import fx
 
 from .context import capture_settings
 from ..errors import E, ExportError
-from .places import is_users, user_location
+from ..step.places import is_users, user_location
 from .memory_orders import without_gaps
 from ..step.names import StateNames
 from .python_state import warn_changed

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from .known_values import StandIns
-from .places import user_location
+from ..step.places import user_location
 from .value_checks import passed_checks
 
 # Raised where an op's result, or its shape, depends on values.

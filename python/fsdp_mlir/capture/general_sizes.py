@@ -13,17 +13,15 @@ from typing import Any, Iterator
 from unittest import mock
 
 import sympy
-import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from .. import package
-from .places import is_users
+from ..step.places import PYTORCH, is_users
 from .value_checks import passing_at
 
 _LARGE = 10_000
-_TORCH = os.path.dirname(torch.__file__)
 # Who passes a question on.
-_BETWEEN = tuple(os.path.join(_TORCH, part) for part in ("_dynamo", "fx", "__init__.py", "utils"))
+_BETWEEN = tuple(os.path.join(PYTORCH, part) for part in ("_dynamo", "fx", "__init__.py", "utils"))
 
 
 @contextlib.contextmanager

@@ -13,13 +13,13 @@ from torch import fx
 from torch.nn import functional as F
 
 from ..errors import note
-from .places import user_location
+from ..step.places import user_location
 from .spec_augment import spans_by_torch
 
 
 @contextlib.contextmanager
 def choices_for_graphs(model: torch.nn.Module) -> Iterator[None]:
-    """Within it, all that is below, for `model`."""
+    """Within it, all of these, for `model`."""
     with contextlib.ExitStack() as stack:
         for choice in (
             unchecked_distributions(),

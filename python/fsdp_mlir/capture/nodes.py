@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from ..errors import E, ExportError
-from .places import user_location
+from ..step.places import user_location
 
 
 def location(node: fx.Node) -> str:

@@ -26,7 +26,7 @@ from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
 from ..errors import E, ExportError
-from .places import is_users, user_location
+from ..step.places import is_users, user_location
 from .frozen_in_step import FrozenInStep
 from .known_values import may_compute
 from .memory_orders import without_gaps

@@ -12,10 +12,10 @@ from typing import Any, Callable, NoReturn, Protocol
 import torch
 
 from .. import package
+from ..step.places import PYTORCH
 from .values import Comparison, Expr
 
-_TORCH = os.path.join(os.path.dirname(torch.__file__), "")  # torch_optimizer is another package
-_OPTIM = os.path.join(_TORCH, "optim")
+_OPTIM = os.path.join(PYTORCH, "optim")
 _HELPERS = os.path.join(_OPTIM, "optimizer.py")
 _PYTHON = os.path.dirname(os.__file__)
 
@@ -44,7 +44,7 @@ def is_optimizers(path: str) -> bool:
     """Whether a Python file may have an optimizer's step."""
     if path.startswith((package.FOLDER, "<")) or path == _HELPERS:
         return False
-    return path.startswith(_OPTIM) or not path.startswith((_TORCH, _PYTHON))
+    return path.startswith(_OPTIM) or not path.startswith((PYTORCH, _PYTHON))
 
 
 class _Node:

@@ -8,6 +8,7 @@ import os
 import torch
 
 from ..errors import E, ExportError
+from .places import is_users
 
 REMEDY = (
     "plans have dense ones alone; keep rows, columns and values as dense tensors, and multiply by "
@@ -27,11 +28,10 @@ def require_dense(role: str, fqn: str, tensor: torch.Tensor, owner: torch.nn.Mod
 
 
 def _class_line(module: torch.nn.Module) -> str:
-    """`file.py:12: ` of a module's class, where it has a source."""
+    """`file.py:12: ` of a module's class, where that is a user's."""
     try:
         file = inspect.getsourcefile(type(module)) or ""
         _, line = inspect.getsourcelines(type(module))
     except (OSError, TypeError):
         return ""
-    is_torchs = file.startswith(os.path.dirname(torch.__file__))
-    return "" if is_torchs else f"{os.path.basename(file)}:{line}: "
+    return f"{os.path.basename(file)}:{line}: " if is_users(file) else ""

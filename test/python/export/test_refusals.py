@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.archive.torchscript import call_text
-from fsdp_mlir.capture.places import user_location
+from fsdp_mlir.step.places import user_location
 from fsdp_mlir.export import export_step
 from fsdp_mlir.rules.numbers import is_optimizers
 

@@ -9,14 +9,14 @@ import torch
 
 from .. import package
 
-# With what separates folders behind it: torchvision's code is a user's.
-_PYTORCH = os.path.join(os.path.dirname(torch.__file__), "")
+# PyTorch's folder, with what separates folders behind it: torchvision's code is a user's.
+PYTORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def is_users(path: str) -> bool:
     """Whether the source file `path` is neither PyTorch's nor ours."""
-    return not path.startswith((_PYTORCH, package.FOLDER, "<")) and not path.endswith(
+    return not path.startswith((PYTORCH, package.FOLDER, "<")) and not path.endswith(
         "_dynamo/__init__.py"
     )
 
