@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
 import signal
 import subprocess
+import threading
 import time
+from concurrent.futures import Future
 from typing import Any, Optional, Sequence
 
 from gpu import tensors
@@ -54,7 +55,8 @@ class Run:
 
 class Lab:
     """`programs` is the folder of fsdp-run and the unit tests, `device` what stands for the GPU:
-    `cuda`, or `cpu` where the script itself is tested. `out` gets the raw logs."""
+    `cuda`, or `cpu` where the script itself is tested. `out` gets the raw logs. Rows may use it
+    from several threads."""
 
     def __init__(
         self, programs: pathlib.Path, files: Files, out: pathlib.Path, device: str = "cuda"
@@ -65,6 +67,8 @@ class Lab:
         self.scratch = out / "runs"
         self.scratch.mkdir(parents=True, exist_ok=True)
         self._log = out / "raw.log"
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[Any, ...], Future[Run]] = {}
         text = files.refusals.read_text() if files.refusals.exists() else "{}"
         self._refused = json.loads(text)
 
@@ -108,7 +112,7 @@ class Lab:
             code = 124
             output += f"\nerror: killed after {timeout:.0f} s"
         took = time.monotonic() - begin
-        with open(self._log, "a") as log:
+        with self._lock, open(self._log, "a") as log:
             settings = "".join(f"{name}={value!r} " for name, value in environment.items())
             log.write(f"$ {settings}{' '.join(words)}\n{output}\nexit {code}, {took:.1f} s\n\n")
         return Ended(code, output)
@@ -131,14 +135,26 @@ class Lab:
         words = [*self.arguments(case, self.plan(case, device)), "--steps", 1, *flags]
         return self.command([*words, "--nproc", ranks or case.ranks], **environment)
 
-    @functools.lru_cache(maxsize=None)
     def run(self, case: Case, device: str, *flags: str, repetition: int = 0) -> Run:
-        """Trains a case to its end, once for each set of arguments. Ranks are threads of one
-        process, but with NCCL, which serves processes.
+        """Trains a case to its end, once for each set of arguments: who asks for what another
+        thread trains waits for it. Ranks are threads of one process, but with NCCL, which serves
+        processes.
 
         Raises:
             Stopped: there is no plan, or the run failed.
         """
+        arguments = (case, device, flags, repetition)
+        with self._lock:
+            known = self._runs.get(arguments)
+            future = known or self._runs.setdefault(arguments, Future())
+        if not known:
+            try:
+                future.set_result(self._train(*arguments))
+            except BaseException as error:
+                future.set_exception(error)
+        return future.result()
+
+    def _train(self, case: Case, device: str, flags: Sequence[str], repetition: int) -> Run:
         tag = "".join(flags).replace("--", "-") + f".{repetition}"
         files = {
             kind: self.scratch / f"{case.name}.{device}{tag}.{kind}"

@@ -33,12 +33,14 @@ Checks = Iterator[Check]
 @dataclasses.dataclass(frozen=True)
 class Row:
     """`checks` may raise Stopped, which fails it; `anywhere`: a host stands in for a GPU where the
-    script itself is tested."""
+    script itself is tested; `alone`: it counts time or memory of the GPU, and shares it with no
+    other row."""
 
     name: str
     what: str
     checks: Callable[[Lab], Checks]
     anywhere: bool = False
+    alone: bool = False
 
 
 def _check(name: str, passed: bool, detail: str = "") -> Check:
@@ -268,6 +270,6 @@ ROWS = {
         Row("graph", "a replayed step has the bits of a launched one", graph),
         Row("errors", "what cannot run says why in one line", errors),
         Row("sanitizer", "compute-sanitizer finds nothing", sanitizer),
-        Row("bench", "step time and memory beside FSDP2", bench),
+        Row("bench", "step time and memory beside FSDP2", bench, alone=True),
     )
 }

@@ -14,7 +14,8 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Optional, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 # The tests' packages: `gpu`, `bench`, `support`.
 if not __package__:
@@ -38,6 +39,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     flag("--plans", type=pathlib.Path, default=FILES.folder, metavar="DIR", help="of prepare.py")
     flag("--build", type=pathlib.Path, default=ROOT / "out" / "gpu" / "build", metavar="DIR")
     flag("--bin", type=pathlib.Path, metavar="DIR", help="programs that are built already")
+    flag("--jobs", type=int, default=1, metavar="N", help="rows at a time, but the bench (1)")
     flag("--time-limit", type=float, default=540, metavar="S", help="begin no row after (540)")
     # For tests of this script: plans for CPUs stand for those for GPUs.
     flag("--device", choices=("cuda", "cpu"), default="cuda", help=argparse.SUPPRESS)
@@ -94,6 +96,19 @@ def run_row(row: Row, lab: Lab, why_not: str) -> dict[str, Any]:
     }
 
 
+def run_rows(
+    names: Sequence[str], jobs: int, run: Callable[[str], dict[str, Any]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows and what is kept of them, as they end: so many at a time, then those that are alone."""
+    with ThreadPoolExecutor(jobs) as pool:
+        ends = {pool.submit(run, name): name for name in names if not ROWS[name].alone}
+        for end in as_completed(ends):
+            yield ends[end], end.result()
+    for name in names:
+        if ROWS[name].alone:
+            yield name, run(name)
+
+
 def verdict(checks: Sequence[Check]) -> str:
     """A row passes when a check did and none failed."""
     verdicts = {check.verdict for check in checks}
@@ -129,9 +144,13 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     lab = Lab(programs, Files(args.plans), args.out, args.device)
     rows = {}
     path = args.out / f"{machine.slug(described['gpu'] or 'no GPU')}.json"
-    for name in args.only or ROWS:
+
+    def run(name: str) -> dict[str, Any]:
         late = time.monotonic() - begin > args.time_limit
-        rows[name] = run_row(ROWS[name], lab, "no time left" if late else why_not)
+        return run_row(ROWS[name], lab, "no time left" if late else why_not)
+
+    for name, row in run_rows(args.only or [*ROWS], args.jobs, run):
+        rows[name] = row
         keep(path, described, rows)
     counts = [sum(row["verdict"] == v for row in rows.values()) for v in (PASS, FAIL, SKIP)]
     print(f"{counts[0]} rows passed, {counts[1]} failed, {counts[2]} skipped; {path}")

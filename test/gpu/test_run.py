@@ -248,6 +248,30 @@ def test_rows_add_up_over_several_runs(
     }
 
 
+def test_rows_that_run_together_train_a_case_once(
+    plans: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None
+) -> None:
+    words = ("--jobs", "2", "--only", "kernels", "graph")
+    assert verdicts(plans, tmp_path, chain.imitated_gpus(), *words) == {
+        "kernels": PASS,
+        "graph": PASS,
+    }
+    commands = [w for w in (tmp_path / "raw.log").read_text().splitlines() if w.startswith("$ ")]
+    assert len(commands) == len(set(commands)) > 2
+
+
+def test_rows_that_measure_are_alone() -> None:
+    running: list[str] = []
+
+    def row(name: str) -> dict[str, Any]:
+        running.append(name)
+        return {}
+
+    names = ["bench", "kernels", "ranks"]
+    ended = [name for name, _ in run.run_rows(names, 3, row)]
+    assert running[-1] == ended[-1] == "bench" and set(ended) == set(names)
+
+
 def test_a_build_that_fails_is_said(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
