@@ -11,7 +11,7 @@ from torch import fx
 from ..errors import E
 from ..step.at_most import BOUND
 from .nodes import arguments_of, location, refusal
-from .static_form import Rule, Size, StaticForm, aten
+from .static_form import NO_BOUND, Rule, Size, StaticForm, aten
 
 _TRUTH = (torch.bool, torch.uint8)
 
@@ -25,12 +25,7 @@ def _settle(form: StaticForm, node: fx.Node, size: Size, largest: Optional[int])
         return form.bounds[size]
     known = [largest, promised, form.range_of(size) if size.is_Symbol else None]
     if all(bound is None for bound in known):
-        raise refusal(
-            E.VALUE_DEPENDENT,
-            node,
-            "the step reads a size from values, and nothing says how large it can be; say it by "
-            "`with fsdp_mlir.at_most(n):` around this line",
-        )
+        raise refusal(E.VALUE_DEPENDENT, node, NO_BOUND)
     bound = min(bound for bound in known if bound is not None)
     name = node.target._schema.name
     if size.is_Symbol:
@@ -181,9 +176,12 @@ def _item(form: StaticForm, node: fx.Node) -> None:
             node,
             "the step reads a tensor's value as a Python number; keep it a tensor",
         )
-    _settle(form, node, size, None)
     flat = form.call(aten.sum.default, number)
-    form.counts[size] = _agree(form, node, size, flat, None, flat)
+    if BOUND in node.meta.get("custom", {}) or form.range_of(size) is not None:
+        _settle(form, node, size, None)
+        flat = _agree(form, node, size, flat, None, flat)
+    form.origins.setdefault(size, (location(node), node.target._schema.name))
+    form.counts[size] = flat  # without a bound for what computes with it alone
 
 
 def _repeat_interleave(form: StaticForm, node: fx.Node) -> fx.Node:

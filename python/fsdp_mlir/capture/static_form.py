@@ -19,6 +19,10 @@ aten = torch.ops.aten
 Size = Union[int, sympy.Expr]
 Rule = Callable[["StaticForm", fx.Node], Any]
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+NO_BOUND = (
+    "the step reads a size from values, and nothing says how large it can be; say it by `with "
+    "fsdp_mlir.at_most(n):` around this line"
+)
 _REMEDY = "compute all elements and choose by torch.where"
 
 
@@ -105,7 +109,8 @@ class StaticForm:
             return size
         for symbol in size.free_symbols:
             if symbol not in self.bounds:
-                raise self.refused(self.line, f"nothing says how large {symbol} can be")
+                where, _ = self.origins.get(symbol, (location(self.line), ""))
+                raise ExportError(E.VALUE_DEPENDENT, f"{where}: {NO_BOUND}" if where else NO_BOUND)
         ranges = {symbol: ValueRanges(0, self.bounds[symbol]) for symbol in size.free_symbols}
         return max(0, int(bound_sympy(size, ranges).upper))
 

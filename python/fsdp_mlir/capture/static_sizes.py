@@ -46,9 +46,10 @@ def make_static(module: fx.GraphModule, rules: Callable[[Any], Optional[Rule]]) 
     Raises:
         ExportError: an operator has no form with padding.
     """
-    dynamic = dynamic_calls(module.graph)
-    if dynamic:
-        mode = next(t.fake_mode for t in tensors_of(dynamic[0].meta["val"]))
+    counts = [n for n in module.graph.nodes if isinstance(n.meta.get("val"), torch.SymInt)]
+    if counts or dynamic_calls(module.graph):
+        tensors = (t for n in module.graph.nodes for t in tensors_of(n.meta.get("val")))
+        mode = next(t.fake_mode for t in tensors)
         for node in module.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", mode.from_tensor(getattr(module, node.target)))
         log = logging.getLogger("torch._subclasses.fake_tensor")

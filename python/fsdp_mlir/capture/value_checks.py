@@ -21,21 +21,27 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from ..step.places import is_users
+from .python_numbers import as_count, larger_and_smaller
+
 
 @contextlib.contextmanager
 def passed_checks() -> Iterator[list[str]]:
-    """Within it, checks of values pass; gives the list of where they are, as `file.py:31`."""
+    """Within it, checks of values pass, and counts are read as tensors; gives the list of where the
+    checks are, as `file.py:31`."""
     places: list[str] = []
     with contextlib.ExitStack() as stack:
         # `if check.any()`, and `if check.any().item()`.
         for kind, name in itertools.product((torch.Tensor, FunctionalTensor), ("__bool__", "item")):
             condition = _passing_condition(getattr(kind, name), places)
             stack.enter_context(mock.patch.object(kind, name, condition))
+        stack.enter_context(larger_and_smaller())
         yield places
 
 
 def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Callable[[Any], bool]:
-    def condition(tensor: Any) -> bool:
+    @functools.wraps(original)
+    def condition(tensor: Any) -> Any:
         try:
             return original(tensor)
         except DataDependentOutputException:
@@ -43,7 +49,10 @@ def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Ca
             is_item = original.__name__ == "item"
             passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)
             if passes is None:
-                raise
+                count = as_count(tensor) if is_item and _is_users(frame) else None
+                if count is None:
+                    raise
+                return count
             while frame.f_code.co_filename == torch.__file__:
                 frame = frame.f_back
             place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
@@ -52,6 +61,10 @@ def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Ca
             return passes
 
     return condition
+
+
+def _is_users(frame: FrameType) -> bool:
+    return is_users(frame.f_code.co_filename)
 
 
 def _passing(frame: FrameType) -> Optional[bool]:
@@ -85,7 +98,20 @@ def _conditions(path: str) -> list[Any]:
 
 def _only_raises(body: list[ast.stmt]) -> bool:
     *before, last = body
-    return isinstance(last, ast.Raise) and all(isinstance(s, ast.Assign) for s in before)
+    return _raises(last) and all(isinstance(s, (ast.Assign, ast.AnnAssign)) for s in before)
+
+
+def _raises(statement: ast.stmt) -> bool:
+    """Whether it is `raise ...`, `assert False, ...` or `torch._assert(False, ...)`."""
+    if isinstance(statement, ast.Assert):
+        condition = statement.test
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        if ast.unparse(statement.value.func) != "torch._assert" or not statement.value.args:
+            return False
+        condition = statement.value.args[0]
+    else:
+        return isinstance(statement, ast.Raise)
+    return isinstance(condition, ast.Constant) and condition.value is False
 
 
 def _needed(test: ast.expr, wanted: bool) -> Optional[bool]:

@@ -39,6 +39,11 @@ def reads_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x) * x.sum().item()
 
 
+def chooses_by_a_number(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    place = x.argmax().item()
+    return layer(x) if max(place, 1) > 2 else -layer(x)
+
+
 def slices_by_value(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return layer(x)[: int(x.abs().max())]
 
@@ -72,6 +77,7 @@ def raises(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
         (branches, "branches on the value of a tensor; use torch.where"),
         (reads_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (slices_by_value, "reads a tensor's value as a Python number; keep it a tensor"),
+        (chooses_by_a_number, "reads a tensor's value as a Python number; keep it a tensor"),
         (has_positions_of_a_library, "compute position_ids by the model's get_rope_index where"),
         (higher_order, "uses a higher-order op (cond)"),
         (raises, "the step raises RuntimeError: "),

@@ -242,6 +242,10 @@ def checks(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         wrong = "a class that there is not"
         raise ValueError(wrong)
     torch._check_tensor_all(y >= 0)
+    for label in y:
+        if (label > 2).any():
+            wrong: list = [label]
+            torch._assert(False, f"{wrong}")  # as torchvision does
     variance = model(x).exp()
     return F.gaussian_nll_loss(x[:, :3], x[:, 3:6], variance)
 
@@ -250,5 +254,49 @@ def test_checks_of_values_are_left_out(tmp_path: pathlib.Path) -> None:
     exported = assert_same_as_eager(classify(nn.Linear(8, 3), loss=checks), tmp_path)
     first = checks.__code__.co_firstlineno
     places = [note.partition(": a check")[0] for note in exported.notes if "a check" in note]
-    assert places[:2] == [f"test_run_capture.py:{first + line}" for line in (1, 4)]
-    assert "functional.py:" in places[2]
+    assert places[:3] == [f"test_run_capture.py:{first + line}" for line in (1, 4, 6)]
+    assert "functional.py:" in places[3]
+
+
+def computes_with_counts(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    many = (y == 1).sum().item()
+    loss = F.cross_entropy(model(x), y, reduction="sum") / max(1, many)
+    return loss + model(x).square().mean() * min(many, 2) / max(0.5, x.max())
+
+
+@pytest.mark.parametrize("labels", [(0, 1, 1, 1), (0, 0, 2, 0)])
+def test_counts_that_are_read_from_tensors(tmp_path: pathlib.Path, labels: tuple[int, ...]) -> None:
+    inputs = {"x": torch.randn(4, 8), "y": torch.tensor(labels)}
+    step = classify(nn.Linear(8, 3), loss=computes_with_counts, inputs=inputs)
+    assert_same_as_eager(step, tmp_path)
+
+
+def counts_what_it_selects(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    kept = torch.where(y > 0)[0]
+    with LOCK:
+        return F.cross_entropy(model(x)[kept], y[kept], reduction="sum") / max(1, kept.numel())
+
+
+@pytest.mark.parametrize("labels", [(0, 1, 2, 0), (0, 0, 0, 0)])
+def test_the_larger_of_a_size_by_values(tmp_path: pathlib.Path, labels: tuple[int, ...]) -> None:
+    inputs = {"x": torch.randn(4, 8), "y": torch.tensor(labels)}
+    step = classify(nn.Linear(8, 3), loss=counts_what_it_selects, inputs=inputs)
+    results = export(step, tmp_path).run()
+    step.loss(step.model, **inputs).backward()
+    torch.testing.assert_close(results["gradient", "weight"], step.model.weight.grad)
+
+
+@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
+def test_gradients_of_a_sparse_table_are_whole(tmp_path: pathlib.Path, kind: Any) -> None:
+    model = nn.Sequential(kind(9, 8, sparse=True), nn.Linear(8, 3))
+    inputs = {"x": torch.randint(9, (4, 5)), "y": torch.randint(3, (4,))}
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(x).view(4, -1, 3).mean(1), y)
+
+    step = classify(model, loss=loss, inputs=inputs)
+    exported = export(step, tmp_path)
+    loss(model, **inputs).backward()
+    wanted = model[0].weight.grad.to_dense()
+    torch.testing.assert_close(exported.run()["gradient", "0.weight"], wanted)
+    assert model[0].sparse and [n for n in exported.notes if "get gradients of whole tables" in n]
