@@ -12,7 +12,8 @@ import warnings
 
 import torch
 
-from fsdp_mlir.capture.library_defaults import every_layer
+from fsdp_mlir.capture.library_defaults import every_layer, one_size_of_images
+from fsdp_mlir.capture.spec_augment import spans_by_torch
 from support import chain, reference
 from support.outcomes import CLOSE, PASSED, WRONG, Outcome, Stage, failure, same_bits, train
 from zoo_step import STEPS
@@ -51,7 +52,7 @@ def _badness(outcome: Outcome) -> int:
 
 def _eager(argv: list[str], world: int) -> reference.Trained:
     step = reference.load_step(STEP_FILE, argv)
-    with every_layer(step.model):
+    with every_layer(step.model), spans_by_torch(step.model), one_size_of_images():
         if world == 1:
             return reference.eager(step, STEPS)
         return reference.averaged(step, world, STEPS)
@@ -64,6 +65,7 @@ def _compared(run: chain.Result, trained: reference.Trained) -> Outcome:
         return Outcome(WRONG, "compare", f"the names of saved tensors differ: {names}")
     gaps: dict[str, float] = {}
     for i, (value, wanted) in enumerate(zip(run.losses, trained.mean_losses, strict=True)):
+        value = math.nan if value is None else value  # which JSON has no number for
         if value != wanted and not (math.isnan(value) and math.isnan(wanted)):
             gaps[f"the loss of step {i + 1}"] = abs(value - wanted) / max(abs(wanted), 1e-30)
     for name, value in trained.state.items():

@@ -72,6 +72,11 @@ samvit_base_patch16 img_size=32 embed_dim=32 depth=2 num_heads=4 global_attn_ind
 swinv2_tiny_window8_256 img_size=32 embed_dim=8 depths=(2,2) num_heads=(1,2) window_size=4
 tinynet_e size=64
 xcit_nano_12_p16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+resnetv2_50 layers=(1,1,1,1) channels=(16,16,16,16) stem_chs=16 size=64
+res2net50_14w_8s layers=(1,1,1,1) size=64
+resnest14d size=64
+skresnet18 size=64
+hiera_tiny_224 img_size=64
 """
 
 
