@@ -5,19 +5,23 @@
 #   torch_cuda_allocator  cuda_runtime and libc10_cuda
 #   torch_cuda_kernels    those and libtorch_cuda
 get_filename_component(_nvidia ${TORCH_DIR}/../nvidia ABSOLUTE)
-# The wheels of CUDA 13, those of CUDA 12, a toolkit.
-set(_cuda_places ${_nvidia}/cu13 ${_nvidia}/cuda_runtime /usr/local/cuda)
+set(FSDP_CUDA_HEADERS "" CACHE PATH "Folder of include/ with what wheels of CUDA lack: crt/ and nv/")
+mark_as_advanced(FSDP_CUDA_HEADERS)
+# The wheels of CUDA 13, those of CUDA 12, a toolkit, and what a packed runtime
+# or pip's build brings.
+set(_cuda_places ${_nvidia}/cu13 ${_nvidia}/cuda_runtime /usr/local/cuda
+    ${FSDP_DEPS} ${FSDP_CUDA_HEADERS})
 foreach(part IN ITEMS cublas cusparse cusolver)
   list(APPEND _cuda_places ${_nvidia}/${part})
 endforeach()
 
 # Each header by the folder that holds it, since the wheels of CUDA 12 have one
-# each.
+# each. PyTorch does not bring the wheels of crt/ and nv/, which others include.
 set(_cuda_headers)
 set(_missing)
-foreach(header IN ITEMS cuda_runtime_api.h cublas_v2.h cusparse.h cusolverDn.h nccl.h)
+foreach(header IN ITEMS cuda_runtime_api.h crt/host_config.h nv/target cublas_v2.h cusparse.h cusolverDn.h nccl.h)
   find_path(FSDP_HAS_${header} ${header} PATHS ${_nvidia}/nccl ${_cuda_places}
-            PATH_SUFFIXES include NO_DEFAULT_PATH)
+            PATH_SUFFIXES include include/cccl NO_DEFAULT_PATH)
   mark_as_advanced(FSDP_HAS_${header})
   if(FSDP_HAS_${header})
     list(APPEND _cuda_headers ${FSDP_HAS_${header}})
@@ -48,7 +52,8 @@ if(FSDP_BUILD_CUDA)
   if(_missing)
     list(JOIN _missing ", " _missing)
     message(FATAL_ERROR "CUDA is wanted, and neither ${_nvidia} nor /usr/local/cuda has ${_missing}; "
-                        "install PyTorch's CUDA build, or set -DFSDP_BUILD_CUDA=OFF")
+                        "install PyTorch's CUDA build, nvidia-cuda-crt and nvidia-cuda-cccl by pip, "
+                        "or set -DFSDP_BUILD_CUDA=OFF")
   endif()
   add_library(cuda_headers INTERFACE)
   target_include_directories(cuda_headers SYSTEM INTERFACE ${_cuda_headers})
