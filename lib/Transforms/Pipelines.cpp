@@ -145,6 +145,9 @@ LogicalResult buildShard(OpPassManager &pm, const ShardOptions &options,
 }
 
 void buildLower(OpPassManager &pm, const LowerOptions &options) {
+  // The order is the schedule's from here on, but for small updates.
+  pm.addPass(createGroupUpdates());
+
   // Streams before memory: what runs at the same time cannot share bytes.
   pm.addPass(createAssignStreams({options.streams}));
 

@@ -130,6 +130,18 @@ bool AtenOp::setOptional(const std::string &argument,
   return true;
 }
 
+void AtenOp::widenLists(const std::function<std::vector<int>(int)> &valuesOf) {
+  for (TensorArgument &given : tensors) {
+    if (given.slot != Slot::TensorList)
+      continue;
+    std::vector<int> wide;
+    for (int v : given.values)
+      for (int w : valuesOf(v))
+        wide.push_back(w);
+    given.values = std::move(wide);
+  }
+}
+
 void AtenOp::bind(const std::vector<at::Tensor> &values) {
   auto tensor = [&](int i) {
     return i < 0 ? at::Tensor() : values.at(static_cast<size_t>(i));

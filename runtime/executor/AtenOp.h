@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ public:
   /// the runs that follow.
   bool setOptional(const std::string &argument, const at::Tensor &tensor);
 
+  /// Makes lists longer: what was value v in one becomes `valuesOf(v)`.
+  void widenLists(const std::function<std::vector<int>(int)> &valuesOf);
+
   /// Makes these the tensors that the next runs take, indexed as the plan's
   /// arguments are.
   void bind(const std::vector<at::Tensor> &values);
@@ -47,6 +51,7 @@ public:
   std::vector<int> operands() const;
   const std::vector<int> &results() const { return resultValues; }
   bool isView() const { return view; }
+  bool isPyTorchs() const { return what.compare(0, 6, "aten::") == 0; }
   /// What its kernel for GPUs reads on the host (see findHostRead), of the
   /// tensors that are bound; null where it reads nothing.
   const char *hostRead() const;

@@ -284,7 +284,7 @@ void Executor::Implementation::runCommand(LoadedProgram &program,
     runCall(program, program.calls[step.index]);
     break;
   case plan::Operation::Update:
-    updates.run(program.updates[step.index], *streams);
+    updates.run(program, step.index, *streams);
     break;
   case plan::Operation::Copy:
     streams->copy(step.stream, program.copies[step.index].pieces);

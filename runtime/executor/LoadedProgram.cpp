@@ -80,6 +80,37 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
   }
   for (Collective &collective : collectives)
     collective.transfer.name = keepName(collective.name);
+  if (&context.host != &context.device)
+    groupUpdates();
+}
+
+/// Whether a launch that updates `first` may include `next` (canGroup()).
+static bool canJoin(const LoadedProgram::Update &first,
+                    const LoadedProgram::Update &next) {
+  auto isFit = [](const LoadedProgram::Update &update) {
+    return !update.onHost && !update.scale.defined() &&
+           (!update.skip.defined() || update.rule->readsSkip()) &&
+           update.rule->canGroup(update.operands);
+  };
+  return first.rule == next.rule && first.skip.is_same(next.skip) &&
+         isFit(first) && isFit(next);
+}
+
+/// A device takes as long to launch the update of a small parameter as to do
+/// it.
+void LoadedProgram::groupUpdates() {
+  Step *leader = nullptr;
+  for (Step &step : steps) {
+    if (step.kind != plan::Operation::Update) {
+      leader = nullptr;
+    } else if (leader && leader->stream == step.stream &&
+               canJoin(updates[leader->index], updates[step.index])) {
+      ++updates[leader->index].together;
+      step.kind = plan::Operation::NONE;
+    } else {
+      leader = &step;
+    }
+  }
 }
 
 void LoadedProgram::load(const plan::AtenT &aten, size_t command,

@@ -37,8 +37,9 @@ struct LoadedProgram {
     std::vector<at::Tensor> operands;
     at::Tensor scale, skip; // undefined: none
     OperatorMemory memory, normMemory;
-    bool inNorm; // this rank counts its gradient
-    size_t unit; // of the parameter; as many as the plan has: none
+    bool inNorm;         // this rank counts its gradient
+    size_t unit;         // of the parameter; as many as the plan has: none
+    size_t together = 1; // it and those behind it that one launch updates
   };
   struct Copy {
     std::vector<CopyPiece> pieces;
@@ -65,7 +66,9 @@ struct LoadedProgram {
 
   const plan::ProgramT *plan;
   std::vector<at::Tensor> tensors; // by value
-  std::vector<Step> steps;         // by command; those that do nothing are NONE
+  // By command; those that do nothing, and updates that an earlier one's launch
+  // includes, are NONE.
+  std::vector<Step> steps;
   std::vector<OperatorCall> calls;
   std::vector<Update> updates;
   std::vector<Copy> copies;
@@ -80,6 +83,7 @@ private:
   /// By value: whether a collective sends or receives it.
   std::vector<bool> buckets;
   uint32_t shard; // this rank's
+  void groupUpdates();
   void load(const plan::AtenT &aten, size_t command, const LoadContext &);
   void load(const plan::UpdateT &update, const LoadContext &);
   void load(const plan::CopyT &copy, const LoadContext &);

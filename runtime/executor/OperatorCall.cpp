@@ -28,11 +28,41 @@ void OperatorCall::run(const std::vector<double> &scalars, Counters &counters) {
     memory.abandonRun(results);
     throw;
   }
-  memory.endRun(results);
+  if (uint64_t bytes = memory.endRun(results))
+    throw Error(E::PlanOperator, op.description() + ": its kernel keeps " +
+                                     std::to_string(bytes) +
+                                     " bytes that are its result's; a plan "
+                                     "cannot call it");
+}
+
+/// Copying a smaller result costs a first run nothing to speak of.
+static constexpr uint64_t largeOutput = 1 << 20;
+
+/// An operator of somebody else's may return what it keeps.
+void OperatorCall::expectOutputs() {
+  if (!op.isPyTorchs())
+    return;
+  for (const Output &output : outputs) {
+    uint64_t bytes = output.planned.nbytes();
+    if (bytes >= largeOutput && bytes <= output.bytes)
+      memory.expectOutput(static_cast<char *>(output.planned.data_ptr()),
+                          bytes);
+  }
+}
+
+void OperatorCall::learnOutputs() {
+  for (const Output &output : outputs) {
+    const at::Tensor &result = results[output.result];
+    if (isPlain(result) && hasStrides(result, output.planned.strides()))
+      memory.learnOutput(result, static_cast<char *>(output.planned.data_ptr()),
+                         output.bytes);
+  }
 }
 
 void OperatorCall::runOnce(const std::vector<double> &scalars,
                            Counters &counters) {
+  if (memory.isLearning())
+    expectOutputs();
   {
     OperatorMemory::Attention attention(memory);
     op.run(scalars, results);
@@ -52,6 +82,8 @@ void OperatorCall::runOnce(const std::vector<double> &scalars,
                       typeOf(output.planned) + "; export again");
     astray |= !isAt(result, output.planned);
   }
+  if (memory.isLearning())
+    learnOutputs();
   if (astray)
     bringHome(counters);
 }
@@ -64,15 +96,9 @@ void OperatorCall::bringHome(Counters &counters) {
     at::Tensor &result = results[output.result];
     if (!isAstray(output) || !isPlain(result))
       continue;
-    if (memory.isLearning()) {
-      if (hasStrides(result, output.planned.strides()))
-        memory.learnOutput(result,
-                           static_cast<char *>(output.planned.data_ptr()),
-                           output.bytes);
-      continue;
-    }
-    // A kernel that allocates in another order than it did may leave a result
-    // where another belongs: that one is taken out of the way first.
+    // A kernel that allocates in another order than it did, or than a first run
+    // expects, may leave a result where another belongs, or in other strides
+    // where it belongs itself: that one is taken out of the way first.
     auto *data = static_cast<const char *>(result.const_data_ptr());
     for (const Output &other : outputs) {
       auto *place = static_cast<const char *>(other.planned.const_data_ptr());

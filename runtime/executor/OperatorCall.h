@@ -37,6 +37,9 @@ public:
 
 private:
   void runOnce(const std::vector<double> &scalars, Counters &counters);
+  /// In the first run.
+  void expectOutputs();
+  void learnOutputs();
   /// Copies what did not land at its planned address.
   void bringHome(Counters &counters);
   void land(const at::Tensor &result, const at::Tensor &planned,

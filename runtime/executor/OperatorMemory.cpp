@@ -1,5 +1,7 @@
 #include "executor/OperatorMemory.h"
 
+#include <algorithm>
+
 namespace fsdp {
 
 // The operator whose first run the calling thread is in.
@@ -21,19 +23,35 @@ template <c10::DeviceType Type> static void releaseLearned(void *pointer) {
   defaultAllocator(Type).raw_deleter()(pointer);
 }
 
-c10::DataPtr OperatorMemory::allocate(size_t bytes) {
-  if (lesson) {
-    c10::Allocator &allocator = defaultAllocator(device.type());
-    c10::DataPtr block = allocator.allocate(bytes);
-    lesson->events.push_back(sequence.size() << 1);
-    lesson->blocks.push_back({block.get(), false});
-    sequence.push_back({bytes, nullptr});
-    c10::DeleterFnPtr release = device.is_cpu() ? releaseLearned<c10::kCPU>
-                                                : releaseLearned<c10::kCUDA>;
-    if (!block.compare_exchange_deleter(allocator.raw_deleter(), release))
-      keepsBlocks = true; // its release cannot be seen
-    return block;
+void OperatorMemory::expectOutput(char *address, uint64_t bytes) {
+  lesson->expected.push_back({address, bytes});
+}
+
+c10::DataPtr OperatorMemory::learn(size_t bytes) {
+  lesson->events.push_back(sequence.size() << 1);
+  sequence.push_back({bytes, nullptr});
+  auto &expected = lesson->expected;
+  auto found = std::find_if(expected.begin(), expected.end(),
+                            [&](auto &e) { return e.bytes == bytes; });
+  if (found != expected.end()) {
+    char *place = found->address;
+    expected.erase(found);
+    lesson->blocks.push_back({place, false, true});
+    return {place, place, noteRelease, device};
   }
+  c10::Allocator &allocator = defaultAllocator(device.type());
+  c10::DataPtr block = allocator.allocate(bytes);
+  lesson->blocks.push_back({block.get(), false, false});
+  c10::DeleterFnPtr release =
+      device.is_cpu() ? releaseLearned<c10::kCPU> : releaseLearned<c10::kCUDA>;
+  if (!block.compare_exchange_deleter(allocator.raw_deleter(), release))
+    keepsBlocks = true; // its release cannot be seen
+  return block;
+}
+
+c10::DataPtr OperatorMemory::allocate(size_t bytes) {
+  if (lesson)
+    return learn(bytes);
   if (keepsBlocks)
     return scratch.allocateOutside(bytes);
   size_t position = next;
@@ -74,7 +92,7 @@ void OperatorMemory::learnOutput(const at::Tensor &result, char *address,
     }
 }
 
-void OperatorMemory::endRun(std::vector<at::Tensor> &results) {
+uint64_t OperatorMemory::endRun(std::vector<at::Tensor> &results) {
   {
     Attention attention(*this);
     results.clear();
@@ -85,11 +103,16 @@ void OperatorMemory::endRun(std::vector<at::Tensor> &results) {
   // What a run keeps although the first one kept nothing.
   if (!scratch.reclaim())
     keepsBlocks = true;
+  return 0;
 }
 
-void OperatorMemory::finishLesson() {
-  for (const Lesson::Block &block : lesson->blocks)
-    keepsBlocks |= !block.released;
+uint64_t OperatorMemory::finishLesson() {
+  uint64_t taken = 0;
+  for (size_t i = 0; i < sequence.size(); ++i)
+    if (!lesson->blocks[i].released) {
+      keepsBlocks = true;
+      taken += lesson->blocks[i].planned ? sequence[i].bytes : 0;
+    }
   if (!keepsBlocks) {
     BlockStack stack;
     std::vector<uint64_t> offsets(sequence.size());
@@ -106,6 +129,7 @@ void OperatorMemory::finishLesson() {
     }
   }
   lesson.reset();
+  return taken;
 }
 
 } // namespace fsdp

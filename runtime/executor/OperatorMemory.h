@@ -15,6 +15,10 @@ namespace fsdp {
 /// large as an output first. From then on those get the planned blocks and all
 /// others scratch. Where a later run allocates differently, its outputs land
 /// elsewhere and are copied: slower, not wrong.
+///
+/// So that the first run takes no second memory for a large output, the first
+/// allocation of its size gets the planned block for that run. It is looked at
+/// afterwards like any other: what turns out to be an output is copied home.
 class OperatorMemory : public AllocationSource {
 public:
   explicit OperatorMemory(Scratch &scratch);
@@ -29,6 +33,9 @@ public:
     UseSource source;
   };
 
+  /// Before the first run: a result of so many bytes belongs at `address`,
+  /// where nothing else is while the operator runs.
+  void expectOutput(char *address, uint64_t bytes);
   /// In the first run: `result` is planned to lie in the `bytes` at `address`.
   /// Called before it is released.
   void learnOutput(const at::Tensor &result, char *address, uint64_t bytes);
@@ -36,8 +43,10 @@ public:
   /// It keeps blocks from run to run, so none of them is scratch or planned.
   bool keeps() const { return keepsBlocks; }
 
-  /// Ends a run: releases `results`, and sees what is not back.
-  void endRun(std::vector<at::Tensor> &results);
+  /// Ends a run: releases `results`, and sees what is not back. Returns how
+  /// many bytes of an expected output's place the operator keeps for itself, by
+  /// which the plan cannot go on; 0: none.
+  [[nodiscard]] uint64_t endRun(std::vector<at::Tensor> &results);
   /// After an error: the next run begins anew. Allocates nothing.
   void abandonRun(std::vector<at::Tensor> &results) {
     results.clear();
@@ -60,12 +69,19 @@ private:
     struct Block {
       void *pointer;
       bool released;
+      bool planned; // an expected output's place, not the default allocator's
     };
+    struct Expected {
+      char *address;
+      uint64_t bytes;
+    };
+    std::vector<Expected> expected;
     std::vector<Block> blocks;  // as `sequence`
     std::vector<size_t> events; // block << 1 | released
   };
 
-  void finishLesson();
+  c10::DataPtr learn(size_t bytes);
+  uint64_t finishLesson();
 
   Scratch &scratch;
   std::vector<Allocation> sequence;

@@ -47,9 +47,9 @@ LentMemory &lent() {
 }
 
 void releaseRaw(void *pointer) {
+  OperatorMemory::noteRelease(pointer);
   if (lent().contains(pointer))
     return Scratch::release(pointer);
-  OperatorMemory::noteRelease(pointer);
   defaultAllocator(c10::kCPU).raw_deleter()(pointer);
 }
 
@@ -106,10 +106,9 @@ const MemoryHooks gpuMemoryHooks = {[](size_t bytes) {
                                                    : c10::DataPtr();
                                     },
                                     [](void *pointer) {
-                                      if (!lent().contains(pointer)) {
-                                        OperatorMemory::noteRelease(pointer);
+                                      OperatorMemory::noteRelease(pointer);
+                                      if (!lent().contains(pointer))
                                         return false;
-                                      }
                                       Scratch::release(pointer);
                                       return true;
                                     }};

@@ -74,6 +74,25 @@ static bool isFused(const plan::RuleT &rule) {
   return true;
 }
 
+/// Whether a fused rule's kernel takes the rule's operands as they are, and
+/// nothing else of the rule depends on a parameter.
+static bool takesOperands(const plan::RuleT &rule) {
+  auto isOperand = [&](int v) {
+    return v >= 0 && v < static_cast<int>(rule.operands);
+  };
+  std::vector<int> lists = listsOf(*rule.calls.back());
+  if (!std::all_of(lists.begin(), lists.end(), isOperand))
+    return false;
+  for (size_t i = 0; i + 1 < rule.calls.size(); ++i)
+    for (const auto &argument : rule.calls[i]->arguments)
+      if ((argument->kind == plan::ArgumentKind::Value &&
+           isOperand(argument->value)) ||
+          std::any_of(argument->values.begin(), argument->values.end(),
+                      isOperand))
+        return false;
+  return true;
+}
+
 /// Whether the rule is one addition to what it updates: its twin in place has
 /// the same bits and writes nothing else.
 static bool isAddition(const plan::RuleT &rule) {
@@ -103,6 +122,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
     calls.emplace_back(call, "rule " + rule.name, i, random, numbers);
     alike.push_back(listsOf(*rule.calls[i]));
   }
+  groups = fused && takesOperands(rule);
   skips = numbers && fused && calls.back().setOptional("found_inf", {});
   for (size_t i = 0; fused && onHost && i < rule.operands; ++i)
     tail.push_back(
@@ -113,6 +133,60 @@ void UpdateRule::beginStep(const StepContext &context) {
   scalars.beginStep(context);
   if (numbers)
     numbers->set(scalars.values());
+}
+
+static bool liesLike(const at::Tensor &t, const at::Tensor &first) {
+  return t.is_non_overlapping_and_dense() && t.sizes() == first.sizes() &&
+         t.strides() == first.strides();
+}
+
+static at::Tensor lineOf(const at::Tensor &t) {
+  return at::as_strided(t, {t.numel()}, {1});
+}
+
+bool UpdateRule::canGroup(const std::vector<at::Tensor> &operands) const {
+  if (!groups || operands.size() != rule.operands)
+    return false;
+  int64_t count = operands[0].numel();
+  return count > 0 && (!onHost || count % vectorElements == 0) &&
+         std::all_of(
+             operands.begin(), operands.end(),
+             [&](const at::Tensor &t) { return liesLike(t, operands[0]); });
+}
+
+void UpdateRule::applyTogether(
+    const std::vector<const std::vector<at::Tensor> *> &all,
+    const at::Tensor &skip) {
+  // Behind the rule's own values: the operands of each parameter.
+  int own = static_cast<int>(rule.dtypes.size()), each = rule.operands;
+  auto [known, isNew] = grouped.try_emplace(all.size(), calls.back());
+  AtenOp &call = known->second;
+  if (isNew)
+    call.widenLists([&](int v) {
+      std::vector<int> wide(all.size(), v); // the count of steps is everyone's
+      for (int k = 0; v < each && k < static_cast<int>(all.size()); ++k)
+        wide[k] = own + k * each + v;
+      return wide;
+    });
+  if (readsSkip())
+    call.setOptional("found_inf", skip);
+  std::vector<at::Tensor> wide(own);
+  for (size_t i = 0; i + 1 < calls.size(); ++i) {
+    scratch.clear();
+    calls[i].bind(wide);
+    calls[i].run(scalars.values(), scratch);
+    calls[i].unbind();
+    for (size_t r = 0; r < scratch.size(); ++r)
+      if (int v = calls[i].results()[r]; v >= 0)
+        wide[v] = std::move(scratch[r]);
+  }
+  for (const std::vector<at::Tensor> *operands : all)
+    for (const at::Tensor &operand : *operands)
+      wide.push_back(lineOf(operand));
+  scratch.clear();
+  call.bind(wide);
+  call.run(scalars.values(), scratch);
+  call.unbind();
 }
 
 void UpdateRule::apply(const std::vector<at::Tensor> &operands,
@@ -129,10 +203,7 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
   int64_t count = first.numel();
   if (count == 0)
     return;
-  auto isLikeFirst = [&](const at::Tensor &t) {
-    return t.is_non_overlapping_and_dense() && t.sizes() == first.sizes() &&
-           t.strides() == first.strides();
-  };
+  auto isLikeFirst = [&](const at::Tensor &t) { return liesLike(t, first); };
   std::vector<at::Tensor> given = operands, lines, chunk(operands.size());
   // The kernel takes a gradient as the parameter lies, as autograd's does.
   if (fused && !isLikeFirst(given[1]))
@@ -148,7 +219,7 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
   }
   // Pointwise: the order of dimensions does not matter, memory order is best.
   for (const at::Tensor &t : given)
-    lines.push_back(at::as_strided(t, {count}, {1}));
+    lines.push_back(lineOf(t));
   if (fused)
     return applyFused(lines, scale);
   const int64_t most = onHost ? hostChunk : gpuChunk;

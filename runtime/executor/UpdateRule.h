@@ -4,6 +4,7 @@
 #include "executor/AtenOp.h"
 #include "executor/Scalars.h"
 
+#include <map>
 #include <vector>
 
 namespace fsdp {
@@ -28,6 +29,13 @@ public:
   void apply(const std::vector<at::Tensor> &operands,
              const at::Tensor &scale = {}, const at::Tensor &skip = {});
 
+  /// Whether applyTogether() takes these operands of apply().
+  bool canGroup(const std::vector<at::Tensor> &operands) const;
+  /// apply() for several parameters by one launch of the rule's kernel, with
+  /// the bits of so many. Where `skip` is defined: as there.
+  void applyTogether(const std::vector<const std::vector<at::Tensor> *> &all,
+                     const at::Tensor &skip = {});
+
   /// Its kernel, on a device with memory of its own, looks at `skip` itself;
   /// for others the host must.
   bool readsSkip() const { return skips; }
@@ -45,6 +53,8 @@ private:
                                        // many elements as the parameter
   StepNumbers::List *numbers;
   bool skips = false;
+  bool groups = false; // its kernel takes lists, of the rule's operands alone
+  std::map<size_t, AtenOp> grouped; // that call, by how many it updates
   StepScalars scalars;
   std::vector<at::Tensor> values, scratch, tail;
 };

@@ -9,7 +9,15 @@ void Updates::beginRun() {
   byUnit.assign(units + 1, 0);
 }
 
-void Updates::run(LoadedProgram::Update &update, Streams &streams) {
+static void endRun(OperatorMemory &memory, std::vector<at::Tensor> &results) {
+  uint64_t taken = memory.endRun(results);
+  TORCH_INTERNAL_ASSERT(taken == 0, "no output is expected of an update");
+}
+
+void Updates::run(LoadedProgram &program, size_t index, Streams &streams) {
+  LoadedProgram::Update &update = program.updates[index];
+  if (update.together > 1)
+    return runTogether(&update, streams);
   std::optional<UseScratch> use;
   if (update.onHost)
     use.emplace(update.processor->scratch);
@@ -19,11 +27,7 @@ void Updates::run(LoadedProgram::Update &update, Streams &streams) {
   // to read a number would wait for ever.
   if (update.onHost || (ownMemory && isRead))
     streams.await(streams.mark());
-  if (gradientNorm && update.inNorm) {
-    double squared = squaredNormOf(update);
-    whole += squared;
-    byUnit[update.unit] += squared;
-  }
+  addNorm(update);
   at::Tensor skip = update.skip;
   if (skip.defined() && !update.rule->readsSkip()) {
     if (skip.item<double>() != 0)
@@ -41,18 +45,41 @@ void Updates::run(LoadedProgram::Update &update, Streams &streams) {
     update.memory.abandonRun(none);
     throw;
   }
-  update.memory.endRun(none);
+  endRun(update.memory, none);
 }
 
-double Updates::squaredNormOf(LoadedProgram::Update &update) {
+void Updates::runTogether(LoadedProgram::Update *first, Streams &streams) {
+  if (gradientNorm)
+    streams.await(streams.mark());
+  std::vector<const std::vector<at::Tensor> *> all;
+  for (size_t i = 0; i < first->together; ++i) {
+    addNorm(first[i]);
+    all.push_back(&first[i].operands);
+  }
+  std::vector<at::Tensor> none;
+  try {
+    OperatorMemory::Attention attention(first->memory);
+    first->rule->applyTogether(all, first->skip);
+  } catch (...) {
+    first->memory.abandonRun(none);
+    throw;
+  }
+  endRun(first->memory, none);
+}
+
+/// Adds the square of the gradient's norm, where it is asked for.
+void Updates::addNorm(LoadedProgram::Update &update) {
+  if (!gradientNorm || !update.inNorm)
+    return;
   std::vector<at::Tensor> norm;
   {
     OperatorMemory::Attention attention(update.normMemory);
     norm.push_back(update.operands[1].to(at::kDouble).norm());
   }
   double value = norm[0].item<double>();
-  update.normMemory.endRun(norm);
-  return value * value;
+  endRun(update.normMemory, norm);
+  whole += value * value;
+  byUnit[update.unit] += value * value;
 }
 
 } // namespace fsdp

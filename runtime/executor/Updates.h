@@ -16,8 +16,9 @@ public:
 
   /// Begins a run of a program: nothing is summed yet.
   void beginRun();
-  /// `streams` are those of the program, which gives the gradient.
-  void run(LoadedProgram::Update &update, Streams &streams);
+  /// Runs the update at `index`, and those that its launch includes. `streams`
+  /// are those of the program, which gives the gradients.
+  void run(LoadedProgram &program, size_t index, Streams &streams);
 
   void setGradientNorm(bool enabled) { gradientNorm = enabled; }
   bool hasGradientNorm() const { return gradientNorm; }
@@ -26,7 +27,8 @@ public:
   const std::vector<double> &squaredNorms() const { return byUnit; }
 
 private:
-  static double squaredNormOf(LoadedProgram::Update &update);
+  void addNorm(LoadedProgram::Update &update);
+  void runTogether(LoadedProgram::Update *first, Streams &streams);
 
   size_t units;
   bool ownMemory, gradientNorm = false;

@@ -106,6 +106,68 @@ def HoldScalars : ModulePass<"fsdp-hold-scalars"> {
   let dependentDialects = ["::fsdp::FSDPDialect", "::fsdp::aten::AtenDialect"];
 }
 
+def GroupUpdates : ModulePass<"fsdp-group-updates"> {
+  let summary = "Brings updates together that a GPU can launch as one";
+  let description = [{
+    Input IR: scheduled; `fsdp.device` on the module. Without it nothing changes.
+
+    Output IR: updates that follow each other but for casts of their gradients
+    are behind these casts, those of one rule together, as long as the gradients
+    of a group have at most 64 MiB. An update with a `scale`, a `staged`
+    parameter or `given` tensors stays where it is.
+
+    What holds: every parameter gets the same update. Updates do not change
+    places where a gradient may be another parameter's memory. The pass cannot
+    fail.
+
+    Why: a GPU updates a small parameter in the time of a launch, and most
+    parameters are small. The runtime gives updates of one rule that follow each
+    other to one launch of the rule's kernel (`runtime/executor/UpdateRule.h`):
+    on an H200 the updates of GPT-2 124M took 3.1 ms of a step of 27.4 apart.
+
+    Input:
+
+    ```mlir
+    // fsdp-opt --fsdp-group-updates
+    module attributes {fsdp.device = "cuda"} {
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      fsdp.state @b parameter : tensor<2xf32> {trainable}
+      func.func private @"sgd.0"(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %n = aten.call "sub.Tensor"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %n : tensor<*xf32>
+      }
+      func.func @step(%0: tensor<4xbf16>, %1: tensor<2xbf16>) {
+        %2 = aten.call "_to_copy"(%0) backward {dtype = f32} : (tensor<4xbf16>) -> tensor<4xf32>
+        fsdp.update @sgd.0 @w, %2 [] : tensor<4xf32>
+        %3 = aten.call "_to_copy"(%1) backward {dtype = f32} : (tensor<2xbf16>) -> tensor<2xf32>
+        fsdp.update @sgd.0 @b, %3 [] : tensor<2xf32>
+        return
+      }
+    }
+    ```
+
+    Output:
+
+    ```mlir
+    module attributes {fsdp.device = "cuda"} {
+      fsdp.state @w parameter : tensor<4xf32> {trainable}
+      fsdp.state @b parameter : tensor<2xf32> {trainable}
+      func.func private @sgd.0(%arg0: tensor<*xf32>, %arg1: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
+        %0 = aten.call "sub.Tensor"(%arg0, %arg1) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+        return %0 : tensor<*xf32>
+      }
+      func.func @step(%arg0: tensor<4xbf16>, %arg1: tensor<2xbf16>) {
+        %0 = aten.call "_to_copy"(%arg0) backward {dtype = f32} : (tensor<4xbf16>) -> tensor<4xf32>
+        %1 = aten.call "_to_copy"(%arg1) backward {dtype = f32} : (tensor<2xbf16>) -> tensor<2xf32>
+        fsdp.update @sgd.0 @w, %0 [] : tensor<4xf32>
+        fsdp.update @sgd.0 @b, %1 [] : tensor<2xf32>
+        return
+      }
+    }
+    ```
+  }];
+}
+
 def OffloadState : ModulePass<"fsdp-offload-state"> {
   let summary = "Keeps parameters, optimizer state or both on the host";
   let description = [{

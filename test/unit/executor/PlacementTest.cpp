@@ -99,6 +99,8 @@ protected:
   /// which is the output.
   void run(std::vector<int64_t> lengths) {
     std::vector<at::Tensor> results;
+    if (memory.isLearning() && expected)
+      memory.expectOutput(place, expected);
     {
       UseScratch use(scratch);
       {
@@ -113,7 +115,7 @@ protected:
       if (memory.isLearning())
         memory.learnOutput(results[0], place, sizeof(place));
       address = results[0].data_ptr();
-      memory.endRun(results);
+      taken = memory.endRun(results);
     }
     scratch.grow();
   }
@@ -122,6 +124,7 @@ protected:
   Scratch scratch{c10::kCPU, allocateHostScratch};
   OperatorMemory memory{scratch};
   void *address = nullptr;
+  uint64_t expected = 0, taken = 0;
   bool keep = false;
   at::Tensor kept;
 };
@@ -134,6 +137,32 @@ TEST_F(OperatorMemoryTest, AnAllocationIsKnownByItsPosition) {
   EXPECT_EQ(address, place);
   EXPECT_EQ(scratch.bytesOutside(), outside);
   EXPECT_EQ(scratch.bytes(), 64u);
+}
+
+TEST_F(OperatorMemoryTest, AnExpectedOutputTakesNoSecondMemory) {
+  expected = 8 * sizeof(float);
+  for (int i = 0; i < 2; ++i) {
+    run({4, 8});
+    EXPECT_EQ(address, place);
+    EXPECT_EQ(taken, 0u);
+  }
+  EXPECT_EQ(scratch.bytes(), 64u);
+}
+
+TEST_F(OperatorMemoryTest, ABufferAsLargeAsTheOutputIsNotTakenForIt) {
+  expected = 8 * sizeof(float);
+  run({8, 8});
+  EXPECT_NE(address, place);
+  run({8, 8});
+  EXPECT_EQ(address, place);
+  EXPECT_EQ(scratch.bytes(), 64u);
+}
+
+TEST_F(OperatorMemoryTest, WhoKeepsAnOutputsPlaceIsSeen) {
+  expected = 8 * sizeof(float);
+  keep = true;
+  run({8, 8});
+  EXPECT_EQ(taken, 8 * sizeof(float));
 }
 
 TEST_F(OperatorMemoryTest, AnotherSequenceLandsElsewhere) {

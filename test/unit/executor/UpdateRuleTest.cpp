@@ -156,3 +156,45 @@ TEST(UpdateRule, ComparesTheListsOfAFusedOptimizer) {
   at::Tensor parameter = at::ones({40});
   EXPECT_THROW(rule.apply({parameter, at::ones({40}), at::ones({40})}), Error);
 }
+
+TEST(UpdateRule, UpdatesSeveralParametersAsOneByOne) {
+  plan::RuleT plan = fusedSgd(0, 1, 2, 3);
+  SiteRandom random(0, 0, false, hostKernels());
+  UpdateRule rule(plan, random);
+  rule.beginStep({});
+  auto parameters = [] {
+    std::vector<std::vector<at::Tensor>> all;
+    for (int64_t length : {48, 16, 160})
+      all.push_back({at::ones({length}),
+                     at::sin(at::arange(length, at::kFloat)),
+                     at::cos(at::arange(length, at::kFloat))});
+    return all;
+  };
+  auto together = parameters(), apart = parameters();
+  for (int step = 0; step < 2; ++step) {
+    std::vector<const std::vector<at::Tensor> *> all;
+    for (const auto &operands : together) {
+      EXPECT_TRUE(rule.canGroup(operands));
+      all.push_back(&operands);
+    }
+    rule.applyTogether(all);
+    for (const auto &operands : apart)
+      rule.apply(operands);
+  }
+  for (size_t k = 0; k < apart.size(); ++k)
+    for (size_t i : {0, 2})
+      EXPECT_TRUE(at::equal(together[k][i], apart[k][i]));
+}
+
+TEST(UpdateRule, GroupsWhatItsKernelTakesAsItIs) {
+  SiteRandom random(0, 0, false, hostKernels());
+  plan::RuleT fused = fusedSgd(0, 1, 2, 3), square = addSquare();
+  UpdateRule rule(fused, random), pointwise(square, random);
+  std::vector<at::Tensor> three(3, at::ones({4, 4}));
+  EXPECT_TRUE(rule.canGroup(three));
+  // A CPU's kernel rounds otherwise where elements fill no vector.
+  EXPECT_FALSE(rule.canGroup(std::vector<at::Tensor>(3, at::ones({5}))));
+  EXPECT_FALSE(rule.canGroup(std::vector<at::Tensor>(3, at::ones({0}))));
+  EXPECT_FALSE(rule.canGroup({three[0], three[1].t(), three[2]}));
+  EXPECT_FALSE(pointwise.canGroup(std::vector<at::Tensor>(2, at::ones({16}))));
+}
