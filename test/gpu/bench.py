@@ -23,7 +23,7 @@ from bench.plan_runs import PlanRuns
 from bench.rounds import Measured, Rounds, Settings, check_losses
 from bench.torch_runs import TorchRuns
 from bench.turn import Failed, Turn
-from gpu import idle, machine
+from gpu import machine, trace
 from gpu.cases import CASES, FILES, GPT2, ROOT, STEPS, TIMED, Files
 from gpu.memory_watch import MemoryWatch
 from support.chain import Compiled
@@ -44,6 +44,12 @@ CONTESTANTS = {
         _alone("fsdp2-compile", "FSDP2 torch.compile", loop="fsdp2-compile"),
         _alone("streams", "fsdp-mlir, streams", pipeline=""),
         _alone("cuda-graph", "fsdp-mlir, CUDA graph", pipeline="", flags=("--cuda-graph",)),
+        _alone(
+            "cudnn",
+            "fsdp-mlir, graph, attention of cuDNN",
+            pipeline=".cudnn",
+            flags=("--cuda-graph",),
+        ),
         # One update of both ranks' samples; FSDP2 has no such run: NCCL wants a GPU for each.
         Contestant(
             "two-ranks",
@@ -56,9 +62,11 @@ CONTESTANTS = {
     )
 }
 # Ours for the goals: the first that takes part.
-HEADLINE = ("cuda-graph", "streams")
+HEADLINE = ("cudnn", "cuda-graph", "streams")
 ON_CPU = ("fsdp2", "streams")
 WITH_TWO = ("tiny", "124m")
+# As many of each contestant's are kept.
+KERNELS = 24
 
 
 def model(size: str, device: str) -> Model:
@@ -164,26 +172,30 @@ class GpuRounds(Rounds):
 
         return Visits(start, on_gpu=self.model.device == "cuda")
 
-    def idle_shares(self, library: pathlib.Path) -> dict[str, float]:
+    def traces(self, library: pathlib.Path) -> dict[str, list[trace.Entry]]:
         """By contestant; those whose trace is empty are left out."""
-        shares = {}
+        found = {}
         for entry, runs in self.running:
-            trace = self.files.folder / f"{entry.contestant.name}.trace"
+            path = self.files.folder / f"{entry.contestant.name}.trace"
             try:
-                with idle.traced(library, trace):
+                with trace.traced(library, path):
                     runs.take_turn(self.model.warmup, self.steps)
-                shares[entry.contestant.name] = idle.share(trace)
+                found[entry.contestant.name] = trace.read(path)
             except (Failed, OSError, ValueError) as error:
                 self.say(f"{entry.contestant.name} has no trace: {error}")
-        return shares
+        return found
 
 
-def summarise(timed: Model, measured: Sequence[Measured], idle_shares: dict[str, float]) -> dict:
-    """As bench.figures has them; `idle_share` where a trace says it."""
+def summarise(
+    timed: Model, measured: Sequence[Measured], traces: dict[str, list[trace.Entry]]
+) -> dict:
+    """As bench.figures has them; `idle_share` and `kernels`, the largest and their shares of what
+    the GPU does, where a trace says them."""
     by_name = {m.contestant.name: m for m in measured}
     contestants = {name: figures.contestant(m) for name, m in by_name.items()}
-    for name, share in idle_shares.items():
-        contestants[name]["idle_share"] = share
+    for name, entries in traces.items():
+        contestants[name]["idle_share"] = trace.idle_share(entries)
+        contestants[name]["kernels"] = dict([*trace.kernels(entries).items()][:KERNELS])
     return {
         "goals": {"fsdp2": timed.fsdp2},
         "headline": next((n for n in HEADLINE if n in by_name and by_name[n].turns), None),
@@ -225,12 +237,12 @@ def measure(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, A
         settings = Settings(names, args.out / "bench", wire=False, **lengths(args))
         rounds = GpuRounds(model(size, args.device), settings, say, Files(args.plans))
         everyone = rounds.take_part()
-        shares: dict[str, float] = {}
+        traces: dict[str, list[trace.Entry]] = {}
         if args.device == "cuda" and library.exists():
-            shares = rounds.idle_shares(library)
+            traces = rounds.traces(library)
         else:
             say(f"{size}: idle time is not measured: no GPU, or no {library.name}")
-        found = results["models"][size] = summarise(rounds.model, everyone, shares)
+        found = results["models"][size] = summarise(rounds.model, everyone, traces)
         print(tables.steps(size, found), flush=True)
         if args.device == "cuda":
             print(tables.goal_lines(found, GOALS), flush=True)

@@ -56,6 +56,8 @@ def _timed(size: str, batch: int) -> Step:
     )
 
 
+# As PyTorch chooses on Hopper.
+CUDNN = "mesh=1 attention=cudnn,flash,efficient"
 # The batches that leave room for FSDP2 on 80 GB.
 TIMED = {"124m": 8, "350m": 8, "774m": 4, "1.5b": 4, "3b": 2}
 
@@ -107,6 +109,7 @@ _CASES = (
     Case("gpt.offload-pageable", "offload", "gpt", "mesh=1 offload=all pin-memory=false"),
     Case("mlp-scaler", "precision", "mlp-scaler"),
     _reduced("gpt-bf16", "mesh=1", 1),
+    _reduced("gpt-bf16.cudnn", CUDNN, 1),
     _reduced("gpt-bf16.flat", "mesh=2 shard-layout=flat", 2),
     _reduced("gpt-fp16", "mesh=1", 1),
     # A GPU draws other numbers than a CPU.
@@ -115,6 +118,10 @@ _CASES = (
     Case("timed-tiny", "bench", "timed-tiny", steps=4, loss=2e-3, weights=False),
     Case("timed-tiny.2", "bench", "timed-tiny", "mesh=2 shard-layout=flat", 2, host=False),
     *(Case(f"timed-{size}", "bench", f"timed-{size}", host=False) for size in TIMED),
+    *(
+        Case(f"timed-{size}.cudnn", "bench", f"timed-{size}", CUDNN, host=False)
+        for size in ("tiny", *TIMED)
+    ),
     Case("timed-124m.2", "bench", "timed-124m", "mesh=2 shard-layout=flat", 2, host=False),
 )
 CASES = {case.name: case for case in _CASES}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import pathlib
@@ -10,7 +9,7 @@ import pathlib
 import pytest
 
 from bench import goals
-from gpu import bench, idle, prepare
+from gpu import bench, prepare, trace
 from gpu.cases import CASES, STEPS, TIMED
 from support import chain
 
@@ -75,32 +74,38 @@ def test_goals() -> None:
     assert len(goals.rows(model, bench.GOALS)) == 3
 
 
-def trace(path: pathlib.Path, *entries: tuple[int, int]) -> pathlib.Path:
-    path.write_bytes(array.array("Q", [time for entry in entries for time in entry]).tobytes())
-    return path
+def traced(path: pathlib.Path, *entries: tuple[int, int]) -> list[trace.Entry]:
+    path.write_text("".join(f"{begin} {end} void gemm(a, b)\n" for begin, end in entries))
+    return trace.read(path)
 
 
 def test_idle_is_what_no_kernel_covers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(idle, "FIRST", 0)
-    monkeypatch.setattr(idle, "LAST", 1)
+    monkeypatch.setattr(trace, "FIRST", 0)
+    monkeypatch.setattr(trace, "LAST", 1)
     path = tmp_path / "t"
     # Out of order, one beside another, one inside another.
-    assert idle.share(trace(path, (150, 200), (100, 120), (110, 130), (152, 160))) == 0.2
-    assert idle.share(trace(path, (0, 10), (10, 20))) == 0
+    entries = traced(path, (150, 200), (100, 120), (110, 130), (152, 160))
+    assert trace.idle_share(entries) == 0.2
+    assert trace.idle_share(traced(path, (0, 10), (10, 20))) == 0
     with pytest.raises(ValueError, match="the trace is empty"):
-        idle.share(trace(path))
+        traced(path)
+
+
+def test_kernels_are_by_their_share() -> None:
+    entries = [trace.Entry(0, 10, "a"), trace.Entry(10, 40, "b"), trace.Entry(40, 90, "a")]
+    assert trace.kernels(entries) == {"a": pytest.approx(2 / 3), "b": pytest.approx(1 / 3)}
 
 
 def test_the_start_is_not_counted(tmp_path: pathlib.Path) -> None:
     steady = [(1000 + 10 * i, 1009 + 10 * i) for i in range(50)]
-    path = trace(tmp_path / "t", *((20 * i, 20 * i + 1) for i in range(50)), *steady)
-    assert idle.share(path) == pytest.approx(0.1, abs=0.01)
+    start = ((20 * i, 20 * i + 1) for i in range(50))
+    assert trace.idle_share(traced(tmp_path / "t", *start, *steady)) == pytest.approx(0.1, abs=0.01)
 
 
 def test_only_processes_inside_are_traced(tmp_path: pathlib.Path) -> None:
-    with idle.traced(tmp_path / "gpu_trace.so", tmp_path / "t"):
+    with trace.traced(tmp_path / "gpu_trace.so", tmp_path / "t"):
         assert os.environ["CUDA_INJECTION64_PATH"].endswith("gpu_trace.so")
     assert "CUDA_INJECTION64_PATH" not in os.environ
 
