@@ -284,19 +284,3 @@ def test_the_larger_of_a_size_by_values(tmp_path: pathlib.Path, labels: tuple[in
     results = export(step, tmp_path).run()
     step.loss(step.model, **inputs).backward()
     torch.testing.assert_close(results["gradient", "weight"], step.model.weight.grad)
-
-
-@pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
-def test_gradients_of_a_sparse_table_are_whole(tmp_path: pathlib.Path, kind: Any) -> None:
-    model = nn.Sequential(kind(9, 8, sparse=True), nn.Linear(8, 3))
-    inputs = {"x": torch.randint(9, (4, 5)), "y": torch.randint(3, (4,))}
-
-    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return F.cross_entropy(model(x).view(4, -1, 3).mean(1), y)
-
-    step = classify(model, loss=loss, inputs=inputs)
-    exported = export(step, tmp_path)
-    loss(model, **inputs).backward()
-    wanted = model[0].weight.grad.to_dense()
-    torch.testing.assert_close(exported.run()["gradient", "0.weight"], wanted)
-    assert model[0].sparse and [n for n in exported.notes if "get gradients of whole tables" in n]
