@@ -136,11 +136,13 @@ def eager(step: Any, steps: int) -> Trained:
 def averaged(step: Any, world: int, steps: int) -> Trained:
     """Data-parallel training emulated on one process: every rank's gradient
     by eager PyTorch, their sum in rank order, one division, one update. Each
-    rank has its own buffers and its own random stream, all seeded alike."""
+    rank has its own buffers, frozen parameters (which its forward may change)
+    and its own random stream, all seeded alike."""
     model = step.model
     parameters = list(model.parameters())
     feeds = [batches(step, rank, world) for rank in range(world)]
-    buffers = [[b.clone() for b in model.buffers()] for _ in range(world)]
+    frozen = [p for p in parameters if not p.requires_grad]
+    own = [_clones(model, frozen) for _ in range(world)]
     set_rates = learning_rate_setter(step)
     torch.manual_seed(step.seed)
     streams = [torch.get_rng_state()] * world
@@ -150,12 +152,12 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
         totals: list[torch.Tensor | None] = [None] * len(parameters)
         row = []
         for rank in range(world):
-            exchange(model, buffers[rank])
+            exchange(model, frozen, own[rank])
             step.optimizer.zero_grad()
             torch.set_rng_state(streams[rank])
             row.append(forward_and_backward(step, feeds[rank]))
             streams[rank] = torch.get_rng_state()
-            buffers[rank] = [b.clone() for b in model.buffers()]
+            own[rank] = _clones(model, frozen)
             for index, parameter in enumerate(parameters):
                 gradient = parameter.grad
                 if gradient is None:
@@ -165,14 +167,24 @@ def averaged(step: Any, world: int, steps: int) -> Trained:
         for parameter, total in zip(parameters, totals):
             parameter.grad = None if total is None else total / world
         step.optimizer.step()
+        for index, parameter in enumerate(frozen, start=-len(frozen)):
+            if parameter.grad is not None:  # no longer frozen: the update is everyone's
+                for tensors in own:
+                    tensors[index] = parameter.detach().clone()
         losses.append(row)
-    exchange(model, buffers[0])
+    exchange(model, frozen, own[0])
     return Trained(losses, snapshot(model))
 
 
+def _clones(model: torch.nn.Module, frozen: list[torch.nn.Parameter]) -> list[torch.Tensor]:
+    return [tensor.detach().clone() for tensor in (*model.buffers(), *frozen)]
+
+
 @torch.no_grad()
-def exchange(model: torch.nn.Module, values: list[torch.Tensor]) -> None:
-    for buffer, value in zip(model.buffers(), values):
+def exchange(
+    model: torch.nn.Module, frozen: list[torch.nn.Parameter], values: list[torch.Tensor]
+) -> None:
+    for buffer, value in zip((*model.buffers(), *frozen), values):
         if buffer.shape == value.shape:
             buffer.copy_(value)
         else:  # the first forward puts another one in its place, which the other ranks' do too
