@@ -4,8 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 extern "C" {
 // glibc's own, of which the usual names are aliases.
@@ -25,6 +23,8 @@ void note(size_t bytes) {
     ++requests;
 }
 
+/// At either way to end: programs that leave static objects as they are end by
+/// quick_exit.
 [[gnu::destructor]] void report() {
   const char *path = std::getenv("HEAP_REQUESTS");
   std::FILE *file = path ? std::fopen(path, "w") : nullptr;
@@ -33,6 +33,8 @@ void note(size_t bytes) {
   std::fprintf(file, "%lu\n", requests.load());
   std::fclose(file);
 }
+
+[[gnu::constructor]] void registerReport() { std::at_quick_exit(report); }
 
 } // namespace
 
@@ -67,13 +69,6 @@ int posix_memalign(void **block, size_t alignment, size_t bytes) {
   note(bytes);
   *block = __libc_memalign(alignment, bytes);
   return *block ? 0 : ENOMEM;
-}
-
-/// Programs end by this where they leave static objects as they are.
-[[noreturn]] void _exit(int status) {
-  report();
-  for (;;)
-    syscall(SYS_exit_group, status);
 }
 
 } // extern "C"
