@@ -171,22 +171,12 @@ void UpdateRule::applyTogether(
   if (readsSkip())
     call.setOptional("found_inf", skip);
   std::vector<at::Tensor> wide(own);
-  for (size_t i = 0; i + 1 < calls.size(); ++i) {
-    scratch.clear();
-    calls[i].bind(wide);
-    calls[i].run(scalars.values(), scratch);
-    calls[i].unbind();
-    for (size_t r = 0; r < scratch.size(); ++r)
-      if (int v = calls[i].results()[r]; v >= 0)
-        wide[v] = std::move(scratch[r]);
-  }
+  for (size_t i = 0; i + 1 < calls.size(); ++i)
+    runCall(calls[i], wide);
   for (const std::vector<at::Tensor> *operands : all)
     for (const at::Tensor &operand : *operands)
       wide.push_back(lineOf(operand));
-  scratch.clear();
-  call.bind(wide);
-  call.run(scalars.values(), scratch);
-  call.unbind();
+  runCall(call, wide);
 }
 
 void UpdateRule::apply(const std::vector<at::Tensor> &operands,
@@ -260,13 +250,22 @@ void UpdateRule::applyFused(const std::vector<at::Tensor> &lines,
       part[i].copy_(tail[i].narrow(0, 0, rest));
 }
 
+void UpdateRule::runCall(AtenOp &call, std::vector<at::Tensor> &operands) {
+  scratch.clear();
+  call.bind(operands);
+  call.run(scalars.values(), scratch);
+  call.unbind();
+  for (size_t i = 0; i < scratch.size(); ++i)
+    if (int v = call.results()[i]; v >= 0)
+      operands.at(v) = std::move(scratch[i]);
+}
+
 void UpdateRule::applyToChunk(std::vector<at::Tensor> operands,
                               const at::Tensor &scale) {
   if (scale.defined())
     operands[1] = at::mul(operands[1], scale);
   std::copy(operands.begin(), operands.end(), values.begin());
   for (AtenOp &call : calls) {
-    scratch.clear();
     for (int v : alike[&call - calls.data()])
       if (values.at(v).numel() != operands[0].numel())
         throw Error(E::PlanOperator, call.description() + ": takes " +
@@ -274,12 +273,7 @@ void UpdateRule::applyToChunk(std::vector<at::Tensor> operands,
                                          " elements beside a parameter of " +
                                          std::to_string(operands[0].numel()) +
                                          "; a rule must be pointwise");
-    call.bind(values);
-    call.run(scalars.values(), scratch);
-    call.unbind();
-    for (size_t i = 0; i < scratch.size(); ++i)
-      if (int v = call.results()[i]; v >= 0)
-        values.at(v) = std::move(scratch[i]);
+    runCall(call, values);
   }
   // The twin has written the results where they belong.
   for (size_t i = 0; !fused && i < rule.results.size(); ++i) {

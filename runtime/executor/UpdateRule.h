@@ -41,6 +41,8 @@ public:
   bool readsSkip() const { return skips; }
 
 private:
+  /// Its results take their places among `operands`.
+  void runCall(AtenOp &call, std::vector<at::Tensor> &operands);
   void applyToChunk(std::vector<at::Tensor> operands, const at::Tensor &scale);
   void applyFused(const std::vector<at::Tensor> &operands,
                   const at::Tensor &scale);
