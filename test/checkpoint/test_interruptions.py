@@ -190,16 +190,19 @@ def test_a_rank_that_hangs_is_found(transport: str, runs: Runs, whole: Runs) -> 
     os.kill(ranks_of(process.pid)[1], signal.SIGSTOP)
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, output
-    assert re.search(r"rank 1 has kept rank 0 waiting for 3 s, since .* UTC, in all-", output)
-    assert re.search(r" of step \d+: its process \d+ on .* is stopped; see ", output), output
     record = flight_record(runs, output, rank=0)
     assert record["not_arrived"] == [1]
     (other,) = record["others"]
     assert (other["rank"], other["condition"]) == (1, "stopped")
     (waiting,) = [channel["awaits"] for channel in record["channels"] if "awaits" in channel]
-    assert f"in {waiting['name']} of step {record['step']}" in output
-    assert waiting["for_ms"] >= 3000
-    launched = record["streams"]["compute"] + record["streams"]["gather"]
+    assert re.search(
+        r"rank 1 has kept rank 0 waiting for \d+ s, since .* UTC, "
+        rf"in {re.escape(waiting['name'])} of step {record['step']}: "
+        r"its process \d+ on .* is stopped; see ",
+        output,
+    ), output
+    assert waiting["for_ms"] >= 2900  # Gloo begins to count some milliseconds before
+    launched = [command for stream in record["streams"].values() for command in stream]
     assert max(command["step"] for command in launched) == record["step"]
     if waiting["name"] != "an agreement between steps":
         assert waiting["name"] in [command["name"] for command in launched]
