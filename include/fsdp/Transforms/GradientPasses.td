@@ -130,7 +130,7 @@ def AccumulateGradients
       %0 = aten.call "full"() {dtype = f32, fill_value = 5.000000e-01 : f64, fsdp.cotangent, size = array<i64: 4>} : () -> tensor<4xf32>
       %1 = aten.call "mul.Tensor"(%0, %arg0) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       %2 = fsdp.load @"w/grad" : tensor<4xf32>
-      %3 = aten.call "add.Tensor"(%2, %1) backward : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      %3 = aten.call "add.Tensor"(%2, %1) backward accumulates : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       %4 = aten.call "full_like"(%3) backward {fill_value = -0.000000e+00 : f64} : (tensor<4xf32>) -> tensor<4xf32>
       fsdp.store %4, @"w/grad" : tensor<4xf32>
       fsdp.update @sgd @w, %3 [] : tensor<4xf32>

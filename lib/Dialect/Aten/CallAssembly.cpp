@@ -50,6 +50,7 @@ static ParseResult parseEntries(OpAsmParser &parser,
 
 /// phase-and-recomputation ::= `backward`? (`recompute` `(` string `)`)?
 ///                             (`checkpoint` `(` integer `)`)? `must_save`?
+///                             `accumulates`?
 static ParseResult parseFacts(OpAsmParser &parser,
                               CallOp::Properties &properties) {
   Builder &builder = parser.getBuilder();
@@ -68,6 +69,8 @@ static ParseResult parseFacts(OpAsmParser &parser,
   }
   if (succeeded(parser.parseOptionalKeyword("must_save")))
     properties.must_save = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("accumulates")))
+    properties.accumulates = builder.getUnitAttr();
   return success();
 }
 
@@ -145,6 +148,8 @@ void CallOp::print(OpAsmPrinter &printer) {
     printer << " checkpoint(" << *number << ')';
   if (getMustSave())
     printer << " must_save";
+  if (getAccumulates())
+    printer << " accumulates";
   NamedAttrList attributes(getArgs().getValue());
   attributes.append((*this)->getDiscardableAttrs());
   printer.printOptionalAttrDict(

@@ -48,6 +48,7 @@ void CallOp::takePlaceOf(CallOp other) {
   setRecomputeAttr(other.getRecomputeAttr());
   setCheckpointAttr(other.getCheckpointAttr());
   setMustSave(other.getMustSave());
+  setAccumulates(other.getAccumulates());
   (*this)->setDiscardableAttrs(other->getDiscardableAttrDictionary());
 }
 
@@ -133,6 +134,19 @@ static LogicalResult verifyWrites(CallOp op) {
   return success();
 }
 
+/// What `accumulates` promises to those who ask for it.
+static LogicalResult verifyAccumulation(CallOp op) {
+  if (!op.getAccumulates())
+    return success();
+  if (op.getCallee() == "add.Tensor" && op.getArgs().empty() &&
+      op->getNumOperands() == 2 &&
+      op->getOperand(0).getType() == op->getResult(0).getType())
+    return success();
+  return op.emitOpError()
+         << "accumulates, which an \"add.Tensor\" of the earlier sum and of "
+            "this micro-batch's part alone does, in the sum's type";
+}
+
 LogicalResult CallOp::verify() {
   const Schema *schema = getSchema();
   if (!schema) {
@@ -148,7 +162,9 @@ LogicalResult CallOp::verify() {
     return failure();
   if (failed(verifyShapes(*this)) || failed(verifyWrites(*this)))
     return failure();
-  return verifyResults(*this, *schema);
+  if (failed(verifyResults(*this, *schema)))
+    return failure();
+  return verifyAccumulation(*this);
 }
 
 // Asking

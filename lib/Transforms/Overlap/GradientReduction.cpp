@@ -10,20 +10,14 @@ template <typename Op> static Op getOnlyReader(Operation *sum) {
   return sum->hasOneUse() ? dyn_cast<Op>(*sum->getUsers().begin()) : Op();
 }
 
-/// The sum of earlier micro-batches' part of a gradient and of this one's.
-static bool isAddition(Operation *op) {
-  auto call = dyn_cast_or_null<aten::CallOp>(op);
-  return call && call.getCallee() == "add.Tensor" &&
-         call->getOperand(0).getDefiningOp<LoadOp>();
-}
-
 std::optional<GradientReduction>
 GradientReduction::startingWith(Operation *op, const GradientMeans &means) {
   GradientReduction found;
   if ((found.overShards = dyn_cast<shard::ReduceScatterOp>(op))) {
     Operation *sum = op;
-    if (auto call = getOnlyReader<aten::CallOp>(op); isAddition(call))
-      sum = call;
+    if (auto addition =
+            aten::CallOp::getAccumulation(getOnlyReader<aten::CallOp>(op)))
+      sum = addition;
     for (Operation *reader : sum->getUsers())
       if (auto overReplicas = dyn_cast<shard::AllReduceOp>(reader))
         found.overReplicas = overReplicas;
@@ -34,7 +28,7 @@ GradientReduction::startingWith(Operation *op, const GradientMeans &means) {
     if (!found.overReplicas)
       return std::nullopt;
     Operation *source = op->getOperand(0).getDefiningOp();
-    if (isAddition(source))
+    if (aten::CallOp::getAccumulation(source))
       source = source->getOperand(1).getDefiningOp();
     if (isa_and_nonnull<shard::ReduceScatterOp>(source))
       return std::nullopt;

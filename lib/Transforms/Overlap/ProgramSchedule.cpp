@@ -106,9 +106,8 @@ static ReplicaSum getReplicaSum(WaitOp reduction, const OpCost &cost) {
   between.insert(reduction);
   for (size_t i = 0; i < between.size(); ++i)
     for (Operation *reader : between[i]->getUsers()) {
-      auto call = dyn_cast<aten::CallOp>(reader);
       if (isa<UnpackOp, PackOp>(reader) ||
-          (call && call.getCallee() == "add.Tensor"))
+          aten::CallOp::getAccumulation(reader))
         between.insert(reader);
       else if (isGradientSum(reader))
         sum.start = cast<StartOpInterface>(reader);

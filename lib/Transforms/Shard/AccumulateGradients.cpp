@@ -173,6 +173,7 @@ void AccumulateGradients::makeLast() {
     auto sum =
         aten::CallOp::create(builder, loc, aten::Phase::Backward, "add.Tensor",
                              {before.getResult(), value}, {}, type);
+    sum.setAccumulates(true);
     auto fill =
         builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0));
     auto nothing =

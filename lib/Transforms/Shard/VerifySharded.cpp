@@ -105,10 +105,8 @@ LogicalResult VerifySharded::verifyLoad(LoadOp load) {
 
 /// The last micro-batch's own part of a gradient.
 Value VerifySharded::getOwnGradient(Value gradient) {
-  auto sum = gradient.getDefiningOp<aten::CallOp>();
-  auto before = sum && sum.getCallee() == "add.Tensor"
-                    ? sum->getOperand(0).getDefiningOp<LoadOp>()
-                    : LoadOp();
+  auto sum = aten::CallOp::getAccumulation(gradient.getDefiningOp());
+  auto before = sum ? sum->getOperand(0).getDefiningOp<LoadOp>() : LoadOp();
   auto state = before ? table->lookup<StateOp>(before.getState()) : StateOp();
   return state && state.getRole() == Role::Gradient ? sum->getOperand(1)
                                                     : gradient;

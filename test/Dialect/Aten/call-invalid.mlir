@@ -142,3 +142,11 @@ func.func @item(%x: tensor<4xf32>, %n: tensor<f32>) {
   %0 = aten.call "add.Tensor"(%x, %x, item %n) : (tensor<4xf32>, tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @product(%x: tensor<4xf32>) {
+  // expected-error @below {{accumulates, which an "add.Tensor" of the earlier sum and of this micro-batch's part alone does, in the sum's type}}
+  %0 = aten.call "mul.Tensor"(%x, %x) accumulates : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}

@@ -7,6 +7,8 @@
 func.func @forms(%x: tensor<4x8xf32>, %i: tensor<3xi64>, %s: f64) {
   // CHECK: aten.call "t"(%[[X]]) backward : (tensor<4x8xf32>) -> tensor<8x4xf32, #aten.strides<[1, 8]>>
   %t = aten.call "t"(%x) backward : (tensor<4x8xf32>) -> tensor<8x4xf32, #aten.strides<[1, 8]>>
+  // CHECK: aten.call "add.Tensor"(%[[X]], %[[X]]) backward accumulates :
+  %sum = aten.call "add.Tensor"(%x, %x) backward accumulates : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   // CHECK: %{{.*}}:2 = aten.call "split.Tensor"(%[[X]]) {dim = 1 : i64, split_size = 4 : i64}
   %p:2 = aten.call "split.Tensor"(%x) {split_size = 4, dim = 1} : (tensor<4x8xf32>) -> (tensor<4x4xf32, #aten.strides<[8, 1]>>, tensor<4x4xf32, #aten.strides<[8, 1]>>)
   // CHECK: aten.call "cat"([%[[X]], %[[X]]]) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>

@@ -62,6 +62,9 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
     backward repeats, with the name of the region that is recomputed together.
     `checkpoint(3)` marks a call inside the model's own checkpoint of that
     number, and `must_save` one whose results that checkpoint's policy keeps.
+    `accumulates` marks an `add.Tensor` that gives the sum of a gradient over
+    micro-batches: the earlier ones' sum is its first operand, and this one's
+    part its second.
 
     A result that is not produced has type `none`; a list result is that many
     results.
@@ -83,7 +86,8 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
   let arguments = (ins StrAttr:$callee, Variadic<AnyType>:$inputs,
                        DenseI32ArrayAttr:$slots, DictionaryAttr:$args,
                        UnitAttr:$backward, OptionalAttr<StrAttr>:$recompute,
-                       OptionalAttr<I64Attr>:$checkpoint, UnitAttr:$must_save);
+                       OptionalAttr<I64Attr>:$checkpoint, UnitAttr:$must_save,
+                       UnitAttr:$accumulates);
   let results = (outs Variadic<AnyType>:$outputs);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -108,6 +112,13 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
     /// Takes the place of another call: its phase, what is said of its
     /// recomputation, and its discardable attributes.
     void takePlaceOf(CallOp other);
+
+    /// The sum of a gradient over micro-batches, where an op gives one, or
+    /// null.
+    static CallOp getAccumulation(::mlir::Operation *op) {
+      auto call = ::llvm::dyn_cast_or_null<CallOp>(op);
+      return call && call.getAccumulates() ? call : CallOp();
+    }
 
     /// The schema; null only in IR that does not verify.
     const ::fsdp::aten::Schema *getSchema();
