@@ -2,6 +2,7 @@
 // blocks of 32 queries instead, which keeps few scores in memory, and in types
 // of 16 bits it looks each product's kernel up anew.
 
+#include "operators/AttentionOperands.h"
 #include "operators/AttentionRows.h"
 #include "operators/OneDnnPrimitives.h"
 #include "operators/Operators.h"
@@ -28,17 +29,7 @@ struct Heads {
         double dropout, bool isCausal, const std::optional<at::Tensor> &mask,
         std::optional<double> givenScale)
       : isCausal(isCausal), type(query.scalar_type()) {
-    TORCH_CHECK(dropout == 0 && !(mask && mask->defined()),
-                "oneDNN's attention has neither dropout nor a mask here");
-    TORCH_CHECK(
-        query.dim() == 4 && key.dim() == 4 && key.sizes() == value.sizes() &&
-            query.size(0) == key.size(0) && query.size(1) == key.size(1) &&
-            query.size(3) == key.size(3) && query.numel() > 0 &&
-            key.numel() > 0,
-        "queries of ", query.sizes(), ", keys of ", key.sizes(),
-        " and values of ", value.sizes(), " have no attention");
-    TORCH_CHECK(type == key.scalar_type() && type == value.scalar_type(),
-                "queries, keys and values are of one type in attention");
+    checkAttention(query, key, value, dropout, mask);
     batch = query.size(0), heads = query.size(1), queries = query.size(2),
     keys = key.size(2), size = query.size(3);
     scale = float(givenScale.value_or(1 / std::sqrt(double(size))));
@@ -131,13 +122,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attentionBackwardOneDnnPrimitive(
     const at::Tensor &logsumexp, double dropout, bool isCausal,
     const std::optional<at::Tensor> &mask, std::optional<double> scale) {
   Heads heads(query, key, value, dropout, isCausal, mask, scale);
-  TORCH_CHECK(gradient.sizes() == query.sizes() &&
-                  gradient.scalar_type() == query.scalar_type() &&
-                  logsumexp.scalar_type() == at::kFloat &&
-                  logsumexp.sizes() == query.sizes().slice(0, 3),
-              "a gradient of ", gradient.sizes(), " and logsumexp of ",
-              logsumexp.sizes(), " are not those of queries of ",
-              query.sizes());
+  checkAttentionGradient(gradient, query, output, logsumexp);
   at::Tensor gradQuery = heads.result(heads.queries, query),
              gradKey = heads.result(heads.keys, query),
              gradValue = heads.result(heads.keys, query);

@@ -32,6 +32,11 @@ void registerOperators() {
     onCpu("attention.onednn_primitive", TORCH_FN(attentionOneDnnPrimitive));
     onCpu("attention_backward.onednn_primitive",
           TORCH_FN(attentionBackwardOneDnnPrimitive));
+    onCpu("mm.float32", TORCH_FN(mmWidened));
+    onCpu("addmm.float32", TORCH_FN(addmmWidened));
+    onCpu("bmm.float32", TORCH_FN(bmmWidened));
+    onCpu("attention.float32", TORCH_FN(attentionWidened));
+    onCpu("attention_backward.float32", TORCH_FN(attentionBackwardWidened));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));
     library.impl("flash_attention_backward",

@@ -57,6 +57,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attentionBackwardOneDnnPrimitive(
     const at::Tensor &logsumexp, double dropout, bool isCausal,
     const std::optional<at::Tensor> &mask, std::optional<double> scale);
 
+/// See Operators.def. As those of oneDNN's primitives, in bfloat16 and float16.
+/// Throw c10::Error for other dtypes, and for operands of several.
+at::Tensor mmWidened(const at::Tensor &self, const at::Tensor &mat2);
+at::Tensor bmmWidened(const at::Tensor &self, const at::Tensor &mat2);
+at::Tensor addmmWidened(const at::Tensor &bias, const at::Tensor &mat1,
+                        const at::Tensor &mat2);
+std::tuple<at::Tensor, at::Tensor>
+attentionWidened(const at::Tensor &query, const at::Tensor &key,
+                 const at::Tensor &value, double dropout, bool isCausal,
+                 const std::optional<at::Tensor> &mask,
+                 std::optional<double> scale);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> attentionBackwardWidened(
+    const at::Tensor &gradient, const at::Tensor &query, const at::Tensor &key,
+    const at::Tensor &value, const at::Tensor &output,
+    const at::Tensor &logsumexp, double dropout, bool isCausal,
+    const std::optional<at::Tensor> &mask, std::optional<double> scale);
+
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default
 /// generator is the one given: ranks that are threads wait for each other.

@@ -1,6 +1,6 @@
-// Tests that oneDNN's attention gives what PyTorch's flash attention for CPUs
-// gives, results and gradients, wherever its operands lie in memory, and that
-// it refuses what it does not compute.
+// Tests that attention by other kernels gives what PyTorch's flash attention
+// for CPUs gives, results and gradients, wherever its operands lie in memory,
+// and that it refuses what it does not compute.
 #include "cost/KernelTable.h"
 #include "operators/MeasureKernels.h"
 #include "operators/Operators.h"
@@ -24,22 +24,24 @@ struct Attention {
   at::Tensor query, key, value, gradient;
   bool isCausal = false;
   std::optional<double> scale;
+  decltype(&attentionOneDnnPrimitive) forward = attentionOneDnnPrimitive;
+  decltype(&attentionBackwardOneDnnPrimitive) backward =
+      attentionBackwardOneDnnPrimitive;
 
   Attention(int64_t queries, int64_t keys, at::ScalarType type = at::kFloat)
       : query(heads(queries, 0.7, type)), key(heads(keys, 1.3, type)),
         value(heads(keys, 2.1, type)), gradient(heads(queries, 0.3, type)) {}
 
   void compare(double tolerance) const {
-    auto [output, logsumexp] = attentionOneDnnPrimitive(
-        query, key, value, 0, isCausal, std::nullopt, scale);
+    auto [output, logsumexp] =
+        forward(query, key, value, 0, isCausal, std::nullopt, scale);
     auto [expectedOutput, expectedLogsumexp] =
         at::_scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0, isCausal, std::nullopt, scale);
     expectEqual(output, expectedOutput, tolerance);
     expectEqual(logsumexp, expectedLogsumexp, 1e-4);
-    auto given = attentionBackwardOneDnnPrimitive(
-        gradient, query, key, value, expectedOutput, expectedLogsumexp, 0,
-        isCausal, std::nullopt, scale);
+    auto given = backward(gradient, query, key, value, expectedOutput,
+                          expectedLogsumexp, 0, isCausal, std::nullopt, scale);
     auto expected = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         gradient, query, key, value, expectedOutput, expectedLogsumexp, 0,
         isCausal, std::nullopt, scale);
@@ -108,19 +110,38 @@ TEST(AttentionKernels, TakeBFloat16) {
   attention.compare(2e-2);
 }
 
+TEST(AttentionKernels, Float32sStandInForTypesOf16Bits) {
+  for (at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    Attention attention(33, 70, type);
+    attention.forward = attentionWidened;
+    attention.backward = attentionBackwardWidened;
+    attention.compare(2e-2);
+    attention.isCausal = true;
+    attention.compare(2e-2);
+  }
+}
+
 TEST(AttentionKernels, RefuseWhatTheyDoNotCompute) {
-  Attention a(16, 16);
-  auto refuses = [&](const at::Tensor &key, double dropout,
-                     std::optional<at::Tensor> mask) {
-    EXPECT_THROW(attentionOneDnnPrimitive(a.query, key, a.value, dropout, false,
-                                          mask, {}),
+  Attention oneDnn(16, 16), widened(16, 16, at::kBFloat16);
+  widened.forward = attentionWidened;
+  widened.backward = attentionBackwardWidened;
+  for (const Attention &a : {oneDnn, widened}) {
+    auto refuses = [&](const at::Tensor &key, double dropout,
+                       std::optional<at::Tensor> mask) {
+      EXPECT_THROW(a.forward(a.query, key, a.value, dropout, false, mask, {}),
+                   c10::Error);
+    };
+    refuses(a.key, 0.1, {});
+    refuses(a.key, 0, at::zeros({16, 16}));
+    refuses(a.key.narrow(1, 0, 2), 0, {});
+    refuses(a.key.flatten(), 0, {});
+    refuses(a.key.to(at::kDouble), 0, {});
+    at::Tensor logsumexp = at::zeros({2, 3, 16});
+    EXPECT_THROW(a.backward(a.gradient, a.query, a.key, a.value,
+                            a.query.narrow(2, 0, 8), logsumexp, 0, false, {},
+                            {}),
                  c10::Error);
-  };
-  refuses(a.key, 0.1, {});
-  refuses(a.key, 0, at::zeros({16, 16}));
-  refuses(a.key.narrow(1, 0, 2), 0, {});
-  refuses(a.key.flatten(), 0, {});
-  refuses(a.key.to(at::kDouble), 0, {});
+  }
 }
 
 TEST(AttentionKernels, AreMeasured) {

@@ -39,23 +39,39 @@ static at::Tensor call(std::string_view callee,
   return stack.front().toTensor();
 }
 
-/// oneDNN's matmul, as PyTorch calls it, wants AVX-512.
-static bool runsHere(const cost::Kernel &kernel) {
-  return kernel.name != "onednn" ||
-         cost::thisMachine().cpu.find("avx512") != std::string::npos;
+/// Whether the kernel is for operands of the type. oneDNN's matmul, as PyTorch
+/// calls it, wants AVX-512, and so do its products of types of 16 bits.
+static bool runsHere(const cost::Kernel &kernel, at::ScalarType type) {
+  bool isWide = type == at::kFloat;
+  bool hasAvx512 = cost::thisMachine().cpu.find("avx512") != std::string::npos;
+  if (kernel.name == "float32")
+    return !isWide;
+  if (kernel.name == "onednn_primitive")
+    return isWide || hasAvx512;
+  if (kernel.name == "onednn")
+    return isWide && hasAvx512;
+  return isWide || kernel.name == "aten";
 }
 
 static void compareKernels(const std::string &family,
                            const std::vector<at::Tensor> &operands) {
   at::Tensor expected = call(family, operands);
+  at::ScalarType type = expected.scalar_type();
+  bool isWide = type == at::kFloat;
   for (const cost::Kernel *kernel : cost::kernelsOf(family)) {
-    if (!runsHere(*kernel))
+    if (!runsHere(*kernel, type)) {
+      EXPECT_THROW(call(kernel->callee, operands), c10::Error)
+          << kernel->callee;
       continue;
+    }
     at::Tensor given = call(kernel->callee, operands);
     ASSERT_EQ(given.sizes(), expected.sizes()) << kernel->callee;
     // The type that the plan has.
+    EXPECT_EQ(given.scalar_type(), type) << kernel->callee;
     EXPECT_TRUE(given.is_contiguous()) << kernel->callee;
-    EXPECT_TRUE(at::allclose(given, expected, 1e-5, 1e-4)) << kernel->callee;
+    EXPECT_TRUE(at::allclose(given.to(at::kFloat), expected.to(at::kFloat),
+                             isWide ? 1e-5 : 1e-2, isWide ? 1e-4 : 1e-2))
+        << kernel->callee;
   }
 }
 
@@ -105,22 +121,19 @@ TEST(Kernels, OneDnnsAreForFloats) {
     EXPECT_THROW(kernel(a, a), c10::Error);
 }
 
-TEST(Kernels, PrimitivesTakeBFloat16) {
-  if (cost::thisMachine().cpu.find("avx512") == std::string::npos)
-    GTEST_SKIP() << "oneDNN has no such product for this processor";
-  auto half = [](std::vector<int64_t> shape, double scale) {
-    return matrix(shape, scale).to(at::kBFloat16);
-  };
-  at::Tensor a = half({24, 40}, 0.7), b = half({40, 56}, 1.3),
-             bias = half({56}, 2.1);
-  auto expectEqual = [&](const at::Tensor &given, const at::Tensor &expected) {
-    EXPECT_EQ(given.scalar_type(), at::kBFloat16);
-    EXPECT_TRUE(at::allclose(given.to(at::kFloat), expected.to(at::kFloat),
-                             1e-2, 1e-2));
-  };
-  for (int call = 0; call < 2; ++call) { // made, and kept
-    expectEqual(mmOneDnnPrimitive(a, b), at::mm(a, b));
-    expectEqual(addmmOneDnnPrimitive(bias, a, b), at::addmm(bias, a, b));
+TEST(Kernels, SomeAreForTypesOf16Bits) {
+  for (at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    auto narrow = [&](std::vector<int64_t> shape, double scale) {
+      return matrix(shape, scale).to(type);
+    };
+    at::Tensor a = narrow({24, 40}, 0.7), b = narrow({56, 40}, 1.3).t(),
+               bias = narrow({56}, 2.1);
+    for (int call = 0; call < 2; ++call) { // made, and kept
+      compareKernels("mm", {a, b});
+      compareKernels("addmm", {bias, a, b});
+      compareKernels("bmm", {at::stack({a, a}), at::stack({b, b})});
+    }
+    EXPECT_THROW(mmWidened(a, b.to(at::kFloat)), c10::Error);
   }
 }
 
@@ -131,7 +144,8 @@ TEST(Kernels, EachIsMeasured) {
   arguments.add({plan::DType::Float32, {8, 24}, {1, 8}});
   auto seconds = measureKernels(*arguments.productOf("addmm"));
   for (const cost::Kernel *kernel : cost::kernelsOf("addmm"))
-    EXPECT_EQ(seconds.count(std::string(kernel->name)), runsHere(*kernel));
+    EXPECT_EQ(seconds.count(std::string(kernel->name)),
+              runsHere(*kernel, at::kFloat));
   for (const auto &[kernel, least] : seconds)
     EXPECT_GT(least, 0) << kernel;
 }
