@@ -574,8 +574,8 @@ TEXTS = {
     ),
     809: (
         "a trace cannot be made of this run",
-        "A rank sent half of its part, or the device cannot be traced.",
-        "Use a profiler of the GPU, or fsdp-translate --plan-to-trace for what is predicted.",
+        "A rank sent half of its part.",
+        "Run it again; fsdp-translate --plan-to-trace shows what is predicted.",
     ),
     901: (
         "there is no such checkpoint",

@@ -120,13 +120,12 @@ def run_command(
     return [*command, "--progress", "notes", *shlex.split(args.run_args)]
 
 
-def trace_file(args: argparse.Namespace, tools: dict[str, Path]) -> Optional[Path]:
+def trace_file(args: argparse.Namespace) -> Optional[Path]:
     """Where the run's trace goes: where the user wants it, else where the report finds it. More
-    ranks write large files, and streams of GPUs are not timed."""
+    ranks write large files."""
     if args.trace or not args.report or args.nproc * args.nnodes > MOST_TRACED_RANKS:
         return args.trace
-    device = stages.plan_facts(tools["fsdp-translate"], args.out / "step.plan")["device"]
-    return args.out / "trace.json" if device == "cpu" else None
+    return args.out / "trace.json"
 
 
 def make_report(args: argparse.Namespace, display: Display) -> Optional[Path]:
@@ -343,7 +342,7 @@ def train(args: argparse.Namespace) -> None:
         ranks, length, bool(hooks.get("PERPLEXITY")), each_row=args.log_interval is not None
     )
     followers.append(shown)
-    command = run_command(args, tools["fsdp-run"], args.out, trace_file(args, tools))
+    command = run_command(args, tools["fsdp-run"], args.out, trace_file(args))
     stages.run(runner, command, consume)
     display.end("done", f"results in {args.out}")
     if args.node_rank == 0:

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -87,6 +88,13 @@ public:
   /// As record() and wait(). Only the Device that made an event records it.
   virtual void recordShared(unsigned stream, void *event) = 0;
   virtual void waitShared(unsigned stream, void *event) = 0;
+
+  /// cudaEventRecord: takes the time at which what is on the stream so far is
+  /// over. Gives the mark's number: the first one since takeTimes() is 0.
+  virtual size_t markTime(unsigned stream) = 0;
+  /// cudaEventElapsedTime: nanoseconds from the first mark to each, to half a
+  /// microsecond. All are over; their numbers are free again.
+  virtual std::vector<int64_t> takeTimes() = 0;
 
   /// cudaStreamSynchronize: returns when everything launched is over.
   virtual void drain() = 0;

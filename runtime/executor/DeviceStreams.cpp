@@ -35,16 +35,22 @@ public:
   void begin(size_t) override {
     ++runs;
     flights.clear();
+    if (recorder)
+      beginRecording();
     device.record(plan::computeStream, firstJoin);
     for (unsigned s = 1; s < streams; ++s)
       device.wait(s, firstJoin);
   }
 
   void end() override {
-    for (unsigned s = 1; s < streams; ++s) {
-      device.record(s, firstJoin + s);
-      device.wait(plan::computeStream, firstJoin + s);
-    }
+    timed(trace::Span::Wait, plan::computeStream, trace::nothing, [&] {
+      for (unsigned s = 1; s < streams; ++s) {
+        device.record(s, firstJoin + s);
+        device.wait(plan::computeStream, firstJoin + s);
+      }
+    });
+    if (isRecording)
+      endRecording();
   }
 
   void transfer(unsigned stream, const Transfer &transfer,
@@ -56,18 +62,21 @@ public:
               watch->progress().channels[transfer.channel].started,
               transfer.groupOf(watch->worldSize())};
     }
-    communicator.launch(transfer, stream);
+    timed(trace::Span::Command, stream, current(),
+          [&] { communicator.launch(transfer, stream); });
     flights.push_back({stream, &name, std::nullopt, last});
   }
 
   void copy(unsigned stream, const std::vector<CopyPiece> &pieces) override {
-    for (const CopyPiece &piece : pieces)
-      if (piece.from)
-        device.copyRows(stream, piece.to, piece.toStride, piece.from,
-                        piece.fromStride, piece.rowBytes, piece.rows);
-      else
-        device.fillRows(stream, piece.to, piece.toStride, 0, piece.rowBytes,
-                        piece.rows);
+    timed(trace::Span::Command, stream, current(), [&] {
+      for (const CopyPiece &piece : pieces)
+        if (piece.from)
+          device.copyRows(stream, piece.to, piece.toStride, piece.from,
+                          piece.fromStride, piece.rowBytes, piece.rows);
+        else
+          device.fillRows(stream, piece.to, piece.toStride, 0, piece.rowBytes,
+                          piece.rows);
+    });
   }
 
   void record(unsigned stream, unsigned event) override {
@@ -80,7 +89,11 @@ public:
       }
   }
   void wait(unsigned stream, unsigned event) override {
-    device.wait(stream, event);
+    auto wait = [&] { device.wait(stream, event); };
+    if (stream == plan::computeStream)
+      timed(trace::Span::Wait, stream, trace::nothing, wait);
+    else
+      wait(); // its next command begins behind it
   }
 
   void abandon(const std::string &) override { communicator.abort(); }
@@ -117,15 +130,58 @@ public:
   }
 
   std::optional<Times> times() const override { return std::nullopt; }
-  void setRecorder(trace::Recorder *recorder) override {
-    if (recorder)
-      throw Error(E::Trace,
-                  "what runs on a GPU cannot be traced yet; use a profiler of "
-                  "the GPU, or fsdp-translate --plan-to-trace for what is "
-                  "predicted");
+  void setRecorder(trace::Recorder *to) override { recorder = to; }
+  void runRecorded(const std::function<void()> &launch) override {
+    timed(trace::Span::Command, plan::computeStream, current(), launch);
   }
 
 private:
+  /// What a stream did between two marks of its time.
+  struct TimedSpan {
+    trace::Span::Kind kind;
+    uint32_t stream, command, turn;
+    size_t begin, end;
+  };
+
+  /// The times of marks are those since the first one, which is taken when
+  /// nothing runs: then the host knows when that is.
+  void beginRecording() {
+    await(mark());
+    device.takeTimes(); // of a run that has failed
+    spans.clear();
+    recordedSince = Clock::now();
+    recorder->beginAt(recordedSince);
+    device.markTime(plan::computeStream);
+    isRecording = true;
+  }
+
+  void endRecording() {
+    isRecording = false;
+    await(mark());
+    std::vector<int64_t> times = device.takeTimes();
+    auto at = [&](size_t mark) {
+      return recordedSince + std::chrono::nanoseconds(times.at(mark));
+    };
+    for (const TimedSpan &span : spans)
+      recorder->add(span.kind, span.stream, span.command, span.turn,
+                    at(span.begin), at(span.end));
+  }
+
+  /// The command that the program has come to; any where nobody records.
+  uint32_t current() const { return recorder ? recorder->current() : 0; }
+
+  /// Does what launches something on a stream, and takes its time there.
+  template <typename Launch>
+  void timed(trace::Span::Kind kind, unsigned stream, uint32_t command,
+             Launch launch) {
+    if (!isRecording)
+      return launch();
+    size_t begin = device.markTime(stream);
+    launch();
+    spans.push_back({kind, stream, command, recorder->current(), begin,
+                     device.markTime(stream)});
+  }
+
   /// A transfer of the newest run, and the event that its stream recorded next.
   struct Flight {
     unsigned stream;
@@ -192,6 +248,11 @@ private:
   uint64_t runs = 0;
   AwaitedTransfer last = {}; // that was launched; number 0: none
   std::map<unsigned, Mark> marks;
+
+  trace::Recorder *recorder = nullptr;
+  bool isRecording = false; // a run, which has begun
+  Clock::time_point recordedSince;
+  std::vector<TimedSpan> spans;
 };
 
 } // namespace

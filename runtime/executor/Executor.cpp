@@ -44,6 +44,8 @@ struct Executor::Implementation {
   void runRecorded(LoadedProgram &program, size_t command);
   void launch(LoadedProgram &program);
   void decideOnGraph(LoadedProgram &program);
+  /// Norms and times are taken in the middle of runs, which are no graph then.
+  bool looksInside() const { return updates.hasGradientNorm() || recorder; }
   void runCall(const LoadedProgram &program, OperatorCall &call);
   uint32_t numberOf(const LoadedProgram &program) const {
     return static_cast<uint32_t>(&program - programs.data());
@@ -215,7 +217,7 @@ void Executor::Implementation::run(LoadedProgram &program, uint64_t step,
 /// memory for it; then it is captured, or people are told why not.
 void Executor::Implementation::decideOnGraph(LoadedProgram &program) {
   if (!options.graph || program.decided || program.runs < warmUps ||
-      updates.hasGradientNorm())
+      looksInside())
     return;
   program.decided = true;
   GraphCapture graphs(plan, backend, device, numbers.get());
@@ -231,8 +233,7 @@ void Executor::Implementation::launch(LoadedProgram &program) {
     device.random.setSeeds(*numbers);
     numbers->send(*streams);
   }
-  // A norm is read on the host, by runs that are no graph.
-  if (program.graph && !updates.hasGradientNorm())
+  if (program.graph && !looksInside())
     return program.graph->launch();
   runCommands(program);
 }
@@ -304,20 +305,17 @@ void Executor::Implementation::runCommand(LoadedProgram &program,
   }
 }
 
-/// Streams tell of all but what the calling thread runs itself.
+/// Streams know of what is launched on them, but not of kernels.
 void Executor::Implementation::runRecorded(LoadedProgram &program,
                                            size_t command) {
   const LoadedProgram::Step &step = program.steps[command];
-  auto index = static_cast<uint32_t>(command);
-  recorder->comeTo(index);
-  bool here = step.kind == plan::Operation::Aten ||
-              step.kind == plan::Operation::Update;
-  if (!here)
-    return runCommand(program, step);
-  auto begin = trace::Clock::now();
-  runCommand(program, step);
-  recorder->add(trace::Span::Command, plan::computeStream, index, index, begin,
-                trace::Clock::now());
+  recorder->comeTo(static_cast<uint32_t>(command));
+  bool launchesKernels = step.kind == plan::Operation::Aten ||
+                         step.kind == plan::Operation::Update;
+  if (launchesKernels)
+    streams->runRecorded([&] { runCommand(program, step); });
+  else
+    runCommand(program, step);
 }
 
 Executor::Executor(const plan::PlanT &plan, Backend &backend,

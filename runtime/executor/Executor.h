@@ -69,7 +69,8 @@ public:
   const std::vector<double> &squaredGradientNorms() const;
 
   /// Runs from now on are recorded, and so is what streams do beside them;
-  /// null: they are not. Throws Error on a GPU.
+  /// null: they are not. A run that is recorded is no graph, and on a GPU the
+  /// host waits until it is over.
   void setRecorder(trace::Recorder *recorder);
 
   const Counters &counters() const;

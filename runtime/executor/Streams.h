@@ -5,6 +5,7 @@
 #include "trace/Recorder.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,10 +52,12 @@ public:
   /// The host waits until what a mark stands behind is over. Once for each.
   virtual void await(uint64_t mark) = 0;
 
-  /// From the next begin() on, tells `recorder` what runs beside kernels, and
-  /// what kept the compute stream; null: nobody. Throws Error where that is not
-  /// known.
+  /// From the next begin() on, tells `recorder` what runs on which stream, and
+  /// what kept the compute stream; null: nobody.
   virtual void setRecorder(trace::Recorder *recorder) = 0;
+  /// With a recorder: the kernels of the command that the program has come to
+  /// are launched by `launch` on stream 0.
+  virtual void runRecorded(const std::function<void()> &launch) = 0;
 
   /// Seconds since the start that transfers took, summed over streams, and that
   /// the calling thread spent in them or waiting for them.

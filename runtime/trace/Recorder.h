@@ -25,6 +25,8 @@ inline int64_t nanoseconds(Clock::time_point time) {
 class Recorder {
 public:
   void beginRun(uint32_t program, uint64_t step, uint64_t microBatch);
+  /// The run begins no sooner: a device was still at the run before.
+  void beginAt(Clock::time_point time) { run.begin = nanoseconds(time); }
   /// All streams are through.
   void endRun();
 

@@ -74,6 +74,7 @@ FLAGS_OF_ONE_DEVICE = {
 }
 
 
+@pytest.mark.provokes("FSDP-E0103")
 @pytest.mark.parametrize("device", FLAGS_OF_ONE_DEVICE)
 def test_flags_for_another_device(
     device: str, archive: pathlib.Path, compiled: chain.Compiled, tmp_path: pathlib.Path

@@ -155,7 +155,7 @@ class Lab:
         return future.result()
 
     def _train(self, case: Case, device: str, flags: Sequence[str], repetition: int) -> Run:
-        tag = "".join(flags).replace("--", "-") + f".{repetition}"
+        tag = "".join(flags).replace("--", "-").replace("/", "_") + f".{repetition}"
         files = {
             kind: self.scratch / f"{case.name}.{device}{tag}.{kind}"
             for kind in ("metrics", "summary", "save")

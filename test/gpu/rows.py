@@ -189,6 +189,41 @@ def graph(lab: Lab) -> Checks:
         yield check
 
 
+TRACED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("gpt", ("--cuda-graph",)),
+    ("gpt.flat", ()),
+    ("gpt.offload-all", ()),
+)
+
+
+def _read_trace(path: pathlib.Path) -> tuple[int, float]:
+    """How many commands stand on rank 0's stream of kernels, and the share of its steps in which
+    they ran: docs/tracing.md says what the file holds."""
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {
+        (event["pid"], event.get("tid") if event["name"] == "thread_name" else None): name
+        for event in events
+        if event["ph"] == "M" and (name := event["args"].get("name"))
+    }
+    process = next(pid for (pid, _), name in names.items() if name.startswith("rank 0"))
+    bars = [event for event in events if event["ph"] == "X" and event["pid"] == process]
+    kernels = [bar["dur"] for bar in bars if bar["cat"] == "kernel"]
+    steps = [bar["dur"] for bar in bars if names[process, bar["tid"]] == "steps"]
+    return len(kernels), sum(kernels) / sum(steps)
+
+
+def traces(lab: Lab) -> Checks:
+    """Traced steps have the bits of others, and kernels run for a part of them."""
+    for name, flags in TRACED:
+        path = lab.scratch / f"{name}.trace.json"
+        check = _same_as_plain(lab, name, "--trace", str(path), *flags)
+        if check.verdict == PASS:
+            kernels, share = _read_trace(path)
+            detail = f"{check.detail}; {kernels} kernels in {share:.1%} of the traced steps"
+            check = _check(name, kernels > 0 and 0 < share <= 1, detail)
+        yield check
+
+
 def sanitizer(lab: Lab) -> Checks:
     tool = shutil.which("compute-sanitizer", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
     if not tool:
@@ -268,6 +303,7 @@ ROWS = {
         Row("precision", "bf16 and fp16 over a hundred steps", of_cases("precision"), True),
         Row("nccl", "NCCL at world size 1", nccl),
         Row("graph", "a replayed step has the bits of a launched one", graph),
+        Row("trace", "when each command of a step ran on its stream", traces),
         Row("errors", "what cannot run says why in one line", errors),
         Row("sanitizer", "compute-sanitizer finds nothing", sanitizer),
         Row("bench", "step time and memory beside FSDP2", bench, alone=True),

@@ -46,6 +46,7 @@ def verdicts(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cases, "CASES", {name: CASES[name] for name in PREPARED})
         patch.setattr(rows, "CAPTURED", {"mlp": True, "mlp-scaler": True})
+        patch.setattr(rows, "TRACED", (("mlp", ("--cuda-graph",)),))
         folders = ["--bin", str(programs), "--plans", str(plans), "--out", str(out)]
         assert run.main([*folders, *words]) == 0
     (path,) = out.glob("*.json")
@@ -65,10 +66,9 @@ def test_what_is_prepared_runs(plans: pathlib.Path, tmp_path: pathlib.Path) -> N
 def test_an_imitated_gpu_passes(
     plans: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None
 ) -> None:
-    found = verdicts(
-        plans, tmp_path, chain.imitated_gpus(), "--only", "kernels", "precision", "graph"
-    )
-    assert found == {"kernels": PASS, "precision": PASS, "graph": PASS}
+    names = ("kernels", "precision", "graph", "trace")
+    found = verdicts(plans, tmp_path, chain.imitated_gpus(), "--only", *names)
+    assert found == dict.fromkeys(names, PASS)
 
 
 @pytest.mark.quick

@@ -261,8 +261,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return call(__func__, [&] { return finish(stream); });
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
-  return call(__func__, [&] { return makeEvent(event); });
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+  bool hasTime = !(flags & cudaEventDisableTiming);
+  return call(__func__, [&] { return makeEvent(hasTime, event); });
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin,
+                                 cudaEvent_t end) {
+  return call(__func__, [&] { return elapsed(begin, end, milliseconds); });
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

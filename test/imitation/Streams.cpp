@@ -45,6 +45,7 @@ State &state() {
 void complete(const MarkPointer &mark) {
   std::lock_guard<std::mutex> lock(state().mutex);
   mark->over = true;
+  mark->at = std::chrono::steady_clock::now();
   state().changed.notify_all();
 }
 
@@ -154,9 +155,10 @@ void finishGpu(int gpu) {
   });
 }
 
-cudaError_t makeEvent(cudaEvent_t *event) {
+cudaError_t makeEvent(bool hasTime, cudaEvent_t *event) {
   std::lock_guard<std::mutex> lock(state().mutex);
   *event = new CUevent_st();
+  (*event)->hasTime = hasTime;
   state().events.insert(*event);
   return cudaSuccess;
 }
@@ -222,6 +224,20 @@ cudaError_t query(cudaEvent_t event) {
     return invalidate(event->capture, cudaErrorCapturedEvent);
   if (event->mark && !event->mark->over)
     return cudaErrorNotReady;
+  return state().failure;
+}
+
+cudaError_t elapsed(cudaEvent_t begin, cudaEvent_t end, float *milliseconds) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  for (cudaEvent_t event : {begin, end}) {
+    if (!known(event) || !event->hasTime || !event->mark || event->capture)
+      return cudaErrorInvalidResourceHandle;
+    if (!event->mark->over)
+      return cudaErrorNotReady;
+  }
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(end->mark->at - begin->mark->at)
+          .count();
   return state().failure;
 }
 

@@ -3,6 +3,7 @@
 #ifndef FSDP_TEST_IMITATION_STREAMS_H
 #define FSDP_TEST_IMITATION_STREAMS_H
 
+#include <chrono>
 #include <condition_variable>
 #include <cuda_runtime_api.h>
 #include <deque>
@@ -20,6 +21,7 @@ using Work = std::function<void()>;
 /// A point in a stream's work, under the lock of State.
 struct Mark {
   bool over = false;
+  std::chrono::steady_clock::time_point at; // which it was
 };
 using MarkPointer = std::shared_ptr<Mark>;
 void complete(const MarkPointer &mark);
@@ -73,11 +75,12 @@ cudaError_t finish(cudaStream_t stream);
 /// Waits for all streams of a GPU.
 void finishGpu(int gpu);
 
-cudaError_t makeEvent(cudaEvent_t *event);
+cudaError_t makeEvent(bool hasTime, cudaEvent_t *event);
 cudaError_t destroyEvent(cudaEvent_t event);
 cudaError_t record(cudaEvent_t event, cudaStream_t stream);
 cudaError_t wait(cudaStream_t stream, cudaEvent_t event);
 cudaError_t query(cudaEvent_t event);
+cudaError_t elapsed(cudaEvent_t begin, cudaEvent_t end, float *milliseconds);
 
 /// Makes it invalid and returns the error.
 cudaError_t invalidate(const std::shared_ptr<Capture> &capture,
@@ -107,6 +110,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  bool hasTime = false;
   fsdp::imitation::MarkPointer mark; // null: never recorded
   std::shared_ptr<fsdp::imitation::Capture> capture;
   std::set<size_t> behind; // of the capture

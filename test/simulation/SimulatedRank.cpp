@@ -85,6 +85,9 @@ public:
   void setRecorder(trace::Recorder *recorder) override {
     inner->setRecorder(recorder);
   }
+  void runRecorded(const std::function<void()> &launch) override {
+    inner->runRecorded(launch);
+  }
   std::optional<Times> times() const override { return inner->times(); }
 
 private:

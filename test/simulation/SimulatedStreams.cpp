@@ -173,6 +173,7 @@ public:
   uint64_t mark() override { return 0; }
   void await(uint64_t) override {}
   void setRecorder(trace::Recorder *) override {}
+  void runRecorded(const std::function<void()> &launch) override { launch(); }
   std::optional<Times> times() const override { return std::nullopt; }
 
 private:

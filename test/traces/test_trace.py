@@ -3,6 +3,7 @@ when commands run, what is exposed, what memory is in use."""
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import re
@@ -26,11 +27,15 @@ def predicted(compiled: chain.Compiled, *flags: str) -> Trace:
 
 
 def record(
-    compiled: chain.Compiled, folder: pathlib.Path, flags: Sequence[str] = (), ranks: int = 2
+    compiled: chain.Compiled,
+    folder: pathlib.Path,
+    flags: Sequence[str] = (),
+    ranks: int = 2,
+    program: str = "fsdp-run",
 ) -> tuple[Trace, dict[int, dict[str, Any]]]:
     """A trace of a run, and its metrics by step."""
     file, metrics = folder / "trace.json", folder / "metrics.jsonl"
-    arguments = chain.run_arguments(compiled, STEPS)
+    arguments = chain.run_arguments(compiled, STEPS, program)
     arguments += ["--nproc", str(ranks), "--metrics", str(metrics), "--trace", str(file), *flags]
     chain.command(arguments)
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -166,20 +171,27 @@ def test_a_measurement_is_what_the_metrics_say(
         row = metrics[step.args["step"]]
         assert trace.exposed_ms(rank0, step) == pytest.approx(row["exposed_comm_ms"], rel=0.01)
         assert (step.end - step.begin) / 1e6 <= row["step_ms"]
-    # The same commands under the same names, with the same facts.
-    expected = {s.args["command"]: (stream, s) for stream, s in trace.commands(prediction)}
-    for process in (rank0, trace.process("rank 1")):
+    check_commands(trace, steps=2)
+    assert trace.facts["clocks"] == [{"offset_us": 0, "uncertainty_us": 0}] * 2
+    # What one rank sends the other one receives at the same time.
+    if "streams=1" not in options:
+        check_gathers_meet(trace)
+
+
+def check_commands(trace: Trace, steps: int) -> None:
+    """What was measured are the commands that were predicted, under the same names and with the
+    same facts."""
+    expected = {
+        s.args["command"]: (stream, s) for stream, s in trace.commands(trace.process("predicted"))
+    }
+    for process in (trace.process("rank 0"), trace.process("rank 1")):
         measured = list(trace.commands(process))
-        assert len(measured) == 2 * len(expected)
+        assert len(measured) == steps * len(expected)
         for stream, s in measured:
             planned, of = expected[s.args["command"]]
             assert (stream, s.name, s.category) == (planned, of.name, of.category)
             assert facts(s) == facts(of)
         assert trace.peak_bytes(process) == trace.facts["predicted_step"]["live_bytes"]
-    assert trace.facts["clocks"] == [{"offset_us": 0, "uncertainty_us": 0}] * 2
-    # What one rank sends the other one receives at the same time.
-    if "streams=1" not in options:
-        check_gathers_meet(trace)
 
 
 def facts(command: Slice) -> dict[str, Any]:
@@ -274,14 +286,39 @@ def test_what_cannot_be_traced_is_one_error(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.provokes("FSDP-E0103")
-def test_gpus_are_not_traced_yet(plans: Plans, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "options, flags",
+    [
+        ("", ["--threads"]),
+        ("", ["--threads", "--comm", "nccl", "--cuda-graph"]),
+        ("offload=all", ["--threads", "--comm", "nccl"]),
+    ],
+)
+def test_a_gpus_streams_say_when_they_ran_what(
+    options: str,
+    flags: list[str],
+    plans: Plans,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On imitated GPUs, whose streams are threads."""
     chain.imitated_gpus()
-    compiled = plans("mesh=2 device=cuda")
-    arguments = chain.run_arguments(compiled, STEPS, "imitated/fsdp-run")
-    done = chain.command([*arguments, "--nproc", "2", "--trace", tmp_path / "t.json"], check=False)
-    assert done.returncode > 0
-    assert "--trace is for CPUs, and the plan is for GPUs" in done.stdout + done.stderr
+    if "nccl" in flags:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    compiled = plans(f"mesh=2 device=cuda {options}")
+    run = functools.partial(record, compiled, tmp_path, program="imitated/fsdp-run")
+    trace, metrics = run([*flags, "--trace-steps", "2:3"])
+    rank0 = trace.process("rank 0")
+    check_commands(trace, steps=2)
+    check_gathers_meet(trace)
+    steps = trace.track(rank0, "steps")
+    assert [s.args["step"] for s in steps] == [2, 3]
+    assert all(trace.exposed_ms(rank0, step) > 0 for step in steps)
+    assert steps[0].end <= steps[1].begin
+    # A graph that has been recorded is left for the traced steps, and changes no bit.
+    _, later = run([*flags, "--trace-steps", "4", "--log-units"])
+    assert [row["loss"] for row in metrics.values()] == [row["loss"] for row in later.values()]
+    assert all(unit["exposed_comm_ms"] >= 0 for unit in later[3]["units"].values())
 
 
 @pytest.mark.provokes("FSDP-E0405")

@@ -38,7 +38,6 @@ static void checkFlags(bool onGpus, const CommandLine &line) {
        false},
       {"--cuda-graph", line.run.graph, true},
       {"--poison", line.run.poison, false},
-      {"--trace", !line.run.trace.empty(), false},
   };
   for (const auto &[flag, given, isForGpus] : flags)
     if (given && isForGpus != onGpus)

@@ -194,19 +194,6 @@ def export(
     return said, False
 
 
-def plan_facts(translate: Path, plan: Path) -> dict[str, Any]:
-    """What a plan says of itself (docs/tracing.md).
-
-    Raises:
-        StageError: it is no plan.
-    """
-    done = subprocess.run([translate, "--plan-to-json", plan], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise failed("", done.stderr, done.returncode)
-    facts: dict[str, Any] = json.loads(done.stdout)
-    return facts
-
-
 def described_files(folder: Path) -> set[str]:
     """The data that an export only describes."""
     return {

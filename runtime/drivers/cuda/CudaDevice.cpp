@@ -5,6 +5,7 @@
 #include "drivers/cuda/NcclLibrary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <vector>
@@ -239,6 +240,26 @@ public:
     return true;
   }
 
+  size_t markTime(unsigned stream) override {
+    if (marked == timers.size())
+      timers.push_back(newEvent(cudaEventDefault));
+    recordShared(stream, timers[marked].get());
+    return marked++;
+  }
+
+  std::vector<int64_t> takeTimes() override {
+    std::vector<int64_t> times(marked);
+    for (size_t i = 1; i < marked; ++i) {
+      float milliseconds = 0;
+      check(
+          cudaEventElapsedTime(&milliseconds, timers[0].get(), timers[i].get()),
+          "ask when an event was over");
+      times[i] = std::llround(milliseconds * 1e6);
+    }
+    marked = 0;
+    return times;
+  }
+
   void drain() override {
     for (cudaStream_t stream : streams)
       check(cudaStreamSynchronize(stream), "finish what runs on the GPU");
@@ -261,11 +282,10 @@ public:
 private:
   using Event = std::shared_ptr<CUevent_st>;
 
-  /// Without a time, which would make recording dear.
-  static Event newEvent() {
+  /// Without a time, which would make recording dear, unless asked for.
+  static Event newEvent(unsigned flags = cudaEventDisableTiming) {
     cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-          "make an event");
+    check(cudaEventCreateWithFlags(&event, flags), "make an event");
     return {event, cudaEventDestroy};
   }
 
@@ -274,6 +294,8 @@ private:
   uint64_t longestPitch;
   std::vector<cudaStream_t> streams;
   std::vector<Event> events; // by number; null: not yet recorded
+  std::vector<Event> timers; // with a time
+  size_t marked = 0;         // of them, since their times were taken
 };
 
 Device *open(int index, unsigned streams) {

@@ -185,6 +185,23 @@ TEST_P(CudaDevice, AnEventIsOverWhenWhatItMarksIs) {
   EXPECT_EQ(std::memcmp(contents(memory).data(), from.data(), large), 0);
 }
 
+TEST_P(CudaDevice, TellsWhenWhatIsOnAStreamWasOver) {
+  DeviceMemory from = pinnedNumbers(large), memory = device->allocate(large);
+  EXPECT_TRUE(device->takeTimes().empty());
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_EQ(device->markTime(0), 0u);
+    EXPECT_EQ(device->markTime(1), 1u);
+    device->copy(1, memory.data(), from.data(), large);
+    EXPECT_EQ(device->markTime(1), 2u);
+    device->drain();
+    std::vector<int64_t> times = device->takeTimes();
+    ASSERT_EQ(times.size(), 3u);
+    EXPECT_EQ(times[0], 0);
+    EXPECT_GE(times[1], 0);
+    EXPECT_GT(times[2], times[1]);
+  }
+}
+
 TEST_P(CudaDevice, NothingWaitsForAnEventThatWasNeverRecorded) {
   device->wait(1, 3);
   device->record(0, 5);
