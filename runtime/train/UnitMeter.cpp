@@ -40,11 +40,13 @@ const std::vector<size_t> &UnitMeter::unitsOf(uint32_t number) {
 
 void UnitMeter::begin(Executor &executor) {
   recorder = {};
-  executor.setRecorder(&recorder);
+  if (plan.device == plan::DeviceKind::Cpu)
+    executor.setRecorder(&recorder);
 }
 
 std::vector<UnitReport> UnitMeter::end(int step, Executor &executor) {
-  executor.setRecorder(nullptr);
+  if (plan.device == plan::DeviceKind::Cpu)
+    executor.setRecorder(nullptr);
   std::vector<double> exposedMs(size());
   for (const trace::ProgramRun &run : recorder.runs()) {
     const std::vector<size_t> &unit = unitsOf(run.program);

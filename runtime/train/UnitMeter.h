@@ -15,7 +15,8 @@ class UnitMeter {
 public:
   explicit UnitMeter(const plan::PlanT &plan) : plan(plan) {}
 
-  /// Measures the runs from here on. On a GPU nobody watches the streams.
+  /// Measures the runs from here on. On a GPU, where the next
+  /// step is launched before this one is over, nobody watches the streams.
   void begin(Executor &executor);
   /// Stops, and says what the runs since begin() cost, without norms; `step` is
   /// the number of the program that was run as the step. Exposed time is left

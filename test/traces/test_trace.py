@@ -316,9 +316,8 @@ def test_a_gpus_streams_say_when_they_ran_what(
     assert all(trace.exposed_ms(rank0, step) > 0 for step in steps)
     assert steps[0].end <= steps[1].begin
     # A graph that has been recorded is left for the traced steps, and changes no bit.
-    _, later = run([*flags, "--trace-steps", "4", "--log-units"])
+    _, later = run([*flags, "--trace-steps", "4"])
     assert [row["loss"] for row in metrics.values()] == [row["loss"] for row in later.values()]
-    assert all(unit["exposed_comm_ms"] >= 0 for unit in later[3]["units"].values())
 
 
 @pytest.mark.provokes("FSDP-E0405")
