@@ -1,4 +1,5 @@
-// Matrix products and attention, and the kernels that can compute each.
+// Matrix products, convolutions and attention, and the kernels that can compute
+// each.
 
 #include "cost/Kernels.h"
 #include "cost/CommandCost.h"
@@ -38,6 +39,18 @@ static std::string join(const std::vector<int64_t> &numbers,
   return text;
 }
 
+static std::string textOf(const Numbers &numbers) {
+  if (!numbers)
+    return "none";
+  std::string text;
+  for (double value : *numbers) {
+    char number[32];
+    std::snprintf(number, sizeof(number), "%.9g", value);
+    text += (text.empty() ? "" : " ") + std::string(number);
+  }
+  return numbers->size() == 1 ? text : "[" + text + "]";
+}
+
 std::string Product::text() const {
   std::string text = family + " " + plan::dtypeName(operands.front().dtype);
   for (const Operand &operand : operands) {
@@ -45,12 +58,8 @@ std::string Product::text() const {
     if (operand.strides != plan::rowMajorStrides(operand.shape))
       text += "@" + join(operand.strides, ",");
   }
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    char number[32] = "none";
-    if (numbers[i])
-      std::snprintf(number, sizeof(number), "%.9g", *numbers[i]);
-    text += (i ? ", " : " (") + std::string(number);
-  }
+  for (size_t i = 0; i < numbers.size(); ++i)
+    text += (i ? ", " : " (") + textOf(numbers[i]);
   return text + (numbers.empty() ? "" : ")");
 }
 
@@ -83,13 +92,22 @@ static bool isProductWithBias(const Product &product) {
          operands[0].shape == std::vector<int64_t>{operands[2].shape.back()};
 }
 
+/// ATen's kernel is the one for float32.
+static bool isConvolution(const Product &product) {
+  return product.operands.front().dtype != plan::DType::Float32 &&
+         areMultiplied(product.operands, product.operands.size());
+}
+
 /// Numbers: dropout, whether it is causal, a mask, the scale.
 static bool isPlainAttention(const Product &product, size_t operands,
                              size_t ofOneType) {
   const auto &numbers = product.numbers;
+  auto isZero = [](const Numbers &given) {
+    return !given || *given == std::vector<double>{0};
+  };
   return product.operands.size() == operands && numbers.size() <= 4 &&
          areMultiplied(product.operands, ofOneType) &&
-         (numbers.empty() || numbers[0].value_or(0) == 0) &&
+         (numbers.empty() || isZero(numbers[0])) &&
          (numbers.size() < 3 || !numbers[2]);
 }
 
@@ -110,6 +128,8 @@ static constexpr struct {
     {"mm", isPlainProduct},
     {"addmm", isProductWithBias},
     {"bmm", isPlainProduct},
+    {"convolution", isConvolution},
+    {"convolution_backward", isConvolution},
     {"_scaled_dot_product_flash_attention_for_cpu", isForwardAttention},
     {"_scaled_dot_product_flash_attention_for_cpu_backward",
      isBackwardAttention},
@@ -146,14 +166,19 @@ static std::optional<Product> productOf(const plan::ProgramT &program,
     }
     case plan::ArgumentKind::Default:
     case plan::ArgumentKind::None:
-      arguments.addNumber(std::nullopt);
+      arguments.add(std::nullopt);
       break;
     case plan::ArgumentKind::Bool:
     case plan::ArgumentKind::Int:
-      arguments.addNumber(double(argument->i));
+      arguments.add(Numbers{{double(argument->i)}});
+      break;
+    case plan::ArgumentKind::BoolList:
+    case plan::ArgumentKind::IntList:
+      arguments.add(
+          Numbers(std::in_place, argument->ints.begin(), argument->ints.end()));
       break;
     case plan::ArgumentKind::Double:
-      arguments.addNumber(argument->d.value_or(0));
+      arguments.add(Numbers{{argument->d.value_or(0)}});
       break;
     default:
       return std::nullopt;

@@ -31,19 +31,22 @@ struct Operand {
   std::vector<int64_t> shape, strides;
 };
 
-/// A matrix product, or an attention, that all kernels of its family can
-/// compute, whichever of them it is now computed by. Kernels are as fast as its
-/// text says: two products with the same one take the same time.
+/// A number, a truth (0 or 1), or a list of them; nothing: None, or the
+/// default.
+using Numbers = std::optional<std::vector<double>>;
+
+/// A matrix product, a convolution or an attention that all kernels of its
+/// family can compute, whichever of them it is now computed by. Kernels are as
+/// fast as its text says: two products with the same one take the same time.
 struct Product {
   std::string family;
   /// The tensors that the operator is called with, in the schema's order, and
-  /// the numbers behind them (a truth is 0 or 1); nothing for None and for what
-  /// has its default. None has one behind the last number.
+  /// what stands behind them, to the last one that is there.
   std::vector<Operand> operands;
-  std::vector<std::optional<double>> numbers;
+  std::vector<Numbers> numbers;
 
   /// "mm float32 512x256 256x768@1,256": strides where they are not row-major,
-  /// and numbers, where there are any, as "(0, 1, none, 0.125)".
+  /// and numbers, where there are any, as "(0, [1 1], none, 0.125)".
   std::string text() const;
 };
 
@@ -51,16 +54,16 @@ struct Product {
 class ProductArguments {
 public:
   void add(Operand operand);
-  void addNumber(std::optional<double> number) { numbers.push_back(number); }
+  void add(Numbers given) { numbers.push_back(std::move(given)); }
   /// The product that the call computes; nothing where that is no product, or
   /// one that only ATen's kernel takes: of integers or wider than float32,
   /// empty, with something else than a row as bias, with a factor, a mask or
-  /// dropout.
+  /// dropout; a convolution of float32.
   std::optional<Product> productOf(std::string_view callee) const;
 
 private:
   std::vector<Operand> operands;
-  std::vector<std::optional<double>> numbers;
+  std::vector<Numbers> numbers;
   bool inOrder = true;
 };
 

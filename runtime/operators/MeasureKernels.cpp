@@ -33,7 +33,7 @@ double now() {
 class Call {
 public:
   Call(const cost::Kernel &kernel, const std::vector<at::Tensor> &operands,
-       std::vector<std::optional<double>> numbers)
+       std::vector<cost::Numbers> numbers)
       : kernel(kernel), handle(find(std::string(kernel.callee))) {
     for (const at::Tensor &operand : operands)
       prepared.push_back(operand);
@@ -58,12 +58,27 @@ public:
 
 private:
   static c10::IValue valueOf(const c10::Argument &argument,
-                             std::optional<double> number) {
-    if (!number)
+                             const cost::Numbers &numbers) {
+    if (!numbers)
       return argument.default_value().value_or(c10::IValue());
-    if (argument.type()->kind() == c10::TypeKind::BoolType)
-      return *number != 0;
-    return *number;
+    c10::TypePtr type = argument.type();
+    if (auto optional = type->cast<c10::OptionalType>())
+      type = optional->getElementType();
+    auto list = type->cast<c10::ListType>();
+    if (!list)
+      return single(*type, numbers->at(0));
+    c10::impl::GenericList values(list->getElementType());
+    for (double number : *numbers)
+      values.push_back(single(*list->getElementType(), number));
+    return values;
+  }
+
+  static c10::IValue single(const c10::Type &type, double number) {
+    if (type.kind() == c10::TypeKind::BoolType)
+      return number != 0;
+    if (type.kind() == c10::TypeKind::FloatType)
+      return number;
+    return static_cast<int64_t>(number);
   }
 
   static c10::OperatorHandle find(std::string callee) {

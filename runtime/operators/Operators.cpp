@@ -35,6 +35,8 @@ void registerOperators() {
     onCpu("mm.float32", TORCH_FN(mmWidened));
     onCpu("addmm.float32", TORCH_FN(addmmWidened));
     onCpu("bmm.float32", TORCH_FN(bmmWidened));
+    onCpu("convolution.float32", TORCH_FN(convolutionWidened));
+    onCpu("convolution_backward.float32", TORCH_FN(convolutionBackwardWidened));
     onCpu("attention.float32", TORCH_FN(attentionWidened));
     onCpu("attention_backward.float32", TORCH_FN(attentionBackwardWidened));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,

@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <array>
 #include <optional>
 #include <tuple>
 
@@ -63,6 +64,17 @@ at::Tensor mmWidened(const at::Tensor &self, const at::Tensor &mat2);
 at::Tensor bmmWidened(const at::Tensor &self, const at::Tensor &mat2);
 at::Tensor addmmWidened(const at::Tensor &bias, const at::Tensor &mat1,
                         const at::Tensor &mat2);
+at::Tensor convolutionWidened(const at::Tensor &input, const at::Tensor &weight,
+                              const std::optional<at::Tensor> &bias,
+                              at::IntArrayRef stride, at::IntArrayRef padding,
+                              at::IntArrayRef dilation, bool transposed,
+                              at::IntArrayRef outputPadding, int64_t groups);
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolutionBackwardWidened(
+    const at::Tensor &gradient, const at::Tensor &input,
+    const at::Tensor &weight, at::OptionalIntArrayRef biasSizes,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+    bool transposed, at::IntArrayRef outputPadding, int64_t groups,
+    std::array<bool, 3> mask);
 std::tuple<at::Tensor, at::Tensor>
 attentionWidened(const at::Tensor &query, const at::Tensor &key,
                  const at::Tensor &value, double dropout, bool isCausal,

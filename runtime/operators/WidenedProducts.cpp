@@ -8,6 +8,8 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mm.h>
 
 namespace fsdp {
@@ -26,8 +28,10 @@ public:
                 operand.scalar_type(), " have no product");
     return operand.to(at::kFloat);
   }
-  /// Rounds a result, once.
-  at::Tensor narrow(const at::Tensor &result) const { return result.to(type); }
+  /// Rounds a result, once, where it is there.
+  at::Tensor narrow(const at::Tensor &result) const {
+    return result.defined() ? result.to(type) : result;
+  }
 
 private:
   at::ScalarType type;
@@ -47,6 +51,34 @@ at::Tensor addmmWidened(const at::Tensor &bias, const at::Tensor &mat1,
                         const at::Tensor &mat2) {
   Widened widen(mat1);
   return widen.narrow(at::addmm(widen(bias), widen(mat1), widen(mat2)));
+}
+
+at::Tensor convolutionWidened(const at::Tensor &input, const at::Tensor &weight,
+                              const std::optional<at::Tensor> &bias,
+                              at::IntArrayRef stride, at::IntArrayRef padding,
+                              at::IntArrayRef dilation, bool transposed,
+                              at::IntArrayRef outputPadding, int64_t groups) {
+  Widened widen(input);
+  std::optional<at::Tensor> wideBias;
+  if (bias && bias->defined())
+    wideBias = widen(*bias);
+  return widen.narrow(at::convolution(widen(input), widen(weight), wideBias,
+                                      stride, padding, dilation, transposed,
+                                      outputPadding, groups));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolutionBackwardWidened(
+    const at::Tensor &gradient, const at::Tensor &input,
+    const at::Tensor &weight, at::OptionalIntArrayRef biasSizes,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
+    bool transposed, at::IntArrayRef outputPadding, int64_t groups,
+    std::array<bool, 3> mask) {
+  Widened widen(input);
+  auto [gradInput, gradWeight, gradBias] = at::convolution_backward(
+      widen(gradient), widen(input), widen(weight), biasSizes, stride, padding,
+      dilation, transposed, outputPadding, groups, mask);
+  return {widen.narrow(gradInput), widen.narrow(gradWeight),
+          widen.narrow(gradBias)};
 }
 
 std::tuple<at::Tensor, at::Tensor>

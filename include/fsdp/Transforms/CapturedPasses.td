@@ -48,13 +48,13 @@ def RecordMeaning : ModulePass<"fsdp-record-meaning"> {
 }
 
 def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
-  let summary = "Takes the fastest kernel for each matrix product and attention";
+  let summary = "Takes the fastest kernel for each product and attention";
   let description = [{
     Input IR: captured.
 
     Output IR: with `kernels=exact` the same. With `kernels=fast`, each call of
-    `mm`, `addmm` and `bmm`, and of PyTorch's flash attention for CPUs, forward
-    and backward, that is in `kernel-table` calls the kernel that is the fastest
+    `mm`, `addmm` and `bmm`, of convolutions of 16 bits, and of PyTorch's flash
+    attention for CPUs, forward and backward, that is in `kernel-table` calls the kernel that is the fastest
     there; operands and types stay. The kernels are the rows of
     `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must be
     faster by 3 %: less is noise.

@@ -38,14 +38,20 @@ private:
   cost::KernelTable measured;
 };
 
-/// A number or a truth that a call is given; nothing where it is neither.
-std::optional<double> getNumber(Attribute attribute) {
+/// A number, a truth, or a list of them that a call is given; nothing where it
+/// is none.
+cost::Numbers getNumbers(Attribute attribute) {
+  using List = std::vector<double>;
   if (auto number = dyn_cast<FloatAttr>(attribute))
-    return number.getValueAsDouble();
+    return List{number.getValueAsDouble()};
   if (auto truth = dyn_cast<BoolAttr>(attribute))
-    return truth.getValue();
+    return List{double(truth.getValue())};
   if (auto number = dyn_cast<IntegerAttr>(attribute))
-    return double(number.getInt());
+    return List{double(number.getInt())};
+  if (auto numbers = dyn_cast<DenseI64ArrayAttr>(attribute))
+    return List(numbers.asArrayRef().begin(), numbers.asArrayRef().end());
+  if (auto truths = dyn_cast<DenseBoolArrayAttr>(attribute))
+    return List(truths.asArrayRef().begin(), truths.asArrayRef().end());
   return std::nullopt;
 }
 
@@ -56,12 +62,12 @@ std::optional<cost::Product> getProduct(aten::CallOp call) {
   for (const aten::CallArgument &argument : call.getCallArguments()) {
     using Kind = aten::CallArgument::Kind;
     if (argument.kind == Kind::Default || argument.kind == Kind::None) {
-      arguments.addNumber(std::nullopt);
+      arguments.add(std::nullopt);
     } else if (argument.kind == Kind::Attribute) {
-      std::optional<double> number = getNumber(argument.attribute);
-      if (!number)
+      cost::Numbers numbers = getNumbers(argument.attribute);
+      if (!numbers)
         return std::nullopt;
-      arguments.addNumber(number);
+      arguments.add(std::move(numbers));
     } else if (argument.kind == Kind::Value) {
       auto type = dyn_cast<RankedTensorType>(
           call->getOperand(argument.operands.front()).getType());

@@ -23,7 +23,7 @@ productOf(std::string_view callee, const std::vector<Operand> &operands,
   for (const Operand &operand : operands)
     arguments.add(operand);
   for (std::optional<double> number : numbers)
-    arguments.addNumber(number);
+    arguments.add(number ? Numbers{{*number}} : std::nullopt);
   return arguments.productOf(callee);
 }
 
@@ -94,14 +94,32 @@ TEST(Kernels, AttentionIsAProductWithoutDropoutAndMask) {
   ProductArguments masked;
   for (const Operand &given : three)
     masked.add(given);
-  masked.addNumber(0.0);
+  masked.add(Numbers{{0.0}});
   masked.add(operand({16, 16}));
   EXPECT_FALSE(masked.productOf(forward));
 }
 
+TEST(Kernels, AConvolutionIsAProductInTypesOf16Bits) {
+  ProductArguments narrow, wide;
+  for (auto [arguments, dtype] : {std::pair(&narrow, plan::DType::BFloat16),
+                                  {&wide, plan::DType::Float32}}) {
+    arguments->add(operand({2, 3, 8, 8}, {}, dtype));
+    arguments->add(operand({4, 3, 1, 3}, {}, dtype));
+    arguments->add(std::nullopt); // no bias
+    arguments->add(Numbers{{1, 2}});
+    arguments->add(Numbers{{0}});
+    arguments->add(Numbers(std::in_place));
+  }
+  EXPECT_FALSE(wide.productOf("convolution"));
+  ASSERT_TRUE(narrow.productOf("convolution"));
+  EXPECT_EQ(narrow.productOf("convolution")->text(),
+            "convolution bfloat16 2x3x8x8 4x3x1x3 (none, [1 2], 0, [])");
+}
+
 TEST(Kernels, AtensComesFirstInEachFamily) {
   for (const char *family :
-       {"mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu",
+       {"mm", "addmm", "bmm", "convolution", "convolution_backward",
+        "_scaled_dot_product_flash_attention_for_cpu",
         "_scaled_dot_product_flash_attention_for_cpu_backward"}) {
     std::vector<const Kernel *> kernels = kernelsOf(family);
     ASSERT_GT(kernels.size(), 1u);

@@ -151,7 +151,7 @@ TEST(AttentionKernels, AreMeasured) {
     arguments.add(head);
   arguments.add({plan::DType::Float32, {1, 2, 16}, {32, 16, 1}});
   for (double number : {0.0, 1.0})
-    arguments.addNumber(number);
+    arguments.add(cost::Numbers{{number}});
   auto seconds = measureKernels(*arguments.productOf(
       "_scaled_dot_product_flash_attention_for_cpu_backward"));
   EXPECT_EQ(seconds.size(), 2u);

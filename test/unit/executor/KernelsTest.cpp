@@ -7,6 +7,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
 
@@ -135,6 +137,63 @@ TEST(Kernels, SomeAreForTypesOf16Bits) {
     }
     EXPECT_THROW(mmWidened(a, b.to(at::kFloat)), c10::Error);
   }
+}
+
+TEST(Kernels, ConvolutionsOf16BitsAreAtens) {
+  using List = std::vector<int64_t>;
+  List one{1, 1}, none{0, 0};
+  for (at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    at::Tensor input = matrix({2, 4, 6, 6}, 0.7).to(type),
+               weight = matrix({8, 2, 3, 3}, 1.3).to(type),
+               bias = matrix({8}, 2.1).to(type),
+               gradient = matrix({2, 8, 6, 6}, 0.3).to(type);
+    auto near = [&](const at::Tensor &given, const at::Tensor &expected) {
+      EXPECT_EQ(given.scalar_type(), type);
+      EXPECT_EQ(given.strides(), expected.strides());
+      EXPECT_TRUE(at::allclose(given.to(at::kFloat), expected.to(at::kFloat),
+                               1e-2, 1e-1));
+    };
+    for (const auto &given : {std::optional(bias), {}})
+      near(
+          convolutionWidened(input, weight, given, one, one, one, false, none,
+                             2),
+          at::convolution(input, weight, given, one, one, one, false, none, 2));
+    auto compute = [&](auto kernel, bool ofInput) {
+      return kernel(gradient, input, weight, List{8}, one, one, one, false,
+                    none, 2, std::array<bool, 3>{ofInput, true, true});
+    };
+    auto aten = [](auto... arguments) {
+      return at::convolution_backward(arguments...);
+    };
+    auto [gradInput, gradWeight, gradBias] =
+        compute(convolutionBackwardWidened, true);
+    auto [ofInput, ofWeight, ofBias] = compute(aten, true);
+    near(gradInput, ofInput);
+    near(gradWeight, ofWeight);
+    near(gradBias, ofBias);
+    EXPECT_FALSE(
+        std::get<0>(compute(convolutionBackwardWidened, false)).defined());
+    EXPECT_THROW(convolutionWidened(input.to(at::kFloat), weight, {}, one, one,
+                                    one, false, none, 2),
+                 c10::Error);
+  }
+}
+
+TEST(Kernels, ConvolutionsAreMeasured) {
+  cost::ProductArguments arguments;
+  auto add = [&](const std::vector<int64_t> &shape) {
+    arguments.add({plan::DType::BFloat16, shape, plan::rowMajorStrides(shape)});
+  };
+  add({2, 8, 6, 6});
+  add({2, 4, 6, 6});
+  add({8, 4, 3, 3});
+  using cost::Numbers;
+  for (Numbers numbers :
+       {Numbers(), Numbers{{1, 1}}, Numbers{{1, 1}}, Numbers{{1, 1}},
+        Numbers{{0}}, Numbers{{0, 0}}, Numbers{{1}}, Numbers{{1, 1, 0}}})
+    arguments.add(std::move(numbers));
+  auto seconds = measureKernels(*arguments.productOf("convolution_backward"));
+  EXPECT_EQ(seconds.size(), 2u);
 }
 
 TEST(Kernels, EachIsMeasured) {
