@@ -77,6 +77,27 @@ res2net50_14w_8s layers=(1,1,1,1) size=64
 resnest14d size=64
 skresnet18 size=64
 hiera_tiny_224 img_size=64
+efficientvim_m1 size=224
+cpubone_nano size=64
+deepseek_vit_412m img_size=28 embed_dim=32 depth=2 num_heads=4
+qwen3_vit_88m img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_relpos_small_patch16_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_pe_core_tiny_patch16_384 img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_small_patch16_dinov3 img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_small_patch16_rope_224 img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_so150m_patch16_reg4_map_256 img_size=32 embed_dim=32 depth=2 num_heads=4
+vit_relpos_base_patch32_plus_rpn_256 img_size=64 embed_dim=32 depth=2 num_heads=4
+test_byobnet size=64
+fasternet_t0 size=64
+ese_vovnet19b_slim size=64
+efficientvit_b0 size=64
+legacy_seresnet18 size=64
+regnetx_002 size=64
+mambaout_femto size=64
+cs3darknet_focus_s size=64
+starnet_s1 size=64
+mobilenetv4_conv_small size=64
+efficientnet_lite0 size=64
 """
 
 

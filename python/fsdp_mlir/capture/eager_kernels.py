@@ -48,12 +48,16 @@ def _row_major(result: torch.Tensor, args: Args) -> Sequence[int]:
     return row_major_strides(result.shape)
 
 
-def _as_suggested(position: int) -> Strides:
-    """Row-major, or channels-last where that argument is; of no other order."""
+def _as_argument(position: int, suggested: bool = False) -> Strides:
+    """Of results with that argument's shape, its order; `suggested`: only where that is
+    channels-last, else row-major."""
 
     def strides(result: torch.Tensor, args: Args) -> Sequence[int]:
-        wanted = suggest_memory_format(args[position])
-        return torch.empty_like(args[position], memory_format=wanted).stride()
+        argument = args[position]
+        if result.shape != argument.shape:
+            return result.stride()
+        order = suggest_memory_format(argument) if suggested else torch.preserve_format
+        return torch.empty_like(argument, memory_format=order).stride()
 
     return strides
 
@@ -64,31 +68,36 @@ def _as_a_sum(result: torch.Tensor, args: Args) -> Sequence[int]:
 
 
 def _results_in_other_orders() -> Iterator[tuple[Any, Strides]]:
-    """Operators of which PyTorch's rules, but not its kernels, give the first result the order of an
-    argument that is permuted. Found by running the samples of all operators (PyTorch 2.11.0)."""
+    """Operators whose kernels leave their results in another order than PyTorch's rules say, where
+    an argument is permuted. Found by running samples of all operators (PyTorch 2.11.0)."""
     aten = torch.ops.aten
     yield aten._log_softmax_backward_data.default, _row_major
-    yield aten.native_layer_norm_backward.default, _row_major
-    yield aten.mse_loss_backward.default, _row_major
-    yield aten.huber_loss_backward.default, _row_major
-    yield aten.smooth_l1_loss_backward.default, _row_major
-    yield aten.native_batch_norm.default, _as_suggested(0)
-    yield aten._native_batch_norm_legit_functional.default, _as_suggested(0)
-    yield aten.native_batch_norm_backward.default, _as_suggested(1)
+    for name in ("native_layer_norm", "mse_loss", "huber_loss", "smooth_l1_loss"):
+        yield getattr(aten, f"{name}_backward").default, _row_major
+    yield aten.log_sigmoid_forward.default, _row_major
+    yield aten.native_batch_norm.default, _as_argument(0, suggested=True)
+    yield aten._native_batch_norm_legit_functional.default, _as_argument(0, suggested=True)
+    yield aten.native_batch_norm_backward.default, _as_argument(1, suggested=True)
+    yield aten.binary_cross_entropy_backward.default, _as_argument(1)
+    for name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "logit", "softplus"):
+        yield getattr(aten, f"{name}_backward").default, _as_a_sum
     yield aten.native_dropout_backward.default, _as_a_sum
 
 
 def _in_order(original: Callable[..., Any], strides: Strides) -> Callable[..., Any]:
-    """The rule `original` with these strides of its first result."""
+    """The rule `original` with these strides of its results."""
 
     @functools.wraps(original)
     def rule(*args: Any, **others: Any) -> Any:
+        def laid_out(result: Any) -> Any:
+            if result is None or result.stride() == (wanted := tuple(strides(result, args))):
+                return result
+            return result.new_empty_strided(result.shape, wanted)
+
         results = original(*args, **others)
-        first = results if isinstance(results, torch.Tensor) else results[0]
-        if first is None or first.stride() == (wanted := tuple(strides(first, args))):
-            return results
-        laid_out = first.new_empty_strided(first.shape, wanted)
-        return laid_out if first is results else (laid_out, *results[1:])
+        if isinstance(results, torch.Tensor):
+            return laid_out(results)
+        return tuple(laid_out(result) for result in results)
 
     return rule
 

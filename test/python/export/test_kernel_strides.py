@@ -74,6 +74,13 @@ CALLS: dict[Any, Callable[[], tuple[Any, ...]]] = {
         1,
         torch.float32,
     ),
+    aten.hardtanh_backward.default: lambda: (torch.randn(2, 3, 4), permuted(2, 3, 4), -1.0, 1.0),
+    aten.binary_cross_entropy_backward.default: lambda: (
+        permuted(2, 3, 4),
+        torch.rand(2, 3, 4),
+        torch.rand(2, 3, 4),
+    ),
+    aten.log_sigmoid_forward.default: lambda: (permuted(2, 3, 4),),
     aten.mse_loss_backward.default: lambda: (
         torch.ones(()),
         permuted(2, 3, 4),
@@ -129,7 +136,8 @@ class Comparison(TorchDispatchMode):
 
 
 def runs_of_samples() -> Iterator[Callable[[], Any]]:
-    """PyTorch's own samples of all its operators, forward and backward, as they are and permuted."""
+    """PyTorch's own samples of all its operators, forward and backward, as they are and permuted,
+    with gradients of the same order or row-major."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     def turned(value: Any) -> Any:
@@ -138,21 +146,26 @@ def runs_of_samples() -> Iterator[Callable[[], Any]]:
         other = value.detach().transpose(1, -1).contiguous().transpose(1, -1)
         return other.requires_grad_(value.requires_grad)
 
-    def run(op: Any, sample: Any, turn: Callable[[Any], Any]) -> None:
+    def same(value: Any) -> Any:
+        return value
+
+    Turn = Callable[[Any], Any]
+
+    def run(op: Any, sample: Any, turn: Turn, turn_gradient: Turn) -> None:
         first, args, kwargs = tree_map(turn, (sample.input, sample.args, sample.kwargs))
         results = tree_leaves(op(first, *args, **kwargs))
         real = [r for r in results if isinstance(r, torch.Tensor) and r.is_floating_point()]
         outputs = [r for r in real if r.requires_grad]
         if outputs:
-            torch.autograd.backward(outputs, [turn(torch.ones(r.shape)) for r in outputs])
+            torch.autograd.backward(outputs, [turn_gradient(torch.ones(r.shape)) for r in outputs])
 
     for op in op_db:
         if torch.float32 not in op.dtypes:
             continue
         samples = op.sample_inputs("cpu", torch.float32, requires_grad=op.supports_autograd)
         for _, sample in zip(range(8), samples):
-            for turn in (lambda value: value, turned):
-                yield lambda: run(op, sample, turn)
+            for turns in ((same, same), (turned, turned), (turned, same)):
+                yield lambda: run(op, sample, *turns)
 
 
 # Operators by element, of operands that are broadcast and permuted both: their own values are the
