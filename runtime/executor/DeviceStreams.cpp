@@ -35,6 +35,7 @@ public:
   void begin(size_t) override {
     ++runs;
     flights.clear();
+    isRecording = false; // a run that has failed
     if (recorder)
       beginRecording();
     device.record(plan::computeStream, firstJoin);
