@@ -199,4 +199,19 @@ std::map<std::string, ProductUses> productsOf(const plan::ProgramT &program) {
   return products;
 }
 
+unsigned countNarrowAtenProducts(const plan::PlanT &plan) {
+  unsigned count = 0;
+  for (const auto &program : plan.programs)
+    for (const auto &command : program->commands) {
+      const plan::AtenT *call = command->operation.AsAten();
+      const Kernel *kernel = call ? findKernel(calleeOf(*call)) : nullptr;
+      if (!kernel || !kernel->exact)
+        continue;
+      std::optional<Product> product = productOf(*program, *call);
+      count +=
+          product && product->operands.front().dtype != plan::DType::Float32;
+    }
+  return count;
+}
+
 } // namespace fsdp::cost

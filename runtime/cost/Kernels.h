@@ -75,6 +75,10 @@ struct ProductUses {
 };
 std::map<std::string, ProductUses> productsOf(const plan::ProgramT &program);
 
+/// How many products of types of 16 bits ATen's kernels compute in a run of
+/// each program of a plan.
+unsigned countNarrowAtenProducts(const plan::PlanT &plan);
+
 } // namespace fsdp::cost
 
 #endif // FSDP_RUNTIME_COST_KERNELS_H

@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "comm/Gather.h"
 #include "comm/RankWatch.h"
+#include "cost/KernelTable.h"
 #include "state/CheckpointWriter.h"
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
@@ -111,6 +112,23 @@ std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
       [this](const std::string &text) { log.note(text); });
 }
 
+/// PyTorch takes numbers of 16 bits one by one on x86 without AVX-512.
+static std::string noteOfSlowKernels(const plan::PlanT &plan) {
+  std::string cpu = cost::thisMachine().cpu;
+  bool isSlow = cpu.find(", avx2)") != std::string::npos ||
+                cpu.find(", sse)") != std::string::npos;
+  unsigned count = plan.device == plan::DeviceKind::Cpu && isSlow
+                       ? cost::countNarrowAtenProducts(plan)
+                       : 0;
+  return count == 0 ? ""
+                    : std::to_string(count) +
+                          " matrix products, convolutions and attentions of 16 "
+                          "bits are slow on " +
+                          cpu +
+                          ", for which PyTorch has no kernels of them; "
+                          "kernels=fast computes them in float32";
+}
+
 void Trainer::load(Backend &backend) {
   state.emplace(plan, options, from, communicator, backend,
                 [this](const std::string &text) { log.note(text); });
@@ -123,6 +141,8 @@ void Trainer::load(Backend &backend) {
       gatherNumbers(communicator, static_cast<int64_t>(peakResidentBytes()));
   std::vector<std::string> notes = data.notes();
   for (const std::string &text : notesOfResuming())
+    notes.push_back(text);
+  if (std::string text = noteOfSlowKernels(plan); !text.empty())
     notes.push_back(text);
   notes.insert(notes.begin(), state->notes.begin(), state->notes.end());
   log.open(length, position(), notes);

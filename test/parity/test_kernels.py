@@ -91,6 +91,30 @@ def test_a_product_is_measured_once(exact: chain.Compiled, table: pathlib.Path) 
     assert tomllib.loads(lacking.read_text())["products"].keys() == products.keys()
 
 
+def test_types_of_16_bits_are_computed_in_float32_where_they_are_slow(
+    tmp_path: pathlib.Path,
+) -> None:
+    """A plan whose products are slow on this processor is told so; one with fast kernels trains as
+    it does, to bfloat16's digits."""
+    options, table = f"mesh={RANKS} shard-layout=flat", tmp_path / "kernels.toml"
+    argv = ("--precision", "bf16", "--layers", "1", "--width", "64")
+    exact = chain.compile_step(GPT, tmp_path / "exact", argv, pipeline=options)
+    tune(exact.plan, table)
+    options += f" kernels=fast kernel-table={table}"
+    fast = chain.lower(GPT, exact.archive, tmp_path / "fast", argv, pipeline=options)
+    slow, quick = run(exact), run(fast)
+    assert quick.losses == pytest.approx(slow.losses, rel=1e-2)
+    text = chain.command([chain.binary("fsdp-translate"), "--plan-to-text", fast.plan]).stdout
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    if "avx2" not in flags or "avx512f" in flags:
+        assert "of 16 bits are slow" not in slow.output
+        return
+    assert re.search(r"note: \d+ matrix products.* are slow on .*; kernels=fast ", slow.output)
+    assert "of 16 bits are slow" not in quick.output
+    assert re.search(r"fsdp_mlir::mm\.float32", text)
+    assert not re.findall(r"aten::(mm|addmm)\(", text)
+
+
 def image_classifier(argv: list[str]) -> TrainingStep:
     """ResNet-18 or ViT on 16 images of noise: sums of batch normalization over 4 values at least,
     since over two their signs alone would be left, and each last bit another run."""
