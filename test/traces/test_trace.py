@@ -164,7 +164,7 @@ def test_a_measurement_is_what_the_metrics_say(
         "rank 0",
         "rank 1",
     ]
-    prediction, rank0 = trace.process("predicted"), trace.process("rank 0")
+    rank0 = trace.process("rank 0")
     steps = trace.track(rank0, "steps")
     assert [s.args["step"] for s in steps] == [2, 3]
     for step in steps:
