@@ -88,8 +88,10 @@ def _values(tree: Any) -> tuple[Value, ...]:
     return tuple(Value.of(tensor) for tensor in tensors if tensor.layout == torch.strided)
 
 
-#: They give no bits of their own.
-_WITHOUT_BITS = ("aten.empty", "aten.new_empty", "aten.narrow")
+#: What they give does not come from their operands, or is a part of them.
+_WITHOUT_BITS = tuple(
+    f"aten.{name}" for name in ("new_", "empty", "zeros_like", "ones_like", "full_like", "narrow")
+)
 
 
 def first_difference(planned: Calls, eager: Calls) -> Optional[Call]:
