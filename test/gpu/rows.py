@@ -16,6 +16,7 @@ import torch
 from gpu import tensors
 from gpu.cases import CASES, Case, of_row
 from gpu.lab import Lab, Run, Stopped
+from support.trace import Trace
 
 PASS, FAIL, SKIP = "PASS", "FAIL", "SKIP"
 
@@ -196,20 +197,19 @@ TRACED: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def _read_trace(path: pathlib.Path) -> tuple[int, float]:
-    """How many commands stand on rank 0's stream of kernels, and the share of its steps in which
-    they ran: docs/tracing.md says what the file holds."""
-    events = json.loads(path.read_text())["traceEvents"]
-    names = {
-        (event["pid"], event.get("tid") if event["name"] == "thread_name" else None): name
-        for event in events
-        if event["ph"] == "M" and (name := event["args"].get("name"))
-    }
-    process = next(pid for (pid, _), name in names.items() if name.startswith("rank 0"))
-    bars = [event for event in events if event["ph"] == "X" and event["pid"] == process]
-    kernels = [bar["dur"] for bar in bars if bar["cat"] == "kernel"]
-    steps = [bar["dur"] for bar in bars if names[process, bar["tid"]] == "steps"]
-    return len(kernels), sum(kernels) / sum(steps)
+def _traced(check: Check, path: pathlib.Path) -> Check:
+    """The check, with what a trace that keeps its format's rules says of rank 0's kernels."""
+    try:
+        trace = Trace.load(path)
+    except AssertionError as error:
+        return Check(check.name, FAIL, f"{path.name} breaks the rules of its format: {error}")
+    rank0 = trace.process("rank 0")
+    kernels = [s for _, s in trace.commands(rank0) if s.category == "kernel"]
+    busy, steps = (
+        sum(s.end - s.begin for s in slices) for slices in (kernels, trace.track(rank0, "steps"))
+    )
+    detail = f"{check.detail}; {len(kernels)} kernels in {busy / steps:.1%} of the traced steps"
+    return _check(check.name, 0 < busy <= steps, detail)
 
 
 def traces(lab: Lab) -> Checks:
@@ -217,11 +217,7 @@ def traces(lab: Lab) -> Checks:
     for name, flags in TRACED:
         path = lab.scratch / f"{name}.trace.json"
         check = _same_as_plain(lab, name, "--trace", str(path), *flags)
-        if check.verdict == PASS:
-            kernels, share = _read_trace(path)
-            detail = f"{check.detail}; {kernels} kernels in {share:.1%} of the traced steps"
-            check = _check(name, kernels > 0 and 0 < share <= 1, detail)
-        yield check
+        yield _traced(check, path) if check.verdict == PASS else check
 
 
 def sanitizer(lab: Lab) -> Checks:
