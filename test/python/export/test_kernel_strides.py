@@ -51,6 +51,10 @@ def layer_norm_backward() -> tuple[Any, ...]:
     return permuted(2, 3, 4, 5), x, [5], mean, inverse, scale, scale, [True] * 3
 
 
+def batch_norm() -> tuple[Any, ...]:
+    return permuted(2, 3, 4), *channels(3), True, 0.1, 1e-5
+
+
 def batch_norm_backward() -> tuple[Any, ...]:
     scale, mean, variance, inverse = channels(3)
     saved = (scale, mean, variance, mean, inverse)
@@ -60,14 +64,8 @@ def batch_norm_backward() -> tuple[Any, ...]:
 CALLS: dict[Any, Callable[[], tuple[Any, ...]]] = {
     aten.native_layer_norm_backward.default: layer_norm_backward,
     aten.native_batch_norm_backward.default: batch_norm_backward,
-    aten.native_batch_norm.default: lambda: (permuted(2, 3, 4), *channels(3), True, 0.1, 1e-5),
-    aten._native_batch_norm_legit_functional.default: lambda: (
-        permuted(2, 3, 4),
-        *channels(3),
-        True,
-        0.1,
-        1e-5,
-    ),
+    aten.native_batch_norm.default: batch_norm,
+    aten._native_batch_norm_legit_functional.default: batch_norm,
     aten._log_softmax_backward_data.default: lambda: (
         permuted(2, 3, 4),
         torch.randn(2, 3, 4),
