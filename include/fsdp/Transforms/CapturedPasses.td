@@ -54,8 +54,8 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
 
     Output IR: with `kernels=exact` the same. With `kernels=fast`, each call of
     `mm`, `addmm` and `bmm`, of convolutions of 16 bits, and of PyTorch's flash
-    attention for CPUs, forward and backward, that is in `kernel-table` calls the kernel that is the fastest
-    there; operands and types stay. The kernels are the rows of
+    attention for CPUs, forward and backward, that is in `kernel-table` calls the
+    kernel that is the fastest there; operands and types stay. The kernels are the rows of
     `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must be
     faster by 3 %: less is noise.
 
