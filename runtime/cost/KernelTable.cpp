@@ -39,6 +39,13 @@ std::string cpuName(const std::string &cpuinfo) {
          ", model " + fields["model"] + ", " + vectors + ")";
 }
 
+bool lacksAvx512(const std::string &cpuName) {
+  auto has = [&](const char *vectors) {
+    return cpuName.find(vectors) != std::string::npos;
+  };
+  return has(", avx2)") || has(", sse)");
+}
+
 Machine thisMachine() {
   std::ifstream file("/proc/cpuinfo");
   std::stringstream text;

@@ -19,6 +19,9 @@ struct Machine {
 /// with: "AMD EPYC (family 25, model 17, avx512)".
 std::string cpuName(const std::string &cpuinfo);
 
+/// Whether a processor of that name is an x86 without AVX-512.
+bool lacksAvx512(const std::string &cpuName);
+
 /// This machine, with the PyTorch that this program was built for.
 Machine thisMachine();
 

@@ -115,11 +115,10 @@ std::unique_ptr<Checkpoints> Trainer::openCheckpoints() {
 /// PyTorch takes numbers of 16 bits one by one on x86 without AVX-512.
 static std::string noteOfSlowKernels(const plan::PlanT &plan) {
   std::string cpu = cost::thisMachine().cpu;
-  bool isSlow = cpu.find(", avx2)") != std::string::npos ||
-                cpu.find(", sse)") != std::string::npos;
-  unsigned count = plan.device == plan::DeviceKind::Cpu && isSlow
-                       ? cost::countNarrowAtenProducts(plan)
-                       : 0;
+  unsigned count =
+      plan.device == plan::DeviceKind::Cpu && cost::lacksAvx512(cpu)
+          ? cost::countNarrowAtenProducts(plan)
+          : 0;
   return count == 0 ? ""
                     : std::to_string(count) +
                           " matrix products, convolutions and attentions of 16 "
