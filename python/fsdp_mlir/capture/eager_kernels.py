@@ -49,8 +49,8 @@ def _row_major(result: torch.Tensor, args: Args) -> Sequence[int]:
 
 
 def _as_argument(position: int, suggested: bool = False) -> Strides:
-    """Of results with that argument's shape, its order; `suggested`: only where that is
-    channels-last, else row-major."""
+    """A result of that argument's shape gets its order. With `suggested` it does so only where the
+    order is channels-last, and is row-major otherwise."""
 
     def strides(result: torch.Tensor, args: Args) -> Sequence[int]:
         argument = args[position]
@@ -63,7 +63,7 @@ def _as_argument(position: int, suggested: bool = False) -> Strides:
 
 
 def _as_a_sum(result: torch.Tensor, args: Args) -> Sequence[int]:
-    """As what is computed of two tensors element by element."""
+    """A result lies as the sum of the first two arguments does."""
     return torch.ops.aten.add.Tensor(*args[:2]).stride()
 
 
