@@ -157,7 +157,7 @@ def test_each_constraint_is_broken_somewhere() -> None:
     broken = set(constraints.REFUSES)
     for path in (folder / "unit/plan").glob("*Test.cpp"):
         broken |= {int(n) for n in re.findall(r'\{"\w+",\s+C(\d+),', path.read_text())}
-    at_ops = (folder / "Transforms/verify-commands-invalid.mlir").read_text()
+    at_ops = (folder / "Transforms/Lower/verify-commands-invalid.mlir").read_text()
     numbers = {row.number for row in constraints.constraints()}
     assert broken | {int(n) for n in re.findall(r"\{\{C(\d+): ", at_ops)} == numbers
     assert {name for names in constraints.REFUSES.values() for name in names} == mutations()
