@@ -3,6 +3,7 @@
 #include "Lower/AdditionRule.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/Functions.h"
 
 #include "mlir/IR/Builders.h"
 
