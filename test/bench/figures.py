@@ -39,7 +39,7 @@ def summarise(model: Model, measured: Sequence[Measured], wires: Sequence[Wire])
     on_wire = {WIRE_FREE.name, *(contestant.name for contestant in WIRED.values())}
     headline = next((n for n in HEADLINE if n in by_name and by_name[n].turns), None)
     figures: Figures = {
-        "goals": {"fsdp2": model.fsdp2, "graph": model.graph, "eager": model.eager},
+        "goals": dict(model.goals),
         "headline": headline,
         "contestants": {n: contestant(m) for n, m in by_name.items() if n not in on_wire},
     }

@@ -33,7 +33,7 @@ def model() -> Figures:
     own = {"exposed_comm_ms": 0.5, "copied_bytes": 2048.0, "allocated_bytes": 0.0}
     own |= {"planned_bytes": 30 * MIB, "live_bytes": 30 * MIB, "measured_bytes": 31 * MIB}
     return {
-        "goals": {"fsdp2": 2.0, "graph": 1.1, "eager": 0.9},
+        "goals": {"fsdp2": 2.0, "graph": 1.1, "eager": 0.9, "overlap": 1.15},
         "headline": "flat-overlap",
         "contestants": {
             "fsdp2": contestant("FSDP2 eager", 20.0, peak_bytes=600 * MIB, idle_bytes=350 * MIB),
@@ -79,6 +79,15 @@ def test_what_was_not_measured_is_no_goal(model: Figures) -> None:
     assert verdicts(model)[throttled] == ("1.15", "met")
     model["headline"] = None
     assert goals.rows(model) == []
+
+
+def test_fast_kernels_have_goals_of_their_own(model: Figures) -> None:
+    model["contestants"]["flat-overlap-fast"] = contestant("fsdp-mlir, kernels=fast", 5.0)
+    assert not any(row.what.startswith("kernels=fast") for row in goals.rows(model))
+    model["goals"] |= {"fsdp2-fast": 4.5, "eager-fast": 0.6}
+    found = {row.what: (row.shown, row.verdict) for row in goals.rows(model)}
+    assert found["kernels=fast: step time, FSDP2 eager ÷ ours"] == ("4.00", "NOT met")
+    assert found["kernels=fast: step time, ours ÷ unsharded eager"] == ("0.62", "NOT met")
 
 
 def test_the_terminals_table(model: Figures) -> None:
