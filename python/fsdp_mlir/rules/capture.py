@@ -15,6 +15,7 @@ import torch
 
 from ..errors import E, ExportError
 from .follow import Follower, Outcome
+from .lines import line_of_step
 from .merge import FirstMerger
 from .pairs import element_dtype
 from .values import Expr, Pool, reached
@@ -100,7 +101,7 @@ def _check_closure(optimizer: torch.optim.Optimizer) -> None:
     if [name for name in needed if name not in ("args", "kwargs")]:
         raise ExportError(
             E.OPTIMIZER_STEP,
-            f"the step of {type(optimizer).__name__} takes {needed[0]}, and no Python runs while a "
+            f"{line_of_step(type(optimizer))}the step of {type(optimizer).__name__} takes {needed[0]}, and no Python runs while a "
             "plan does; use an optimizer whose step() takes nothing",
         )
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import inspect
-import os
-import traceback
 from dataclasses import dataclass, replace
 from typing import Any, Callable, NoReturn, Optional, Sequence
 
@@ -16,8 +13,9 @@ from ..errors import E, ExportError
 from ..step.strides import row_major_strides
 from .branches import Way
 from .context import following
+from .lines import line_of, line_of_step
 from .merge import Merger
-from .numbers import Number, is_optimizers
+from .numbers import Number
 from .trace import Trace
 from .kept_state import Kept, first_state, later_state
 from .pairs import element_dtype
@@ -118,7 +116,8 @@ class Follower:
         return outcome
 
     def fail(self, what: str) -> NoReturn:
-        raise ExportError(E.OPTIMIZER_STEP, f"the step of {self.name} {what}")
+        where = line_of_step(type(self.optimizer))
+        raise ExportError(E.OPTIMIZER_STEP, f"{where}the step of {self.name} {what}")
 
     def follow_first(self) -> list[Outcome]:
         """The first step, which makes the optimizer's state."""
@@ -263,7 +262,7 @@ class Follower:
         except Exception as error:
             raise ExportError(
                 E.OPTIMIZER_STEP,
-                f"{_line_of(error)}the step of {self.name} cannot be followed: "
+                f"{line_of(error)}the step of {self.name} cannot be followed: "
                 f"{type(error).__name__}: {' '.join(str(error).split())}",
             ) from error
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
@@ -326,7 +325,7 @@ class Follower:
         for what, text in self.changed.items():
             raise ExportError(
                 E.OPTIMIZER_STEP,
-                f"{_line_with(type(self.optimizer), text)}the step of {self.name} changes Python "
+                f"{line_of_step(type(self.optimizer), text)}the step of {self.name} changes Python "
                 f"state ({what}), so that the next step is another one; keep it in the optimizer's "
                 "state, per parameter",
             )
@@ -354,23 +353,3 @@ def _same(a: Any, b: Any) -> bool:
         return a is b or (type(a) is type(b) and bool(a == b))
     except Exception:
         return False
-
-
-def _line_with(optimizer: type, text: str) -> str:
-    """The first line of the optimizer's step that has `text`, or ""."""
-    try:
-        step = inspect.unwrap(optimizer.step)
-        lines, start = inspect.getsourcelines(step)
-    except (OSError, TypeError):
-        return ""
-    for number, line in enumerate(lines):
-        if text in line:
-            return f"{os.path.basename(inspect.getfile(step))}:{start + number}: "
-    return ""
-
-
-def _line_of(error: Exception) -> str:
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if is_optimizers(frame.filename):
-            return f"{os.path.basename(frame.filename)}:{frame.lineno}: "
-    return ""

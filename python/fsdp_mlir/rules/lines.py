@@ -1,0 +1,30 @@
+"""Which line of an optimizer an error is about, as "lion.py:12: "; "" where there is no source."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import traceback
+
+from .numbers import is_optimizers
+
+
+def line_of_step(optimizer: type, text: str = "") -> str:
+    """The first line of the optimizer's `step` that has `text`, or else that which defines it."""
+    try:
+        step = inspect.unwrap(optimizer.step)
+        lines, start = inspect.getsourcelines(step)
+    except (OSError, TypeError):
+        return ""
+    has = [number for number, line in enumerate(lines) if text and text in line]
+    defines = [number for number, line in enumerate(lines) if line.lstrip().startswith("def ")]
+    number = (has or defines or [0])[0]
+    return f"{os.path.basename(inspect.getfile(step))}:{start + number}: "
+
+
+def line_of(error: Exception) -> str:
+    """The innermost line of an optimizer in the error's traceback."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if is_optimizers(frame.filename):
+            return f"{os.path.basename(frame.filename)}:{frame.lineno}: "
+    return ""
