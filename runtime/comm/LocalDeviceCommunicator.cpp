@@ -4,6 +4,7 @@
 #include "comm/LocalRanks.h"
 #include "comm/LongWait.h"
 #include "comm/Reduce.h"
+#include "comm/TransferPieces.h"
 #include "device/Kernels.h"
 #include "device/ScalarType.h"
 #include "device/TensorAt.h"
@@ -142,18 +143,18 @@ private:
            plan::dtypeName(transfer.dtype);
   }
 
-  /// What each rank has: for all, or, in an all-to-all, for this one.
+  /// What each rank has for all, or for this one.
   void gather(const Transfer &transfer, plan::RankGroup group,
               const std::vector<LocalRanks::Post> &of, unsigned stream) {
-    uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
-    bool isForOne = transfer.kind == plan::CollectiveKind::AllToAll;
-    uint64_t offset = isForOne ? group.indexOf(rank) * bytes : 0;
-    auto *to = static_cast<char *>(transfer.destination);
-    for (const LocalRanks::Post &post : of) {
-      auto *from = static_cast<const char *>(post.transfer.source) + offset;
-      if (to != from)
-        device.copy(stream, to, from, bytes);
-      to += bytes;
+    size_t bytes = plan::dtypeBytes(transfer.dtype);
+    TransferPieces pieces(transfer, group.size);
+    size_t offset = pieces.sourceOf(group.indexOf(rank)) * bytes;
+    for (uint32_t i = 0; i < group.size; ++i) {
+      auto *from = static_cast<const char *>(of[i].transfer.source) + offset;
+      auto *to = static_cast<char *>(transfer.destination) +
+                 pieces.destinationOf(i) * bytes;
+      if (pieces.gives(i) && to != from)
+        device.copy(stream, to, from, transfer.count * bytes);
     }
   }
 
@@ -161,8 +162,9 @@ private:
   void addUp(const Transfer &transfer, plan::RankGroup group,
              const std::vector<LocalRanks::Post> &of, unsigned stream) {
     uint64_t bytes = transfer.count * plan::dtypeBytes(transfer.dtype);
-    bool scatters = transfer.kind == plan::CollectiveKind::ReduceScatter;
-    uint64_t offset = scatters ? group.indexOf(rank) * bytes : 0;
+    size_t offset =
+        TransferPieces(transfer, group.size).sourceOf(group.indexOf(rank)) *
+        plan::dtypeBytes(transfer.dtype);
     if (sum.bytes < bytes)
       throw Error(E::Collective, "a transfer was launched and not prepared");
     auto source = [&](uint32_t i) {

@@ -262,10 +262,10 @@ void SharedMemoryCommunicator::movePart(Channel &channel,
       channel.to.push_back(channel.destinations[r] +
                            (pieces.destinationBegin(piece) + begin) * bytes);
   }
-  if (transfer.kind == plan::CollectiveKind::AllToAll)
+  if (pieces.scatters() && !pieces.info.reduces)
     for (int r = 0; r < ranks; ++r)
       std::memcpy(static_cast<char *>(channel.to[0]) +
-                      r * transfer.count * bytes,
+                      pieces.destinationOf(r) * bytes,
                   channel.from[r], count * bytes);
   else
     combine(channel.from, channel.to, count, transfer.dtype, transfer.divisor,
@@ -282,13 +282,12 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
   size_t bytes = plan::dtypeBytes(transfer.dtype), count = transfer.count;
   const char *source = static_cast<const char *>(transfer.source);
   char *destination = static_cast<char *>(transfer.destination);
-  // Some show each rank its piece; the others the whole source.
   RankGroup members = groupOf(transfer);
-  bool scatters = TransferPieces(transfer, members.size).scatters();
-  bool reduces = plan::infoOf(transfer.kind).reduces;
-  uint32_t mine = members.indexOf(rank());
-  size_t pieces = scatters ? members.size : 1;
-  size_t round = ChannelControl::stagingBytes / bytes / pieces;
+  TransferPieces pieces(transfer, members.size);
+  // Some show each rank its piece; the others the whole source.
+  size_t shown = pieces.info.piecesSent(members.size);
+  size_t mine = pieces.scatters() ? members.indexOf(rank()) : 0;
+  size_t round = ChannelControl::stagingBytes / bytes / shown;
   for (size_t begin = 0; begin < count; begin += round) {
     size_t length = std::min(round, count - begin);
     uint64_t turn = ++channel.staged;
@@ -303,7 +302,7 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
       if (int r = readers[i]; r != rank())
         awaitTurn(r, turn - 1);
     readers = members;
-    for (size_t p = 0; p < pieces; ++p)
+    for (size_t p = 0; p < shown; ++p)
       std::memcpy(staging(rank()) + p * length * bytes,
                   source + (p * count + begin) * bytes, length * bytes);
     control(rank(), c).staged.store(turn, std::memory_order_release);
@@ -312,15 +311,15 @@ void SharedMemoryCommunicator::moveStaged(const AwaitedTransfer &awaited,
     for (uint32_t i = 0; i < members.size; ++i) {
       int r = members[i];
       awaitTurn(r, turn);
-      const char *theirs = staging(r) + (scatters ? mine * length * bytes : 0);
-      if (reduces)
+      const char *theirs = staging(r) + mine * length * bytes;
+      if (pieces.info.reduces)
         channel.from.push_back(theirs);
-      else
-        std::memcpy(destination + (i * count + begin) * bytes, theirs,
-                    length * bytes);
+      else if (pieces.gives(i))
+        std::memcpy(destination + (pieces.destinationOf(i) + begin) * bytes,
+                    theirs, length * bytes);
     }
     channel.to.assign(1, destination + begin * bytes);
-    if (reduces)
+    if (pieces.info.reduces)
       combine(channel.from, channel.to, length, transfer.dtype,
               transfer.divisor, transfer.op);
   }

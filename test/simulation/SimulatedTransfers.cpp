@@ -110,8 +110,7 @@ private:
     case Step::Read: {
       End &from = ends[step.member];
       auto [begin, stop] = rangeOf(step.piece, bytes);
-      bool takesOne = first.kind == plan::CollectiveKind::ReduceScatter ||
-                      first.kind == plan::CollectiveKind::AllToAll;
+      bool takesOne = plan::infoOf(first.kind).sends == plan::Pieces::PerRank;
       size_t at = begin + (takesOne ? member * bytes : 0);
       if (stop > begin)
         std::memcpy(end.arrived[step.member].data() + begin,
