@@ -18,6 +18,7 @@ from bench import (
     saving,
     share,
     tables,
+    threads,
     timelines,
 )
 from bench.contestants import CONTESTANTS, DEFAULT
@@ -26,7 +27,7 @@ from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader", "share", "timelines")
+SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader", "share", "threads", "timelines")
 
 
 def positive(text: str) -> int:
@@ -113,6 +114,9 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "share" in args.sections:
         results["share"] = share.measure(folder / "share", say)
         print(share.text(results["share"]), flush=True)
+    if "threads" in args.sections:
+        results["threads"] = threads.measure(folder / "threads", say)
+        print(threads.text(results["threads"]), flush=True)
     if "timelines" in args.sections:
         results["timelines"] = timelines.measure(folder / "timelines", say)
     return results

@@ -18,8 +18,8 @@ class Contestant:
     `coupled`: the two ranks train one model, so that the losses of all steps, not of the first
     alone, are those of the other coupled contestants. `{kernels}` in a `pipeline` is the table of
     kernels, measured before the first turn. `throttled`: over a Wire; its `pipeline` has
-    `{cluster}` for the file that describes it. `copies` of it run side by side; `flags` are
-    fsdp-run's own.
+    `{cluster}` for the file that describes it. `copies` of it run side by side; a rank computes
+    with `threads`; `flags` are fsdp-run's own.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Contestant:
     coupled: bool = True
     throttled: bool = False
     copies: int = 1
+    threads: int = 1
     flags: tuple[str, ...] = ()
 
 

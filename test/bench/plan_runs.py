@@ -43,7 +43,7 @@ class PlanRuns:
         """All ranks of one run, or, for plans of one rank, a run on each core."""
         runs = self.contestant.copies
         started = [self._start(run, warmup + steps) for run in range(runs)]
-        if self.pinned and runs == 1:
+        if self.pinned and runs == self.contestant.threads == 1:
             pin_children(started[0].pid)
         rows = [self._finish(run, process) for run, process in enumerate(started)]
         timed = [row for run in rows for row in run[warmup:]]
@@ -75,7 +75,7 @@ class PlanRuns:
             name.unlink(missing_ok=True)
             arguments += [f"--{kind}", str(name)]
         # Of a model that is not pinned to cores, all of them draw the first values.
-        threads = 1 if self.pinned else os.cpu_count()
+        threads = self.contestant.threads if self.pinned else os.cpu_count()
         cores = {run} if self.contestant.copies > 1 else {0, 1}
         return subprocess.Popen(
             [*arguments, *self.flags],

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command_line
-from bench import charts, goals, loader, own_loop, pages, saving, share, tables, timelines
+from bench import charts, goals, loader, own_loop, pages, saving, share, tables, threads, timelines
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -270,6 +270,16 @@ def test_a_share_of_the_machine_has_a_goal_by_the_fastest_kernels(tmp_path: path
     shares = {name: rate / 100e9 for name, rate in rates.items()}
     assert "90% of it (≥ 85%, met)" in share.text(figures | {"shares": shares})
     assert "NOT met" in share.text(figures | {"shares": shares | {"flat-overlap-fast": 0.84}})
+
+
+def test_ranks_beside_threads() -> None:
+    figures = {
+        "two-ranks": {"step_ms": 20.0, "peak_bytes": 300 * MIB},
+        "two-threads": {"step_ms": 15.0, "peak_bytes": 200 * MIB},
+    }
+    assert threads.text({"tiny": figures}).splitlines()[-1] == (
+        "  tiny: 2 ranks × 1 thread 20.00 ms, 300 MiB; 1 rank × 2 threads 15.00 ms, 200 MiB; 0.75"
+    )
 
 
 def test_a_timeline_is_of_the_shortest_step() -> None:

@@ -102,11 +102,12 @@ def training_step(argv: list[str]) -> TrainingStep:
     parser.add_argument("--optimizer", choices=("sgd", "adam", "adamw", "muon", "adafactor"))
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--checkpoint", choices=CHECKPOINTS, default="none")
+    parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--precision", choices=PRECISIONS, help="of units; sums are fp32")
     parser.add_argument("--fused", action="store_true", help="the optimizer's implementation")
     flags = parser.parse_args(argv)
 
-    samples, batch = 67, 4
+    samples, batch = 67, flags.batch
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(flags.vocab, (samples, flags.length + 1), generator=generator)
 
