@@ -31,6 +31,12 @@ std::string shardName(int rank) {
   return name;
 }
 
+std::string loaderName(int rank) {
+  char name[32];
+  std::snprintf(name, sizeof(name), "rank-%05d.loader", rank);
+  return name;
+}
+
 int64_t stepOfName(const std::string &name) {
   if (name.compare(0, stepPrefix.size(), stepPrefix) != 0)
     return -1;

@@ -13,6 +13,9 @@ constexpr const char *manifestName = "checkpoint.json";
 /// "rank-00001.safetensors".
 std::string shardName(int rank);
 
+/// "rank-00001.loader".
+std::string loaderName(int rank);
+
 /// A folder that holds the checkpoints of one run, each in a folder of its own.
 /// One that is being written has a name that is no checkpoint's, until a rename
 /// makes it one; one that is removed loses its name first.

@@ -147,6 +147,10 @@ std::string writeManifest(const Manifest &manifest) {
                              {"bytes", file.bytes},
                              {"header_bytes", file.headerBytes},
                              {"header_hash", hex(file.headerHash)}});
+  for (const StoredLoader &loader : manifest.loaders)
+    json["loaders"].push_back({{"rank", loader.rank},
+                               {"bytes", loader.bytes},
+                               {"hash", hex(loader.hash)}});
   json["tensors"] = Json::array();
   for (const StoredTensor &tensor : manifest.tensors)
     json["tensors"].push_back(toJson(tensor));
@@ -252,6 +256,17 @@ static StoredTensor tensorOf(const Json &json) {
   return tensor;
 }
 
+static StoredLoader loaderOf(const Json &json, uint64_t ranks) {
+  StoredLoader loader{integer<int>(json, "rank"),
+                      integer<uint64_t>(json, "bytes"),
+                      fromHex(json.at("hash"))};
+  if (loader.rank < 0 || static_cast<uint64_t>(loader.rank) >= ranks)
+    throw Error(E::CheckpointDamaged,
+                "it has a loader of rank " + std::to_string(loader.rank) +
+                    ", and its mesh is of " + std::to_string(ranks) + " ranks");
+  return loader;
+}
+
 static Manifest manifestOf(const Json &json) {
   if (json.at("format") != formatName)
     throw Error(E::CheckpointDamaged, "it is another kind of file");
@@ -283,6 +298,9 @@ static Manifest manifestOf(const Json &json) {
     if (name.empty() || name == ".." || name.find('/') != std::string::npos)
       throw Error(E::CheckpointDamaged, "'" + name + "' is no name of a file");
   }
+  if (json.contains("loaders"))
+    for (const Json &loader : json.at("loaders"))
+      manifest.loaders.push_back(loaderOf(loader, ranks));
   for (const Json &tensor : json.at("tensors"))
     manifest.tensors.push_back(tensorOf(tensor));
   return manifest;

@@ -42,6 +42,13 @@ struct StoredFile {
   uint64_t headerBytes = 0;
 };
 
+/// What a rank's loader said of where it was, in a file of its own.
+struct StoredLoader {
+  int rank = 0;
+  uint64_t bytes = 0;
+  uint64_t hash = 0;
+};
+
 /// Where a run was when it wrote a checkpoint.
 struct RunPosition {
   uint64_t step = 0; // steps that are done
@@ -60,7 +67,8 @@ struct Manifest {
   RunPosition run;
   std::string plan; // its digest
   std::vector<std::pair<std::string, uint32_t>> mesh;
-  std::vector<StoredFile> files; // by rank
+  std::vector<StoredFile> files;     // by rank
+  std::vector<StoredLoader> loaders; // of ranks whose loader has a state
   std::vector<StoredTensor> tensors;
 
   uint32_t ranks() const;

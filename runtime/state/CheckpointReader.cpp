@@ -30,6 +30,26 @@ Manifest readCheckpoint(const std::string &folder) {
   }
 }
 
+std::string readLoaderState(const std::string &folder, const Manifest &manifest,
+                            int rank) {
+  auto found = std::find_if(
+      manifest.loaders.begin(), manifest.loaders.end(),
+      [&](const StoredLoader &loader) { return loader.rank == rank; });
+  if (found == manifest.loaders.end())
+    return "";
+  std::string path = folder + "/" + loaderName(rank), state;
+  try {
+    state = readRegularFile(path, found->bytes);
+  } catch (const Error &error) {
+    throw Damage(error.what());
+  }
+  if (state.size() != found->bytes ||
+      hashOf(state.data(), state.size()) != found->hash)
+    throw Damage(path + " is damaged: it is not the state of the loader that "
+                        "was written");
+  return state;
+}
+
 SafeTensorsFile &Reader::file(uint32_t index) {
   const StoredFile &entry = manifest.files.at(index);
   if (files[index])

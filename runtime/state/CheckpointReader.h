@@ -23,6 +23,11 @@ Manifest readManifestFile(const std::string &path);
 /// The manifest of the checkpoint in a folder. Throws Damage.
 Manifest readCheckpoint(const std::string &folder);
 
+/// What a rank's loader left in the checkpoint in a folder; empty: it left
+/// nothing. Throws Damage that names the file.
+std::string readLoaderState(const std::string &folder, const Manifest &manifest,
+                            int rank);
+
 /// Reads tensors of a checkpoint, whatever their cuts were, and no block of
 /// them that is not asked for. What it gives has the hash that was written.
 class Reader {

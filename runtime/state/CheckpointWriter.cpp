@@ -23,37 +23,6 @@ static std::string partName(int rank) {
   return name;
 }
 
-/// "rank-00001.loader": eight bytes of hash, and what the loader gave.
-static std::string loaderName(int rank) {
-  char name[32];
-  std::snprintf(name, sizeof(name), "rank-%05d.loader", rank);
-  return name;
-}
-
-static std::string hashText(const std::string &bytes) {
-  uint64_t hash = hashOf(bytes.data(), bytes.size());
-  std::string text(sizeof(hash), '\0');
-  for (char &byte : text) {
-    byte = static_cast<char>(hash);
-    hash >>= 8;
-  }
-  return text;
-}
-
-std::string readLoaderState(const std::string &folder, int rank) {
-  std::string path = folder + "/" + loaderName(rank);
-  if (access(path.c_str(), F_OK) != 0)
-    return "";
-  constexpr uint64_t most = 1 << 26;
-  std::string all = readRegularFile(path, most);
-  std::string state = all.substr(std::min<size_t>(all.size(), 8));
-  if (all != hashText(state) + state)
-    throw Error(E::CheckpointDamaged,
-                path + " is damaged; remove it, and the loader makes the "
-                       "batches before it again");
-  return state;
-}
-
 static StoredTensor describe(const Shard &shard, const Shards &shards,
                              int rank) {
   StoredTensor tensor;
@@ -123,9 +92,12 @@ void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
   writeUncached(partial + "/" + shardName(rank), shards.file(), shards.bytes(),
                 goOn);
   mine.tensors = describing.wait();
-  if (!facts.loader.empty())
-    writeFileAtomically(hashText(facts.loader) + facts.loader,
-                        partial + "/" + loaderName(rank), Durability::Machine);
+  if (!facts.loader.empty()) {
+    writeFileAtomically(facts.loader, partial + "/" + loaderName(rank),
+                        Durability::Machine);
+    mine.loaders.push_back({rank, facts.loader.size(),
+                            hashOf(facts.loader.data(), facts.loader.size())});
+  }
   writeFileAtomically(writeManifest(mine), partial + "/" + partName(rank),
                       Durability::Machine);
 }
@@ -136,6 +108,8 @@ static void append(Manifest &all,
                    Manifest part) {
   uint32_t file = all.files.size();
   all.files.push_back(std::move(part.files.at(0)));
+  all.loaders.insert(all.loaders.end(), part.loaders.begin(),
+                     part.loaders.end());
   all.run.epochLosses.push_back(part.run.epochLosses.at(0));
   for (StoredTensor &tensor : part.tensors) {
     for (Chunk &chunk : tensor.chunks)

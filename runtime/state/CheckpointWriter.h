@@ -30,10 +30,6 @@ struct Cancelled {};
 void writeShards(const Folder &folder, const Shards &shards, const Facts &facts,
                  int rank, const std::atomic<bool> &cancelled);
 
-/// What the loader of a rank left in a checkpoint; empty: it left nothing.
-/// Throws Error where its file is damaged.
-std::string readLoaderState(const std::string &folder, int rank);
-
 /// Waits until all ranks have written their shards, puts their manifests
 /// together and makes the partial checkpoint a checkpoint. For one rank.
 /// Throws Error, or Cancelled.

@@ -97,6 +97,15 @@ void ResumePoint::openNewest() {
   } while (!agree(problem));
 }
 
+/// What another number of ranks reads has no state there.
+void ResumePoint::readLoader() {
+  size_t ranks = communicator.size();
+  bool fits = manifest->ranks() == ranks && manifest->loaders.size() == ranks;
+  loader = fits ? checkpoint::readLoaderState(folder(), *manifest,
+                                              communicator.rank())
+                : "";
+}
+
 void ResumePoint::load(const plan::PlanT &plan, Executor &executor) {
   for (;;) {
     checkpoint::checkFits(plan, *manifest, folder());
@@ -104,6 +113,7 @@ void ResumePoint::load(const plan::PlanT &plan, Executor &executor) {
     try {
       checkpoint::loadCheckpoint(plan, folder(), *manifest, communicator.rank(),
                                  executor);
+      readLoader();
     } catch (const checkpoint::Damage &damage) {
       problem = damage.what();
     }

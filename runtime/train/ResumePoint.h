@@ -30,12 +30,13 @@ public:
   /// Whether the options name it alone; else those that are newer in its folder
   /// are damaged. Rank 0 knows.
   bool isNamed() const { return named; }
-  /// Those that wrote it.
-  uint32_t ranks() const { return manifest->ranks(); }
+  /// Where this rank's loader was, as of load(); empty where there are other
+  /// ranks now, or one of them left nothing.
+  const std::string &loaderState() const { return loader; }
 
-  /// Reads the states. Where one is damaged, on any rank, its place takes the
-  /// checkpoint before it. Throws Error where none is left, or where one does
-  /// not fit the plan. Collective.
+  /// Reads the states, and the loader's. Where one is damaged, on any rank, its
+  /// place takes the checkpoint before it. Throws Error where none is left, or
+  /// where one does not fit the plan. Collective.
   void load(const plan::PlanT &plan, Executor &executor);
 
   /// What people should know, such as which checkpoint is damaged.
@@ -43,12 +44,14 @@ public:
 
 private:
   void openNewest();
+  void readLoader();
   /// Whether all ranks are well; if not, what is wrong is said.
   bool agree(const std::string &problem);
 
   Communicator &communicator;
   std::vector<std::string> paths; // that may still be read, newest first
   std::optional<checkpoint::Manifest> manifest; // of the first
+  std::string loader;
   std::vector<std::string> said;
   bool named = false;
 };

@@ -4,7 +4,6 @@
 #include "comm/Gather.h"
 #include "comm/RankWatch.h"
 #include "cost/KernelTable.h"
-#include "state/CheckpointWriter.h"
 #include "state/SaveWeights.h"
 #include "train/Checkpoints.h"
 #include "train/Evaluation.h"
@@ -21,9 +20,6 @@
 #include "train/StopRequest.h"
 #include "train/Summary.h"
 #include "train/TrainingData.h"
-
-#include <algorithm>
-#include <cmath>
 
 namespace fsdp {
 
@@ -68,7 +64,6 @@ private:
     return from ? &from.position() : nullptr;
   }
   void load(Backend &backend);
-  void resumeLoader();
   StepRunner::Choose choose();
   StepRunner::Feed feed();
   std::vector<std::string> notesOfResuming() const;
@@ -134,7 +129,8 @@ void Trainer::load(Backend &backend) {
   executor = &state->executor;
   if (from)
     length = findLength(plan, options, data.train(), position());
-  resumeLoader();
+  if (data.train() && !from.loaderState().empty())
+    data.train()->resumeFrom(from.loaderState());
   nonFinite.begin(position(), *executor);
   startPeaks =
       gatherNumbers(communicator, static_cast<int64_t>(peakResidentBytes()));
@@ -145,19 +141,6 @@ void Trainer::load(Backend &backend) {
     notes.push_back(text);
   notes.insert(notes.begin(), state->notes.begin(), state->notes.end());
   log.open(length, position(), notes);
-}
-
-/// Where each rank's loader left its state, and there are as many ranks again.
-void Trainer::resumeLoader() {
-  if (!from || !data.train() ||
-      from.ranks() != static_cast<uint32_t>(communicator.size()))
-    return;
-  std::string state =
-      checkpoint::readLoaderState(from.folder(), communicator.rank());
-  std::vector<int64_t> sizes =
-      gatherNumbers(communicator, static_cast<int64_t>(state.size()));
-  if (std::count(sizes.begin(), sizes.end(), 0) == 0)
-    data.train()->resumeFrom(state);
 }
 
 std::vector<std::string> Trainer::notesOfResuming() const {

@@ -38,7 +38,7 @@ class Trained(dict):
 
     def __init__(self, result: chain.Result) -> None:
         super().__init__({name: tensor.tolist() for name, tensor in result.weights.items()})
-        self.losses, self.rows = result.losses, result.metrics
+        self.losses, self.rows, self.output = result.losses, result.metrics, result.output
 
 
 Train = Callable[..., Trained]

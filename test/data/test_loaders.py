@@ -128,9 +128,9 @@ def test_a_run_that_resumes_reads_what_follows(
     if kind == "stateful":
         (state,) = (tmp_path / "checkpoints").glob("step-*18/*.loader")
         state.write_bytes(state.read_bytes()[:-1] + b"?")
-        with pytest.raises(chain.ChainError) as failed:
-            train(1, None, "--steps", 19, *loader, *folder, "--resume", "auto")
-        assert f"{state.name} is damaged; remove it" in failed.value.output
+        again = train(1, None, "--steps", 18, *loader, *folder, "--resume", "auto")
+        assert f"{state.name} is damaged" in again.output
+        assert again.losses == rest.losses and again == whole
 
 
 def test_nanogpts_get_batch(train: Train, tokens) -> None:

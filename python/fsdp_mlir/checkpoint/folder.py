@@ -27,6 +27,10 @@ def shard_name(file: int) -> str:
     return f"rank-{file:05d}.safetensors"
 
 
+def loader_name(rank: int) -> str:
+    return f"rank-{rank:05d}.loader"
+
+
 def find_checkpoint(path: Path) -> Path:
     """The checkpoint that `path` is, or the newest one of those that it holds."""
     if (path / MANIFEST).exists():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .elements import describe
-from .manifest import ROLES, Manifest, json_number
+from .manifest import ROLES, Manifest
+from .manifest_text import json_number
 from .reader import Checkpoint
 
 

@@ -11,8 +11,9 @@ import torch
 
 from . import elements
 from .errors import Damage
-from .folder import MANIFEST, find_checkpoint
-from .manifest import BLOCK_BYTES, Chunk, File, Manifest, Tensor, hash_of, read_manifest
+from .folder import MANIFEST, find_checkpoint, loader_name
+from .manifest import BLOCK_BYTES, Chunk, File, Loader, Manifest, Tensor, hash_of
+from .manifest_text import read_manifest
 
 # A process may have some hundred files open.
 _MAX_OPEN = 128
@@ -111,6 +112,17 @@ class Checkpoint:
     def tensor(self, tensor: Tensor, rank: int = 0) -> torch.Tensor:
         """As read(), in PyTorch's form."""
         return elements.as_tensor(self.read(tensor, rank), tensor.dtype, tensor.shape)
+
+    def loader_state(self, loader: Loader) -> bytes:
+        """What a rank's loader said of where it was. Raises Damage."""
+        path = self.path / loader_name(loader.rank)
+        try:
+            state = path.read_bytes()
+        except OSError as error:
+            raise Damage(f"{path} cannot be read: {error.strerror}") from error
+        if len(state) != loader.bytes or hash_of(state) != loader.hash:
+            raise Damage(f"{path} is damaged: it is not the state of the loader that was written")
+        return state
 
     def close(self) -> None:
         for file in self._files.values():

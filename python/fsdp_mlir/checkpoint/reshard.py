@@ -25,6 +25,7 @@ def reshard(checkpoint: Checkpoint, files: int, root: Path) -> Path:
         return checkpoint.read(old[tensor.name], rank)
 
     manifest = checkpoint.manifest
+    loaders = {loader.rank: checkpoint.loader_state(loader) for loader in manifest.loaders}
     return write_checkpoint(
-        root, manifest.run, manifest.tensors, read, files, manifest.mesh, manifest.plan
+        root, manifest.run, manifest.tensors, read, files, manifest.mesh, manifest.plan, loaders
     )

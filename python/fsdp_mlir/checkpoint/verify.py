@@ -35,4 +35,9 @@ def damages(checkpoint: Checkpoint) -> list[str]:
         if size != file.bytes:
             path = checkpoint.path / file.name
             lines.append(f"{path} has {file.bytes - size} bytes that are no tensor's")
+    for loader in manifest.loaders:
+        try:
+            checkpoint.loader_state(loader)
+        except Damage as damage:
+            lines.append(str(damage))
     return lines

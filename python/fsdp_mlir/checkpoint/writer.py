@@ -6,14 +6,16 @@ import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Sequence
+from types import MappingProxyType
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ..data.tensor_file import Entry, TensorFile
 from .elements import dtype_row, element_bytes
-from .folder import MANIFEST, new_checkpoint, shard_name, step_name
-from .manifest import Chunk, File, Manifest, Run, Tensor, hash_of, hashes_of, write_manifest
+from .folder import MANIFEST, loader_name, new_checkpoint, shard_name, step_name
+from .manifest import Chunk, File, Loader, Manifest, Run, Tensor, hash_of, hashes_of
+from .manifest_text import write_manifest
 
 
 def cut_rows(shape: Sequence[int], files: int) -> list[Chunk]:
@@ -57,6 +59,7 @@ def write_checkpoint(
     files: int = 1,
     mesh: Sequence[tuple[str, int]] = (("shard", 1),),
     plan: str = "",
+    loaders: Mapping[int, bytes] = MappingProxyType({}),
 ) -> Path:
     """Writes a checkpoint into the folder `root`, beside those that are there. One tensor at a time
     is in memory.
@@ -67,6 +70,7 @@ def write_checkpoint(
         files: how many at least. A file has one value of a tensor, so that there is one for each
             rank that has values of its own.
         read: the bytes of a tensor, whole and row-major; of a rank.
+        loaders: by rank, the state of its loader.
 
     Returns its folder.
     """
@@ -85,12 +89,20 @@ def write_checkpoint(
             for file, shard in enumerate(shards):
                 header = shard.header
                 described.append(File(shard_name(file), shard.bytes, len(header), hash_of(header)))
-        manifest = Manifest(run, plan, tuple(mesh), tuple(described), tuple(finished))
-        with open(folder / MANIFEST, "wb") as text:
-            text.write(write_manifest(manifest))
-            text.flush()
-            os.fsync(text.fileno())
+        for rank, state in loaders.items():
+            _write_file(folder / loader_name(rank), state)
+        states = tuple(Loader(rank, len(s), hash_of(s)) for rank, s in loaders.items())
+        manifest = Manifest(run, plan, tuple(mesh), tuple(described), tuple(finished), states)
+        _write_file(folder / MANIFEST, write_manifest(manifest))
     return root / step_name(run.step)
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    """To the disk."""
+    with open(path, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write(

@@ -44,6 +44,7 @@ checkpoint::Manifest manifest() {
   manifest.mesh = {{"shard", 2}};
   for (const char *name : {"rank0.safetensors", "rank1.safetensors"})
     manifest.files.push_back({name, 4096, 17, 512});
+  manifest.loaders = {{0, 100, 3}, {1, 90, 4}};
   for (const char *name : {"weight", "weight.momentum", "mean"}) {
     checkpoint::StoredTensor tensor;
     tensor.name = name;

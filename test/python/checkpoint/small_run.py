@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import pathlib
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,9 @@ from torch.distributed.tensor import Shard
 
 from fsdp_mlir import TrainingStep, fully_shard
 from fsdp_mlir.checkpoint.command_line import main
+from fsdp_mlir.checkpoint.folder import MANIFEST, loader_name
+from fsdp_mlir.checkpoint.manifest import Loader, hash_of
+from fsdp_mlir.checkpoint.manifest_text import read_manifest, write_manifest
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 from support import chain, reference
 
@@ -91,6 +95,14 @@ def refusal(*arguments: Any) -> str:
     assert (status, out) == (1, "")
     assert err.startswith("error: ") and err.count("\n") == 1, err
     return err.removeprefix("error: ").strip()
+
+
+def add_loader(path: pathlib.Path, rank: int, state: bytes) -> None:
+    """Puts the state of a rank's loader into a checkpoint."""
+    manifest = read_manifest((path / MANIFEST).read_bytes(), MANIFEST)
+    loaders = (*manifest.loaders, Loader(rank, len(state), hash_of(state)))
+    (path / loader_name(rank)).write_bytes(state)
+    (path / MANIFEST).write_bytes(write_manifest(replace(manifest, loaders=loaders)))
 
 
 def damage(path: pathlib.Path, name: str) -> None:

@@ -12,10 +12,11 @@ from typing import Any, Iterator
 
 import pytest
 import torch
-from small_run import SmallRun, command, damage, refusal
+from small_run import SmallRun, add_loader, command, damage, refusal
 
 from fsdp_mlir.checkpoint.errors import Damage
-from fsdp_mlir.checkpoint.manifest import hash_of, read_manifest, write_manifest
+from fsdp_mlir.checkpoint.manifest import hash_of
+from fsdp_mlir.checkpoint.manifest_text import read_manifest, write_manifest
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 from support import chain
 
@@ -24,8 +25,10 @@ pytestmark = pytest.mark.quick
 
 @pytest.fixture
 def copy(run: SmallRun, tmp_path: pathlib.Path) -> pathlib.Path:
-    """A checkpoint to be damaged."""
-    return pathlib.Path(shutil.copytree(run.at(12), tmp_path / "step-00000012"))
+    """A checkpoint to be damaged, of ranks of which one has a loader with a state."""
+    folder = pathlib.Path(shutil.copytree(run.at(12), tmp_path / "step-00000012"))
+    add_loader(folder, 1, b"after batch 12")
+    return folder
 
 
 def test_a_tensor_is_what_the_run_saved(run: SmallRun) -> None:
@@ -66,8 +69,9 @@ def test_inspect_says_where_the_run_was(run: SmallRun) -> None:
     assert status == 0 and "5 done" in out and "norm.running_mean" in out
 
 
-def test_verify_finds_a_whole_checkpoint_whole(run: SmallRun) -> None:
+def test_verify_finds_a_whole_checkpoint_whole(run: SmallRun, copy: pathlib.Path) -> None:
     assert command("verify", run.checkpoints)[0] == 0
+    assert command("verify", copy)[0] == 0
 
 
 def test_it_is_a_program(copy: pathlib.Path) -> None:
@@ -119,8 +123,10 @@ def test_a_shortened_or_missing_file_is_found(copy: pathlib.Path) -> None:
             path.write_bytes(text[:size])
             assert path.name in refusal("verify", copy)
         path.write_bytes(text)
-    shard.unlink()
-    assert "rank-00000.safetensors cannot be read: No such file" in refusal("verify", copy)
+    for path in (shard, copy / "rank-00001.loader"):
+        away = path.rename(copy / "away")
+        assert f"{path.name} cannot be read: No such file" in refusal("verify", copy)
+        away.rename(path)
 
 
 def write_json(path: pathlib.Path, content: dict[str, object]) -> None:
@@ -144,6 +150,7 @@ def test_what_is_of_another_kind_is_refused(copy: pathlib.Path) -> None:
         ({"tensors": [{**tensors[0], "chunks": []}]}, "are not all of it"),
         ({"tensors": [{**tensors[0], "shape": [-6, -11]}]}, "has the shape [-6, -11]"),
         ({"files": []}, "lies outside of it"),
+        ({"loaders": [{"rank": 2, "bytes": 1, "hash": "0"}]}, "a loader of rank 2"),
         ({"run": {}}, "it has no 'step'"),
         ({"mesh": 3}, "cannot be read"),
     ):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 
 import pytest
 import torch
-from small_run import SmallRun, command, contents, refusal
+from small_run import SmallRun, add_loader, command, contents, refusal
 
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 
@@ -27,6 +28,16 @@ def test_bits_survive_a_circle(run: SmallRun, tmp_path: pathlib.Path) -> None:
         assert contents(path) == whole
     with open_checkpoint(run.at(10)) as old, open_checkpoint(path) as new:
         assert new.manifest.run == old.manifest.run
+
+
+def test_states_of_loaders_stay(run: SmallRun, tmp_path: pathlib.Path) -> None:
+    path = pathlib.Path(shutil.copytree(run.at(10), tmp_path / "step-00000010"))
+    for rank in range(2):
+        add_loader(path, rank, b"after batch %d" % rank)
+    assert command("reshard", path, "--ranks", 3, "-o", tmp_path / "three")[0] == 0
+    with open_checkpoint(tmp_path / "three") as new:
+        states = [new.loader_state(loader) for loader in new.manifest.loaders]
+    assert states == [b"after batch 0", b"after batch 1"]
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

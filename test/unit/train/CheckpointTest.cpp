@@ -7,6 +7,8 @@
 #include "state/CheckpointFormat.h"
 #include "state/CheckpointReader.h"
 #include "state/CheckpointWriter.h"
+#include "state/Hash.h"
+#include "train/OutputFiles.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
@@ -62,6 +64,16 @@ void flipBit(const std::string &path, uint64_t byte, int bit) {
   char value = static_cast<char>(file.get() ^ (1 << bit));
   file.seekp(byte);
   file.put(value);
+}
+
+/// Puts the state of a rank's loader into a checkpoint.
+void addLoader(const std::string &folder, int rank, const std::string &state) {
+  checkpoint::Manifest manifest = checkpoint::readCheckpoint(folder);
+  manifest.loaders.push_back(
+      {rank, state.size(), checkpoint::hashOf(state.data(), state.size())});
+  std::ofstream(folder + "/" + checkpoint::loaderName(rank)) << state;
+  std::ofstream(folder + "/" + checkpoint::manifestName)
+      << checkpoint::writeManifest(manifest);
 }
 
 } // namespace
@@ -238,8 +250,7 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
   CutRun run(2);
   ASSERT_EQ(run.trainTo(1), "");
   std::string folder = run.pathOf(1);
-  plan::PlanT &plan = *run.loaded.plan;
-  StateMap map(plan);
+  addLoader(folder, 1, "after batch 1");
   std::vector<float> w(out * in);
   auto read = [&] {
     checkpoint::Manifest manifest = checkpoint::readCheckpoint(folder);
@@ -247,6 +258,7 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
     Part whole{0, 0, out * in};
     reader.read(manifest.tensors.at(0), whole, 0,
                 reinterpret_cast<char *>(w.data()));
+    checkpoint::readLoaderState(folder, manifest, 1);
   };
   ASSERT_NO_THROW(read());
   for (const auto &entry : std::filesystem::directory_iterator(folder)) {
@@ -326,6 +338,17 @@ TEST(Checkpoint, RandomDamageNamesFileAndTensor) {
   }
   EXPECT_GT(cuts, 250);
   EXPECT_EQ(damage(), "");
+}
+
+TEST(Checkpoint, OneWithADamagedLoaderIsDamaged) {
+  CutRun run(1);
+  run.options.checkpoints.interval = 1;
+  ASSERT_EQ(run.trainTo(2), "");
+  addLoader(run.pathOf(2), 0, "after batch 2");
+  flipBit(run.pathOf(2) + "/rank-00000.loader", 0, 0);
+  ASSERT_EQ(run.goOnTo(1), "");
+  EXPECT_NE(run.goOnTo(2, run.pathOf(2)).find("rank-00000.loader is damaged"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, TheOneBeforeADamagedOneIsTaken) {

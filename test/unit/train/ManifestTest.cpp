@@ -21,6 +21,7 @@ Manifest oneTensor() {
   manifest.run.samples = 11;
   manifest.mesh = {{"shard", 2}};
   manifest.files = {{"rank0.safetensors", 4096, 1, 512}};
+  manifest.loaders = {{1, 100, 3}};
   StoredTensor tensor;
   tensor.name = "weight";
   tensor.dtype = plan::DType::Float32;
@@ -85,6 +86,14 @@ TEST(Manifest, NoMeshHasSoManyRanksOrNone) {
                   .find("its mesh"),
               std::string::npos)
         << size;
+}
+
+TEST(Manifest, ALoaderIsOfARankThatThereWas) {
+  for (const char *rank : {"2", "-1"})
+    EXPECT_NE(refusal(with("\"rank\":1", std::string("\"rank\":") + rank))
+                  .find("it has a loader of rank"),
+              std::string::npos)
+        << rank;
 }
 
 /// Its files lie beside it.
