@@ -2,6 +2,7 @@
 
 #include "Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -26,6 +27,15 @@ std::string hostName() {
   char name[256] = "";
   gethostname(name, sizeof(name) - 1);
   return name;
+}
+
+std::string rankAmong(const std::vector<std::string> &hosts, int rank) {
+  bool several =
+      std::any_of(hosts.begin(), hosts.end(), [&](const std::string &host) {
+        return host != hosts.front();
+      });
+  return "rank " + std::to_string(rank) +
+         (several ? " on " + hosts.at(rank) : "");
 }
 
 ProcessState processState(int64_t process) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -21,6 +22,10 @@ HostIdentity thisHost();
 
 /// What people call this host.
 std::string hostName();
+
+/// "rank 3", or "rank 3 on node-b" where ranks are on several hosts. `hosts`
+/// are what people call them, by rank.
+std::string rankAmong(const std::vector<std::string> &hosts, int rank);
 
 /// What the system says of a process of this host.
 enum class ProcessState { Runs, Stopped, Ended };

@@ -15,8 +15,9 @@ struct Found {
   uint64_t value;
 };
 
-/// Throws Error, on all ranks alike, that names the first difference and its
-/// rank. Collective: all ranks find things of the same kinds.
+/// Throws Error, on all ranks alike, that names the first difference, its
+/// rank, and hosts where there are several. Collective: all ranks find things
+/// of the same kinds.
 void requireSameOnAllRanks(Communicator &communicator,
                            const std::vector<Found> &found);
 

@@ -179,6 +179,7 @@ void Meeting::Place::agree(const Agreement &agreement) {
   for (const auto &[name, value] : agreement)
     hello["agree"][name] = value;
   std::vector<nlohmann::json> all;
+  std::vector<std::string> hosts;
   for (const std::string &text : exchange("hello", hello.dump())) {
     all.push_back(nlohmann::json::parse(text, nullptr,
                                         /*allow_exceptions=*/false));
@@ -188,17 +189,18 @@ void Meeting::Place::agree(const Agreement &agreement) {
           "rank " + std::to_string(all.size() - 1) +
               " says nothing that this fsdp-run understands; run the same "
               "version everywhere, and give all ranks the same secret");
-    oneHost = oneHost && all.back()["host"] == all[0]["host"];
+    hosts.push_back(all.back().value("host", ""));
+    oneHost = oneHost && hosts.back() == hosts.front();
   }
   for (int r = 1; r < me.size; ++r)
     for (const auto &[name, value] : agreement) {
       std::string first = all[0]["agree"].value(name, "unknown");
       std::string other = all[r]["agree"].value(name, "unknown");
       if (first != other)
-        throw Error(E::RanksDiffer, "rank 0 and rank " + std::to_string(r) +
-                                        " have a different " + name + ": " +
-                                        first + " and " + other +
-                                        "; give all ranks the same");
+        throw Error(E::RanksDiffer,
+                    rankAmong(hosts, 0) + " and " + rankAmong(hosts, r) +
+                        " have a different " + name + ": " + first + " and " +
+                        other + "; give all ranks the same");
     }
 }
 
@@ -238,7 +240,14 @@ std::vector<std::string> Meeting::Place::exchange(const std::string &what,
     leaveAfter(what + "/read");
     throw *broken;
   }
-  waitForAll(what + "/read");
+  try {
+    waitForAll(what + "/read");
+  } catch (const Error &error) {
+    // Rank 0 served the place, and has left with what it read: so does this
+    // rank, who says more by it than that the place is gone.
+    if (error.kind != E::MeetingFailed)
+      throw;
+  }
   return all;
 }
 

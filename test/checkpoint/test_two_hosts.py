@@ -45,13 +45,15 @@ def whole(runs: Runs, tmp_path: pathlib.Path) -> Runs:
     return whole
 
 
-def start(hosts: Hosts, runs: Runs, *extra: Any) -> list["subprocess.Popen[str]"]:
-    """A launcher on each host."""
+def start(
+    hosts: Hosts, runs: Runs, *extra: Any, own: tuple[list[Any], ...] = ([], [])
+) -> list["subprocess.Popen[str]"]:
+    """A launcher on each host, with flags of its own."""
     command = runs.command("--steps", STEPS, "--nnodes", 2, "--master-addr", ADDRESSES[0], *extra)
     command[command.index("--nproc") + 1] = "2"
     return [
         subprocess.Popen(
-            hosts.inside(host, [*command, "--node-rank", host]),
+            hosts.inside(host, [*command, "--node-rank", host, *own[host]]),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -80,6 +82,13 @@ def go_on(hosts: Hosts, runs: Runs, whole: Runs) -> None:
     assert "4 ranks over Gloo" in outputs[0]
     assert "resumed after step" in outputs[0] and "damaged" not in outputs[0]
     assert_same(runs, whole)
+
+
+def test_ranks_that_differ_are_named_with_their_hosts(hosts: Hosts, runs: Runs) -> None:
+    processes = start(hosts, runs, own=(["--seed", 1], ["--seed", 2]))
+    for output in outputs_of(processes, 1):
+        words = f"rank 0 on {NAMES[0]} and rank 2 on {NAMES[1]} have a different set of flags"
+        assert words in output, output
 
 
 def test_the_cable_is_cut(hosts: Hosts, runs: Runs, whole: Runs) -> None:

@@ -5,6 +5,7 @@
 #include "Error.h"
 #include "ErrorKind.h"
 #include "TemporaryFolder.h"
+#include "comm/HostProcess.h"
 
 #include <gtest/gtest.h>
 #include <thread>
@@ -64,6 +65,22 @@ TEST(Rendezvous, DifferentPlansAreShown) {
     EXPECT_NE(error.find("def"), std::string::npos) << error;
     EXPECT_NE(error.find("rank 2"), std::string::npos) << error;
   }
+}
+
+TEST(Rendezvous, OtherVersionsAreShown) {
+  for (const std::string &error : meetInFile(2, 2, 60, [](int rank) {
+         return Agreement{{"plan", "abc"},
+                          {"fsdp-run", rank ? "0.2.0" : "0.1.0"}};
+       }))
+    EXPECT_NE(error.find("rank 0 and rank 1 have a different fsdp-run: 0.1.0 "
+                         "and 0.2.0"),
+              std::string::npos)
+        << error;
+}
+
+TEST(Rendezvous, SeveralHostsAreNamed) {
+  EXPECT_EQ(rankAmong({"a", "a"}, 1), "rank 1");
+  EXPECT_EQ(rankAmong({"a", "b"}, 1), "rank 1 on b");
 }
 
 TEST(Rendezvous, RankThatNeverComesIsNamed) {
