@@ -1,5 +1,6 @@
 #include "state/WeightFiles.h"
 
+#include "comm/HostProcess.h"
 #include "plan/Files.h"
 #include "state/Hash.h"
 
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sys/stat.h>
 
 namespace fsdp {
 
@@ -88,19 +90,42 @@ WeightFiles::find(const std::string &key,
   return found;
 }
 
-uint64_t WeightFiles::fingerprint() const {
-  constexpr uint64_t sample = 256; // bytes
-  std::string all;
+uint64_t WeightFiles::identity() const {
+  std::string all = thisHost().boot;
+  for (const auto &file : files) {
+    struct stat found = {};
+    fstat(file->descriptor(), &found);
+    for (auto number : {found.st_dev, found.st_ino})
+      all += "/" + std::to_string(number);
+  }
+  return checkpoint::hashOf(all.data(), all.size());
+}
+
+uint64_t WeightFiles::fingerprint(size_t share, size_t shares) const {
+  uint64_t sum = 0, number = 0;
+  auto isMine = [&] { return number++ % shares == share; };
+  auto add = [&](const char *data, size_t bytes) {
+    uint64_t hashes[] = {number, checkpoint::hashOf(data, bytes)};
+    sum += checkpoint::hashOf(hashes, sizeof(hashes));
+  };
+  std::vector<char> block;
   for (const auto &file : files)
     for (const auto &[key, tensor] : file->tensors()) {
-      std::string bytes(std::min(sample, tensor.bytes), 0);
-      all += key + describe(tensor.dtype, tensor.shape);
-      for (uint64_t begin : {uint64_t(0), tensor.bytes - bytes.size()}) {
-        file->read(tensor, begin, bytes.size(), bytes.data());
-        all += bytes;
+      std::string text = key + describe(tensor.dtype, tensor.shape);
+      if (isMine())
+        add(text.data(), text.size());
+      for (uint64_t begin = 0; begin < tensor.bytes;) {
+        uint64_t bytes = std::min<uint64_t>(checkpoint::hashBlockBytes,
+                                            tensor.bytes - begin);
+        if (isMine()) {
+          block.resize(bytes);
+          file->read(tensor, begin, bytes, block.data());
+          add(block.data(), bytes);
+        }
+        begin += bytes;
       }
     }
-  return checkpoint::hashOf(all.data(), all.size());
+  return sum;
 }
 
 } // namespace fsdp

@@ -30,9 +30,13 @@ public:
   Found find(const std::string &name,
              const std::vector<std::string> &aliases = {}) const;
   const std::string &path() const { return name; }
-  /// A number that other weights hardly have: of all names and shapes, and of
-  /// the first and the last numbers of each tensor.
-  uint64_t fingerprint() const;
+  /// The same number for ranks that read the very same files of one host, and
+  /// hardly for others.
+  uint64_t identity() const;
+  /// Reads a share of all names, shapes and bytes. What the shares come to,
+  /// from 0 below `shares`, add up to a number that other weights hardly have.
+  /// Throws Error where a file cannot be read.
+  uint64_t fingerprint(size_t share, size_t shares) const;
 
 private:
   Found findStored(const std::string &name) const;

@@ -1,6 +1,7 @@
 #include "state/WeightReader.h"
 
 #include "Error.h"
+#include "comm/Gather.h"
 #include "comm/SameOnAllRanks.h"
 
 #include <algorithm>
@@ -26,8 +27,27 @@ WeightReader::WeightReader(const std::string &path, bool fromRank0,
   if (!scatters || communicator.rank() == 0)
     files.emplace(path);
   if (!scatters && communicator.size() > 1)
-    requireSameOnAllRanks(communicator, {{"as the fingerprint of " + path,
-                                          files->fingerprint()}});
+    requireSame();
+}
+
+/// What differs may be one byte that some ranks read. Ranks of one host that
+/// read one file have nothing to compare; where there are several, each is read
+/// whole once, by the ranks that have it together.
+void WeightReader::requireSame() {
+  std::vector<int64_t> all =
+      gatherNumbers(communicator, static_cast<int64_t>(files->identity()));
+  auto mine = all.begin() + communicator.rank();
+  size_t shares = std::count(all.begin(), all.end(), *mine);
+  if (shares == all.size())
+    return;
+  size_t share = std::count(all.begin(), mine, *mine);
+  std::vector<int64_t> hashes = gatherNumbers(
+      communicator, static_cast<int64_t>(files->fingerprint(share, shares)));
+  uint64_t sum = 0;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] == *mine)
+      sum += static_cast<uint64_t>(hashes[rank]);
+  requireSameOnAllRanks(communicator, {{"as the fingerprint of " + path, sum}});
 }
 
 bool WeightReader::hasAny(const std::vector<const NamedTensor *> &tensors) {

@@ -35,6 +35,7 @@ public:
   void read(const NamedTensor &tensor, const RunsOf &runsOf, char *local);
 
 private:
+  void requireSame();
   void scatter(const NamedTensor &tensor, const RunsOf &runsOf, char *local);
 
   Communicator &communicator;
