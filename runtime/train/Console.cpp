@@ -3,7 +3,9 @@
 #include "plan/FormatText.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <unistd.h>
 
 namespace fsdp {
@@ -29,17 +31,28 @@ Console::Console(ProgressKind kind, const RunLength &length)
 
 Console::~Console() { clearBar(); }
 
-void Console::clearBar() {
-  if (barShown)
-    std::fputs("\r\033[K", stdout);
-  barShown = false;
-  std::fflush(stdout);
+/// Whether somebody can read it.
+bool Console::write(const std::string &text) {
+  bool written =
+      std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!written) {
+    why = std::strerror(errno);
+    std::clearerr(stdout);
+  }
+  return written;
 }
 
-void Console::print(const std::string &text) {
+void Console::clearBar() {
+  if (barShown)
+    write("\r\033[K");
+  barShown = false;
+}
+
+bool Console::print(const std::string &text) {
   clearBar();
-  std::fputs((text + "\n").c_str(), stdout);
-  std::fflush(stdout);
+  bool written = write(text + "\n");
+  lostLines += !written;
+  return written;
 }
 
 void Console::line(const std::string &text) {
@@ -48,8 +61,8 @@ void Console::line(const std::string &text) {
 }
 
 void Console::note(const std::string &text) {
-  if (notes)
-    print(text);
+  if (notes && !print(text))
+    std::fputs((text + "\n").c_str(), stderr);
 }
 
 static std::string scalars(const NamedScalars &values, const char *separator) {
@@ -118,8 +131,7 @@ void Console::drawBar() {
   if (!last.learningRates.empty())
     text += formatText("lr %.3g  ", last.learningRates[0]);
   text += rate(last) + "  " + clock(left) + " left";
-  std::fputs(("\r" + text + "\033[K").c_str(), stdout);
-  std::fflush(stdout);
+  write("\r" + text + "\033[K");
   barShown = true;
 }
 

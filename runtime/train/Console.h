@@ -15,7 +15,8 @@ public:
   Console(ProgressKind kind, const RunLength &length);
   ~Console();
 
-  /// Something to know before the first step, such as dropped samples.
+  /// Something to know, such as dropped samples or a checkpoint that failed.
+  /// Where it cannot be printed, it goes where errors go.
   void note(const std::string &text);
   void step(const StepReport &report);
   void evaluation(const EvalReport &report);
@@ -23,14 +24,23 @@ public:
   void epoch(uint64_t epoch, const NamedScalars &means,
              const NamedScalars &evaluated);
 
+  /// Lines that could not be printed, since nobody reads them or the disk that
+  /// they go to is full.
+  uint64_t lost() const { return lostLines; }
+  /// Why the last of them was lost.
+  const std::string &reason() const { return why; }
+
 private:
-  void print(const std::string &text);
+  bool write(const std::string &text);
+  bool print(const std::string &text);
   void line(const std::string &text);
   void drawBar();
   void clearBar();
 
   bool bar = false, lines = true, notes = true;
   bool barShown = false;
+  uint64_t lostLines = 0;
+  std::string why;
   RunLength length;
   uint64_t lineInterval;
   StepReport last;

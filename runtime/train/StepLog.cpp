@@ -99,6 +99,11 @@ void StepLog::close() {
     if (writer->lost())
       note(std::to_string(writer->lost()) + " lines of " + writer->path() +
            " could not be written: " + writer->reason());
+  if (console && console->lost()) {
+    unprinted = console->lost();
+    note(std::to_string(unprinted) +
+         " lines could not be printed: " + console->reason());
+  }
   console.reset();
 }
 

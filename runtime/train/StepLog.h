@@ -56,6 +56,8 @@ public:
 
   /// Lines of metrics that could not be written.
   uint64_t lostLines() const;
+  /// What nobody could read, as of close().
+  uint64_t unprintedLines() const { return unprinted; }
   /// What the rates of operations are of.
   const StepWork &stepWork() const {
     return works.at(plan::findProgram(plan, "step"));
@@ -97,6 +99,7 @@ private:
   // Sums of this rank's losses in the epoch so far.
   double epochLoss = 0;
   uint64_t epochSteps = 0;
+  uint64_t unprinted = 0;
   NamedScalars latest; // rank 0's outputs of the step that was logged last
 };
 

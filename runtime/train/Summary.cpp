@@ -120,6 +120,7 @@ void writeSummary(const plan::PlanT &plan, const Counters &counters,
   json["start_peak_bytes"] = facts.startPeaks;
   json["failed_checkpoints"] = facts.failedCheckpoints;
   json["lost_metrics_lines"] = facts.lostMetricsLines;
+  json["unprinted_lines"] = facts.unprintedLines;
   writeFileAtomically(json.dump(2) + "\n", path);
 }
 

@@ -18,7 +18,7 @@ struct RunFacts {
   std::string digest; // of the plan
   uint64_t steps = 0;
   std::vector<int64_t> startPeaks; // by rank, bytes
-  uint64_t failedCheckpoints = 0, lostMetricsLines = 0;
+  uint64_t failedCheckpoints = 0, lostMetricsLines = 0, unprintedLines = 0;
   StepWork work;
 };
 

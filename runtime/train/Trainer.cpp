@@ -324,7 +324,7 @@ void Trainer::save(
   if (communicator.rank() == 0 && !options.summary.empty())
     writeSummary(plan, executor->counters(),
                  {loaded.digest, length.steps, startPeaks, failedCheckpoints(),
-                  log.lostLines(), log.stepWork()},
+                  log.lostLines(), log.unprintedLines(), log.stepWork()},
                  options.summary);
   communicator.barrier();
 }

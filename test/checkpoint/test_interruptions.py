@@ -231,6 +231,21 @@ def test_metrics_that_cannot_be_written_do_not_end_a_run(runs: Runs, whole: Runs
     assert "nothing is left to train" in runs.train()  # nor does it read what has no end
 
 
+def test_lines_that_cannot_be_printed_are_counted(runs: Runs, whole: Runs) -> None:
+    """And notes go where errors go."""
+    summary = runs.folder / "summary.json"
+    command = runs.command("--progress", "lines", "--summary", summary)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=chain.environment()
+        )
+    assert done.returncode == 0, done.stderr
+    lost = json.loads(summary.read_text())["unprinted_lines"]
+    assert lost > STEPS / 2
+    assert f"note: {lost} lines could not be printed: No space left on device" in done.stderr
+    assert_same(runs, whole)
+
+
 def test_a_reader_that_leaves_does_not_end_a_run(runs: Runs, whole: Runs) -> None:
     process = runs.start("--progress", "lines")
     process.stdout.close()
