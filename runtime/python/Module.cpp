@@ -262,11 +262,13 @@ meshOf(const Session &session) {
 /// As the classes of fsdp_mlir.errors.
 void registerExceptions() {
   py::register_exception_translator([](std::exception_ptr pointer) {
-    auto raise = [](const char *name, const auto &error) {
+    auto raise = [](const char *name, const auto &error,
+                    const std::string &addition = "") {
       py::module_ errors = py::module_::import("fsdp_mlir.errors");
       py::object type = errors.attr(name);
       py::object kind = errors.attr("E")(static_cast<int>(error.kind));
-      PyErr_SetObject(type.ptr(), py::make_tuple(kind, error.what()).ptr());
+      PyErr_SetObject(type.ptr(),
+                      py::make_tuple(kind, error.what() + addition).ptr());
     };
     try {
       if (pointer)
@@ -278,7 +280,7 @@ void registerExceptions() {
     } catch (const Error &error) {
       raise("RunError", error);
     } catch (const PeerFailure &error) {
-      raise("RankFailure", error);
+      raise("RankFailure", error, error.addition);
     }
   });
 }

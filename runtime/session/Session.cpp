@@ -6,6 +6,7 @@
 #include "plan/ProgramOutputs.h"
 #include "state/SaveWeights.h"
 #include "train/FirstProblem.h"
+#include "train/FlightRecord.h"
 #include "train/OutputFiles.h"
 #include "train/StepLog.h"
 
@@ -85,8 +86,12 @@ template <typename Call> decltype(auto) Session::guarded(Call &&call) {
     throw;
   } catch (const NonFiniteLoss &) {
     throw;
-  } catch (const PeerFailure &failure) {
-    fail(failure.what(), /*isOthers=*/true);
+  } catch (PeerFailure &failure) {
+    // Where a loop writes anything, it writes checkpoints.
+    std::string folder = checkpoints.empty() ? "" : checkpoints.begin()->first;
+    failure.addition = recordFlight(failure, folder, loaded, ranks(),
+                                    state ? &state->executor : nullptr);
+    fail(failure.what() + failure.addition, /*isOthers=*/true);
     throw;
   } catch (...) {
     fail(describeCurrentError().message);

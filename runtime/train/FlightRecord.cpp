@@ -19,20 +19,6 @@ using Json = nlohmann::ordered_json;
 
 double milliseconds(double seconds) { return std::round(1e6 * seconds) / 1e3; }
 
-/// Empty: the run writes nothing.
-std::filesystem::path folderOf(const RunOptions &options) {
-  if (!options.flightRecord.empty())
-    return options.flightRecord;
-  if (!options.checkpoints.folder.empty())
-    return options.checkpoints.folder;
-  std::error_code unknown;
-  for (const std::string &file : {options.summary, options.metrics})
-    if (std::filesystem::is_regular_file(file, unknown) ||
-        (!file.empty() && !std::filesystem::exists(file, unknown)))
-      return std::filesystem::absolute(file, unknown).parent_path();
-  return "";
-}
-
 std::string timeNow() {
   std::time_t now = std::time(nullptr);
   std::tm parts;
@@ -127,11 +113,22 @@ Json othersOf(int rank, const std::vector<RankState> &states) {
 
 } // namespace
 
-std::string recordFlight(const PeerFailure &failure,
+std::string flightFolder(const RunOptions &options) {
+  if (!options.flightRecord.empty())
+    return options.flightRecord;
+  if (!options.checkpoints.folder.empty())
+    return options.checkpoints.folder;
+  std::error_code unknown;
+  for (const std::string &file : {options.summary, options.metrics})
+    if (std::filesystem::is_regular_file(file, unknown) ||
+        (!file.empty() && !std::filesystem::exists(file, unknown)))
+      return std::filesystem::absolute(file, unknown).parent_path();
+  return "";
+}
+
+std::string recordFlight(const PeerFailure &failure, const std::string &folder,
                          const plan::LoadedPlan &loaded,
-                         const RunOptions &options, Communicator &communicator,
-                         const Executor &executor) {
-  std::filesystem::path folder = folderOf(options);
+                         Communicator &communicator, const Executor *executor) {
   RankWatch *watch = communicator.watch();
   if (folder.empty() || !watch)
     return "";
@@ -148,10 +145,10 @@ std::string recordFlight(const PeerFailure &failure,
                {"step", here.step},
                {"not_arrived", heard.blamed},
                {"channels", channelsOf(here)},
-               {"streams", commandsOf(*loaded.plan, executor)},
+               {"streams", executor ? commandsOf(*loaded.plan, *executor)
+                                    : Json::object()},
                {"others", othersOf(rank, heard.states)}};
-  std::string path =
-      (folder / ("flight-rank" + std::to_string(rank) + ".json")).string();
+  std::string path = folder + "/flight-rank" + std::to_string(rank) + ".json";
   try {
     std::filesystem::create_directories(folder);
     writeFileAtomically(

@@ -10,13 +10,17 @@
 
 namespace fsdp {
 
-/// Writes how far this rank and the others were when `failure` ended it, as
-/// "flight-rankN.json" (docs/troubleshooting.md). Returns what to say behind
-/// the error: which file; empty: there is no place to write to.
-std::string recordFlight(const PeerFailure &failure,
+/// Where a run's records are: what --flight-record says, else beside what it
+/// writes otherwise; empty: it writes nothing.
+std::string flightFolder(const RunOptions &options);
+
+/// Writes into `folder` how far this rank and the others were when `failure`
+/// ended it, as "flight-rankN.json" (docs/troubleshooting.md). `executor` is
+/// null before there is one. Returns what to say behind the error: which file;
+/// empty: there is no folder to write to.
+std::string recordFlight(const PeerFailure &failure, const std::string &folder,
                          const plan::LoadedPlan &loaded,
-                         const RunOptions &options, Communicator &communicator,
-                         const Executor &executor);
+                         Communicator &communicator, const Executor *executor);
 
 } // namespace fsdp
 

@@ -51,10 +51,7 @@ public:
 
   /// Returns the signal that ended it before its last step; 0: none.
   int run();
-  /// See recordFlight().
-  std::string record(const PeerFailure &failure) const {
-    return recordFlight(failure, loaded, options, communicator, *executor);
-  }
+  const Executor &whatRuns() const { return *executor; }
   void save(const std::function<void(const std::string &)> &onPartialFile);
 
 private:
@@ -334,14 +331,17 @@ void Trainer::save(
 int train(const plan::LoadedPlan &loaded, const RunOptions &options,
           Communicator &communicator, Backend &backend,
           const std::function<void(const std::string &)> &onPartialFile) {
-  Trainer trainer(loaded, options, communicator, backend);
+  std::optional<Trainer> trainer;
   try {
-    if (int signal = trainer.run())
+    trainer.emplace(loaded, options, communicator, backend);
+    if (int signal = trainer->run())
       return signal;
-    trainer.save(onPartialFile);
+    trainer->save(onPartialFile);
     return 0;
   } catch (PeerFailure &failure) {
-    failure.addition = trainer.record(failure);
+    failure.addition =
+        recordFlight(failure, flightFolder(options), loaded, communicator,
+                     trainer ? &trainer->whatRuns() : nullptr);
     throw;
   }
 }

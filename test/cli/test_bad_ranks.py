@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import pathlib
 import socket
 from typing import Any
@@ -69,6 +70,35 @@ def test_ranks_with_different_files(
         for process, output in zip(processes, outputs):
             check_refusal(process.returncode, output, what, "rank 1", "same files", "FSDP-E0607")
     assert not saved.exists()
+
+
+def test_ranks_with_different_flags(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
+    commands = [[*command, "--seed", str(seed)] for seed in (1, 2)]
+    environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    with started(commands, environments) as processes:
+        for process in processes:
+            output = process.communicate(timeout=HANG_S)[0]
+            words = r"different set of flags: .* seed=1 .* and .* seed=2 "
+            check_refusal(process.returncode, output, words, "FSDP-E0607")
+    assert not saved.exists()
+
+
+def test_a_rank_that_fails_while_it_loads(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    """The other one writes down how far both were."""
+    saved = tmp_path / "saved.safetensors"
+    command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
+    command += ["--flight-record", tmp_path]
+    other = [str(tmp_path / "none") if c == str(compiled.weights) else c for c in command]
+    environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
+    record = tmp_path / "flight-rank0.json"
+    with started([command, other], environments) as processes:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
+    check_refusal(processes[0].returncode, outputs[0], f"rank 1 failed: .*; see {record}")
+    found = json.loads(record.read_text())
+    assert found["not_arrived"] == [1] and found["streams"] == {}
+    assert not (tmp_path / "flight-rank1.json").exists()
 
 
 @pytest.mark.parametrize("kind", ("tcp", "file"))

@@ -80,6 +80,8 @@ def fail_on_rank_1(
     limits = {"timeout": 3.0} if how == "hang" else {}
     run = fsdp_mlir.load(plan, weights, rendezvous=meeting, comm=comm, **limits)
     run(next(feed))
+    if how == "death":
+        run.checkpoint(f"{over}-checkpoints")
     begin = time.monotonic()
     batch = next(feed)
     if run.rank == 1 and how == "batch":

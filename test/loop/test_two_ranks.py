@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import sys
 
@@ -94,6 +95,9 @@ def test_the_other_rank_is_told(
     assert later.startswith(f"the session is over: {said}")
     if how == "death":
         assert second is None
+        record = tmp_path / "over-checkpoints" / "flight-rank0.json"
+        assert said.endswith(f"; see {record}")
+        assert json.loads(record.read_text())["not_arrived"] == [1]
         ranks.close()
         ranks.start()
     elif how == "hang":
