@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import statistics
 import sys
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 
@@ -79,6 +80,19 @@ def identified(request: pytest.FixtureRequest) -> Iterator[None]:
     chosen = request.config.option.keyword or request.config.getoption("--quick")
     if request.node is cases[-1] and not chosen and "[" not in "".join(request.config.args):
         assert marked <= found, "no case provoked what the test is marked for"
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What tests measured, by name."""
+    measured: dict[str, list[float]] = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, seconds in report.user_properties:
+            measured.setdefault(name, []).append(seconds)
+    for name, seconds in sorted(measured.items()):
+        median, most = statistics.median(seconds), max(seconds)
+        terminalreporter.write_line(
+            f"{name}, {len(seconds)} times: {median:.2f} s in the median, {most:.2f} s at most"
+        )
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:

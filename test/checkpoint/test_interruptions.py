@@ -90,7 +90,7 @@ def drop_rows_behind(runs: Runs, step: int) -> None:
 
 
 def test_ranks_that_are_killed_cost_only_what_came_after_the_checkpoint(
-    seed: int, runs: Runs, whole: Runs
+    seed: int, runs: Runs, whole: Runs, record_property: Callable[[str, float], None]
 ) -> None:
     """A rank is killed anywhere in a run, and one of the run that goes on, and so on: of its start
     too, which takes longer than a step."""
@@ -112,6 +112,8 @@ def test_ranks_that_are_killed_cost_only_what_came_after_the_checkpoint(
         took = time.monotonic() - killed
         when = "start" if starts else f"row {row}"
         print(f"seed {seed}: killed {len(ranks)} at {when}, all ended after {took:.2f} s")
+        if ranks:
+            record_property("killed while starting" if starts else "killed within a step", took)
         assert took < 10 or not ranks
         assert "damaged" not in output
     assert "damaged" not in runs.train()

@@ -41,6 +41,23 @@ def test_a_run_that_is_cut_is_the_whole_one(
     assert without_ends(cut.rows()) == without_ends(whole.rows())
 
 
+def test_another_layout_goes_on_with_the_same_bits(
+    lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    """Of as many ranks: each leg of the run has another one, and trains."""
+    legs = ("mesh=2", "mesh=2 shard-layout=flat", "mesh=2 offload=all")
+    whole = Runs(lowered(legs[0]), 2, tmp_path / "whole")
+    cut = Runs(lowered(legs[0]), 2, tmp_path / "cut")
+    for runs in (whole, cut):
+        runs.folder.mkdir()
+    whole.train("--steps", STEPS)
+    for pipeline, steps in zip(legs, (*CUTS, STEPS)):
+        cut.compiled = lowered(pipeline)
+        cut.train("--steps", steps)
+    assert_same(whole, cut, rows=False)
+    assert without_ends(cut.rows()) == without_ends(whole.rows())
+
+
 def without_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Without evaluations after the steps at which a run was cut: it evaluates where it ends."""
     return [row for row in rows if row["step"] not in CUTS or "loss" in row]

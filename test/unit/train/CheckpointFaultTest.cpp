@@ -112,6 +112,49 @@ TEST(CheckpointFaults, AKillAtAnyCallLeavesAWholeCheckpoint) {
   }
 }
 
+TEST(CheckpointFaults, AFolderThatIsReadOnlyIsRefused) {
+  SavingRun run;
+  ASSERT_NE(run.trainApart(run.call(1, EROFS, /*forGood=*/true)), 0);
+  std::string error = run.read("error");
+  EXPECT_NE(error.find("cannot make the folder " +
+                       run.options.checkpoints.folder + ": Read-only"),
+            std::string::npos)
+      << error;
+}
+
+TEST(CheckpointFaults, OneThatMustSucceedEndsTheRun) {
+  SavingRun run;
+  run.options.checkpoints.mustSucceed = true;
+  // In the middle of the first of two.
+  int at = undisturbed().calls / 4;
+  ASSERT_NE(run.trainApart(run.call(at, ENOSPC, /*forGood=*/true)), 0);
+  std::string error = run.read("error");
+  EXPECT_NE(error.find("the checkpoint of step 1 could not be written"),
+            std::string::npos)
+      << error;
+}
+
+/// Whatever was at --save is there until what takes its place is whole.
+TEST(CheckpointFaults, AFullDiskKeepsWhatWasSavedBefore) {
+  at::Tensor before = numbers({out, in}, 9);
+  for (int at = 1, status = 1; status; ++at) {
+    SCOPED_TRACE("call " + std::to_string(at));
+    SavingRun run;
+    run.options.save = run.folder / "weights/w";
+    std::filesystem::create_directory(run.folder / "weights");
+    writeTensors(run.options.save, {{"w", before}});
+    FailingCall full{run.folder / "weights", at, ENOSPC, /*forGood=*/true};
+    status = run.trainApart(full);
+    EXPECT_EQ(at::equal(run.saved(), before), status != 0);
+    if (status) {
+      EXPECT_NE(run.read("error").find("; the weights are in " +
+                                       run.options.checkpoints.folder),
+                std::string::npos)
+          << run.read("error");
+    }
+  }
+}
+
 TEST(CheckpointFaults, AFailureAtAnyCallLosesNoStep) {
   const Undisturbed &expected = undisturbed();
   for (int error : {ENOSPC, EIO})

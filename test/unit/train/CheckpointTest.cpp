@@ -142,28 +142,55 @@ TEST(Checkpoint, TheSamplesThatFollowAreReadByOtherBatches) {
   EXPECT_TRUE(rows[2].contains("eval_loss"));
 }
 
+TEST(Checkpoint, OneIsWrittenWhenItsTimeHasCome) {
+  CutRun often(2), seldom(2);
+  often.options.checkpoints.seconds = 1e-9;
+  seldom.options.checkpoints.seconds = 1e9;
+  ASSERT_EQ(often.trainTo(3), "");
+  ASSERT_EQ(seldom.trainTo(3), "");
+  EXPECT_EQ(often.steps().back(), 1u);
+  EXPECT_EQ(seldom.steps(), std::vector<uint64_t>{3});
+}
+
 TEST(Checkpoint, TheNewestAreKeptAndTheBest) {
   CutRun run(1);
   run.options.checkpoints.interval = 1;
   run.options.checkpoints.keep = 2;
   ASSERT_EQ(run.trainTo(5), "");
   EXPECT_EQ(run.steps(), (std::vector<uint64_t>{5, 4}));
-  CutRun best(1);
-  best.options.checkpoints.interval = 1;
-  best.options.checkpoints.keep = 1;
-  best.options.checkpoints.keepBest = "loss";
-  ASSERT_EQ(best.trainTo(5), "");
-  uint64_t least = 0;
-  double loss = INFINITY;
-  for (const nlohmann::json &row : best.rows())
-    if (row.contains("loss") && row["loss"] < loss) {
-      loss = row["loss"];
-      least = row["step"];
-    }
-  std::vector<uint64_t> expected = {5};
-  if (least != 5)
-    expected.push_back(least);
-  EXPECT_EQ(best.steps(), expected);
+  for (const char *metric : {"loss", "eval_loss"}) {
+    CutRun best(1);
+    best.options.checkpoints.interval = 1;
+    best.options.checkpoints.keep = 1;
+    best.options.checkpoints.keepBest = metric;
+    best.options.evalInterval = 2;
+    ASSERT_EQ(best.trainTo(5), "");
+    uint64_t least = 0;
+    double value = INFINITY;
+    for (const nlohmann::json &row : best.rows())
+      if (row.contains(metric) && row[metric] < value) {
+        value = row[metric];
+        least = row["step"];
+      }
+    std::vector<uint64_t> expected = {5};
+    if (least != 5)
+      expected.push_back(least);
+    EXPECT_EQ(best.steps(), expected) << metric;
+  }
+}
+
+TEST(Checkpoint, ADiskWithoutRoomForOneIsRefused) {
+  TemporaryFolder folder;
+  EXPECT_NO_THROW(requireRoom("a checkpoint", 1, folder.path));
+  try {
+    requireRoom("a checkpoint", uint64_t(1) << 62, folder.path);
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_EQ(error.kind, E::FileUnwritable);
+    EXPECT_NE(std::string(error.what()).find("the disk of " + folder.path),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(Checkpoint, TwoRunsDoNotShareAFolder) {
