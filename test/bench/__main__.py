@@ -9,6 +9,7 @@ import sys
 import time
 
 from bench import (
+    checkpoints,
     compile_time,
     figures,
     loader,
@@ -27,7 +28,10 @@ from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = ("steps", "overlap", "compile", "saving", "loop", "loader", "share", "threads", "timelines")
+SECTIONS = (
+    *("steps", "overlap", "compile", "saving", "checkpoints"),
+    *("loop", "loader", "share", "threads", "timelines"),
+)
 
 
 def positive(text: str) -> int:
@@ -105,6 +109,10 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "saving" in args.sections:
         results["saving"] = saving.measure(folder / "saving", say)
         print(saving.text(results["saving"]), flush=True)
+    for name in args.models if "checkpoints" in args.sections else ():
+        found = checkpoints.measure(folder / "checkpoints" / name, say, MODELS[name])
+        results.setdefault("checkpoints", {})[name] = found
+        print(checkpoints.text(name, found), flush=True)
     if "loop" in args.sections:
         results["loop"] = own_loop.measure(folder / "loop", say)
         print(own_loop.text(results["loop"]), flush=True)

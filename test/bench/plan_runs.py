@@ -42,10 +42,10 @@ class PlanRuns:
     def take_turn(self, warmup: int, steps: int) -> Turn:
         """All ranks of one run, or, for plans of one rank, a run on each core."""
         runs = self.contestant.copies
-        started = [self._start(run, warmup + steps) for run in range(runs)]
+        started = [self.start(run, warmup + steps) for run in range(runs)]
         if self.pinned and runs == self.contestant.threads == 1:
             pin_children(started[0].pid)
-        rows = [self._finish(run, process) for run, process in enumerate(started)]
+        rows = [self.finish(run, process) for run, process in enumerate(started)]
         timed = [row for run in rows for row in run[warmup:]]
         return Turn(
             seconds=[row["step_ms"] / 1e3 for row in timed],
@@ -57,21 +57,23 @@ class PlanRuns:
                     key: [row[key] for row in timed if key in row]
                     for key in ("exposed_comm_ms", "launch_ms")
                 },
-                "summary": json.loads(self._path(0, "summary.json").read_text()),
+                "summary": json.loads(self.path(0, "summary.json").read_text()),
             },
         )
 
     def close(self) -> None:
         pass
 
-    def _path(self, run: int, name: str) -> pathlib.Path:
+    def path(self, run: int, name: str) -> pathlib.Path:
+        """Of a run's own file: `metrics.jsonl` or `summary.json`."""
         return self.folder / f"run{run}.{name}"
 
-    def _start(self, run: int, steps: int) -> subprocess.Popen[str]:
+    def start(self, run: int, steps: int) -> subprocess.Popen[str]:
+        """A run of so many steps in all, whose files are not there yet."""
         arguments = chain.run_arguments(self.compiled, steps)
         arguments += ["--nproc", str(self.contestant.ranks), "--progress", "none"]
         for kind in ("metrics", "summary"):
-            name = self._path(run, "metrics.jsonl" if kind == "metrics" else "summary.json")
+            name = self.path(run, "metrics.jsonl" if kind == "metrics" else "summary.json")
             name.unlink(missing_ok=True)
             arguments += [f"--{kind}", str(name)]
         # Of a model that is not pinned to cores, all of them draw the first values.
@@ -86,12 +88,13 @@ class PlanRuns:
             preexec_fn=lambda: os.sched_setaffinity(0, cores) if self.pinned else None,
         )
 
-    def _finish(self, run: int, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+    def finish(self, run: int, process: subprocess.Popen[str]) -> list[dict[str, Any]]:
+        """Waits for the run, and returns the metrics of its steps. Raises Failed."""
         output, _ = process.communicate()
         if process.returncode != 0:
             lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
             raise Failed(f"fsdp-run ended with {process.returncode}: {lines[-1]}")
-        text = self._path(run, "metrics.jsonl").read_text()
+        text = self.path(run, "metrics.jsonl").read_text()
         return [row for row in map(json.loads, text.splitlines()) if "loss" in row]
 
 

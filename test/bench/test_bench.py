@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command_line
-from bench import charts, goals, loader, own_loop, pages, saving, share, tables, threads, timelines
+from bench import charts, checkpoints, goals, loader, own_loop, pages, saving, share, tables
+from bench import threads, timelines
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -258,6 +259,13 @@ def test_what_hashes_cost_is_measured(tmp_path: pathlib.Path) -> None:
     assert "of it (≤ 1.05, met)" in saving.text(found | {"ratio": 1.05})
     assert "of it (≤ 1.05, NOT met)" in saving.text(found | {"ratio": 1.06})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_checkpoints_cost_a_run_is_measured(tmp_path: pathlib.Path) -> None:
+    found = checkpoints.measure(tmp_path, lambda said: None, MODELS["tiny"], steps=11, rounds=1)
+    assert found["restart_s"] > 0 and found["ratios"] == [found["saving_s"] / found["plain_s"]]
+    assert not (tmp_path / "written").exists()
+    assert "checkpoints of tiny, every 10 steps: 11 steps in" in checkpoints.text("tiny", found)
 
 
 def test_a_share_of_the_machine_has_a_goal_by_the_fastest_kernels(tmp_path: pathlib.Path) -> None:
