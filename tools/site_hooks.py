@@ -1,6 +1,6 @@
 """What MkDocs does to the pages of docs/, so that they read well as plain files too.
 
-The README is the site's first page. A link to a file that is no page, such as a test, becomes that
+The README is the site's first page. What api.md says of a name becomes its whole docstring. A link to a file that is no page, such as a test, becomes that
 file's name.
 """
 
@@ -10,6 +10,7 @@ import re
 from mkdocs.structure.files import File, Files
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+_API = re.compile(r"<!-- api (\S+) -->\n.*?<!-- end -->", re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -47,4 +48,5 @@ def on_files(files: Files, config) -> Files:
 
 def on_page_markdown(markdown: str, page, config, files) -> str:
     folder = (ROOT / "docs" / page.file.src_uri).parent
-    return _rewritten(markdown, folder)
+    whole = _API.sub(r"::: \1", markdown)
+    return _rewritten(whole, folder)

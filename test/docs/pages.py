@@ -1,8 +1,8 @@
-"""The pages of docs/ that are generated: passes, dialects, options and constraints, and the running
-example of docs/ir.
+"""The pages of docs/ that are generated: passes, dialects, options and constraints, the running
+example of docs/ir, and the Python API.
 
-What is generated stands between `<!-- generated NAME -->` and `<!-- end -->`; the rest of
-a page is written by hand.
+What is generated stands between `<!-- generated NAME -->` or, of a name of the API, `<!-- api NAME
+-->`, and `<!-- end -->`; the rest of a page is written by hand.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import subprocess
 import tempfile
 from typing import Callable
 
-from docs import life, sharding
+from docs import api, life, sharding
 from support import chain, constraints, errors
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_NAME = re.compile(r"(<!-- api ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PAGES = (
     "passes.md",
     "dialects.md",
@@ -70,7 +71,9 @@ def all_pages() -> dict[pathlib.Path, str]:
         )
         for name in _PAGES
     }
-    return {**pages, chain.ROOT / "python/fsdp_mlir/error_kinds.py": _python_errors()}
+    page = docs / "api.md"
+    text = _NAME.sub(lambda m: f"{m[1]}{api.entry(m[2])}\n{m[3]}", page.read_text())
+    return {**pages, page: text, chain.ROOT / "python/fsdp_mlir/error_kinds.py": _python_errors()}
 
 
 def _errors() -> str:
