@@ -50,7 +50,8 @@ Look
   --fsdp-explain=UNIT           a unit's shards and collectives; root: the whole model's own
   --fsdp-report                 collectives, bytes and predicted time (format=json for programs)
   --remarks-filter='fsdp.*' --remark-format=emitRemark
-                                every decision, with its figures
+                                every decision, with its figures; 'changes' in place of
+                                'fsdp.*': what each pass changed
 
 Debug
   --mlir-print-ir-after-all     the IR behind each pass

@@ -28,10 +28,9 @@ protected:
   virtual void runOnModule() = 0;
 
 private:
-  void runOnOperation() final {
-    KindOfErrors kind(kindOfErrors());
-    runOnModule();
-  }
+  /// Runs the pass. Where remarks of the category `changes` are asked for, one
+  /// says what became of the programs.
+  void runOnOperation() final;
 
 protected:
   explicit ModulePass(mlir::TypeID id) : OperationPass(id) {}
