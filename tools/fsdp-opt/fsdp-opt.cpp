@@ -1,3 +1,4 @@
+#include "Colours.h"
 #include "Help.h"
 #include "PassNames.h"
 #include "PrintLocations.h"
@@ -81,6 +82,7 @@ static mlir::LogicalResult checkRemarksFile() {
 int main(int argc, char **argv) {
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
+  fsdp::honourNoColour();
   fsdp::identifyBadFlags();
   fsdp::printLocationsByDefault();
   mlir::DialectRegistry registry;

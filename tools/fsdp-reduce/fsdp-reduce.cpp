@@ -4,6 +4,7 @@
 //
 // shows.sh gets a file, and exits with 1 where the defect is still there.
 
+#include "Colours.h"
 #include "fsdp/Dialect/Diagnostics.h"
 #include "fsdp/Dialect/Registration.h"
 
@@ -12,6 +13,7 @@
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 
 int main(int argc, char **argv) {
+  fsdp::honourNoColour();
   fsdp::identifyBadFlags();
   mlir::DialectRegistry registry;
   fsdp::registerDialects(registry);

@@ -1,5 +1,6 @@
 // Between archives, the IR and plans.
 
+#include "Colours.h"
 #include "EndProgram.h"
 #include "Help.h"
 #include "PrintLocations.h"
@@ -122,6 +123,7 @@ Look at a plan; each checks it first
 int main(int argc, char **argv) {
   if (fsdp::printedHelp({argv, size_t(argc)}, help))
     return 0;
+  fsdp::honourNoColour();
   fsdp::identifyBadFlags();
   fsdp::printLocationsByDefault();
   for (const NamedTranslation &translation : translations)
