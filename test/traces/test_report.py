@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 from fsdp_mlir.report.__main__ import main
+from fsdp_mlir.report.facts import read_run
+from fsdp_mlir.report.page import MOST_BYTES
+from fsdp_mlir.report.page import page as page_of
 from fsdp_mlir.report.remarks import read_remarks
 
 from support import chain
-from traces.conftest import Plans, report
+from traces.conftest import STEPS, Plans, report
 
-STEPS = 6
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -70,22 +72,6 @@ class Page(html.parser.HTMLParser):
             self.text += data + "\n"
 
 
-@pytest.fixture(scope="module")
-def run_folder(plans: Plans, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """What the driver leaves of a run of two ranks and two micro-batches."""
-    compiled = plans("mesh=2 units=class:Block", "--accumulate", "2")
-    folder = tmp_path_factory.mktemp("run")
-    shutil.copyfile(compiled.plan, folder / "step.plan")
-    opt = [chain.binary("fsdp-opt"), compiled.ir, "--fsdp-pipeline=mesh=2 units=class:Block"]
-    opt += ["--remarks-filter=fsdp.*", "--remark-format=yaml"]
-    opt += [f"--remarks-output-file={folder / 'step.remarks.yaml'}", "-o", "/dev/null"]
-    chain.command(opt)
-    flags = ["--nproc", "2", "--metrics", folder / "metrics.jsonl"]
-    flags += ["--summary", folder / "summary.json", "--trace", folder / "trace.json"]
-    chain.command([*chain.run_arguments(compiled, STEPS), *flags])
-    return folder
-
-
 def make(folder: pathlib.Path, *flags: object) -> Page:
     assert main([str(folder), *map(str, flags)]) == 0
     return Page(folder / "report.html")
@@ -94,7 +80,7 @@ def make(folder: pathlib.Path, *flags: object) -> Page:
 def test_a_page_stands_alone(run_folder: pathlib.Path) -> None:
     page = make(run_folder)
     size = (run_folder / "report.html").stat().st_size
-    assert size < 5 << 20
+    assert size < MOST_BYTES
     assert page.outside == [], "it opens without a network"
     text = (run_folder / "report.html").read_text()
     assert "@import" not in text and "url(" not in text and "fetch(" not in text
@@ -108,11 +94,53 @@ def test_a_page_stands_alone(run_folder: pathlib.Path) -> None:
         "Exposed communication",
         "Memory",
         "Units and shards",
+        "What each pass changed",
         "Decisions",
         "Certificate",
     ]
+    assert "what would help" in page.text
     for said in ("fsdp-schedule-overlap", "blocks.0", "step.py:", "MiB", "constraints"):
         assert said in page.text
+
+
+def test_it_says_what_passes_changed(run_folder: pathlib.Path) -> None:
+    """Of each pass, those among them that decide nothing."""
+    ran = [
+        remark
+        for remark in read_remarks(run_folder / "step.remarks.yaml")
+        if remark.by == "changes"
+    ]
+    by_name = {remark.name: dict(remark.figures) for remark in ran}
+    deciding = {r.by for r in read_remarks(run_folder / "step.remarks.yaml")} - {"changes"}
+    assert deciding < set(by_name) and "fsdp-assign-streams" in set(by_name) - deciding
+    assert by_name["fsdp-verify-commands"] == {}, "a verifier changes nothing"
+    assert "fsdp.unshard" in by_name["fsdp-insert-unshard"]["added"]
+    assert int(by_name["fsdp-schedule-overlap"]["moved"]) > 0
+    memory = by_name["fsdp-localize"]
+    assert int(memory["state_bytes_after"]) < int(memory["state_bytes_before"])
+    page = make(run_folder)
+    assert f"{len(ran)} passes ran, in this order" in page.text
+    peaks = [int(value) for r in ran for name, value in r.figures if name == "peak_bytes_after"]
+    assert page.facts["live_bytes"] == peaks[-1]
+
+
+def test_a_large_run_has_a_page_that_mail_takes(run_folder: pathlib.Path) -> None:
+    """A run with a hundred times the commands, units, parameters and decisions."""
+    times = 100
+    run = read_run(run_folder)
+    run.remarks *= times
+    for key in ("units", "states"):
+        run.plan[key] *= times
+    events = run.trace["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X" and "command" in event["args"]]
+    for i in range(1, times):
+        for bar in bars:
+            args = {**bar["args"], "command": bar["args"]["command"] + i * len(bars)}
+            events.append({**bar, "args": args})
+    text = page_of(run)
+    assert len(text.encode()) <= MOST_BYTES
+    assert "listed; all are in step.remarks.yaml" in text
+    assert "Not drawn, to keep the page small: " in text
 
 
 def test_a_prediction_for_each_rank_is_no_measurement(

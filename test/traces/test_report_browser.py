@@ -8,24 +8,16 @@ from typing import Iterator
 
 import pytest
 
-from support import browser, chain
-from traces.conftest import Plans
+from support import browser
 from traces.test_report import main
 
 WIDTHS = (375, 1280)
-STEPS = 6
 
 
 @pytest.fixture(scope="module")
-def report(plans: Plans, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    compiled = plans("mesh=2 units=class:Block")
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "step.plan").write_bytes(compiled.plan.read_bytes())
-    flags = ["--nproc", "2", "--metrics", folder / "metrics.jsonl"]
-    flags += ["--summary", folder / "summary.json", "--trace", folder / "trace.json"]
-    chain.command([*chain.run_arguments(compiled, STEPS), *flags])
-    assert main([str(folder)]) == 0
-    return folder / "report.html"
+def report(run_folder: pathlib.Path) -> pathlib.Path:
+    assert main([str(run_folder)]) == 0
+    return run_folder / "report.html"
 
 
 @pytest.fixture(scope="module")

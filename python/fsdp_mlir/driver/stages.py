@@ -22,7 +22,7 @@ from . import programs
 from .cache import Cache, Use, digest, key_of
 
 # What makes fsdp-opt write its decisions into a file.
-REMARKS = ["--remarks-filter=fsdp.*", "--remark-format=yaml"]
+REMARKS = ["--remarks-filter=fsdp.*|changes", "--remark-format=yaml"]
 
 
 class StageError(Identified):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import html
-from typing import Iterable, Optional, Sequence, Union
+from typing import Any, Iterable, Iterator, Optional, Sequence, Union
 
-# Rows that a long table shows before the rest is folded, and at most.
-_SHOWN, _MOST_ROWS = 12, 400
+# Rows that a long table shows before the rest is folded.
+_SHOWN = 12
+# Rows that a list has at most: fewer where the page would be too long.
+_most_rows = contextvars.ContextVar("_most_rows", default=400)
 
 Cell = Union[str, int, float, "Markup"]
 
@@ -71,10 +75,32 @@ def long_table(
 ) -> Markup:
     """A table, of which all but the first rows are folded."""
     first = table(heads, rows[:_SHOWN], numbers=numbers)
-    rest = rows[_SHOWN:_MOST_ROWS]
-    if not rest:
+    rest = listed(rows)[_SHOWN:]
+    if len(rows) <= _SHOWN:
         return first
-    left = f"{len(rows) - _SHOWN:,} more" + (
-        f", of which {len(rest):,} are listed" if len(rows) > _MOST_ROWS else ""
-    )
+    left = f"{len(rows) - _SHOWN:,} more"
+    if len(listed(rows)) < len(rows):
+        left += f", of which {len(rest):,} are listed"
     return joined((first, folded(left, table(heads, rest, numbers=numbers))))
+
+
+@contextlib.contextmanager
+def rows_at_most(count: int) -> Iterator[None]:
+    """What is written inside lists at most so many rows of anything."""
+    token = _most_rows.set(count)
+    try:
+        yield
+    finally:
+        _most_rows.reset(token)
+
+
+def listed(rows: Sequence[Any]) -> Sequence[Any]:
+    """Those of a list's rows that the page has room for."""
+    return rows[: _most_rows.get()]
+
+
+def left_out(rows: Sequence[Any], where: str) -> str:
+    """What to say behind a list's name: nothing, or how many are listed, and where all are."""
+    if len(listed(rows)) == len(rows):
+        return ""
+    return f" (the first {len(listed(rows)):,} are listed; all are in {where})"

@@ -12,16 +12,23 @@ from .timeline import Timeline
 from .waits import waits
 
 Json = dict[str, Any]
+# Of a command that was predicted to be hidden.
+_LINKS = (
+    "its links are slower than predicted: with cluster=FILE, which has this machine’s, the "
+    "scheduler may start it earlier"
+)
 
 
-def schedule(run: Run, shown: Timeline) -> Markup:
+def schedule(run: Run, shown: Timeline, picture: Timeline) -> Markup:
+    """`picture` is what of `shown` is drawn."""
     facts = ["All ranks run one plan, so one prediction stands for all of them."]
     if run.measured:
         facts.append(
             f"Measured is step {shown.processes[-1].step}, the median of the traced ones on rank 0."
         )
-    if shown.left_out:
-        facts.append(f"Not drawn, to keep the page small: {', '.join(shown.left_out)}.")
+    if picture.left_out:
+        where = "; trace.json has them" if run.measured else ""
+        facts.append(f"Not drawn, to keep the page small: {', '.join(picture.left_out)}{where}.")
     rows = [
         (bars.name, bars.step or "", of_time(bars.length / 1000), of_time(bars.exposed_ns / 1000))
         for bars in shown.processes
@@ -83,7 +90,7 @@ def exposed(run: Run, shown: Timeline) -> Markup:
     """What kept the compute stream, and what is predicted to, program by program."""
     parts: list[Cell] = [tag("p", "Communication that no compute hides.")]
     if run.measured:
-        parts.append(_measured(shown))
+        parts.append(_measured(run, shown))
     for name, program in run.plan["programs"].items():
         total = program["exposed_us"]
         parts.append(tag("h3", f"predicted on {run.plan['cluster']}: program {name}"))
@@ -104,18 +111,31 @@ def exposed(run: Run, shown: Timeline) -> Markup:
     return joined(parts)
 
 
-def _measured(shown: Timeline) -> Markup:
+def _measured(run: Run, shown: Timeline) -> Markup:
     ranks = [bars.name for bars in shown.processes if bars.step]
+    foreseen = {
+        entry["name"]: entry
+        for program in run.plan["programs"].values()
+        for entry in program["exposed"]
+    }
     rows: list[list[Cell]] = []
     for wait in waits(shown):
-        if wait.for_others * 2 > sum(wait.exposed):
+        mean, late = sum(wait.exposed) / len(ranks), wait.for_others / len(ranks)
+        if late * 2 > mean:
             cause = f"most of it waits for {wait.last}, which comes later"
+            help_ = _up_to(
+                f"less to do for {wait.last}, or a host as fast as the others’ (fsdp-run --doctor)",
+                late,
+            )
         else:
             cause = "most of it passes after all ranks have come"
-        for_others = of_time(wait.for_others / len(ranks) / 1000)
+            entry = foreseen.get(wait.name)
+            help_ = _help(entry) if entry else _up_to(_LINKS, mean - late)
         times = [of_time(ns / 1000) for ns in wait.exposed]
-        rows.append([wait.name, *times, of_time(wait.predicted / 1000), for_others, cause])
-    heads = ("command", *ranks, "predicted", "until the last rank came (mean)", "cause")
+        predicted = of_time(wait.predicted / 1000)
+        rows.append([wait.name, *times, predicted, of_time(late / 1000), cause, help_])
+    waited = "until the last rank came (mean)"
+    heads = ("command", *ranks, "predicted", waited, "cause", "what would help")
     title = tag("h3", f"measured in step {shown.processes[-1].step}")
     said = tag(
         "p",
@@ -124,7 +144,18 @@ def _measured(shown: Timeline) -> Markup:
     return joined((title, said, long_table(heads, rows, tuple(range(1, len(ranks) + 3)))))
 
 
+def _up_to(remedy: str, nanoseconds: float) -> Markup:
+    """A remedy that could save no more than what was measured."""
+    return joined((remedy, ": up to ", tag("b", f"−{of_time(nanoseconds / 1000)}")))
+
+
 def _exposure(entry: Json) -> list[Cell]:
+    cause = joined((tag("b", entry["cause"]), ": ", entry["why"]))
+    return [entry["name"], of_time(entry["us"]), cause, _help(entry)]
+
+
+def _help(entry: Json) -> Markup:
+    """What the predictions say would help an exposed command."""
     remedies = [
         tag(
             "li",
@@ -136,13 +167,9 @@ def _exposure(entry: Json) -> list[Cell]:
         )
         for remedy in entry["remedies"]
     ]
-    help_ = (
-        tag("ul", joined(remedies))
-        if remedies
-        else tag("span", "none of the options that were tried shortens the step", class_="note")
-    )
-    cause = joined((tag("b", entry["cause"]), ": ", entry["why"]))
-    return [entry["name"], of_time(entry["us"]), cause, help_]
+    if remedies:
+        return tag("ul", joined(remedies))
+    return tag("span", "none of the options that were tried shortens the step", class_="note")
 
 
 def memory(run: Run) -> Markup:

@@ -187,7 +187,7 @@
     button.addEventListener("click", doing[button.dataset.do]);
 
   canvas.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || firstLane < 0) return;
     const keys = {
       ArrowRight: () => (at ? at.bar + 1 < rows[at.row].bars.length && tell(at.row, at.bar + 1) : tell(firstLane, nearest(firstLane, from))),
       ArrowLeft: () => at && at.bar && tell(at.row, at.bar - 1),

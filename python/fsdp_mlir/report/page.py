@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import E
-from . import over_time, sections
+from . import compiler, over_time, sections
 from .facts import ReportError, Run
-from .html import Cell, Markup, joined, tag
-from .timeline import Timeline, timeline
+from .html import Cell, Markup, joined, rows_at_most, tag
+from .timeline import MOST_BARS, Timeline, drawn, timeline
 
 _HERE = Path(__file__).parent
 # Longer pages open slowly, and mail does not take them.
 MOST_BYTES = 5 << 20
+# Rows of a list and bars of the picture, for runs that are larger and larger.
+_DETAILS = ((400, MOST_BARS), (400, MOST_BARS // 4), (100, MOST_BARS // 16), (20, 0))
 
 
 def write_report(run: Run, target: Path) -> None:
@@ -43,15 +45,27 @@ def write_report(run: Run, target: Path) -> None:
 
 
 def page(run: Run) -> str:
-    shown = timeline(run.trace)
+    """The page, with as much detail as keeps it below `MOST_BYTES`."""
+    shown, text = timeline(run.trace), ""
+    for rows, bars in _DETAILS:
+        with rows_at_most(rows):
+            text = _page(run, shown, bars)
+        if len(text.encode()) <= MOST_BYTES:
+            break
+    return text
+
+
+def _page(run: Run, shown: Timeline, bars: int) -> str:
+    picture = drawn(shown, bars)
     parts: list[tuple[str, str, Cell]] = [
         ("run", "The run", joined((sections.tiles(run, shown), sections.setting(run)))),
         ("progress", "Loss and throughput", sections.progress(run)),
-        ("schedule", "Schedule", over_time.schedule(run, shown)),
+        ("schedule", "Schedule", over_time.schedule(run, shown, picture)),
         ("exposed", "Exposed communication", over_time.exposed(run, shown)),
         ("memory", "Memory", over_time.memory(run)),
         ("units", "Units and shards", sections.units(run)),
-        ("decisions", "Decisions", sections.decisions(run)),
+        ("changes", "What each pass changed", compiler.changes(run)),
+        ("decisions", "Decisions", compiler.decisions(run)),
         ("certificate", "Certificate", sections.certificate(run)),
     ]
     title = sections.title(run)
@@ -80,7 +94,10 @@ def page(run: Run) -> str:
                 ),
             ),
             tag(
-                "script", Markup(_embedded(_facts(run, shown))), type="application/json", id="facts"
+                "script",
+                Markup(_embedded(_facts(run, picture))),
+                type="application/json",
+                id="facts",
             ),
             tag("script", Markup(_file("page.js"))),
         )

@@ -8,12 +8,10 @@ from typing import Any, Iterable, Optional
 from .charts import line_chart
 from .facts import Run
 from .figures import median, of_bytes, of_time, values
-from .html import Cell, Markup, folded, joined, long_table, table, tag
+from .html import Cell, Markup, folded, joined, left_out, listed, long_table, table, tag
 from .timeline import Timeline
 
 Json = dict[str, Any]
-# Rows that a folded list has at most.
-_MOST_ROWS = 400
 
 
 def title(run: Run) -> str:
@@ -187,7 +185,8 @@ def units(run: Run) -> Markup:
         states = [s for s in plan["states"] if s.get("unit") == name and s["role"] == "parameter"]
         folds.append(
             folded(
-                f"{name}: {len(states)} parameters",
+                f"{name}: {len(states):,} parameters"
+                + left_out(states, "what fsdp-translate --plan-to-json step.plan prints"),
                 table(
                     ("parameter", "dtype", "shape", "on a rank", "arena"),
                     [
@@ -198,7 +197,7 @@ def units(run: Run) -> Markup:
                             _on_a_rank(s) + ("" if s["trainable"] else ", frozen"),
                             s["arena"],
                         )
-                        for s in states[:_MOST_ROWS]
+                        for s in listed(states)
                     ],
                 ),
             )
@@ -237,47 +236,6 @@ def _on_a_rank(state: dict[str, Any]) -> str:
 
 def _shape(shape: list[int]) -> str:
     return "[" + ", ".join(map(str, shape)) + "]"
-
-
-def decisions(run: Run) -> Markup:
-    """Every remark, by pass, in the order in which the passes ran."""
-    if not run.remarks:
-        return tag("p", "The folder has no remarks of the compiler.")
-    passes: dict[str, list[Any]] = {}
-    for remark in run.remarks:
-        passes.setdefault(remark.by, []).append(remark)
-    parts: list[Cell] = [
-        tag(
-            "p",
-            f"{len(run.remarks):,} decisions of {len(passes)} passes, with the figures that decided them.",
-        )
-    ]
-    for name, remarks in passes.items():
-        missed = sum(not remark.taken for remark in remarks)
-        rows = [
-            (
-                "taken" if r.taken else "not taken",
-                r.function,
-                r.name,
-                r.text,
-                ", ".join(f"{k} {_figure(k, v)}" for k, v in r.figures),
-            )
-            for r in remarks[:_MOST_ROWS]
-        ]
-        more = f" The first {_MOST_ROWS} are listed." if len(remarks) > _MOST_ROWS else ""
-        count = (
-            f"{name}: {len(remarks):,}" + (f", {missed:,} not taken" if missed else "") + "." + more
-        )
-        parts.append(folded(count, table(("", "program", "decision", "what", "figures"), rows)))
-    return joined(parts)
-
-
-def _figure(name: str, value: str) -> str:
-    if name == "unit" and not value:
-        return "root"
-    if name.lower().endswith("bytes") and value.isdigit():
-        return of_bytes(int(value))
-    return value
 
 
 def setting(run: Run) -> Markup:

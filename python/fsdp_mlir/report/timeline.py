@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 Json = dict[str, Any]
@@ -10,6 +10,8 @@ Json = dict[str, Any]
 # Bars that one page draws; each takes about 20 bytes of it.
 MOST_BARS = 100_000
 MOST_RANKS = 4
+# Times of a memory counter; a screen has fewer pixels.
+MOST_POINTS = 4_000
 
 
 @dataclass
@@ -32,11 +34,44 @@ class Bars:
 
 @dataclass
 class Timeline:
-    """The prediction first, then ranks. `left_out` names ranks that are not drawn."""
+    """The prediction first, then ranks. `left_out` names processes that are not in it."""
 
     commands: list[Json]
     processes: list[Bars]
     left_out: list[str]
+
+
+def drawn(whole: Timeline, most_bars: int) -> Timeline:
+    """What a page has room for: the first processes whose bars are together no more than
+    `most_bars`, with their commands. The first process keeps its memory in any case."""
+    kept: list[Bars] = []
+    left_out = list(whole.left_out)
+    numbers: dict[int, int] = {}  # of commands: in `whole`, and here
+    for process in whole.processes:
+        memory = {
+            name: {**counter, "points": _peaks(counter["points"], MOST_POINTS)}
+            for name, counter in process.memory.items()
+        }
+        most_bars -= sum(len(bars) for _, bars in process.lanes)
+        lanes: list[tuple[str, list[tuple[int, int, int]]]] = []
+        if most_bars < 0:
+            left_out.append(process.name)
+            if kept:
+                continue
+        else:
+            for name, bars in process.lanes:
+                renumbered = [(t, ns, numbers.setdefault(row, len(numbers))) for t, ns, row in bars]
+                lanes.append((name, renumbered))
+        kept.append(replace(process, lanes=lanes, memory=memory))
+    return Timeline([whole.commands[row] for row in numbers], kept, left_out)
+
+
+def _peaks(points: list[Any], most: int) -> list[Any]:
+    """Of so many neighbours the one with most bytes, where there are more than `most` points."""
+    of = -(-len(points) // most)
+    return [
+        max(points[i : i + of], key=lambda point: sum(point[1])) for i in range(0, len(points), of)
+    ]
 
 
 def timeline(trace: Json) -> Timeline:
@@ -60,19 +95,17 @@ def timeline(trace: Json) -> Timeline:
     predicted = [pid for pid in names if pid not in ranks]
     step = _median_step(events[ranks[0]]) if ranks else None
     zero = _window(events[ranks[0]], step)[0] if step is not None else 0
-    found, left_out, bars = [], [], 0
+    found, left_out = [], []
     for pid in predicted + ranks:
         is_rank = pid in ranks
         whole = _window(events[pid], step if is_rank else None)
         part = _bars(
             pid, names[pid], events[pid], tracks, whole, zero if is_rank else whole[0], table
         )
-        size = sum(len(lane) for _, lane in part.lanes)
-        if is_rank and (bars + size > MOST_BARS or len(found) > MOST_RANKS):
+        if is_rank and len(found) > MOST_RANKS:
             left_out.append(names[pid])
             continue
         part.step = step if is_rank and step is not None else 0
-        bars += size
         found.append(part)
     return Timeline(table.rows, found, left_out)
 
