@@ -21,6 +21,7 @@ from bench import (
     tables,
     threads,
     timelines,
+    watching,
 )
 from bench.contestants import CONTESTANTS, DEFAULT
 from bench.models import MODELS
@@ -28,10 +29,16 @@ from bench.rounds import Rounds, Settings, measure_idle
 from bench.turn import Failed
 from support.chain import ROOT, ChainError
 
-SECTIONS = (
-    *("steps", "overlap", "compile", "saving", "checkpoints"),
-    *("loop", "loader", "share", "threads", "timelines"),
-)
+# Each is a module: what it measures, and how that reads.
+ALONE = {
+    "saving": saving,
+    "loop": own_loop,
+    "loader": loader,
+    "share": share,
+    "threads": threads,
+    "watching": watching,
+}
+SECTIONS = ("steps", "overlap", "compile", "checkpoints", *ALONE, "timelines")
 
 
 def positive(text: str) -> int:
@@ -106,25 +113,14 @@ def measure(args: argparse.Namespace, say) -> figures.Figures:
     if "compile" in args.sections:
         results["compile"] = compile_time.measure(folder / "compile", say)
         print(tables.compile_times(results["compile"]), flush=True)
-    if "saving" in args.sections:
-        results["saving"] = saving.measure(folder / "saving", say)
-        print(saving.text(results["saving"]), flush=True)
+    for name, section in ALONE.items():
+        if name in args.sections:
+            results[name] = section.measure(folder / name, say)
+            print(section.text(results[name]), flush=True)
     for name in args.models if "checkpoints" in args.sections else ():
         found = checkpoints.measure(folder / "checkpoints" / name, say, MODELS[name])
         results.setdefault("checkpoints", {})[name] = found
         print(checkpoints.text(name, found), flush=True)
-    if "loop" in args.sections:
-        results["loop"] = own_loop.measure(folder / "loop", say)
-        print(own_loop.text(results["loop"]), flush=True)
-    if "loader" in args.sections:
-        results["loader"] = loader.measure(folder / "loader", say)
-        print(loader.text(results["loader"]), flush=True)
-    if "share" in args.sections:
-        results["share"] = share.measure(folder / "share", say)
-        print(share.text(results["share"]), flush=True)
-    if "threads" in args.sections:
-        results["threads"] = threads.measure(folder / "threads", say)
-        print(threads.text(results["threads"]), flush=True)
     if "timelines" in args.sections:
         results["timelines"] = timelines.measure(folder / "timelines", say)
     return results

@@ -13,7 +13,7 @@ import pytest
 
 from bench import __main__ as command_line
 from bench import charts, checkpoints, goals, loader, own_loop, pages, saving, share, tables
-from bench import threads, timelines
+from bench import threads, timelines, watching
 from bench.bound import least
 from bench.figures import Figures, ratio
 from bench.models import MODELS
@@ -288,6 +288,15 @@ def test_ranks_beside_threads() -> None:
     assert threads.text({"tiny": figures}).splitlines()[-1] == (
         "  tiny: 2 ranks × 1 thread 20.00 ms, 300 MiB; 1 rank × 2 threads 15.00 ms, 200 MiB; 0.75"
     )
+
+
+def test_what_watching_costs_has_a_goal() -> None:
+    times = {"nothing": 200.0, "metrics": 201.0, "trace": 204.0}
+    ratios = {way: ms / 200 for way, ms in times.items()}
+    text = watching.text({"model": "small", "step_ms": times, "ratios": ratios})
+    assert "a step of small: 200.00 ms" in text
+    assert "with metrics and event files: 1.005 of it (≤ 1.01, met)" in text
+    assert "traced: 1.020 of it (≤ 1.01, NOT met)" in text
 
 
 def test_a_timeline_is_of_the_shortest_step() -> None:
