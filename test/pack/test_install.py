@@ -12,13 +12,24 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+# pip compiles all programs once more, into build/pip.
+PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", ROOT, "--target"]
+CMAKE = ["cmake", "--install", ROOT / "build", "--prefix"]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(CMAKE, id="cmake"),
+        pytest.param(PIP, id="pip", marks=pytest.mark.long),
+    ],
+)
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A folder of packages: this one as it is installed, and a link to PyTorch and its libraries."""
     site = tmp_path_factory.mktemp("site")
-    subprocess.run(
-        ["cmake", "--install", ROOT / "build", "--prefix", site], check=True, capture_output=True
-    )
+    environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
+    ran = subprocess.run([*request.param, site], capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
     packages = pathlib.Path(torch.__file__).parents[1]
     for name in ("torch", "nvidia"):
         if (packages / name).exists():
