@@ -102,7 +102,7 @@ def _export(
         "torch_version": torch.__version__.partition("+")[0],
         "source": os.path.basename(source),
         "programs": {name: writer.description for name, writer in writers.items()},
-        "modules": _modules(step, names),
+        "modules": describe_modules(step, names),
         "mesh": sharding.mesh,
         "units": sharding.units,
         "parameters": [
@@ -208,7 +208,8 @@ def _input_source(step: TrainingStep, name: str) -> str:
     return "data" if name in column_names(step.data) else "repeat"
 
 
-def _modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
+def describe_modules(step: TrainingStep, names: StateNames) -> list[dict[str, Any]]:
+    """The model's modules in the order of `named_modules()`, as the archive holds them."""
     containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
     # Of a wrapper and what it wraps, the latter.
     modules = {plain_path(path): module for path, module in step.model.named_modules()}

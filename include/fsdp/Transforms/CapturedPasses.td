@@ -111,8 +111,10 @@ def AssignUnits : ModulePass<"fsdp-assign-units"> {
     is whole at once and how often ranks talk.
 
     `units` is one of
-    - `auto`: each child with parameters of an outermost ModuleList or
-      Sequential in which one class repeats;
+    - `auto`: each child with parameters of an outermost ModuleList, Sequential
+      or ModuleDict in which one class repeats. Blocks, which are modules with
+      modules in them, come before layers: where only layers repeat, such as two
+      embeddings, and a list beside them repeats blocks, the units are these;
     - `class:NAME`: each module of that class; the innermost owns;
     - a number: units of at least that many bytes of parameters, in the order
       of their use;

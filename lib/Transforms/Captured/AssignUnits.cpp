@@ -85,10 +85,12 @@ struct Model {
     });
   }
 
+  /// Those with parameters.
   SmallVector<ModulePathOp> getChildren(ModulePathOp parent) const {
     SmallVector<ModulePathOp> children;
     for (ModulePathOp module : modules)
-      if (llvm::any_of(getPaths(module), [&](StringRef path) {
+      if (hasParameters(module) &&
+          llvm::any_of(getPaths(module), [&](StringRef path) {
             return llvm::any_of(getPaths(parent), [&](StringRef above) {
               return isChild(path, above);
             });
@@ -98,23 +100,43 @@ struct Model {
   }
 };
 
+/// What is repeated among the children of a container: nothing, layers, or
+/// blocks, which are modules with modules in them.
+enum class Repeated { Nothing, Layers, Blocks };
+
+Repeated getRepeated(const Model &model, ModulePathOp module) {
+  StringRef name = module.getClassName();
+  if (!module.getContainer() && name != "ModuleList" && name != "Sequential")
+    return Repeated::Nothing;
+  llvm::StringMap<int> count;
+  Repeated found = Repeated::Nothing;
+  for (ModulePathOp child : model.getChildren(module)) {
+    if (++count[child.getClassName()] == 1)
+      continue;
+    if (!model.getChildren(child).empty())
+      return Repeated::Blocks;
+    found = Repeated::Layers;
+  }
+  return found;
+}
+
+bool holdsBlocks(const Model &model, ModulePathOp module) {
+  return getRepeated(model, module) == Repeated::Blocks ||
+         llvm::any_of(model.getChildren(module), [&](ModulePathOp child) {
+           return holdsBlocks(model, child);
+         });
+}
+
 /// units=auto: children of outermost containers in which one class repeats.
+/// Blocks come before layers: those of a list beside two embeddings.
 void findRepeated(const Model &model, ModulePathOp module,
                   llvm::SetVector<ModulePathOp> &units) {
   SmallVector<ModulePathOp> children = model.getChildren(module);
-  StringRef name = module.getClassName();
-  if (module.getContainer() || name == "ModuleList" || name == "Sequential") {
-    llvm::StringMap<int> count;
-    bool repeats = false;
-    for (ModulePathOp child : children)
-      if (model.hasParameters(child))
-        repeats |= ++count[child.getClassName()] > 1;
-    if (repeats) {
-      for (ModulePathOp child : children)
-        if (model.hasParameters(child))
-          units.insert(child);
-      return;
-    }
+  Repeated repeated = getRepeated(model, module);
+  if (repeated == Repeated::Blocks ||
+      (repeated == Repeated::Layers && !holdsBlocks(model, module))) {
+    units.insert(children.begin(), children.end());
+    return;
   }
   for (ModulePathOp child : children)
     findRepeated(model, child, units);
