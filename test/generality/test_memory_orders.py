@@ -42,6 +42,19 @@ class Pictures(nn.Module):
         return self.head(self.features(x - self.seen).mean((2, 3)))
 
 
+class Pixels(nn.Module):
+    """Maps of one pixel, whose strides are those of no order alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 64, 3, bias=False), nn.Conv2d(64, 64, 1, bias=False)
+        self.norm, self.head = nn.BatchNorm2d(64), nn.Linear(64, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).relu()
+        return self.head((x + self.norm(self.last(x)).relu()).relu().flatten(1))
+
+
 class Volumes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -76,6 +89,12 @@ def pictures(given: bool) -> TrainingStep:
     return _step(model, x.to(memory_format=torch.channels_last) if given else x)
 
 
+def pixels() -> TrainingStep:
+    torch.manual_seed(2)
+    model = Pixels().to(memory_format=torch.channels_last)
+    return _step(model, torch.randn(4, 3, 3, 3).to(memory_format=torch.channels_last))
+
+
 def volumes() -> TrainingStep:
     torch.manual_seed(2)
     model = Volumes().to(memory_format=torch.channels_last_3d)
@@ -103,6 +122,7 @@ def _step(model: nn.Module, x: torch.Tensor) -> TrainingStep:
 MODELS: dict[str, Callable[[], TrainingStep]] = {
     "channels-last": lambda: pictures(given=True),
     "channels-last weights alone": lambda: pictures(given=False),
+    "channels-last of one pixel": pixels,
     "channels-last-3d": volumes,
     "transposed": transposed,
     "transposed units": transposed_units,

@@ -14,6 +14,7 @@ from unittest import mock
 
 import torch
 from torch._prims_common import suggest_memory_format
+from torch.utils._pytree import tree_leaves
 
 from ..step.strides import row_major_strides
 
@@ -63,8 +64,8 @@ def _as_argument(position: int, suggested: bool = False) -> Strides:
 
 
 def _as_a_sum(result: torch.Tensor, args: Args) -> Sequence[int]:
-    """A result lies as the sum of the first two arguments does."""
-    return torch.ops.aten.add.Tensor(*args[:2]).stride()
+    """A result lies as the sum of the two tensors among the arguments does."""
+    return torch.ops.aten.add.Tensor(*(a for a in args if isinstance(a, torch.Tensor))).stride()
 
 
 def _results_in_other_orders() -> Iterator[tuple[Any, Strides]]:
@@ -79,7 +80,7 @@ def _results_in_other_orders() -> Iterator[tuple[Any, Strides]]:
     yield aten._native_batch_norm_legit_functional.default, _as_argument(0, suggested=True)
     yield aten.native_batch_norm_backward.default, _as_argument(1, suggested=True)
     yield aten.binary_cross_entropy_backward.default, _as_argument(1)
-    for name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "logit", "softplus"):
+    for name in ("elu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logit", "softplus"):
         yield getattr(aten, f"{name}_backward").default, _as_a_sum
     yield aten.native_dropout_backward.default, _as_a_sum
 
@@ -100,6 +101,43 @@ def _in_order(original: Callable[..., Any], strides: Strides) -> Callable[..., A
         return tuple(laid_out(result) for result in results)
 
     return rule
+
+
+def _forgets_strides_of_one(func: Any) -> bool:
+    """Whether an operator by element gives a result that is row-major also in its sizes of 1 where
+    all operands have its shape and are row-major but for these sizes' strides."""
+    if not isinstance(func, torch._ops.OpOverload) or func._schema.is_mutable:
+        return False
+    # These begin with an `empty_like`, or multiply by a number.
+    if func._opname in ("clone", "hardtanh", "nan_to_num", "deg2rad", "rad2deg"):
+        return False
+    return torch.Tag.pointwise in func.tags or func._opname == "leaky_relu"
+
+
+def _with_eager_strides_of_one(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The dispatch `original` of fake tensors with eager's strides of sizes of 1. PyTorch's own
+    rules keep those of channels-last maps of one pixel, which choose a batch norm's kernel."""
+
+    @functools.wraps(original)
+    def dispatch(mode: Any, func: Any, types: Any, args: Args, kwargs: dict[str, Any]) -> Any:
+        result = original(mode, func, types, args, kwargs)
+        if not isinstance(result, torch.Tensor) or not _forgets_strides_of_one(func):
+            return result
+        wanted = row_major_strides(result.shape)
+        if result.stride() == wanted or not result.is_contiguous():
+            return result
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        # A number beside a tensor is a tensor of another shape, with which strides are kept.
+        names = (argument.name for argument in func._schema.arguments)
+        other = dict(zip(names, args)).get("other", result)
+        if not isinstance(other, torch.Tensor):
+            return result
+        if any(t.shape != result.shape or not t.is_contiguous() for t in tensors):
+            return result
+        with mode:
+            return result.new_empty_strided(result.shape, wanted)
+
+    return dispatch
 
 
 def _batch_norm(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,15 +164,22 @@ def eager_results() -> Iterator[None]:
     kernels give are captured with the kernels'."""
     from torch._decomp import decomposition_table
     from torch._subclasses.fake_impls import op_implementations_dict
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     fft = torch.ops.aten._fft_r2c.default
     batch_norm = torch.ops.aten._native_batch_norm_legit_functional.default
     # Fake tensors take a decomposition, where there is one, before they look among these.
     rules = {op: _in_order(decomposition_table[op], at) for op, at in _results_in_other_orders()}
     rules[batch_norm] = _batch_norm(rules[batch_norm])
-    with mock.patch.dict(op_implementations_dict, {fft: _fft_r2c}):
-        with mock.patch.dict(decomposition_table, rules):
-            yield
+    dispatch = _with_eager_strides_of_one(FakeTensorMode._dispatch_impl)
+    with (
+        mock.patch.dict(op_implementations_dict, {fft: _fft_r2c}),
+        mock.patch.dict(decomposition_table, rules),
+        mock.patch.object(FakeTensorMode, "_dispatch_impl", dispatch),
+    ):
+        # What other rules said of such operands.
+        FakeTensorMode.cache_clear()
+        yield
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ last bits in another order."""
 from __future__ import annotations
 
 import collections
+import itertools
 import warnings
 from typing import Any, Callable, Iterator
 
@@ -100,6 +101,35 @@ def test_results_lie_as_the_kernel_leaves_them(operator: Any) -> None:
     wanted = tree_leaves(operator(*arguments))
     found = tree_leaves(captured(operator, *arguments))
     assert all(lies_as(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+ELU_NUMBERS = (1.0, 1.0, 1.0, False)
+OF_ONE_PIXEL: dict[Any, Callable[..., tuple[Any, ...]]] = {
+    aten.relu.default: lambda a, b: (a,),
+    aten.threshold_backward.default: lambda a, b: (a, b, 0),
+    aten.gelu_backward.default: lambda a, b: (a, b),
+    aten.elu_backward.default: lambda a, b: (a, *ELU_NUMBERS, b),
+    aten.hardtanh_backward.default: lambda a, b: (a, b, 0, 6),
+    aten.hardtanh.default: lambda a, b: (a, 0, 6),
+    aten.leaky_relu.default: lambda a, b: (a, 0.1),
+    aten.leaky_relu_backward.default: lambda a, b: (a, b, 0.1, False),
+    aten.pow.Tensor_Scalar: lambda a, b: (a, 2),
+    aten.add.Tensor: lambda a, b: (a, b),
+    aten.mul.Tensor: lambda a, b: (a, 2.0),
+    aten.div.Tensor: lambda a, b: (a, torch.tensor(2.0)),
+    aten.le.Scalar: lambda a, b: (a, 0),
+    aten.clone.default: lambda a, b: (a,),
+}
+
+
+@pytest.mark.parametrize("operator", OF_ONE_PIXEL, ids=str)
+def test_strides_of_sizes_of_one_are_the_kernels(operator: Any) -> None:
+    """Batch norm's kernels take those of channels-last maps of one pixel for their format."""
+    rows = torch.rand(2, 4, 1, 1)
+    maps = torch.empty_strided(rows.shape, (4, 1, 4, 4)).copy_(rows)
+    for operands in itertools.product((rows, maps), repeat=2):
+        arguments = OF_ONE_PIXEL[operator](*operands)
+        assert captured(operator, *arguments).stride() == operator(*arguments).stride()
 
 
 class Comparison(TorchDispatchMode):
