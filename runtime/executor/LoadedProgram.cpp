@@ -147,6 +147,17 @@ void LoadedProgram::load(const plan::AtenT &aten, size_t command,
   calls.emplace_back(std::move(op), std::move(outputs), context.device.scratch);
 }
 
+/// What lies from `begin` to before `end`, counted from `begin`.
+static std::vector<ElementRange> cut(const std::vector<ElementRange> &ranges,
+                                     int64_t begin, int64_t end) {
+  std::vector<ElementRange> inside;
+  for (const ElementRange &range : ranges)
+    if (range.end > begin && range.begin < end)
+      inside.push_back({std::max(range.begin, begin) - begin,
+                        std::min(range.end, end) - begin});
+  return inside;
+}
+
 void LoadedProgram::load(const plan::UpdateT &update,
                          const LoadContext &context) {
   const plan::StateT &parameter = *context.plan.states.at(update.parameter);
@@ -159,16 +170,18 @@ void LoadedProgram::load(const plan::UpdateT &update,
     operands.push_back(context.states.at(state));
   for (int value : update.given)
     operands.push_back(tensors.at(value));
+  int64_t first = 0; // of the elements that this rank holds
   if (update.end) {
     // What this rank holds of [begin, end), in its own elements.
     uint64_t held = operands[0].numel();
-    uint64_t first =
+    uint64_t before =
         parameter.shard_dim < 0 ? 0 : shards.indexOf(context.rank) * held;
-    uint64_t begin = std::max<uint64_t>(update.begin, first);
-    uint64_t end = std::min<uint64_t>(update.end, first + held);
+    uint64_t begin = std::max<uint64_t>(update.begin, before);
+    uint64_t end = std::min<uint64_t>(update.end, before + held);
+    first = begin < end ? begin - before : 0;
     for (at::Tensor &operand : operands)
-      operand = operand.view({-1}).narrow(0, begin < end ? begin - first : 0,
-                                          begin < end ? end - begin : 0);
+      operand =
+          operand.view({-1}).narrow(0, first, begin < end ? end - begin : 0);
   }
   // Replicas hold the same gradients; the first of them counts.
   bool counts = parameter.shard_dim < 0 ? context.rank == 0 : shards.first == 0;
@@ -181,8 +194,14 @@ void LoadedProgram::load(const plan::UpdateT &update,
   bool onHost =
       &context.host != &context.device && written.arena() == plan::hostArena;
   Processor &processor = onHost ? context.host : context.device;
-  updates.push_back({onHost, &processor, &processor.rules.at(update.rule),
-                     std::move(operands), scalar(update.scale),
+  UpdateRule &rule = processor.rules.at(update.rule);
+  std::vector<ElementRange> leftover;
+  if (rule.readsLeftover() && parameter.role == plan::Role::Parameter)
+    leftover = cut(leftoverElements(context.plan, update.parameter,
+                                    context.rank, rule.elementsAtATime()),
+                   first, first + operands[0].numel());
+  updates.push_back({onHost, &processor, &rule, std::move(operands),
+                     std::move(leftover), scalar(update.scale),
                      scalar(update.skip), OperatorMemory(processor.scratch),
                      OperatorMemory(processor.scratch), inNorm,
                      parameter.unit < 0 ? context.plan.units.size()

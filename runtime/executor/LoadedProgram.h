@@ -35,7 +35,8 @@ struct LoadedProgram {
     Processor *processor;
     UpdateRule *rule;
     std::vector<at::Tensor> operands;
-    at::Tensor scale, skip; // undefined: none
+    std::vector<ElementRange> leftover; // see UpdateRule
+    at::Tensor scale, skip;             // undefined: none
     OperatorMemory memory, normMemory;
     bool inNorm;         // this rank counts its gradient
     size_t unit;         // of the parameter; as many as the plan has: none

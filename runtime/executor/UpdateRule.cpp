@@ -19,7 +19,18 @@ static constexpr int64_t hostChunk = 16 * 1024, gpuChunk = 16 * 1024 * 1024;
 
 // A CPU's fused kernel rounds otherwise where elements do not fill a vector. It
 // is given whole vectors only, whatever their width.
-static constexpr int64_t vectorElements = 16;
+static constexpr int64_t fusedElements = 16;
+
+/// How many elements, or a multiple of it, a rule's kernels take in a call, so
+/// that each is rounded alike wherever it lies.
+static int64_t findAtATime(const plan::RuleT &rule, bool fused, bool onHost) {
+  if (!onHost || rule.dtypes.empty())
+    return 1;
+  at::ScalarType dtype = toScalarType(rule.dtypes[0]);
+  return fused                              ? fusedElements
+         : at::isReducedFloatingType(dtype) ? elementsAtATime(dtype)
+                                            : 1;
+}
 
 /// Whether a call is one of the fused optimizers, whose kernels take each list
 /// for as long as the first.
@@ -109,7 +120,8 @@ static bool isAddition(const plan::RuleT &rule) {
 UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
                        StepNumbers::List *numbers)
     : rule(rule), fused(isFused(rule)),
-      onHost(random.generator().device().is_cpu()), numbers(numbers),
+      onHost(random.generator().device().is_cpu()),
+      atATime(findAtATime(rule, fused, onHost)), numbers(numbers),
       scalars(rule.scalars), values(rule.dtypes.size()) {
   for (size_t i = 0; i < rule.calls.size(); ++i) {
     plan::AtenT call = *rule.calls[i];
@@ -124,9 +136,8 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
   }
   groups = fused && takesOperands(rule);
   skips = numbers && fused && calls.back().setOptional("found_inf", {});
-  for (size_t i = 0; fused && onHost && i < rule.operands; ++i)
-    tail.push_back(
-        at::zeros({vectorElements}, toScalarType(rule.dtypes.at(i))));
+  for (size_t i = 0; atATime > 1 && i < rule.operands; ++i)
+    vectors.push_back(at::zeros({atATime}, toScalarType(rule.dtypes.at(i))));
 }
 
 void UpdateRule::beginStep(const StepContext &context) {
@@ -144,11 +155,19 @@ static at::Tensor lineOf(const at::Tensor &t) {
   return at::as_strided(t, {t.numel()}, {1});
 }
 
+static std::vector<at::Tensor> partOf(const std::vector<at::Tensor> &lines,
+                                      int64_t begin, int64_t end) {
+  std::vector<at::Tensor> part;
+  for (const at::Tensor &line : lines)
+    part.push_back(line.narrow(0, begin, end - begin));
+  return part;
+}
+
 bool UpdateRule::canGroup(const std::vector<at::Tensor> &operands) const {
   if (!groups || operands.size() != rule.operands)
     return false;
   int64_t count = operands[0].numel();
-  return count > 0 && (!onHost || count % vectorElements == 0) &&
+  return count > 0 && count % atATime == 0 &&
          std::all_of(
              operands.begin(), operands.end(),
              [&](const at::Tensor &t) { return liesLike(t, operands[0]); });
@@ -180,7 +199,8 @@ void UpdateRule::applyTogether(
 }
 
 void UpdateRule::apply(const std::vector<at::Tensor> &operands,
-                       const at::Tensor &scale, const at::Tensor &skip) {
+                       const at::Tensor &scale, const at::Tensor &skip,
+                       const std::vector<ElementRange> &leftover) {
   if (readsSkip())
     calls.back().setOptional("found_inf", skip);
   if (operands.size() != rule.operands || rule.results.size() >= rule.operands)
@@ -194,7 +214,7 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
   if (count == 0)
     return;
   auto isLikeFirst = [&](const at::Tensor &t) { return liesLike(t, first); };
-  std::vector<at::Tensor> given = operands, lines, chunk(operands.size());
+  std::vector<at::Tensor> given = operands, lines;
   // The kernel takes a gradient as the parameter lies, as autograd's does.
   if (fused && !isLikeFirst(given[1]))
     given[1] = at::empty_like(first).copy_(given[1]);
@@ -210,44 +230,34 @@ void UpdateRule::apply(const std::vector<at::Tensor> &operands,
   // Pointwise: the order of dimensions does not matter, memory order is best.
   for (const at::Tensor &t : given)
     lines.push_back(lineOf(t));
-  if (fused)
-    return applyFused(lines, scale);
-  const int64_t most = onHost ? hostChunk : gpuChunk;
-  for (int64_t begin = 0; begin < count; begin += most) {
-    int64_t length = std::min(most, count - begin);
-    for (size_t i = 0; i < lines.size(); ++i)
-      chunk[i] = lines[i].narrow(0, begin, length);
-    applyToChunk(chunk, scale);
+  int64_t at = 0;
+  for (const ElementRange &range : leftover) {
+    applyInVectors(lines, at, range.begin, scale);
+    applyToChunk(partOf(lines, range.begin, range.end), scale);
+    at = range.end;
   }
+  applyInVectors(lines, at, count, scale);
 }
 
-void UpdateRule::applyFused(const std::vector<at::Tensor> &lines,
-                            const at::Tensor &scale) {
-  int64_t count = lines[0].numel();
-  int64_t rest = onHost ? count % vectorElements : 0;
-  std::vector<at::Tensor> part(lines.size());
-  auto take = [&](int64_t begin, int64_t length) {
-    for (size_t i = 0; i < lines.size(); ++i)
-      part[i] = lines[i].narrow(0, begin, length);
-  };
-  // The kernel alone has no temporaries.
-  bool alone = !scale.defined() && calls.size() == 1;
-  int64_t whole = count - rest, most = alone    ? whole
-                                       : onHost ? hostChunk
-                                                : gpuChunk;
-  for (int64_t begin = 0; begin < whole; begin += most) {
-    take(begin, std::min(most, whole - begin));
-    applyToChunk(part, scale);
-  }
+void UpdateRule::applyInVectors(const std::vector<at::Tensor> &lines,
+                                int64_t begin, int64_t end,
+                                const at::Tensor &scale) {
+  int64_t rest = (end - begin) % atATime, whole = end - rest;
+  // A fused kernel alone has no temporaries.
+  bool alone = fused && !scale.defined() && calls.size() == 1;
+  int64_t most = alone ? whole - begin : onHost ? hostChunk : gpuChunk;
+  for (int64_t i = begin; i < whole; i += most)
+    applyToChunk(partOf(lines, i, std::min(i + most, whole)), scale);
   if (rest == 0)
     return;
-  take(count - rest, rest);
+  std::vector<at::Tensor> part = partOf(lines, whole, end),
+                          copy = partOf(vectors, 0, rest);
   for (size_t i = 0; i < part.size(); ++i)
-    tail[i].narrow(0, 0, rest).copy_(part[i]);
-  applyToChunk(tail, scale);
-  for (size_t i = 0; i < part.size(); ++i)
+    copy[i].copy_(part[i]);
+  applyToChunk(vectors, scale);
+  for (size_t i = 0; i <= rule.results.size(); ++i)
     if (i != 1)
-      part[i].copy_(tail[i].narrow(0, 0, rest));
+      part[i].copy_(copy[i]);
 }
 
 void UpdateRule::runCall(AtenOp &call, std::vector<at::Tensor> &operands) {

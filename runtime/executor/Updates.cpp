@@ -40,7 +40,8 @@ void Updates::run(LoadedProgram &program, size_t index, Streams &streams) {
     // A number may still be the device's.
     bool fetches = update.onHost && update.scale.defined();
     update.rule->apply(update.operands,
-                       fetches ? update.scale.cpu() : update.scale, skip);
+                       fetches ? update.scale.cpu() : update.scale, skip,
+                       update.leftover);
   } catch (...) {
     update.memory.abandonRun(none);
     throw;

@@ -49,6 +49,33 @@ def odd() -> TrainingStep:
     return step_of(model, regression, data)
 
 
+class Halves(nn.Module):
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        sizes = (17, 13, 29, 7)
+        self.layers = nn.ModuleList(nn.Linear(a, b, dtype=dtype) for a, b in zip(sizes, sizes[1:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.layers[0].weight.dtype)
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return x.float()
+
+
+def halves(dtype: torch.dtype = torch.bfloat16, **optimizer: float) -> TrainingStep:
+    """Trained parameters of 16 bits, whose elements do not fill a processor's vectors."""
+    model = Halves(dtype)
+    data = {"x": numbers(SAMPLES, 17), "y": numbers(SAMPLES, 7, seed=8)}
+    return step_of(
+        model, regression, data, torch.optim.SGD(model.parameters(), lr=0.3, **optimizer)
+    )
+
+
+def halves_with_momentum() -> TrainingStep:
+    """The same in float16, with decay and state."""
+    return halves(torch.float16, momentum=0.9, weight_decay=0.1)
+
+
 class Tied(nn.Module):
     def __init__(self):
         super().__init__()
@@ -301,6 +328,8 @@ MODELS = {
     model.__name__: model
     for model in (
         odd,
+        halves,
+        halves_with_momentum,
         tied,
         frozen,
         adapters,

@@ -198,3 +198,52 @@ TEST(UpdateRule, GroupsWhatItsKernelTakesAsItIs) {
   EXPECT_FALSE(rule.canGroup({three[0], three[1].t(), three[2]}));
   EXPECT_FALSE(pointwise.canGroup(std::vector<at::Tensor>(2, at::ones({16}))));
 }
+
+namespace {
+
+/// p + 0.3 g in a type of 16 bits.
+plan::RuleT addScaled(plan::DType dtype) {
+  plan::RuleT rule;
+  rule.operands = 2;
+  rule.dtypes.assign(3, dtype);
+  auto call = std::make_unique<plan::AtenT>();
+  call->name = "aten::add";
+  call->overload = "Tensor";
+  call->arguments.push_back(value(0));
+  call->arguments.push_back(value(1));
+  call->arguments.push_back(std::make_unique<plan::ArgumentT>());
+  call->arguments.back()->kind = plan::ArgumentKind::Double;
+  call->arguments.back()->d = 0.3;
+  call->results = {2};
+  rule.calls.push_back(std::move(call));
+  rule.results = {2};
+  return rule;
+}
+
+} // namespace
+
+TEST(UpdateRule, RoundsPartsOf16BitsAsPyTorchDoesTheWhole) {
+  for (auto [dtype, type] : {std::pair(plan::DType::BFloat16, at::kBFloat16),
+                             std::pair(plan::DType::Float16, at::kHalf)}) {
+    plan::RuleT plan = addScaled(dtype);
+    SiteRandom random(0, 0, false, hostKernels());
+    UpdateRule rule(plan, random);
+    rule.beginStep({});
+    ASSERT_TRUE(rule.readsLeftover());
+    constexpr int64_t count = 6'007;
+    at::Tensor start = at::sin(at::arange(count)).to(type);
+    at::Tensor gradient = at::cos(at::arange(count)).to(type);
+    at::Tensor whole = at::add(start, gradient, 0.3), parts = start.clone();
+    int64_t last = count - count % rule.elementsAtATime();
+    // The middle part begins inside a vector and ends among those left over.
+    for (auto [begin, end] : {std::pair<int64_t, int64_t>(0, 2'001),
+                              {2'001, count - 3},
+                              {count - 3, count}})
+      rule.apply(
+          {parts.slice(0, begin, end), gradient.slice(0, begin, end)}, {}, {},
+          end > last ? std::vector<ElementRange>{{std::max(last, begin) - begin,
+                                                  end - begin}}
+                     : std::vector<ElementRange>());
+    EXPECT_TRUE(at::equal(parts, whole));
+  }
+}
