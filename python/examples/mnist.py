@@ -83,8 +83,8 @@ def training_step(argv):
             "accuracy": (model(data).argmax(1) == target).float().mean()
         },
         optimizer=optimizer,
-        # In steps: a schedule is stepped behind each of them.
-        lr_schedule=StepLR(optimizer, step_size=len(data), gamma=args.gamma),
+        lr_schedule=StepLR(optimizer, step_size=1, gamma=args.gamma),
+        lr_schedule_every="epoch",
         inputs={
             "data": torch.zeros(args.batch_size, 1, 28, 28),
             "target": torch.zeros(args.batch_size, dtype=torch.long),

@@ -44,13 +44,14 @@ def column_names(data: Data) -> list[str]:
     return list(data.columns if isinstance(data, FileData) else data)
 
 
-def batches_per_epoch(data: Data, sizes: Sequence[int]) -> Optional[int]:
-    """Of one rank alone; None where there is no such number. The first of `sizes` is a batch's; what
-    fills none is one where it has another of these sizes."""
+def batches_per_epoch(data: Data, sizes: Sequence[int], ranks: int) -> Optional[int]:
+    """Of each rank; None where there is no such number. The first of `sizes` is a batch's; what
+    fills none is one where it has another of these sizes. A loader is one rank's own."""
     if isinstance(data, LoaderData):
         return batch_count(data.loader)
     count = len(data) if isinstance(data, FileData) else next(iter(data.values())).shape[0]
-    return count // sizes[0] + (count % sizes[0] in sizes[1:])
+    each, rest = divmod(count // ranks, sizes[0])
+    return each + (rest in sizes[1:])
 
 
 def _samples(what: str, data: Union[Mapping[str, torch.Tensor], FileData]) -> dict[str, Samples]:

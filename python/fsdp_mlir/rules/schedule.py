@@ -7,6 +7,7 @@ rates, and what else it changes, such as momentum.
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from array import array
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from typing import Any, Optional, Sequence
 
 import torch
 
-from ..errors import E, ExportError
+from ..errors import E, ExportError, note
+from .epoch_counts import MEND, warn_of_epochs
 from ..step.optimizer_list import parts_of
 from ..step.training_step import TrainingStep, is_schedulers
 
@@ -63,23 +65,54 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
     """The step's `lr_schedule`; None: there is none.
 
     It has a row for each of `steps`, or as many as one rank takes in `epochs` (more ranks take
-    fewer steps and use its beginning). A scheduler object is stepped once per step, on the
-    optimizer itself, whose numbers are put back afterwards, as is the scheduler.
+    fewer steps and use its beginning). A scheduler object is stepped once per step, or per epoch
+    where `lr_schedule_every` says so, on the optimizer itself, whose numbers are put back
+    afterwards, as is the scheduler.
 
     Raises:
         ExportError: no length is given, or the scheduler needs what only a run knows.
     """
-    schedule = step.lr_schedule
-    if schedule is None:
+    if step.lr_schedule is None:
         return None
+    rows, every = _steps_of_run(step), _steps_between(step)
+    counted = _read_counted(step, -(-rows // every))
+    repeated = [row for row in counted.rows for _ in range(every)]
+    return Schedule(counted.columns, repeated[:rows])
+
+
+def _steps_of_run(step: TrainingStep) -> int:
     if step.steps is not None:
-        rows = step.steps
-    elif step.epochs is not None and step.steps_per_epoch is not None:
-        rows = step.epochs * step.steps_per_epoch
-    else:
+        return step.steps
+    per_epoch = step.steps_per_epoch(ranks=1)
+    if step.epochs is None or per_epoch is None:
         raise ExportError(
             E.SCHEDULE, "lr_schedule is given without a length; give epochs or steps as well"
         )
+    return step.epochs * per_epoch
+
+
+def _steps_between(step: TrainingStep) -> int:
+    """How many steps have the same numbers: one, or those of an epoch."""
+    if step.lr_schedule_every != "epoch":
+        return 1
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    per_epoch = step.steps_per_epoch(ranks)
+    if not per_epoch:
+        raise ExportError(
+            E.SCHEDULE,
+            f'lr_schedule_every is "epoch", and on {ranks} ranks an epoch has no steps that can be '
+            "counted; give data that has a length and fills a step, or a schedule of steps",
+        )
+    note(
+        f"lr_schedule changes behind each epoch, which is {per_epoch} steps on {ranks} ranks (the "
+        "environment's WORLD_SIZE)"
+    )
+    return per_epoch
+
+
+def _read_counted(step: TrainingStep, rows: int) -> Schedule:
+    """The schedule with a row for each time that it is stepped."""
+    schedule = step.lr_schedule
     if not is_schedulers(schedule):
         constant = constant_rates(step.optimizer)
         factors = [float(schedule(row)) for row in range(rows)]
@@ -97,7 +130,7 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
                 E.SCHEDULE, "lr_schedule has two schedulers of one optimizer; use ChainedScheduler"
             )
         table = (
-            _run_scheduler(own[0], part.param_groups, rows)
+            _run_scheduler(own[0], part.param_groups, rows, step)
             if own
             else Schedule((constant := constant_rates(part)).columns, constant.rows * rows)
         )
@@ -113,7 +146,9 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
     return Schedule([columns[i] for i in order], [[row[i] for i in order] for row in rows_of_all])
 
 
-def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Schedule:
+def _run_scheduler(
+    schedule: Any, groups: list[dict[str, Any]], rows: int, step: TrainingStep
+) -> Schedule:
     name = type(schedule).__name__
     if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
         raise ExportError(
@@ -135,12 +170,17 @@ def _run_scheduler(schedule: Any, groups: list[dict[str, Any]], rows: int) -> Sc
                     numbers[column].append(value)
                 _check_numbers_change(groups, saved, name)
     except ValueError as error:
-        raise ExportError(E.SCHEDULE, f"{name} cannot be stepped {rows} times: {error}") from error
+        mend = f"; {MEND}" if step.lr_schedule_every is None and step.epochs is not None else ""
+        raise ExportError(
+            E.SCHEDULE, f"{name} cannot be stepped {rows} times: {error}{mend}"
+        ) from error
     finally:
         schedule.load_state_dict(state)
         for group, values in zip(groups, saved):
             group.update(values)
     rates = [column for column in numbers if column[1] == "lr"]
+    if step.lr_schedule_every is None:
+        warn_of_epochs(schedule, list(zip(*(numbers[c] for c in rates))), step.epochs)
     others = [c for c, values in numbers.items() if c[1] != "lr" and len(set(values)) > 1]
     columns = rates + others
     return Schedule(columns, [list(row) for row in zip(*(numbers[c] for c in columns))])

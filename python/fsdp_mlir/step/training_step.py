@@ -54,6 +54,8 @@ class TrainingStep:
             beside each rank and gives all inputs. Without data every step repeats `inputs`.
         lr_schedule: a `torch.optim.lr_scheduler` object on `optimizer`, a list of them on several
             optimizers, or a function from the step (0-based) to a factor of each group's rate.
+        lr_schedule_every: "step" or "epoch": what the schedule counts, and behind which it is
+            stepped. None: steps, with a warning where its numbers look like epochs.
         epochs: the default length of a run.
         steps: the same in steps; at most one of both is given.
         eval_data: as `data`, for the `eval` program: `loss` with the model in `eval()`.
@@ -85,6 +87,7 @@ class TrainingStep:
         inputs: Union[Batch, Sequence[Batch]],
         data: Optional[Data] = None,
         lr_schedule: Optional[Schedule] = None,
+        lr_schedule_every: Optional[str] = None,
         epochs: Optional[int] = None,
         steps: Optional[int] = None,
         eval_data: Optional[Data] = None,
@@ -107,12 +110,7 @@ class TrainingStep:
             raise ExportError(
                 E.STEP_ARGUMENT, "outputs are what an evaluation gives; give eval_data as well"
             )
-        _require(
-            lr_schedule is None or callable(lr_schedule) or is_schedulers(lr_schedule),
-            "lr_schedule",
-            "a torch.optim.lr_scheduler object or a function from step to factor",
-            lr_schedule,
-        )
+        _check_schedule(lr_schedule, lr_schedule_every)
         _require(_is_int(seed) and seed >= 0, "seed", "an integer of at least 0", seed)
         for name, value in (("epochs", epochs), ("steps", steps)):
             _require(
@@ -133,6 +131,7 @@ class TrainingStep:
         self.inputs = self.batches[0]
         self.data = _check_kind("data", data, self.inputs)
         self.lr_schedule = lr_schedule
+        self.lr_schedule_every = lr_schedule_every
         self.epochs = epochs
         self.steps = steps
         self.eval_data = _check_kind("eval_data", eval_data, self.inputs)
@@ -195,14 +194,13 @@ class TrainingStep:
             return None
         return self.inputs[column_names(named)[0]].shape[0]
 
-    @property
-    def steps_per_epoch(self) -> Optional[int]:
-        """Of one rank alone; None where an epoch has no length."""
+    def steps_per_epoch(self, ranks: int) -> Optional[int]:
+        """None where an epoch has no length."""
         if self.data is None or self.batch_size is None:
             return None
         name = column_names(self.data)[0]
         sizes = [batch[name].shape[0] for batch in self.batches]
-        batches = batches_per_epoch(self.data, sizes)
+        batches = batches_per_epoch(self.data, sizes, ranks)
         return None if batches is None else batches // self.accumulate
 
 
@@ -277,6 +275,21 @@ def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
     if not holds:
         shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
         raise ExportError(E.STEP_ARGUMENT, f"{name} is {shown}; give {wanted}")
+
+
+def _check_schedule(schedule: Any, every: Any) -> None:
+    _require(
+        schedule is None or callable(schedule) or is_schedulers(schedule),
+        "lr_schedule",
+        "a torch.optim.lr_scheduler object or a function from step to factor",
+        schedule,
+    )
+    _require(every in (None, "step", "epoch"), "lr_schedule_every", '"step" or "epoch"', every)
+    if every is not None and schedule is None:
+        raise ExportError(
+            E.STEP_ARGUMENT,
+            "lr_schedule_every is given without lr_schedule; give the schedule that it is about",
+        )
 
 
 def _check_tensors(what: str, tensors: Any) -> dict[str, torch.Tensor]:

@@ -2,11 +2,11 @@
 set, and that what depends on a run's losses is refused by name."""
 
 import pathlib
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 import torch
-from exporting import classify, export
+from exporting import Exported, classify, export
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR
@@ -164,3 +164,91 @@ def test_a_schedule_shorter_than_the_run_is_refused(tmp_path: pathlib.Path) -> N
     schedule = lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=5, cycle_momentum=False)
     with pytest.raises(ExportError, match="OneCycleLR cannot be stepped 10 times"):
         record(tmp_path, model, optimizer, lr_schedule=schedule, steps=10)
+
+
+@pytest.mark.parametrize("ranks, steps", [(None, 2), ("2", 1)])
+def test_a_schedule_of_epochs_changes_behind_each(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, ranks: Optional[str], steps: int
+) -> None:
+    """How many steps an epoch has depends on the number of ranks."""
+    if ranks:
+        monkeypatch.setenv("WORLD_SIZE", ranks)
+    exported = epochs_of_two_steps(
+        tmp_path, lambda o: lr_scheduler.StepLR(o, 1, 0.5), every="epoch"
+    )
+    rates = [row[0] for row in exported.metadata["schedule"]["rows"]]
+    assert rates == [0.5 * 0.5 ** (step // steps) for step in range(6)]
+    assert not exported.warnings
+    assert exported.notes[0].startswith(f"lr_schedule changes behind each epoch, which is {steps}")
+
+
+def epochs_of_two_steps(
+    tmp_path: pathlib.Path,
+    schedule: Callable[[torch.optim.Optimizer], lr_scheduler.LRScheduler],
+    every: Optional[str] = None,
+    epochs: int = 3,
+) -> Exported:
+    """Of batches of 4."""
+    model = nn.Linear(8, 3)
+    data = {"x": torch.randn(11, 8), "y": torch.zeros(11, dtype=torch.int64)}
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    return record(
+        tmp_path,
+        model,
+        optimizer,
+        lr_schedule=schedule(optimizer),
+        lr_schedule_every=every,
+        data=data,
+        epochs=epochs,
+    )
+
+
+LIKE_EPOCHS = {
+    "changes no rate in the 6 steps": (lambda o: lr_scheduler.StepLR(o, 30), 3),
+    "MultiStepLR, which changes no rate": (lambda o: lr_scheduler.MultiStepLR(o, [30, 60]), 3),
+    "counts to 3, and the run has 3 epochs of 2 steps": (
+        lambda o: lr_scheduler.CosineAnnealingLR(o, 3),
+        3,
+    ),
+    "SequentialLR, which counts to 2": (
+        lambda o: lr_scheduler.SequentialLR(o, [linear_of_one(o), linear_of_one(o)], [2]),
+        3,
+    ),
+    "less than a thousandth of the largest rate in 12 of the 20 steps": (
+        lambda o: lr_scheduler.ExponentialLR(o, 0.4),
+        10,
+    ),
+}
+
+
+def linear_of_one(optimizer: torch.optim.Optimizer) -> lr_scheduler.LRScheduler:
+    return lr_scheduler.LinearLR(optimizer, total_iters=1)
+
+
+@pytest.mark.parametrize("words", LIKE_EPOCHS)
+def test_a_scheduler_that_seems_to_count_epochs_is_warned_of(
+    tmp_path: pathlib.Path, words: str
+) -> None:
+    make, epochs = LIKE_EPOCHS[words]
+    (warning,) = epochs_of_two_steps(tmp_path, make, epochs=epochs).warnings
+    assert words in warning and 'lr_schedule_every="epoch" if it counts epochs' in warning
+    assert not epochs_of_two_steps(tmp_path, make, "step", epochs).warnings
+
+
+def test_a_schedule_of_steps_is_not_warned_of(tmp_path: pathlib.Path) -> None:
+    schedule = lambda o: lr_scheduler.CosineAnnealingLR(o, 6)
+    assert not epochs_of_two_steps(tmp_path, schedule).warnings
+
+
+def test_one_cycle_of_epochs_is_told_how_to_count_them(tmp_path: pathlib.Path) -> None:
+    schedule = lambda o: lr_scheduler.OneCycleLR(o, 1.0, total_steps=3, cycle_momentum=False)
+    with pytest.raises(ExportError, match='stepped 6 times.*lr_schedule_every="epoch"'):
+        epochs_of_two_steps(tmp_path, schedule)
+
+
+def test_epochs_without_a_length_are_refused(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    schedule = lr_scheduler.StepLR(optimizer, 1)
+    with pytest.raises(ExportError, match='"epoch", and on 1 ranks an epoch has no steps'):
+        record(tmp_path, model, optimizer, lr_schedule=schedule, lr_schedule_every="epoch", steps=6)

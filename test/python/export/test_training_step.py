@@ -20,6 +20,8 @@ Y = torch.zeros(9, dtype=torch.int64)
         ({"optimizer": "adam"}, "optimizer is 'adam'; give a torch.optim.Optimizer"),
         ({"metrics": 3}, "metrics is 3; give a function"),
         ({"lr_schedule": 0.1}, "lr_schedule is 0.1; give"),
+        ({"lr_schedule_every": 2}, 'lr_schedule_every is 2; give "step" or "epoch"'),
+        ({"lr_schedule_every": "epoch"}, "given without lr_schedule"),
         ({"epochs": 0, "data": {"x": X}}, "epochs is 0; give a positive integer"),
         ({"steps": 1.5}, "steps is 1.5; give a positive integer"),
         ({"accumulate": 0}, "accumulate is 0; give a positive integer"),
