@@ -1,7 +1,7 @@
 """Results of earlier stages, kept for as long as what they came from is the same.
 
-An export is kept by the step file and its flags, and is good while every file
-that it read is unchanged (`record.py` lists them). The later stages turn one
+An export is kept by the step file and its flags, and is good while every file and every variable
+of the environment that it read is unchanged (`record.py` lists them). The later stages turn one
 file into another, so theirs is kept by the contents of that file, of the
 program and by its options.
 """
@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Container, Iterable, Iterator, Optional
+from typing import Any, Callable, Container, Iterable, Iterator, Mapping, Optional
 
 # Is called with the folder of an entry, which stays as it is for as long as the call takes.
 Use = Callable[[Path], None]
@@ -79,6 +79,11 @@ def unchanged(known: dict[str, Any]) -> bool:
         return False
 
 
+def fingerprints(variables: Mapping[str, Optional[str]]) -> dict[str, str]:
+    """By name, what tells one value of a variable from another; values may be secrets."""
+    return {name: key_of(value) for name, value in variables.items()}
+
+
 class Cache:
     """Stage results below one folder, which several processes may share; `enabled=False` looks
     nothing up but still stores, so that a later run finds fresh results."""
@@ -87,16 +92,20 @@ class Cache:
         self.folder = folder
         self.enabled = enabled
 
-    def export(self, key: str, use: Use) -> Optional[dict[str, Any]]:
-        """The notes of a stored export that is still good, after `use`; or None, without it."""
+    def export(
+        self, key: str, use: Use, environment: Mapping[str, str]
+    ) -> Optional[dict[str, Any]]:
+        """The notes of a stored export that is still good in `environment`, after `use`; or None,
+        without it."""
         path = self.folder / "export" / key
         try:
             text = (path / "notes.json").read_text()
             notes: dict[str, Any] = json.loads(text)
-            files = notes["files"]
+            files, variables = notes["files"], notes["variables"]
+            now = fingerprints({name: environment.get(name) for name in variables})
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        if not self.enabled or not all(unchanged(known) for known in files):
+        if not self.enabled or now != variables or not all(map(unchanged, files)):
             return None
         with self._alone():
             # Another process may have stored another one while the files were read.
@@ -114,7 +123,7 @@ class Cache:
         notes: dict,
         large: Container[str] = (),
     ) -> None:
-        """Moves the folder `made` into the cache. `files` are what it came from, of which those in
+        """Moves the folder `made` into the cache; `notes` have `variables`. `files` are what it came from, of which those in
         `large` are not read again; one that vanished meanwhile makes the entry good for nothing,
         and it is then not found again."""
         known = []

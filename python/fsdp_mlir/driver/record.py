@@ -1,9 +1,9 @@
-"""Runs `fsdp_mlir.export` and writes down which files its result depends on.
+"""Runs `fsdp_mlir.export` and writes down which files and variables its result depends on.
 
-    python -m fsdp_mlir.driver.record FILES.json EXPORT_ARGUMENTS...
+    python -m fsdp_mlir.driver.record SOURCES.json EXPORT_ARGUMENTS...
 
-FILES.json is a list of absolute paths: the local modules that were imported and
-the files that were read (`sources.py` says which count).
+SOURCES.json has `files`, absolute paths of the local modules that were imported and the files that
+were read, and `variables`, what was read of the environment (`sources.py` says which count).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def main() -> int:
     if status == 0:
         files = sources.files | sources.modules
         known = sorted(str(path) for path in files if written_before(path, started))
-        Path(target).write_text(json.dumps(known), encoding="utf-8")
+        read = {"files": known, "variables": sources.variables}
+        Path(target).write_text(json.dumps(read), encoding="utf-8")
     return status
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import site
 import sys
 import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterator, Sequence
+from types import FrameType
+from typing import Any, Iterator, Optional, Sequence
 
 from .. import package
 
@@ -21,10 +23,14 @@ class StepSources:
     Attributes:
         files: files opened for reading, the step file among them.
         modules: files of the local modules that were imported.
+        variables: what local code asked of the environment, as it was when recording began; None
+            for a variable that was not set.
     """
 
     files: set[Path] = field(default_factory=set)
     modules: set[Path] = field(default_factory=set)
+    variables: dict[str, Optional[str]] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 _active: list[StepSources] = []
@@ -33,7 +39,8 @@ _installed = False
 
 @contextlib.contextmanager
 def record_sources(argv: Sequence[str] = ()) -> Iterator[StepSources]:
-    """Records the files that Python opens and the local modules it imports in the `with` block.
+    """Records the files that Python opens, the local modules it imports and the variables of the
+    environment that these read in the `with` block.
 
     Files that belong to Python or to installed packages are left out. Libraries that open files
     without Python (a Rust or C++ reader) are not seen; files and folders named in `argv`, the step
@@ -62,11 +69,32 @@ def record_sources(argv: Sequence[str] = ()) -> Iterator[StepSources]:
 
 
 def _install() -> None:
-    """Audit hooks cannot be removed, so one is added for all."""
+    """Audit hooks cannot be removed, so one is added for all; the environment is watched with it."""
     global _installed
     if not _installed:
         sys.addaudithook(_hook)
+        os._Environ.__getitem__ = _watched(os._Environ.__getitem__)
         _installed = True
+
+
+def _watched(read: Any) -> Any:
+    """`os.environ[name]`, by which `get`, `getenv`, `in` and `setdefault` read too."""
+
+    @functools.wraps(read)
+    def watched(environment: Any, name: Any) -> str:
+        if _active and isinstance(name, str) and _is_local_code(sys._getframe(1)):
+            sources = _active[-1]
+            sources.variables[name] = sources.environment.get(name)
+        return read(environment, name)
+
+    return watched
+
+
+def _is_local_code(frame: Optional[FrameType]) -> bool:
+    """Of the first caller that is not one of Python's own modules of the environment."""
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen"):
+        frame = frame.f_back
+    return frame is not None and _is_local(frame.f_code.co_filename)
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional, Sequence
 from ..errors import E, Identified
 from .. import package
 from . import programs
-from .cache import Cache, Use, digest, key_of
+from .cache import Cache, Use, digest, fingerprints, key_of
 
 # What makes fsdp-opt write its decisions into a file.
 REMARKS = ["--remarks-filter=fsdp.*|changes", "--remark-format=yaml"]
@@ -168,27 +168,30 @@ def export(
     # WORLD_SIZE lets a step file fit its learning rates to the number of steps.
     versions = [torch_version(), sys.version, digest_of_exporter()]
     key = key_of(["export", str(step_file), list(argv), os.getcwd(), ranks, versions, *flags])
-    if (notes := cache.export(key, use)) is not None:
+    env = {"WORLD_SIZE": str(ranks), "PYTHONPATH": python_path()}
+    environment = {**os.environ, **env}
+    if (notes := cache.export(key, use, environment)) is not None:
         return notes["said"], True
     made = cache.scratch()
     try:
-        files = made / "files.json"
+        sources = made / "sources.json"
         arguments = [*flags, "-o", made / "step.pt", step_file, *argv]
-        command = [sys.executable, "-m", "fsdp_mlir.driver.record", files, *arguments]
-        env = {"WORLD_SIZE": str(ranks), "PYTHONPATH": python_path()}
+        command = [sys.executable, "-m", "fsdp_mlir.driver.record", sources, *arguments]
         said, errors = runner.run("export", command, env)
         if not (made / "step.pt").exists():
             # The step file ended early and well: --help.
             raise StageError(None, said.rstrip(), 0)
-        known = {*json.loads(files.read_text()), str(step_file), *named_files(argv)}
-        files.unlink()
+        read = json.loads(sources.read_text())
+        known = {*read["files"], str(step_file), *named_files(argv)}
+        sources.unlink()
         said = "".join(
             line + "\n" for line in said.splitlines() if not line.startswith(f"wrote {made}")
         )
         said += warnings_of(errors)
         large = described_files(made)
         use(made)
-        cache.store_export(key, made, sorted(known | large), {"said": said}, large)
+        notes = {"said": said, "variables": fingerprints(read["variables"])}
+        cache.store_export(key, made, sorted(known | large), notes, large)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return said, False

@@ -1,11 +1,11 @@
 """Tests that the export command loads step files, writes its files, and fails in one line."""
 
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
-
 
 from fsdp_mlir.export import main
 from fsdp_mlir.driver.sources import record_sources
@@ -168,9 +168,26 @@ def test_what_a_step_file_reads_is_recorded(tmp_path: pathlib.Path) -> None:
     assert not any("site-packages" in str(p) for p in sources.files | sources.modules)
 
 
+def test_variables_that_a_step_files_code_reads_are_recorded(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they were before the file set them; what libraries read is theirs."""
+    monkeypatch.setenv("STEP_WIDTH", "6")
+    (tmp_path / "recorded_depth.py").write_text("import os\n'STEP_DEPTH' in os.environ\n")
+    body = (
+        "os.environ['STEP_WIDTH'] = '7'; os.getenv('STEP_WIDTH'); os.environ.get('STEP_SEED', 0); "
+    )
+    body += "import shutil; shutil.get_terminal_size()"
+    path = write(tmp_path, "import os, recorded_depth", body)
+    with record_sources() as sources:
+        load_training_step(path)
+    assert sources.variables == {"STEP_WIDTH": "6", "STEP_DEPTH": None, "STEP_SEED": None}
+
+
 def test_nothing_is_recorded_outside(tmp_path: pathlib.Path) -> None:
     (tmp_path / "late.txt").write_text("")
     with record_sources() as sources:
         pass
     (tmp_path / "late.txt").read_text()
-    assert sources.files == set()
+    os.getenv("STEP_WIDTH")
+    assert sources.files == set() and not sources.variables

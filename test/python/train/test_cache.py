@@ -5,20 +5,30 @@ from __future__ import annotations
 import multiprocessing
 import os
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
-from fsdp_mlir.driver.cache import KEPT_FILES, Cache, digest, fingerprint, key_of, unchanged
+from fsdp_mlir.driver.cache import (
+    KEPT_FILES,
+    Cache,
+    digest,
+    fingerprint,
+    fingerprints,
+    key_of,
+    unchanged,
+)
 
 
 def unused(folder: Path) -> None:
     pass
 
 
-def stored(cache: Cache, key: str, files: list[Path]) -> None:
+def stored(cache: Cache, key: str, files: list[Path], **variables: Optional[str]) -> None:
     made = cache.scratch()
     (made / "step.pt").write_text("archive")
-    cache.store_export(key, made, map(str, files), {"said": "hello\n"})
+    notes = {"said": "hello\n", "variables": fingerprints(variables)}
+    cache.store_export(key, made, map(str, files), notes)
 
 
 def test_an_export_is_found_while_its_files_are_the_same(tmp_path: Path) -> None:
@@ -27,12 +37,26 @@ def test_an_export_is_found_while_its_files_are_the_same(tmp_path: Path) -> None
     source.write_text("a = 1")
     cache = Cache(tmp_path / "cache")
     found = []
-    assert cache.export("k", found.append) is None
+    assert cache.export("k", found.append, {}) is None
     stored(cache, "k", [source])
-    notes = cache.export("k", lambda folder: found.append((folder / "step.pt").read_text()))
+    notes = cache.export("k", lambda folder: found.append((folder / "step.pt").read_text()), {})
     assert notes["said"] == "hello\n" and found == ["archive"]
     source.write_text("a = 2")
-    assert cache.export("k", unused) is None
+    assert cache.export("k", unused, {}) is None
+
+
+def test_an_export_is_good_in_the_environment_it_read(tmp_path: Path) -> None:
+    """Tests that a variable that is set, changed or removed is a change, and that none is shown."""
+    cache = Cache(tmp_path / "cache")
+    stored(cache, "k", [], WIDTH="secret", DEPTH=None)
+    for environment, good in (
+        ({"WIDTH": "secret", "OTHER": "1"}, True),
+        ({"WIDTH": "32"}, False),
+        ({}, False),
+        ({"WIDTH": "secret", "DEPTH": ""}, False),
+    ):
+        assert (cache.export("k", unused, environment) is not None) == good
+    assert "secret" not in (tmp_path / "cache/export/k/notes.json").read_text()
 
 
 def test_a_touched_file_is_compared_by_content(tmp_path: Path) -> None:
@@ -73,7 +97,7 @@ def test_an_export_whose_source_vanished_is_not_found(tmp_path: Path) -> None:
     """Tests that an entry that cannot be checked is not used."""
     cache = Cache(tmp_path / "cache")
     stored(cache, "k", [tmp_path / "gone.py"])
-    assert cache.export("k", unused) is None
+    assert cache.export("k", unused, {}) is None
 
 
 def test_damaged_notes_are_no_entry(tmp_path: Path) -> None:
@@ -81,7 +105,7 @@ def test_damaged_notes_are_no_entry(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     stored(cache, "k", [])
     (tmp_path / "cache/export/k/notes.json").write_text("{")
-    assert cache.export("k", unused) is None
+    assert cache.export("k", unused, {}) is None
 
 
 def test_a_stage_is_made_once_and_repeats_its_warnings(tmp_path: Path) -> None:

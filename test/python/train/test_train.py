@@ -18,7 +18,9 @@ from support.driver_tree import STEP, Tree
 
 
 @pytest.mark.quick
-def test_stages_run_in_order_and_once(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
+def test_stages_run_in_order_and_once(
+    tree: Tree, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tests the whole way, what a second run repeats, and what a change repeats."""
     assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
     log = tree.log()
@@ -49,11 +51,13 @@ def test_stages_run_in_order_and_once(tree: Tree, capfd: pytest.CaptureFixture[s
     assert tree.train("--nproc", "2", "--pipeline", "units=all", argv=("--width", "2")) == 0
     assert [line[0] for line in tree.log()] == ["fsdp-opt", "fsdp-translate", "fsdp-run"]
 
-    # A module that the step file imports starts at the export.
-    tree.helper.write_text("WIDTH = 5\n")
-    capfd.readouterr()
-    assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
-    assert "(unchanged)" not in capfd.readouterr().out.splitlines()[0]
+    # A module that the step file imports starts at the export, and so does what that reads.
+    tree.helper.write_text("import os\nWIDTH = int(os.getenv('STEP_WIDTH', 5))\n")
+    for width, again in (("5", True), ("6", True), ("6", False)):
+        monkeypatch.setenv("STEP_WIDTH", width)
+        capfd.readouterr()
+        assert tree.train("--nproc", "2", argv=("--width", "2")) == 0
+        assert ("(unchanged)" not in capfd.readouterr().out.splitlines()[0]) == again
 
 
 def test_fast_kernels_are_measured_first(
