@@ -1,8 +1,28 @@
-"""Where this package is."""
+"""Where this package is, and which files are a user's own."""
 
 from __future__ import annotations
 
 import os
+import site
+import sysconfig
 
 # As tracebacks name its files: links are not followed.
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _installed_folders() -> tuple[str, ...]:
+    folders = {*site.getsitepackages(), site.getusersitepackages(), FOLDER}
+    folders.update(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib"))
+    return tuple(os.path.realpath(folder) + os.sep for folder in folders)
+
+
+_FOLDERS = _installed_folders()
+
+
+def is_local(name: str) -> bool:
+    """Whether a file belongs to a user, and neither to Python, to an installed package nor to this
+    one; `<string>` and the like, which are no files, do not."""
+    path = os.path.realpath(name)
+    if name.startswith("<") or path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)):
+        return False
+    return "__pycache__" not in path

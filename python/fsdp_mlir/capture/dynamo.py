@@ -13,7 +13,8 @@ from torch import fx
 
 from .context import capture_settings
 from ..errors import E, ExportError
-from ..step.places import is_users, user_location
+from ..package import is_local
+from ..step.places import user_location
 from .memory_orders import without_gaps
 from ..step.names import StateNames
 from .python_state import warn_changed
@@ -74,7 +75,7 @@ def _changed_state(message: str) -> Iterator[str]:
             yield f"a variable around {found[1]}"
         elif found := re.match(r"G\['__import_(\w+)'\]\.(.+)", path):
             file = getattr(sys.modules.get(found[1].replace("_dot_", ".")), "__file__", None) or ""
-            if is_users(file) and "site-packages" not in file:
+            if is_local(file):
                 yield found[2]
 
 

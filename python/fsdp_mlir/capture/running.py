@@ -8,7 +8,6 @@ is frozen, though, and nothing says by what: the step is run twice, and must be 
 from __future__ import annotations
 
 import contextlib
-import io
 import itertools
 import operator
 import random
@@ -180,18 +179,17 @@ def run_and_differentiate(
     Raises:
         ExportError: the step is another one each time that it runs.
     """
-    with contextlib.redirect_stdout(io.StringIO()):
-        before = _generators()
-        # Differentiating runs it more than once: each time from where a first step begins.
-        step.begin = state.restore
-        try:
-            first = differentiate(step, batch)
-        except BuffersReplaced:  # known from now on
-            first = differentiate(step, batch)
-        warn_changed(state.changed())
-        state.keep_known()
-        step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
-        second = differentiate(step, batch)
+    before = _generators()
+    # Differentiating runs it more than once: each time from where a first step begins.
+    step.begin = state.restore
+    try:
+        first = differentiate(step, batch)
+    except BuffersReplaced:  # known from now on
+        first = differentiate(step, batch)
+    warn_changed(state.changed())
+    state.keep_known()
+    step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
+    second = differentiate(step, batch)
     if _generators() != before:
         where = _where_drawn(lambda: differentiate(step, batch))
         raise ExportError(
@@ -215,7 +213,6 @@ def _where_drawn(run: Callable[[], Any]) -> str:
         return noted
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         for module, generator in (
             (random, random._inst),
             (numpy.random, numpy.random.mtrand._rand),

@@ -32,6 +32,7 @@ from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
 from .joint_graph import JointGraph, describe
 from .known_values import StandIns
+from .lost_output import named_where_followed, named_where_run
 from .library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
@@ -150,7 +151,8 @@ def _trace(
     where results may be of each."""
     constants = len(names.constants)
     try:
-        return _by_dynamo(loss, inputs, names, fake_mode, samples)
+        with named_where_followed():
+            return _by_dynamo(loss, inputs, names, fake_mode, samples)
     except ExportError:
         raise
     except Exception as error:
@@ -158,6 +160,7 @@ def _trace(
     state = PythonState(loss)
     with contextlib.ExitStack() as stack:
         stack.callback(state.restore)
+        stack.enter_context(named_where_run())
         own = raised_by_step(loss, inputs)
         refusal = explain_capture_error(followed, own)
         if own is not None and not isinstance(own, ON_VALUES):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import site
 import sys
-import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Iterator, Optional, Sequence
 
-from .. import package
+from ..package import is_local
 
 
 @dataclass
@@ -56,7 +54,7 @@ def record_sources(argv: Sequence[str] = ()) -> Iterator[StepSources]:
         _active.remove(sources)
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
-            if file and _is_local(file):
+            if file and is_local(file):
                 sources.modules.add(Path(file).resolve())
         for word in argv:
             for part in {word, word.partition("=")[2]} - {""}:
@@ -91,10 +89,10 @@ def _watched(read: Any) -> Any:
 
 
 def _is_local_code(frame: Optional[FrameType]) -> bool:
-    """Of the first caller that is not one of Python's own modules of the environment."""
-    while frame is not None and frame.f_code.co_filename.startswith("<frozen"):
+    """Of the first caller that is a file: Python's own modules of the environment are none."""
+    while frame is not None and frame.f_code.co_filename.startswith("<"):
         frame = frame.f_back
-    return frame is not None and _is_local(frame.f_code.co_filename)
+    return frame is not None and is_local(frame.f_code.co_filename)
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
@@ -106,22 +104,5 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
         return
     name = os.fsdecode(path)
-    if _is_local(name):
+    if is_local(name):
         _active[-1].files.add(Path(os.path.abspath(name)))
-
-
-def _installed_folders() -> tuple[str, ...]:
-    folders = {*site.getsitepackages(), site.getusersitepackages()}
-    folders.update(sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib"))
-    folders.add(package.FOLDER)
-    return tuple(os.path.realpath(folder) + os.sep for folder in folders)
-
-
-_FOLDERS = _installed_folders()
-
-
-def _is_local(name: str) -> bool:
-    path = os.path.realpath(name)
-    if path.startswith(("/proc/", "/sys/", "/dev/", *_FOLDERS)):
-        return False
-    return "__pycache__" not in path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from types import FrameType
+from typing import Optional
 
 import torch
 
@@ -27,3 +29,12 @@ def user_location(trace: str) -> str:
         if is_users(path):
             return f"{os.path.basename(path)}:{line}"
     return ""
+
+
+def own_line(frame: Optional[FrameType]) -> str:
+    """`file.py:31` of the innermost of `frame` and its callers that is of a user's own file, or ""."""
+    while frame is not None and not package.is_local(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -1,6 +1,5 @@
 """Tests that an exported step computes what eager PyTorch computes, bit for bit."""
 
-import logging
 import pathlib
 from typing import Any
 
@@ -217,7 +216,6 @@ def test_an_unreached_parameter_is_a_warning_by_name(tmp_path: pathlib.Path) -> 
     assert exported.results("gradient") == ["weight", "bias"]
 
 
-LOGGER = logging.getLogger("chatty")
 TABLE = torch.linspace(0, 1, 8)
 
 
@@ -372,19 +370,6 @@ def test_a_layer_left_in_eval_mode(tmp_path: pathlib.Path) -> None:
     model[1].eval()
     exported = assert_same_as_eager(classify(model), tmp_path)
     assert exported.results("buffer_update") == []
-
-
-def test_logging_and_printing_are_not_part_of_a_step(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
-) -> None:
-    class Chatty(nn.Linear):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            LOGGER.warning("forward")
-            print("forward")
-            return super().forward(x)
-
-    export(classify(Chatty(8, 3)), tmp_path)
-    assert capsys.readouterr().out == ""
 
 
 def test_another_step_after_one_of_another_size(tmp_path: pathlib.Path) -> None:
