@@ -14,6 +14,7 @@ import torch
 
 from .archive.container import build_archive
 from .capture.changed_parameters import FrozenParametersChanged
+from .capture.context import without_pytorchs_log
 from .capture.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
@@ -55,7 +56,7 @@ def export_step(
             export stay as they were.
     """
     changed: frozenset[str] = frozenset()
-    with each_said_once():
+    with each_said_once(), without_pytorchs_log():
         while True:
             try:
                 return _export(step, Path(path), source, weights, StateNames(step, changed))

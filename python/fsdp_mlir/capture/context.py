@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import warnings
 from typing import Any, Iterator
 from unittest import mock
@@ -91,32 +92,43 @@ def _refuse_hook(effects: Any, tensor: Any, *args: Any) -> None:
 
 @contextlib.contextmanager
 def capture_settings() -> Iterator[None]:
-    """Logging calls in the user's code are dropped from the graph, and PyTorch's own silenced."""
+    """Logging calls in the user's code are dropped from the graph."""
     methods = {value for value in vars(logging.Logger).values() if callable(value)}
-    log = logging.getLogger("torch._dynamo.metrics_context")
-    level = log.level
-    log.setLevel(logging.CRITICAL + 1)
     # Dynamo takes a hook on a parameter for something to do behind the forward, which is not done.
     hooks = mock.patch.object(torch._dynamo.side_effects.SideEffects, "register_hook", _refuse_hook)
-    try:
-        with (
-            hooks,
-            torch._dynamo.config.patch(
-                ignore_logging_functions=methods | {print, warnings.warn},
-                # Every size and number is what it is in this batch, also after another capture.
-                assume_static_by_default=True,
-                automatic_dynamic_shapes=False,
-                specialize_int=True,
-                specialize_float=True,
-                capture_scalar_outputs=False,
-                # Whose sizes `static_sizes` makes static.
-                capture_dynamic_output_shape_ops=True,
-                # As matrix products: `eager_kernels` says which.
-                allow_rnn=True,
-                # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
-                enable_dynamo_decompositions=False,
-            ),
-        ):
-            yield
-    finally:
-        log.setLevel(level)
+    with (
+        hooks,
+        torch._dynamo.config.patch(
+            ignore_logging_functions=methods | {print, warnings.warn},
+            # Every size and number is what it is in this batch, also after another capture.
+            assume_static_by_default=True,
+            automatic_dynamic_shapes=False,
+            specialize_int=True,
+            specialize_float=True,
+            capture_scalar_outputs=False,
+            # Whose sizes `static_sizes` makes static.
+            capture_dynamic_output_shape_ops=True,
+            # As matrix products: `eager_kernels` says which.
+            allow_rnn=True,
+            # Else `add_(other, alpha=a)` is captured as two roundings, where eager has one.
+            enable_dynamo_decompositions=False,
+        ),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def without_pytorchs_log() -> Iterator[None]:
+    """Within it PyTorch logs nothing, unless the environment asks it to: what fails in it is tried
+    another way, or becomes an error of ours, in front of which no traceback is to stand."""
+    if any(os.environ.get(name) for name in ("TORCH_LOGS", "TORCH_LOGS_OUT", "TORCH_TRACE")):
+        yield
+        return
+    handle = logging.Logger.handle
+
+    def without(logger: logging.Logger, record: logging.LogRecord) -> None:
+        if record.name.partition(".")[0] != "torch":
+            handle(logger, record)
+
+    with mock.patch.object(logging.Logger, "handle", without):
+        yield

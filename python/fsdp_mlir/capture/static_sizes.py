@@ -9,10 +9,8 @@ is left out by a choice, never by a multiplication with zero.
 
 from __future__ import annotations
 
-import logging
 import operator
 from typing import Any, Callable, Optional
-from unittest import mock
 
 import torch
 from torch import fx
@@ -52,9 +50,7 @@ def make_static(module: fx.GraphModule, rules: Callable[[Any], Optional[Rule]]) 
         mode = next(t.fake_mode for t in tensors)
         for node in module.graph.find_nodes(op="get_attr"):
             node.meta.setdefault("val", mode.from_tensor(getattr(module, node.target)))
-        log = logging.getLogger("torch._subclasses.fake_tensor")
-        with mock.patch.object(log, "disabled", True):
-            _Rewriter(module.graph, mode.shape_env, rules).run()
+        _Rewriter(module.graph, mode.shape_env, rules).run()
         module.recompile()
 
 

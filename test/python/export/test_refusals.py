@@ -1,5 +1,6 @@
 """Tests that what cannot be exported ends in one error: what, where, how to mend it."""
 
+import logging
 import pathlib
 from typing import Any, Callable, Optional
 
@@ -261,3 +262,20 @@ def test_an_argument_that_torchscript_does_not_have() -> None:
 
     with pytest.raises(ExportError, match=r"step.py:3: aten.mul.Tensor has slice\(.*\) as its arg"):
         call_text(torch.ops.aten.mul.Tensor, ["%x", slice(2)], name_of, "step.py:3")
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_pytorchs_log_does_not_stand_in_front_of_an_error(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """Unless the environment asks for it."""
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.name)
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    monkeypatch.setattr(log, "handlers", [*log.handlers, handler])
+    monkeypatch.delenv("TORCH_TRACE", raising=False)
+    monkeypatch.setenv("TORCH_LOGS", "+dynamo" if asked else "")
+    with pytest.raises(ExportError, match="the step raises RuntimeError: a and b must have same"):
+        export(classify(Model(lambda layer, x: layer(x) @ torch.ones(7, 7))), tmp_path)
+    assert bool(logged) == asked
