@@ -24,6 +24,7 @@ from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
 from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified, note
 from .step.places import user_location
+from .step.process_groups import missing_group
 from .step.fsdp_module import original_class
 from .step.names import StateNames, plain_path
 from .step.pairs import as_held, check_complex
@@ -325,7 +326,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             traceback.print_exc()
         where = user_location("".join(traceback.format_exception(error)))
         text = " ".join(str(error).split()) or "no message"
-        text = identified(E.STEP_RAISES, f"{where or options.step}: {type(error).__name__}: {text}")
+        kind, said = E.STEP_RAISES, f"{type(error).__name__}: {text}"
+        if (mend := missing_group(error)) is not None:
+            kind, said = E.NOT_SUPPORTED, mend
+        text = identified(kind, f"{where or options.step}: {said}")
         print(f"error: {text}", file=sys.stderr)
         return 1
     for file in files:

@@ -150,6 +150,45 @@ def test_it_runs_as_a_module(tmp_path: pathlib.Path, step_file: pathlib.Path) ->
     assert not (tmp_path / "s.pt").exists()
 
 
+@pytest.mark.parametrize(
+    "imports, body, message",
+    [
+        (
+            "import torch.distributed as dist",
+            "dist.init_process_group('gloo')",
+            "init_process_group is of a process group, which a step file does not have; leave",
+        ),
+        (
+            "from torch.distributed.device_mesh import init_device_mesh",
+            "init_device_mesh('cpu', (2,))",
+            "init_device_mesh is of a process group, which a step file does not have; take "
+            "init_device_mesh from fsdp_mlir",
+        ),
+        (
+            "from torch.distributed.fsdp import fully_shard",
+            "fully_shard(model)",
+            "fully_shard is of a process group, which a step file does not have; take fully_shard",
+        ),
+        ("", "nn.parallel.DistributedDataParallel(model)", "leave the wrapper out"),
+        ("import torch.distributed as dist", "dist.get_rank()", "read the environment's RANK"),
+        ("", "raise ValueError('no process group')", "ValueError: no process group"),
+    ],
+)
+def test_what_is_left_of_process_groups_is_named(
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    imports: str,
+    body: str,
+    message: str,
+) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    path = write(tmp_path, imports, body)
+    assert main(["-o", str(tmp_path / "s.pt"), str(path)]) == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: a_step.py:") and message in error
+
+
 def test_what_a_step_file_reads_is_recorded(tmp_path: pathlib.Path) -> None:
     (tmp_path / "recorded_neighbour.py").write_text("WIDTH = 6\n")
     (tmp_path / "corpus.txt").write_text("text")
