@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unistd.h>
 
 namespace fsdp {
@@ -58,8 +59,20 @@ void SafeTensorsFile::parse() {
     throw bad("its header is " + std::to_string(nesting.depth) +
               " lists deep and has up to " + std::to_string(nesting.members) +
               " members");
-  nlohmann::json json = nlohmann::json::parse(text, nullptr,
+  // Of names that are there twice the parser would keep the last.
+  std::set<std::string> names;
+  std::string twice;
+  auto noteName = [&](int depth, nlohmann::json::parse_event_t event,
+                      const nlohmann::json &name) {
+    bool isName = depth == 1 && event == nlohmann::json::parse_event_t::key;
+    if (isName && !names.insert(name.get<std::string>()).second)
+      twice = name.get<std::string>();
+    return true;
+  };
+  nlohmann::json json = nlohmann::json::parse(text, noteName,
                                               /*allow_exceptions=*/false);
+  if (!twice.empty())
+    throw bad("its header has " + twice + " twice");
   if (!json.is_object())
     throw bad("its header is not a JSON object");
 

@@ -105,15 +105,14 @@ def tensor_reads(path: Path) -> dict[str, _Read]:
     file of `torch.save` with a `state_dict()`. Raises WeightsError."""
     try:
         if path.is_dir():
-            return {
-                name: read for file in _files(path) for name, read in tensor_reads(file).items()
-            }
+            indices = sorted(path.glob("*.safetensors.index.json"))
+            return tensor_reads(indices[0]) if indices else _of_all(_files(path), {})
         if path.suffix == ".json":
-            return {
-                name: read for file in _indexed(path) for name, read in tensor_reads(file).items()
-            }
+            places = json.loads(path.read_text())["weight_map"]
+            return _of_all([path.with_name(name) for name in sorted(set(places.values()))], places)
         if path.suffix == ".safetensors":
             file = safe_open(path, framework="pt")
+            _check_each_once(path)
             return {name: lambda name=name: file.get_tensor(name) for name in file.keys()}
         return _saved(path)
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
@@ -121,20 +120,48 @@ def tensor_reads(path: Path) -> dict[str, _Read]:
         raise WeightsError(E.WEIGHTS_FILE, f"{path} cannot be read: {text}") from error
 
 
+def _of_all(files: list[Path], places: Mapping[str, str]) -> dict[str, _Read]:
+    """Of several files; `places` has the file of each tensor that an index names."""
+    reads: dict[str, _Read] = {}
+    holders: dict[str, Path] = {}
+    for file in files:
+        for name, read in tensor_reads(file).items():
+            if places.get(name, file.name) != file.name:
+                continue
+            if name in holders:
+                raise WeightsError(
+                    E.WEIGHTS_FILE,
+                    f"{name} is in {holders[name]} and in {file.name}; leave one of them out of the "
+                    "folder, or write an index that says which one holds it",
+                )
+            reads[name], holders[name] = read, file
+    return reads
+
+
+def _check_each_once(path: Path) -> None:
+    """Raises WeightsError where the header of a safetensors file names a tensor twice, of which its
+    library takes the last."""
+
+    def once(pairs: list[tuple[str, Any]]) -> None:
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise WeightsError(
+                    E.WEIGHTS_FILE, f"{path} has {name} twice in its header; write it again"
+                )
+            names.add(name)
+
+    with open(path, "rb") as file:
+        json.loads(file.read(int.from_bytes(file.read(8), "little")), object_pairs_hook=once)
+
+
 def _files(folder: Path) -> list[Path]:
-    indices = sorted(folder.glob("*.safetensors.index.json"))
-    files = _indexed(indices[0]) if indices else sorted(folder.glob("*.safetensors"))
-    files = files or sorted(folder.glob("pytorch_model*.bin"))
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
     if not files:
         raise WeightsError(
             E.WEIGHTS_FILE, f"{folder} has no safetensors files; give a file of weights"
         )
     return files
-
-
-def _indexed(index: Path) -> list[Path]:
-    places = json.loads(index.read_text())["weight_map"]
-    return [index.with_name(name) for name in sorted(set(places.values()))]
 
 
 def _saved(path: Path) -> dict[str, _Read]:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from fsdp_mlir.archive.start_weights import WeightsError, compose
+from fsdp_mlir.archive.start_weights import WeightsError, compose, tensor_reads
 
 Tensors = dict[str, torch.Tensor]
 
@@ -101,3 +101,26 @@ def test_a_pickled_model_is_not_run(exported: pathlib.Path, tmp_path: pathlib.Pa
     torch.save(nn.Linear(2, 3), tmp_path / "model.pt")
     with pytest.raises(WeightsError, match="no file of tensors alone; save model.state_dict"):
         compose(tmp_path / "model.pt", exported, METADATA, tmp_path / "start.safetensors")
+
+
+def test_a_tensor_in_two_files_is_refused(exported: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Where no index says which of them holds it."""
+    folder = tmp_path / "given"
+    folder.mkdir()
+    save_file(WEIGHTS, folder / "model.safetensors")
+    save_file({"mean": torch.zeros(3)}, folder / "old.safetensors")
+    with pytest.raises(WeightsError, match="mean is in .*model.safetensors and in old.safetensors"):
+        compose(folder, exported, METADATA, tmp_path / "start.safetensors")
+    places = {name: "model.safetensors" for name in WEIGHTS} | {"other": "old.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    compose(folder, exported, METADATA, tmp_path / "start.safetensors")
+    assert torch.equal(load_file(tmp_path / "start.safetensors")["mean"], WEIGHTS["mean"])
+
+
+def test_a_tensor_twice_in_a_header_is_refused(tmp_path: pathlib.Path) -> None:
+    entry = '"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'
+    header = f"{{{entry}, {entry}}}".encode()
+    file = tmp_path / "twice.safetensors"
+    file.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(WeightsError, match="twice.safetensors has a twice in its header"):
+        tensor_reads(file)

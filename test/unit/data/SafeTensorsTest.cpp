@@ -150,6 +150,12 @@ TEST(SafeTensors, NothingIsWrittenThroughALink) {
   EXPECT_EQ(std::filesystem::file_size(theirs), 8u);
 }
 
+TEST(SafeTensors, ANameThatIsThereTwiceIsRefused) {
+  std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  std::string said = refusal(file("{" + entry + "," + entry + "}", "1234"));
+  EXPECT_NE(said.find("its header has w twice"), std::string::npos) << said;
+}
+
 TEST(SafeTensors, OnlyRegularFilesAreRead) {
   TemporaryFolder folder;
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
