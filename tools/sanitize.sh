@@ -48,17 +48,24 @@ test_sanitized() { # KINDS
 }
 
 fuzz_targets=(plan manifest safetensors archive command-line)
-fuzz() { # [TARGET] [--seconds N]
-  local seconds=30 wanted=() corpora target folder made=build/fuzz seeds=build/fuzz/seeds
+fuzz() { # [TARGET...] [--targets A,B] [--seconds N | --runs N]
+  local seconds=30 runs=-1 wanted=() names corpora target folder made=build/fuzz seeds=build/fuzz/seeds
   while (($#)); do
     case $1 in
     --seconds) seconds=${2:?--seconds takes a number}; shift ;;
-    *) [[ " ${fuzz_targets[*]} " == *" $1 "* ]] || fail "there is no fuzz target '$1'; there are ${fuzz_targets[*]}"
-       wanted+=("$1") ;;
+    --runs) runs=${2:?--runs takes a number} seconds=0; shift ;;
+    --targets) IFS=, read -ra names <<<"${2:?--targets takes names, as in plan,manifest}"
+       wanted+=("${names[@]}"); shift ;;
+    *) wanted+=("$1") ;;
     esac
     shift
   done
+  for target in "${wanted[@]}"; do
+    [[ " ${fuzz_targets[*]} " == *" $target "* ]] ||
+      fail "there is no fuzz target '$target'; there are ${fuzz_targets[*]}"
+  done
   [[ $seconds =~ ^[0-9]+$ ]] || fail "--seconds takes a whole number, not '$seconds'"
+  [[ $runs =~ ^(-1|[0-9]+)$ ]] || fail "--runs takes a whole number, not '$runs'"
   ((${#wanted[@]})) || wanted=("${fuzz_targets[@]}")
   compile_sanitized address,undefined fuzz_targets
   export_sanitizer_options
@@ -71,7 +78,7 @@ fuzz() { # [TARGET] [--seconds N]
     for folder in "test/fuzz/corpus/$target" "$seeds/$target"; do
       [[ ! -d $folder ]] || corpora+=("$folder")
     done
-    suite "fuzz $target" "$sanitized/bin/fuzz-$target" -max_total_time="$seconds" \
+    suite "fuzz $target" "$sanitized/bin/fuzz-$target" -max_total_time="$seconds" -runs="$runs" \
       -timeout=25 -rss_limit_mb=4096 -max_len=65536 -close_fd_mask=3 -print_final_stats=1 \
       -artifact_prefix="$made/found/$target/" \
       "${corpora[@]}"

@@ -28,6 +28,13 @@ def test_many_seeds() -> None:
     _fuzz("--seeds", "20:400", timeout=6 * 3600)
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize("plan", sorted((HERE / "corpus" / "plan").iterdir()), ids=lambda p: p.name)
+def test_kept_plans_are_of_this_version(plan: pathlib.Path) -> None:
+    """A plan of another version ends where its version is read; seeds.py makes them anew."""
+    chain.command([chain.binary("fsdp-translate"), "--plan-to-text", plan])
+
+
 @pytest.mark.parametrize("case", sorted((HERE / "cases").glob("*.mlir")), ids=str)
 def test_kept_case(case: pathlib.Path) -> None:
     """The numbers of what once failed."""
