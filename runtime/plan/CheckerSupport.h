@@ -4,6 +4,7 @@
 
 #include "plan/PlanChecker.h"
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -80,19 +81,59 @@ public:
     return std::nullopt;
   }
   /// The sum of the ranges inside [begin, end); nothing where one is cut.
-  std::optional<uint64_t> inside(uint64_t begin, uint64_t end) const {
+  /// `look()` is called for each.
+  template <typename Fn>
+  std::optional<uint64_t> inside(uint64_t begin, uint64_t end, Fn look) const {
     uint64_t sum = 0;
     for (auto it = ends.upper_bound(begin);
          it != ends.end() && it->second.first < end; ++it) {
+      look();
       if (it->second.first < begin || it->first > end)
         return std::nullopt;
       sum += it->first - it->second.first;
     }
     return sum;
   }
+  std::optional<uint64_t> inside(uint64_t begin, uint64_t end) const {
+    return inside(begin, end, [] {});
+  }
 
 private:
   std::map<uint64_t, std::pair<uint64_t, size_t>> ends; // begin and owner
+};
+
+/// Bytes that a command uses.
+class UsedBytes {
+public:
+  UsedBytes() = default;
+  explicit UsedBytes(const Place &place) { add(place); }
+
+  void add(const Place &place) {
+    uint64_t begin = place.offset(), end = begin + place.bytes();
+    if (begin == end)
+      return;
+    auto &ranges = arenas[place.arena()];
+    auto it = ranges.upper_bound(begin);
+    if (it != ranges.begin() && std::prev(it)->second >= begin)
+      --it;
+    while (it != ranges.end() && it->first <= end) {
+      begin = std::min(begin, it->first);
+      end = std::max(end, it->second);
+      it = ranges.erase(it);
+    }
+    ranges[begin] = end;
+  }
+  bool has(const Place &place) const {
+    auto arena = arenas.find(place.arena());
+    if (arena == arenas.end() || !place.bytes())
+      return false;
+    auto next = arena->second.lower_bound(place.offset() + place.bytes());
+    return next != arena->second.begin() &&
+           std::prev(next)->second > place.offset();
+  }
+
+private:
+  std::map<uint32_t, std::map<uint64_t, uint64_t>> arenas; // begin to end
 };
 
 /// What a command computes with is all on the device, or all on the host.
@@ -108,6 +149,8 @@ public:
 private:
   std::optional<bool> onHost;
 };
+
+class CheckingBudget;
 
 /// What programs have in common.
 struct PlanFacts {
@@ -167,7 +210,7 @@ void checkTables(const PlanT &plan, PlanFacts &facts);
 
 /// Everything of one program; the rest of the plan is already checked.
 void checkProgram(const Checked &at, const PlanT &plan, const ProgramT &program,
-                  const PlanFacts &facts);
+                  const PlanFacts &facts, CheckingBudget &budget);
 
 /// What updates change in place of parameters that are in other memory; the
 /// program is already checked.
@@ -176,7 +219,7 @@ void checkStaging(const Checked &at, const PlanT &plan,
 
 /// What some ranks alone compute and copy; the program is already checked.
 void checkSomeRanks(const Checked &at, const PlanT &plan,
-                    const ProgramT &program);
+                    const ProgramT &program, CheckingBudget &budget);
 
 /// What becomes of gradients in a step of several micro-batches; programs are
 /// already checked.

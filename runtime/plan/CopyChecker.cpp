@@ -35,11 +35,12 @@ public:
                    isMultiple(bytes, program.values[source]->place->bytes()),
                    "copies some bytes of ", memory.valueName(source),
                    " and leaves others, or some twice");
+    UsedBytes used;
     for (int source : sources)
-      for (int destination : destinations)
-        if (source != -1)
-          memory.requireApart(here, *program.values[source]->place,
-                              destination);
+      if (source != -1)
+        used.add(*program.values[source]->place);
+    for (int destination : destinations)
+      memory.requireApart(here, used, destination);
   }
 
 private:
@@ -126,7 +127,7 @@ private:
         if (memory.mayRead(source, range.offset, all))
           memory.read(here, source, range.offset, all);
         else
-          walk(here, range, [&](uint64_t offset, uint64_t bytes) {
+          walk(range, [&](uint64_t offset, uint64_t bytes) {
             memory.read(here, source, offset, bytes);
           });
       }
@@ -137,18 +138,16 @@ private:
     }
     for (const auto &[destination, ranges] : writes)
       for (const StridedRange &range : unionOf(ranges))
-        walk(here, range, [&](uint64_t offset, uint64_t bytes) {
+        walk(range, [&](uint64_t offset, uint64_t bytes) {
           memory.write(here, destination, offset, bytes);
         });
     for (int state : returned)
       memory.update(here, state);
   }
 
-  template <typename Fn>
-  void walk(const Checked &here, const StridedRange &range, Fn fn) {
-    here.require(C6, range.blocks <= maxBlocks - walked,
-                 "has more than 2^24 blocks");
-    walked += range.blocks;
+  template <typename Fn> void walk(const StridedRange &range, Fn fn) {
+    if (range.blocks > 1)
+      memory.budget.keep(range.blocks);
     range.forEachBlock(fn);
   }
 
@@ -187,7 +186,6 @@ private:
   std::map<int, std::vector<StridedRange>> reads, writes; // by value
   std::map<int, std::vector<const ShardRange *>> takers;  // of each of `reads`
   std::set<int> returned;                                 // states
-  uint64_t walked = 0;                                    // blocks
 };
 
 } // namespace

@@ -1,8 +1,10 @@
 #include "plan/LiveRanges.h"
+#include "plan/CheckingBudget.h"
 #include "plan/CommandValues.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 using namespace fsdp::plan;
 
@@ -15,8 +17,9 @@ uint64_t alignUp(uint64_t bytes) {
 /// Follows the commands of a program, in the order of the list.
 class Lifetimes {
 public:
-  explicit Lifetimes(const ProgramT &program)
-      : program(program), ranges(program.values.size(), {0, -2}) {}
+  Lifetimes(const ProgramT &program, CheckingBudget *budget)
+      : program(program), ranges(program.values.size(), {0, -2}),
+        budget(budget) {}
 
   void touch(int value, int now) {
     LiveRange &range = ranges[rootOf(program, value)];
@@ -41,7 +44,7 @@ public:
         continue;
       touch(value, now);
       if (flies)
-        flying[command.stream].push_back(value);
+        flying[command.stream].insert(value);
     }
     if (const RecordT *record = operation.AsRecord()) {
       recorded[record->event] = {std::move(flying[command.stream]), false};
@@ -50,10 +53,12 @@ public:
       // A side stream that waits still has to be waited for.
       auto &[values, isAwaited] = recorded[wait->event];
       isAwaited = true;
+      if (budget)
+        budget->look(values.size());
       for (int value : values) {
         touch(value, now);
         if (command.stream != computeStream)
-          flying[command.stream].push_back(value);
+          flying[command.stream].insert(value);
       }
     }
   }
@@ -62,8 +67,7 @@ public:
   void land(int end) {
     for (auto &[event, behind] : recorded)
       if (!behind.isAwaited)
-        flying[computeStream].insert(flying[computeStream].end(),
-                                     behind.values.begin(),
+        flying[computeStream].insert(behind.values.begin(),
                                      behind.values.end());
     for (auto &[stream, values] : flying)
       for (int value : values)
@@ -74,13 +78,14 @@ public:
   std::vector<LiveRange> ranges;
 
 private:
+  CheckingBudget *budget;
   struct Recorded {
-    std::vector<int> values;
+    std::set<int> values;
     bool isAwaited = false;
   };
   // Values that are under way, per stream, then per event that is recorded
   // behind them.
-  std::map<uint32_t, std::vector<int>> flying;
+  std::map<uint32_t, std::set<int>> flying;
   std::map<uint32_t, Recorded> recorded;
 };
 
@@ -93,8 +98,9 @@ int fsdp::plan::rootOf(const ProgramT &program, int value) {
   return value;
 }
 
-std::vector<LiveRange> fsdp::plan::liveRanges(const ProgramT &program) {
-  Lifetimes lifetimes(program);
+static std::vector<LiveRange> rangesOf(const ProgramT &program,
+                                       CheckingBudget *budget) {
+  Lifetimes lifetimes(program, budget);
   int end = static_cast<int>(program.commands.size());
   for (const auto &input : program.inputs)
     lifetimes.touch(input->value, -1);
@@ -106,14 +112,18 @@ std::vector<LiveRange> fsdp::plan::liveRanges(const ProgramT &program) {
   return std::move(lifetimes.ranges);
 }
 
+std::vector<LiveRange> fsdp::plan::liveRanges(const ProgramT &program) {
+  return rangesOf(program, nullptr);
+}
+
 uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program,
-                               uint32_t arena) {
+                               uint32_t arena, CheckingBudget *budget) {
   uint64_t states = 0;
   for (const auto &state : plan.states)
     if (state->place->arena() == arena)
       states = std::max(states, state->place->offset() + state->place->bytes());
 
-  std::vector<LiveRange> ranges = liveRanges(program);
+  std::vector<LiveRange> ranges = rangesOf(program, budget);
   std::vector<int64_t> changes(program.commands.size() + 3); // from -1 on
   for (size_t i = 0; i < ranges.size(); ++i) {
     const ValueT &value = *program.values[i];

@@ -8,6 +8,8 @@
 
 namespace fsdp::plan {
 
+class CheckingBudget;
+
 /// The first and the last command at which a value is in use: -1 for inputs,
 /// the number of commands for outputs. Nobody uses a value whose last is before
 /// its first.
@@ -28,9 +30,11 @@ int rootOf(const ProgramT &program, int value);
 std::vector<LiveRange> liveRanges(const ProgramT &program);
 
 /// The largest sum of bytes in use at one time in an arena of the rank, states
-/// included, each value rounded up to the alignment.
+/// included, each value rounded up to the alignment. Of a plan that is being
+/// checked it takes from `budget`.
 uint64_t liveBytes(const PlanT &plan, const ProgramT &program,
-                   uint32_t arena = deviceArena);
+                   uint32_t arena = deviceArena,
+                   CheckingBudget *budget = nullptr);
 
 } // namespace fsdp::plan
 

@@ -12,9 +12,9 @@ namespace {
 class ProgramMeaning {
 public:
   ProgramMeaning(const PlanTerms &shared, const ProgramT &program,
-                 uint32_t microBatches)
+                 uint32_t microBatches, CheckingBudget &budget)
       : shared(shared), plan(shared.plan), program(program),
-        microBatches(microBatches), memory(shared, program),
+        microBatches(microBatches), memory(shared, program, budget),
         isLast(program.name != "accumulate"),
         allDims(bitsOf(plan, {0, static_cast<uint32_t>(plan.mesh.size())})) {}
 
@@ -253,9 +253,11 @@ Digest fsdp::plan::heldTo(const Computed &computed) {
 std::vector<Computations> fsdp::plan::computationsOf(const PlanT &plan,
                                                      uint32_t microBatches) {
   PlanTerms shared(plan);
+  CheckingBudget budget(plan);
   std::vector<Computations> all;
   for (const auto &program : plan.programs)
-    all.push_back(ProgramMeaning(shared, *program, microBatches).run());
+    all.push_back(
+        ProgramMeaning(shared, *program, microBatches, budget).run());
   return all;
 }
 

@@ -1,5 +1,5 @@
 #include "plan/PlanChecker.h"
-#include "plan/CheckerSupport.h"
+#include "plan/CheckingBudget.h"
 
 #include <algorithm>
 
@@ -142,11 +142,12 @@ void fsdp::plan::checkPlan(const PlanT &plan) {
   PlanFacts facts;
   checkTables(plan, facts);
   findWindows(plan, facts);
+  CheckingBudget budget(plan);
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     Checked here = at.at(PlanEntry::Program, p);
-    checkProgram(here, plan, *plan.programs[p], facts);
+    checkProgram(here, plan, *plan.programs[p], facts, budget);
     checkStaging(here, plan, *plan.programs[p]);
-    checkSomeRanks(here, plan, *plan.programs[p]);
+    checkSomeRanks(here, plan, *plan.programs[p], budget);
   }
   checkMicroBatches(plan);
   checkVariants(plan);

@@ -15,9 +15,9 @@ namespace {
 class ProgramChecker {
 public:
   ProgramChecker(const Checked &at, const PlanT &plan, const ProgramT &program,
-                 const PlanFacts &facts)
+                 const PlanFacts &facts, CheckingBudget &budget)
       : plan(plan), program(program), facts(facts), at(at),
-        memory(plan, program, facts, at), numbers(plan, program) {}
+        memory(plan, program, facts, at, budget), numbers(plan, program) {}
 
   void run() {
     checkScalars(at, plan, program.scalars);
@@ -42,7 +42,7 @@ public:
 
 private:
   void checkLiveBytes(uint32_t arena, uint64_t said) {
-    uint64_t live = liveBytes(plan, program, arena);
+    uint64_t live = liveBytes(plan, program, arena, &memory.budget);
     at.require(C29, said == live, "says that ", said, " bytes of the ",
                arenaNames[arena],
                " arena are in use at one time, but they are ", live);
@@ -80,12 +80,14 @@ private:
   }
 
   void checkAten(const Checked &here, const AtenT &call) {
-    std::vector<int> arguments;
+    UsedBytes read;
+    std::set<size_t> bases; // of what is read
     OneMemory used;
     checkArguments(here, plan, call, program.scalars.size(), [&](int64_t i) {
       // A view is made once at load; it reads nothing.
       call.view ? memory.requireReady(here, i) : memory.read(here, i);
-      arguments.push_back(i);
+      read.add(*program.values[i]->place);
+      bases.insert(memory.baseOf(i));
       used.add(here, *program.values[i]->place);
     });
     std::set<int> results;
@@ -98,17 +100,13 @@ private:
       used.add(here, *program.values[result]->place);
       if (!call.view) {
         memory.requireTarget(here, result);
-        for (int argument : arguments)
-          memory.requireApart(here, *program.values[argument]->place, result);
+        memory.requireApart(here, read, result);
         memory.write(here, result);
         continue;
       }
-      bool ofArgument = false;
-      for (int argument : arguments)
-        ofArgument |= memory.baseOf(argument) == memory.baseOf(result);
       here.require(C3, memory.make(result), "value ", result,
                    " is not a view, or made twice");
-      here.require(C3, ofArgument, "value ", result,
+      here.require(C3, bases.count(memory.baseOf(result)), "value ", result,
                    " is not a view of an argument");
     }
   }
@@ -144,8 +142,15 @@ private:
                  "' takes ", rule.operands, " operands, given are ", operands);
     here.require(C25, rule.results.size() == 1 + update.states.size(), "rule '",
                  rule.name, "' does not give the parameter and each state");
-    for (size_t i = 0; i < update.given.size(); ++i)
+    UsedBytes changed(*parameter.place);
+    for (uint32_t state : update.states) {
+      here.index(state, plan.states.size(), "state");
+      changed.add(*plan.states[state]->place);
+    }
+    for (size_t i = 0; i < update.given.size(); ++i) {
       checkGiven(here, update, i, used);
+      memory.requireApart(here, changed, update.given[i]);
+    }
     here.require(C25, rule.dtypes[1] == gradient.dtype, "rule '", rule.name,
                  "' is of other dtypes");
     auto change = [&](size_t s, size_t operand) {
@@ -153,7 +158,7 @@ private:
       used.add(here, *state.place);
       here.require(C25, rule.dtypes[operand] == state.dtype, "rule '",
                    rule.name, "' is of other dtypes");
-      memory.requireApart(here, *state.place, update.gradient);
+      memory.requireApart(here, UsedBytes(*state.place), update.gradient);
       memory.update(here, s);
     };
     if (update.staged == -1)
@@ -185,6 +190,7 @@ private:
         update.states[i] >= plan.states.size())
       return false;
     bool isRead = false;
+    memory.budget.look(rule.calls.size());
     for (const auto &call : rule.calls)
       for (const auto &argument : call->arguments) {
         std::vector<int> read = argument->values;
@@ -208,6 +214,7 @@ private:
     used.add(here, *given.place);
     size_t operand = 2 + update.states.size() + i;
     bool isState = false;
+    memory.budget.look(update.states.size());
     for (size_t s = 0; s < update.states.size(); ++s)
       isState |= rule.results[1 + s] == int(operand) && isReplaced(update, s);
     here.require(C25,
@@ -216,11 +223,6 @@ private:
                  "what is given of '", parameter.fqn,
                  "' has not its shape, or another dtype than rule '", rule.name,
                  "' takes");
-    memory.requireApart(here, *parameter.place, update.given[i]);
-    for (uint32_t state : update.states) {
-      here.index(state, plan.states.size(), "state");
-      memory.requireApart(here, *plan.states[state]->place, update.given[i]);
-    }
   }
 
   /// A copy that is like the parameter is changed in its place; that it is one,
@@ -240,7 +242,7 @@ private:
                  "rule '", plan.rules[update.rule]->name,
                  "' is of other dtypes");
     used.add(here, *staged.place);
-    memory.requireApart(here, *staged.place, update.gradient);
+    memory.requireApart(here, UsedBytes(*staged.place), update.gradient);
     memory.read(here, update.staged);
     memory.write(here, update.staged);
   }
@@ -339,7 +341,7 @@ private:
                  from.place->arena() != hostArena &&
                      into.place->arena() != hostArena,
                  "exchanges memory of the host");
-    memory.requireApart(here, *from.place, collective.destination);
+    memory.requireApart(here, UsedBytes(*from.place), collective.destination);
     // Only ranks of one shard group see each other's states.
     if (overShards && !collective.ranks)
       memory.order.meet(stream);
@@ -365,6 +367,7 @@ private:
 } // namespace
 
 void fsdp::plan::checkProgram(const Checked &at, const PlanT &plan,
-                              const ProgramT &program, const PlanFacts &facts) {
-  ProgramChecker(at, plan, program, facts).run();
+                              const ProgramT &program, const PlanFacts &facts,
+                              CheckingBudget &budget) {
+  ProgramChecker(at, plan, program, facts, budget).run();
 }

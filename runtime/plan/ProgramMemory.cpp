@@ -7,9 +7,11 @@
 using namespace fsdp::plan;
 
 ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
-                             const PlanFacts &facts, const Checked &at)
-    : plan(plan), program(program), facts(facts), memory(plan.arenas.size()),
-      bases(program.values.size()), ready(program.values.size()),
+                             const PlanFacts &facts, const Checked &at,
+                             CheckingBudget &budget)
+    : budget(budget), plan(plan), program(program), facts(facts),
+      memory(plan.arenas.size()), bases(program.values.size()),
+      depths(program.values.size()), ready(program.values.size()),
       wasRead(program.values.size()), wasReadWhole(program.values.size()),
       awaited(program.values.size()), updated(plan.states.size()),
       keepers(program.values.size()) {
@@ -38,12 +40,11 @@ ProgramMemory::ProgramMemory(const PlanT &plan, const ProgramT &program,
     const ValueT &value = *program.values[input->value];
     here.require(C21, value.state == -1, "is a state");
     const Place &place = *value.place;
-    memory[place.arena()].visit(place.offset(), place.offset() + place.bytes(),
-                                [&](const ByteHistory::Entry &entry) {
-                                  if (entry.owner != ByteHistory::nobody)
-                                    here.fail(C2, "shares bytes with ",
-                                              ownerName(entry.owner));
-                                });
+    visit(place.arena(), place.offset(), place.offset() + place.bytes(),
+          [&](const ByteHistory::Entry &entry) {
+            if (entry.owner != ByteHistory::nobody)
+              here.fail(C2, "shares bytes with ", ownerName(entry.owner));
+          });
     own(place, ownerOf(input->value));
   }
 }
@@ -70,6 +71,8 @@ void ProgramMemory::checkValue(const Checked &here, size_t i) {
       here.require(C3, samePlace(place, *whole.place),
                    "has another place than the value that it is a view of");
       bases[i] = bases[of];
+      depths[i] = depths[of] + 1;
+      budget.look(depths[i]);
     } else {
       here.require(C11,
                    place.arena() == whole.place->arena() &&
@@ -152,13 +155,14 @@ bool ProgramMemory::takeOut(size_t i, const StridedRange &range,
     return true;
   auto bytes = [&](size_t v) { return program.values[v]->place->bytes(); };
   auto whole = restored.find(i);
-  return taken[{i, on ? on->first() + 1 : 0}].take(range, bytes(i)) &&
+  return taken[{i, on ? on->first() + 1 : 0}].take(range, bytes(i), budget) &&
          (whole == restored.end() ||
-          taken[{whole->second, 0}].has(range, bytes(whole->second)));
+          taken[{whole->second, 0}].has(range, bytes(whole->second), budget));
 }
 
 void ProgramMemory::requireReady(const Checked &here, int64_t i) const {
   here.index(i, program.values.size(), "value");
+  budget.look(depths[i]); // which whoever asks for its base climbs
   if (!ready[i])
     here.fail(C3, "reads ", valueName(i), ", a view that is not made yet");
 }
@@ -185,12 +189,9 @@ bool ProgramMemory::isParameter(size_t i) const {
          plan.states[value.state]->role == Role::Parameter;
 }
 
-void ProgramMemory::requireApart(const Checked &here, const Place &a,
+void ProgramMemory::requireApart(const Checked &here, const UsedBytes &used,
                                  int64_t b) const {
-  const Place &place = *program.values[b]->place;
-  if (a.arena() == place.arena() && a.bytes() && place.bytes() &&
-      a.offset() < place.offset() + place.bytes() &&
-      place.offset() < a.offset() + a.bytes())
+  if (used.has(*program.values[b]->place))
     here.fail(C4, valueName(b),
               " shares bytes with what the command also uses");
 }
@@ -219,11 +220,11 @@ bool ProgramMemory::mayRead(int64_t i, uint64_t offset, uint64_t bytes) const {
   int64_t owner = ownerOf(i);
   uint64_t begin = value.place->offset() + offset;
   bool isRight = value.state == -1 || !updated[value.state];
-  memory[value.place->arena()].visit(
-      begin, begin + bytes, [&](const ByteHistory::Entry &entry) {
-        isRight = isRight && entry.owner == owner &&
-                  order[now.stream].here.covers(entry.written);
-      });
+  visit(value.place->arena(), begin, begin + bytes,
+        [&](const ByteHistory::Entry &entry) {
+          isRight = isRight && entry.owner == owner &&
+                    order[now.stream].here.covers(entry.written);
+        });
   return isRight;
 }
 
@@ -292,8 +293,7 @@ void ProgramMemory::readBytes(const Checked &here, const Place &place,
                               uint64_t offset, uint64_t bytes, int64_t owner,
                               const char *does) {
   uint64_t begin = place.offset() + offset, end = begin + bytes;
-  ByteHistory &history = memory[place.arena()];
-  history.visit(begin, end, [&](const ByteHistory::Entry &entry) {
+  visit(place.arena(), begin, end, [&](const ByteHistory::Entry &entry) {
     if (entry.owner == ByteHistory::nobody)
       here.fail(C5, does, " ", ownerName(owner), " before it is written");
     if (entry.owner != owner && wholeOf(entry.owner) != owner &&
@@ -305,7 +305,7 @@ void ProgramMemory::readBytes(const Checked &here, const Place &place,
                        ownerName(owner), ", which ", commandName(entry.written),
                        " writes, without waiting for it");
   });
-  history.read(begin, end, now);
+  memory[place.arena()].read(begin, end, now);
 }
 
 /// What was there has been written and read; `everywhere`: read by all ranks.
@@ -313,10 +313,9 @@ void ProgramMemory::writeBytes(const Checked &here, const Place &place,
                                uint64_t offset, uint64_t bytes, int64_t owner,
                                bool everywhere) {
   uint64_t begin = place.offset() + offset, end = begin + bytes;
-  ByteHistory &history = memory[place.arena()];
   const HappensBefore::Knowledge &known = order[now.stream];
   const Clock &readers = everywhere ? known.everywhere : known.here;
-  history.visit(begin, end, [&](const ByteHistory::Entry &entry) {
+  visit(place.arena(), begin, end, [&](const ByteHistory::Entry &entry) {
     if (entry.owner != owner && wholeOf(entry.owner) == owner &&
         owner != ByteHistory::nobody)
       here.fail(C11, "writes ", ownerName(owner), " over ",
@@ -334,5 +333,5 @@ void ProgramMemory::writeBytes(const Checked &here, const Place &place,
                                "tells it of all ranks; use gather=copy"
                              : " reads, without waiting for it");
   });
-  history.write(begin, end, owner, now);
+  memory[place.arena()].write(begin, end, owner, now);
 }

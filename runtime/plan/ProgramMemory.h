@@ -3,7 +3,7 @@
 #define FSDP_PLAN_PROGRAMMEMORY_H
 
 #include "plan/ByteHistory.h"
-#include "plan/CheckerSupport.h"
+#include "plan/CheckingBudget.h"
 #include "plan/StridedRanges.h"
 
 namespace fsdp::plan {
@@ -16,7 +16,8 @@ class ProgramMemory {
 public:
   /// Checks what each value is, and gives states and inputs their bytes.
   ProgramMemory(const PlanT &plan, const ProgramT &program,
-                const PlanFacts &facts, const Checked &at);
+                const PlanFacts &facts, const Checked &at,
+                CheckingBudget &budget);
 
   std::string valueName(size_t i) const;
   /// What a view looks into in the end; any other value is its own base.
@@ -38,8 +39,9 @@ public:
   void requireTarget(const Checked &here, int64_t i, bool mapped = false) const;
   /// Whether a value is a parameter's state.
   bool isParameter(size_t i) const;
-  /// A command may not write where it reads.
-  void requireApart(const Checked &here, const Place &a, int64_t b) const;
+  /// A command may not write value `b` where it uses bytes.
+  void requireApart(const Checked &here, const UsedBytes &used,
+                    int64_t b) const;
 
   /// Reads a whole value; through a view, all that the view may look at.
   void read(const Checked &here, int64_t i);
@@ -68,6 +70,7 @@ public:
 
   HappensBefore order;
   Moment now; // of the command that is checked
+  CheckingBudget &budget;
 
 private:
   void checkValue(const Checked &here, size_t i);
@@ -77,6 +80,14 @@ private:
   /// Nothing where it is the start of the program.
   std::optional<uint32_t> commandOf(Moment moment) const;
   std::string commandName(Moment moment) const;
+  /// Calls `fn(entry)` for the history of each of these bytes of an arena.
+  template <typename Fn>
+  void visit(uint32_t arena, uint64_t begin, uint64_t end, Fn fn) const {
+    memory[arena].visit(begin, end, [&](const ByteHistory::Entry &entry) {
+      budget.look();
+      fn(entry);
+    });
+  }
   void readBytes(const Checked &here, const Place &place, uint64_t offset,
                  uint64_t bytes, int64_t owner, const char *does = "reads");
   void writeBytes(const Checked &here, const Place &place, uint64_t offset,
@@ -89,7 +100,9 @@ private:
   const PlanFacts &facts;
   std::vector<ByteHistory> memory; // per arena
   std::vector<size_t> bases;
-  std::vector<bool> ready;                 // the value's tensor is known
+  std::vector<uint32_t>
+      depths;              // of views: how many lie between it and its base
+  std::vector<bool> ready; // the value's tensor is known
   std::vector<bool> wasRead, wasReadWhole; // the value is read, all at once
   std::vector<bool> awaited;               // it must be read
   std::vector<bool> updated;               // per state

@@ -5,8 +5,9 @@
 
 using namespace fsdp::plan;
 
-ProgramTerms::ProgramTerms(const PlanTerms &shared, const ProgramT &program)
-    : shared(shared), plan(shared.plan), program(program),
+ProgramTerms::ProgramTerms(const PlanTerms &shared, const ProgramT &program,
+                           CheckingBudget &budget)
+    : terms(budget), shared(shared), plan(shared.plan), program(program),
       numbers(shared.numbers(program.scalars)), lookAt(program.values.size()) {
   for (const auto &input : program.inputs)
     write(input->value,
@@ -100,6 +101,8 @@ void ProgramTerms::write(int value, const Extents &extents) {
   int root = rootOf(program, value);
   uint64_t begin = beginOf(value);
   Content &content = contentOf(root);
+  if (extents.size() > 1)
+    terms.budget.keep(extents.size());
   for (const Extent &extent : extents)
     content.writeBlocks(terms, {cut(extent, extent.begin, extent.bytes)},
                         begin + extent.begin, extent.bytes, 1, extent.bytes);

@@ -41,7 +41,8 @@ private:
 /// The memory of a program, whose bytes are terms'.
 class ProgramTerms {
 public:
-  ProgramTerms(const PlanTerms &shared, const ProgramT &program);
+  ProgramTerms(const PlanTerms &shared, const ProgramT &program,
+               CheckingBudget &budget);
 
   /// Runs a call, a copy or a collective. What an update does, its caller says
   /// by `change`.

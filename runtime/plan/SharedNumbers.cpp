@@ -9,6 +9,9 @@ SharedNumbers::SharedNumbers(const PlanT &plan, const ProgramT &program)
     : plan(plan), program(program), norms(program.values.size(), Norm::None),
       origins(program.values.size()) {
   std::iota(origins.begin(), origins.end(), 0);
+  for (size_t i = 0; i < program.values.size(); ++i)
+    if (const ValueT &part = *program.values[i]; part.part_of != -1)
+      parts[{part.part_of, part.place->offset()}].push_back(i);
 }
 
 int SharedNumbers::originOf(int value) const {
@@ -26,15 +29,16 @@ int SharedNumbers::originOf(int value) const {
     return origin;
   // A part of a copy is a copy of that part.
   int whole = origins[part.part_of];
-  auto offsetIn = [&](const ValueT &inner) {
-    return inner.place->offset() -
-           program.values[inner.part_of]->place->offset();
+  auto begins = [&](int value) {
+    return program.values[value]->place->offset();
   };
-  for (size_t i = 0; i < program.values.size(); ++i)
-    if (const ValueT &other = *program.values[i];
-        other.part_of == whole && offsetIn(other) == offsetIn(part) &&
-        other.shape == part.shape && other.dtype == part.dtype)
-      return static_cast<int>(i);
+  auto same = parts.find(
+      {whole, begins(whole) + begins(origin) - begins(part.part_of)});
+  if (same != parts.end())
+    for (int i : same->second)
+      if (const ValueT &other = *program.values[i];
+          other.shape == part.shape && other.dtype == part.dtype)
+        return i;
   return origin;
 }
 

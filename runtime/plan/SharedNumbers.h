@@ -37,6 +37,8 @@ private:
   const PlanT &plan;
   const ProgramT &program;
   std::vector<Norm> norms;
+  // By what they are parts of, and where they begin in the arena.
+  std::map<std::pair<int, uint64_t>, std::vector<int>> parts;
   std::vector<int> origins;   // of a whole copy, what it is one of
   std::set<int> normed, used; // gradients that norms and updates read
   std::optional<std::pair<int, int>> ofUpdates; // scale, skip

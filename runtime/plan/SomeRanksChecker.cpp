@@ -2,7 +2,7 @@
 // read by these alone, and what a copy gathers of several such values has the
 // same bytes written on every rank: so no rank reads what was not written
 // there.
-#include "plan/CheckerSupport.h"
+#include "plan/CheckingBudget.h"
 #include "plan/OperationText.h"
 #include "plan/StridedRanges.h"
 
@@ -20,8 +20,8 @@ bool contains(const ShardRange &all, const ShardRange &some) {
 class SomeRanksChecker {
 public:
   SomeRanksChecker(const Checked &at, const PlanT &plan,
-                   const ProgramT &program)
-      : at(at), plan(plan), program(program),
+                   const ProgramT &program, CheckingBudget &budget)
+      : at(at), plan(plan), program(program), budget(budget),
         all(0, static_cast<uint32_t>(numShards(plan))),
         have(program.values.size(), all) {}
 
@@ -117,6 +117,7 @@ private:
       if (shard == *bounds.rbegin())
         break;
       std::vector<StridedRange> written;
+      budget.look(pieces.size());
       for (const PieceT *piece : pieces)
         if (runsOn(piece->on.get(), shard))
           written.emplace_back(piece->destination_offset, piece->block_bytes,
@@ -184,6 +185,7 @@ private:
   const Checked &at;
   const PlanT &plan;
   const ProgramT &program;
+  CheckingBudget &budget;
   ShardRange all;
   std::vector<ShardRange> have; // by value
 };
@@ -191,6 +193,7 @@ private:
 } // namespace
 
 void fsdp::plan::checkSomeRanks(const Checked &at, const PlanT &plan,
-                                const ProgramT &program) {
-  SomeRanksChecker(at, plan, program).run();
+                                const ProgramT &program,
+                                CheckingBudget &budget) {
+  SomeRanksChecker(at, plan, program, budget).run();
 }

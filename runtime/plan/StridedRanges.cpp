@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 using namespace fsdp::plan;
 
@@ -35,12 +36,10 @@ fsdp::plan::unionOf(std::vector<StridedRange> ranges) {
 }
 
 /// From bytes of a stride to those of the value.
-bool TakenBytes::spread(uint64_t size) {
-  isSpread = true;
-  if (!stride)
-    return true;
-  if (repeated.size() > maxBlocks / (size / stride))
-    return false;
+void TakenBytes::spread(uint64_t size, CheckingBudget &budget) {
+  if (std::exchange(isSpread, true) || !stride)
+    return;
+  budget.keep(repeated.size() * (size / stride));
   stride = 0;
   ranges = DisjointRanges();
   for (const StridedRange &range : repeated)
@@ -48,18 +47,18 @@ bool TakenBytes::spread(uint64_t size) {
       ranges.add(offset, offset + bytes, 0);
     });
   repeated.clear();
-  return true;
 }
 
-bool TakenBytes::take(const StridedRange &range, uint64_t size) {
+bool TakenBytes::take(const StridedRange &range, uint64_t size,
+                      CheckingBudget &budget) {
   if (!isSpread && repeats(range, size)) {
     stride = range.stride;
     repeated.push_back(range);
     return !ranges.add(range.offset, range.offset + range.bytes, 0);
   }
-  if ((!isSpread && !spread(size)) || range.blocks > maxBlocks - count)
-    return false;
-  count += range.blocks;
+  spread(size, budget);
+  if (range.blocks > 1)
+    budget.keep(range.blocks);
   bool isNew = true;
   range.forEachBlock([&](uint64_t offset, uint64_t bytes) {
     isNew = isNew && !ranges.add(offset, offset + bytes, 0);
@@ -67,15 +66,19 @@ bool TakenBytes::take(const StridedRange &range, uint64_t size) {
   return isNew;
 }
 
-bool TakenBytes::has(const StridedRange &range, uint64_t size) {
+bool TakenBytes::has(const StridedRange &range, uint64_t size,
+                     CheckingBudget &budget) {
+  auto all = [&](uint64_t offset, uint64_t bytes) {
+    return ranges.inside(offset, offset + bytes, [&] { budget.look(); }) ==
+           bytes;
+  };
   if (stride && repeats(range, size))
-    return ranges.inside(range.offset, range.offset + range.bytes) ==
-           range.bytes;
-  if ((!isSpread && !spread(size)) || range.blocks > maxBlocks)
-    return false;
-  bool all = true;
+    return all(range.offset, range.bytes);
+  spread(size, budget);
+  budget.look(range.blocks);
+  bool hasAll = true;
   range.forEachBlock([&](uint64_t offset, uint64_t bytes) {
-    all = all && ranges.inside(offset, offset + bytes) == bytes;
+    hasAll = hasAll && all(offset, bytes);
   });
-  return all;
+  return hasAll;
 }

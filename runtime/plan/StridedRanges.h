@@ -3,7 +3,7 @@
 #ifndef FSDP_PLAN_STRIDEDRANGES_H
 #define FSDP_PLAN_STRIDEDRANGES_H
 
-#include "plan/CheckerSupport.h"
+#include "plan/CheckingBudget.h"
 
 namespace fsdp::plan {
 
@@ -41,27 +41,22 @@ std::vector<StridedRange> unionOf(std::vector<StridedRange> ranges);
 /// kept as bytes of one stride, while all that is taken repeats alike.
 class TakenBytes {
 public:
-  /// False where a byte was taken before, or where there are too many blocks to
-  /// tell.
-  bool take(const StridedRange &range, uint64_t size);
+  /// False where a byte was taken before.
+  bool take(const StridedRange &range, uint64_t size, CheckingBudget &budget);
   /// Whether the range is what was taken at one time or several.
-  bool has(const StridedRange &range, uint64_t size);
+  bool has(const StridedRange &range, uint64_t size, CheckingBudget &budget);
 
 private:
   bool repeats(const StridedRange &range, uint64_t size) const {
     return range.repeatsIn(size) && (!stride || stride == range.stride);
   }
-  bool spread(uint64_t size);
+  void spread(uint64_t size, CheckingBudget &budget);
 
   uint64_t stride = 0; // 0: blocks one by one
   bool isSpread = false;
-  uint64_t count = 0;
   std::vector<StridedRange> repeated;
   DisjointRanges ranges; // in one stride, or in all of the value
 };
-
-/// Blocks that are looked at one by one, in a copy or a value.
-constexpr uint64_t maxBlocks = uint64_t(1) << 24;
 
 } // namespace fsdp::plan
 

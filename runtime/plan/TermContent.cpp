@@ -25,6 +25,7 @@ Extents Content::read(Terms &terms, uint64_t begin, uint64_t bytes) const {
   if (it != extents.begin() && std::prev(it)->second.end() > begin)
     --it;
   for (; it != extents.end() && it->first < begin + bytes; ++it) {
+    terms.budget.look();
     Extent part = cut(it->second, begin, bytes);
     if (begin + part.begin > next)
       append(found, {next - begin, begin + part.begin - next,
@@ -41,13 +42,14 @@ Extents Content::read(Terms &terms, uint64_t begin, uint64_t bytes) const {
 }
 
 /// The parts of a composite in place of it, where each rank has the same.
-static void resolve(const Terms &terms, const Extent &extent, Extents &found) {
+static void resolve(Terms &terms, const Extent &extent, Extents &found) {
   const TermInfo &info = terms[extent.term];
   if (info.kind != TermInfo::Composite || extent.rankStep || extent.step) {
     append(found, extent);
     return;
   }
   for (Extent part : cut(*info.parts, extent.offset, extent.bytes)) {
+    terms.budget.look();
     part.begin += extent.begin;
     append(found, part);
   }
@@ -96,6 +98,7 @@ Extents Content::readBlocks(Terms &terms, uint64_t begin, uint64_t bytes,
     return read(terms, begin, bytes);
   if (repeats == blocks && stride == period && begin + bytes <= period) {
     Extents block;
+    terms.budget.look(extents.size());
     for (auto it = extents.begin(); it != extents.end(); ++it) {
       const Extent &extent = it->second;
       if (extent.end() > begin && extent.begin < begin + bytes)
@@ -161,6 +164,7 @@ Content Content::kept(Terms &terms, uint64_t begin, uint64_t bytes,
     own.forget(terms, "it keeps a part of several ranks' pieces");
     return own;
   }
+  terms.budget.keep(extents.size());
   own.repeats = repeats / owners;
   own.period = period;
   for (auto [at, extent] : extents) {
@@ -175,6 +179,7 @@ Content Content::kept(Terms &terms, uint64_t begin, uint64_t bytes,
 Content Content::gathered(Terms &terms, uint32_t ranks, uint32_t owners) const {
   Content all(ranks * bytes());
   Extents block;
+  terms.budget.keep(extents.size());
   for (auto [begin, extent] : extents) {
     bool goesOn = repeats == 1 || extent.rankStep == repeats * extent.step;
     if ((extent.rankStep && extent.owners != owners) || !goesOn)

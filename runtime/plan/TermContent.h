@@ -2,6 +2,7 @@
 #ifndef FSDP_PLAN_TERMCONTENT_H
 #define FSDP_PLAN_TERMCONTENT_H
 
+#include "plan/CheckingBudget.h"
 #include "plan/Terms.h"
 
 namespace fsdp::plan {
@@ -48,6 +49,7 @@ public:
   Content scattered(Terms &terms, uint32_t ranks, Fn change) const {
     Content part(bytes() / ranks);
     if (repeats == ranks && ranks > 1) {
+      terms.budget.keep(extents.size());
       for (const auto &[begin, extent] : extents) {
         Extent own = extent;
         own.term = change(extent.term);

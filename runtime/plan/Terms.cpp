@@ -1,5 +1,6 @@
 #include "plan/Terms.h"
 
+#include "plan/CheckingBudget.h"
 #include "plan/Sha256.h"
 
 #include <algorithm>
@@ -94,7 +95,7 @@ Digest fsdp::plan::digestOf(const Terms &terms, const Extents &extents) {
   return digest.get();
 }
 
-Terms::Terms() {
+Terms::Terms(CheckingBudget &budget) : budget(budget) {
   TermInfo zeros;
   zeros.kind = TermInfo::Zero;
   zeros.digest = (DigestOf() << std::string("zero")).get();
@@ -233,6 +234,7 @@ Term Terms::composite(const Extents &parts) {
   if (parts.size() == 1 && !parts[0].begin && !parts[0].offset &&
       !parts[0].rankStep && !parts[0].step)
     return parts[0].term;
+  budget.keep(parts.size());
   TermInfo info;
   info.kind = TermInfo::Composite;
   info.digest =

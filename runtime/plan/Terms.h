@@ -10,6 +10,8 @@
 
 namespace fsdp::plan {
 
+class CheckingBudget;
+
 /// 128 bits of a SHA-256.
 struct Digest {
   uint64_t high = 0, low = 0;
@@ -81,7 +83,9 @@ struct TermInfo {
 /// element alone is done to each part of a composite.
 class Terms {
 public:
-  Terms();
+  explicit Terms(CheckingBudget &budget);
+
+  CheckingBudget &budget;
 
   const TermInfo &operator[](Term term) const { return infos[term]; }
 

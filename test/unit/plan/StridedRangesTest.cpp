@@ -11,6 +11,9 @@ using namespace fsdp::plan;
 
 namespace {
 
+const PlanT plan;
+CheckingBudget budget(plan);
+
 using Bytes = std::multiset<uint64_t>;
 
 Bytes bytesOf(const StridedRange &range) {
@@ -74,17 +77,17 @@ TEST(StridedRanges, EachByteIsTakenOnce) {
       Bytes bytes = bytesOf(range);
       bool isNew = std::none_of(bytes.begin(), bytes.end(),
                                 [&](uint64_t b) { return gone.count(b); });
-      ASSERT_EQ(taken.take(range, size), isNew);
+      ASSERT_EQ(taken.take(range, size, budget), isNew);
       if (!isNew)
         break;
       gone.insert(bytes.begin(), bytes.end());
-      EXPECT_TRUE(taken.has(range, size));
+      EXPECT_TRUE(taken.has(range, size, budget));
       StridedRange other = randomRange(random, size);
       Bytes asked = bytesOf(other);
       bool allGone = std::all_of(asked.begin(), asked.end(),
                                  [&](uint64_t b) { return gone.count(b); });
       if (!allGone) {
-        EXPECT_FALSE(taken.has(other, size));
+        EXPECT_FALSE(taken.has(other, size, budget));
       }
     }
   }
@@ -96,10 +99,11 @@ TEST(StridedRanges, NobodyWalksThroughALargeBucket) {
   TakenBytes taken;
   for (uint64_t offset = 0; offset < stride; offset += 64) {
     StridedRange range(offset, 48, blocks, stride);
-    EXPECT_TRUE(taken.take(range, blocks * stride));
-    EXPECT_TRUE(taken.has(range, blocks * stride));
+    EXPECT_TRUE(taken.take(range, blocks * stride, budget));
+    EXPECT_TRUE(taken.has(range, blocks * stride, budget));
   }
-  EXPECT_FALSE(taken.take({16, 64, blocks, stride}, blocks * stride));
+  EXPECT_FALSE(taken.take({16, 64, blocks, stride}, blocks * stride, budget));
   // What does not repeat alike is refused, not walked through.
-  EXPECT_FALSE(taken.take({0, 16, blocks / 2, 512}, blocks * stride));
+  EXPECT_THROW(taken.take({0, 16, blocks / 2, 512}, blocks * stride, budget),
+               Finding);
 }

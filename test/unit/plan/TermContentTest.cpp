@@ -10,6 +10,9 @@ namespace {
 
 constexpr uint32_t ranks = 16384;
 
+const PlanT plan;
+CheckingBudget budget(plan);
+
 Term named(Terms &terms, const char *name) {
   return terms.leaf(DigestOf() << std::string(name));
 }
@@ -27,7 +30,7 @@ Content bucket(Term a, Term b) {
 }
 
 TEST(TermContent, GathersWhatWasCut) {
-  Terms terms;
+  Terms terms(budget);
   Term a = named(terms, "a"), b = named(terms, "b");
   Content all = bucket(a, b).gathered(terms, ranks, 0);
   EXPECT_EQ(all.bytes(), 96u * ranks);
@@ -42,7 +45,7 @@ TEST(TermContent, GathersWhatWasCut) {
 }
 
 TEST(TermContent, ScattersIntoParts) {
-  Terms terms;
+  Terms terms(budget);
   Term a = named(terms, "a"), b = named(terms, "b");
   Content whole(96 * ranks);
   for (auto [term, begin, bytes] :
@@ -61,7 +64,7 @@ TEST(TermContent, ScattersIntoParts) {
 }
 
 TEST(TermContent, ScattersFlatBuffersThroughTheirMembers) {
-  Terms terms;
+  Terms terms(budget);
   Term a = named(terms, "a"), b = named(terms, "b");
   Content flat(64, {{0, 20, a}, {20, 40, b}, {60, 4, terms.zero()}});
   Content own = flat.scattered(terms, 4, [&](Term term) {
@@ -74,7 +77,7 @@ TEST(TermContent, ScattersFlatBuffersThroughTheirMembers) {
 }
 
 TEST(TermContent, KeepsPartsAmongNeighbours) {
-  Terms terms;
+  Terms terms(budget);
   Term a = named(terms, "a"), b = named(terms, "b");
   Content all = bucket(a, b).gathered(terms, 8, 0);
   Content kept = all.kept(terms, 0, 4 * 96, 2);
@@ -88,7 +91,7 @@ TEST(TermContent, KeepsPartsAmongNeighbours) {
 }
 
 TEST(TermContent, WritesOverAndBeside) {
-  Terms terms;
+  Terms terms(budget);
   Term a = named(terms, "a"), b = named(terms, "b");
   Content content(32);
   content.write({0, 24, a});
@@ -104,7 +107,7 @@ TEST(TermContent, WritesOverAndBeside) {
 }
 
 TEST(Terms, SumsAndCastsOfACompositeAreOfItsParts) {
-  Terms terms;
+  Terms terms(budget);
   Term a = named(terms, "a"), b = named(terms, "b");
   Term both = terms.composite({{0, 8, a}, {8, 8, b}});
   Term cast = terms.cast(both, DType::Float32, DType::BFloat16);
@@ -123,7 +126,7 @@ TEST(Terms, SumsAndCastsOfACompositeAreOfItsParts) {
 }
 
 TEST(Terms, WhatFollowsFromTheUnknownIsUnknown) {
-  Terms terms;
+  Terms terms(budget);
   Term of = terms.unknown("why");
   EXPECT_EQ(*terms[terms.divided(of, 2)].unknown, "why");
   EXPECT_EQ(*terms[terms.leaf(DigestOf() << 1.0, {of})].unknown, "why");
