@@ -12,8 +12,7 @@ HANG_S = 60
 
 
 def errors_of(output: str) -> list[str]:
-    # MLIR's tools say of a file they cannot open just that.
-    return re.findall(r"(?m)^.*\berror: .*$|^cannot open input file .*$", output)
+    return re.findall(r"(?m)^.*\berror: .*$", output)
 
 
 def refused(arguments: Sequence[Any], *patterns: str, absent: pathlib.Path) -> str:

@@ -38,11 +38,13 @@ def test_most_programs_are_copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_copy_that_takes_too_long_is_ended(tmp_path: pathlib.Path) -> None:
-    fifo = tmp_path / "step.mlir"
-    os.mkfifo(fifo)
+    module = tmp_path / "step.mlir"
+    module.write_text("module {}")
+    nobody_reads = tmp_path / "fifo"
+    os.mkfifo(nobody_reads)
     opt = chain.binary("fsdp-opt")
     with pytest.raises(subprocess.TimeoutExpired):
-        chain.command([opt, fifo], timeout=0.2)
+        chain.command([opt, module, "-o", nobody_reads], timeout=0.2)
     chain.command([opt, "--version"])
 
 

@@ -1,3 +1,4 @@
+#include "CheckFiles.h"
 #include "Colours.h"
 #include "Help.h"
 #include "PassNames.h"
@@ -95,6 +96,10 @@ int main(int argc, char **argv) {
   mlir::LogicalResult result = fsdp::checkPassNames();
   if (succeeded(result))
     result = checkRemarksFile();
+  if (succeeded(result))
+    result = fsdp::checkInput(input);
+  if (succeeded(result))
+    result = fsdp::checkOutput(output);
   if (succeeded(result))
     result = mlir::MlirOptMain(argc, argv, input, output, registry);
   if (failed(result))

@@ -2,6 +2,7 @@
 
 #include "Colours.h"
 #include "EndProgram.h"
+#include "FileArguments.h"
 #include "Help.h"
 #include "PrintLocations.h"
 #include "fsdp/Dialect/Diagnostics.h"
@@ -9,6 +10,8 @@
 #include "fsdp/Target/TorchScriptImport.h"
 #include "plan/NearestName.h"
 
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Support/Timing.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 
 #include "llvm/ADT/SmallVector.h"
@@ -72,29 +75,6 @@ static std::string explainRequest(llvm::ArrayRef<std::string> arguments) {
              : misspelt;
 }
 
-/// The arguments with the second file of `--plan-diff A B` as a flag: the
-/// machinery of translations takes one file.
-static std::vector<std::string> nameSecondPlan(int argc, char **argv) {
-  std::vector<std::string> arguments(argv, argv + argc);
-  auto is = [](llvm::StringRef argument, llvm::StringRef flag) {
-    return argument.consume_front("-") &&
-           (argument.consume_front("-"), argument == flag);
-  };
-  if (llvm::none_of(arguments, [&](llvm::StringRef argument) {
-        return is(argument, "plan-diff");
-      }))
-    return arguments;
-  unsigned files = 0;
-  for (size_t i = 1; i < arguments.size(); ++i) {
-    bool isFlag = llvm::StringRef(arguments[i]).starts_with("-");
-    bool isValue =
-        is(arguments[i - 1], "o") || is(arguments[i - 1], "trace-cluster");
-    if (!isFlag && !isValue && ++files == 2)
-      arguments[i] = ("--" + fsdp::kPlanDiffAfter + "=" + arguments[i]).str();
-  }
-  return arguments;
-}
-
 static constexpr llvm::StringLiteral help =
     R"(fsdp-translate: between archives, IR and plans.
 
@@ -128,11 +108,16 @@ int main(int argc, char **argv) {
   fsdp::printLocationsByDefault();
   for (const NamedTranslation &translation : translations)
     translation.add();
-  std::vector<std::string> arguments = nameSecondPlan(argc, argv);
+  mlir::registerMLIRContextCLOptions();
+  mlir::registerDefaultTimingManagerCLOptions();
+  std::vector<std::string> arguments(argv, argv + argc);
+  fsdp::nameSecondPlan(arguments);
   if (std::string wrong = explainRequest(arguments); !wrong.empty()) {
     fsdp::printError(fsdp::Error(fsdp::E::Flag, wrong));
     return 1;
   }
+  if (failed(fsdp::checkFiles(arguments)))
+    return 1;
   llvm::SmallVector<char *> pointers;
   for (std::string &argument : arguments)
     pointers.push_back(argument.data());
