@@ -28,6 +28,18 @@ LogicalResult fsdp::readMebibytes(ModuleOp module, StringRef name,
   return success();
 }
 
+LogicalResult fsdp::readMemoryBudget(ModuleOp module, StringRef text,
+                                     std::optional<int64_t> &bytes) {
+  if (failed(readMebibytes(module, "memory-budget-mib", text, bytes)))
+    return failure();
+  if (bytes || text.empty())
+    return success();
+  return ofKind(E::Option, module.emitError())
+         << "memory-budget-mib=" << text
+         << " leaves room for nothing; give the MiB that a rank may use, or "
+            "leave the option out for any amount";
+}
+
 LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
                                   StringRef text, Type &type) {
   const plan::DTypeInfo *info = plan::findDType(text);

@@ -16,6 +16,12 @@ mlir::LogicalResult readMebibytes(mlir::ModuleOp module, llvm::StringRef name,
                                   llvm::StringRef text,
                                   std::optional<int64_t> &bytes);
 
+/// The bytes of `memory-budget-mib`; none where the text is empty. Fails with
+/// an error where it is no number, or 0.
+mlir::LogicalResult readMemoryBudget(mlir::ModuleOp module,
+                                     llvm::StringRef text,
+                                     std::optional<int64_t> &bytes);
+
 /// The floating-point type of one of PyTorch's names, "bfloat16"; null where
 /// the text is empty. Fails with an error that names the option.
 mlir::LogicalResult readFloatType(mlir::ModuleOp module, llvm::StringRef name,

@@ -98,8 +98,14 @@ LogicalResult NamedOptions::parse(StringRef pipeline, StringRef text,
                                   ErrorHandler fail) {
   std::string why;
   llvm::raw_string_ostream stream(why);
-  if (succeeded(parseFromString(text, stream)))
+  if (succeeded(parseFromString(text, stream))) {
+    for (const std::string &name : getNames())
+      if (OptionsMap.lookup(name)->getNumOccurrences() > 1)
+        return failAs(E::Option, fail,
+                      pipeline + ": " + name +
+                          " is given more than once; leave one of them out");
     return success();
+  }
   if (why.empty()) { // a parser has said it
     printIdentifierIfNone(E::Option);
     return failure();

@@ -2,6 +2,7 @@
 // all that there are, and that remarks need a place.
 // RUN: not fsdp-opt %s --fsdp-pipeline="meshh=2" 2>&1 | FileCheck %s --check-prefix=NEAREST
 // RUN: not fsdp-opt %s --fsdp-overlap="schedul=naive" 2>&1 | FileCheck %s --check-prefix=NEAR
+// RUN: not fsdp-opt %s --fsdp-pipeline="mesh=2 units=all units=class:Block" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not fsdp-opt %s --pass-pipeline="builtin.module(cse,func.func(canonicalize),fsdp-shard-stat{mesh=2})" 2>&1 | FileCheck %s --check-prefix=PASS
 // RUN: not fsdp-opt %s --pass-pipeline="builtin.module(fsdp-pipeline{meshh=2 cluster={local}},cse)" 2>&1 | FileCheck %s --check-prefix=NEAREST --implicit-check-not=E0401 --implicit-check-not="failed to add"
 // RUN: not fsdp-opt %s --pass-pipeline="builtin.module(cse,fsdp-shard-state{mesh-dim=a})" 2>&1 | FileCheck %s --check-prefix=DIMS --implicit-check-not=E0401
@@ -20,6 +21,7 @@
 // RUN: not fsdp-opt %s --fsdp-shard="mesh=2 accumulate-reduce=first" 2>&1 | FileCheck %s --check-prefix=ACCUMULATE
 
 // NEAREST: error: fsdp-pipeline has no option meshh; the nearest is mesh, all are{{.*}} [FSDP-E0402]
+// TWICE: error: fsdp-pipeline: units is given more than once; leave one of them out [FSDP-E0402]
 // PASS: error: there is no pass fsdp-shard-stat; the nearest is fsdp-shard-state [FSDP-E0402]
 // DIMS: error: fsdp-shard-state has no option mesh-dim; the nearest is mesh-dims, all are mesh, mesh-dims, shard-layout [FSDP-E0402]
 // MLIR: error: canonicalize has no option foo; fsdp-opt --help-all lists those that it has [FSDP-E0402]

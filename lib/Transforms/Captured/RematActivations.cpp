@@ -69,8 +69,7 @@ private:
 LogicalResult RematActivations::readOptions() {
   ModuleOp module = getOperation();
   everywhere = getRemat(remat);
-  if (failed(readMebibytes(module, "memory-budget-mib", memoryBudgetMib,
-                           budget)) ||
+  if (failed(readMemoryBudget(module, memoryBudgetMib, budget)) ||
       failed(readCluster(module, cluster, hardware)))
     return failure();
   if (!everywhere && !budget)

@@ -80,8 +80,7 @@ LogicalResult ScheduleOverlap::readOptions() {
   if (failed(readDepth("prefetch-forward", prefetchForward, forward)) ||
       failed(readDepth("prefetch-backward", prefetchBackward, backward)))
     return failure();
-  if (failed(readMebibytes(getOperation(), "memory-budget-mib", memoryBudgetMib,
-                           budget)))
+  if (failed(readMemoryBudget(getOperation(), memoryBudgetMib, budget)))
     return failure();
   return readCluster(getOperation(), cluster, hardware);
 }
