@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace fsdp {
@@ -29,11 +30,28 @@ static std::string linesUpTo(const std::string &path, uint64_t done) {
   return kept;
 }
 
+/// A link is followed to a device or a pipe, as /dev/stdout is one; a file
+/// behind one is somebody else's.
+static int openBehindLink(const std::string &path) {
+  int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  struct stat status;
+  if (file < 0 || (fstat(file, &status) == 0 && !S_ISREG(status.st_mode)))
+    return file;
+  close(file);
+  errno = ELOOP;
+  return -1;
+}
+
 MetricsWriter::MetricsWriter(const std::string &path, int flags)
-    : name(path), file(open(path.c_str(), flags | O_WRONLY | O_CLOEXEC, 0666)) {
+    : name(path), file(open(path.c_str(),
+                            flags | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0666)) {
+  if (file < 0 && errno == ELOOP)
+    file = openBehindLink(path);
   if (file < 0)
     throw Error(E::FileUnwritable,
-                "cannot write " + path + ": " + std::strerror(errno));
+                "cannot write " + path + ": " +
+                    (errno == ELOOP ? "it is a link; name the file itself"
+                                    : std::strerror(errno)));
 }
 
 MetricsWriter::~MetricsWriter() { close(file); }

@@ -248,6 +248,15 @@ def test_output_folder_that_is_missing(compiled: chain.Compiled, tmp_path: pathl
     run_refused(compiled, tmp_path, r"nowhere", extra=extra)
 
 
+def test_metrics_do_not_follow_a_link(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
+    of_another = tmp_path / "of-another"
+    of_another.write_text("kept")
+    (tmp_path / "metrics.jsonl").symlink_to(of_another)
+    extra = ["--threads", "--metrics", tmp_path / "metrics.jsonl"]
+    run_refused(compiled, tmp_path, r"metrics\.jsonl: it is a link; name the file", extra=extra)
+    assert of_another.read_text() == "kept"
+
+
 # Archives
 
 
