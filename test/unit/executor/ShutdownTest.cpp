@@ -55,8 +55,9 @@ std::vector<Way> everyWay() {
          {HostStreamKind::Inline, HostStreamKind::Threads})
       for (bool threads : {false, true})
         all.push_back({gloo, /*throttled=*/false, streams, threads});
-  all.push_back({/*gloo=*/true, /*throttled=*/true, HostStreamKind::Inline,
-                 /*threads=*/true});
+  for (bool gloo : {false, true})
+    all.push_back(
+        {gloo, /*throttled=*/true, HostStreamKind::Inline, /*threads=*/true});
   return all;
 }
 
