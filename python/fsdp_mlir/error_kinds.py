@@ -399,8 +399,8 @@ TEXTS = {
     ),
     502: (
         "a plan is of another version",
-        "Plans are read by the version that wrote them.",
-        "Compile the step again with the programs that run it.",
+        "Plans are read by the version that wrote them, and run with the PyTorch that the step was captured with.",
+        "Export and compile the step again with the programs and the PyTorch that run it.",
     ),
     503: (
         "a plan breaks a rule of the checker",

@@ -2,7 +2,7 @@
 
 #include "executor/Scalars.h"
 #include "launch/ErrorReport.h"
-#include "operators/DispatcherSchemas.h"
+#include "operators/RunnablePlan.h"
 #include "plan/ProgramOutputs.h"
 #include "state/SaveWeights.h"
 #include "train/FirstProblem.h"
@@ -16,7 +16,7 @@ namespace fsdp {
 
 /// A plan that this process can run.
 static plan::LoadedPlan readOwnPlan(const std::string &path) {
-  plan::LoadedPlan loaded = plan::readPlan(path, findDispatcherSchema);
+  plan::LoadedPlan loaded = readRunnablePlan(path);
   requirePrograms(*loaded.plan);
   if (loaded.plan->device != plan::DeviceKind::Cpu)
     throw Error(E::GpuUnsupported,

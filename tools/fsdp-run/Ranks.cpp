@@ -13,7 +13,7 @@
 #include "launch/Secret.h"
 #include "launch/Supervisor.h"
 #include "launch/WorldSize.h"
-#include "operators/DispatcherSchemas.h"
+#include "operators/RunnablePlan.h"
 #include "plan/PlanFile.h"
 #include "train/Trainer.h"
 
@@ -319,7 +319,7 @@ int runRanks(const CommandLine &line, int argc, char **argv) {
         runDoctor(line, me);
         endProgram(0);
       });
-    plan::LoadedPlan loaded = plan::readPlan(line.plan, findDispatcherSchema);
+    plan::LoadedPlan loaded = readRunnablePlan(line.plan);
     if (!line.tune.empty()) {
       limitThreads();
       tune(*loaded.plan, line.tune);
