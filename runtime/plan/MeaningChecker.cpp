@@ -55,9 +55,8 @@ void fsdp::plan::checkMeanings(const PlanT &plan) {
   int step = findProgram(plan, "step"),
       before = findProgram(plan, "accumulate");
   for (size_t p = 0; p < plan.programs.size(); ++p)
-    if (!plan.programs[p]->meanings.empty())
-      checkProgramMeaning(Checked(plan).at(PlanEntry::Program, p), plan,
-                          *plan.programs[p], found[p]);
+    checkProgramMeaning(Checked(plan).at(PlanEntry::Program, p), plan,
+                        *plan.programs[p], found[p]);
   // What micro-batches add up is summed over the same ranks in each of them.
   if (before != -1)
     for (const auto &[key, computed] : found[before]) {

@@ -4,6 +4,8 @@
 #include "plan/GradientDivisors.h"
 #include "plan/ProgramTerms.h"
 
+#include <algorithm>
+
 using namespace fsdp::plan;
 
 namespace {
@@ -256,8 +258,7 @@ std::vector<Computations> fsdp::plan::computationsOf(const PlanT &plan,
   CheckingBudget budget(plan);
   std::vector<Computations> all;
   for (const auto &program : plan.programs)
-    all.push_back(
-        ProgramMeaning(shared, *program, microBatches, budget).run());
+    all.push_back(ProgramMeaning(shared, *program, microBatches, budget).run());
   return all;
 }
 
@@ -281,13 +282,15 @@ std::string fsdp::plan::describe(const PlanT &plan, const ProgramT &program,
 
 void fsdp::plan::settleMeanings(PlanT &plan,
                                 const std::vector<Computations> &said) {
+  for (const auto &program : plan.programs)
+    program->meanings.clear();
+  if (std::all_of(said.begin(), said.end(),
+                  [](const Computations &of) { return of.empty(); }))
+    return; // made of IR that was never a captured step
   std::vector<Computations> found = computationsOf(plan, plan.micro_batches);
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     const ProgramT &program = *plan.programs[p];
     auto &meanings = plan.programs[p]->meanings;
-    meanings.clear();
-    if (said[p].empty())
-      continue;
     // Only the last micro-batch updates.
     for (const auto &[key, computed] : said[p])
       Checked(plan)
@@ -306,12 +309,24 @@ void fsdp::plan::settleMeanings(PlanT &plan,
       meaning->high = digest.high;
       meaning->low = digest.low;
       auto it = said[p].find(key);
-      if (it == said[p].end())
+      if (it == said[p].end()) {
         meaning->uncovered = "the sequential step has no such thing";
-      else if (!computed.unknown.empty())
+      } else if (!computed.unknown.empty()) {
         meaning->uncovered = computed.unknown;
-      else if (it->second.digest != computed.digest)
+      } else if (it->second.digest != computed.digest) {
+        Checked in = Checked(plan).at(PlanEntry::Program, p);
+        Checked here = computed.command == -1
+                           ? in
+                           : in.at(PlanEntry::Command, computed.command);
+        // Passes that change what a gradient or an update is made of, as
+        // clipping of values does, have no rule.
+        bool mayDiffer =
+            key.first != MeaningKind::Output || plan.device != DeviceKind::Cpu;
+        here.require(C34, mayDiffer,
+                     describe(plan, program, key.first, key.second),
+                     " is not what the sequential step computes");
         meaning->uncovered = "its term is not the sequential step's";
+      }
       meanings.push_back(std::move(meaning));
     }
   }

@@ -39,8 +39,9 @@ std::string describe(const PlanT &plan, const ProgramT &program,
                      MeaningKind kind, uint32_t index);
 
 /// Makes the meanings of a plan, from those of the sequential step: `said` has
-/// them by program. What another digest comes out for than is said there, or
-/// what is not said, is uncovered.
+/// them by program. What is not said there, or what no rule brings to a term,
+/// is uncovered; so is what another digest comes out for than is said. Of an
+/// output on CPUs that is a Finding.
 void settleMeanings(PlanT &plan, const std::vector<Computations> &said);
 
 } // namespace fsdp::plan

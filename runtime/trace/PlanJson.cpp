@@ -142,7 +142,8 @@ private:
     return json;
   }
 
-  /// What is the sequential step's, and why the rest is not covered.
+  /// Whether it is compared with the sequential step; what of it is that
+  /// step's, and why the rest is not covered.
   Json meaning(const plan::ProgramT &program) const {
     Json uncovered = Json::array();
     for (const auto &meaning : program.meanings)
@@ -151,7 +152,8 @@ private:
             {{"what",
               plan::describe(plan, program, meaning->kind, meaning->index)},
              {"why", meaning->uncovered}});
-    return {{"covered", program.meanings.size() - uncovered.size()},
+    return {{"compared", !program.meanings.empty()},
+            {"covered", program.meanings.size() - uncovered.size()},
             {"uncovered", std::move(uncovered)}};
   }
 

@@ -43,6 +43,32 @@ Said addMicroBatch(PlanT &plan, Random &) {
   return say(plan.micro_batches);
 }
 
+/// The plan says another digest of what a program computes.
+Said forgeMeaning(PlanT &plan, Random &random) {
+  auto &program = *plan.programs[random() % plan.programs.size()];
+  auto at = pick(program.meanings.size(), random);
+  if (!at)
+    return {};
+  program.meanings[*at]->low ^= 1;
+  return say(program.name, " meaning ", *at);
+}
+
+/// It says nothing of something that a program computes, or of all of that
+/// where it speaks of another program.
+Said dropMeaning(PlanT &plan, Random &random) {
+  auto &program = *plan.programs[random() % plan.programs.size()];
+  auto &meanings = program.meanings;
+  auto at = pick(meanings.size(), random);
+  if (!at)
+    return {};
+  if (plan.programs.size() > 1 && random() % 2) {
+    meanings.clear();
+    return say(program.name);
+  }
+  meanings.erase(meanings.begin() + *at);
+  return say(program.name, " meaning ", *at);
+}
+
 /// A state's rows lie over each other, and its place is as small as they are.
 Said overlapElements(PlanT &plan, Random &random) {
   std::vector<size_t> states;
@@ -143,6 +169,8 @@ const std::vector<fsdp::test::Mutation> fsdp::test::forgedMutations = {
     {"other divisor everywhere", divideByMore},
     {"other divisor of a unit everywhere", divideUnitByMore},
     {"other number of micro-batches", addMicroBatch},
+    {"forged meaning", forgeMeaning},
+    {"dropped meaning", dropMeaning},
     {"elements in one place", overlapElements},
     {"random numbers in secret", drawInSecret},
     {"random numbers of a rule", drawInRule},

@@ -139,7 +139,9 @@ REFUSES: dict[int, tuple[str, ...]] = {
     32: ("other mesh dimension",),
     34: (
         "another operator",
+        "dropped meaning",
         "enumeration out of its range",
+        "forged meaning",
         "gradient of a neighbour",
         "missing division of the loss",
         "operator that does more",

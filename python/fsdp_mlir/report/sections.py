@@ -290,6 +290,12 @@ def pipeline_options(pipeline: str) -> list[tuple[str, str]]:
     ]
 
 
+_NOT_COMPARED = (
+    "It is not shown that {} computes what the sequential step does: the plan does not say what "
+    "that step computes."
+)
+
+
 def certificate(run: Run) -> Markup:
     constraints = run.plan["constraints"]
     rows = [(f"C{c['number']}", c["name"], c["refuses"]) for c in constraints]
@@ -300,6 +306,7 @@ def certificate(run: Run) -> Markup:
         for row in meaning["uncovered"]
     ]
     covered = sum(meaning["covered"] for meaning in meanings.values())
+    unknown = [name for name, meaning in meanings.items() if not meaning["compared"]]
     return joined(
         (
             tag(
@@ -313,6 +320,7 @@ def certificate(run: Run) -> Markup:
                 f"{covered} outputs, buffers, gradients and updates are those of the sequential step (C34); {len(uncovered)} are not covered.",
             ),
             *([table(("program", "not covered", "why"), uncovered)] if uncovered else []),
+            *(tag("p", _NOT_COMPARED.format(name)) for name in unknown),
             folded(
                 f"the {len(rows)} constraints, and what each refuses",
                 table(("", "name", "what is refused"), rows),
