@@ -11,9 +11,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr plan::CollectiveKind kinds[] = {plan::CollectiveKind::AllGather,
-                                          plan::CollectiveKind::ReduceScatter,
-                                          plan::CollectiveKind::AllReduce};
+constexpr plan::CollectiveKind kinds[] = {
+    plan::CollectiveKind::AllGather, plan::CollectiveKind::ReduceScatter,
+    plan::CollectiveKind::AllReduce, plan::CollectiveKind::AllToAll};
 // A packet's worth, and what units are like; of many ranks less.
 constexpr size_t smallPiece = 1, largePiece = 1 << 20, mostFloats = 1 << 24;
 constexpr int repeats = 3, smallRepeats = 20;
@@ -42,7 +42,7 @@ size_t floatsToMeasure(uint32_t ranks) { return largePieceOf(ranks) * ranks; }
 void measureCollectives(const Carry &carry, float *send, float *receive,
                         uint32_t ranks, TransportFigures &figures) {
   auto transferOf = [&](plan::CollectiveKind kind, size_t piece) {
-    // An all-reduce is of all pieces, as the other two together.
+    // An all-reduce is of all pieces, as a reduction and a gather together.
     bool ofAll = kind == plan::CollectiveKind::AllReduce && piece > smallPiece;
     Transfer transfer{kind, send, receive, ofAll ? piece * ranks : piece,
                       plan::DType::Float32};

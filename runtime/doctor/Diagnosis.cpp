@@ -35,6 +35,8 @@ public:
     compareVariables();
     for (const auto &host : hosts)
       lookAtHost(host);
+    for (const auto &host : hosts)
+      lookAtLinks(factsOf(host));
     lookAtTransports();
     lookForSlowRanks();
     std::stable_sort(findings.begin(), findings.end(),
@@ -72,6 +74,7 @@ private:
   void lookAtHost(const Hosts::value_type &host);
   void lookAtListening(const HostFacts &facts);
   void lookAtCores(const Hosts::value_type &host);
+  void lookAtLinks(const HostFacts &facts);
   void lookAtTransports();
   void lookForSlowRanks();
 
@@ -269,6 +272,15 @@ void Diagnosis::lookAtTransports() {
             (reached ? " did not end" : " cannot begin") + " on " +
             rankList(failed) + " (" + error + ")" + advice);
   }
+}
+
+void Diagnosis::lookAtLinks(const HostFacts &facts) {
+  for (const Link &link : facts.links)
+    if (link.lanes > 0 && link.lanes < link.mostLanes)
+      note(link.kind + " " + link.name + " on " + facts.host + " has " +
+           std::to_string(link.lanes) + " of its " +
+           std::to_string(link.mostLanes) +
+           " lanes of PCIe; is it in the right slot, and is the slot shared?");
 }
 
 void Diagnosis::lookForSlowRanks() {

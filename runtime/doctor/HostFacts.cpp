@@ -125,6 +125,7 @@ HostFacts findHostFacts(const std::string &version, const std::string &pytorch,
   facts.lockable = limitOf(RLIMIT_MEMLOCK);
   facts.openFiles = limitOf(RLIMIT_NOFILE);
   facts.interfaces = findInterfaces();
+  facts.links = findLinks();
   facts.variables = findVariables();
   facts.listens =
       listeningAddress(facts.interfaces, facts.variables["GLOO_SOCKET_IFNAME"]);

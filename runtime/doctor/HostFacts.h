@@ -2,6 +2,7 @@
 #ifndef FSDP_RUNTIME_DOCTOR_HOSTFACTS_H
 #define FSDP_RUNTIME_DOCTOR_HOSTFACTS_H
 
+#include "doctor/Links.h"
 #include "doctor/Networks.h"
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct HostFacts {
   Room memory, sharedMemory;            // of the host and its cgroup; /dev/shm
   uint64_t lockable = 0, openFiles = 0; // RLIMIT_MEMLOCK, RLIMIT_NOFILE
   std::vector<Interface> interfaces;
+  std::vector<Link> links;
   std::string listens; // listeningAddress()
   std::string reaches; // addressTowards() the rendezvous; empty: unknown
   std::map<std::string, std::string> variables;

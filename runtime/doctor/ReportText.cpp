@@ -19,7 +19,7 @@ std::string join(const std::vector<std::string> &parts) {
 }
 
 std::string line(const char *name, const std::string &text) {
-  return formatText("  %-11s ", name) + text + "\n";
+  return formatText("  %-13s ", name) + text + "\n";
 }
 
 std::string gibibytes(const Room &room) {
@@ -46,6 +46,20 @@ std::string interfacesText(const HostFacts &facts) {
     if (!interface.addresses.empty())
       parts.push_back(describe(interface));
   return join(parts);
+}
+
+/// A line for each kind of which there are some.
+std::string linksText(const HostFacts &facts) {
+  std::string text;
+  for (const char *kind : {"GPU", "network", "RDMA"}) {
+    std::vector<std::string> parts;
+    for (const Link &link : facts.links)
+      if (link.kind == kind)
+        parts.push_back(link.text());
+    if (!parts.empty())
+      text += line((kind + std::string(" links")).c_str(), join(parts));
+  }
+  return text;
 }
 
 std::string hostText(const std::vector<const RankReport *> &ranks) {
@@ -79,6 +93,7 @@ std::string hostText(const std::vector<const RankReport *> &ranks) {
                          limitText(facts.openFiles, "%.0f", 1) + " open files");
   text += line("GPUs", gpus.empty() ? "none" : join(gpus));
   text += line("interfaces", interfacesText(facts));
+  text += linksText(facts);
   text += line("listens at", facts.listens.empty() ? "nowhere" : facts.listens);
   if (!facts.reaches.empty())
     text += line("goes out by", facts.reaches);

@@ -13,7 +13,7 @@ from cli.test_launch import TORCHRUN
 from support import chain
 from support.hosts import ADDRESSES, CABLE, NAMES, Hosts, two_hosts, why_not
 
-KINDS = ["all-gather", "reduce-scatter", "all-reduce"]
+KINDS = ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"]
 DEADLINE_S = 2
 
 
@@ -70,7 +70,7 @@ def test_ranks_that_share_a_gpu() -> None:
     command = [chain.imitated_gpus() / "fsdp-run", "--doctor", "--nproc", 2]
     done = chain.command(command, check=False)
     assert done.returncode == 1
-    assert "GPUs        imitated GPU, driver for CUDA " in done.stdout
+    assert "GPUs          imitated GPU, driver for CUDA " in done.stdout
     assert (
         "problem: collectives over NCCL cannot begin on ranks 0, 1 (ranks 0 and 1 " in done.stdout
     )

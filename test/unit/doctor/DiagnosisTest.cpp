@@ -53,6 +53,12 @@ void expectFinding(const std::vector<RankReport> &ranks,
 
 TEST(Diagnosis, NothingIsWrong) { EXPECT_EQ(say(twoHosts()), ""); }
 
+TEST(Diagnosis, LanesThatAreMissing) {
+  auto ranks = twoHosts();
+  ranks[1].facts.links = {{"GPU", "0000:17:00.0", "", "16.0 GT/s PCIe", 8, 16}};
+  expectFinding(ranks, "note: GPU 0000:17:00.0 on beta has 8 of its 16 lanes");
+}
+
 TEST(Diagnosis, VersionsThatDiffer) {
   auto ranks = twoHosts();
   ranks[1].facts.version = "0.2.0";
