@@ -105,8 +105,8 @@ def run_command(
             command += [f"--{name}", getattr(args, name)]
     if args.node_rank == 0:
         command += ["--metrics", args.metrics, "--save", args.save]
-        if args.tensorboard:
-            command += ["--tensorboard", out / "tensorboard"]
+        if args.tensorboard is not None:
+            command += ["--tensorboard", event_folder(args, out)]
         if trace is not None:
             command += ["--trace", trace]
         if args.report:
@@ -118,6 +118,11 @@ def run_command(
         command += ["--non-finite", args.non_finite]
     # This program shows the progress.
     return [*command, "--progress", "notes", *shlex.split(args.run_args)]
+
+
+def event_folder(args: argparse.Namespace, out: Path) -> Path:
+    """Where TensorBoard's event files go: where the user wants them, else below the results."""
+    return out / "tensorboard" if args.tensorboard == Path() else args.tensorboard
 
 
 def trace_file(args: argparse.Namespace) -> Optional[Path]:
@@ -364,8 +369,8 @@ def finish(
         wrote["loss curve"] = picture
     if args.trace:
         wrote["trace"] = args.trace
-    if args.tensorboard:
-        wrote["TensorBoard"] = args.out / "tensorboard"
+    if args.tensorboard is not None:
+        wrote["TensorBoard"] = event_folder(args, args.out)
     if args.report and (page := make_report(args, display)) is not None:
         wrote["report"] = page
     display.wrote(args.out, wrote)

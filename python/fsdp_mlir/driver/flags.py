@@ -145,7 +145,14 @@ def make_parser() -> ArgumentParser:
         action="store_false",
         help="neither trace some steps nor write OUT/report.html",
     )
-    flag("--tensorboard", action="store_true", help="also write OUT/tensorboard")
+    flag(
+        "--tensorboard",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="=DIR",
+        help="also write event files into DIR (OUT/tensorboard)",
+    )
     flag("--wandb", action="store_true", help="also send the metrics to Weights & Biases")
     flag(
         "--run-args",
@@ -177,9 +184,12 @@ def flags_of(parser: ArgumentParser) -> dict[str, argparse.Action]:
 
 
 def split(parser: ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
-    """The flags of this program, and the step file with its own."""
+    """The flags of this program, and the step file with its own. What a flag may go without stands
+    behind its `=`: the next word may be the step file."""
     takes = {
-        name: action.nargs != 0 for action in parser._actions for name in action.option_strings
+        name: action.nargs not in (0, "?")
+        for action in parser._actions
+        for name in action.option_strings
     }
     i = 0
     while i < len(argv) and argv[i].startswith("-"):

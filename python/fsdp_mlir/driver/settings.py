@@ -88,7 +88,7 @@ def _words(path: Path, value: Any) -> list[str]:
 
 
 def _checked(path: Path, key: str, value: Any, action: argparse.Action) -> Any:
-    is_switch = action.nargs == 0
+    is_switch = action.nargs == 0 or (action.nargs == "?" and isinstance(value, bool))
     if isinstance(value, bool) != is_switch or isinstance(value, (dict, list)):
         kind = "true or false" if is_switch else "one value"
         raise SettingsError(E.SETTINGS_FILE, f"--config {path}: {key} takes {kind}")
@@ -117,7 +117,7 @@ def write_settings(
         value = getattr(args, action.dest)
         if key == "pipeline" or value is None:
             continue
-        if action.nargs == 0:
+        if action.nargs == 0 or value == action.const:
             value = value == action.const
         lines.append(f"{key} = {_toml(value)}")
     lines += ["", "[pipeline]"]

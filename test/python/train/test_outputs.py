@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from fsdp_mlir.driver import stages
 from fsdp_mlir.driver.flags import parse
 from fsdp_mlir.driver.step_hooks import after_training
-from fsdp_mlir.train import trace_file
+from fsdp_mlir.train import main, trace_file
 from support.driver_tree import Tree
 
 
@@ -41,9 +41,15 @@ def test_json_is_a_line_per_event(tree: Tree, capfd: pytest.CaptureFixture[str])
 
 
 def test_the_run_writes_event_files(tree: Tree) -> None:
-    assert tree.train("--tensorboard", "--peak-flops", "1e12") == 0
-    run = tree.log()[-1]
-    assert Path(run[run.index("--tensorboard") + 1]) == tree.folder / "out" / "tensorboard"
+    for flag, folder in (
+        ("--tensorboard", tree.folder / "out" / "tensorboard"),
+        ("--tensorboard=events", Path("events")),
+    ):
+        assert tree.train("--peak-flops", "1e12", flag) == 0
+        run = tree.log()[-1]
+        assert Path(run[run.index("--tensorboard") + 1]) == folder
+        assert main(["--config", str(tree.folder / "out" / "run.toml")]) == 0
+        assert tree.log()[-1] == run, "the settings are the same run again"
     assert float(run[run.index("--peak-flops") + 1]) == 1e12
 
 
