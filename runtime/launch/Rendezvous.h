@@ -12,7 +12,8 @@
 
 namespace fsdp {
 
-/// What must be the same on all ranks: name ("plan") and value (a digest).
+/// What must be the same on all ranks: name ("plan") and value (a digest). Of
+/// what differs, the first is shown.
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
 /// Ranks that find each other at one place, and can leave texts for each other

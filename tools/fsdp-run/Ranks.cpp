@@ -92,9 +92,10 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       " checkpoint-must-succeed=" +
       std::to_string(run.checkpoints.mustSucceed) +
       " resume=" + run.checkpoints.resume;
-  return {{"plan", loaded.digest},
-          {"PyTorch", FSDP_TORCH},
-          {"fsdp-run", FSDP_VERSION},
+  // Versions first: plans that other versions compiled differ for that reason.
+  return {{"version of fsdp-run", FSDP_VERSION},
+          {"version of PyTorch", FSDP_TORCH},
+          {"plan", loaded.digest},
           {"set of flags", flags}};
 }
 

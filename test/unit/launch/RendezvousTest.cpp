@@ -67,10 +67,10 @@ TEST(Rendezvous, DifferentPlansAreShown) {
   }
 }
 
-TEST(Rendezvous, OtherVersionsAreShown) {
+TEST(Rendezvous, WhatIsNamedFirstIsComparedFirst) {
   for (const std::string &error : meetInFile(2, 2, 60, [](int rank) {
-         return Agreement{{"plan", "abc"},
-                          {"fsdp-run", rank ? "0.2.0" : "0.1.0"}};
+         return Agreement{{"fsdp-run", rank ? "0.2.0" : "0.1.0"},
+                          {"plan", rank ? "def" : "abc"}};
        }))
     EXPECT_NE(error.find("rank 0 and rank 1 have a different fsdp-run: 0.1.0 "
                          "and 0.2.0"),
