@@ -24,11 +24,13 @@ struct Counters {
   uint64_t communicationBytesCopied = 0;
   /// Bytes copied between the device's memory and the host's.
   uint64_t offloadBytes = 0;
+  struct Copies {
+    uint64_t count = 0, bytes = 0;
+  };
   // In runs after their program's first, in which it is learned what operators
   // allocate:
-  /// results that did not land at their planned address,
-  uint64_t outputsCopied = 0;
-  uint64_t outputBytesCopied = 0;
+  /// results that did not land at their planned address, by operator,
+  std::map<std::string, Copies> outputsCopied;
   /// and what tensors took outside arenas and scratch, in the rank's thread and
   /// in those that kernels start.
   uint64_t bytesAllocatedInSteps = 0;

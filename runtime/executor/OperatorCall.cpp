@@ -121,8 +121,9 @@ void OperatorCall::land(const at::Tensor &result, const at::Tensor &planned,
     return;
   }
   if (!memory.isLearning()) {
-    ++counters.outputsCopied;
-    counters.outputBytesCopied += result.nbytes();
+    Counters::Copies &copies = counters.outputsCopied[op.description()];
+    ++copies.count;
+    copies.bytes += result.nbytes();
   }
   // A device's own copy follows its stream.
   if (planned.is_cpu() && result.is_cpu() && isPlain(result) &&

@@ -29,6 +29,22 @@ static uint64_t localBytes(const plan::StateT &state) {
                                plan::dtypeBytes(state.dtype);
 }
 
+/// Results that were copied: in all, and where there are some by operator.
+static nlohmann::ordered_json copiesOf(const Counters &counters) {
+  Counters::Copies all;
+  nlohmann::ordered_json operators = nlohmann::json::array();
+  for (const auto &[name, copies] : counters.outputsCopied) {
+    all.count += copies.count;
+    all.bytes += copies.bytes;
+    operators.push_back(
+        {{"operator", name}, {"count", copies.count}, {"bytes", copies.bytes}});
+  }
+  nlohmann::ordered_json json = {{"count", all.count}, {"bytes", all.bytes}};
+  if (!operators.empty())
+    json["operators"] = operators;
+  return json;
+}
+
 void writeSummary(const plan::PlanT &plan, const Counters &counters,
                   const RunFacts &facts, const std::string &path) {
   nlohmann::ordered_json json;
@@ -57,8 +73,7 @@ void writeSummary(const plan::PlanT &plan, const Counters &counters,
                                    {"bytes", count.bytes}});
   }
   json["program_runs"] = counters.programRuns;
-  json["outputs_copied"] = {{"count", counters.outputsCopied},
-                            {"bytes", counters.outputBytesCopied}};
+  json["outputs_copied"] = copiesOf(counters);
   json["communication_copied_bytes"] = counters.communicationBytesCopied;
   json["offload_bytes"] = counters.offloadBytes;
   json["step_allocated_bytes"] = counters.bytesAllocatedInSteps;

@@ -58,7 +58,7 @@ void expectSteadyRuns(const plan::PlanT &plan, bool graph) {
   EXPECT_EQ(backend.kernels().waits(), waits);
   EXPECT_EQ(backend.kernels().keptBytes(), kept);
   EXPECT_EQ(executor.counters().bytesAllocatedInSteps, 0u);
-  EXPECT_EQ(executor.counters().outputsCopied, 0u);
+  EXPECT_TRUE(executor.counters().outputsCopied.empty());
   EXPECT_EQ(executor.counters().programRuns.at("step"), 5u);
   EXPECT_EQ(imitation::graphLaunches() - graphs, graph ? 3u : 0u);
   EXPECT_EQ(notes, "");
