@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace fsdp {
@@ -18,7 +19,8 @@ static constexpr uint64_t linesPerRun = 20;
 // Nor is a run silent for longer, where a step does not take as long.
 static constexpr std::chrono::seconds quiet(30);
 
-Console::Console(ProgressKind kind, const RunLength &length)
+Console::Console(ProgressKind kind, const RunLength &length,
+                 std::optional<uint64_t> logInterval)
     : length(length), lineInterval(std::max<uint64_t>(
                           1, (length.steps + linesPerRun - 1) / linesPerRun)),
       start(Clock::now()), drawn(start), lastLine(start) {
@@ -27,6 +29,9 @@ Console::Console(ProgressKind kind, const RunLength &length)
   bar = kind == ProgressKind::Bar;
   lines = bar || kind == ProgressKind::Lines;
   notes = kind != ProgressKind::None;
+  objects = kind == ProgressKind::Json;
+  if (logInterval && !bar)
+    lineInterval = 1; // of the steps that are told
 }
 
 Console::~Console() { clearBar(); }
@@ -60,9 +65,23 @@ void Console::line(const std::string &text) {
     print(text);
 }
 
+static std::string objectText(const char *event,
+                              nlohmann::ordered_json fields) {
+  fields["event"] = event;
+  return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 void Console::note(const std::string &text) {
-  if (notes && !print(text))
-    std::fputs((text + "\n").c_str(), stderr);
+  if (!notes)
+    return;
+  std::string line = "note: " + text;
+  if (!print(objects ? objectText("note", {{"text", text}}) : line))
+    std::fputs((line + "\n").c_str(), stderr);
+}
+
+void Console::object(const char *event, const nlohmann::ordered_json &fields) {
+  if (objects)
+    print(objectText(event, fields));
 }
 
 static std::string scalars(const NamedScalars &values, const char *separator) {
@@ -104,7 +123,7 @@ void Console::step(const StepReport &report) {
     text += formatText("memory: %.2fGiB  ",
                        report.memoryPeakBytes / double(1 << 30));
     if (report.tokensPerSecond)
-      text += formatText("tps: %.0f  ", *report.tokensPerSecond);
+      text += formatText("tokens/s: %.0f  ", *report.tokensPerSecond);
     else
       text += formatText("samples/s: %.0f  ", report.samplesPerSecond);
     text += formatText("step_ms: %.1f", report.stepMs);

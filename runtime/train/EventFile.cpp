@@ -128,8 +128,8 @@ std::string newFileIn(const std::string &folder) {
 
 } // namespace
 
-EventFile::EventFile(const std::string &folder, uint64_t done)
-    : MetricsWriter(newFileIn(folder), O_CREAT | O_APPEND) {
+EventFile::EventFile(const std::string &folder, uint64_t done, int ranks)
+    : MetricsWriter(newFileIn(folder), O_CREAT | O_APPEND), ranks(ranks) {
   append(record(0, fileVersion, "brain.Event:2"));
   std::string started;
   putKey(started, 1, Varint); // status
@@ -146,6 +146,8 @@ void EventFile::write(const nlohmann::ordered_json &row) {
         continue;
       std::string known = prefix + field;
       Tag tag = tagOf(known);
+      if (known == "tokens_per_s") // torchtitan's are those of a device
+        tag.factor /= ranks;
       std::string one;
       putBytes(one, 1, tag.name + suffix);
       putKey(one, 2, Fixed32); // simple_value

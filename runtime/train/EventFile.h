@@ -13,8 +13,11 @@ public:
   /// A new file of this process in a folder, which is made. Those of a run that
   /// goes on after step `done` stay there, and readers drop their later steps.
   /// Throws Error where the file cannot be made.
-  EventFile(const std::string &folder, uint64_t done);
+  EventFile(const std::string &folder, uint64_t done, int ranks);
   void write(const nlohmann::ordered_json &row) override;
+
+private:
+  int ranks;
 };
 
 } // namespace fsdp

@@ -10,8 +10,8 @@
 namespace fsdp {
 
 /// What is shown of a run: `Notes` is what people should know, and nothing of
-/// its steps.
-enum class ProgressKind { Auto, Bar, Lines, Notes, None };
+/// its steps; `Json` is an object per line, for programs.
+enum class ProgressKind { Auto, Bar, Lines, Notes, None, Json };
 
 /// What a run does about a step whose loss, or a gradient, is not finite.
 /// `Plan`: what the plan does, which applies its update or skips it.
@@ -59,7 +59,9 @@ struct RunOptions {
   bool graph = false; // replay programs as a device's graphs
   NonFinite nonFinite = NonFinite::Plan;
   bool logGradientNorm = false, logUnits = false;
-  uint64_t logInterval = 1;
+  /// Steps from one that is logged to the next; default: 1, and then not each
+  /// of them is shown.
+  std::optional<uint64_t> logInterval;
   /// Operations per second that one rank could do; default: as the cluster
   /// says that the plan was compiled for.
   std::optional<double> peakFlops;

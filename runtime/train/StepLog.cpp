@@ -57,13 +57,18 @@ void StepLog::open(const RunLength &runLength,
     writers.push_back(
         std::make_unique<MetricsFile>(options.metrics, length.done));
   if (communicator.rank() == 0 && !options.tensorboard.empty())
-    writers.push_back(
-        std::make_unique<EventFile>(options.tensorboard, length.done));
+    writers.push_back(std::make_unique<EventFile>(
+        options.tensorboard, length.done, communicator.size()));
   if (communicator.rank() == 0)
-    console.emplace(options.progress, length);
+    console.emplace(options.progress, length, options.logInterval);
+  if (console)
+    console->object("run", {{"ranks", communicator.size()},
+                            {"steps", length.steps},
+                            {"epochs", length.epochs()}});
   for (const std::string &text : notes)
     note(text);
-  if (options.graph && (addsNorm || units) && options.logInterval == 1)
+  if (options.graph && (addsNorm || units) &&
+      options.logInterval.value_or(1) == 1)
     note("nothing runs as a CUDA graph: " +
          std::string(units ? "--log-units" : "--log-grad-norm") +
          " reads gradients on the host in every logged step; log fewer with "
@@ -115,7 +120,9 @@ uint64_t StepLog::lostLines() const {
 }
 
 /// Training goes on where a line cannot be written.
-void StepLog::write(const nlohmann::ordered_json &row) {
+void StepLog::write(const char *event, const nlohmann::ordered_json &row) {
+  if (console)
+    console->object(event, row);
   for (const auto &writer : writers) {
     bool first = writer->lost() == 0;
     writer->write(row);
@@ -127,7 +134,7 @@ void StepLog::write(const nlohmann::ordered_json &row) {
 
 void StepLog::note(const std::string &text) {
   if (console)
-    console->note("note: " + text);
+    console->note(text);
 }
 
 void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints,
@@ -162,7 +169,7 @@ void StepLog::step(const FinishedStep &ended, uint64_t failedCheckpoints,
   if (units)
     addUnits(report, ended.program, sums.data() + ofUnits, executor);
   latest = report.outputs;
-  write(metricsOf(report));
+  write("step", metricsOf(report));
   console->step(report);
 }
 
@@ -232,7 +239,7 @@ StepReport StepLog::reportOf(const FinishedStep &ended,
 void StepLog::evaluation(uint64_t step, const NamedScalars &evaluated,
                          bool epochEnds) {
   EvalReport report{step, length.epochOf(step) + 1, evaluated};
-  write(metricsOf(report));
+  write("evaluation", metricsOf(report));
   if (console && !epochEnds)
     console->evaluation(report);
 }

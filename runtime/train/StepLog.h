@@ -72,10 +72,11 @@ private:
   using Clock = std::chrono::steady_clock;
 
   bool logs(uint64_t step) const {
-    return step % options.logInterval == 0 || step == length.steps;
+    return step % options.logInterval.value_or(1) == 0 || step == length.steps;
   }
   void restore(const checkpoint::RunPosition &from);
-  void write(const nlohmann::ordered_json &row);
+  /// A line of metrics, which tells of `event`.
+  void write(const char *event, const nlohmann::ordered_json &row);
   StepReport reportOf(const FinishedStep &ended,
                       const std::vector<double> &sums, double stepMs) const;
   /// `norms`: the squared ones, over all ranks, by unit.

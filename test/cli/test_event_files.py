@@ -27,7 +27,8 @@ TAGS = {
 }
 
 
-BLOCKS = pathlib.Path(__file__).parents[1] / "parity" / "models" / "blocks.py"
+BLOCKS = chain.ROOT / "test" / "parity" / "models" / "blocks.py"
+LANGUAGE_MODEL = chain.ROOT / "test" / "options" / "step.py"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +83,19 @@ def test_a_run_that_resumes_has_each_step_once(
     assert sorted(reader.Tags()["scalars"]) == sorted(expected)
     for tag, values in expected.items():
         assert [(e.step, np.float32(e.value)) for e in reader.Scalars(tag)] == values, tag
+
+
+def test_tokens_are_those_of_one_rank(tmp_path: pathlib.Path) -> None:
+    """As torchtitan's, whose tag it is."""
+    chain.export(LANGUAGE_MODEL, tmp_path / "step.pt", ("--model", "gpt"))
+    flags = ("--model", "gpt")
+    compiled = chain.lower(LANGUAGE_MODEL, tmp_path / "step.pt", tmp_path, flags, "mesh=2")
+    run(compiled, tmp_path, "--tensorboard", tmp_path / "events", "--steps", 1)
+    reader = EventAccumulator(str(tmp_path / "events"))
+    reader.Reload()
+    (event,) = reader.Scalars("throughput(tps)")
+    (row,) = rows_of(tmp_path)
+    assert event.value == pytest.approx(row["tokens_per_s"] / 2)
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(

@@ -72,7 +72,7 @@ Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
       "steps=" + optional(run.steps) + " epochs=" + optional(run.epochs) +
       " seed=" + optional(run.seed) +
       " shuffle=" + std::to_string(run.shuffle) +
-      " log-interval=" + std::to_string(run.logInterval) +
+      " log-interval=" + std::to_string(run.logInterval.value_or(1)) +
       " non-finite=" + std::to_string(int(run.nonFinite)) +
       " log-grad-norm=" + std::to_string(run.logGradientNorm) +
       " log-units=" + std::to_string(run.logUnits) +
@@ -113,7 +113,7 @@ void printRanks(const Connection &connection, const OpenedBackend &opened,
                 ProgressKind progress) {
   const Communicator &communicator = *connection.communicator;
   if (communicator.rank() != 0 || progress == ProgressKind::None ||
-      progress == ProgressKind::Notes)
+      progress == ProgressKind::Notes || progress == ProgressKind::Json)
     return;
   std::string reason =
       opened.reason.empty() ? connection.reason : opened.reason;

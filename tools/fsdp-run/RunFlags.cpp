@@ -135,7 +135,8 @@ static void addTrainingFlags(CLI::App &app, RunOptions &run) {
 
 static void addLoggingFlags(CLI::App &app, RunOptions &run) {
   app.add_option("--log-interval", run.logInterval,
-                 "log every N steps (default: 1)")
+                 "log every N steps (default: 1), and off a terminal print "
+                 "each of them")
       ->check(wholeNumber(1, mostSteps))
       ->type_name("N")
       ->group(heading::says);
@@ -158,12 +159,24 @@ static void addLoggingFlags(CLI::App &app, RunOptions &run) {
       {"lines", ProgressKind::Lines},
       {"notes", ProgressKind::Notes},
       {"none", ProgressKind::None}};
+  auto *progress =
+      app.add_option_function<std::string>(
+             "--progress",
+             [&run](const std::string &kind) { run.progress = kinds.at(kind); },
+             "auto, bar, lines, notes or none (default: a bar on a terminal)")
+          ->check(CLI::IsMember(kinds))
+          ->type_name("KIND")
+          ->group(heading::says);
   app.add_option_function<std::string>(
-         "--progress",
-         [&run](const std::string &kind) { run.progress = kinds.at(kind); },
-         "auto, bar, lines, notes or none (default: a bar on a terminal)")
-      ->check(CLI::IsMember(kinds))
-      ->type_name("KIND")
+         "--log-format",
+         [&run](const std::string &format) {
+           if (format == "json")
+             run.progress = ProgressKind::Json;
+         },
+         "text, or json: an object per line (docs/metrics.md) (default: text)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->excludes(progress)
+      ->type_name("FORMAT")
       ->group(heading::says);
 }
 

@@ -1,0 +1,61 @@
+// What rank 0 prints of a run, off a terminal.
+
+#include "train/Console.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace fsdp {
+namespace {
+
+/// The lines that a run of some steps prints, each of which takes no time.
+std::vector<std::string> linesOf(ProgressKind kind, uint64_t steps,
+                                 std::optional<uint64_t> logInterval) {
+  testing::internal::CaptureStdout();
+  RunLength length;
+  length.steps = steps;
+  Console console(kind, length, logInterval);
+  for (uint64_t step = 1; step <= steps; ++step) {
+    StepReport report;
+    report.step = step;
+    if (step % logInterval.value_or(1) == 0)
+      console.step(report);
+  }
+  console.note("three words \xff here");
+  console.object("step", {{"step", 7}});
+  std::istringstream text(testing::internal::GetCapturedStdout());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+TEST(Console, ShowsEachStepThatTheUserLogs) {
+  std::vector<std::string> lines = linesOf(ProgressKind::Lines, 100, 2);
+  ASSERT_EQ(lines.size(), 50u + 1);
+  EXPECT_EQ(lines[1].substr(0, 9), "step: 4  ");
+}
+
+TEST(Console, ShowsSomeStepsOfALongRun) {
+  std::vector<std::string> lines =
+      linesOf(ProgressKind::Lines, 1000, std::nullopt);
+  EXPECT_EQ(lines.size(), 21u + 1); // the first, and each twentieth part
+  EXPECT_EQ(lines.back(), "note: three words \xff here");
+}
+
+TEST(Console, TellsProgramsObjectsAlone) {
+  std::vector<std::string> lines = linesOf(ProgressKind::Json, 1000, 1);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(nlohmann::json::parse(lines[0])["event"], "note");
+  EXPECT_EQ(lines[1], R"({"step":7,"event":"step"})");
+}
+
+TEST(Console, IsSilentWhereNothingIsWanted) {
+  EXPECT_TRUE(linesOf(ProgressKind::None, 10, 1).empty());
+}
+
+} // namespace
+} // namespace fsdp
