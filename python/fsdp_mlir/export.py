@@ -36,6 +36,7 @@ from .step.scaler import describe_scaler, scaler_states
 from .step.programs import StepProgram, check_batches, programs_of, shapes_text
 from .archive.torchscript import ProgramWriter
 from .step.training_step import TrainingStep, checked_accumulate, load_training_step
+from .untrusted import make_file
 from .archive.unit_table import UnitTable, describe_units
 from .archive.weights import save_tensors, save_weights
 
@@ -164,12 +165,12 @@ def _write_files(
         for suffix, data in ((".data", step.data), (".eval", step.eval_data)):
             if isinstance(data, FileData):
                 name = path.with_suffix(f"{suffix}.json")
-                files.append((name, lambda p, data=data: p.write_text(data.description())))
+                files.append((name, lambda p, data=data: _write(p, data.description().encode())))
             elif isinstance(data, Mapping):
                 name = path.with_suffix(f"{suffix}.safetensors")
                 files.append((name, lambda p, data=data: save_tensors(p, data)))
     # The archive last: where it is, the others are.
-    files.append((path, lambda p: p.write_bytes(archive)))
+    files.append((path, lambda p: _write(p, archive)))
     temporary = [(name.with_name(f".{name.name}.{os.getpid()}"), name) for name, _ in files]
     try:
         for (new, _), (_, write) in zip(temporary, files):
@@ -189,6 +190,11 @@ def _write_files(
         for new, _ in temporary:
             new.unlink(missing_ok=True)
     return [name for name, _ in files]
+
+
+def _write(path: Path, content: bytes) -> None:
+    with make_file(path) as file:
+        file.write(content)
 
 
 def _type(tensor: torch.Tensor, name: str) -> dict[str, Any]:

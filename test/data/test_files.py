@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sys
 
@@ -261,11 +262,37 @@ def test_what_is_no_data_is_refused_at_once(data, words: str) -> None:
         (lambda t: Parquet(t, batch=4), "is no Parquet file"),
         (lambda t: Parquet(parquet(t, [1]), batch=1, columns={"x": "z"}), "no column z; .* have x"),
         (lambda t: list(Parquet(parquet(t, [[1], []]), batch=1)), "rows of 0 to 1 numbers"),
+        (lambda t: step.windows(fifo(t, "bin"), dtype="uint16"), "it is not a regular file"),
+        (lambda t: step.windows(fifo(t, "npy")), "it is not a regular file"),
+        (lambda t: Shards(fifo(t, "safetensors")), "it is not a regular file"),
+        (lambda t: Shards(fifo(t, "arrow")), "it is not a regular file"),
+        (lambda t: Parquet(fifo(t, "parquet"), batch=1), "it is not a regular file"),
+        (lambda t: Shards(headed(t, b"[" * 99_999)), "is no safetensors file"),
+        (lambda t: Shards(headed(t, place(-8, 0))), "is no safetensors file"),
+        (lambda t: Shards(headed(t, place(0, 2**62))), "is no safetensors file"),
+        (lambda t: Shards(headed(t, place(0, "8"))), "is no safetensors file"),
     ),
 )
 def test_what_cannot_be_read_is_refused_at_once(make, words: str, tokens) -> None:
     with pytest.raises(ExportError, match=words):
         make(tokens)
+
+
+def fifo(tokens: pathlib.Path, kind: str) -> pathlib.Path:
+    path = tokens.with_name(f"fifo.{kind}")
+    if not path.exists():
+        os.mkfifo(path)
+    return path
+
+
+def headed(tokens: pathlib.Path, header: bytes) -> pathlib.Path:
+    path = tokens.with_name("bad.safetensors")
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    return path
+
+
+def place(begin: object, end: object) -> bytes:
+    return json.dumps({"x": {"dtype": "I64", "shape": [1], "data_offsets": [begin, end]}}).encode()
 
 
 def arrow(tokens: pathlib.Path, values: list, **options) -> pathlib.Path:

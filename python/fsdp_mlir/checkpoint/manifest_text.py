@@ -9,6 +9,7 @@ import json
 import math
 from typing import Any
 
+from ..untrusted import parse_json
 from . import elements
 from .errors import E, CheckpointError, Damage
 from .manifest import (
@@ -96,7 +97,7 @@ def read_manifest(text: bytes, name: str) -> Manifest:
         raise Damage(f"{name} is damaged: its hash is not that of its text")
     # Whoever wrote what follows meant it; it may still be of another version.
     try:
-        return _manifest_of(json.loads(text))
+        return _manifest_of(parse_json(text))
     except CheckpointError as error:
         raise CheckpointError(error.kind, f"{name} cannot be read: {error.message}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, BinaryIO, Iterator
 
 import numpy as np
 import torch
 
+from ..data.tensor_file import MOST_HEADER_BYTES
+from ..untrusted import open_regular, parse_json, read_regular
 from . import elements
 from .errors import Damage
 from .folder import MANIFEST, find_checkpoint, loader_name
@@ -17,6 +18,8 @@ from .manifest_text import read_manifest
 
 # A process may have some hundred files open.
 _MAX_OPEN = 128
+# As the runtime has it (runtime/state/CheckpointReader.cpp).
+_MOST_MANIFEST_BYTES = 4 << 30
 
 
 class ShardFile:
@@ -25,10 +28,10 @@ class ShardFile:
     def __init__(self, folder: Path, described: File) -> None:
         self.path = folder / described.name
         try:
-            self._file: BinaryIO = open(self.path, "rb")
+            self._file: BinaryIO = open_regular(self.path)
             size = self._file.seek(0, 2)
             self._file.seek(0)
-            header = self._file.read(described.header_bytes)
+            header = self._file.read(max(0, min(described.header_bytes, size, MOST_HEADER_BYTES)))
         except OSError as error:
             raise Damage(f"{self.path} cannot be read: {error.strerror}") from error
         if size != described.bytes:
@@ -36,13 +39,19 @@ class ShardFile:
         if hash_of(header) != described.header_hash:
             raise Damage(f"{self.path} is damaged: its header is not the one that was written")
         self._begin = len(header)
-        self._entries: dict[str, Any] = json.loads(header[8:])
+        try:
+            self._entries: dict[str, Any] = dict(parse_json(header[8:]))
+        except (ValueError, TypeError) as error:
+            raise Damage(f"{self.path} has a header that is no table: {error}") from error
 
     def begin_of(self, tensor: Tensor, chunk: Chunk) -> int:
         """Where the chunk's bytes begin in the file."""
-        entry = self._entries.get(tensor.name, {})
-        begin, end = entry.get("data_offsets", (0, -1))
-        if end - begin != chunk.count * elements.element_bytes(tensor.dtype):
+        size = chunk.count * elements.element_bytes(tensor.dtype)
+        try:
+            begin, end = map(int, self._entries[tensor.name]["data_offsets"])
+        except (KeyError, TypeError, ValueError):
+            begin, end = 0, -1
+        if begin < 0 or end - begin != size:
             raise Damage(f"{self.path} has no such {tensor.name} as the manifest says")
         return self._begin + begin
 
@@ -141,7 +150,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
     folder = find_checkpoint(Path(path))
     file = folder / MANIFEST
     try:
-        text = file.read_bytes()
+        text = read_regular(file, _MOST_MANIFEST_BYTES)
     except OSError as error:
         raise Damage(f"{file} cannot be read: {error.strerror}") from error
     try:

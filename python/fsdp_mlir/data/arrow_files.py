@@ -8,6 +8,7 @@ from typing import Any, Optional, Sequence
 import numpy as np
 
 from ..errors import E, ExportError
+from ..untrusted import open_regular
 
 
 def pyarrow() -> ModuleType:
@@ -42,6 +43,7 @@ def numbers_of(
     pa = pyarrow()
     parts = []
     try:
+        open_regular(path).close()
         with pa.memory_map(path) as source:
             bytes_ = source.size()
             address = source.read_buffer(1).address

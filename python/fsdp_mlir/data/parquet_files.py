@@ -13,6 +13,7 @@ from .arrow_files import pyarrow, row_major
 from .files import Paths, listed
 from ..errors import E, ExportError
 from ..options import checked_options
+from ..untrusted import open_regular
 
 ORDERS = ("blocks", "sequential")
 
@@ -166,6 +167,7 @@ def _opened(path: Union[str, Path]) -> Any:
     from pyarrow.parquet import ParquetFile
 
     try:
+        open_regular(path).close()
         return ParquetFile(path)
     except OSError as error:
         raise ExportError(E.DATA_FILE, f"{path}: {error.strerror or error}") from error

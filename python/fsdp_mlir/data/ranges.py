@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import struct
@@ -14,6 +13,8 @@ import torch
 from . import arrow_files
 from ..dtypes import DTYPES, short_name
 from ..errors import E, ExportError
+from ..untrusted import open_regular, parse_json
+from .tensor_file import MOST_HEADER_BYTES
 
 # Those of a plan, and what tokens are stored as.
 FILE_DTYPES: dict[str, torch.dtype] = {
@@ -49,10 +50,11 @@ def open_numbers(file: Any, dtype: Any) -> Range:
         return _range_of(file)
     path = os.path.abspath(file)
     try:
+        with open_regular(path) as opened:
+            bytes_ = os.fstat(opened.fileno()).st_size
         if path.endswith(".npy"):
             return _range_of(np.load(path, mmap_mode="r", allow_pickle=False))
-        bytes_ = os.stat(path).st_size
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ExportError(
             E.DATA_FILE, f"{path}: {getattr(error, 'strerror', None) or error}"
         ) from error
@@ -131,18 +133,14 @@ def _tensors_of(path: str) -> dict[str, Range]:
     """By name the tensors of a safetensors file, of which the header alone is read."""
     path = os.path.abspath(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            if length > os.stat(path).st_size:
+            size = os.fstat(file.fileno()).st_size
+            if length > min(size - 8, MOST_HEADER_BYTES):
                 raise ValueError
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length))
         return {
-            name: Range(
-                path,
-                8 + length + entry["data_offsets"][0],
-                _SAFETENSORS.get(entry["dtype"], entry["dtype"]),
-                tuple(entry["shape"]),
-            )
+            name: _entry_of(path, 8 + length, size, entry)
             for name, entry in header.items()
             if name != "__metadata__"
         }
@@ -150,6 +148,20 @@ def _tensors_of(path: str) -> dict[str, Range]:
         raise ExportError(E.DATA_FILE, f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise ExportError(E.DATA_FILE, f"{path} is no safetensors file; write it again") from error
+
+
+def _entry_of(path: str, data: int, size: int, entry: dict[str, Any]) -> Range:
+    """What a header says of a tensor; `data` is where the first one begins. Raises ValueError
+    where it says something else than a place in the file."""
+    begin, end = entry["data_offsets"]
+    shape = tuple(entry["shape"])
+    dtype = entry["dtype"]
+    numbers = (begin, end, *shape)
+    if not isinstance(dtype, str) or any(type(n) is not int or n < 0 for n in numbers):
+        raise ValueError
+    if begin > end or data + end > size:
+        raise ValueError
+    return Range(path, data + begin, _SAFETENSORS.get(dtype, dtype), shape)
 
 
 def tensor_of(header: dict[str, Range], name: str) -> Range:

@@ -12,6 +12,10 @@ import torch
 
 from ..dtypes import DTYPES, short_name
 from ..errors import E, ExportError
+from ..untrusted import make_file
+
+# A longer header is none, for the runtime neither (runtime/data/SafeTensorsFile.cpp).
+MOST_HEADER_BYTES = 100_000_000
 
 
 class Entry(NamedTuple):
@@ -79,7 +83,7 @@ class TensorFile:
         for name, entry in entries.items():
             self._begins[name] = self.bytes
             self.bytes += entry.bytes
-        self._file = open(path, "wb")
+        self._file = make_file(path)
         self._file.write(self.header)
 
     def write(self, name: str, data: np.ndarray, begin: int = 0) -> None:

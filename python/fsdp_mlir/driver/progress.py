@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TextIO
 
+from ..data.tensor_file import MOST_HEADER_BYTES
+from ..untrusted import open_regular, parse_json
+
 # The keys of a metrics line that are not the step file's own metrics.
 STANDARD = frozenset(
     "step epoch loss grad_norm loss_scale lr lr_groups samples_per_s tokens_per_s step_ms "
@@ -73,12 +76,13 @@ def sample_count(data: Path) -> Optional[int]:
         except (OSError, ValueError, KeyError, TypeError):
             return None
     try:
-        with open(data, "rb") as file:
-            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    except (OSError, ValueError, MemoryError):
+        with open_regular(data) as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = parse_json(file.read(min(length, MOST_HEADER_BYTES)))
+        shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
+        return shapes[0][0] if shapes and shapes[0] else None
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return None
-    shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
-    return shapes[0][0] if shapes and shapes[0] else None
 
 
 def data_beside(archive: Path, kind: str = "data") -> Optional[Path]:

@@ -4,6 +4,7 @@ found and named."""
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -14,10 +15,10 @@ import pytest
 import torch
 from small_run import SmallRun, add_loader, command, damage, refusal
 
-from fsdp_mlir.checkpoint.errors import Damage
-from fsdp_mlir.checkpoint.manifest import hash_of
+from fsdp_mlir.checkpoint.errors import CheckpointError, Damage
+from fsdp_mlir.checkpoint.manifest import File, hash_of
 from fsdp_mlir.checkpoint.manifest_text import read_manifest, write_manifest
-from fsdp_mlir.checkpoint.reader import open_checkpoint
+from fsdp_mlir.checkpoint.reader import ShardFile, open_checkpoint
 from support import chain
 
 pytestmark = pytest.mark.quick
@@ -187,6 +188,25 @@ def test_fields_of_other_types_are_refused(run: SmallRun, copy: pathlib.Path) ->
 
 
 @pytest.mark.provokes("FSDP-E0901", "FSDP-E0902")
+@pytest.mark.parametrize("name", ("checkpoint.json", "rank-00001.safetensors"))
+def test_what_is_no_regular_file_is_refused_at_once(copy: pathlib.Path, name: str) -> None:
+    (copy / name).unlink()
+    os.mkfifo(copy / name)
+    assert f"{name} cannot be read: it is not a regular file" in refusal("verify", copy)
+
+
+def test_brackets_without_end_are_refused(copy: pathlib.Path) -> None:
+    deep = b"[" * 99_999
+    with pytest.raises(CheckpointError, match="nested too deep"):
+        text = b'"a":' + deep
+        read_manifest(b'{"xxh3_64":"' + hash_of(text).encode() + b'",' + text, "it")
+    header = len(deep).to_bytes(8, "little") + deep
+    (copy / "deep").write_bytes(header)
+    described = File("deep", len(header), len(header), hash_of(header))
+    with pytest.raises(Damage, match="nested too deep"):
+        ShardFile(copy, described)
+
+
 def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None:
     assert "is not there" in refusal("inspect", tmp_path / "none")
     assert "there is no checkpoint in" in refusal("verify", tmp_path)

@@ -152,6 +152,14 @@ def test_tensor_data_starts_at_aligned_offsets(tmp_path: pathlib.Path) -> None:
     assert int.from_bytes(data[:8], "little") % 8 == 0
 
 
+def test_a_link_is_replaced_and_not_followed(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "of-another").write_text("kept")
+    (tmp_path / "t.safetensors").symlink_to(tmp_path / "of-another")
+    save_tensors(tmp_path / "t.safetensors", {"a": torch.ones(3)})
+    assert (tmp_path / "of-another").read_text() == "kept"
+    assert not (tmp_path / "t.safetensors").is_symlink()
+
+
 def test_the_same_step_gives_the_same_bytes(tmp_path: pathlib.Path) -> None:
     files = []
     for name in ("a", "b"):

@@ -1,0 +1,66 @@
+"""Files that a stranger may have made or may be waiting for, as runtime/plan/Files.h treats them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, BinaryIO, Union
+
+_Path = Union[str, "os.PathLike[str]"]
+
+
+def open_regular(path: _Path) -> BinaryIO:
+    """Opens a regular file to read its bytes. It fails at once for anything else: a FIFO waits
+    for its writer, and a device may have no end.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    kind = os.fstat(file).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(file, "rb")
+    os.close(file)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
+    raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+
+
+def read_regular(path: _Path, most: int) -> bytes:
+    """The bytes of a regular file.
+
+    Raises:
+        OSError: as of open_regular(), or it has more than `most` bytes.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise OSError(errno.EFBIG, f"its {size} bytes are more than {most}", os.fspath(path))
+        return file.read(size)
+
+
+def parse_json(text: Union[str, bytes]) -> Any:
+    """What JSON says.
+
+    Raises:
+        ValueError: it is no JSON, or brackets in it are nested too deep.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("its brackets are nested too deep") from error
+
+
+def make_file(path: _Path) -> BinaryIO:
+    """A new file to write bytes to. What has its name is removed, and a link not followed: nobody
+    can lead the writer to another file.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    Path(path).unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "wb")
