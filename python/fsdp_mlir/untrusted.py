@@ -25,7 +25,7 @@ def open_regular(path: _Path) -> BinaryIO:
         return os.fdopen(file, "rb")
     os.close(file)
     if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, "it is a folder", os.fspath(path))
+        raise OSError(errno.EISDIR, "it is a folder", os.fspath(path))
     raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
 
 
