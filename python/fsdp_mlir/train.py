@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional, Sequence, Union
+from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import E, identified
 from .driver import stages
@@ -25,17 +24,14 @@ from .driver.display import Follower, JsonDisplay, TextDisplay
 from .driver.given_paths import check_paths, make_folder
 from .driver.kernels import needs_table, tune, without_kernels
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
+from .driver.run_command import START, event_folder, run_command, trace_file
 from .driver.stages import Runner, StageError
 from .driver.step_hooks import after_training, constants
 from .driver.settings import write_settings
-from .driver.flags import CHECKPOINT_FLAGS, RUN_FLAGS, flags_of, make_parser, parse
+from .driver.flags import flags_of, make_parser, parse
 from .driver.wandb_run import WandbRun
 
 Display = Union[TextDisplay, JsonDisplay]
-# Ranks of a run that is traced though nobody asked, for the report.
-MOST_TRACED_RANKS = 8
-# The weights that a run with --weights starts from.
-START = "start.safetensors"
 
 
 def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
@@ -46,91 +42,9 @@ def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
     return " ".join(words)
 
 
-def given(args: argparse.Namespace) -> list[Any]:
-    """The flags of fsdp-run that the user gave, and the folder that checkpoints need."""
-
-    def values(names: Iterable[str]) -> dict[str, Any]:
-        all_values = {name: getattr(args, name[2:].replace("-", "_")) for name in names}
-        return {
-            n: value for n, value in all_values.items() if value is not None and value is not False
-        }
-
-    found = values(CHECKPOINT_FLAGS)
-    if found:
-        found = {"--checkpoint-dir": args.out / "checkpoints", **found}
-    found |= values(RUN_FLAGS)
-    return [
-        word
-        for name, value in found.items()
-        for word in ([name] if value is True else [name, value])
-    ]
-
-
 def export_flags(args: argparse.Namespace) -> list[str]:
     """What the command line says instead of the step file."""
     return [] if args.accumulate is None else ["--accumulate", str(args.accumulate)]
-
-
-def data_flags(args: argparse.Namespace, out: Path) -> list[Any]:
-    """The files that export wrote, or the commands that feed the ranks."""
-    metadata = archive_metadata(out / "step.pt")
-    fed = any(value.get("source") == "data" for value in metadata.get("inputs", []))
-    flags: list[Any] = []
-    for kind, flag, program in (("data", "--data", "step"), ("eval", "--eval-data", "eval")):
-        path = data_beside(out / "step.pt", kind)
-        if path is None and args.dry_run:
-            path = out / f"step.{kind}.safetensors"
-        if path is not None:
-            flags += [flag, path]
-        elif fed and program in metadata.get("programs", {}):
-            words = [sys.executable, "-m", "fsdp_mlir.driver.feed_step"]
-            words += ["--eval"] if kind == "eval" else []
-            words += [str(args.step_file), *args.argv]
-            flags += [f"{flag}-command", shlex.join(words)]
-    return flags
-
-
-def run_command(
-    args: argparse.Namespace, tool: Path, out: Path, trace: Optional[Path]
-) -> list[Any]:
-    """The run, which leaves a trace where one is named."""
-    command: list[Any] = [tool, out / "step.plan", "--nproc", args.nproc]
-    if args.nnodes > 1:
-        command += ["--nnodes", args.nnodes, "--node-rank", args.node_rank]
-        command += ["--master-addr", args.master_addr, "--master-port", args.master_port]
-    command += ["--weights", out / (START if args.weights else "step.safetensors")]
-    command += data_flags(args, out)
-    for name in ("steps", "epochs"):
-        if getattr(args, name):
-            command += [f"--{name}", getattr(args, name)]
-    if args.node_rank == 0:
-        command += ["--metrics", args.metrics, "--save", args.save]
-        if args.tensorboard is not None:
-            command += ["--tensorboard", event_folder(args, out)]
-        if trace is not None:
-            command += ["--trace", trace]
-        if args.report:
-            command += ["--summary", args.out / "summary.json"]
-        if args.trace_steps:
-            command += ["--trace-steps", args.trace_steps]
-    command += given(args)
-    if args.non_finite:
-        command += ["--non-finite", args.non_finite]
-    # This program shows the progress.
-    return [*command, "--progress", "notes", *shlex.split(args.run_args)]
-
-
-def event_folder(args: argparse.Namespace, out: Path) -> Path:
-    """Where TensorBoard's event files go: where the user wants them, else below the results."""
-    return out / "tensorboard" if args.tensorboard == Path() else args.tensorboard
-
-
-def trace_file(args: argparse.Namespace) -> Optional[Path]:
-    """Where the run's trace goes: where the user wants it, else where the report finds it. More
-    ranks write large files."""
-    if args.trace or not args.report or args.nproc * args.nnodes > MOST_TRACED_RANKS:
-        return args.trace
-    return args.out / "trace.json"
 
 
 def make_report(args: argparse.Namespace, display: Display) -> Optional[Path]:

@@ -22,7 +22,8 @@ from ..driver.progress import archive_metadata
 from .run import PathLike, Run, load
 from .watched import WatchedModel
 from ..archive.start_weights import WeightsError, compose
-from ..train import START, lower
+from ..driver.run_command import START
+from ..train import lower
 from ..step.training_step import TrainingStep
 
 

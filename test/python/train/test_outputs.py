@@ -16,8 +16,9 @@ from safetensors.torch import save_file
 
 from fsdp_mlir.driver import stages
 from fsdp_mlir.driver.flags import parse
+from fsdp_mlir.driver.run_command import trace_file
 from fsdp_mlir.driver.step_hooks import after_training
-from fsdp_mlir.train import main, trace_file
+from fsdp_mlir.train import main
 from support.driver_tree import Tree
 
 
