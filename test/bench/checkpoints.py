@@ -15,6 +15,8 @@ from bench.models import Model
 from bench.plan_runs import PlanRuns
 
 WARMUP, STEPS, EVERY, ROUNDS = 1, 30, 10, 3
+# Of a run without checkpoints; and seconds.
+GOAL, RESTART_GOAL = 1.05, 3.0
 PLAIN = CONTESTANTS["flat-overlap"]
 
 
@@ -70,9 +72,12 @@ def _to_first_step(runs: PlanRuns, steps: int) -> float:
 
 def text(name: str, figures: dict[str, Any]) -> str:
     low, high = min(figures["ratios"]), max(figures["ratios"])
+    verdict = "met" if figures["ratio"] <= GOAL else "NOT met"
+    restart = "met" if figures["restart_s"] <= RESTART_GOAL else "NOT met"
     return (
         f"\ncheckpoints of {name}, every {EVERY} steps: {figures['steps']} steps in "
         f"{figures['saving_s']:.3f} s, without them {figures['plain_s']:.3f} s; "
-        f"{figures['ratio']:.3f} of it ({low:.3f} to {high:.3f} by round); a run that resumes is "
-        f"at the end of its first step in {figures['restart_s']:.2f} s"
+        f"{figures['ratio']:.3f} of it ({low:.3f} to {high:.3f} by round; ≤ {GOAL}, {verdict}); a "
+        f"run that resumes is at the end of its first step in {figures['restart_s']:.2f} s "
+        f"(≤ {RESTART_GOAL:g}, {restart})"
     )

@@ -291,12 +291,12 @@ def test_ranks_beside_threads() -> None:
 
 
 def test_what_watching_costs_has_a_goal() -> None:
-    times = {"nothing": 200.0, "metrics": 201.0, "trace": 204.0}
+    times = {"nothing": 200.0, "metrics": 201.0, "trace": 205.0}
     ratios = {way: ms / 200 for way, ms in times.items()}
     text = watching.text({"model": "small", "step_ms": times, "ratios": ratios})
     assert "a step of small: 200.00 ms" in text
-    assert "with metrics and event files: 1.005 of it (≤ 1.01, met)" in text
-    assert "traced: 1.020 of it (≤ 1.01, NOT met)" in text
+    assert "with metrics and event files: 1.005 of it (≤ 1.005, met)" in text
+    assert "traced: 1.025 of it (≤ 1.02, NOT met)" in text
 
 
 def test_a_timeline_is_of_the_shortest_step() -> None:

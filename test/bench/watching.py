@@ -14,7 +14,8 @@ from bench.turn import Failed, environment
 from support import chain
 
 MODEL, STEPS, ROUNDS = "small", 30, 5
-GOAL = 1.01
+# At most of a step that is not watched.
+GOALS = {"metrics": 1.005, "trace": 1.02}
 # Of each way but the first: what it is called.
 WAYS = {
     "nothing": "not watched",
@@ -85,8 +86,8 @@ def _ends(events: pathlib.Path) -> dict[int, float]:
 
 def text(figures: dict[str, Any]) -> str:
     lines = [f"\na step of {figures['model']}: {figures['step_ms']['nothing']:.2f} ms"]
-    for way, ratio in figures["ratios"].items():
-        if way != "nothing":
-            verdict = "met" if ratio <= GOAL else "NOT met"
-            lines.append(f"  {WAYS[way]}: {ratio:.3f} of it (≤ {GOAL}, {verdict})")
+    for way, goal in GOALS.items():
+        ratio = figures["ratios"][way]
+        verdict = "met" if ratio <= goal else "NOT met"
+        lines.append(f"  {WAYS[way]}: {ratio:.3f} of it (≤ {goal}, {verdict})")
     return "\n".join(lines)
