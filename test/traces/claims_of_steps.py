@@ -79,7 +79,7 @@ def memory_is_what_was_planned(decided: Decided) -> None:
 @claim("plan-memory.copy", of=None)
 def what_communication_cannot_send_is_cloned(deciding: Deciding) -> None:
     """In IR of a transposed operand: the clone that is there behind the pass, and its bytes."""
-    parts = (PASSES / "plan-memory.mlir").read_text().split("// -----")
+    parts = (PASSES / "Lower" / "plan-memory.mlir").read_text().split("// -----")
     [part] = [part for part in parts if "// COPY:" in part]
     source = deciding.new_folder("copy") / "part.mlir"
     source.write_text(part)
@@ -175,7 +175,7 @@ def the_fastest_kernels_are_chosen(deciding: Deciding) -> None:
     faster."""
     table = PASSES / "Inputs" / "kernels.toml"
     options = f"kernels=fast kernel-table={table} cluster=h100x8"
-    given = [PASSES / "choose-kernels.mlir", f"--fsdp-choose-kernels={options}"]
+    given = [PASSES / "Captured" / "choose-kernels.mlir", f"--fsdp-choose-kernels={options}"]
     remarks = remarks_of(given, deciding.new_folder)
     products = tomllib.loads(table.read_text())["products"]
     each = [remark for remark in remarks if remark.name == "kernel"]

@@ -187,7 +187,6 @@ def test_fields_of_other_types_are_refused(run: SmallRun, copy: pathlib.Path) ->
             assert (status == 0) == (not err), (path, last)
 
 
-@pytest.mark.provokes("FSDP-E0901", "FSDP-E0902")
 @pytest.mark.parametrize("name", ("checkpoint.json", "rank-00001.safetensors"))
 def test_what_is_no_regular_file_is_refused_at_once(copy: pathlib.Path, name: str) -> None:
     (copy / name).unlink()
@@ -207,6 +206,7 @@ def test_brackets_without_end_are_refused(copy: pathlib.Path) -> None:
         ShardFile(copy, described)
 
 
+@pytest.mark.provokes("FSDP-E0901", "FSDP-E0902")
 def test_places_without_a_checkpoint_are_refused(tmp_path: pathlib.Path) -> None:
     assert "is not there" in refusal("inspect", tmp_path / "none")
     assert "there is no checkpoint in" in refusal("verify", tmp_path)
