@@ -16,16 +16,18 @@ namespace fsdp {
 
 namespace {
 
-/// What a field of metrics is called there, and the factor to its unit.
-/// torchtitan's where it has one; a field that is not here keeps its name.
+/// What a field of metrics is called there, the factor to its unit, and whether
+/// it is of one rank where the field is of all. torchtitan's where it has one;
+/// a field that is not here keeps its name.
 struct Tag {
   const char *field, *name;
   double factor;
+  bool ofOneRank = false;
 };
 constexpr Tag tags[] = {
     {"loss", "loss_metrics/global_avg_loss", 1},
     {"eval_loss", "validation_metrics/loss", 1},
-    {"tokens_per_s", "throughput(tps)", 1},
+    {"tokens_per_s", "throughput(tps)", 1, /*ofOneRank=*/true},
     {"flops_per_s", "tflops", 1e-12},
     {"hfu", "hfu(%)", 100},
     {"mfu", "mfu(%)", 100},
@@ -146,12 +148,11 @@ void EventFile::write(const nlohmann::ordered_json &row) {
         continue;
       std::string known = prefix + field;
       Tag tag = tagOf(known);
-      if (known == "tokens_per_s") // torchtitan's are those of a device
-        tag.factor /= ranks;
       std::string one;
       putBytes(one, 1, tag.name + suffix);
       putKey(one, 2, Fixed32); // simple_value
-      putFixed(one, static_cast<float>(value.get<double>() * tag.factor));
+      putFixed(one, static_cast<float>(value.get<double>() * tag.factor /
+                                       (tag.ofOneRank ? ranks : 1)));
       putBytes(values, 1, one);
     }
   };
