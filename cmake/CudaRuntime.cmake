@@ -2,6 +2,7 @@
 # GPU:
 #   cuda_headers          headers of CUDA and NCCL
 #   cuda_runtime          those and CUDA's runtime library
+#   cuda_compiler         those and NVRTC, which compiles kernels at run time
 #   torch_cuda_allocator  cuda_runtime and libc10_cuda
 #   torch_cuda_kernels    those and libtorch_cuda
 get_filename_component(_nvidia ${TORCH_DIR}/../nvidia ABSOLUTE)
@@ -19,7 +20,7 @@ endforeach()
 # each. PyTorch does not bring the wheels of crt/ and nv/, which others include.
 set(_cuda_headers)
 set(_missing)
-foreach(header IN ITEMS cuda_runtime_api.h crt/host_config.h nv/target cublas_v2.h cusparse.h cusolverDn.h nccl.h)
+foreach(header IN ITEMS cuda_runtime_api.h crt/host_config.h nv/target cublas_v2.h cusparse.h cusolverDn.h nvrtc.h nccl.h)
   find_path(FSDP_HAS_${header} ${header} PATHS ${_nvidia}/nccl ${_cuda_places}
             PATH_SUFFIXES include include/cccl NO_DEFAULT_PATH)
   mark_as_advanced(FSDP_HAS_${header})
@@ -32,9 +33,11 @@ endforeach()
 list(REMOVE_DUPLICATES _cuda_headers)
 find_library(FSDP_CUDART NAMES libcudart.so.13 libcudart.so.12 PATHS ${_cuda_places}
              PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH)
+find_library(FSDP_NVRTC NAMES libnvrtc.so.13 libnvrtc.so.12 PATHS ${_cuda_places}
+             PATH_SUFFIXES lib lib64 NO_DEFAULT_PATH)
 find_library(FSDP_NCCL NAMES libnccl.so.2 PATHS ${_nvidia}/nccl PATH_SUFFIXES lib)
-mark_as_advanced(FSDP_CUDART FSDP_NCCL)
-foreach(library IN ITEMS CUDART NCCL)
+mark_as_advanced(FSDP_CUDART FSDP_NVRTC FSDP_NCCL)
+foreach(library IN ITEMS CUDART NVRTC NCCL)
   if(NOT FSDP_${library})
     list(APPEND _missing ${library})
   endif()
@@ -64,6 +67,11 @@ if(FSDP_BUILD_CUDA)
     get_filename_component(_folder ${library} DIRECTORY)
     target_link_options(cuda_runtime INTERFACE -Wl,-rpath,${_folder})
   endforeach()
+
+  add_library(cuda_compiler INTERFACE)
+  target_link_libraries(cuda_compiler INTERFACE cuda_runtime ${FSDP_NVRTC})
+  get_filename_component(_folder ${FSDP_NVRTC} DIRECTORY)
+  target_link_options(cuda_compiler INTERFACE -Wl,-rpath,${_folder})
 
   add_library(torch_cuda_allocator INTERFACE)
   target_link_libraries(torch_cuda_allocator INTERFACE

@@ -39,6 +39,8 @@ void registerOperators() {
     onCpu("convolution_backward.float32", TORCH_FN(convolutionBackwardWidened));
     onCpu("attention.float32", TORCH_FN(attentionWidened));
     onCpu("attention_backward.float32", TORCH_FN(attentionBackwardWidened));
+    onCpu("cross_entropy", TORCH_FN(crossEntropy));
+    onCpu("cross_entropy_backward", TORCH_FN(crossEntropyBackward));
     library.impl("flash_attention", torch::dispatch(c10::DispatchKey::CUDA,
                                                     TORCH_FN(flashAttention)));
     library.impl("flash_attention_backward",

@@ -86,6 +86,22 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> attentionBackwardWidened(
     const at::Tensor &logsumexp, double dropout, bool isCausal,
     const std::optional<at::Tensor> &mask, std::optional<double> scale);
 
+/// See Operators.def. Logits [rows, classes], row-major; target int64 [rows].
+/// The output and total weight are numbers in float32, logsumexp is float32
+/// [rows]. The CPU's kernels: libfsdp_cuda_kernels has those of GPUs. Throw
+/// c10::Error for operands that do not fit, and for a class that does not
+/// exist.
+std::tuple<at::Tensor, at::Tensor, at::Tensor>
+crossEntropy(const at::Tensor &logits, const at::Tensor &target,
+             int64_t reduction, int64_t ignoreIndex);
+/// The gradient of the logits, in their type.
+at::Tensor crossEntropyBackward(const at::Tensor &gradient,
+                                const at::Tensor &logits,
+                                const at::Tensor &target, int64_t reduction,
+                                int64_t ignoreIndex,
+                                const at::Tensor &totalWeight,
+                                const at::Tensor &logsumexp);
+
 /// See Operators.def. Output [batch, heads, length, size], logsumexp [batch,
 /// heads, length], state int64 [2]. While it launches, the device's default
 /// generator is the one given: ranks that are threads wait for each other.

@@ -19,6 +19,10 @@ def SelectKernels : ModulePass<"fsdp-select-kernels"> {
     to the type of the scores, its rows aligned, and expanded. Where a CPU has
     captured attention as matrix products (with dropout, or a mask that has a
     gradient), they become a kernel if one computes it, and stay otherwise.
+    A log-softmax with the negative log-likelihood of classes, which nobody else
+    reads, becomes `fsdp_mlir::cross_entropy`, and its backward one call as well:
+    they read logits of 16 bits as the model gives them and compute in f32, so
+    that neither the wide logits nor their probabilities are in memory.
 
     What holds: the value is that of the same expression, and what reads it sees
     the same type. What other operators leave for their backward gets the type

@@ -7,6 +7,11 @@
 using namespace mlir;
 using namespace fsdp;
 
+aten::CallOp fsdp::getCall(Value value, StringRef callee) {
+  auto call = value ? value.getDefiningOp<aten::CallOp>() : aten::CallOp();
+  return call && call.getCallee() == callee ? call : aten::CallOp();
+}
+
 aten::CallOp KernelCalls::create(StringRef callee, ValueRange operands,
                                  ArrayRef<NamedAttribute> args,
                                  TypeRange results) {
@@ -18,8 +23,8 @@ aten::CallOp KernelCalls::create(StringRef callee, ValueRange operands,
     return arg.getValue() !=
            aten::getDefaultAttr(builder.getContext(), *argument);
   });
-  auto call = aten::CallOp::create(builder, before.getLoc(), before.getPhase(), callee,
-                                   operands, written, results);
+  auto call = aten::CallOp::create(builder, before.getLoc(), before.getPhase(),
+                                   callee, operands, written, results);
   call.takePlaceOf(before);
   return call;
 }

@@ -9,6 +9,10 @@
 
 namespace fsdp {
 
+/// The call of this name that gives a value; null where that is another, or the
+/// value is null.
+aten::CallOp getCall(mlir::Value value, llvm::StringRef callee);
+
 /// Builds calls in front of one that they replace, and that belong where it
 /// does: to its phase, module and checkpoint.
 class KernelCalls {

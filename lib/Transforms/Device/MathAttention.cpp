@@ -19,11 +19,6 @@ using namespace fsdp;
 
 namespace {
 
-aten::CallOp getCall(Value value, StringRef callee) {
-  auto call = value ? value.getDefiningOp<aten::CallOp>() : aten::CallOp();
-  return call && call.getCallee() == callee ? call : aten::CallOp();
-}
-
 /// The first operand of the call of this name that gives `value`, or null.
 Value strip(Value value, StringRef callee) {
   auto call = getCall(value, callee);

@@ -1,6 +1,7 @@
 // One GPU: the library for CUDA's runtime.
 #include "Error.h"
 #include "device/Device.h"
+#include "drivers/cuda/CheckCuda.h"
 #include "drivers/cuda/CudaLibrary.h"
 #include "drivers/cuda/NcclLibrary.h"
 
@@ -18,16 +19,6 @@ std::string cudaVersionText(int version) {
 }
 
 namespace {
-
-/// Throws what went wrong while `what` was done.
-void check(cudaError_t status, const char *what) {
-  if (status == cudaSuccess)
-    return;
-  cudaGetLastError(); // which is told here, and not again
-  throw Error(E::CudaCall, std::string("cannot ") + what + ": " +
-                               cudaGetErrorString(status) + " (" +
-                               cudaGetErrorName(status) + ")");
-}
 
 /// 0 where there is no driver.
 int driverVersion() {
@@ -77,12 +68,12 @@ public:
   CudaGraph(cudaGraph_t captured, cudaStream_t stream) : stream(stream) {
     cudaError_t status = cudaGraphInstantiate(&graph, captured, 0);
     cudaGraphDestroy(captured);
-    check(status, "make a CUDA graph of the step");
+    checkCuda(status, "make a CUDA graph of the step");
   }
   ~CudaGraph() override { cudaGraphExecDestroy(graph); }
 
   void launch() override {
-    check(cudaGraphLaunch(graph, stream), "launch a CUDA graph");
+    checkCuda(cudaGraphLaunch(graph, stream), "launch a CUDA graph");
   }
 
 private:
@@ -93,9 +84,9 @@ private:
 class CudaDevice final : public Device {
 public:
   CudaDevice(int number, unsigned count) : number(number) {
-    check(cudaSetDevice(number), "use the GPU");
+    checkCuda(cudaSetDevice(number), "use the GPU");
     cudaDeviceProp properties;
-    check(cudaGetDeviceProperties(&properties, number), "ask the GPU");
+    checkCuda(cudaGetDeviceProperties(&properties, number), "ask the GPU");
     description = std::string(properties.name) + ", driver for CUDA " +
                   cudaVersionText(driverVersion());
     uuid.assign(properties.uuid.bytes, sizeof(properties.uuid.bytes));
@@ -103,8 +94,8 @@ public:
     for (unsigned i = 0; i < count; ++i) {
       // They do not wait for the default stream, which nothing uses.
       cudaStream_t &stream = streams.emplace_back();
-      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-            "make a stream");
+      checkCuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                "make a stream");
     }
   }
 
@@ -121,7 +112,7 @@ public:
 
   uint64_t freeBytes() const override {
     size_t free = 0, total = 0;
-    check(cudaMemGetInfo(&free, &total), "ask for free memory");
+    checkCuda(cudaMemGetInfo(&free, &total), "ask for free memory");
     return free;
   }
 
@@ -143,9 +134,9 @@ public:
         {static_cast<char *>(block), [](char *p) { cudaFree(p); }}, bytes};
     // No stream waits for it, so the host does; not for the whole GPU, which
     // other ranks may share.
-    check(cudaMemsetAsync(block, 0, bytes, streams.at(0)),
-          "zero device memory");
-    check(cudaStreamSynchronize(streams.at(0)), "zero device memory");
+    checkCuda(cudaMemsetAsync(block, 0, bytes, streams.at(0)),
+              "zero device memory");
+    checkCuda(cudaStreamSynchronize(streams.at(0)), "zero device memory");
     return memory;
   }
 
@@ -173,18 +164,19 @@ public:
     auto *target = static_cast<char *>(to);
     auto *source = static_cast<const char *>(from);
     if (rows <= 1 || (toStride == rowBytes && fromStride == rowBytes))
-      check(cudaMemcpyAsync(to, from, rowBytes * rows, cudaMemcpyDefault, on),
-            "copy");
+      checkCuda(
+          cudaMemcpyAsync(to, from, rowBytes * rows, cudaMemcpyDefault, on),
+          "copy");
     else if (std::max(toStride, fromStride) <= longestPitch)
-      check(cudaMemcpy2DAsync(to, toStride, from, fromStride, rowBytes, rows,
-                              cudaMemcpyDefault, on),
-            "copy");
+      checkCuda(cudaMemcpy2DAsync(to, toStride, from, fromStride, rowBytes,
+                                  rows, cudaMemcpyDefault, on),
+                "copy");
     else // few: each begins gigabytes behind the one before
       for (uint64_t row = 0; row < rows; ++row)
-        check(cudaMemcpyAsync(target + row * toStride,
-                              source + row * fromStride, rowBytes,
-                              cudaMemcpyDefault, on),
-              "copy");
+        checkCuda(cudaMemcpyAsync(target + row * toStride,
+                                  source + row * fromStride, rowBytes,
+                                  cudaMemcpyDefault, on),
+                  "copy");
   }
 
   void fillRows(unsigned stream, void *to, uint64_t stride, unsigned char byte,
@@ -192,14 +184,14 @@ public:
     cudaStream_t on = streams.at(stream);
     auto *target = static_cast<char *>(to);
     if (rows <= 1 || stride == rowBytes)
-      check(cudaMemsetAsync(to, byte, rowBytes * rows, on), "fill memory");
+      checkCuda(cudaMemsetAsync(to, byte, rowBytes * rows, on), "fill memory");
     else if (stride <= longestPitch)
-      check(cudaMemset2DAsync(to, stride, byte, rowBytes, rows, on),
-            "fill memory");
+      checkCuda(cudaMemset2DAsync(to, stride, byte, rowBytes, rows, on),
+                "fill memory");
     else
       for (uint64_t row = 0; row < rows; ++row)
-        check(cudaMemsetAsync(target + row * stride, byte, rowBytes, on),
-              "fill memory");
+        checkCuda(cudaMemsetAsync(target + row * stride, byte, rowBytes, on),
+                  "fill memory");
   }
 
   void record(unsigned stream, unsigned event) override {
@@ -218,14 +210,15 @@ public:
   std::shared_ptr<void> makeEvent() override { return newEvent(); }
 
   void recordShared(unsigned stream, void *event) override {
-    check(cudaEventRecord(static_cast<cudaEvent_t>(event), streams.at(stream)),
-          "record an event");
+    checkCuda(
+        cudaEventRecord(static_cast<cudaEvent_t>(event), streams.at(stream)),
+        "record an event");
   }
 
   void waitShared(unsigned stream, void *event) override {
-    check(cudaStreamWaitEvent(streams.at(stream),
-                              static_cast<cudaEvent_t>(event), 0),
-          "wait for an event");
+    checkCuda(cudaStreamWaitEvent(streams.at(stream),
+                                  static_cast<cudaEvent_t>(event), 0),
+              "wait for an event");
   }
 
   bool isOver(unsigned event) override {
@@ -236,7 +229,7 @@ public:
       cudaGetLastError();
       return false;
     }
-    check(status, "ask for an event");
+    checkCuda(status, "ask for an event");
     return true;
   }
 
@@ -251,7 +244,7 @@ public:
     std::vector<int64_t> times(marked);
     for (size_t i = 1; i < marked; ++i) {
       float milliseconds = 0;
-      check(
+      checkCuda(
           cudaEventElapsedTime(&milliseconds, timers[0].get(), timers[i].get()),
           "ask when an event was over");
       times[i] = std::llround(milliseconds * 1e6);
@@ -262,20 +255,20 @@ public:
 
   void drain() override {
     for (cudaStream_t stream : streams)
-      check(cudaStreamSynchronize(stream), "finish what runs on the GPU");
+      checkCuda(cudaStreamSynchronize(stream), "finish what runs on the GPU");
   }
 
   void beginCapture() override {
     // Ranks that are threads of one process go on with theirs meanwhile.
-    check(
+    checkCuda(
         cudaStreamBeginCapture(streams.at(0), cudaStreamCaptureModeThreadLocal),
         "begin a CUDA graph");
   }
 
   std::unique_ptr<DeviceGraph> endCapture() override {
     cudaGraph_t captured = nullptr;
-    check(cudaStreamEndCapture(streams.at(0), &captured),
-          "make a CUDA graph of the step");
+    checkCuda(cudaStreamEndCapture(streams.at(0), &captured),
+              "make a CUDA graph of the step");
     return std::make_unique<CudaGraph>(captured, streams.at(0));
   }
 
@@ -285,7 +278,7 @@ private:
   /// Without a time, which would make recording dear, unless asked for.
   static Event newEvent(unsigned flags = cudaEventDisableTiming) {
     cudaEvent_t event = nullptr;
-    check(cudaEventCreateWithFlags(&event, flags), "make an event");
+    checkCuda(cudaEventCreateWithFlags(&event, flags), "make an event");
     return {event, cudaEventDestroy};
   }
 

@@ -6,6 +6,7 @@
 #include "device/TensorAt.h"
 #include "drivers/cuda/CudaAllocator.h"
 #include "drivers/cuda/CudaLibrary.h"
+#include "drivers/cuda/CudaOperators.h"
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -64,6 +65,7 @@ public:
       : gpu(gpu), place(c10::kCUDA, gpu.index()), own(placeHooks(hooks)) {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     c10::cuda::set_device(place.index());
+    registerCudaOperators();
     zero = gpu.allocate(sizeof(int64_t));
     useStream(0);
     // What would be made by the first operator that needs it, and be kept.

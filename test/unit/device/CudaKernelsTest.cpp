@@ -5,7 +5,9 @@
 
 #include "Error.h"
 #include "TensorFunctions.h"
+#include "operators/Operators.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
@@ -170,4 +172,48 @@ TEST_F(CudaKernels, MatrixProductsKeepNoMemory) {
   }
   kernels->releaseCached();
   EXPECT_EQ(kernels->keptBytes(), kept);
+}
+
+TEST_F(CudaKernels, CrossEntropyIsTheHosts) {
+  registerOperators();
+  auto find = [](const char *name) {
+    return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  };
+  auto forward =
+      find("fsdp_mlir::cross_entropy").typed<decltype(crossEntropy)>();
+  auto backward = find("fsdp_mlir::cross_entropy_backward")
+                      .typed<decltype(crossEntropyBackward)>();
+  constexpr int64_t rows = 300, ignored = -100;
+  for (auto type : {at::kFloat, at::kBFloat16, at::kHalf})
+    // Rows of whole vectors and others; fewer than a block's threads, and more.
+    for (int64_t classes : {1, 7, 64, 1003, 50304})
+      for (int64_t reduction : {1, 2}) {
+        at::Tensor logits = at::rand({rows, classes}).mul(8).sub(4).to(type);
+        if (classes > 4)
+          logits[2][3] = -HUGE_VALF;
+        at::Tensor target = at::remainder(at::arange(rows, at::kLong), classes);
+        target[4] = ignored;
+        at::Tensor one = at::full({}, 2.0, at::kFloat);
+        auto [loss, total, sums] =
+            forward.call(logits, target, reduction, ignored);
+        at::Tensor slopes =
+            backward.call(one, logits, target, reduction, ignored, total, sums);
+        auto to = [&](const at::Tensor &x) { return x.to(kernels->device()); };
+        auto [ownLoss, ownTotal, ownSums] =
+            forward.call(to(logits), to(target), reduction, ignored);
+        at::Tensor ownSlopes =
+            backward.call(to(one), to(logits), to(target), reduction, ignored,
+                          ownTotal, ownSums);
+        auto near = [](const at::Tensor &found, const at::Tensor &expected,
+                       double relative) {
+          return at::allclose(found.cpu().to(at::kFloat),
+                              expected.to(at::kFloat), relative, 1e-6);
+        };
+        double rounding = type == at::kFloat ? 1e-5 : 0.01;
+        EXPECT_TRUE(near(ownLoss, loss, 1e-5)) << type << " " << classes;
+        EXPECT_TRUE(near(ownTotal, total, 0)) << type << " " << classes;
+        EXPECT_TRUE(near(ownSums, sums, 1e-5)) << type << " " << classes;
+        EXPECT_TRUE(near(ownSlopes, slopes, rounding))
+            << type << " " << classes;
+      }
 }
