@@ -238,10 +238,11 @@ def measure(args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, A
         rounds = GpuRounds(model(size, args.device), settings, say, Files(args.plans))
         everyone = rounds.take_part()
         traces: dict[str, list[trace.Entry]] = {}
-        if args.device == "cuda" and library.exists():
-            traces = rounds.traces(library)
+        if args.no_traces or args.device != "cuda" or not library.exists():
+            why = "--no-traces" if args.no_traces else f"no GPU, or no {library.name}"
+            say(f"{size}: idle time is not measured: {why}")
         else:
-            say(f"{size}: idle time is not measured: no GPU, or no {library.name}")
+            traces = rounds.traces(library)
         found = results["models"][size] = summarise(rounds.model, everyone, traces)
         print(tables.steps(size, found), flush=True)
         if args.device == "cuda":
@@ -262,6 +263,9 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
     flag("--contestants", nargs="+", choices=CONTESTANTS, metavar="NAME", help=f"{[*CONTESTANTS]}")
     flag("--steps", type=int, metavar="N", help="timed steps of a turn (20)")
     flag("--rounds", type=int, metavar="N", help="turns of each contestant (3)")
+    flag(
+        "--no-traces", action="store_true", help="do not trace what the GPU does, in one more turn"
+    )
     flag("--device", choices=("cuda", "cpu"), default="cuda")
     flag("--bin", type=pathlib.Path, default=ROOT / "out" / "gpu" / "build" / "bin", metavar="DIR")
     flag("--plans", type=pathlib.Path, default=FILES.folder, metavar="DIR", help="of prepare.py")

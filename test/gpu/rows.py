@@ -9,7 +9,7 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 
@@ -220,6 +220,60 @@ def traces(lab: Lab) -> Checks:
         yield _traced(check, path) if check.verdict == PASS else check
 
 
+# A case with flags, and the case that goes on from its middle: itself, or as many ranks in another
+# layout.
+RESUMED: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("gpt", ("--cuda-graph",), "gpt"),
+    ("gpt.flat", (), "gpt.dim0"),
+    ("gpt.offload-all", (), "gpt.offload-all"),
+    ("mlp-scaler", (), "mlp-scaler"),
+    ("dropout", ("--cuda-graph",), "dropout"),
+)
+# What the host takes over.
+MOVED = "gpt"
+
+
+class _Halves:
+    """A run that goes on while its checkpoints are written, and what others make of the one in its
+    middle."""
+
+    def __init__(self, lab: Lab, case: Case, flags: Sequence[str]):
+        self.lab, self.flags, self.middle = lab, flags, case.steps // 2
+        folder = lab.scratch / f"{case.name}{''.join(flags)}.checkpoints"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.checkpoint = folder / f"step-{self.middle:08d}"
+        keeping = ("--checkpoint-interval", str(self.middle), "--keep", "0")
+        self.first = lab.run(case, lab.device, *flags, "--checkpoint-dir", str(folder), *keeping)
+
+    def resumed(self, heir: Case, device: str) -> Run:
+        """The losses of both halves, and what the second one saves."""
+        flags = self.flags if device == self.lab.device else ()
+        rest = self.lab.run(heir, device, *flags, "--resume", str(self.checkpoint))
+        before = [row for row in self.first.metrics if row["step"] <= self.middle]
+        return dataclasses.replace(rest, metrics=before + rest.metrics)
+
+
+def _same_from_checkpoints(lab: Lab, name: str, flags: tuple[str, ...], heir: str) -> Checks:
+    whole, halves = lab.run(CASES[name], lab.device, *flags), _Halves(lab, CASES[name], flags)
+    yield same_bits(f"{name}, saved", halves.first, whole)
+    resumed = halves.resumed(CASES[heir], lab.device)
+    yield same_bits(f"{name}, then {heir}", resumed, whole)
+
+
+def checkpoints(lab: Lab) -> Checks:
+    """To save changes no bit, and neither does to go on from what was saved. The host's bits are
+    others, and near."""
+    for name, flags, heir in RESUMED:
+        try:
+            yield from _same_from_checkpoints(lab, name, flags, heir)
+        except Stopped as reason:
+            yield Check(name, FAIL, str(reason))
+    case = CASES[MOVED]
+    moved = _Halves(lab, case, ()).resumed(case, "cpu")
+    near = compare(case, moved, lab.run(case, "cpu"))
+    yield dataclasses.replace(near, name=f"{MOVED}, then on the host")
+
+
 def sanitizer(lab: Lab) -> Checks:
     tool = shutil.which("compute-sanitizer", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
     if not tool:
@@ -300,6 +354,7 @@ ROWS = {
         Row("nccl", "NCCL at world size 1", nccl),
         Row("graph", "a replayed step has the bits of a launched one", graph),
         Row("trace", "when each command of a step ran on its stream", traces),
+        Row("checkpoints", "a run that goes on from a checkpoint is the whole one", checkpoints),
         Row("errors", "what cannot run says why in one line", errors),
         Row("sanitizer", "compute-sanitizer finds nothing", sanitizer),
         Row("bench", "step time and memory beside FSDP2", bench, alone=True),

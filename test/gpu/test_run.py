@@ -47,6 +47,9 @@ def verdicts(
         patch.setattr(cases, "CASES", {name: CASES[name] for name in PREPARED})
         patch.setattr(rows, "CAPTURED", {"mlp": True, "mlp-scaler": True})
         patch.setattr(rows, "TRACED", (("mlp", ("--cuda-graph",)),))
+        resumed = (("mlp", ("--cuda-graph",), "mlp"), ("mlp-scaler", (), "mlp-scaler"))
+        patch.setattr(rows, "RESUMED", resumed)
+        patch.setattr(rows, "MOVED", "mlp")
         folders = ["--bin", str(programs), "--plans", str(plans), "--out", str(out)]
         assert run.main([*folders, *words]) == 0
     (path,) = out.glob("*.json")
@@ -66,7 +69,7 @@ def test_what_is_prepared_runs(plans: pathlib.Path, tmp_path: pathlib.Path) -> N
 def test_an_imitated_gpu_passes(
     plans: pathlib.Path, tmp_path: pathlib.Path, on_a_gpu: None
 ) -> None:
-    names = ("kernels", "precision", "graph", "trace")
+    names = ("kernels", "precision", "graph", "trace", "checkpoints")
     found = verdicts(plans, tmp_path, chain.imitated_gpus(), "--only", *names)
     assert found == dict.fromkeys(names, PASS)
 
@@ -75,7 +78,8 @@ def test_an_imitated_gpu_passes(
 def test_the_tables_agree() -> None:
     assert {case.step for case in CASES.values()} == set(STEPS)
     assert {case.row for case in CASES.values()} <= set(rows.ROWS)
-    assert set(rows.CAPTURED) <= set(CASES)
+    resumed = {name for first, _, then in rows.RESUMED for name in (first, then)}
+    assert {*rows.CAPTURED, *resumed, rows.MOVED} <= set(CASES)
     assert all((cases.ROOT / step.file).exists() for step in STEPS.values())
 
 
