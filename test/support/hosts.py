@@ -1,8 +1,9 @@
 """Two hosts on one machine, as far as programs can tell: namespaces of their own for network,
 processes and host name, joined by a cable that can be pulled.
 
-The cable is a pair of TUN devices between which a process carries packets, since not every kernel
-has veth. It needs root; why_not() says what else is missing.
+The cable is a pair of veth devices. Where the kernel has none, or packets are to be lost by their
+size, it is a pair of TUN devices between which a process carries packets. It needs root; why_not()
+says what else is missing.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def two_hosts(largest_packet: int = _LARGEST) -> Iterator[Hosts]:
             script = f"hostname {name}; ip link set lo up; exec sleep infinity"
             processes.append(subprocess.Popen([*_UNSHARE, "sh", "-c", script]))
             insides.append(_child_of(processes[-1].pid))
-        processes.append(
-            subprocess.Popen([sys.executable, __file__, *map(str, [largest_packet, *insides])])
-        )
+        if largest_packet < _LARGEST or not _has_veth(insides):
+            words = [sys.executable, __file__, *map(str, [largest_packet, *insides])]
+            processes.append(subprocess.Popen(words))
         hosts = Hosts(insides)
         for host in range(2):
             _until(lambda: _has_cable(hosts, host))
@@ -92,6 +93,13 @@ def two_hosts(largest_packet: int = _LARGEST) -> Iterator[Hosts]:
             process.kill()  # and with it all that runs on the host
         for process in processes:
             process.wait()
+
+
+def _has_veth(insides: list[int]) -> bool:
+    """Joins the networks of two processes, where the kernel can."""
+    ends = [[CABLE, "netns", str(inside)] for inside in insides]
+    words = ["ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1]]
+    return subprocess.run(words, capture_output=True).returncode == 0
 
 
 def _until(condition: Any) -> None:
