@@ -1,8 +1,30 @@
 #include "train/SampledBatches.h"
 
 #include "Error.h"
+#include "state/Hash.h"
+
+#include <algorithm>
 
 namespace fsdp {
+
+/// So many samples of a set are compared among the ranks.
+static constexpr int64_t comparedSamples = 64;
+
+/// Of samples all over the set, the first and the last among them.
+static uint64_t hashOfSome(SampleSource &data, size_t columns) {
+  int64_t count = std::min(comparedSamples, data.samples());
+  std::vector<uint64_t> hashes;
+  std::vector<char> bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t sample = i * (data.samples() - 1) / std::max<int64_t>(1, count - 1);
+    for (size_t c = 0; c < columns; ++c) {
+      bytes.resize(data.sampleBytes(c));
+      data.read(c, &sample, 1, bytes.data());
+      hashes.push_back(checkpoint::hashOf(bytes.data(), bytes.size()));
+    }
+  }
+  return checkpoint::hashOf(hashes.data(), hashes.size() * sizeof(uint64_t));
+}
 
 SampledBatches::SampledBatches(const Variants &variants,
                                const std::string &path, int ranks, int rank,
@@ -48,7 +70,9 @@ std::vector<Found> SampledBatches::found() const {
   return {{"samples in " + path(), static_cast<uint64_t>(samples())},
           {"as the order in " + path(), static_cast<uint64_t>(choice.kind)},
           {"samples in a block of the order in " + path(),
-           static_cast<uint64_t>(choice.block)}};
+           static_cast<uint64_t>(choice.block)},
+          {"as the fingerprint of samples all over " + path(),
+           hashOfSome(*data, inputs.columns.size())}};
 }
 
 void SampledBatches::set(int64_t epoch, int64_t batch, int program,

@@ -48,15 +48,17 @@ def test_ranks_with_different_plans(
     assert not saved.exists()
 
 
-@pytest.mark.parametrize("kind", ("data", "weights"))
+@pytest.mark.parametrize("kind", ("data", "order", "weights"))
 def test_ranks_with_different_files(
     kind: str, compiled: chain.Compiled, tmp_path: pathlib.Path
 ) -> None:
-    """One sample is missing, or one weight is another."""
-    theirs = {"data": compiled.data, "weights": compiled.weights}[kind]
+    """One sample is missing, or all have changed places, or one weight is another."""
+    theirs = compiled.weights if kind == "weights" else compiled.data
     tensors = load_file(theirs)
     if kind == "data":
         tensors = {name: tensor[:-1].contiguous() for name, tensor in tensors.items()}
+    elif kind == "order":
+        tensors = {name: tensor.roll(1, 0) for name, tensor in tensors.items()}
     else:
         tensors["weight"][-1, -1] += 1
     save_file(tensors, tmp_path / "other.safetensors")
@@ -64,7 +66,7 @@ def test_ranks_with_different_files(
     command = rank_command(compiled, f"file://{tmp_path}/meeting", saved)
     other = [str(tmp_path / "other.safetensors") if c == str(theirs) else c for c in command]
     environments = [chain.environment(RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
-    what = {"data": "samples", "weights": "fingerprint"}[kind]
+    what = "samples in" if kind == "data" else "fingerprint"
     with started([command, other], environments) as processes:
         outputs = [process.communicate(timeout=HANG_S)[0] for process in processes]
         for process, output in zip(processes, outputs):
