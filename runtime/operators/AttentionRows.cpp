@@ -1,38 +1,15 @@
 #include "operators/AttentionRows.h"
 
 #include "comm/ReducedPrecision.h"
+#include "operators/VectorLoops.h"
 
 #include <ATen/Parallel.h>
 #include <algorithm>
 #include <cmath>
 
-// Loops are inlined into one function for each width of vectors.
-#define FSDP_INLINE __attribute__((always_inline)) inline
-
 namespace fsdp {
 
 namespace {
-
-/// The exponential of x <= 0, to 2 units in the last place: 2^n times the
-/// Taylor series of what remains, |r| <= ln(2) / 2, whose eighth term is below
-/// 2^-27. Without branches, so that loops become vectors. 0 where the result
-/// would be subnormal; NaN of NaN.
-FSDP_INLINE float exponential(float x) {
-  constexpr float log2e = 1.44269504f, toInteger = 0x1.8p23f;
-  // ln(2) as a float with few bits, of which multiples are exact, and the rest.
-  constexpr float ln2High = 0.693359375f, ln2Low = -2.12194440e-4f;
-  float shifted = x * log2e + toInteger;
-  float n = shifted - toInteger;
-  float r = (x - n * ln2High) - n * ln2Low;
-  float series = 1.f / 5040 * r + 1.f / 720;
-  series = series * r + 1.f / 120;
-  series = series * r + 1.f / 24;
-  series = series * r + 1.f / 6;
-  series = (series * r + 0.5f) * r + 1.f;
-  series = series * r + 1.f;
-  float power = floatOf((floatBits(shifted) << 23) + 0x3f800000u);
-  return x < -87.f ? 0.f : series * power;
-}
 
 template <typename T>
 FSDP_INLINE void write(const float *row, T *to, int64_t count) {
@@ -148,15 +125,9 @@ backwardWide(const AttentionRows &all, int64_t first, int64_t last,
   backwardRows(all, first, last, scores, gradients, logsumexp, probabilities,
                scoreGradients);
 }
-bool isWide() {
-  static const bool wide =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return wide;
-}
 #else
 constexpr auto softmaxWide = softmaxRows;
 constexpr auto backwardWide = backwardRows;
-bool isWide() { return false; }
 #endif
 
 /// A thread is worth its start for some ten thousand scores.
@@ -171,7 +142,7 @@ void forRows(const AttentionRows &all, Function compute) {
 
 void AttentionRows::softmax(float *scores, void *probabilities,
                             float *logsumexp) const {
-  auto compute = isWide() ? softmaxWide : softmaxRows;
+  auto compute = hasWideVectors() ? softmaxWide : softmaxRows;
   forRows(*this, [&](int64_t first, int64_t last) {
     compute(*this, first, last, scores, probabilities, logsumexp);
   });
@@ -180,7 +151,7 @@ void AttentionRows::softmax(float *scores, void *probabilities,
 void AttentionRows::backward(float *scores, float *gradients,
                              const float *logsumexp, void *probabilities,
                              void *scoreGradients) const {
-  auto compute = isWide() ? backwardWide : backwardRows;
+  auto compute = hasWideVectors() ? backwardWide : backwardRows;
   forRows(*this, [&](int64_t first, int64_t last) {
     compute(*this, first, last, scores, gradients, logsumexp, probabilities,
             scoreGradients);

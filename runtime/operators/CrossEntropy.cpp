@@ -1,8 +1,8 @@
 // Cross-entropy on a CPU, a row at a time.
 
-#include "comm/ReducedPrecision.h"
 #include "device/CrossEntropyOperands.h"
 #include "operators/Operators.h"
+#include "operators/VectorLoops.h"
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -15,28 +15,88 @@ namespace fsdp {
 
 namespace {
 
-template <typename T> float logsumexpOf(const T *row, int64_t classes) {
+/// Rows of logits with their classes; of the backward, `scale` is what each
+/// row's gradient is multiplied by.
+template <typename T> struct Rows {
+  const T *logits;
+  const int64_t *target;
+  int64_t classes, ignored;
+  float scale = 0;
+
+  /// Of a row that has one.
+  int64_t classOf(int64_t row) const {
+    TORCH_CHECK_INDEX(target[row] >= 0 && target[row] < classes, "Target ",
+                      target[row], " is out of bounds.");
+    return target[row];
+  }
+};
+
+template <typename T>
+FSDP_INLINE float logsumexpOf(const T *row, int64_t classes) {
   float most = -HUGE_VALF;
-  for (int64_t j = 0; j < classes; ++j)
-    most = std::max(most, float(Number<T>::widen(row[j])));
+#pragma omp simd reduction(max : most)
+  for (int64_t j = 0; j < classes; ++j) {
+    float x = Number<T>::widen(row[j]);
+    most = most > x ? most : x;
+  }
   // Where all are -inf, nothing can be subtracted.
   float from = most == -HUGE_VALF ? 0 : most, sum = 0;
+#pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < classes; ++j)
-    sum += std::exp(Number<T>::widen(row[j]) - from);
+    sum += exponential(Number<T>::widen(row[j]) - from);
   return from + std::log(sum);
 }
 
-/// Of a row that has a class.
-int64_t classOf(int64_t target, int64_t classes) {
-  TORCH_CHECK_INDEX(target >= 0 && target < classes, "Target ", target,
-                    " is out of bounds.");
-  return target;
+template <typename T>
+FSDP_INLINE void sumRows(const Rows<T> &all, int64_t first, int64_t last,
+                         float *sums) {
+  for (int64_t i = first; i < last; ++i)
+    sums[i] = logsumexpOf(all.logits + i * all.classes, all.classes);
 }
 
+template <typename T>
+FSDP_INLINE void slopeRows(const Rows<T> &all, int64_t first, int64_t last,
+                           const float *sums, T *slopes) {
+  for (int64_t i = first; i < last; ++i) {
+    const T *row = all.logits + i * all.classes;
+    T *to = slopes + i * all.classes;
+    if (all.target[i] == all.ignored) {
+      std::fill_n(to, all.classes, T(0));
+      continue;
+    }
+    int64_t own = all.classOf(i);
+    float sum = sums[i];
+#pragma omp simd
+    for (int64_t j = 0; j < all.classes; ++j)
+      to[j] = Number<T>::narrow(exponential(Number<T>::widen(row[j]) - sum) *
+                                all.scale);
+    float share = exponential(Number<T>::widen(row[own]) - sum);
+    to[own] = Number<T>::narrow((share - 1) * all.scale);
+  }
+}
+
+#ifdef __x86_64__
+template <typename T>
+__attribute__((target("avx2,fma"))) void
+sumRowsWide(const Rows<T> &all, int64_t first, int64_t last, float *sums) {
+  sumRows(all, first, last, sums);
+}
+template <typename T>
+__attribute__((target("avx2,fma"))) void
+slopeRowsWide(const Rows<T> &all, int64_t first, int64_t last,
+              const float *sums, T *slopes) {
+  slopeRows(all, first, last, sums, slopes);
+}
+#else
+template <typename T> constexpr auto sumRowsWide = sumRows<T>;
+template <typename T> constexpr auto slopeRowsWide = slopeRows<T>;
+#endif
+
+/// A thread is worth its start for some ten thousand logits.
 template <typename Function>
 void forRows(const at::Tensor &logits, Function compute) {
-  constexpr int64_t elementsPerThread = 16384;
-  int64_t grain = std::max<int64_t>(1, elementsPerThread / logits.size(1));
+  constexpr int64_t logitsPerThread = 16384;
+  int64_t grain = std::max<int64_t>(1, logitsPerThread / logits.size(1));
   at::parallel_for(0, logits.size(0), grain, compute);
 }
 
@@ -46,26 +106,28 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor>
 crossEntropy(const at::Tensor &logits, const at::Tensor &target,
              int64_t reduction, int64_t ignoreIndex) {
   checkCrossEntropy(logits, target, reduction);
-  int64_t rows = logits.size(0), classes = logits.size(1);
+  int64_t rows = logits.size(0);
   at::Tensor output = at::empty({}, logits.options().dtype(at::kFloat));
   at::Tensor total = at::empty({}, output.options());
   at::Tensor logsumexp = at::empty({rows}, output.options());
   float *sums = logsumexp.mutable_data_ptr<float>();
-  const int64_t *targets = target.const_data_ptr<int64_t>();
   double loss = 0;
   int64_t counted = 0;
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy", [&] {
-        const scalar_t *data = logits.const_data_ptr<scalar_t>();
+        using T = scalar_t;
+        Rows<T> all = {logits.const_data_ptr<T>(),
+                       target.const_data_ptr<int64_t>(), logits.size(1),
+                       ignoreIndex};
         forRows(logits, [&](int64_t first, int64_t last) {
-          for (int64_t i = first; i < last; ++i)
-            sums[i] = logsumexpOf(data + i * classes, classes);
+          (hasWideVectors() ? sumRowsWide<T> : sumRows<T>)(all, first, last,
+                                                           sums);
         });
         for (int64_t i = 0; i < rows; ++i) {
-          if (targets[i] == ignoreIndex)
+          if (all.target[i] == ignoreIndex)
             continue;
-          int64_t j = i * classes + classOf(targets[i], classes);
-          loss += sums[i] - Number<scalar_t>::widen(data[j]);
+          int64_t own = i * all.classes + all.classOf(i);
+          loss += sums[i] - Number<T>::widen(all.logits[own]);
           ++counted;
         }
       });
@@ -84,36 +146,25 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
                                 const at::Tensor &logsumexp) {
   checkCrossEntropyBackward(gradient, logits, target, reduction, totalWeight,
                             logsumexp);
-  int64_t classes = logits.size(1);
   float scale = *gradient.const_data_ptr<float>();
   if (reduction == int64_t(CrossEntropyReduction::Mean))
     scale /= *totalWeight.const_data_ptr<float>();
-  at::Tensor result = at::empty_like(logits);
+  at::Tensor slopes = at::empty_like(logits);
   const float *sums = logsumexp.const_data_ptr<float>();
-  const int64_t *targets = target.const_data_ptr<int64_t>();
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy_backward",
       [&] {
-        const scalar_t *data = logits.const_data_ptr<scalar_t>();
-        scalar_t *to = result.mutable_data_ptr<scalar_t>();
+        using T = scalar_t;
+        Rows<T> all = {logits.const_data_ptr<T>(),
+                       target.const_data_ptr<int64_t>(), logits.size(1),
+                       ignoreIndex, scale};
+        T *to = slopes.mutable_data_ptr<T>();
         forRows(logits, [&](int64_t first, int64_t last) {
-          for (int64_t i = first; i < last; ++i) {
-            const scalar_t *row = data + i * classes;
-            scalar_t *gradients = to + i * classes;
-            if (targets[i] == ignoreIndex) {
-              std::fill_n(gradients, classes, scalar_t(0));
-              continue;
-            }
-            int64_t own = classOf(targets[i], classes);
-            for (int64_t j = 0; j < classes; ++j) {
-              float share = std::exp(Number<scalar_t>::widen(row[j]) - sums[i]);
-              gradients[j] =
-                  Number<scalar_t>::narrow((share - float(j == own)) * scale);
-            }
-          }
+          (hasWideVectors() ? slopeRowsWide<T> : slopeRows<T>)(all, first, last,
+                                                               sums, to);
         });
       });
-  return result;
+  return slopes;
 }
 
 } // namespace fsdp
