@@ -176,6 +176,9 @@ void checkScalars(const Checked &at, const PlanT &plan,
 void checkScalarArgument(const Checked &at, const PlanT &plan,
                          const AtenT &call, int scalar, size_t scalars);
 
+/// What a call was measured to take, if it was.
+void checkMeasuredTime(const Checked &at, const AtenT &call);
+
 /// Arguments of a call; `value(i)` is asked about every value that is read.
 template <typename Fn>
 void checkArguments(const Checked &at, const PlanT &plan, const AtenT &call,

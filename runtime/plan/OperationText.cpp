@@ -1,4 +1,5 @@
 #include "plan/OperationText.h"
+#include "plan/FormatText.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -129,6 +130,8 @@ std::string fsdp::plan::callText(const AtenT &call) {
     --count;
   for (size_t i = 0; i < count; ++i)
     text += (i ? ", " : "") + argumentText(*call.arguments[i]);
-  return text + (call.recomputed ? ") recomputed" : ")") +
-         shardsText(call.on.get());
+  text += (call.recomputed ? ") recomputed" : ")") + shardsText(call.on.get());
+  if (call.measured_seconds)
+    text += formatText(" measured %.1f us", 1e6 * *call.measured_seconds);
+  return text;
 }

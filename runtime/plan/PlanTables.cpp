@@ -223,6 +223,7 @@ void checkRule(const Checked &at, const PlanT &plan, const RuleT &rule) {
       at.at(PlanEntry::Call, c)
           .require(C24, argument->kind != ArgumentKind::Generator,
                    "draws random numbers, which ranks would not agree on");
+    checkMeasuredTime(at.at(PlanEntry::Call, c), call);
     checkArguments(at.at(PlanEntry::Call, c), plan, call, rule.scalars.size(),
                    read);
     for (int result : call.results) {
@@ -337,6 +338,12 @@ void fsdp::plan::checkScalarArgument(const Checked &at, const PlanT &plan,
                  call.name == "aten::scalar_tensor",
              "takes a number of the step, which a GPU has in memory alone; run "
              "--fsdp-hold-scalars first");
+}
+
+void fsdp::plan::checkMeasuredTime(const Checked &at, const AtenT &call) {
+  double seconds = call.measured_seconds.value_or(1);
+  at.require(C39, std::isfinite(seconds) && seconds > 0,
+             "was measured to take ", seconds, " seconds");
 }
 
 void fsdp::plan::checkTables(const PlanT &plan, PlanFacts &facts) {

@@ -83,6 +83,7 @@ private:
     UsedBytes read;
     std::set<size_t> bases; // of what is read
     OneMemory used;
+    checkMeasuredTime(here, call);
     checkArguments(here, plan, call, program.scalars.size(), [&](int64_t i) {
       // A view is made once at load; it reads nothing.
       call.view ? memory.requireReady(here, i) : memory.read(here, i);

@@ -3,6 +3,8 @@
 #include "Windows.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 
 using namespace fsdp::plan;
 using namespace fsdp::test;
@@ -94,6 +96,18 @@ Said copyOtherBytes(PlanT &plan, Random &random) {
     copy.blocks += copy.blocks > 1 ? -1 : 1;
   }
   return say(site->text());
+}
+
+/// A call was measured to take what is no time.
+Said takeNoTime(PlanT &plan, Random &random) {
+  constexpr double none[] = {-1e-3, 0, std::numeric_limits<double>::quiet_NaN(),
+                             std::numeric_limits<double>::infinity()};
+  auto site = findCommand(plan, random, Operation::Aten);
+  if (!site)
+    return {};
+  double seconds = none[random() % std::size(none)];
+  site->as<AtenT>().measured_seconds = seconds;
+  return say(site->text(), " takes ", seconds);
 }
 
 /// A call of a rule for GPUs is given a number that changes between steps, in
@@ -225,6 +239,7 @@ Said changeCollective(PlanT &plan, Random &random,
 
 const std::vector<fsdp::test::Mutation> fsdp::test::contentMutations = {
     {"other ranks of a call", changeRanks},
+    {"wrong measured time", takeNoTime},
     {"wrong channel",
      [](PlanT &p, Random &r) {
        return changeCollective(p, r, any, [](CollectiveT &c, Random &r) {

@@ -112,6 +112,7 @@ Hash nameOf(const CommandT &command) {
   Hash name = mix(0, static_cast<Hash>(command.operation.type));
   if (const AtenT *call = command.operation.AsAten()) {
     name = mix(name, hashOf(call->name + "." + call->overload));
+    name = mix(name, std::hash<double>()(call->measured_seconds.value_or(1)));
     for (const auto &a : call->arguments) {
       name = mix(name, static_cast<Hash>(a->kind) * 31 + a->i);
       for (int64_t i : a->ints)

@@ -42,7 +42,7 @@ PLANS = (
     ("gpt", "mesh=2 streams=3", "--muon"),
     ("gpt", "mesh=2 shard-layout=flat offload=all", "--accumulate 2 --scaler --clip-norm 0.5 1"),
 )
-CLASSES = 70
+CLASSES = 71
 MUTANTS = 600
 
 # What passes add to the sequential step, and what no rule of C34 covers yet.

@@ -153,6 +153,7 @@ REFUSES: dict[int, tuple[str, ...]] = {
     ),
     36: ("operands of other shapes",),
     37: ("other ranks of a call",),
+    39: ("wrong measured time",),
 }
 
 

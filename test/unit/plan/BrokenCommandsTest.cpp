@@ -2,6 +2,8 @@
 // collectives, copies, events and streams.
 #include "PlanParts.h"
 
+#include <limits>
+
 using namespace fsdp::plan;
 using namespace fsdp::test;
 
@@ -49,6 +51,15 @@ static const Break<PlanT> breaks[] = {
     {"ValueArgument", C1,
      [](PlanT &p) { find(p, AS(Aten)).arguments[0]->value = -4; },
      "value -4 does not exist"},
+    {"MeasuredToTakeNoTime", C39,
+     [](PlanT &p) { find(p, AS(Aten)).measured_seconds = 0; },
+     "was measured to take 0 seconds"},
+    {"CallOfARuleMeasuredForever", C39,
+     [](PlanT &p) {
+       p.rules[0]->calls[0]->measured_seconds =
+           std::numeric_limits<double>::infinity();
+     },
+     "was measured to take inf seconds"},
     {"ScalarOfAGpu", C19, [](PlanT &p) { p.device = DeviceKind::Cuda; },
      "takes a number of the step, which a GPU has in memory alone"},
     {"ScalarOfAGpusState", C19,

@@ -2,6 +2,7 @@
 // and the commands.
 #include "plan/PlanText.h"
 #include "PlanBuilder.h"
+#include "plan/OperationText.h"
 
 #include <gtest/gtest.h>
 #include <sstream>
@@ -25,6 +26,15 @@ TEST(PlanText, SaysWhereEverythingIs) {
         "view aten::t(", "  0| update w by sgd.0(%", "program eval: "})
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   EXPECT_EQ(text.rfind("plan " + loaded.digest + "\n", 0), 0u);
+}
+
+TEST(PlanText, SaysWhatACallWasMeasuredToTake) {
+  AtenT call;
+  call.name = "aten::mm";
+  call.recomputed = true;
+  EXPECT_EQ(callText(call), "aten::mm() recomputed");
+  call.measured_seconds = 1.25e-4;
+  EXPECT_EQ(callText(call), "aten::mm() recomputed measured 125.0 us");
 }
 
 TEST(PlanText, SaysWhichDeviceItIsFor) {
