@@ -156,6 +156,7 @@ private:
     (*call)->view = op.getView();
     (*call)->recomputed = bool(op.getRecomputeAttr());
     (*call)->on = toPlan(op.getShardsAttr());
+    (*call)->measured_seconds = op.getMeasured();
     add(op, op.getStream(), std::move(**call));
     return success();
   }

@@ -87,8 +87,8 @@ module {
     %g = aten.call "gather"(%cut, %r) {dim = 0 : i64} : (tensor<3x4xf32>, tensor<3x4xi64>) -> tensor<3x4xf32>
     // CHECK: aten::cat([%[[CUT]], %{{[0-9]+}}])
     %c = aten.call "cat"([%cut, %g]) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<6x4xf32>
-    // CHECK: %[[LOSS]] = aten::sum(%{{[0-9]+}})
-    %loss = aten.call "sum"(%c) : (tensor<6x4xf32>) -> tensor<f32>
+    // CHECK: %[[LOSS]] = aten::sum(%{{[0-9]+}}) measured 2.5 us
+    %loss = aten.call "sum"(%c) measured(2.5e-6) : (tensor<6x4xf32>) -> tensor<f32>
     // CHECK: aten::full([2, 4], 1, float32)
     %one = aten.call "full"() {size = array<i64: 2, 4>, fill_value = 1.0, dtype = f32} : () -> tensor<2x4xf32>
     // CHECK: %[[LARGEST:[0-9]+]] = fsdp_mlir::power_sum([%{{[0-9]+}}], inf)

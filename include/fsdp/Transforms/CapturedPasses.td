@@ -55,7 +55,8 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
     Output IR: with `kernels=exact` the same. With `kernels=fast`, each call of
     `mm`, `addmm` and `bmm`, of convolutions of 16 bits, and of PyTorch's flash
     attention for CPUs, forward and backward, that is in `kernel-table` calls the
-    kernel that is the fastest there; operands and types stay. The kernels are the rows of
+    kernel that is the fastest there, and says how many seconds it takes
+    (`measured`); operands and types stay. The kernels are the rows of
     `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must be
     faster by 3 %: less is noise.
 
@@ -69,7 +70,8 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
 
     Why: which library is the fastest depends on shapes and processor, and no
     rule says so. A compiler can measure, once and ahead of time. First of all,
-    so that all that follows sees, prices and recomputes what will run.
+    so that all that follows sees, prices and recomputes what will run. A
+    measured time is the price of its call, in the compiler and in the plan.
 
     Input:
 
@@ -85,7 +87,7 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
 
     ```mlir
     func.func @step(%arg0: tensor<512x256xf32>, %arg1: tensor<256x5000xf32>) -> tensor<512x5000xf32> {
-      %0 = aten.call "fsdp_mlir::mm.onednn_linear"(%arg0, %arg1) : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
+      %0 = aten.call "fsdp_mlir::mm.onednn_linear"(%arg0, %arg1) measured(1.000000e-03) : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
       return %0 : tensor<512x5000xf32>
     }
     ```

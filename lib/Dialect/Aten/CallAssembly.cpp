@@ -50,7 +50,7 @@ static ParseResult parseEntries(OpAsmParser &parser,
 
 /// phase-and-recomputation ::= `backward`? (`recompute` `(` string `)`)?
 ///                             (`checkpoint` `(` integer `)`)? `must_save`?
-///                             `accumulates`?
+///                             `accumulates`? (`measured` `(` float `)`)?
 static ParseResult parseFacts(OpAsmParser &parser,
                               CallOp::Properties &properties) {
   Builder &builder = parser.getBuilder();
@@ -71,6 +71,11 @@ static ParseResult parseFacts(OpAsmParser &parser,
     properties.must_save = builder.getUnitAttr();
   if (succeeded(parser.parseOptionalKeyword("accumulates")))
     properties.accumulates = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("measured")) &&
+      (parser.parseLParen() ||
+       parser.parseAttribute(properties.measured, builder.getF64Type()) ||
+       parser.parseRParen()))
+    return failure();
   return success();
 }
 
@@ -150,6 +155,11 @@ void CallOp::print(OpAsmPrinter &printer) {
     printer << " must_save";
   if (getAccumulates())
     printer << " accumulates";
+  if (FloatAttr seconds = getMeasuredAttr()) {
+    printer << " measured(";
+    printer.printAttributeWithoutType(seconds);
+    printer << ')';
+  }
   NamedAttrList attributes(getArgs().getValue());
   attributes.append((*this)->getDiscardableAttrs());
   printer.printOptionalAttrDict(

@@ -141,7 +141,8 @@ void ChooseKernels::choose(func::FuncOp program) {
     before += aten;
     after += seconds;
     chosen += !best->exact;
-    call.setCallee(StringRef(best->callee.data(), best->callee.size()));
+    call.setKernel(StringRef(best->callee.data(), best->callee.size()),
+                   seconds);
     remark::passed(call.getLoc(), about("kernel", program))
         << std::string(best->name) << remark::metric("product", product->text())
         << remark::metric("us", inMicroseconds(seconds))

@@ -156,7 +156,8 @@ private:
     CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
                       call.getSlots(), call.getArgs(), results, view,
                       call.getRecomputeAttr(),
-                      call->getAttrOfType<ShardsAttr>(kShardsAttrName));
+                      call->getAttrOfType<ShardsAttr>(kShardsAttrName),
+                      call.getMeasuredAttr());
     return done(call);
   }
 

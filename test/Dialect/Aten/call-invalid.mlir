@@ -150,3 +150,27 @@ func.func @product(%x: tensor<4xf32>) {
   %0 = aten.call "mul.Tensor"(%x, %x) accumulates : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+func.func @no_time(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'measured' failed to satisfy constraint: seconds, finite and above 0}}
+  %0 = aten.call "relu"(%x) measured(0.0) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @negative_time(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'measured' failed to satisfy constraint: seconds, finite and above 0}}
+  %0 = aten.call "relu"(%x) measured(-1.0e-3) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @endless(%x: tensor<4xf32>) {
+  // expected-error @below {{attribute 'measured' failed to satisfy constraint: seconds, finite and above 0}}
+  %0 = aten.call "relu"(%x) measured(0x7FF0000000000000) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}

@@ -9,6 +9,8 @@ func.func @forms(%x: tensor<4x8xf32>, %i: tensor<3xi64>, %s: f64) {
   %t = aten.call "t"(%x) backward : (tensor<4x8xf32>) -> tensor<8x4xf32, #aten.strides<[1, 8]>>
   // CHECK: aten.call "add.Tensor"(%[[X]], %[[X]]) backward accumulates :
   %sum = aten.call "add.Tensor"(%x, %x) backward accumulates : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  // CHECK: aten.call "mm"(%[[X]], %[[T:.*]]) measured(2.540000e-06) :
+  %product = aten.call "mm"(%x, %t) measured(2.54e-6) : (tensor<4x8xf32>, tensor<8x4xf32, #aten.strides<[1, 8]>>) -> tensor<4x4xf32>
   // CHECK: %{{.*}}:2 = aten.call "split.Tensor"(%[[X]]) {dim = 1 : i64, split_size = 4 : i64}
   %p:2 = aten.call "split.Tensor"(%x) {split_size = 4, dim = 1} : (tensor<4x8xf32>) -> (tensor<4x4xf32, #aten.strides<[8, 1]>>, tensor<4x4xf32, #aten.strides<[8, 1]>>)
   // CHECK: aten.call "cat"([%[[X]], %[[X]]]) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>

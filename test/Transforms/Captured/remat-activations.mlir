@@ -18,6 +18,12 @@
 // RUN: fsdp-opt %t.checkpoint.mlir --fsdp-remat-activations | FileCheck %s --check-prefix=CHECKPOINT
 // RUN: sed -e 's/"mm"(%x, %wt) checkpoint(0)/"mm"(%x, %wt) checkpoint(0) must_save/' %t.checkpoint.mlir | fsdp-opt --fsdp-remat-activations | FileCheck %s --check-prefix=KEEP
 
+// What was measured of a call is true of its copy.
+// RUN: sed -e 's/"mm"(%x, %wt)/"mm"(%x, %wt) measured(1.0e-3)/' %S/../Inputs/block.mlir | fsdp-opt --fsdp-remat-activations="remat=full" | FileCheck %s --check-prefix=MEASURED
+
+// MEASURED: aten.call "mm"({{.*}}) measured(1.000000e-03)
+// MEASURED: aten.call "mm"({{.*}}) backward recompute("block") measured(1.000000e-03)
+
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: %[[X:.*]]: tensor<4x4xf32>
 // CHECK: %[[W:.*]] = fsdp.load @block.w

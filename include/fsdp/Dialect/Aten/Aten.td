@@ -4,6 +4,7 @@
 #define ATEN_TD
 
 include "fsdp/Dialect/FSDP/Interfaces.td"
+include "fsdp/Dialect/FSDP/Seconds.td"
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/TensorEncoding.td"
 include "mlir/IR/OpBase.td"
@@ -64,7 +65,8 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
     number, and `must_save` one whose results that checkpoint's policy keeps.
     `accumulates` marks an `add.Tensor` that gives the sum of a gradient over
     micro-batches: the earlier ones' sum is its first operand, and this one's
-    part its second.
+    part its second. `measured(1.0e-03)` is how many seconds the kernel takes
+    for these operands, where that was measured.
 
     A result that is not produced has type `none`; a list result is that many
     results.
@@ -87,7 +89,8 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
                        DenseI32ArrayAttr:$slots, DictionaryAttr:$args,
                        UnitAttr:$backward, OptionalAttr<StrAttr>:$recompute,
                        OptionalAttr<I64Attr>:$checkpoint, UnitAttr:$must_save,
-                       UnitAttr:$accumulates);
+                       UnitAttr:$accumulates,
+                       OptionalAttr<FSDP_Seconds>:$measured);
   let results = (outs Variadic<AnyType>:$outputs);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -109,8 +112,15 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
                            : ::fsdp::aten::Phase::Forward;
     }
 
+    /// Lets a kernel compute this that was measured to take so many seconds.
+    void setKernel(::llvm::StringRef kernel, double seconds) {
+      setCallee(kernel);
+      setMeasured(seconds);
+    }
+
     /// Takes the place of another call: its phase, what is said of its
-    /// recomputation, and its discardable attributes.
+    /// recomputation, and its discardable attributes. What the other one was
+    /// measured to take is not said of this one.
     void takePlaceOf(CallOp other);
 
     /// The sum of a gradient over micro-batches, where an op gives one, or

@@ -5,6 +5,7 @@
 
 include "fsdp/Dialect/FSDP/Attributes.td"
 include "fsdp/Dialect/FSDP/Interfaces.td"
+include "fsdp/Dialect/FSDP/Seconds.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -47,7 +48,7 @@ def FSDP_CmdValueOp : FSDP_Op<"cmd.value", [
 def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
   let summary = "Calls an operator of PyTorch";
   let description = [{
-    `slots` and `args` are those of `aten.call`. `results` has an entry per
+    `slots`, `args` and `measured` are those of `aten.call`. `results` has an entry per
     tensor the operator returns: an index into the outputs, or -1 where nothing
     is produced. A `view` computes nothing: its outputs look into an input.
     `recompute` names the region of which backward repeats this call. With
@@ -64,6 +65,7 @@ def FSDP_CmdAtenOp : FSDP_Cmd<"aten", [AttrSizedOperandSegments]> {
                        DenseI32ArrayAttr:$results, UnitAttr:$view,
                        OptionalAttr<StrAttr>:$recompute,
                        OptionalAttr<FSDP_ShardsAttr>:$shards,
+                       OptionalAttr<FSDP_Seconds>:$measured,
                        FSDP_CountOr<"0">:$stream);
   let assemblyFormat = [{
     $callee `(` $inputs `)` `to` `(` $outputs `)` attr-dict `:`
