@@ -57,9 +57,13 @@ static bool isOfOthers(ShardsAttr shards) {
 }
 
 double OpCost::getSeconds(Operation *op) const {
-  auto call = [&](StringRef callee, TypeRange operands, TypeRange results) {
-    cost::Work work = aten::getWork(callee, operands, results);
-    return cost::kernelSeconds(work.flops, work.bytes, work.dtype, cluster);
+  auto call = [&](auto op, bool isView, ShardsAttr shards) {
+    return isView || isOfOthers(shards)
+               ? 0
+               : cost::callSeconds(aten::getWork(op.getCallee(),
+                                                 op.getInputs().getTypes(),
+                                                 op.getOutputs().getTypes()),
+                                   op.getMeasured(), cluster);
   };
   // Parameter, gradient and states are read, all but the gradient written.
   auto update = [&](auto op) {
@@ -79,17 +83,11 @@ double OpCost::getSeconds(Operation *op) const {
     return cost::hostCopySeconds(getBytes(copy.getFuture().getType()), cluster);
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case<aten::CallOp>([&](aten::CallOp op) {
-        auto shards = op->getAttrOfType<ShardsAttr>(kShardsAttrName);
-        return op.isView() || isOfOthers(shards)
-                   ? 0
-                   : call(op.getCallee(), op.getInputs().getTypes(),
-                          op.getOutputs().getTypes());
+        return call(op, op.isView(),
+                    op->getAttrOfType<ShardsAttr>(kShardsAttrName));
       })
       .Case<CmdAtenOp>([&](CmdAtenOp op) {
-        return op.getView() || isOfOthers(op.getShardsAttr())
-                   ? 0
-                   : call(op.getCallee(), op.getInputs().getTypes(),
-                          op.getOutputs().getTypes());
+        return call(op, op.getView(), op.getShardsAttr());
       })
       .Case<UpdateOp, CmdUpdateOp>([&](auto op) { return update(op); })
       .Case<AccumulateOp>([&](AccumulateOp op) {

@@ -107,8 +107,7 @@ double commandSeconds(const plan::PlanT &plan, const plan::ProgramT &program,
     const plan::AtenT &aten = *operation.AsAten();
     if (aten.view || !plan::runsOn(aten.on.get(), 0))
       return 0;
-    Work work = workOf(program, aten);
-    return kernelSeconds(work.flops, work.bytes, work.dtype, cluster);
+    return callSeconds(workOf(program, aten), aten.measured_seconds, cluster);
   }
   case plan::Operation::Update:
     return seconds(plan, program, *operation.AsUpdate(), cluster);

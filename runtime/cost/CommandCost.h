@@ -3,7 +3,6 @@
 #define FSDP_RUNTIME_COST_COMMANDCOST_H
 
 #include "cost/Cost.h"
-#include "cost/Work.h"
 
 namespace fsdp::cost {
 

@@ -51,4 +51,10 @@ double kernelSeconds(double flops, double bytes, plan::DType dtype,
                                           bytes / cluster.memoryBandwidth);
 }
 
+double callSeconds(const Work &work, std::optional<double> measured,
+                   const Cluster &cluster) {
+  return measured ? *measured
+                  : kernelSeconds(work.flops, work.bytes, work.dtype, cluster);
+}
+
 } // namespace fsdp::cost

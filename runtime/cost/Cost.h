@@ -6,6 +6,9 @@
 #define FSDP_RUNTIME_COST_COST_H
 
 #include "cost/Cluster.h"
+#include "cost/Work.h"
+
+#include <optional>
 
 namespace fsdp::cost {
 
@@ -35,6 +38,11 @@ double hostCopySeconds(double bytes, const Cluster &cluster);
 /// `bytes`: the larger of the two at full speed, behind the launch.
 double kernelSeconds(double flops, double bytes, plan::DType dtype,
                      const Cluster &cluster);
+
+/// Seconds of a call of an operator: those that its kernel was `measured` to
+/// take, on whichever cluster, or of a kernel that does so much work.
+double callSeconds(const Work &work, std::optional<double> measured,
+                   const Cluster &cluster);
 
 } // namespace fsdp::cost
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 from typing import Any
 
 import pytest
@@ -87,6 +88,27 @@ def test_figures_are_the_compilers_and_add_up(options: str, plans: Plans) -> Non
             assert sum(t["bytes"] for t in peak["tensors"]) + peak["kinds"].get("padding", 0) == (
                 peak["live_bytes"]
             )
+
+
+def test_compiler_and_plan_price_a_product_as_measured(
+    plans: Plans, tmp_path: pathlib.Path
+) -> None:
+    """By a table in which each product takes a second; what is recomputed takes it twice."""
+    table = tmp_path / "kernels.toml"
+    options = "mesh=2 remat=full"
+    chain.command([chain.binary("fsdp-run"), plans(options).plan, "--tune", table])
+    table.write_text(re.sub(r"= [^{},=\s]+e[-+]\d+", "= 1.0", table.read_text()))
+    compiled = plans(f"{options} kernels=fast kernel-table={table}")
+    said, figures = facts(compiled), report(compiled)
+    translate = chain.binary("fsdp-translate")
+    text = chain.command([translate, "--plan-to-text", compiled.plan]).stdout
+    step = text.partition("program step:")[2].partition("program ")[0]
+    products = step.count(" measured 1000000.0 us")
+    assert products > step.count(" recomputed measured 1000000.0 us") > 0
+    for name, program in said["programs"].items():
+        expected = figures["programs"][name]["predicted_seconds"]
+        assert program["predicted_us"] == pytest.approx(1e6 * expected, rel=1e-9)
+    assert said["programs"]["step"]["predicted_us"] == pytest.approx(1e6 * products, rel=1e-3)
 
 
 @pytest.mark.parametrize(
