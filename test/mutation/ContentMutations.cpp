@@ -100,7 +100,8 @@ Said copyOtherBytes(PlanT &plan, Random &random) {
 
 /// A call was measured to take what is no time.
 Said takeNoTime(PlanT &plan, Random &random) {
-  constexpr double none[] = {-1e-3, 0, std::numeric_limits<double>::quiet_NaN(),
+  constexpr double none[] = {-1e-3, 0, 1e9,
+                             std::numeric_limits<double>::quiet_NaN(),
                              std::numeric_limits<double>::infinity()};
   auto site = findCommand(plan, random, Operation::Aten);
   if (!site)

@@ -3,7 +3,7 @@
 // Each form is the CPU's calls again, so that they follow one upon the other.
 
 #include "Device/AttentionForms.h"
-#include "Device/KernelCalls.h"
+#include "KernelCalls.h"
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 
 #include "Device/AttentionKernels.h"
 #include "Device/AttentionForms.h"
-#include "Device/KernelCalls.h"
+#include "KernelCalls.h"
 
 #include "mlir/IR/TypeUtilities.h"
 

@@ -8,7 +8,7 @@
 // of what its operands are with batch and heads as one dimension.
 
 #include "Device/MathAttention.h"
-#include "Device/KernelCalls.h"
+#include "KernelCalls.h"
 
 #include "mlir/IR/TypeUtilities.h"
 

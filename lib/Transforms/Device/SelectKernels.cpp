@@ -1,7 +1,7 @@
 // fsdp-select-kernels.
 
+#include "CrossEntropy.h"
 #include "Device/AttentionKernels.h"
-#include "Device/CrossEntropy.h"
 #include "Device/DeviceResults.h"
 #include "Device/FusedRules.h"
 #include "Device/MaskedFill.h"
@@ -13,7 +13,6 @@
 
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FormatVariadic.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_SELECTKERNELS
@@ -76,9 +75,8 @@ const AttentionKernel *SelectKernels::choose(const Attention &attention,
   return chosen;
 }
 
-static remark::RemarkOpts describe(func::FuncOp program,
-                                   StringRef name = "attention") {
-  return remark::RemarkOpts::name(name)
+static remark::RemarkOpts describe(func::FuncOp program) {
+  return remark::RemarkOpts::name("attention")
       .category("fsdp-select-kernels")
       .function(program.getSymName());
 }
@@ -124,28 +122,6 @@ static void eraseUndrawn(func::FuncOp program) {
     if (call.getCallee() == "bernoulli.p" && call->use_empty())
       call.erase();
   eraseDeadOps(program);
-}
-
-/// Cross-entropies become one kernel each, and one of their backward.
-static void fuseCrossEntropies(func::FuncOp program) {
-  SmallVector<aten::CallOp> softmaxes;
-  program.walk([&](aten::CallOp call) {
-    if (call.getCallee() == "_log_softmax")
-      softmaxes.push_back(call);
-  });
-  bool fused = false;
-  for (aten::CallOp softmax : softmaxes)
-    if (auto entropy = CrossEntropy::match(softmax)) {
-      remark::passed(softmax.getLoc(), describe(program, "cross-entropy"))
-          << "one kernel, which keeps no probability"
-          << remark::metric(
-                 "logits",
-                 llvm::formatv("{0}", entropy->getElementType()).str());
-      entropy->fuse();
-      fused = true;
-    }
-  if (fused)
-    eraseDeadOps(program);
 }
 
 void SelectKernels::fuse(func::FuncOp rule) {
@@ -195,7 +171,7 @@ void SelectKernels::runOnModule() {
     for (const Attention &attention : attentions)
       if (failed(select(attention, program)))
         return signalPassFailure();
-    fuseCrossEntropies(program);
+    fuseCrossEntropies(program, "fsdp-select-kernels");
     program.walk(fillWithoutWaiting);
   }
   for (auto function : module.getOps<func::FuncOp>())

@@ -1,6 +1,7 @@
-// Tests that on GPUs cross-entropy is one kernel, and one of its backward, which
-// read the logits as the model gave them.
+// Tests that on GPUs, and on CPUs with kernels=fast, cross-entropy is one kernel,
+// and one of its backward, which read the logits as the model gave them.
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels=device=cuda | FileCheck %s
+// RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-choose-kernels="kernels=fast kernel-table=%S/../Inputs/kernels.toml cluster=h100x8" | FileCheck %s
 // RUN: fsdp-opt %s --fsdp-select-kernels=device=cuda --remarks-filter=fsdp-select-kernels -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels | FileCheck %s --check-prefix=CPU
 

@@ -1,6 +1,6 @@
 // Calls that take the place of another device's.
 
-#include "Device/KernelCalls.h"
+#include "KernelCalls.h"
 
 #include "fsdp/Analysis/RematRegions.h"
 

@@ -1,7 +1,7 @@
 // Calls that take the place of another device's.
 
-#ifndef FSDP_LIB_TRANSFORMS_DEVICE_KERNELCALLS_H
-#define FSDP_LIB_TRANSFORMS_DEVICE_KERNELCALLS_H
+#ifndef FSDP_LIB_TRANSFORMS_KERNELCALLS_H
+#define FSDP_LIB_TRANSFORMS_KERNELCALLS_H
 
 #include "fsdp/Dialect/Aten/Aten.h"
 
@@ -71,4 +71,4 @@ private:
 
 } // namespace fsdp
 
-#endif // FSDP_LIB_TRANSFORMS_DEVICE_KERNELCALLS_H
+#endif // FSDP_LIB_TRANSFORMS_KERNELCALLS_H

@@ -1,9 +1,11 @@
 // Cross-entropy that was captured as log-softmax and negative log-likelihood.
 
-#ifndef FSDP_LIB_TRANSFORMS_DEVICE_CROSSENTROPY_H
-#define FSDP_LIB_TRANSFORMS_DEVICE_CROSSENTROPY_H
+#ifndef FSDP_LIB_TRANSFORMS_CROSSENTROPY_H
+#define FSDP_LIB_TRANSFORMS_CROSSENTROPY_H
 
 #include "fsdp/Dialect/Aten/Aten.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <optional>
 
@@ -38,6 +40,10 @@ private:
   mlir::Value logits, gradient;
 };
 
+/// Fuses each one of a program, with a remark of the pass, and erases what
+/// nobody reads any more.
+void fuseCrossEntropies(mlir::func::FuncOp program, llvm::StringRef pass);
+
 } // namespace fsdp
 
-#endif // FSDP_LIB_TRANSFORMS_DEVICE_CROSSENTROPY_H
+#endif // FSDP_LIB_TRANSFORMS_CROSSENTROPY_H

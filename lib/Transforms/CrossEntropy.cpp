@@ -1,11 +1,15 @@
 // Cross-entropy that was captured as log-softmax and negative log-likelihood.
 
-#include "Device/CrossEntropy.h"
+#include "CrossEntropy.h"
 
-#include "Device/KernelCalls.h"
+#include "KernelCalls.h"
 
+#include "fsdp/Transforms/Programs.h"
+
+#include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -171,4 +175,27 @@ void CrossEntropy::fuse() {
                     ->getResult(0);
   gradient.replaceAllUsesWith(
       reshape(behind, slope, getType(gradient).getShape()));
+}
+
+void fsdp::fuseCrossEntropies(func::FuncOp program, StringRef pass) {
+  SmallVector<aten::CallOp> softmaxes;
+  program.walk([&](aten::CallOp call) {
+    if (call.getCallee() == "_log_softmax")
+      softmaxes.push_back(call);
+  });
+  bool fused = false;
+  for (aten::CallOp softmax : softmaxes)
+    if (auto entropy = CrossEntropy::match(softmax)) {
+      remark::passed(softmax.getLoc(), remark::RemarkOpts::name("cross-entropy")
+                                           .category(pass)
+                                           .function(program.getSymName()))
+          << "one kernel, which keeps no probability"
+          << remark::metric(
+                 "logits",
+                 llvm::formatv("{0}", entropy->getElementType()).str());
+      entropy->fuse();
+      fused = true;
+    }
+  if (fused)
+    eraseDeadOps(program);
 }
