@@ -2,35 +2,74 @@
 
 from __future__ import annotations
 
+from typing import Callable, Optional
+
 import pytest
 import torch
 
-from support.first_difference import Calls, calls_like, first_difference
+from support.first_difference import calls_like, first_difference
+from support.recorded_calls import Call, Calls, Value
 
 pytestmark = pytest.mark.quick
 
+X = torch.linspace(0, 1, 12).reshape(3, 4)
+
+
+def _calls(function: Callable[[], torch.Tensor]) -> tuple[list[Call], torch.Tensor]:
+    with Calls() as mode:
+        result = function()
+    return mode.calls, result
+
+
+def _first(
+    eager: Callable[[], torch.Tensor], planned: Callable[[], torch.Tensor]
+) -> Optional[Call]:
+    calls, end = _calls(eager)
+    return first_difference(calls, _calls(planned)[0], [Value.of(end)])
+
 
 def test_the_first_operator_with_other_bits_is_named() -> None:
-    x = torch.linspace(0, 1, 12).reshape(3, 4)
-    with Calls() as eager:
-        (x.mul(3).add(1)).sum()
-    with Calls() as same:
-        x.clone().mul(3).add(1).sum()
-    assert first_difference(same, eager) is None
-    with Calls() as other:
-        (x.mul(3).add(2)).sum()
-    call = first_difference(other, eager)
-    assert call is not None and call.operator == "aten.add.Tensor"
+    def eager() -> torch.Tensor:
+        return X.mul(3).add(1).sum()
+
+    assert _first(eager, lambda: X.clone().mul(3).add(1).sum()) is None
+    call = _first(eager, lambda: X.mul(3).add(2).sum())
+    assert call is not None and call.name == "aten.add"
     assert "[3, 4] strides [4, 1]" in str(call)
-    (like,) = calls_like(call, eager)
+    (like,) = calls_like(call, _calls(lambda: X.mul(3).add(2))[0])
     assert like.operator == "aten.add.Tensor"
 
 
-def test_masks_and_what_has_unknown_operands_are_passed_over() -> None:
-    x = torch.linspace(0, 1, 12)
-    with Calls() as eager:
-        x.mul(3)
-    with Calls() as planned:
-        x.gt(0.5)
-        torch.full((3,), 7.0).mul(5)
-    assert first_difference(planned, eager) is None
+def test_what_leads_nowhere_is_passed_over() -> None:
+    """As what a fused kernel of the plan computes within, where its result is eager's."""
+
+    def eager() -> torch.Tensor:
+        X.mul(5)
+        return torch.relu(X.mul(3).add(1)).mul(7)
+
+    assert _first(eager, lambda: (X * 3 + 1).mul(7)) is None
+    call = _first(eager, lambda: (X * 3 + 1).mul(6))
+    assert call is not None and call.name == "aten.mul"
+    assert call.operands[0] == Value.of(X * 3 + 1)
+
+
+def test_operators_that_only_move_numbers_are_passed_over() -> None:
+    def eager() -> torch.Tensor:
+        moved = torch.cat((X[:, 1:], X[:, :1]), 1).t().contiguous()
+        return moved.masked_fill(moved > 0.5, 9.0).exp()
+
+    call = _first(eager, lambda: X.clone())
+    assert call is not None and call.name == "aten.exp"
+
+
+def test_a_matrix_is_there_where_its_rows_are() -> None:
+    def by_rows() -> torch.Tensor:
+        return torch.stack([row.mul(3) for row in X.split(1)])
+
+    call = _first(lambda: X.mul(3).exp(), by_rows)
+    assert call is not None and call.name == "aten.exp"
+
+
+def test_what_is_written_in_place_is_a_result() -> None:
+    call = _first(lambda: X.clone().add_(1).mul_(3), lambda: X.add(1).mul(4))
+    assert call is not None and call.operator == "aten.mul_.Tensor"

@@ -1,149 +1,181 @@
-"""Names the first operator of a plan that gives what eager PyTorch does not have, bit for bit.
+"""Names the first operator of eager PyTorch whose bits the run of a plan does not have.
 
     PYTHONPATH=python:test python -m support.first_difference STEP.py [ARGUMENTS...]
 
-The step is compiled for one rank, and runs once by the plan and once by eager PyTorch, in one
-process. Of the operators that the plan calls, the first one is told whose operands eager has and
-whose result it has not, with the calls of the same operator in eager: they say how the operands
-lay in memory there.
+The step is compiled for one rank, and runs once by the plan and once by eager PyTorch. Where a
+loss or what was trained differs, the first of eager's operators on the way there is told whose
+operands the plan has and whose result it has not, with the calls of the same operator in the plan:
+they say how the operands lay in memory there. Says nothing of operators that compute nothing, and
+takes a matrix for there where all its rows are: a plan multiplies at once what eager multiplies
+part by part, or the other way round.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
-import hashlib
+import functools
+import itertools
+import multiprocessing
 import os
 import pathlib
 import sys
 import tempfile
-from typing import Any, Iterator, Optional, Sequence
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import fsdp_mlir
-from fsdp_mlir.capture.library_defaults import every_layer
 from support import chain, reference
+from support.recorded_calls import Call, Calls, Value
 
 
 @dataclasses.dataclass(frozen=True)
-class Value:
-    """A tensor's bits, row by row, and how it lies in memory."""
+class Training:
+    """Calls of all ranks, each rank's losses, and what was trained."""
 
-    digest: bytes
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    @classmethod
-    def of(cls, tensor: torch.Tensor) -> Value:
-        bits = tensor.detach().contiguous().flatten().view(torch.uint8).numpy().tobytes()
-        digest = hashlib.blake2b(f"{tensor.dtype} ".encode() + bits, digest_size=16).digest()
-        return cls(digest, tensor.dtype, tuple(tensor.shape), tensor.stride())
-
-    def __str__(self) -> str:
-        return f"{list(self.shape)} strides {list(self.strides)}"
+    calls: list[Call]
+    losses: list[list[float]]
+    state: dict[str, Value]
 
 
-@dataclasses.dataclass(frozen=True)
-class Call:
-    operator: str
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
-
-    def __str__(self) -> str:
-        operands, results = (
-            ", ".join(map(str, values)) for values in (self.operands, self.results)
-        )
-        return f"{self.operator}({operands}) -> {results}"
-
-
-class Calls(TorchDispatchMode):
-    """The operators that run within it, and all the bits that they had in hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[Call] = []
-        self.known: set[bytes] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        operands = _values((args, kwargs))
-        results = func(*args, **kwargs)
-        call = Call(str(func), operands, _values(results))
-        self.calls.append(call)
-        # What was written in place is behind the call.
-        for value in (*operands, *call.results, *_values((args, kwargs))):
-            self.known.add(value.digest)
-        return results
-
-
-def _values(tree: Any) -> tuple[Value, ...]:
-    tensors = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
-    return tuple(Value.of(tensor) for tensor in tensors if tensor.layout == torch.strided)
-
-
-#: What they give does not come from their operands, or is a part of them.
-_WITHOUT_BITS = tuple(
-    f"aten.{name}" for name in ("new_", "empty", "zeros_like", "ones_like", "full_like", "narrow")
-)
-
-
-def first_difference(planned: Calls, eager: Calls) -> Optional[Call]:
-    """The first call of the plan whose operands eager has, and whose result, of floating-point
-    numbers, it has not: masks and counts are often made in another way."""
-    for call in planned.calls:
-        known = all(value.digest in eager.known for value in call.operands)
-        if not call.operands or not known or call.operator.startswith(_WITHOUT_BITS):
+def first_difference(
+    eager: Sequence[Call], planned: Sequence[Call], ends: Iterable[Value]
+) -> Optional[Call]:
+    """The first call of eager's on the way to one of these values, which the plan has not, whose
+    operands the plan has and whose result it has not."""
+    had = _had(eager, planned)
+    missing = {end.digest for end in ends} - had
+    first = None
+    for call in reversed(eager):
+        if missing.isdisjoint(value.digest for value in call.results):
             continue
-        if any(v.digest not in eager.known for v in call.results if v.dtype.is_floating_point):
-            return call
-    return None
+        unknown = {value.digest for value in call.operands} - had
+        missing |= unknown
+        if not unknown:
+            first = call
+    return first
 
 
-def calls_like(call: Call, eager: Calls) -> Iterator[Call]:
+def _had(eager: Sequence[Call], planned: Sequence[Call]) -> set[bytes]:
+    """Of eager's values those that the plan has, or that hold the same numbers at other places."""
+    known: set[bytes] = set()
+    for value in _values(planned):
+        known |= {value.digest} | value.rows
+    had = {
+        value.digest
+        for value in _values(eager)
+        if not value.rounds or value.digest in known or (value.rows and value.rows <= known)
+    }
+    for call in eager:
+        if call.moves and all(value.digest in had for value in call.operands):
+            had.update(value.digest for value in call.results)
+    return had
+
+
+def _values(calls: Sequence[Call]) -> Iterator[Value]:
+    for call in calls:
+        yield from call.operands
+        yield from call.results
+
+
+def calls_like(call: Call, others: Sequence[Call]) -> Iterator[Call]:
     """Of the same operator, with some of the operands."""
     bits = {value.digest for value in call.operands}
-    for other in eager.calls:
-        same = other.operator.split(".")[1] == call.operator.split(".")[1]
-        if same and bits & {value.digest for value in other.operands}:
+    for other in others:
+        if other.name == call.name and bits & {value.digest for value in other.operands}:
             yield other
 
 
-def run_both(step_file: pathlib.Path, argv: Sequence[str], folder: pathlib.Path) -> list[Calls]:
-    """The plan's calls, and eager's."""
-    compiled = chain.compile_step(step_file, folder, argv, pipeline="mesh=1")
-    step = reference.load_step(step_file, argv)
-    batch = next(reference.batches(step, 0, 1))
-    torch.manual_seed(step.seed)
-    with every_layer(step.model), Calls() as eager:
-        step.loss(step.model, **batch).backward()
-        step.optimizer.step()
-    weights = compiled.archive.with_suffix(".safetensors")
-    run = fsdp_mlir.load(compiled.plan, weights=weights, rng="sequential")
-    with run, Calls() as planned:
-        run({name: tensor.clone() for name, tensor in batch.items()})
-    return [planned, eager]
+def by_eager(step: Any, world: int, steps: int) -> Training:
+    with Calls() as mode:
+        trained = reference.trained(step, world, steps)
+    ranks = [list(losses) for losses in zip(*trained.losses)]
+    return Training(mode.calls, ranks, _state(trained.state))
+
+
+def by_plan(
+    step: Any, plan: pathlib.Path, weights: pathlib.Path, world: int, steps: int
+) -> Training:
+    """Each rank runs in a process of its own, which PyTorch lets look at its operators."""
+    feeds = [_feed(step, rank, world, steps) for rank in range(world)]
+    with tempfile.TemporaryDirectory() as folder:
+        run = functools.partial(_run_rank, plan, weights, f"file://{folder}/meeting", world)
+        context = multiprocessing.get_context("fork")
+        with concurrent.futures.ProcessPoolExecutor(world, mp_context=context) as ranks:
+            trained = list(ranks.map(run, range(world), feeds))
+    calls = [call for rank in trained for call in rank.calls]
+    return Training(calls, [rank.losses[0] for rank in trained], trained[0].state)
+
+
+def _feed(step: Any, rank: int, world: int, steps: int) -> list[list[reference.Tensors]]:
+    batches = reference.batches(step, rank, world)
+    return [list(itertools.islice(batches, step.accumulate)) for _ in range(steps)]
+
+
+def _run_rank(
+    plan: pathlib.Path,
+    weights: pathlib.Path,
+    meeting: str,
+    world: int,
+    rank: int,
+    feed: list[list[reference.Tensors]],
+) -> Training:
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+    run = fsdp_mlir.load(plan, weights=weights, rng="sequential", rendezvous=meeting)
+    with run:
+        with Calls() as mode:
+            losses = [float(run(batches if len(batches) > 1 else batches[0])) for batches in feed]
+        return Training(mode.calls, [losses], _state(run.state_dict()))
+
+
+def _state(tensors: reference.Tensors) -> dict[str, Value]:
+    """What is complex is held in pairs by a plan."""
+    return {
+        name: Value.of(torch.view_as_real(value) if value.is_complex() else value)
+        for name, value in tensors.items()
+    }
+
+
+def differing(eager: Training, planned: Training) -> list[Value]:
+    """What eager trained, and the losses, of which the plan has other bits."""
+    ends = [
+        value
+        for name, value in eager.state.items()
+        if name not in planned.state or planned.state[name].digest != value.digest
+    ]
+    losses = zip(itertools.chain(*eager.losses), itertools.chain(*planned.losses), strict=True)
+    for loss, other in losses:
+        # Their bits in float32, which they are computed in.
+        value, found = (Value.of(torch.tensor(number)) for number in (loss, other))
+        if value.digest != found.digest:
+            ends.append(value)
+    return ends
 
 
 def main() -> int:
     if len(sys.argv) < 2:
         print(__doc__)
         return 2
+    step_file, argv = pathlib.Path(sys.argv[1]), sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
-        planned, eager = run_both(pathlib.Path(sys.argv[1]), sys.argv[2:], pathlib.Path(folder))
-    call = first_difference(planned, eager)
+        compiled = chain.compile_step(step_file, pathlib.Path(folder), argv, pipeline="mesh=1")
+        step = reference.load_step(step_file, argv)
+        weights = compiled.archive.with_suffix(".safetensors")
+        planned = by_plan(step, compiled.plan, weights, world=1, steps=1)
+        eager = by_eager(step, world=1, steps=1)
+    ends = differing(eager, planned)
+    call = first_difference(eager.calls, planned.calls, ends)
     if call is None:
-        print(f"none of {len(planned.calls)} calls gives what eager does not have")
-        return 0
-    print(f"the plan: {call}")
-    for other in calls_like(call, eager):
-        print(f"eager:    {other}")
+        print(
+            f"{len(ends)} results differ, and none of {len(eager.calls)} calls is where it begins"
+        )
+        return 1 if ends else 0
+    print(f"eager:    {call}")
+    for other in calls_like(call, planned.calls):
+        print(f"the plan: {other}")
     return 1
 
 

@@ -28,11 +28,13 @@ NOT_COMPARABLE = "not comparable"
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a case: `stage` is where it stopped, `reason` why, and what was measured."""
+    """What became of a case: `stage` is where it stopped, `reason` why, `operator` the one whose
+    bits differ first, and what was measured."""
 
     status: str
     stage: str = ""
     reason: str = ""
+    operator: str = ""
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
 

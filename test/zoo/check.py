@@ -1,7 +1,8 @@
 """Trains one model of the zoo through the whole chain and holds it against eager PyTorch.
 
 Export -> import -> passes -> plan -> three steps under `--poison`, with PyTorch's own random
-stream; PyTorch computes each rank's gradients on its own batches and averages them.
+stream; PyTorch computes each rank's gradients on its own batches and averages them. Where last bits
+differ, a second look at both names the first operator of eager's whose bits the plan does not have.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ import warnings
 
 import torch
 
-from fsdp_mlir.capture.library_defaults import every_layer, one_size_of_images
-from fsdp_mlir.capture.spec_augment import spans_by_torch
-from support import chain, reference
+from support import chain, first_difference, reference
 from support.outcomes import CLOSE, PASSED, WRONG, Outcome, Stage, failure, same_bits, train
 from zoo_step import STEPS
 
@@ -24,8 +23,11 @@ CLOSE_BOUND = 1e-5
 NOISE = 1e-4
 
 
-def check(name: str, folder: pathlib.Path, worlds: tuple[int, ...] = (2,)) -> Outcome:
-    """Runs the model on each number of ranks; never raises for what it does."""
+def check(
+    name: str, folder: pathlib.Path, worlds: tuple[int, ...] = (2,), naming: bool = False
+) -> Outcome:
+    """Runs the model on each number of ranks; never raises for what it does. With `naming`, what is
+    close has the operator where this begins."""
     stage = Stage(folder)
     argv = [f"--model={name}"]
     try:
@@ -40,8 +42,13 @@ def check(name: str, folder: pathlib.Path, worlds: tuple[int, ...] = (2,)) -> Ou
                 world: train(archive, folder / str(world), stage, world, STEPS, TOOL_TIMEOUT_S)
                 for world in worlds
             }
-        stage.enter("compare")
-        return max((_compared(runs[w], trained[w]) for w in worlds), key=_badness)
+            stage.enter("compare")
+            outcomes = {world: _compared(runs[world], trained[world]) for world in worlds}
+            world, outcome = max(outcomes.items(), key=lambda pair: _badness(pair[1]))
+            if naming and outcome.status == CLOSE:
+                stage.enter("operator")
+                outcome.operator = _operator(argv, archive, folder / str(world), world)
+        return outcome
     except Exception as error:
         return failure(error, folder, stage, length=400)
 
@@ -51,11 +58,21 @@ def _badness(outcome: Outcome) -> int:
 
 
 def _eager(argv: list[str], world: int) -> reference.Trained:
-    step = reference.load_step(STEP_FILE, argv)
-    with every_layer(step.model), spans_by_torch(step.model), one_size_of_images():
-        if world == 1:
-            return reference.eager(step, STEPS)
-        return reference.averaged(step, world, STEPS)
+    return reference.trained(reference.load_step(STEP_FILE, argv), world, STEPS)
+
+
+def _operator(argv: list[str], archive: pathlib.Path, folder: pathlib.Path, world: int) -> str:
+    """The first one of eager's whose bits the plan does not have: mostly in the first step."""
+    plan, weights = folder / "step.plan", archive.with_suffix(".safetensors")
+    for steps in (1, STEPS):
+        step = reference.load_step(STEP_FILE, argv)
+        planned = first_difference.by_plan(step, plan, weights, world, steps)
+        eager = first_difference.by_eager(step, world, steps)
+        ends = first_difference.differing(eager, planned)
+        call = first_difference.first_difference(eager.calls, planned.calls, ends)
+        if call:
+            return call.name
+    return ""
 
 
 def _compared(run: chain.Result, trained: reference.Trained) -> Outcome:

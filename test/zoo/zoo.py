@@ -3,6 +3,7 @@
 python test/zoo/zoo.py                      all of them, writes results.csv
 python test/zoo/zoo.py --dozen --compare    a dozen, against results.csv
 python test/zoo/zoo.py --only nn/lstm --keep out/
+python test/zoo/zoo.py --status close --update    those that are close in results.csv, into it
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from support.outcomes import CLOSE, PASSED, REFUSED, WRONG, Outcome  # noqa: E40
 from zoo_step import MODELS  # noqa: E402
 
 RESULTS = HERE / "results.csv"
+COLUMNS = ["model", "status", "stage", "reason", "operator"]
 TIMEOUT_S = 600
 # One of each kind, and quick.
 DOZEN = """
@@ -49,7 +51,7 @@ timm/MlpMixer
 def read_table() -> dict[str, Outcome]:
     with RESULTS.open(newline="") as file:
         return {
-            row["model"]: Outcome(row["status"], row["stage"], row["reason"])
+            row["model"]: Outcome(*(row[column] for column in COLUMNS[1:]))
             for row in csv.DictReader(file)
         }
 
@@ -57,9 +59,9 @@ def read_table() -> dict[str, Outcome]:
 def write_table(results: dict[str, Outcome], path: pathlib.Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["model", "status", "stage", "reason"])
+        writer.writerow(COLUMNS)
         for name, outcome in sorted(results.items()):
-            writer.writerow([name, outcome.status, outcome.stage, outcome.reason])
+            writer.writerow([name, *(getattr(outcome, column) for column in COLUMNS[1:])])
 
 
 def warm_up(folder: pathlib.Path) -> None:
@@ -79,7 +81,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dozen", action="store_true", help="a dozen, on one rank and on two")
     parser.add_argument("--only", nargs="*", help="models whose name contains one of these")
+    parser.add_argument("--status", help="models of which results.csv says this")
     parser.add_argument("--compare", action="store_true", help="with results.csv")
+    parser.add_argument("--update", action="store_true", help="write their rows into results.csv")
     parser.add_argument("--jobs", "-j", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="folder to leave files in")
     parser.add_argument("--output", type=pathlib.Path, help="table to write")
@@ -89,8 +93,12 @@ def main() -> int:
     names = DOZEN if flags.dozen else list(MODELS)
     if flags.only:
         names = [name for name in names if any(part in name for part in flags.only)]
-    whole = not flags.dozen and not flags.only
-    checked = functools.partial(check, worlds=(1, 2)) if flags.dozen else check
+    if flags.status:
+        table = read_table()
+        names = [name for name in names if name in table and table[name].status == flags.status]
+    whole = not flags.dozen and not flags.only and not flags.status
+    worlds = (1, 2) if flags.dozen else (2,)
+    checked = functools.partial(check, worlds=worlds, naming=not flags.compare)
     with tempfile.TemporaryDirectory(prefix="fsdp-zoo-") as temporary:
         folder = flags.keep or pathlib.Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,6 +112,8 @@ def main() -> int:
     failures = [f"{len(wrong)} are wrong: {', '.join(wrong)}"] if wrong else []
     if flags.compare:
         failures += outcomes.compare(results, read_table(), str, whole, may_pass=True)
+    elif flags.update:
+        write_table(read_table() | results, RESULTS)
     elif whole or flags.output:
         write_table(results, flags.output or RESULTS)
     return outcomes.conclude(failures)
