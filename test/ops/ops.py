@@ -48,7 +48,9 @@ def write_table(results: dict[Case, Outcome], path: pathlib.Path) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for case, outcome in sorted(results.items()):
-            writer.writerow([*dataclasses.astuple(case), *dataclasses.astuple(outcome)])
+            writer.writerow(
+                [*dataclasses.astuple(case), outcome.status, outcome.stage, outcome.reason]
+            )
 
 
 def _warm_up(folder: pathlib.Path) -> None:
