@@ -41,17 +41,28 @@ def test_gpt2(tmp_path: pathlib.Path) -> None:
     assert "transformer.h.1.attn" in {node["module"] for node in exported.program()["nodes"]}
 
 
-def test_llama(tmp_path: pathlib.Path) -> None:
+def llama():
+    """With fewer heads of keys than heads."""
     config = transformers.LlamaConfig(
         vocab_size=50,
         hidden_size=16,
         intermediate_size=24,
         num_hidden_layers=2,
-        num_attention_heads=2,
-        # With fewer, transformers itself takes another way through attention when it is traced.
+        num_attention_heads=4,
         num_key_value_heads=2,
     )
-    assert_same_as_eager(language_model(transformers.LlamaForCausalLM(config)), tmp_path)
+    return transformers.LlamaForCausalLM(config)
+
+
+def test_llama(tmp_path: pathlib.Path) -> None:
+    """Its attention repeats keys by its kernel where there is no mask, and by copies under one."""
+    assert_same_as_eager(language_model(llama()), tmp_path)
+
+
+def test_llama_with_padding(tmp_path: pathlib.Path) -> None:
+    step = language_model(llama())
+    step.inputs["attention_mask"] = torch.tensor([[0] * 3 + [1] * 9, [1] * 12])
+    assert_same_as_eager(step, tmp_path)
 
 
 def test_resnet(tmp_path: pathlib.Path) -> None:
