@@ -53,6 +53,19 @@ def test_what_leads_nowhere_is_passed_over() -> None:
     assert call.operands[0] == Value.of(X * 3 + 1)
 
 
+def test_what_a_dropout_multiplies_by_is_passed_over() -> None:
+    """A plan has it as a mask and a number."""
+
+    def eager() -> torch.Tensor:
+        kept = X.gt(0.5).float().div(0.9)
+        return X.exp().mul(kept)
+
+    call = _first(eager, lambda: X.neg())
+    assert call is not None and call.name == "aten.exp"
+    call = _first(eager, lambda: X.exp())
+    assert call is not None and call.name == "aten.mul"
+
+
 def test_operators_that_only_move_numbers_are_passed_over() -> None:
     def eager() -> torch.Tensor:
         moved = torch.cat((X[:, 1:], X[:, :1]), 1).t().contiguous()

@@ -70,7 +70,7 @@ def _had(eager: Sequence[Call], planned: Sequence[Call]) -> set[bytes]:
         if not value.rounds or value.digest in known or (value.rows and value.rows <= known)
     }
     for call in eager:
-        if call.moves and all(value.digest in had for value in call.operands):
+        if call.moves and had.issuperset(value.digest for value in call.operands):
             had.update(value.digest for value in call.results)
     return had
 

@@ -11,18 +11,28 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+# A tensor of more is told as a whole alone.
+MOST_ROWS = 4096
+
 
 def _digest(bits: memoryview) -> bytes:
     return hashlib.blake2b(bits, digest_size=12).digest()
 
 
+def _is_mask(tensor: torch.Tensor) -> bool:
+    """Whether it has zeros, and one number elsewhere, as what a dropout multiplies by."""
+    others = tensor[tensor != 0]
+    return tensor.numel() > others.numel() > 1 and bool((others == others[0]).all())
+
+
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """The bits of a tensor, those of each of its rows, and how it lies in memory."""
+    """The bits of a tensor, those of each of its rows, and how it lies in memory. `rounds` says
+    that its numbers may have been rounded, as those of counts and masks have not been."""
 
     digest: bytes
     rows: frozenset[bytes]
-    dtype: torch.dtype
+    rounds: bool
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -31,14 +41,11 @@ class Value:
         dense = tensor.detach().resolve_conj().resolve_neg().contiguous().flatten()
         bits = memoryview(dense.view(torch.uint8).numpy().tobytes())
         row = tensor.shape[-1] * tensor.element_size() if tensor.ndim > 1 else 0
-        starts = range(0, len(bits), row) if row > tensor.element_size() else ()
+        several = tensor.element_size() < row and len(bits) <= MOST_ROWS * row
+        starts = range(0, len(bits), row) if several else ()
         rows = frozenset(_digest(bits[start : start + row]) for start in starts)
-        return cls(_digest(bits), rows, tensor.dtype, tuple(tensor.shape), tensor.stride())
-
-    @property
-    def rounds(self) -> bool:
-        """Whether its numbers may have been rounded: masks and counts have not been."""
-        return self.dtype.is_floating_point or self.dtype.is_complex
+        rounds = (dense.is_floating_point() or dense.is_complex()) and not _is_mask(dense)
+        return cls(_digest(bits), rows, rounds, tuple(tensor.shape), tensor.stride())
 
     def __str__(self) -> str:
         return f"{list(self.shape)} strides {list(self.strides)}"
