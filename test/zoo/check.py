@@ -21,6 +21,8 @@ STEP_FILE = pathlib.Path(__file__).resolve().parent / "zoo_step.py"
 TOOL_TIMEOUT_S = 200
 CLOSE_BOUND = 1e-5
 NOISE = 1e-4
+# Models whose operators take too long to record.
+NOT_NAMED = {"transformers/causal/kimi_linear": "not named: too long to record"}
 
 
 def check(
@@ -47,7 +49,9 @@ def check(
             world, outcome = max(outcomes.items(), key=lambda pair: _badness(pair[1]))
             if naming and outcome.status == CLOSE:
                 stage.enter("operator")
-                outcome.operator = _operator(argv, archive, folder / str(world), world)
+                outcome.operator = NOT_NAMED.get(name) or _operator(
+                    argv, archive, folder / str(world), world
+                )
         return outcome
     except Exception as error:
         return failure(error, folder, stage, length=400)
