@@ -177,7 +177,7 @@ void CrossEntropy::fuse() {
       reshape(behind, slope, getType(gradient).getShape()));
 }
 
-void fsdp::fuseCrossEntropies(func::FuncOp program, StringRef pass) {
+void CrossEntropy::fuseAll(func::FuncOp program, StringRef pass) {
   SmallVector<aten::CallOp> softmaxes;
   program.walk([&](aten::CallOp call) {
     if (call.getCallee() == "_log_softmax")
@@ -185,7 +185,7 @@ void fsdp::fuseCrossEntropies(func::FuncOp program, StringRef pass) {
   });
   bool fused = false;
   for (aten::CallOp softmax : softmaxes)
-    if (auto entropy = CrossEntropy::match(softmax)) {
+    if (auto entropy = match(softmax)) {
       remark::passed(softmax.getLoc(), remark::RemarkOpts::name("cross-entropy")
                                            .category(pass)
                                            .function(program.getSymName()))

@@ -20,6 +20,10 @@ public:
   /// logarithms, or anything is not as that function has it.
   static std::optional<CrossEntropy> match(aten::CallOp softmax);
 
+  /// Fuses each one of a program, with a remark of the pass, and erases what
+  /// nobody reads any more.
+  static void fuseAll(mlir::func::FuncOp program, llvm::StringRef pass);
+
   /// The type of the logits that are read.
   mlir::Type getElementType() const;
 
@@ -39,10 +43,6 @@ private:
   /// null in evaluations. Either may have the shape of a model's output.
   mlir::Value logits, gradient;
 };
-
-/// Fuses each one of a program, with a remark of the pass, and erases what
-/// nobody reads any more.
-void fuseCrossEntropies(mlir::func::FuncOp program, llvm::StringRef pass);
 
 } // namespace fsdp
 

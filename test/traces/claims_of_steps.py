@@ -169,6 +169,20 @@ def gpus_have_the_kernels(decided: Decided) -> None:
     assert {r.function: r.text for r in decided.by("select-kernels.optimizer")} == dict(rules)
 
 
+@claim("select-kernels.cross-entropy", "choose-kernels.cross-entropy", of=None)
+def cross_entropies_are_one_kernel(deciding: Deciding) -> None:
+    """As many as are called, of logits of these types."""
+    file = PASSES / "Device" / "select-kernels-cross-entropy.mlir"
+    table = PASSES / "Inputs" / "kernels.toml"
+    fast = f"kernels=fast kernel-table={table} cluster=h100x8"
+    for given in ("--fsdp-select-kernels=device=cuda", f"--fsdp-choose-kernels={fast}"):
+        remarks = remarks_of([file, given], deciding.new_folder)
+        said = [figures(remark)["logits"] for remark in remarks if remark.name == "cross-entropy"]
+        text = chain.command([chain.binary("fsdp-opt"), file, given]).stdout
+        called = re.findall(r'"fsdp_mlir::cross_entropy"\(.* : \(tensor<[\dx]*x(\w+)>', text)
+        assert said == called and len(called) == 3
+
+
 @claim("choose-kernels.kernel", "choose-kernels.kernels", of=None)
 def the_fastest_kernels_are_chosen(deciding: Deciding) -> None:
     """By the table that they are chosen from. ATen's stays where another one is less than 3 %

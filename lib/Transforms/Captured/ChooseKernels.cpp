@@ -164,7 +164,7 @@ void ChooseKernels::runOnModule() {
     return markAllAnalysesPreserved();
   for (func::FuncOp program : getPrograms(getOperation())) {
     // Not measured: it is the same work in fewer passes over memory.
-    fuseCrossEntropies(program, "fsdp-choose-kernels");
+    CrossEntropy::fuseAll(program, "fsdp-choose-kernels");
     choose(program);
   }
 }

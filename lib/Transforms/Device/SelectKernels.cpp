@@ -171,7 +171,7 @@ void SelectKernels::runOnModule() {
     for (const Attention &attention : attentions)
       if (failed(select(attention, program)))
         return signalPassFailure();
-    fuseCrossEntropies(program, "fsdp-select-kernels");
+    CrossEntropy::fuseAll(program, "fsdp-select-kernels");
     program.walk(fillWithoutWaiting);
   }
   for (auto function : module.getOps<func::FuncOp>())
