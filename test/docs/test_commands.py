@@ -86,7 +86,8 @@ def test_every_flag_exists() -> None:
             # Behind the step file stand its own flags.
             ends = [i for i, word in enumerate(rest) if word.endswith(".py")]
             rest = rest[: ends[0]] if ends else rest
-        known.setdefault(program, flags_of(program))
+        if program not in known:
+            known[program] = flags_of(program)
         for word in rest:
             flag = word.partition("=")[0]
             if flag.startswith("--") and flag != "--":

@@ -36,7 +36,7 @@ def test_guards_see_what_leaves() -> None:
 
 
 def test_no_call_leaves_its_operands() -> None:
-    _run("--calls", 20, timeout=400)
+    _run("--calls", 10, timeout=400)
 
 
 def test_no_call_of_our_own_operators_leaves_its_operands() -> None:
