@@ -177,7 +177,12 @@ void CrossEntropy::fuse() {
       reshape(behind, slope, getType(gradient).getShape()));
 }
 
-void CrossEntropy::fuseAll(func::FuncOp program, StringRef pass) {
+int64_t CrossEntropy::getNumClasses() const {
+  return getType(aten::CallOp(softmax)->getOperand(0)).getDimSize(1);
+}
+
+void CrossEntropy::fuseAll(func::FuncOp program, StringRef pass,
+                           int64_t leastClasses) {
   SmallVector<aten::CallOp> softmaxes;
   program.walk([&](aten::CallOp call) {
     if (call.getCallee() == "_log_softmax")
@@ -185,7 +190,8 @@ void CrossEntropy::fuseAll(func::FuncOp program, StringRef pass) {
   });
   bool fused = false;
   for (aten::CallOp softmax : softmaxes)
-    if (auto entropy = match(softmax)) {
+    if (auto entropy = match(softmax);
+        entropy && entropy->getNumClasses() >= leastClasses) {
       remark::passed(softmax.getLoc(), remark::RemarkOpts::name("cross-entropy")
                                            .category(pass)
                                            .function(program.getSymName()))

@@ -20,9 +20,12 @@ public:
   /// logarithms, or anything is not as that function has it.
   static std::optional<CrossEntropy> match(aten::CallOp softmax);
 
-  /// Fuses each one of a program, with a remark of the pass, and erases what
-  /// nobody reads any more.
-  static void fuseAll(mlir::func::FuncOp program, llvm::StringRef pass);
+  /// Fuses each one of a program that has so many classes, with a remark of the
+  /// pass, and erases what nobody reads any more.
+  static void fuseAll(mlir::func::FuncOp program, llvm::StringRef pass,
+                      int64_t leastClasses = 1);
+
+  int64_t getNumClasses() const;
 
   /// The type of the logits that are read.
   mlir::Type getElementType() const;

@@ -189,6 +189,6 @@ def kinds_in_source() -> set[str]:
 
 def _passes_with(helper: str) -> Counter[str]:
     """The passes that give a helper's class their name, for its remarks."""
-    named = re.compile(rf'\b{helper}::\w+\([^;]*"fsdp-([\w-]+)"\)')
+    named = re.compile(rf'\b{helper}::\w+\([^;]*"fsdp-([\w-]+)"[,)]')
     sources = (path.read_text() for path in (chain.ROOT / "lib").rglob("*.cpp"))
     return Counter(name for text in sources for name in named.findall(text))

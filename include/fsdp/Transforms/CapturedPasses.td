@@ -58,8 +58,9 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
     kernel that is the fastest there, and says how many seconds it takes
     (`measured`); operands and types stay. The kernels are the rows of
     `runtime/cost/Kernels.def`. One with other bits than eager PyTorch's must be
-    faster by 3 %: less is noise. Cross-entropy of classes, and its backward,
-    are one call each (`fsdp_mlir::cross_entropy`), as on GPUs.
+    faster by 3 %: less is noise. Cross-entropy of 512 classes and
+    more, and its backward, are one call each (`fsdp_mlir::cross_entropy`), as
+    on GPUs.
 
     What holds: a product is that of the same matrices, its last bits may be
     other ones. The choice is in the plan, so that all ranks and runs have the

@@ -22,6 +22,8 @@ using namespace fsdp;
 
 namespace {
 
+constexpr int64_t kManyClasses = 512;
+
 class ChooseKernels : public fsdp::impl::ChooseKernelsBase<ChooseKernels> {
 public:
   using ChooseKernelsBase::ChooseKernelsBase;
@@ -163,8 +165,9 @@ void ChooseKernels::runOnModule() {
   if (kernels == KernelChoice::Exact)
     return markAllAnalysesPreserved();
   for (func::FuncOp program : getPrograms(getOperation())) {
-    // Not measured: it is the same work in fewer passes over memory.
-    CrossEntropy::fuseAll(program, "fsdp-choose-kernels");
+    // Not measured: it is the same work in fewer passes over memory. Of a few
+    // classes there is nothing to win for which bits should change.
+    CrossEntropy::fuseAll(program, "fsdp-choose-kernels", kManyClasses);
     choose(program);
   }
 }

@@ -1,13 +1,18 @@
-// Tests that on GPUs, and on CPUs with kernels=fast, cross-entropy is one kernel,
-// and one of its backward, which read the logits as the model gave them.
+// Tests that on GPUs, and of many classes on CPUs with kernels=fast, cross-entropy
+// is one kernel, and one of its backward, which read the logits as the model gave
+// them.
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels=device=cuda | FileCheck %s
-// RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-choose-kernels="kernels=fast kernel-table=%S/../Inputs/kernels.toml cluster=h100x8" | FileCheck %s
+// RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-choose-kernels="kernels=fast kernel-table=%S/../Inputs/kernels.toml cluster=h100x8" | FileCheck %s --check-prefix=FAST
 // RUN: fsdp-opt %s --fsdp-select-kernels=device=cuda --remarks-filter=fsdp-select-kernels -o %t 2>&1 | FileCheck %s --check-prefix=REMARK
 // RUN: fsdp-opt %s --mlir-print-debuginfo=false --fsdp-select-kernels | FileCheck %s --check-prefix=CPU
 
 // REMARK: remark: [Passed] cross-entropy | Category:fsdp-select-kernels | Function=narrow | Remark="one kernel, which keeps no probability", logits=bf16
 
 // CPU-NOT: cross_entropy
+
+// FAST-NOT: cross_entropy
+// FAST: func.func @many_classes
+// FAST-NEXT: aten.call "fsdp_mlir::cross_entropy"
 
 // Casts on both sides go.
 // CHECK-LABEL: func.func @narrow
@@ -87,5 +92,13 @@ func.func @each_row(%x: tensor<8x16xf32>, %t: tensor<8xi64>) -> tensor<8xf32> {
 func.func @along_the_rows(%x: tensor<8x8xf32>, %t: tensor<8xi64>) -> tensor<f32> {
   %s = aten.call "_log_softmax"(%x) {dim = 0 : i64, half_to_float = false} : (tensor<8x8xf32>) -> tensor<8x8xf32>
   %l:2 = aten.call "nll_loss_forward"(%s, %t) {ignore_index = -100 : i64, reduction = 1 : i64} : (tensor<8x8xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>)
+  return %l#0 : tensor<f32>
+}
+
+// CHECK-LABEL: func.func @many_classes
+// CHECK-NEXT: aten.call "fsdp_mlir::cross_entropy"
+func.func @many_classes(%x: tensor<8x512xf32>, %t: tensor<8xi64>) -> tensor<f32> {
+  %s = aten.call "_log_softmax"(%x) {dim = 1 : i64, half_to_float = false} : (tensor<8x512xf32>) -> tensor<8x512xf32>
+  %l:2 = aten.call "nll_loss_forward"(%s, %t) {ignore_index = -100 : i64, reduction = 1 : i64} : (tensor<8x512xf32>, tensor<8xi64>) -> (tensor<f32>, tensor<f32>)
   return %l#0 : tensor<f32>
 }
