@@ -144,22 +144,25 @@ private:
     size_t begin, end;
   };
 
-  /// The times of marks are those since the first one, which is taken when
-  /// nothing runs: the host then knows it but for how long it waits for it. One
-  /// that was kept waiting tries again.
+  /// Marks are taken when nothing runs, some after each other: the host knows
+  /// each but for how long it waits for it, and takes the one that it knows
+  /// best for the beginning.
   void beginRecording() {
-    constexpr auto close = std::chrono::microseconds(50);
-    constexpr int tries = 10;
+    constexpr auto close = std::chrono::microseconds(20);
+    constexpr int tries = 100;
     await(mark());
-    for (int i = 0; i < tries; ++i) {
-      device.takeTimes(); // of a try before, or of a run that has failed
+    device.takeTimes(); // of a run that has failed
+    Clock::duration least = Clock::duration::max();
+    for (int i = 0; i < tries && least > close; ++i) {
       Clock::time_point before = Clock::now();
-      device.markTime(plan::computeStream);
+      size_t known = device.markTime(plan::computeStream);
       await(mark());
       Clock::duration waited = Clock::now() - before;
+      if (waited >= least)
+        continue;
+      least = waited;
+      first = known;
       recordedSince = before + waited / 2;
-      if (waited < close)
-        break;
     }
     spans.clear();
     recorder->beginAt(recordedSince);
@@ -171,7 +174,8 @@ private:
     await(mark());
     std::vector<int64_t> times = device.takeTimes();
     auto at = [&](size_t mark) {
-      return recordedSince + std::chrono::nanoseconds(times.at(mark));
+      return recordedSince +
+             std::chrono::nanoseconds(times.at(mark) - times.at(first));
     };
     for (const TimedSpan &span : spans)
       recorder->add(span.kind, span.stream, span.command, span.turn,
@@ -263,6 +267,7 @@ private:
   trace::Recorder *recorder = nullptr;
   bool isRecording = false; // a run, which has begun
   Clock::time_point recordedSince;
+  size_t first = 0; // the mark that recordedSince is the time of
   std::vector<TimedSpan> spans;
 };
 

@@ -199,17 +199,15 @@ def facts(command: Slice) -> dict[str, Any]:
     return {key: value for key, value in command.args.items() if key not in of_a_run}
 
 
-def check_gathers_meet(trace: Trace, clocks_us: int = 0) -> None:
-    """No rank is through with a gather before the other one has started it, as far as their clocks
-    agree."""
+def check_gathers_meet(trace: Trace) -> None:
+    """No rank is through with a gather before the other one has started it."""
     both = [
         [s for s in trace.stream(trace.process(rank), "gather") if s.category == "collective"]
         for rank in ("rank 0", "rank 1")
     ]
     assert both[0] and len(both[0]) == len(both[1])
     for a, b in zip(*both):
-        assert a.name == b.name
-        assert max(a.begin, b.begin) < min(a.end, b.end) + 1000 * clocks_us
+        assert a.name == b.name and a.begin < b.end and b.begin < a.end
 
 
 def test_tracing_changes_no_bit(plans: Plans) -> None:
@@ -312,8 +310,7 @@ def test_a_gpus_streams_say_when_they_ran_what(
     trace, metrics = run([*flags, "--trace-steps", "2:3"])
     rank0 = trace.process("rank 0")
     check_commands(trace, steps=2)
-    # The host knows when a GPU's clock began as well as it was scheduled then.
-    check_gathers_meet(trace, clocks_us=1000)
+    check_gathers_meet(trace)
     steps = trace.track(rank0, "steps")
     assert [s.args["step"] for s in steps] == [2, 3]
     assert all(trace.exposed_ms(rank0, step) > 0 for step in steps)
