@@ -22,7 +22,8 @@ from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
 from .driver.given_paths import check_paths, make_folder
-from .driver.kernels import needs_table, tune, without_kernels
+from .driver.kernels import table_in
+from .driver.pipeline import Options, lowering, needs_table, with_mesh
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
 from .driver.run_command import START, event_folder, run_command, trace_file
 from .driver.stages import Runner, StageError
@@ -32,14 +33,6 @@ from .driver.flags import flags_of, make_parser, parse
 from .driver.wandb_run import WandbRun
 
 Display = Union[TextDisplay, JsonDisplay]
-
-
-def pipeline_options(given: Sequence[str], sizes: Sequence[int]) -> str:
-    """The pipeline's options: the user's, with the mesh filled in: the ranks along each dimension."""
-    words = " ".join(given).split()
-    if not any(word.startswith("mesh=") for word in words):
-        words.insert(0, f"mesh={'x'.join(map(str, sizes))}")
-    return " ".join(words)
 
 
 def export_flags(args: argparse.Namespace) -> list[str]:
@@ -67,7 +60,7 @@ def compile_step(
     the tensors in `args.out`."""
     cache = Cache(args.cache_dir, enabled=not args.no_cache)
     out = args.out
-    if args.nnodes > 1 and needs_table(" ".join(args.pipeline)):
+    if args.nnodes > 1 and needs_table(args.pipeline):
         raise StageError(
             E.FLAGS_DISAGREE,
             "kernels=fast on several machines needs one table for all of them, since each compiles "
@@ -96,7 +89,7 @@ def lower(
     runner: Runner,
     cache: Cache,
     tools: dict[str, Path],
-    pipeline: Sequence[str],
+    options: Options,
     ranks: int,
     out: Path,
     display: Any,
@@ -104,40 +97,27 @@ def lower(
 ) -> None:
     """Compiles `out`/step.pt to step.plan beside it. `display` is told when a stage begins and
     ends, and `tell` what it had to say."""
-    sizes = mesh_of(archive_metadata(out / "step.pt"), ranks)
-    options = pipeline_options(pipeline, sizes)
-
-    def step(name: str, source: str, target: str) -> None:
-        tool, flags, note = {
-            "import": ("fsdp-translate", ["--import-torchscript"], ""),
-            "shard": ("fsdp-opt", [f"--fsdp-pipeline={options}"], f"  {options}"),
-            "plan": ("fsdp-translate", ["--fsdp-to-plan"], ""),
-        }[name]
-        display.begin(name)
+    options = with_mesh(options, mesh_of(archive_metadata(out / "step.pt"), ranks))
+    for command in lowering(options, table_in(cache, tools["fsdp-run"])):
+        display.begin(command.stage)
+        if command.stage == "tune":
+            tune = [tools[command.tool], out / command.source, *command.flags, command.target]
+            said, _ = runner.run(command.stage, tune)
+            display.end(command.stage, said.strip())
+            continue
         said, cached = stages.convert(
             runner,
             cache,
-            name,
-            tools[tool],
-            flags,
-            out / source,
-            out / target,
-            out / "step.remarks.yaml" if name == "shard" else None,
+            command.stage,
+            tools[command.tool],
+            command.flags,
+            out / command.source,
+            out / command.target,
+            out / "step.remarks.yaml" if command.stage == "shard" else None,
         )
-        display.end(name, target + note, cached)
+        note = f"  {options}" if command.stage == "shard" else ""
+        display.end(command.stage, command.target + note, cached)
         tell(said)
-
-    step("import", "step.pt", "step.mlir")
-    if needs_table(options):
-        fast, options = options, without_kernels(options)
-        step("shard", "step.mlir", "step.exact.mlir")
-        step("plan", "step.exact.mlir", "step.exact.plan")
-        display.begin("tune")
-        table, said = tune(runner, cache, tools["fsdp-run"], out / "step.exact.plan")
-        display.end("tune", said)
-        options = f"{fast} kernel-table={table}"
-    step("shard", "step.mlir", "step.fsdp.mlir")
-    step("plan", "step.fsdp.mlir", "step.plan")
 
 
 def start_from(args: argparse.Namespace, display: Display) -> None:
@@ -174,7 +154,8 @@ def mesh_of(metadata: dict[str, Any], world: int) -> list[int]:
 
 
 def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -> None:
-    """The whole way as command lines."""
+    """The whole way as command lines. Nothing has been exported, so the mesh of a model that
+    describes one is not known: a note says what to leave out then."""
     out = args.out
     ranks = args.nproc * args.nnodes
     runner.show(
@@ -190,22 +171,15 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
         ],
         {"WORLD_SIZE": str(ranks)},
     )
-    translate = tools["fsdp-translate"]
-    runner.show([translate, "--import-torchscript", out / "step.pt", "-o", out / "step.mlir"])
-
-    def lowered(options: str, ir: Path, plan: Path) -> None:
-        runner.show([tools["fsdp-opt"], out / "step.mlir", f"--fsdp-pipeline={options}", "-o", ir])
-        runner.show([translate, "--fsdp-to-plan", ir, "-o", plan])
-
-    options = pipeline_options(args.pipeline, [ranks])
-    if needs_table(options):
-        exact, table = out / "step.exact.plan", out / "kernels.toml"
-        lowered(without_kernels(options), out / "step.exact.mlir", exact)
-        runner.show([tools["fsdp-run"], exact, "--tune", table])
-        options += f" kernel-table={table}"
-    lowered(options, out / "step.fsdp.mlir", out / "step.plan")
+    options = with_mesh(args.pipeline, [ranks])
+    for command in lowering(options, out / "kernels.toml"):
+        target = [command.target] if command.stage == "tune" else ["-o", out / command.target]
+        source = out / command.source
+        runner.show([tools[command.tool], source, *command.flags, *target])
     # Whether a report's trace can be written is known when there is a plan.
     runner.show(run_command(args, tools["fsdp-run"], out, args.trace))
+    if args.pipeline.get("mesh") is None:
+        print(f"note: leave mesh={ranks} out if the model has a mesh of its own", file=sys.stderr)
 
 
 def train(args: argparse.Namespace) -> None:

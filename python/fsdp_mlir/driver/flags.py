@@ -11,6 +11,7 @@ from .cache import default_folder
 from .help_screen import ShowScreen
 from ..errors import ArgumentParser, E
 from ..options import nearest
+from .pipeline import Options
 from .settings import SettingsError, as_flags, read_settings
 from .wandb_run import why_not
 
@@ -55,7 +56,7 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         except SettingsError as error:
             parser.error(error.message, error.kind or E.SETTINGS_FILE)
         if args.pipeline:
-            settings.forget_options(args.pipeline)
+            settings.forget_options(name for name, _ in Options.of(args.pipeline).items())
         if args.steps or args.epochs:
             settings.forget("steps", "epochs")
         rest = rest or settings.step
@@ -65,8 +66,9 @@ def parse(argv: Optional[Sequence[str]] = None) -> argparse.Namespace:
         parser.error("no STEP.py is given; it stands behind the flags of this program")
     args.step_file, args.argv = Path(rest[0]), rest[1:]
     # No plan can leave out an update that it was not compiled to leave out.
-    if args.non_finite in ("stop", "skip") and "non-finite=" not in " ".join(args.pipeline):
-        args.pipeline = [*args.pipeline, "non-finite=skip"]
+    args.pipeline = Options.of(args.pipeline)
+    if args.non_finite in ("stop", "skip") and args.pipeline.get("non-finite") is None:
+        args.pipeline = args.pipeline.adding("non-finite", "skip")
     _check(parser, args)
     return args
 

@@ -1,4 +1,4 @@
-"""Kernels by measurement: the driver's way from `kernels=fast` to a table (docs/kernels.md)."""
+"""Kernels by measurement: where a machine's table is kept (docs/kernels.md)."""
 
 from __future__ import annotations
 
@@ -6,27 +6,14 @@ import os
 from pathlib import Path
 
 from .cache import Cache, digest
-from .stages import Runner, torch_version
+from .stages import torch_version
 
 
-def needs_table(options: str) -> bool:
-    """Whether the pipeline chooses kernels, and has not been told what each takes."""
-    words = options.split()
-    return "kernels=fast" in words and not any(w.startswith("kernel-table=") for w in words)
-
-
-def without_kernels(options: str) -> str:
-    """The pipeline of the plan whose kernels are measured."""
-    return " ".join(word for word in options.split() if word != "kernels=fast")
-
-
-def tune(runner: Runner, cache: Cache, tool: Path, plan: Path) -> tuple[Path, str]:
-    """The table of what each kernel takes for the plan's products on this machine, and what
-    fsdp-run said of it. What an earlier run has measured is not measured again."""
+def table_in(cache: Cache, tool: Path) -> Path:
+    """The table of what each kernel takes on this machine. `fsdp-run --tune` adds the products of
+    a plan to it; what an earlier run has measured is not measured again."""
     threads = os.environ.get("OMP_NUM_THREADS", "1")
-    table = cache.kernel_table([processor(), torch_version(), digest(tool), threads])
-    said, _ = runner.run("tune", [tool, plan, "--tune", table])
-    return table, said.strip()
+    return cache.kernel_table([processor(), torch_version(), digest(tool), threads])
 
 
 def processor() -> list[str]:

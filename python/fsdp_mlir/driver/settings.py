@@ -15,6 +15,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..errors import E, Identified
 from ..options import nearest
+from .pipeline import option
 
 
 class SettingsError(Identified):
@@ -34,10 +35,10 @@ class Settings:
         for name in names:
             self.flags.pop(name, None)
 
-    def forget_options(self, words: Iterable[str]) -> None:
+    def forget_options(self, names: Iterable[str]) -> None:
         """Options of the compiler that the command line says otherwise."""
-        for word in " ".join(words).split():
-            self.pipeline.pop(word.partition("=")[0], None)
+        for name in names:
+            self.pipeline.pop(name, None)
 
 
 def read_settings(path: Path, known: Mapping[str, argparse.Action]) -> Settings:
@@ -103,7 +104,8 @@ def as_flags(settings: Settings) -> list[str]:
         if value is not False
     ]
     if settings.pipeline:
-        words.append("--pipeline=" + " ".join(f"{k}={v}" for k, v in settings.pipeline.items()))
+        options = " ".join(option(name, value) for name, value in settings.pipeline.items())
+        words.append(f"--pipeline={options}")
     return words
 
 
@@ -121,9 +123,7 @@ def write_settings(
             value = value == action.const
         lines.append(f"{key} = {_toml(value)}")
     lines += ["", "[pipeline]"]
-    for word in " ".join(args.pipeline).split():
-        option, _, value = word.partition("=")
-        lines.append(f"{option} = {_toml(value)}")
+    lines += [f"{name} = {_toml(value)}" for name, value in args.pipeline.items()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -18,6 +18,7 @@ from ..driver.cache import Cache, default_folder
 from ..errors import E, RankFailure, RunError, note
 from ..export import export_step
 from .extension import runtime
+from ..driver.pipeline import Options
 from ..driver.progress import archive_metadata
 from .run import PathLike, Run, load
 from .watched import WatchedModel
@@ -154,7 +155,7 @@ def _make(
 
             said, _ = stages.export(runner, store, file, list(argv), ranks, place)
             _tell(said)
-        lower(runner, store, tools, [pipeline], ranks, out, _Silent(), _tell)
+        lower(runner, store, tools, Options.of([pipeline]), ranks, out, _Silent(), _tell)
         if weights is None:
             return "step.safetensors"
         metadata = archive_metadata(out / "step.pt")

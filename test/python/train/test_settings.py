@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fsdp_mlir.driver.flags import parse
-from fsdp_mlir.train import main, pipeline_options
+from fsdp_mlir.driver.pipeline import Options, with_mesh
+from fsdp_mlir.train import main
 from support.driver_tree import Tree
 
 
@@ -26,10 +27,10 @@ def test_machines_need_a_meeting_point(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_mesh_is_filled_in() -> None:
     """Tests that the user's mesh wins over the number of ranks."""
-    assert pipeline_options([], [4]) == "mesh=4"
-    assert pipeline_options([], [2, 2]) == "mesh=2x2"
-    assert pipeline_options(["units=all"], [4]) == "mesh=4 units=all"
-    assert pipeline_options(["mesh=2 units=all"], [4]) == "mesh=2 units=all"
+    assert str(with_mesh(Options(), [4])) == "mesh=4"
+    assert str(with_mesh(Options(), [2, 2])) == "mesh=2x2"
+    assert str(with_mesh(Options.of(["units=all"]), [4])) == "mesh=4 units=all"
+    assert str(with_mesh(Options.of(["mesh=2 units=all"]), [4])) == "mesh=2 units=all"
 
 
 def test_flags_of_every_day_reach_the_run(tree: Tree) -> None:
@@ -59,7 +60,7 @@ def test_a_run_leaves_its_settings(tree: Tree) -> None:
     assert tree.log()[-1] == first[-1]
     args = parse(["--config", str(file), "--epochs", "3", "--pipeline", "remat=none", "other.py"])
     assert (args.nproc, args.steps, args.epochs, args.log_grad_norm) == (2, None, 3, True)
-    assert " ".join(args.pipeline) == "units=all remat=none"
+    assert str(args.pipeline) == "units=all remat=none"
     assert (args.step_file, args.argv, args.report) == (Path("other.py"), [], False)
 
 

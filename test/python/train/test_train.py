@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsdp_mlir.driver import stages
+from fsdp_mlir.driver.pipeline import Options
 from fsdp_mlir.driver.progress import archive_metadata
 from fsdp_mlir.driver.step_hooks import constants
 from fsdp_mlir.train import main
@@ -141,8 +142,10 @@ def test_a_missing_step_file(tree: Tree, capfd: pytest.CaptureFixture[str]) -> N
 def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str]) -> None:
     """Tests that the commands are those a user can type, and that none runs."""
     assert tree.train("--dry-run", "--nproc", "3", "--steps", "5") == 0
-    lines = capfd.readouterr().out.splitlines()
+    shown = capfd.readouterr()
+    lines = shown.out.splitlines()
     assert len(lines) == 5
+    assert "mesh=3" in lines[2] and "leave mesh=3 out if the model has a mesh" in shown.err
     assert "fsdp_mlir.export" in lines[0]
     assert "--steps 5" in lines[-1] and "--nproc 3" in lines[-1]
     assert tree.train("--dry-run", "--pipeline", "kernels=fast") == 0
@@ -150,7 +153,19 @@ def test_dry_run_shows_the_commands(tree: Tree, capfd: pytest.CaptureFixture[str
     assert len(lines) == 8
     assert "kernels=fast" not in lines[2] and "kernels=fast kernel-table=" in lines[5]
     assert "--tune" in lines[4]
+    assert tree.train("--dry-run", "--pipeline", "mesh=1") == 0
+    assert not capfd.readouterr().err
     assert tree.log() == []
+
+
+def test_options_are_the_words_that_were_given() -> None:
+    """Tests that quotes hold an option together, and that the compiler sees each word."""
+    options = Options.of(['mesh=2 units="a b" mesh=3', "kernels=fast"])
+    assert options.items() == [("mesh", "2"), ("units", "a b"), ("mesh", "3"), ("kernels", "fast")]
+    assert str(options) == 'mesh=2 units="a b" mesh=3 kernels=fast'
+    assert str(options.without("mesh").adding("kernel-table", "my table")) == (
+        'units="a b" kernels=fast kernel-table="my table"'
+    )
 
 
 @pytest.mark.parametrize("kind", ("continue", "stop", "skip"))
