@@ -88,7 +88,8 @@ def _give_generator(node: fx.Node) -> None:
 
 
 def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, fx.Node]:
-    """As ATen's native_dropout on the CPU computes it."""
+    """As eager PyTorch computes a dropout on the CPU, backward as well: what is kept is multiplied
+    by one number, a quotient of the tensor's dtype."""
     aten = torch.ops.aten
     x, p, train = arguments["input"], arguments["p"], arguments["train"]
     mask_value = node.meta["val"][1]
@@ -96,7 +97,10 @@ def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, 
         mask = insert_call(node, aten.ones_like.default, x, dtype=torch.bool)
         return x, mask
     keep = 1.0 - p
-    scale = 0.0 if keep == 0.0 else 1.0 / keep
+    scale = _quotient(keep, x)
+    for user in [reader for part in node.users for reader in part.users]:
+        if user.target is aten.native_dropout_backward.default:
+            _set_argument(user, "scale", _quotient(keep, arguments_of(user)["grad_output"]))
     # The mask is filled in the order of memory. bernoulli's functional form fills a row-major
     # tensor, so that one is drawn whose rows lie as the mask's do, and is looked at transposed.
     order = sorted(range(x.meta["val"].dim()), key=lambda d: -mask_value.stride(d))
@@ -109,6 +113,11 @@ def _native_dropout(node: fx.Node, arguments: dict[str, Any]) -> tuple[fx.Node, 
         )
     scaled = insert_call(node, aten.mul.Tensor, x, mask)
     return insert_call(node, aten.mul.Scalar, scaled, scale), mask
+
+
+def _quotient(keep: float, tensor: fx.Node) -> float:
+    """1 / keep, in the arithmetic of the tensor's dtype; 0 where nothing is kept."""
+    return 0.0 if keep == 0.0 else torch.ones((), dtype=tensor.meta["val"].dtype).div_(keep).item()
 
 
 def _overload(name: str) -> Callable[[fx.Node, dict[str, Any]], fx.Node]:

@@ -62,9 +62,14 @@ class GPT(nn.Module):
 
 
 @pytest.mark.quick
-def test_mlp_with_dropout(tmp_path: pathlib.Path) -> None:
-    model = nn.Sequential(nn.Linear(8, 7), nn.ReLU(), nn.Dropout(0.3), nn.Linear(7, 3))
-    assert_same_as_eager(classify(model), tmp_path)
+@pytest.mark.parametrize(
+    "rate, dtype", [(0.3, torch.float32), (0.15, torch.float32), (0.1, torch.bfloat16)]
+)
+def test_mlp_with_dropout(rate: float, dtype: torch.dtype, tmp_path: pathlib.Path) -> None:
+    """1 / (1 - rate) is a number of the tensor's dtype: in all but the first, float64 has another."""
+    model = nn.Sequential(nn.Linear(8, 7), nn.ReLU(), nn.Dropout(rate), nn.Linear(7, 3)).to(dtype)
+    inputs = {"x": torch.randn(4, 8, dtype=dtype), "y": torch.randint(3, (4,))}
+    assert_same_as_eager(classify(model, inputs=inputs), tmp_path)
 
 
 def test_gpt_with_dropout_in_attention(tmp_path: pathlib.Path) -> None:
