@@ -36,6 +36,14 @@ template <unsigned Left> double matmul(const Tensors &tensors) {
              : 2 * tensors.result(0).elements() * left.sizes[left.rank - 1];
 }
 
+/// Rows in groups, each times a matrix of its group; or, for the gradient of
+/// the matrices, one product of each group, whose sums have its rows alone.
+double groupedProducts(const Tensors &tensors) {
+  TensorShape result = tensors.result(0);
+  double groups = result.rank == 3 ? result.sizes[0] : 1;
+  return groups == 0 ? 0 : matmul<0>(tensors) / groups;
+}
+
 /// Each element of the output is a sum over the weight's input channels and
 /// taps.
 double convolution(TensorShape output, TensorShape weight) {
@@ -85,6 +93,7 @@ constexpr Family families[] = {
     {"matmul", matmul<0>},
     {"linear", matmul<0>},
     {"mv", matmul<0>},
+    {"_grouped_mm", groupedProducts},
     {"addmm", matmul<1>},
     {"baddbmm", matmul<1>},
     {"convolution", convolutionForward},

@@ -41,6 +41,26 @@ def _fft_r2c(
         return torch.empty_strided(result.shape, result.stride(), dtype=result.dtype)
 
 
+def _grouped_mm(
+    mode: Any,
+    func: Any,
+    left: torch.Tensor,
+    right: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The result of products by groups of rows, in any dtype: PyTorch's own rule refuses all but
+    bfloat16, of which its kernels have more."""
+    from torch._meta_registrations import _create_grouped_mm_output_tensor
+
+    for matrix in (left, right):
+        if max(matrix.stride()[-2:]) * matrix.element_size() % 16 != 0:
+            raise RuntimeError("strides should be multiple of 16 bytes")  # the kernel's words
+    with mode:
+        return _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
+
+
 Args = tuple[Any, ...]
 Strides = Callable[[torch.Tensor, Args], Sequence[int]]
 
@@ -166,14 +186,15 @@ def eager_results() -> Iterator[None]:
     from torch._subclasses.fake_impls import op_implementations_dict
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    fft = torch.ops.aten._fft_r2c.default
-    batch_norm = torch.ops.aten._native_batch_norm_legit_functional.default
+    aten = torch.ops.aten
+    results = {aten._fft_r2c.default: _fft_r2c, aten._grouped_mm.default: _grouped_mm}
+    batch_norm = aten._native_batch_norm_legit_functional.default
     # Fake tensors take a decomposition, where there is one, before they look among these.
     rules = {op: _in_order(decomposition_table[op], at) for op, at in _results_in_other_orders()}
     rules[batch_norm] = _batch_norm(rules[batch_norm])
     dispatch = _with_eager_strides_of_one(FakeTensorMode._dispatch_impl)
     with (
-        mock.patch.dict(op_implementations_dict, {fft: _fft_r2c}),
+        mock.patch.dict(op_implementations_dict, results),
         mock.patch.dict(decomposition_table, rules),
         mock.patch.object(FakeTensorMode, "_dispatch_impl", dispatch),
     ):

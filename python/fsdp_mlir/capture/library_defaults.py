@@ -64,21 +64,27 @@ _DISTRIBUTIONS = os.path.dirname(torch.distributions.__file__)
 
 @contextlib.contextmanager
 def static_experts(model: torch.nn.Module) -> Iterator[None]:
-    """Within it, models of Hugging Face compute experts by batched matrix products, whose shapes
-    do not depend on values. A note says so."""
+    """Within it, models of Hugging Face compute all experts in one product by groups of rows
+    (`aten::_grouped_mm`), whose shapes do not depend on values. A note says so where the model
+    computes them otherwise."""
     replaced = set()
     with contextlib.ExitStack() as stack:
         for module in filter(_are_experts, model.modules()):
             implementation = module.config._experts_implementation
-            if implementation != "batched_mm":
-                stack.enter_context(_changed(module.config, _EXPERTS, "batched_mm"))
-                replaced.add(implementation)
-        if replaced:
+            if implementation not in ("grouped_mm", "batched_mm"):
+                wanted = "grouped_mm" if _can_be_grouped(module) else "batched_mm"
+                stack.enter_context(_changed(module.config, _EXPERTS, wanted))
+                replaced.add((wanted, implementation))
+        for wanted, implementation in sorted(replaced):
             note(
-                f"experts are computed by experts_implementation=batched_mm, where the model has "
-                f"{', '.join(sorted(replaced))}, whose shapes depend on values: the same products, "
-                "added in another order, with the weights of each token's experts side by side"
+                f"experts are computed by experts_implementation={wanted}, where the model has "
+                f"{implementation}, whose shapes depend on values: the same products, added in "
+                "another order"
             )
+        products = sys.modules.get("transformers.integrations.moe")
+        if products is not None:
+            # Where it sees Dynamo it takes an operator of its own, in Python, for the same.
+            stack.enter_context(mock.patch.object(products, "_can_use_grouped_mm", lambda *_: True))
         yield
 
 
@@ -90,6 +96,16 @@ def _are_experts(module: torch.nn.Module) -> bool:
     """Whether transformers gives the module a choice of implementations."""
     config = vars(module).get("config")
     return "_is_expert_parallel" in vars(module) and _EXPERTS in getattr(config, "__dict__", {})
+
+
+def _can_be_grouped(experts: torch.nn.Module) -> bool:
+    """Whether the rows of all matrices are multiples of 16 bytes, as `aten::_grouped_mm` wants."""
+    return all(
+        size * weight.element_size() % 16 == 0
+        for weight in experts.parameters()
+        if weight.dim() == 3
+        for size in weight.shape[1:]
+    )
 
 
 @contextlib.contextmanager

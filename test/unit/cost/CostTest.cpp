@@ -1,5 +1,6 @@
 // Tests that predictions agree with published figures of real machines.
 #include "cost/Cost.h"
+#include "cost/Work.h"
 
 #include <gtest/gtest.h>
 
@@ -126,4 +127,21 @@ TEST(Cost, KernelsAreBoundByComputeOrByMemory) {
   EXPECT_DOUBLE_EQ(kernelSeconds(200, 50, plan::DType::Float32, cluster), 6);
   // What is not listed computes as float32 does.
   EXPECT_DOUBLE_EQ(kernelSeconds(200, 5, plan::DType::BFloat16, cluster), 3);
+}
+
+TEST(Cost, EachRowOfAGroupedProductIsInOneGroup) {
+  std::vector<int64_t> rows = {10, 16}, experts = {4, 16, 24}, made = {10, 24};
+  auto shape = [](const std::vector<int64_t> &sizes) {
+    return TensorShape{plan::DType::Float32, sizes.data(), sizes.size()};
+  };
+  double once = 2. * 10 * 16 * 24;
+  EXPECT_EQ(
+      workOf("_grouped_mm", {shape(rows), shape(experts)}, {shape(made)}).flops,
+      once);
+  // The gradient of the experts: 16 x 24 of each, from its rows alone.
+  std::vector<int64_t> turned = {16, 10};
+  EXPECT_EQ(
+      workOf("_grouped_mm", {shape(turned), shape(made)}, {shape(experts)})
+          .flops,
+      once);
 }
