@@ -47,7 +47,7 @@ double OpCost::getSecondsOverShards(plan::CollectiveKind kind,
 }
 
 double OpCost::getMemorySeconds(double bytes) const {
-  return cost::kernelSeconds(0, bytes, plan::DType::Float32, cluster);
+  return cost::memorySeconds(bytes, cluster);
 }
 
 /// Time is that of the first shard's ranks: of what some ranks alone do, it is
@@ -65,17 +65,17 @@ double OpCost::getSeconds(Operation *op) const {
                                                  op.getOutputs().getTypes()),
                                    op.getMeasured(), cluster);
   };
-  // Parameter, gradient and states are read, all but the gradient written.
   auto update = [&](auto op) {
-    double bytes = getBytes(op.getGradient().getType());
+    double bytes = 0;
     SmallVector<Attribute> written(op.getStates().begin(),
                                    op.getStates().end());
     written.push_back(op.getParameterAttr());
     for (Attribute name : written)
       if (auto state =
               symbols.lookup<StateOp>(cast<FlatSymbolRefAttr>(name).getAttr()))
-        bytes += 2 * getBytes(state.getTensorType());
-    return getMemorySeconds(bytes);
+        bytes += getBytes(state.getTensorType());
+    return cost::updateSeconds(getBytes(op.getGradient().getType()), bytes,
+                               cluster);
   };
   if (auto collective = dyn_cast<CollectiveOpInterface>(op))
     return getCollectiveSeconds(collective);
@@ -104,25 +104,24 @@ double OpCost::getSeconds(Operation *op) const {
         return getMemorySeconds(2 * getBytes(op.getValue().getType()));
       })
       .Case<CmdCopyOp>([&](CmdCopyOp op) {
-        double bytes = 0, offloaded = 0;
         auto isOnHost = [](Value value) {
           PlaceAttr place = getPlace(value);
           return place && place.getArena() == kHostArena;
         };
+        cost::CopyWork work;
         for (auto piece : op.getPieces().getAsRange<PieceAttr>()) {
           if (isOfOthers(piece.getShards()))
             continue;
-          double moved = double(piece.getBytes()) * piece.getBlocks();
+          double bytes = double(piece.getBytes()) * piece.getBlocks();
           if (piece.getSource() < 0)
-            bytes += moved;
-          else if (isOnHost(op.getSources()[piece.getSource()]) !=
-                   isOnHost(op.getDestinations()[piece.getDestination()]))
-            offloaded += moved;
+            work.fill(bytes);
           else
-            bytes += 2 * moved;
+            work.copy(
+                bytes,
+                isOnHost(op.getSources()[piece.getSource()]) ==
+                    isOnHost(op.getDestinations()[piece.getDestination()]));
         }
-        return (bytes ? getMemorySeconds(bytes) : 0) +
-               (offloaded ? cost::hostCopySeconds(offloaded, cluster) : 0);
+        return cost::copySeconds(work, cluster);
       })
       .Default(0.0);
 }

@@ -18,49 +18,37 @@ static unsigned getStream(Operation *op) {
 
 Timeline Timeline::compute(func::FuncOp program, const OpCost &cost) {
   Timeline timeline;
-  double now[std::size(plan::streamNames)] = {};
+  cost::StreamClocks &clocks = timeline.clocks;
   llvm::DenseMap<Value, double> futures;
   llvm::DenseMap<uint64_t, double> events;
 
-  auto follow = [&](unsigned stream, double time) {
-    if (time <= now[stream])
-      return;
-    if (stream == plan::computeStream)
-      timeline.exposedSeconds += time - now[stream];
-    now[stream] = time;
-  };
   for (Operation &op : program.getBody().front()) {
-    unsigned stream = std::min<unsigned>(getStream(&op), std::size(now) - 1);
+    unsigned stream =
+        std::min<unsigned>(getStream(&op), std::size(plan::streamNames) - 1);
     if (auto wait = dyn_cast<WaitOp>(op)) {
-      follow(stream, futures.lookup(wait.getFuture()));
+      clocks.waitUntil(stream, futures.lookup(wait.getFuture()));
       continue;
     }
     if (auto record = dyn_cast<CmdRecordOp>(op)) {
-      events[record.getEvent()] = now[stream];
+      events[record.getEvent()] = clocks.now(stream);
       continue;
     }
     if (auto wait = dyn_cast<CmdWaitOp>(op)) {
-      follow(stream, events.lookup(wait.getEvent()));
+      clocks.waitUntil(stream, events.lookup(wait.getEvent()));
       continue;
     }
+    bool isStart = isa<StartOpInterface>(op);
+    if (isStart) // what it takes has been computed
+      clocks.waitUntil(stream, clocks.now(plan::computeStream));
     double seconds = cost.getSeconds(&op);
-    if (isa<StartOpInterface>(op)) {
-      now[stream] = std::max(now[stream], now[plan::computeStream]);
-      futures[op.getResult(0)] = now[stream] + seconds;
-    }
-    if (isa<CollectiveOpInterface>(op)) {
-      timeline.communicationSeconds += seconds;
-      if (stream == plan::computeStream)
-        timeline.exposedSeconds += seconds;
-    }
-    if (seconds > 0)
-      timeline.entries.push_back(
-          {&op, stream, now[stream], now[stream] + seconds});
-    now[stream] += seconds;
+    cost::Interval busy = isa<CollectiveOpInterface>(op)
+                              ? clocks.communicate(stream, seconds)
+                              : clocks.run(stream, seconds);
+    if (isStart)
+      futures[op.getResult(0)] = busy.end;
+    if (!busy.isEmpty())
+      timeline.entries.push_back({&op, stream, busy.begin, busy.end});
   }
-  timeline.stepSeconds = now[plan::computeStream];
-  for (double end : now)
-    timeline.stepSeconds = std::max(timeline.stepSeconds, end);
   return timeline;
 }
 
@@ -71,6 +59,6 @@ void Timeline::dump(raw_ostream &os) const {
        << plan::streamNames[entry.stream] << "  " << entry.op->getName() << " "
        << getModulePath(entry.op->getLoc()) << "\n";
   os << llvm::format("step %.3f us, communication %.3f us, exposed %.3f us\n",
-                     stepSeconds * 1e6, communicationSeconds * 1e6,
-                     exposedSeconds * 1e6);
+                     getStepSeconds() * 1e6, getCommunicationSeconds() * 1e6,
+                     getExposedSeconds() * 1e6);
 }

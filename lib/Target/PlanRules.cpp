@@ -58,5 +58,5 @@ fsdp::exportRule(func::FuncOp function, const PlanSymbols &symbols,
     }
   }
   rule->scalars = scalars.take();
-  return std::move(rule);
+  return rule;
 }

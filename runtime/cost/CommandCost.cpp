@@ -52,10 +52,6 @@ unsigned ranksOf(const plan::PlanT &plan, const plan::CollectiveT &collective) {
   return plan::groupOf(plan, collective, 0).size;
 }
 
-static double memorySeconds(double bytes, const Cluster &cluster) {
-  return kernelSeconds(0, bytes, plan::DType::Float32, cluster);
-}
-
 static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
                       const plan::CollectiveT &collective,
                       const Cluster &cluster) {
@@ -66,37 +62,31 @@ static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
                            group.size, cluster, group.stride);
 }
 
-/// Parameter, gradient and states are read, all but the gradient written.
 static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
                       const plan::UpdateT &update, const Cluster &cluster) {
-  double bytes = shapeOf(program, update.gradient).bytes() +
-                 2 * localBytes(*plan.states[update.parameter]);
+  double states = localBytes(*plan.states[update.parameter]);
   for (uint32_t state : update.states)
-    bytes += 2 * localBytes(*plan.states[state]);
-  return memorySeconds(bytes, cluster);
+    states += localBytes(*plan.states[state]);
+  return updateSeconds(shapeOf(program, update.gradient).bytes(), states,
+                       cluster);
 }
 
-/// Copies within an arena are kernels, those between arenas cross the link to
-/// the host.
 static double seconds(const plan::PlanT &plan, const plan::ProgramT &program,
                       const plan::CopyT &copy, const Cluster &cluster) {
   auto arena = [&](int value) {
     return plan::placeOf(plan, *program.values[value]).arena();
   };
-  double bytes = 0, offloaded = 0;
+  CopyWork work;
   for (const auto &piece : copy.pieces) {
     if (!plan::runsOn(piece->on.get(), 0))
       continue;
-    double moved = double(piece->block_bytes) * piece->blocks;
+    double bytes = double(piece->block_bytes) * piece->blocks;
     if (piece->source < 0)
-      bytes += moved;
-    else if (arena(piece->source) != arena(piece->destination))
-      offloaded += moved;
+      work.fill(bytes);
     else
-      bytes += 2 * moved;
+      work.copy(bytes, arena(piece->source) == arena(piece->destination));
   }
-  return (bytes ? memorySeconds(bytes, cluster) : 0) +
-         (offloaded ? hostCopySeconds(offloaded, cluster) : 0);
+  return copySeconds(work, cluster);
 }
 
 double commandSeconds(const plan::PlanT &plan, const plan::ProgramT &program,

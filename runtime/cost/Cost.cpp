@@ -51,6 +51,20 @@ double kernelSeconds(double flops, double bytes, plan::DType dtype,
                                           bytes / cluster.memoryBandwidth);
 }
 
+double memorySeconds(double bytes, const Cluster &cluster) {
+  return kernelSeconds(0, bytes, plan::DType::Float32, cluster);
+}
+
+double updateSeconds(double gradientBytes, double stateBytes,
+                     const Cluster &cluster) {
+  return memorySeconds(gradientBytes + 2 * stateBytes, cluster);
+}
+
+double copySeconds(const CopyWork &work, const Cluster &cluster) {
+  return (work.within ? memorySeconds(work.within, cluster) : 0) +
+         (work.between ? hostCopySeconds(work.between, cluster) : 0);
+}
+
 double callSeconds(const Work &work, std::optional<double> measured,
                    const Cluster &cluster) {
   return measured ? *measured

@@ -39,6 +39,31 @@ double hostCopySeconds(double bytes, const Cluster &cluster);
 double kernelSeconds(double flops, double bytes, plan::DType dtype,
                      const Cluster &cluster);
 
+/// Seconds of a kernel that only reads and writes `bytes`.
+double memorySeconds(double bytes, const Cluster &cluster);
+
+/// Seconds of an optimizer's update: it reads the gradient, and reads and
+/// writes the parameter and the states.
+double updateSeconds(double gradientBytes, double stateBytes,
+                     const Cluster &cluster);
+
+/// What a copy of several pieces moves, one kernel for those within an arena,
+/// and one transfer for those between device and host.
+struct CopyWork {
+  double within = 0;  // bytes read and written by the kernel
+  double between = 0; // bytes that cross the link to the host
+
+  /// Adds a piece that is filled with zeros.
+  void fill(double bytes) { within += bytes; }
+  /// Adds a piece that is copied.
+  void copy(double bytes, bool sameArena) {
+    (sameArena ? within : between) += sameArena ? 2 * bytes : bytes;
+  }
+};
+
+/// Seconds of such a copy; what is not there takes none.
+double copySeconds(const CopyWork &work, const Cluster &cluster);
+
 /// Seconds of a call of an operator: those that its kernel was `measured` to
 /// take, on whichever cluster, or of a kernel that does so much work.
 double callSeconds(const Work &work, std::optional<double> measured,

@@ -1,9 +1,11 @@
 #include "trace/Predict.h"
 
 #include "cost/CommandCost.h"
+#include "cost/StreamClocks.h"
 #include "trace/CommandOrder.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace fsdp::trace {
@@ -23,70 +25,66 @@ public:
 
   void run(uint32_t index, const plan::CommandT &command, double seconds) {
     const plan::OperationUnion &operation = command.operation;
-    double &time = now.at(command.stream);
+    uint32_t stream = command.stream;
     if (early.count(index)) {
-      time = through.at(command.stream);
+      double time = through.at(stream);
       for (uint32_t needed : needs[index])
         time = std::max(time, prediction.ends[needed]);
+      clocks.set(stream, time);
     }
-    prediction.begins.push_back(time);
+    prediction.begins.push_back(clocks.now(stream));
     if (const plan::RecordT *record = operation.AsRecord())
-      recorded.at(record->event) = time;
+      recorded.at(record->event) = clocks.now(stream);
     else if (const plan::WaitT *wait = operation.AsWait())
-      follow(index, command.stream, recorded.at(wait->event));
+      follow(index, stream, recorded.at(wait->event));
     else
       work(index, command, seconds);
-    prediction.ends.push_back(time);
+    prediction.ends.push_back(clocks.now(stream));
   }
 
   Prediction end() {
-    prediction.stepSeconds = *std::max_element(now.begin(), now.end());
+    prediction.stepSeconds = clocks.stepSeconds();
+    prediction.communicationSeconds = clocks.communicationSeconds();
+    prediction.exposedSeconds = clocks.exposedSeconds();
     prediction.run.end = roundToNanoseconds(prediction.stepSeconds);
     return std::move(prediction);
   }
 
 private:
   void work(uint32_t index, const plan::CommandT &command, double seconds) {
-    double &time = now[command.stream];
-    if (command.operation.AsCollective()) {
-      prediction.communicationSeconds += seconds;
-      if (command.stream == plan::computeStream) {
-        expose(index, time, time + seconds);
-        add(Span::Wait, command.stream, index, index, time, time + seconds);
-      }
+    uint32_t stream = command.stream;
+    bool isCollective = command.operation.AsCollective() != nullptr;
+    cost::Interval busy = isCollective ? clocks.communicate(stream, seconds)
+                                       : clocks.run(stream, seconds);
+    if (isCollective && stream == plan::computeStream) {
+      prediction.exposed.push_back({index, busy.begin, busy.end});
+      add(Span::Wait, stream, index, index, busy);
     }
-    add(Span::Command, command.stream, index, index, time, time + seconds);
-    time += seconds;
-    through[command.stream] = time;
+    add(Span::Command, stream, index, index, busy);
+    through[stream] = busy.end;
   }
 
   void follow(uint32_t index, uint32_t stream, double time) {
-    if (time <= now.at(stream))
+    cost::Interval waited = clocks.waitUntil(stream, time);
+    if (stream != plan::computeStream || waited.isEmpty())
       return;
-    if (stream == plan::computeStream) {
-      expose(index, now[stream], time);
-      add(Span::Wait, stream, nothing, index, now[stream], time);
-    }
-    now[stream] = time;
-  }
-
-  void expose(uint32_t command, double begin, double end) {
-    prediction.exposedSeconds += end - begin;
-    prediction.exposed.push_back({command, begin, end});
+    prediction.exposed.push_back({index, waited.begin, waited.end});
+    add(Span::Wait, stream, nothing, index, waited);
   }
 
   void add(Span::Kind kind, uint32_t stream, uint32_t command, uint32_t turn,
-           double begin, double end) {
-    if (roundToNanoseconds(begin) < roundToNanoseconds(end))
-      prediction.run.spans.push_back({kind, stream, command, turn,
-                                      roundToNanoseconds(begin),
-                                      roundToNanoseconds(end)});
+           cost::Interval when) {
+    int64_t begin = roundToNanoseconds(when.begin),
+            end = roundToNanoseconds(when.end);
+    if (begin < end)
+      prediction.run.spans.push_back({kind, stream, command, turn, begin, end});
   }
 
   Needs needs;
   const std::set<uint32_t> &early;
-  std::vector<double> now = std::vector<double>(std::size(plan::streamNames));
-  std::vector<double> through = now; // without what the stream waits for
+  cost::StreamClocks clocks;
+  // Of each stream, without what it waits for.
+  std::array<double, std::size(plan::streamNames)> through = {};
   std::vector<double> recorded;
   Prediction prediction;
 };
