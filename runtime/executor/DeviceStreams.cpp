@@ -165,7 +165,7 @@ private:
       recordedSince = before + waited / 2;
     }
     spans.clear();
-    recorder->beginAt(recordedSince);
+    recorder->beginAt(recordedSince, least / 2);
     isRecording = true;
   }
 

@@ -5,6 +5,7 @@
 #include "plan/PlanTypes.h"
 #include "trace/ProgramRun.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 
@@ -25,8 +26,15 @@ inline int64_t nanoseconds(Clock::time_point time) {
 class Recorder {
 public:
   void beginRun(uint32_t program, uint64_t step, uint64_t microBatch);
-  /// The run begins no sooner: a device was still at the run before.
-  void beginAt(Clock::time_point time) { run.begin = nanoseconds(time); }
+  /// The run begins no sooner: a device was still at the run before. Its times
+  /// are the device's, which is at most `uncertainty` off the host's clock.
+  void beginAt(Clock::time_point time, Clock::duration uncertainty) {
+    run.begin = nanoseconds(time);
+    farthestOff = std::max<int64_t>(
+        farthestOff,
+        std::chrono::duration_cast<std::chrono::nanoseconds>(uncertainty)
+            .count());
+  }
   /// All streams are through.
   void endRun();
 
@@ -43,9 +51,13 @@ public:
 
   const std::vector<ProgramRun> &runs() const { return done; }
 
+  /// The runs' times are at most so far off the host's clock, in nanoseconds.
+  int64_t uncertainty() const { return farthestOff; }
+
 private:
   uint32_t turn = 0;
   bool isRunning = false;
+  int64_t farthestOff = 0;
   ProgramRun run;
   std::array<std::vector<Span>, std::size(plan::streamNames)> streams;
   std::vector<ProgramRun> done;

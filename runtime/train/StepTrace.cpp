@@ -112,6 +112,10 @@ void StepTrace::write() {
   std::vector<ClockOffset> offsets = clockOffsets(communicator, hostClock());
   std::vector<std::vector<char>> packed =
       gatherBytes(communicator, trace::packRuns(recorder.runs()), 0);
+  std::vector<int64_t> uncertainties =
+      gatherNumbers(communicator, recorder.uncertainty());
+  for (size_t rank = 0; rank < offsets.size(); ++rank)
+    offsets[rank].uncertainty += uncertainties[rank];
   recorder = {};
   if (communicator.rank() == 0) {
     trace::Metadata metadata = trace::metadataOf(loaded, cluster);
