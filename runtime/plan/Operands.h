@@ -1,8 +1,7 @@
-// What an operator's kernel takes for granted of its operands, and where that
-// is written down. Each operator of the contracts was seen to leave its
-// operands' memory when it was called with shapes that do not fit each other
-// (test/kernels). What those must be is here exactly what its forward operator
-// gives, or what autograd gives it.
+// Some kernels do not check that the shapes of their operands fit each other,
+// and access memory outside of them when they do not; test/kernels found each
+// of these. A contract states the shapes that such an operator requires: those
+// that its forward operator produces, or those that autograd passes to it.
 #ifndef FSDP_PLAN_OPERANDS_H
 #define FSDP_PLAN_OPERANDS_H
 

@@ -82,9 +82,9 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
 def FSDP_TransferOpInterface : OpInterface<"TransferOpInterface"> {
   let cppNamespace = "::fsdp";
   let description = [{
-    A collective or a copy between device and host that is through when the op
-    is. Its start form has the same operands and attributes, and gives a future
-    instead, which a `fsdp.wait` ends.
+    A collective or a copy between device and host whose data has moved when the
+    op ends. Its start form has the same operands and attributes, and returns a
+    future; `fsdp.wait` on that future completes it.
   }];
   let methods = [
     StaticInterfaceMethod<"The name of the start form.",
