@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import re
 import sys
 import warnings
@@ -65,7 +66,7 @@ def _changed_state(message: str) -> Iterator[str]:
 
     Its sources read L['self']._modules['model']._modules['0'].calls, of the model;
     L['self'].loss_functions[0].__closure__[0].cell_contents, of what the loss refers to; and
-    G['__import_package_dot_module'].NAME.
+    G['__import_package_dot_module'].NAME, or without the name.
     """
     for source in re.findall(r'"([^"]+)"', message):
         path = re.sub(r"\._modules\['([^']+)'\]", r".\1", source)
@@ -73,10 +74,11 @@ def _changed_state(message: str) -> Iterator[str]:
             yield "model" + path.removeprefix("L['self'].model")
         elif found := re.match(r"L\['self'\]\.(loss|metrics|outputs)_function", path):
             yield f"a variable around {found[1]}"
-        elif found := re.match(r"G\['__import_(\w+)'\]\.(.+)", path):
+        elif found := re.match(r"G\['__import_(\w+)'\](?:\.(.+))?", path):
             file = getattr(sys.modules.get(found[1].replace("_dot_", ".")), "__file__", None) or ""
             if is_local(file):
-                yield found[2]
+                # Of a variable that the step sets (`global count`) the module alone is told.
+                yield found[2] or f"a global variable of {os.path.basename(file)}"
 
 
 def _name_states(

@@ -92,6 +92,7 @@ def capture_rules(
             rules.setdefault(key, rule).parameters.append(fqn)
             number += 1
     follower.check_unchanged()
+    follower.check_updated()
     return list(rules.values())
 
 

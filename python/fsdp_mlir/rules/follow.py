@@ -16,6 +16,7 @@ from .context import following
 from .lines import line_of, line_of_step
 from .merge import Merger
 from .numbers import Number
+from .reach import tensors_in, way_out
 from .trace import Trace
 from .kept_state import Kept, first_state, later_state
 from .pairs import element_dtype
@@ -66,6 +67,8 @@ class Follower:
         # Python state that a step has changed, and what names it in the optimizer's source.
         self.changed: dict[str, str] = {}
         self.state: list[dict[str, Any]] = [dict(optimizer.state.get(p, {})) for p in self.tensors]
+        # Parameters that some way through a step has changed.
+        self.updated: set[int] = set()
         # States of one number that do not count steps: of a parameter and a name, the first
         # parameter that has the same number under this name.
         self.formers: dict[tuple[int, str], int] = {}
@@ -247,6 +250,7 @@ class Follower:
         try:
             with following(trace), torch.no_grad():
                 params = [self._parameter(trace, i) for i in self._members(group)]
+                before = [trace.value_of(p) for p in params]
                 states = [
                     {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
                     for i, p in zip(self._members(group), params)
@@ -256,6 +260,7 @@ class Follower:
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
                 type(self.optimizer).step(shadow)
                 outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
+                self._check_tensors(trace, params, vars(shadow))
                 after = [self._kept(trace, shadow.state.get(p, {})) for p in params]
         except ExportError:
             raise
@@ -265,6 +270,11 @@ class Follower:
                 f"{line_of(error)}the step of {self.name} cannot be followed: "
                 f"{type(error).__name__}: {' '.join(str(error).split())}",
             ) from error
+        self.updated.update(
+            index
+            for index, value, outcome in zip(self._members(group), before, outcomes)
+            if outcome.param is not value
+        )
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
         self._check_entries(shadow.param_groups[0], given)
@@ -329,6 +339,36 @@ class Follower:
                 f"state ({what}), so that the next step is another one; keep it in the optimizer's "
                 "state, per parameter",
             )
+
+    def check_updated(self) -> None:
+        """Raises ExportError where a parameter gets no update because the step reaches it by
+        another way than the groups: only those are followed."""
+        forgotten = {
+            id(tensor): fqn
+            for index, (fqn, tensor) in enumerate(zip(self.fqns, self.tensors))
+            if tensor.requires_grad and index not in self.updated
+        }
+        for key, value in self.attributes.items():
+            for tensor in tensors_in(value):
+                if fqn := forgotten.get(id(tensor)):
+                    raise ExportError(
+                        E.OPTIMIZER_STEP,
+                        f"{line_of_step(type(self.optimizer), f'.{key}')}the step of {self.name} "
+                        f"gives {fqn} no update from its param_groups, and self.{key} holds it: "
+                        f"{way_out(value)}",
+                    )
+
+    def _check_tensors(
+        self, trace: Trace, params: Sequence[torch.Tensor], attributes: dict[str, Any]
+    ) -> None:
+        """A tensor that a step keeps elsewhere than in the state would be lost behind it."""
+        for key, value in attributes.items():
+            if key not in ("state", "param_groups") and any(map(trace.made, tensors_in(value))):
+                self.fail(f"keeps tensors in self.{key}; keep them in self.state, per parameter")
+        fresh = trace.make((1,), (1,), torch.float32, self.pool.constant(0.0))
+        for param in params:
+            for key in vars(param).keys() - vars(fresh).keys():
+                self.fail(f"keeps {key} on the parameters; keep it in self.state, per parameter")
 
     def _check_attributes(self, after: dict[str, Any]) -> None:
         for key, value in after.items():

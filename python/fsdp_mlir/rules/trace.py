@@ -105,6 +105,10 @@ class Trace(TorchDispatchMode):
         finally:
             self._making = False
 
+    def made(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is one of this step."""
+        return tensor.untyped_storage()._cdata in self._cells
+
     def value_of(self, tensor: torch.Tensor) -> Expr:
         """What a tensor holds: a number where it has no dimension and no parameter's shape."""
         cell = self._cells.get(tensor.untyped_storage()._cdata)
