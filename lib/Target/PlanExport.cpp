@@ -3,6 +3,7 @@
 #include "fsdp/Target/PlanExport.h"
 #include "CapturedPrograms.h"
 #include "PlanCalls.h"
+#include "PlanEnums.h"
 #include "PlanMeanings.h"
 #include "PlanPrograms.h"
 #include "PlanRules.h"
@@ -120,8 +121,8 @@ private:
       return attr ? attr.str() : std::string();
     };
     out.pipeline = text("fsdp.pipeline");
-    out.device = text(kDeviceAttrName) == "cuda" ? plan::DeviceKind::Cuda
-                                                 : plan::DeviceKind::Cpu;
+    out.device =
+        isForGpus(module) ? plan::DeviceKind::Cuda : plan::DeviceKind::Cpu;
     if (auto training = TrainingOp::of(module)) {
       out.source = training.getSource().str();
       out.torch_version = training.getTorchVersion().str();
@@ -187,8 +188,7 @@ private:
       auto dim = std::make_unique<plan::MeshDimT>();
       dim->name = axis.getName().str();
       dim->size = toUInt32(size);
-      dim->role = axis.getRole() == AxisRole::Shard ? plan::AxisRole::Shard
-                                                    : plan::AxisRole::Replicate;
+      dim->role = ::fsdp::toPlan(axis.getRole());
       out.mesh.push_back(std::move(dim));
     }
     return success();
@@ -210,7 +210,7 @@ private:
       if (auto aliases = state.getAliases())
         for (Attribute alias : *aliases)
           exported->aliases.push_back(cast<StringAttr>(alias).str());
-      exported->role = static_cast<plan::Role>(state.getRole());
+      exported->role = ::fsdp::toPlan(state.getRole());
       exported->dtype = *dtype;
       ArrayRef<int64_t> global = state.getGlobalType().getShape();
       exported->shape.assign(global.begin(), global.end());
@@ -238,7 +238,7 @@ private:
 
   static std::unique_ptr<plan::InitStepT> toPlan(InitAttr attr) {
     auto step = std::make_unique<plan::InitStepT>();
-    step->kind = static_cast<plan::InitKind>(attr.getKind());
+    step->kind = ::fsdp::toPlan(attr.getKind());
     ArrayRef<double> values;
     if (attr.getValues())
       values = attr.getValues().asArrayRef();

@@ -2,6 +2,7 @@
 
 #include "PlanPrograms.h"
 #include "PlanCalls.h"
+#include "PlanEnums.h"
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
@@ -234,7 +235,7 @@ private:
     collective.region = op.getRegion().value_or("").str();
     collective.divisor = op.getDivisor().convertToDouble();
     collective.mapped = op.getMapped();
-    collective.op = static_cast<plan::ReduceOp>(op.getOp());
+    collective.op = ::fsdp::toPlan(op.getOp());
     add(op, op.getStream(), std::move(collective));
     return success();
   }

@@ -46,7 +46,7 @@ template <typename CallT> static std::string describe(CallT call) {
 
 std::string fsdp::describeHostRead(Operation *op) {
   auto module = op->getParentOfType<ModuleOp>();
-  if (!module || !module->hasAttr(kDeviceAttrName))
+  if (!module || !isForGpus(module))
     return "";
   if (auto call = dyn_cast<aten::CallOp>(op))
     return describe(call);

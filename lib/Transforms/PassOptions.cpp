@@ -55,9 +55,8 @@ LogicalResult fsdp::readFloatType(ModuleOp module, StringRef name,
 LogicalResult fsdp::readCluster(ModuleOp module, StringRef name,
                                 cost::Cluster &cluster) {
   if (name == "auto")
-    name = cost::defaultCluster(module->hasAttr(kDeviceAttrName)
-                                    ? plan::DeviceKind::Cuda
-                                    : plan::DeviceKind::Cpu);
+    name = cost::defaultCluster(isForGpus(module) ? plan::DeviceKind::Cuda
+                                                  : plan::DeviceKind::Cpu);
   try {
     cluster = cost::findCluster(name.str());
     return success();

@@ -98,7 +98,7 @@ LogicalResult ChooseKernels::readOptions() {
                         module.emitError(
                             "kernel-table is read with kernels=fast; say "
                             "so, or drop it"));
-  if (module->hasAttr(kDeviceAttrName))
+  if (isForGpus(module))
     return ofKind(
         E::OptionsDisagree,
         module.emitError("kernels=fast is for device=cpu; kernels of GPUs "

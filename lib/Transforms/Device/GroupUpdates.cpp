@@ -79,7 +79,7 @@ private:
 class GroupUpdates : public fsdp::impl::GroupUpdatesBase<GroupUpdates> {
   void runOnModule() override {
     ModuleOp module = getOperation();
-    if (!module->hasAttr(kDeviceAttrName))
+    if (!isForGpus(module))
       return;
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isDeclaration())

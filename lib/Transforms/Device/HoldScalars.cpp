@@ -260,7 +260,7 @@ LogicalResult Holder::convert(aten::CallOp call) {
 class HoldScalars : public fsdp::impl::HoldScalarsBase<HoldScalars> {
   void runOnModule() override {
     ModuleOp module = getOperation();
-    if (!module->hasAttr(kDeviceAttrName))
+    if (!isForGpus(module))
       return;
     for (auto function : module.getOps<func::FuncOp>())
       if (!function.isDeclaration() && failed(Holder(function).run()))
