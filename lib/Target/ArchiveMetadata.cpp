@@ -10,6 +10,7 @@
 #include "ArchiveTurns.h"
 #include "JsonReader.h"
 #include "plan/DTypes.h"
+#include "plan/ProgramNames.h"
 
 #include <algorithm>
 #include <cmath>
@@ -170,7 +171,7 @@ static ArchiveMetadata readFields(const JsonReader &json) {
       [](const JsonReader &metric) { metric.fail("known: it must be empty"); });
 
   JsonReader programs = json["programs"];
-  if (!programs.has("step"))
+  if (!programs.has(plan::stepProgramName))
     throw ArchiveError(E::ArchiveContents,
                        "has no program `step`; export a training step");
   programs.forEachField([&](const std::string &name, const JsonReader &value) {

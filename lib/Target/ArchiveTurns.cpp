@@ -1,6 +1,7 @@
 // Checks the turns of a step.
 
 #include "ArchiveTurns.h"
+#include "plan/ProgramNames.h"
 
 #include <algorithm>
 #include <set>
@@ -10,7 +11,7 @@ using namespace fsdp;
 std::vector<std::string> fsdp::programsOfStep(const ArchiveMetadata &metadata) {
   std::vector<std::string> names;
   // A line that returns to itself ends there.
-  for (std::string name = "step";
+  for (std::string name = plan::stepProgramName;
        metadata.programs.count(name) &&
        std::find(names.begin(), names.end(), name) == names.end();
        name = metadata.programs.at(name).next)
@@ -69,9 +70,9 @@ void fsdp::checkTurns(const ArchiveMetadata &metadata) {
       continue;
     }
     bool isOfStep = std::find(line.begin(), line.end(), name) != line.end();
-    if (name != "eval" && !isOfStep)
+    if (name != plan::evalProgramName && !isOfStep)
       fail(name, "is neither step nor eval, nor a variant or a turn of these");
-    if (name == "eval" &&
+    if (name == plan::evalProgramName &&
         (isOfStep || !program.turn.empty() || !program.next.empty()))
       fail(name, "has turns, which evaluations have not");
   }

@@ -13,7 +13,7 @@ std::chrono::milliseconds deadlineOf(const plan::PlanT &plan) {
   // A year: what was predicted may be anything.
   constexpr std::chrono::milliseconds most = std::chrono::hours(24 * 365);
   constexpr double steps = 100;
-  if (plan::findProgram(plan, "step") < 0)
+  if (plan::findProgram(plan, plan::stepProgramName) < 0)
     return least;
   try {
     double milliseconds = 0;

@@ -52,8 +52,8 @@ void fsdp::plan::checkMeanings(const PlanT &plan) {
   if (!says)
     return; // made of IR that was never a captured step
   std::vector<Computations> found = computationsOf(plan, plan.micro_batches);
-  int step = findProgram(plan, "step"),
-      before = findProgram(plan, "accumulate");
+  int step = findProgram(plan, stepProgramName),
+      before = findProgram(plan, accumulateProgramName);
   for (size_t p = 0; p < plan.programs.size(); ++p)
     checkProgramMeaning(Checked(plan).at(PlanEntry::Program, p), plan,
                         *plan.programs[p], found[p]);

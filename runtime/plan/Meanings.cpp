@@ -17,7 +17,7 @@ public:
                  uint32_t microBatches, CheckingBudget &budget)
       : shared(shared), plan(shared.plan), program(program),
         microBatches(microBatches), memory(shared, program, budget),
-        isLast(program.name != "accumulate"),
+        isLast(program.name != accumulateProgramName),
         allDims(bitsOf(plan, {0, static_cast<uint32_t>(plan.mesh.size())})) {}
 
   Computations run() {
@@ -296,8 +296,9 @@ void fsdp::plan::settleMeanings(PlanT &plan,
       Checked(plan)
           .at(PlanEntry::Program, p)
           .require(C34,
-                   found[p].count(key) || (key.first == MeaningKind::Update &&
-                                           program.name == "accumulate"),
+                   found[p].count(key) ||
+                       (key.first == MeaningKind::Update &&
+                        program.name == accumulateProgramName),
                    "does not compute ",
                    describe(plan, program, key.first, key.second),
                    ", which the sequential step does");

@@ -28,7 +28,8 @@ public:
       : plan(plan), uses(plan.states.size()) {}
 
   void run() {
-    const ProgramT *step = find("step"), *accumulate = find("accumulate");
+    const ProgramT *step = find(stepProgramName),
+                   *accumulate = find(accumulateProgramName);
     Checked at = Checked(plan).inside("micro-batches");
     at.require(C27, plan.micro_batches >= 1, "a step has none");
     at.require(C27, (plan.micro_batches > 1) == (accumulate != nullptr),
@@ -61,8 +62,8 @@ private:
 
   /// Micro-batches differ in nothing but what becomes of their gradients.
   void checkAlike(const ProgramT &step, const ProgramT &accumulate) const {
-    Checked at =
-        Checked(plan).at(PlanEntry::Program, findProgram(plan, "accumulate"));
+    Checked at = Checked(plan).at(PlanEntry::Program,
+                                  findProgram(plan, accumulateProgramName));
     // What is of the sums, such as a norm, the last one has in addition.
     bool same = step.inputs.size() == accumulate.inputs.size() &&
                 step.outputs.size() >= accumulate.outputs.size();

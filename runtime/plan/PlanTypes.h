@@ -5,6 +5,7 @@
 
 #include "Error.h"
 #include "plan/DTypes.h"
+#include "plan/ProgramNames.h"
 
 #include <cstdint>
 #include <optional>

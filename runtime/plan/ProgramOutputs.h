@@ -18,8 +18,9 @@ inline bool isNumber(const ProgramT &program, const OutputT &output) {
 /// Whether a program is 'eval', or does the same for batches of other shapes.
 inline bool isEvaluation(const PlanT &plan, const ProgramT &program) {
   auto of = static_cast<size_t>(program.variant_of);
-  return program.name == "eval" ||
-         (of < plan.programs.size() && plan.programs[of]->name == "eval");
+  return program.name == evalProgramName ||
+         (of < plan.programs.size() &&
+          plan.programs[of]->name == evalProgramName);
 }
 
 /// The outputs that are numbers, or those that are not, in their order.

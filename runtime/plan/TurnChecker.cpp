@@ -29,7 +29,7 @@ public:
     for (size_t p = 0; p < plan.programs.size(); ++p)
       if (int next = plan.programs[p]->next; next != -1)
         at(p).index(next, plan.programs.size(), "program");
-    for (int first : findVariants(plan, "step"))
+    for (int first : findVariants(plan, stepProgramName))
       checkLine(turnsFrom(plan, first));
     for (size_t p = 0; p < plan.programs.size(); ++p)
       at(p).require(C35,

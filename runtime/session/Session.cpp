@@ -55,11 +55,13 @@ Session::Session(const std::string &planPath, RunOptions run,
     : loaded(readOwnPlan(planPath)), options(std::move(run)),
       connection(joinRanks(loaded, join, agreementOf(options, join))),
       backend(ranks()),
-      stepNames(plan::namesOfStep(plan(), plan::findProgram(plan(), "step"))),
-      stepLosses(plan::lossesOfStep(plan(), plan::findProgram(plan(), "step"))),
-      stepInputs(plan(), "step", plan().micro_batches) {
-  if (plan::findProgram(plan(), "eval") >= 0)
-    evalInputs.emplace(plan(), "eval", 1);
+      stepNames(plan::namesOfStep(
+          plan(), plan::findProgram(plan(), plan::stepProgramName))),
+      stepLosses(plan::lossesOfStep(
+          plan(), plan::findProgram(plan(), plan::stepProgramName))),
+      stepInputs(plan(), plan::stepProgramName, plan().micro_batches) {
+  if (plan::findProgram(plan(), plan::evalProgramName) >= 0)
+    evalInputs.emplace(plan(), plan::evalProgramName, 1);
 }
 
 /// Runs a call of the caller's, of which only one is under way.
@@ -123,8 +125,9 @@ void Session::load() {
   if (*from) {
     const checkpoint::RunPosition &then = from->position();
     done = then.step;
-    samples = then.epoch ? done * samplesOf(programOf(plan(), "step"))
-                         : then.samplesInEpoch;
+    samples = then.epoch
+                  ? done * samplesOf(programOf(plan(), plan::stepProgramName))
+                  : then.samplesInEpoch;
     said.push_back("resumed after step " + std::to_string(done) + " from " +
                    from->folder());
   }
@@ -246,7 +249,7 @@ const SessionStep &Session::step(const std::vector<Batch> &batches,
 
 Evaluated Session::evaluate(const std::vector<Batch> &batches) {
   return guarded([&] {
-    requireProgram("eval");
+    requireProgram(plan::evalProgramName);
     evalInputs->take(batches);
     int program = evalInputs->agree(ranks());
     state->repeated.set(program, state->executor);

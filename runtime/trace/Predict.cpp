@@ -121,7 +121,7 @@ Prediction predict(const plan::PlanT &plan, uint32_t program,
 std::vector<ProgramRun> predictStep(const plan::PlanT &plan,
                                     const cost::Cluster &cluster,
                                     int64_t begin) {
-  if (plan::findProgram(plan, "step") < 0)
+  if (plan::findProgram(plan, plan::stepProgramName) < 0)
     throw plan::PlanError(
         E::PlanContents,
         "the plan has no program 'step'; lower the training step again");
@@ -135,8 +135,9 @@ std::vector<ProgramRun> predictStep(const plan::PlanT &plan,
   };
   uint64_t last = plan.micro_batches - 1;
   for (uint64_t m = 0; m < last; ++m)
-    add(plan::findProgram(plan, "accumulate"), m);
-  for (int turn : plan::turnsFrom(plan, plan::findProgram(plan, "step")))
+    add(plan::findProgram(plan, plan::accumulateProgramName), m);
+  for (int turn :
+       plan::turnsFrom(plan, plan::findProgram(plan, plan::stepProgramName)))
     add(turn, last);
   return runs;
 }

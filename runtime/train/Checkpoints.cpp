@@ -36,8 +36,9 @@ Checkpoints::Checkpoints(const plan::LoadedPlan &loaded,
 /// That of the best is one that the plan has.
 void Checkpoints::checkMetric() const {
   std::string known;
-  auto names = plan::namesOfStep(plan, plan::findProgram(plan, "step"));
-  if (int eval = plan::findProgram(plan, "eval"); eval >= 0)
+  auto names =
+      plan::namesOfStep(plan, plan::findProgram(plan, plan::stepProgramName));
+  if (int eval = plan::findProgram(plan, plan::evalProgramName); eval >= 0)
     for (const plan::OutputT *output :
          plan::outputsOf(*plan.programs[eval], /*numbers=*/true))
       names.push_back("eval_" + output->name);

@@ -9,8 +9,9 @@ NamedScalars evaluate(const plan::PlanT &plan, uint64_t step, Batches &batches,
                       const RepeatedInputs &repeated,
                       Communicator &communicator, Executor &executor,
                       SampleOutputs *ofSamples) {
-  auto named = plan::outputsOf(*plan.programs[plan::findProgram(plan, "eval")],
-                               /*numbers=*/true);
+  auto named = plan::outputsOf(
+      *plan.programs[plan::findProgram(plan, plan::evalProgramName)],
+      /*numbers=*/true);
   std::vector<double> sums(named.size());
   if (ofSamples)
     ofSamples->begin(batches.perEpoch());

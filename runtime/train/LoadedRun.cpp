@@ -6,7 +6,7 @@
 namespace fsdp {
 
 const plan::PlanT &requirePrograms(const plan::PlanT &plan) {
-  if (plan::findProgram(plan, "step") < 0)
+  if (plan::findProgram(plan, plan::stepProgramName) < 0)
     throw Error(
         E::PlanContents,
         "the plan has no program 'step'; lower the training step again");

@@ -19,7 +19,8 @@ static int findState(const plan::PlanT &plan, const std::string &name) {
 
 /// The place among what a step gives; -1: it does not.
 static int findOutput(const plan::PlanT &plan, const std::string &name) {
-  auto names = plan::namesOfStep(plan, plan::findProgram(plan, "step"));
+  auto names =
+      plan::namesOfStep(plan, plan::findProgram(plan, plan::stepProgramName));
   auto found = std::find(names.begin(), names.end(), name);
   return found == names.end() ? -1 : static_cast<int>(found - names.begin());
 }

@@ -11,14 +11,14 @@ namespace fsdp {
 SampleOutputs::SampleOutputs(const plan::PlanT &plan, std::string path,
                              Communicator &communicator)
     : plan(plan), path(std::move(path)), communicator(communicator),
-      program(plan::findProgram(plan, "eval")) {
+      program(plan::findProgram(plan, plan::evalProgramName)) {
   if (program >= 0)
     outputs = plan::outputsOf(*plan.programs[program], /*numbers=*/false);
   if (outputs.empty())
     throw Error(E::FlagAndPlan,
                 "the plan's evaluation gives nothing for each sample; export "
                 "the step with outputs and eval_data, or drop --eval-outputs");
-  if (plan::findVariants(plan, "eval").size() > 1)
+  if (plan::findVariants(plan, plan::evalProgramName).size() > 1)
     throw Error(E::FlagAndPlan,
                 "the plan's evaluation takes batches of several shapes, and a "
                 "file has rows of one; export with one shape, or drop "

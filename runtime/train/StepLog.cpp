@@ -26,8 +26,8 @@ std::vector<double> sumOverRanks(Communicator &communicator,
 StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
                  Communicator &communicator, const TrainingData &data,
                  NonFiniteSteps &nonFinite)
-    : plan(plan),
-      names(plan::namesOfStep(plan, plan::findProgram(plan, "step"))),
+    : plan(plan), names(plan::namesOfStep(
+                      plan, plan::findProgram(plan, plan::stepProgramName))),
       options(options), communicator(communicator), data(data),
       nonFinite(nonFinite),
       addsNorm(options.logGradientNorm &&
@@ -35,7 +35,7 @@ StepLog::StepLog(const plan::PlanT &plan, const RunOptions &options,
                    names.end()) {
   for (const auto &arena : plan.arenas)
     plannedBytes += arena->bytes;
-  for (int step : plan::findVariants(plan, "step"))
+  for (int step : plan::findVariants(plan, plan::stepProgramName))
     works[step] = workOfStep(plan, step, options.peakFlops);
   if (options.logUnits)
     units.emplace(plan);

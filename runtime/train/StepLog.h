@@ -60,7 +60,7 @@ public:
   uint64_t unprintedLines() const { return unprinted; }
   /// What the rates of operations are of.
   const StepWork &stepWork() const {
-    return works.at(plan::findProgram(plan, "step"));
+    return works.at(plan::findProgram(plan, plan::stepProgramName));
   }
 
   /// What a checkpoint is to know of losses: this rank's in the epoch so far,

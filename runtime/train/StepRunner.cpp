@@ -18,8 +18,8 @@ StepRunner::StepRunner(const plan::PlanT &plan, Executor &executor,
     : plan(plan), executor(executor), repeated(repeated),
       choose(std::move(choose)), feed(std::move(feed)), runsAhead(runsAhead),
       onFinished(std::move(onFinished)),
-      stepProgram(plan::findProgram(plan, "step")),
-      accumulateProgram(plan::findProgram(plan, "accumulate")) {}
+      stepProgram(plan::findProgram(plan, plan::stepProgramName)),
+      accumulateProgram(plan::findProgram(plan, plan::accumulateProgramName)) {}
 
 void StepRunner::launch(uint64_t step) {
   auto begin = Clock::now();

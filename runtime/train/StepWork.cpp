@@ -23,7 +23,8 @@ std::vector<std::pair<int, uint64_t>> programsOfStep(const plan::PlanT &plan,
   std::vector<std::pair<int, uint64_t>> programs;
   for (int turn : plan::turnsFrom(plan, step))
     programs.emplace_back(turn, 1);
-  if (int accumulate = plan::findProgram(plan, "accumulate"); accumulate >= 0)
+  if (int accumulate = plan::findProgram(plan, plan::accumulateProgramName);
+      accumulate >= 0)
     programs.emplace_back(accumulate, plan.micro_batches - 1);
   return programs;
 }

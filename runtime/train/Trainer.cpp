@@ -151,7 +151,7 @@ std::vector<std::string> Trainer::notesOfResuming() const {
     notes.push_back("seed " + std::to_string(seed) + " is not the run's " +
                     std::to_string(then.seed) +
                     ": the order of data and random numbers differ from here");
-  int step = plan::findProgram(plan, "step");
+  int step = plan::findProgram(plan, plan::stepProgramName);
   if (uint64_t each = data.ofStep(step).samples) {
     uint64_t samples = data.samples();
     if (then.samples && then.samples != samples)

@@ -9,7 +9,7 @@
 namespace fsdp {
 
 static const plan::ProgramT &stepOf(const plan::PlanT &plan) {
-  return *plan.programs.at(plan::findProgram(plan, "step"));
+  return *plan.programs.at(plan::findProgram(plan, plan::stepProgramName));
 }
 
 /// Throws Error where the plan cannot evaluate what is asked for.
@@ -22,7 +22,7 @@ static bool wantsEvaluation(const plan::PlanT &plan,
       throw Error(E::FlagsDisagree, "--eval-outputs needs --eval-data FILE");
     return false;
   }
-  int eval = plan::findProgram(plan, "eval");
+  int eval = plan::findProgram(plan, plan::evalProgramName);
   if (eval < 0)
     throw Error(E::FlagAndPlan,
                 "the plan has no program 'eval'; export the step with "
@@ -56,7 +56,7 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
                                             ranks, rank, shuffle, seed);
   };
   if (readsData(step)) {
-    ofSteps = open("step", options.data, options.dataCommand,
+    ofSteps = open(plan::stepProgramName, options.data, options.dataCommand,
                    FedBatches::Use::Training);
     if (!ofSteps)
       throw Error(E::FlagAndPlan,
@@ -68,8 +68,8 @@ TrainingData::TrainingData(const plan::PlanT &plan, const RunOptions &options,
                 "export the step with data");
   }
   if (wantsEvaluation(plan, options))
-    ofEval = open("eval", options.evalData, options.evalDataCommand,
-                  FedBatches::Use::Evaluation);
+    ofEval = open(plan::evalProgramName, options.evalData,
+                  options.evalDataCommand, FedBatches::Use::Evaluation);
   for (const auto &batches : {ofSteps.get(), ofEval.get()})
     if (batches)
       batches->open();

@@ -34,8 +34,8 @@ productsOf(const plan::PlanT &plan) {
     for (auto &[text, product] : cost::productsOf(*program)) {
       cost::ProductUses &known = all[text];
       known.product = product.product;
-      if (program->name ==
-          "step") // of the first shape, where there are several
+      // Of the first shape, where there are several.
+      if (program->name == plan::stepProgramName)
         known.uses += product.uses;
     }
   return all;

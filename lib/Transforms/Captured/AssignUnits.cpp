@@ -295,7 +295,7 @@ AssignUnits::keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
 }
 
 LogicalResult AssignUnits::assign(ModuleOp module) {
-  auto step = module.lookupSymbol<func::FuncOp>("step");
+  auto step = module.lookupSymbol<func::FuncOp>(plan::stepProgramName);
   if (!step || step.isDeclaration())
     return module.emitError("the module has no program `step`; import one with "
                             "`fsdp-translate --import-torchscript`");

@@ -144,8 +144,9 @@ void AccumulateGradients::makeAccumulate(func::FuncOp step,
                                          SymbolTable &table) {
   IRMapping mapping;
   auto program = cast<func::FuncOp>(step->clone(mapping));
-  program.setSymName("accumulate");
-  program->setLoc(NameLoc::get(StringAttr::get(&getContext(), "accumulate")));
+  program.setSymName(plan::accumulateProgramName);
+  program->setLoc(NameLoc::get(
+      StringAttr::get(&getContext(), plan::accumulateProgramName)));
   table.insert(program, std::next(Block::iterator(step)));
   OpBuilder builder(&getContext());
   for (Gradient &gradient : gradients) {
@@ -192,7 +193,7 @@ void AccumulateGradients::runOnModule() {
   if (microBatches == 1)
     return;
   SymbolTable table(module);
-  auto step = table.lookup<func::FuncOp>("step");
+  auto step = table.lookup<func::FuncOp>(plan::stepProgramName);
   if (!step) {
     training.emitOpError("takes ")
         << microBatches << " micro-batches, but there is no program @step";

@@ -48,11 +48,11 @@ static LogicalResult verify(StateOp state, func::FuncOp program,
     return state.emitOpError("S13: ")
            << what << " in @" << program.getSymName();
   };
-  if (program.getSymName() == "accumulate")
+  if (program.getSymName() == plan::accumulateProgramName)
     return uses.size() == 1 && isa<AccumulateOp>(uses[0])
                ? success()
                : LogicalResult(fail("is not added to once, and no more,"));
-  if (program.getSymName() != "step")
+  if (program.getSymName() != plan::stepProgramName)
     return uses.empty() ? success() : LogicalResult(fail("is named"));
   bool isRead = uses.size() == 2 && isa<LoadOp>(uses[0]);
   auto store = isRead ? dyn_cast<StoreOp>(uses[1]) : StoreOp();
@@ -76,7 +76,7 @@ static LogicalResult verifyNoReplicaSum(func::FuncOp program) {
 LogicalResult fsdp::verifyGradientStates(ModuleOp module) {
   SymbolTable table(module);
   for (func::FuncOp program : getPrograms(module)) {
-    if (program.getSymName() == "accumulate" &&
+    if (program.getSymName() == plan::accumulateProgramName &&
         failed(verifyNoReplicaSum(program)))
       return failure();
     auto uses = findUses(program, table);

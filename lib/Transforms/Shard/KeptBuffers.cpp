@@ -30,8 +30,8 @@ void fsdp::addZeroState(ModuleOp module, StringRef name,
 }
 
 KeptBuffers::KeptBuffers(ModuleOp module)
-    : module(module),
-      accumulate(module.lookupSymbol<func::FuncOp>("accumulate")) {}
+    : module(module), accumulate(module.lookupSymbol<func::FuncOp>(
+                          plan::accumulateProgramName)) {}
 
 bool KeptBuffers::isStoredBefore(StateOp buffer) {
   return accumulate &&

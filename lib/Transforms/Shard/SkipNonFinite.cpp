@@ -122,7 +122,7 @@ void SkipNonFinite::runOnModule() {
   auto training = TrainingOp::of(module);
   if (nonFinite != NonFinite::Skip || !training || training.getScaler())
     return;
-  auto step = module.lookupSymbol<func::FuncOp>("step");
+  auto step = module.lookupSymbol<func::FuncOp>(plan::stepProgramName);
   if (step && getTurns(step).size() > 1) {
     step.emitError("non-finite=skip skips a whole step, and the step has "
                    "several turns, of which the first may have been made; "

@@ -12,6 +12,7 @@
 #include "mlir/IR/OpImplementation.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "plan/ProgramNames.h"
 #include "plan/StateNames.h"
 
 #include "fsdp/Dialect/FSDP/FSDPDialect.h.inc"
@@ -39,6 +40,11 @@ inline constexpr llvm::StringLiteral kOptimizerAttrName = "fsdp.optimizer";
 
 /// On the module: the device that its kernels are for, "cuda"; none: "cpu".
 inline constexpr llvm::StringLiteral kDeviceAttrName = "fsdp.device";
+
+/// Whether a module's kernels are for GPUs.
+inline bool isForGpus(mlir::Operation *module) {
+  return module->hasAttr(kDeviceAttrName);
+}
 
 /// What outlives a step: parameters, optimizer state, buffers.
 struct StateResource : mlir::SideEffects::Resource::Base<StateResource> {
