@@ -139,17 +139,14 @@ private:
         spread.differ |= bits;
       write(here, c->destination, spread);
     } else if (const UpdateT *update = command.operation.AsUpdate()) {
-      change(here, *update);
+      change(here, *update, accessesOf(command).reads);
     }
   }
 
-  void change(const Checked &here, const UpdateT &update) {
+  void change(const Checked &here, const UpdateT &update,
+              const std::vector<int> &reads) {
     Spread spread = scalars(plan.rules[update.rule]->scalars);
-    for (int value : {static_cast<int>(update.gradient), update.scale,
-                      update.skip, update.staged})
-      if (value != -1)
-        spread |= at(value);
-    for (int value : update.given)
+    for (int value : reads)
       spread |= at(value);
     for (uint32_t state : update.states)
       spread |= states[state];

@@ -1,6 +1,7 @@
 // Checks a step of several micro-batches: that what they give is summed once
 // each, and that the next step begins with nothing.
 #include "plan/CheckerSupport.h"
+#include "plan/CommandValues.h"
 
 #include <cmath>
 
@@ -93,48 +94,30 @@ private:
 
   void count(const ProgramT &program) {
     uses.assign(plan.states.size(), {});
-    auto read = [&](int64_t value) {
+    auto read = [&](int value) {
       for (; value >= 0; value = program.values[value]->view_of)
         if (int s = program.values[value]->state; s >= 0) {
           ++uses[s].reads;
           uses[s].readAfterReset |= uses[s].resets > 0;
         }
     };
-    auto write = [&](int64_t value) -> Uses * {
-      int s = value < 0 ? -1 : program.values[value]->state;
+    auto write = [&](int value) -> Uses * {
+      int s = program.values[value]->state;
       return s < 0 ? nullptr : &uses[s];
     };
     for (const auto &command : program.commands) {
       const OperationUnion &operation = command->operation;
-      if (const AtenT *call = operation.AsAten()) {
-        for (const auto &argument : call->arguments) {
-          if (argument->kind == ArgumentKind::Value)
-            read(argument->value);
-          else if (argument->kind == ArgumentKind::ValueList)
-            for (int member : argument->values)
-              read(member);
-        }
-        double fill = fillOf(*call);
-        for (int result : call->view ? std::vector<int>() : call->results)
-          if (Uses *state = write(result))
-            fill == 0 && std::signbit(fill) ? void(++state->resets)
-                                            : void(state->otherWrites = true);
-      } else if (const UpdateT *update = operation.AsUpdate()) {
+      const AtenT *call = operation.AsAten();
+      double fill = call ? fillOf(*call) : NAN;
+      Accesses accesses = accessesOf(*command);
+      for (int value : accesses.reads)
+        read(value);
+      for (int value : accesses.writes)
+        if (Uses *state = write(value))
+          fill == 0 && std::signbit(fill) ? void(++state->resets)
+                                          : void(state->otherWrites = true);
+      if (const UpdateT *update = operation.AsUpdate())
         ++uses[update->parameter].additions;
-        read(update->gradient);
-        for (int value : update->given)
-          read(value);
-      } else if (const CopyT *copy = operation.AsCopy()) {
-        for (const auto &piece : copy->pieces) {
-          read(piece->source);
-          if (Uses *state = write(piece->destination))
-            state->otherWrites = true;
-        }
-      } else if (const CollectiveT *collective = operation.AsCollective()) {
-        read(collective->source);
-        if (Uses *state = write(collective->destination))
-          state->otherWrites = true;
-      }
     }
     for (const auto &output : program.outputs)
       read(output->value);

@@ -3,6 +3,7 @@
 // same bytes written on every rank: so no rank reads what was not written
 // there.
 #include "plan/CheckingBudget.h"
+#include "plan/CommandValues.h"
 #include "plan/OperationText.h"
 #include "plan/StridedRanges.h"
 
@@ -142,29 +143,17 @@ private:
   }
 
   void read(const Checked &here, const CommandT &command) const {
-    if (const AtenT *call = command.operation.AsAten()) {
-      if (call->view)
-        return;
-      ShardRange readers = rangeOf(here, call->on);
-      for (const auto &argument : call->arguments)
-        if (argument->kind == ArgumentKind::Value)
-          requireAt(here, argument->value, readers);
-        else if (argument->kind == ArgumentKind::ValueList)
-          for (int value : argument->values)
-            requireAt(here, value, readers);
-    } else if (const CopyT *copy = command.operation.AsCopy()) {
+    if (const CopyT *copy = command.operation.AsCopy()) {
       for (const auto &piece : copy->pieces)
         requireAt(here, piece->source, rangeOf(here, piece->on));
-    } else if (const CollectiveT *collective =
-                   command.operation.AsCollective()) {
-      requireAt(here, static_cast<int>(collective->source), all);
-    } else if (const UpdateT *update = command.operation.AsUpdate()) {
-      requireAt(here, static_cast<int>(update->gradient), all);
-      for (int value : {update->scale, update->skip, update->staged})
-        requireAt(here, value, all);
-      for (int value : update->given)
-        requireAt(here, value, all);
+      return;
     }
+    const AtenT *call = command.operation.AsAten();
+    if (call && call->view)
+      return;
+    ShardRange readers = call ? rangeOf(here, call->on) : all;
+    for (int value : accessesOf(command).reads)
+      requireAt(here, value, readers);
   }
 
   /// `readers` have the value, and what it is a view or a part of.

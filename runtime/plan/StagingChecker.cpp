@@ -24,7 +24,7 @@ public:
       }
       const UpdateT *update = command.operation.AsUpdate();
       int changed = update ? update->staged : -1;
-      int uses = changed == -1 ? 0 : -1;
+      int uses = changed == -1 ? 0 : -2; // read and written
       for (int value : valuesOf(command))
         uses += staged.count(value);
       here.require(C18, uses == 0,
