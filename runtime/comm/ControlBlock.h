@@ -62,8 +62,8 @@ struct alignas(lineBytes) Slot {
   std::atomic<uint64_t> source, destination;
   /// Of Communicator::Clock, which the processes of a host share.
   std::atomic<int64_t> startTime;
-  /// What the rank takes it for: kind, count, dtype and the like.
-  std::atomic<uint64_t> signature;
+  /// What the rank takes it for, as TransferSignature::pack says it.
+  std::atomic<uint64_t> signature[2];
 };
 
 /// One rank's side of a channel.

@@ -60,9 +60,6 @@ struct Channel {
 /// A rank that waits looks this often whether it has left itself.
 constexpr std::chrono::milliseconds lookAround(500);
 
-constexpr char whatDiffers[] =
-    ": ranks do not do the same; give all ranks the same plan, data and flags";
-
 class GlooCommunicator : public Communicator {
 public:
   GlooCommunicator(c10d::Store &store, int rank, int size,
@@ -108,7 +105,7 @@ private:
     if (threads.hasFailed())
       throw Error(E::Collective, "rank " + std::to_string(myRank) + " " +
                                      threads.failure() + ", in " + during +
-                                     whatDiffers);
+                                     ranksDoNotDoTheSame);
   }
   /// What Gloo throws means that others are gone, or too late.
   template <typename Call>
@@ -311,12 +308,7 @@ void GlooCommunicator::agree(Channel &channel, const InFlight &flight) {
   for (uint32_t i = 0; i < members.size; ++i) {
     TransferSignature theirs;
     std::memcpy(&theirs, received->data() + i * sizeof(theirs), sizeof(theirs));
-    if (!(theirs == mine))
-      throw Error(E::Collective, "rank " + std::to_string(members[i]) +
-                                     " starts " + theirs.str() +
-                                     " where rank " + std::to_string(myRank) +
-                                     " starts " + mine.str() + ", in " +
-                                     transfer.name + whatDiffers);
+    requireSame(transfer.name, myRank, mine, members[i], theirs);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "comm/LongWait.h"
 #include "comm/Reduce.h"
 #include "comm/TransferPieces.h"
+#include "comm/TransferSignature.h"
 #include "device/Kernels.h"
 #include "device/ScalarType.h"
 #include "device/TensorAt.h"
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <map>
 #include <stdexcept>
-#include <tuple>
 
 namespace fsdp {
 
@@ -70,8 +70,10 @@ public:
       return writeResult(transfer, transfer.source, stream);
     // Behind what wrote the sources, on all ranks.
     Posts posts = meet(transfer, stream);
-    for (const LocalRanks::Post &other : *posts)
-      checkSame(transfer, other.transfer);
+    auto mine = TransferSignature::of(transfer);
+    for (uint32_t i = 0; i < group.size; ++i)
+      requireSame(transfer.name, rank, mine, group[i],
+                  TransferSignature::of((*posts)[i].transfer));
     bool reduces = plan::infoOf(transfer.kind).reduces;
     if (!reduces)
       gather(transfer, group, *posts, stream);
@@ -124,23 +126,6 @@ private:
     return {transfer.name, transfer.channel,
             watching->progress().channels[transfer.channel].started,
             groupOf(transfer)};
-  }
-
-  static void checkSame(const Transfer &mine, const Transfer &other) {
-    auto what = [](const Transfer &t) {
-      return std::tie(t.kind, t.count, t.dtype, t.divisor, t.op);
-    };
-    if (what(mine) != what(other))
-      throw Error(E::Collective,
-                  "ranks launch different transfers: " + describe(mine) +
-                      " and " + describe(other) +
-                      "; give all ranks the same plan");
-  }
-
-  static std::string describe(const Transfer &transfer) {
-    return std::string(plan::EnumNameCollectiveKind(transfer.kind)) + " of " +
-           std::to_string(transfer.count) + " x " +
-           plan::dtypeName(transfer.dtype);
   }
 
   /// What each rank has for all, or for this one.

@@ -5,6 +5,7 @@
 #include "comm/SharedArena.h"
 #include "comm/SharedMemoryGroup.h"
 #include "comm/TransferPieces.h"
+#include "comm/TransferSignature.h"
 #include "plan/Collectives.h"
 
 #include <algorithm>
@@ -24,14 +25,11 @@ constexpr size_t partBytes = 128 << 10;
 constexpr unsigned offsetBits = 48;
 constexpr uint64_t elsewhere = 0;
 
-/// What must be the same on all who take part.
-uint64_t signatureOf(const Transfer &transfer) {
-  uint64_t divisor;
-  std::memcpy(&divisor, &transfer.divisor, sizeof(divisor));
-  uint64_t kind = static_cast<uint64_t>(transfer.kind) << 12 |
-                  static_cast<uint64_t>(transfer.op) << 8 |
-                  static_cast<uint64_t>(transfer.dtype);
-  return (transfer.count << 16 | kind) ^ divisor * 0x9E3779B97F4A7C15;
+/// What a rank takes its transfer for.
+TransferSignature signatureOf(const Slot &slot) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  return TransferSignature::unpack(
+      {slot.signature[0].load(relaxed), slot.signature[1].load(relaxed)});
 }
 
 /// What a rank keeps of a channel for itself.
@@ -158,7 +156,9 @@ uint64_t SharedMemoryCommunicator::start(const Transfer &transfer) {
   Slot &mine = slot(rank(), transfer.channel, number);
   mine.source.store(locate(transfer.source), relaxed);
   mine.destination.store(locate(transfer.destination), relaxed);
-  mine.signature.store(signatureOf(transfer), relaxed);
+  auto signature = TransferSignature::of(transfer).pack();
+  for (size_t i = 0; i < signature.size(); ++i)
+    mine.signature[i].store(signature[i], relaxed);
   mine.startTime.store(Clock::now().time_since_epoch().count(), relaxed);
   mine.work.open(number);
   control(rank(), transfer.channel)
@@ -175,20 +175,14 @@ void SharedMemoryCommunicator::finish(uint64_t ticket) {
   auto &[transfer, shown] = channel.inFlight[number % ChannelControl::numSlots];
   RankGroup members = groupOf(transfer);
   AwaitedTransfer awaited{transfer.name, c, number, members};
-  uint64_t mine =
-      slot(rank(), c, number).signature.load(std::memory_order_relaxed);
+  auto mine = TransferSignature::of(transfer);
   for (uint32_t i = 0; i < members.size; ++i)
     if (int r = members[i]; r != rank()) {
       group.await(awaited, [&, r] {
         return control(r, c).started.load(std::memory_order_acquire) >= number;
       });
-      if (slot(r, c, number).signature.load(std::memory_order_relaxed) != mine)
-        throw Error(
-            E::Collective,
-            "rank " + std::to_string(r) + " does not do what rank " +
-                std::to_string(rank()) + " does, in " + transfer.name +
-                ": another kind, size or dtype; give all ranks the same "
-                "plan, data and flags");
+      requireSame(transfer.name, rank(), mine, r,
+                  signatureOf(slot(r, c, number)));
     }
   if (!shown) {
     if (findAll(c, number, members))

@@ -1,5 +1,6 @@
 #include "comm/TransferSignature.h"
 
+#include "Error.h"
 #include "plan/Collectives.h"
 #include "plan/DTypes.h"
 
@@ -11,11 +12,15 @@
 namespace fsdp {
 
 /// A divisor that is no number is equal to itself.
+static uint64_t bitsOf(double divisor) {
+  uint64_t bits;
+  std::memcpy(&bits, &divisor, sizeof(bits));
+  return bits;
+}
+
 static auto wordsOf(const TransferSignature &signature) {
-  uint64_t divisor;
-  std::memcpy(&divisor, &signature.divisor, sizeof(divisor));
   return std::make_tuple(signature.kind, signature.op, signature.dtype,
-                         signature.count, divisor);
+                         signature.count, bitsOf(signature.divisor));
 }
 
 TransferSignature TransferSignature::of(const Transfer &transfer) {
@@ -30,6 +35,26 @@ bool TransferSignature::operator<(const TransferSignature &other) const {
 
 bool TransferSignature::operator==(const TransferSignature &other) const {
   return wordsOf(*this) == wordsOf(other);
+}
+
+TransferSignature::Packed TransferSignature::pack() const {
+  return {count << 24 | kind << 16 | op << 8 | dtype, bitsOf(divisor)};
+}
+
+TransferSignature TransferSignature::unpack(const Packed &packed) {
+  TransferSignature signature{packed[0] >> 16 & 0xff, packed[0] >> 8 & 0xff,
+                              packed[0] & 0xff, packed[0] >> 24, 0};
+  std::memcpy(&signature.divisor, &packed[1], sizeof(signature.divisor));
+  return signature;
+}
+
+void requireSame(const char *name, int rank, const TransferSignature &mine,
+                 int other, const TransferSignature &theirs) {
+  if (!(theirs == mine))
+    throw Error(E::Collective,
+                "rank " + std::to_string(other) + " starts " + theirs.str() +
+                    " where rank " + std::to_string(rank) + " starts " +
+                    mine.str() + ", in " + name + ranksDoNotDoTheSame);
 }
 
 std::string TransferSignature::str() const {
