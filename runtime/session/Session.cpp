@@ -37,12 +37,7 @@ static void requireNoStream(const RunOptions &run, const std::string &what) {
 
 /// What would part the ranks if it differed.
 static std::string agreementOf(const RunOptions &run, const JoinOptions &join) {
-  return "seed=" + (run.seed ? std::to_string(*run.seed) : "default") +
-         " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
-         " rng=" + (run.sequentialRandom ? "sequential" : "site") +
-         " non-finite=" + std::to_string(int(run.nonFinite)) +
-         " comm=" + std::to_string(int(join.transport)) +
-         " resume=" + run.checkpoints.resume;
+  return agreementOf(run) + " comm=" + std::to_string(int(join.transport));
 }
 
 static const plan::ProgramT &programOf(const plan::PlanT &plan,

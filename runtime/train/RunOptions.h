@@ -69,6 +69,10 @@ struct RunOptions {
   ProgressKind progress = ProgressKind::Auto;
 };
 
+/// What of it would part the ranks if it differed, for people too:
+/// "steps=default epochs=2 seed=1 ...".
+std::string agreementOf(const RunOptions &options);
+
 } // namespace fsdp
 
 #endif // FSDP_RUNTIME_TRAIN_RUNOPTIONS_H

@@ -64,34 +64,12 @@ std::string describe(const std::optional<cost::Link> &link) {
 
 /// What would part the ranks if it differed.
 Agreement agreementOf(const plan::LoadedPlan &loaded, const CommandLine &line) {
-  const RunOptions &run = line.run;
-  auto optional = [](auto value) {
-    return value ? std::to_string(*value) : std::string("default");
-  };
   std::string flags =
-      "steps=" + optional(run.steps) + " epochs=" + optional(run.epochs) +
-      " seed=" + optional(run.seed) +
-      " shuffle=" + std::to_string(run.shuffle) +
-      " log-interval=" + std::to_string(run.logInterval.value_or(1)) +
-      " non-finite=" + std::to_string(int(run.nonFinite)) +
-      " log-grad-norm=" + std::to_string(run.logGradientNorm) +
-      " log-units=" + std::to_string(run.logUnits) +
-      " eval-interval=" + std::to_string(run.evalInterval) + " eval=" +
-      std::to_string(!run.evalData.empty() || !run.evalDataCommand.empty()) +
-      " eval-outputs=" + std::to_string(!run.evalOutputs.empty()) +
-      " weights-from-rank0=" + std::to_string(run.weightsFromRank0) +
-      " rng=" + (run.sequentialRandom ? "sequential" : "site") +
+      agreementOf(line.run) +
       " comm=" + std::to_string(int(line.launch.transport)) +
       " throttle=" + describe(line.launch.throttle) +
       " single-communicator=" + std::to_string(line.launch.singleCommunicator) +
-      " timeout=" + std::to_string(line.launch.patienceSeconds) +
-      " cuda-graph=" + std::to_string(run.graph) +
-      " checkpoint-dir=" + run.checkpoints.folder +
-      " checkpoint-interval=" + std::to_string(run.checkpoints.interval) +
-      " checkpoint-sync=" + std::to_string(run.checkpoints.synchronous) +
-      " checkpoint-must-succeed=" +
-      std::to_string(run.checkpoints.mustSucceed) +
-      " resume=" + run.checkpoints.resume;
+      " timeout=" + std::to_string(line.launch.patienceSeconds);
   // Versions first: plans that other versions compiled differ for that reason.
   return {{"version of fsdp-run", FSDP_VERSION},
           {"version of PyTorch", FSDP_TORCH},
