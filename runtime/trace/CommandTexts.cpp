@@ -9,14 +9,21 @@
 
 namespace fsdp::trace {
 
+/// What people call what a collective is of.
+static std::string unitOf(const plan::PlanT &plan,
+                          const plan::CollectiveT &collective,
+                          const std::string &location) {
+  std::string of =
+      collective.unit < 0 ? location : plan.units.at(collective.unit)->name;
+  return of.empty() ? "the whole model" : of;
+}
+
 std::string collectiveName(const plan::PlanT &plan,
                            const plan::ProgramT &program,
                            const plan::CollectiveT &collective,
                            const std::string &location) {
-  std::string of =
-      collective.unit < 0 ? location : plan.units.at(collective.unit)->name;
   return std::string(plan::infoOf(collective.kind).name) + " of " +
-         (of.empty() ? "the whole model" : of) + " (" +
+         unitOf(plan, collective, location) + " (" +
          (collective.region.empty() ? program.name : collective.region) + ")";
 }
 
@@ -29,7 +36,7 @@ public:
       : plan(plan), program(program) {
     for (const auto &command : program.commands)
       if (const auto *collective = command->operation.AsCollective()) {
-        std::string of = unitOf(*collective, command->location);
+        std::string of = unitOf(plan, *collective, command->location);
         sent.emplace(plan::rootOf(program, collective->source), of);
         received.emplace(plan::rootOf(program, collective->destination), of);
       }
@@ -58,11 +65,9 @@ public:
       break;
     case plan::Operation::Record:
       result.name = "record";
-      result.category = "event";
       break;
     case plan::Operation::Wait:
       result.name = "wait";
-      result.category = "event";
       break;
     case plan::Operation::NONE:
       break;
@@ -76,13 +81,6 @@ private:
     facts += (facts.empty() ? "\"" : ",\"") + std::string(name) + "\":" + json;
   }
 
-  std::string unitOf(const plan::CollectiveT &collective,
-                     const std::string &location) const {
-    std::string of =
-        collective.unit < 0 ? location : plan.units.at(collective.unit)->name;
-    return of.empty() ? "the whole model" : of;
-  }
-
   void describe(const plan::AtenT &aten, const std::string &location,
                 CommandText &text) {
     const std::string space = "aten::";
@@ -90,7 +88,8 @@ private:
                          ? aten.name.substr(space.size())
                          : aten.name;
     text.name = location.empty() ? op : location + " " + op;
-    text.category = aten.view ? "event" : "kernel";
+    text.category =
+        aten.view ? CommandCategory::Event : CommandCategory::Kernel;
     fact("operator",
          jsonString(aten.name +
                     (aten.overload.empty() ? "" : "." + aten.overload)));
@@ -116,7 +115,7 @@ private:
   void describe(const plan::UpdateT &update, CommandText &text) {
     const plan::StateT &parameter = *plan.states.at(update.parameter);
     text.name = "update " + parameter.fqn;
-    text.category = "update";
+    text.category = CommandCategory::Update;
     fact("rule", jsonString(plan.rules.at(update.rule)->name));
     if (parameter.unit >= 0)
       fact("unit", jsonString(plan.units.at(parameter.unit)->name));
@@ -151,7 +150,7 @@ private:
                                   : "copy";
     const std::string &of = packed ? *packed : unpacked ? *unpacked : location;
     text.name = of.empty() ? what : std::string(what) + " " + of;
-    text.category = "copy";
+    text.category = CommandCategory::Copy;
     text.movedBytes = bytes;
     fact("bytes", jsonNumber(bytes));
     fact("pieces", jsonNumber(copy.pieces.size()));
@@ -160,14 +159,14 @@ private:
   void describe(const plan::CollectiveT &collective,
                 const std::string &location, CommandText &text) {
     text.name = collectiveName(plan, program, collective, location);
-    text.category = "collective";
+    text.category = CommandCategory::Collective;
     double whole = cost::wholeBytes(program, collective);
     unsigned ranks = cost::ranksOf(plan, collective);
     // As nccl-tests count: what a rank passes on.
     double rounds = plan::infoOf(collective.kind).rounds;
     text.movedBytes =
         collective.mapped ? 0 : rounds * whole * (ranks - 1) / ranks;
-    fact("unit", jsonString(unitOf(collective, location)));
+    fact("unit", jsonString(unitOf(plan, collective, location)));
     if (!collective.region.empty())
       fact("region", jsonString(collective.region));
     fact("ranks", jsonNumber(ranks));

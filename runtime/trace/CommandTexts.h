@@ -9,11 +9,16 @@
 
 namespace fsdp::trace {
 
+/// What a command is for a trace, and what traces call it.
+enum class CommandCategory { Kernel, Update, Copy, Collective, Event };
+constexpr const char *commandCategoryNames[] = {"kernel", "update", "copy",
+                                                "collective", "event"};
+
 /// A command as a trace shows it. A prediction and a measurement of it have the
 /// same.
 struct CommandText {
   std::string name; // "blocks.0.attn mm", "all-gather of blocks.0 (forward)"
-  std::string category;  // "kernel", "update", "copy", "collective" or "event"
+  CommandCategory category = CommandCategory::Event;
   std::string facts;     // members of a JSON object, without its braces
   double flops = 0;      // of a kernel
   double movedBytes = 0; // read and written, or over a link

@@ -48,12 +48,20 @@ private:
       tensor.bytes = state->place->bytes();
       tensor.name = state->fqn;
       tensor.type = typeOf(state->dtype, state->local_shape);
-      // "blocks.0.up.weight/exp_avg" belongs to blocks.0.up.
-      std::string parameter = state->fqn.substr(0, state->fqn.find('/'));
-      size_t dot = parameter.rfind('.');
-      tensor.module = dot == std::string::npos ? "" : parameter.substr(0, dot);
+      tensor.module = moduleOf(*state);
       peak.tensors.push_back(std::move(tensor));
     }
+  }
+
+  /// The module of a state, or of the parameter that it belongs to; of a flat
+  /// one, its unit.
+  std::string moduleOf(const plan::StateT &state) const {
+    const plan::StateT &owner =
+        state.parameter < 0 ? state : *plan.states.at(state.parameter);
+    if (owner.is_flat)
+      return owner.unit < 0 ? "" : plan.units.at(owner.unit)->name;
+    size_t dot = owner.fqn.rfind('.');
+    return dot == std::string::npos ? "" : owner.fqn.substr(0, dot);
   }
 
   void addValues() {

@@ -1,5 +1,6 @@
 #include "trace/PlanDiff.h"
 
+#include "plan/Collectives.h"
 #include "plan/Names.h"
 #include "trace/CommandTexts.h"
 #include "trace/EditScript.h"
@@ -86,13 +87,13 @@ struct Side {
         prediction(predict(plan, index, priced.cluster)) {
     CommandTexts texts(plan, program, priced.cluster);
     for (size_t c = 0; c < texts.size(); ++c) {
-      if (texts[c].category == "event")
+      if (texts[c].category == CommandCategory::Event)
         continue;
       const plan::CommandT &command = *program.commands[c];
       labels.push_back(texts[c].name);
       if (const auto *collective = command.operation.AsCollective()) {
         // Whatever it is of.
-        std::string kind = texts[c].name.substr(0, texts[c].name.find(' '));
+        std::string kind = plan::infoOf(collective->kind).name;
         auto &[count, bytes] =
             collectives[kind + (collective->region.empty()
                                     ? ""

@@ -164,8 +164,8 @@ private:
                          (text.facts.empty() ? "" : ",") + text.facts;
       rate(args, "gflop_per_s", text.flops, span.end - span.begin);
       rate(args, "gb_per_s", text.movedBytes, span.end - span.begin);
-      events.slice(tracks[i], span.begin, span.end, text.name, text.category,
-                   args);
+      events.slice(tracks[i], span.begin, span.end, text.name,
+                   commandCategoryNames[int(text.category)], args);
     }
   }
 
