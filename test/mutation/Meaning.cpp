@@ -50,30 +50,33 @@ Place changedBy(const PlanT &plan, const ProgramT &program,
                              : *program.values[update.staged]->place;
 }
 
+/// The values that an argument is; -1: none.
+std::vector<int> operandsOf(const ArgumentT &argument) {
+  if (argument.kind == ArgumentKind::Value)
+    return {argument.value};
+  return argument.values; // of a list
+}
+
 /// What a command touches. A view's call touches nothing.
 std::vector<Access> accessesOf(const PlanT &plan, const ProgramT &program,
                                const CommandT &command) {
   std::vector<Access> touched;
   auto value = [&](int i, bool write) {
-    touched.push_back(whole(*program.values[baseOf(program, i)]->place, write));
+    if (i != -1)
+      touched.push_back(
+          whole(*program.values[baseOf(program, i)]->place, write));
   };
   if (const AtenT *call = command.operation.AsAten(); call && !call->view) {
-    for (const auto &argument : call->arguments) {
-      if (argument->kind == ArgumentKind::Value)
-        value(argument->value, false);
-      if (argument->kind == ArgumentKind::ValueList)
-        for (int member : argument->values)
-          if (member != -1)
-            value(member, false);
-    }
-    for (int result : call->results)
-      if (result != -1)
-        value(result, true);
-  } else if (const UpdateT *update = command.operation.AsUpdate()) {
-    for (int64_t operand : {int64_t(update->gradient), int64_t(update->scale),
-                            int64_t(update->skip)})
-      if (operand != -1)
+    for (const auto &argument : call->arguments)
+      for (int operand : operandsOf(*argument))
         value(operand, false);
+    for (int result : call->results)
+      value(result, true);
+  } else if (const UpdateT *update = command.operation.AsUpdate()) {
+    for (int operand : {int(update->gradient), update->scale, update->skip})
+      value(operand, false);
+    for (int given : update->given)
+      value(given, false);
     std::vector<Place> changed{changedBy(plan, program, *update)};
     for (uint32_t s : update->states)
       changed.push_back(*plan.states[s]->place);
@@ -223,13 +226,9 @@ private:
     const AtenT *call = command.operation.AsAten();
     if (!call || call->view || !runsOn(call->on.get(), shard))
       return;
-    for (const auto &argument : call->arguments) {
-      auto values = argument->values;
-      if (argument->kind == ArgumentKind::Value)
-        values = {argument->value};
-      for (int i : values)
+    for (const auto &argument : call->arguments)
+      for (int i : operandsOf(*argument))
         made = mix(made, i == -1 ? 1 : valueHash(program, i));
-    }
     for (size_t r = 0; r < call->results.size(); ++r)
       if (call->results[r] != -1)
         fill(*program.values[call->results[r]]->place, mix(made, r));
@@ -294,11 +293,18 @@ private:
     };
     for (int scalar : {update.scale, update.skip})
       made = mix(made, scalar == -1 ? 1 : valueHash(program, scalar));
-    const ValueT &gradient = *program.values[update.gradient];
-    const Place &from =
-        *program.values[baseOf(program, update.gradient)]->place;
+    std::vector<int> pointwise{static_cast<int>(update.gradient)};
+    for (int given : update.given)
+      if (program.values[given]->shape == parameter.local_shape)
+        pointwise.push_back(given);
+      else
+        made = mix(made, valueHash(program, given));
     for (uint64_t i = first; i < last; ++i) {
-      Hash symbol = mix(made, read(element(from, gradient.dtype, i)));
+      Hash symbol = made;
+      for (int v : pointwise)
+        symbol =
+            mix(symbol, read(element(*program.values[baseOf(program, v)]->place,
+                                     program.values[v]->dtype, i)));
       for (const auto &[s, place] : states)
         symbol = mix(symbol, read(element(place, plan.states[s]->dtype, i)));
       for (const auto &[s, place] : states)
