@@ -3,6 +3,7 @@
 #include "fsdp/Analysis/OffsetPlanner.h"
 #include "PlacedBlocks.h"
 
+#include "plan/PlanTypes.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -15,7 +16,7 @@
 
 using namespace fsdp;
 
-static constexpr int64_t alignment = 64;
+static constexpr int64_t alignment = fsdp::plan::placeAlignment;
 
 static int64_t rounded(const LiveBlock &block) {
   return llvm::alignTo(static_cast<uint64_t>(block.bytes), alignment);

@@ -5,6 +5,7 @@
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/Aten/ItemSlot.h"
+#include "plan/OperationText.h"
 
 using namespace mlir;
 using namespace fsdp;
@@ -275,8 +276,7 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
                                                info.op + "; export again");
   const aten::Schema *schema = aten::lookup(info.op, info.overload);
   if (!schema) {
-    std::string callee =
-        info.op + (info.overload.empty() ? "" : "." + info.overload);
+    std::string callee = plan::operatorName(info.op, info.overload);
     std::string hint = aten::suggest(callee);
     throw ArchiveError(E::ArchiveOperator,
                        "calls " + callee + where +

@@ -2,6 +2,8 @@
 
 #include "ArchiveBounds.h"
 
+#include "plan/FormatText.h"
+
 #include <caffe2/serialize/inline_container.h>
 #include <caffe2/serialize/read_adapter_interface.h>
 #include <torch/csrc/jit/api/module.h>
@@ -16,13 +18,6 @@
 using namespace fsdp;
 using caffe2::serialize::PyTorchStreamReader;
 using caffe2::serialize::ReadAdapterInterface;
-
-/// PyTorch's messages may begin with an empty line.
-static std::string firstLine(const std::exception &error) {
-  std::string text = error.what();
-  text.erase(0, text.find_first_not_of('\n'));
-  return text.substr(0, text.find('\n'));
-}
 
 namespace {
 /// Bytes in memory; a read beyond their end is short, as of a file (PyTorch's
@@ -79,7 +74,7 @@ LoadedArchive::LoadedArchive(std::string_view bytes) : bytes(bytes) {
     }
   } catch (const std::exception &error) {
     throw ArchiveError(E::ArchiveDamaged, "is truncated or damaged (" +
-                                              firstLine(error) +
+                                              firstLine(error.what()) +
                                               "); export again");
   }
 }
@@ -259,7 +254,8 @@ LoadedArchive::readGraphs(const std::vector<std::string> &methods) const {
     throw;
   } catch (const std::exception &error) {
     throw ArchiveError(E::ArchiveOperator,
-                       "cannot be read as TorchScript (" + firstLine(error) +
+                       "cannot be read as TorchScript (" +
+                           firstLine(error.what()) +
                            "); export again with PyTorch " TORCH_VERSION_TEXT);
   }
 }

@@ -8,6 +8,7 @@
 #include "comm/Reduce.h"
 #include "comm/TransferSignature.h"
 #include "plan/Collectives.h"
+#include "plan/FormatText.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
@@ -117,8 +118,7 @@ private:
     } catch (const Error &) {
       throw;
     } catch (const std::exception &error) {
-      std::string text = error.what();
-      throw rankWatch.failure(awaited, text.substr(0, text.find('\n')));
+      throw rankWatch.failure(awaited, firstLine(error.what()));
     }
   }
   AwaitedTransfer awaitedOf(const InFlight &flight) const {

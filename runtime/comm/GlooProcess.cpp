@@ -1,6 +1,7 @@
 #include "comm/GlooProcess.h"
 
 #include "Error.h"
+#include "plan/FormatText.h"
 
 #include <atomic>
 #include <csignal>
@@ -114,8 +115,7 @@ std::string GlooThreads::failure() const {
   if (std::regex_search(text, found, sizes))
     return "was sent " + found.str(1) + " bytes where it awaits " +
            found.str(2);
-  return "was sent what it cannot read (" + text.substr(0, text.find('\n')) +
-         ")";
+  return "was sent what it cannot read (" + firstLine(text) + ")";
 }
 
 } // namespace fsdp

@@ -2,6 +2,7 @@
 
 #include "Error.h"
 #include "device/HugePages.h"
+#include "plan/AlignUp.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,8 +11,7 @@
 namespace fsdp {
 
 static uint64_t wholePages(uint64_t bytes) {
-  uint64_t page = SharedSegment::pageBytes();
-  return (bytes + page - 1) / page * page;
+  return alignUp(bytes, SharedSegment::pageBytes());
 }
 
 static bool isWholePages(const WindowPart &part) {

@@ -2,6 +2,8 @@
 
 #include "cost/CommandCost.h"
 
+#include "plan/OperationText.h"
+
 namespace fsdp::cost {
 
 static TensorShape shapeOf(const plan::ProgramT &program, int value) {
@@ -17,11 +19,9 @@ static double localBytes(const plan::StateT &state) {
 
 std::string calleeOf(const plan::AtenT &aten) {
   constexpr std::string_view space = "aten::";
-  std::string callee = aten.name;
+  std::string callee = plan::operatorName(aten);
   if (callee.compare(0, space.size(), space) == 0)
     callee.erase(0, space.size());
-  if (!aten.overload.empty())
-    callee += "." + aten.overload;
   return callee;
 }
 

@@ -1,6 +1,8 @@
 #include "data/BatchRing.h"
 
 #include "Error.h"
+#include "plan/AlignUp.h"
+#include "plan/FormatText.h"
 
 #include <algorithm>
 #include <cstring>
@@ -39,10 +41,6 @@ constexpr uint64_t version = 3, stateCapacity = 1 << 20, alignment = 64,
                    slotHeaderBytes = 128, errorCapacity = 1 << 16,
                    pageBytes = 4096;
 
-uint64_t roundUp(uint64_t bytes, uint64_t to) {
-  return (bytes + to - 1) / to * to;
-}
-
 } // namespace
 
 BatchRing::BatchRing(const std::vector<std::vector<Column>> &variants,
@@ -68,25 +66,25 @@ BatchRing::BatchRing(const std::vector<std::vector<Column>> &variants,
                                {"shapes", shapes},
                                {"offset", slotBytes},
                                {"bytes", bytes}});
-    slotBytes = roundUp(slotBytes + bytes, alignment);
+    slotBytes = alignUp(slotBytes + bytes, alignment);
   }
   if (reader.keepsStates) {
     stateBegin = slotBytes;
     slotBytes += stateCapacity;
     text["state"] = {{"offset", stateBegin}, {"bytes", stateCapacity}};
   }
-  slotBytes = roundUp(slotBytes, pageBytes);
+  slotBytes = alignUp(slotBytes, pageBytes);
   std::string json = text.dump();
   Header header{};
   std::memcpy(header.magic, magic, sizeof(header.magic));
   header.version = version;
   header.slots = slots;
   header.slotBytes = slotBytes;
-  header.textBegin = roundUp(sizeof(Header), alignment);
+  header.textBegin = alignUp(sizeof(Header), alignment);
   header.textBytes = json.size();
-  header.errorBegin = roundUp(header.textBegin + json.size(), alignment);
+  header.errorBegin = alignUp(header.textBegin + json.size(), alignment);
   header.errorCapacity = errorCapacity;
-  slotsBegin = roundUp(header.errorBegin + errorCapacity, pageBytes);
+  slotsBegin = alignUp(header.errorBegin + errorCapacity, pageBytes);
   header.slotsBegin = slotsBegin;
   header.batches = INT64_MIN;
   memory = SharedSegment::create(slotsBegin + slots * slotBytes);
@@ -170,8 +168,7 @@ std::string BatchRing::problem() const {
   // The loader may have written anything.
   uint64_t bytes = std::min(header.errorBytes, errorCapacity);
   uint64_t at = std::min(header.errorBegin, slotsBegin - errorCapacity);
-  std::string text(memory.data() + at, bytes);
-  return text.substr(0, text.find('\n'));
+  return firstLine(std::string(memory.data() + at, bytes));
 }
 
 } // namespace fsdp

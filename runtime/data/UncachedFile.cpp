@@ -1,5 +1,6 @@
 #include "data/UncachedFile.h"
 
+#include "plan/AlignUp.h"
 #include "plan/Files.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ static bool writeBlocks(int file, const char *data, uint64_t bytes,
     beforeBlock();
     uint64_t length = std::min(block, bytes - at);
     if (isDirect)
-      length = (length + sector - 1) / sector * sector;
+      length = alignUp(length, sector);
     ssize_t n = pwrite(file, data + at, length, at);
     if (n < 0 && errno == EINTR)
       continue;

@@ -1,5 +1,7 @@
 #include "device/HugePages.h"
 
+#include "plan/AlignUp.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,7 +24,7 @@ char *mapAligned(uint64_t bytes, int descriptor) {
   if (space == MAP_FAILED)
     return nullptr;
   auto begin = reinterpret_cast<uintptr_t>(space);
-  uintptr_t aligned = (begin + hugePage - 1) / hugePage * hugePage;
+  uintptr_t aligned = alignUp(begin, hugePage);
   void *memory = mmap(reinterpret_cast<void *>(aligned), bytes, access,
                       kind | MAP_FIXED, descriptor, 0);
   if (memory == MAP_FAILED) {
@@ -30,7 +32,7 @@ char *mapAligned(uint64_t bytes, int descriptor) {
     return nullptr;
   }
   uintptr_t page = sysconf(_SC_PAGESIZE);
-  uintptr_t end = (aligned + bytes + page - 1) / page * page;
+  uintptr_t end = alignUp(aligned + bytes, page);
   if (aligned > begin)
     munmap(space, aligned - begin);
   if (begin + reserved > end)

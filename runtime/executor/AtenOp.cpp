@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "executor/ConstantArgument.h"
 #include "plan/HostReads.h"
+#include "plan/OperationText.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
@@ -13,7 +14,7 @@ namespace fsdp {
 AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
                int64_t ordinal, SiteRandom &random, StepNumbers::List *numbers)
     : resultValues(aten.results), view(aten.view) {
-  what = aten.name + (aten.overload.empty() ? "" : "." + aten.overload);
+  what = plan::operatorName(aten);
   std::string where = location.empty() ? "" : " in " + location;
   handle = c10::Dispatcher::singleton().findSchema({aten.name, aten.overload});
   if (!handle)

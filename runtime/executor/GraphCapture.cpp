@@ -1,5 +1,7 @@
 #include "executor/GraphCapture.h"
 
+#include "plan/FormatText.h"
+
 #include <exception>
 
 namespace fsdp {
@@ -42,9 +44,8 @@ std::string GraphCapture::record(LoadedProgram &program,
     } catch (const PeerFailure &) {
       gone = std::current_exception();
     } catch (const std::exception &error) {
-      std::string text = error.what();
       if (reason.empty()) // else it follows from that
-        reason = text.substr(0, text.find('\n'));
+        reason = firstLine(error.what());
     }
   };
   device.random.seedFrom(numbers);

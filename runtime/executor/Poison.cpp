@@ -2,8 +2,10 @@
 
 #include "Error.h"
 #include "executor/ProgramTensors.h"
+#include "plan/AlignUp.h"
 #include "plan/Collectives.h"
 #include "plan/CommandValues.h"
+#include "plan/OperationText.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +16,7 @@ namespace fsdp {
 static std::string nameOf(const plan::CommandT &command) {
   const plan::OperationUnion &operation = command.operation;
   if (const auto *aten = operation.AsAten())
-    return aten->name + (aten->overload.empty() ? "" : "." + aten->overload);
+    return plan::operatorName(*aten);
   if (const auto *collective = operation.AsCollective())
     return plan::infoOf(collective->kind).name;
   return operation.AsUpdate()   ? "update"
@@ -30,9 +32,7 @@ Poison::Poison(const plan::PlanT &plan, const plan::ProgramT &program,
   auto add = [&](const std::string &name, const plan::Place &place,
                  plan::DType dtype, plan::LiveRange live) {
     char *begin = arenas.address(place, name);
-    uint64_t gap =
-        (plan::placeAlignment - place.bytes() % plan::placeAlignment) %
-        plan::placeAlignment;
+    uint64_t gap = alignUp(place.bytes()) - place.bytes();
     ranges.push_back({name, begin, place.bytes(),
                       std::min(gap, arenas.room(place)), plan::hasNaN(dtype),
                       live});

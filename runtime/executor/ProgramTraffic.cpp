@@ -1,6 +1,7 @@
 #include "executor/ProgramTraffic.h"
 
 #include "device/TensorAt.h"
+#include "plan/AlignUp.h"
 #include "plan/ProgramOutputs.h"
 
 #include <ATen/EmptyTensor.h>
@@ -89,7 +90,6 @@ std::vector<double> ProgramTraffic::outputs(unsigned runsAgo) {
 
 std::vector<at::Tensor>
 ProgramTraffic::tensorOutputs(const LoadedProgram &program) {
-  constexpr uint64_t alignment = 64;
   uint64_t bytes = 0;
   std::vector<uint64_t> offsets;
   std::vector<const at::Tensor *> planned;
@@ -97,9 +97,10 @@ ProgramTraffic::tensorOutputs(const LoadedProgram &program) {
        plan::outputsOf(*program.plan, /*numbers=*/false)) {
     planned.push_back(&program.tensors[output->value]);
     offsets.push_back(bytes);
-    bytes += (spanOf(*planned.back()) + alignment - 1) / alignment * alignment;
+    bytes += alignUp(spanOf(*planned.back()));
   }
-  char *host = tensors.prepare(backend, streams, std::max(bytes, alignment));
+  char *host =
+      tensors.prepare(backend, streams, std::max(bytes, plan::placeAlignment));
   for (size_t i = 0; i < planned.size(); ++i)
     if (uint64_t span = spanOf(*planned[i]))
       tensors.pieces.push_back(

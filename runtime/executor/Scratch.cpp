@@ -1,14 +1,14 @@
 #include "executor/Scratch.h"
 
+#include "plan/AlignUp.h"
+
 #include <algorithm>
 
 namespace fsdp {
 
-static constexpr uint64_t alignment = 64;
-
 uint64_t BlockStack::push(uint64_t bytes) {
   uint64_t begin = top();
-  uint64_t end = begin + (bytes + alignment - 1) / alignment * alignment;
+  uint64_t end = begin + alignUp(bytes);
   blocks.push_back({begin, end, false});
   return begin;
 }

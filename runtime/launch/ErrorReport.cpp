@@ -1,6 +1,7 @@
 #include "launch/ErrorReport.h"
 
 #include "comm/Communicator.h"
+#include "plan/FormatText.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,8 +20,7 @@ RankError describeCurrentError() {
   } catch (const std::bad_alloc &) {
     return {"out of memory; use more ranks or a smaller batch", E::OutOfMemory};
   } catch (const std::exception &error) {
-    std::string text = error.what();
-    return {text.substr(0, text.find('\n')), kindOf(error)};
+    return {firstLine(error.what()), kindOf(error)};
   }
 }
 

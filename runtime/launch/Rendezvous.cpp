@@ -5,6 +5,7 @@
 #include "launch/ListeningSocket.h"
 #include "launch/SealedStore.h"
 #include "launch/Secret.h"
+#include "plan/FormatText.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -23,11 +24,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
-
-std::string firstLine(const std::exception &error) {
-  std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 } // namespace
 
@@ -96,7 +92,7 @@ StorePtr Meeting::Place::open() {
       return c10::make_intrusive<c10d::FileStore>(where.path, me.size);
     } catch (const std::exception &error) {
       throw Error(E::MeetingFailed, "cannot meet in file " + where.path + ": " +
-                                        firstLine(error));
+                                        firstLine(error.what()));
     }
   }
   c10d::TCPStoreOptions options;
@@ -123,12 +119,12 @@ StorePtr Meeting::Place::open() {
               "--master-port or MASTER_PORT)");
     if (options.isServer)
       throw Error(E::MeetingFailed, "cannot serve the rendezvous at " + name() +
-                                        ": " + firstLine(error));
+                                        ": " + firstLine(error.what()));
     throw Error(
         E::RanksMissing,
         std::string(where.launcherServes ? "the launcher's store" : "rank 0") +
             " did not answer at " + name() + " within " +
-            std::to_string(timeout.count()) + " s: " + firstLine(error));
+            std::to_string(timeout.count()) + " s: " + firstLine(error.what()));
   }
 }
 
@@ -151,8 +147,8 @@ void Meeting::Place::waitForAll(const std::string &what) {
     try {
       missing = absent(what);
     } catch (const std::exception &lost) {
-      throw Error(E::MeetingFailed,
-                  "lost the rendezvous at " + name() + ": " + firstLine(lost));
+      throw Error(E::MeetingFailed, "lost the rendezvous at " + name() + ": " +
+                                        firstLine(lost.what()));
     }
     if (missing.empty())
       return;
@@ -272,7 +268,8 @@ template <typename Call> static auto atMeeting(Call call) {
   try {
     return call();
   } catch (const c10::Error &error) {
-    throw Error(E::MeetingFailed, "the rendezvous failed: " + firstLine(error));
+    throw Error(E::MeetingFailed,
+                "the rendezvous failed: " + firstLine(error.what()));
   }
 }
 

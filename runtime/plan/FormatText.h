@@ -9,6 +9,12 @@ namespace fsdp {
 std::string formatText(const char *pattern, ...)
     __attribute__((format(printf, 1, 2)));
 
+/// The first line that is not empty, as of a library's message.
+inline std::string firstLine(std::string text) {
+  text.erase(0, text.find_first_not_of('\n'));
+  return text.substr(0, text.find('\n'));
+}
+
 } // namespace fsdp
 
 #endif // FSDP_PLAN_FORMATTEXT_H

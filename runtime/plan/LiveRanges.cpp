@@ -1,4 +1,5 @@
 #include "plan/LiveRanges.h"
+#include "plan/AlignUp.h"
 #include "plan/CheckingBudget.h"
 #include "plan/CommandValues.h"
 
@@ -9,10 +10,6 @@
 using namespace fsdp::plan;
 
 namespace {
-
-uint64_t alignUp(uint64_t bytes) {
-  return (bytes + placeAlignment - 1) / placeAlignment * placeAlignment;
-}
 
 /// Follows the commands of a program, in the order of the list.
 class Lifetimes {
@@ -130,11 +127,11 @@ uint64_t fsdp::plan::liveBytes(const PlanT &plan, const ProgramT &program,
     auto [first, last] = ranges[i];
     if (last < first || value.state != -1 || value.place->arena() != arena)
       continue;
-    changes[first + 1] += alignUp(value.place->bytes());
-    changes[last + 2] -= alignUp(value.place->bytes());
+    changes[first + 1] += fsdp::alignUp(value.place->bytes());
+    changes[last + 2] -= fsdp::alignUp(value.place->bytes());
   }
   int64_t live = 0, most = 0;
   for (int64_t change : changes)
     most = std::max(most, live += change);
-  return alignUp(states) + most;
+  return fsdp::alignUp(states) + most;
 }

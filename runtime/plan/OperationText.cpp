@@ -119,11 +119,19 @@ std::string fsdp::plan::shardsText(const ShardRange *on) {
              : " on shards " + first + " to " + std::to_string(on->end() - 1);
 }
 
+std::string fsdp::plan::operatorName(const std::string &name,
+                                     const std::string &overload) {
+  return overload.empty() ? name : name + "." + overload;
+}
+
+std::string fsdp::plan::operatorName(const AtenT &call) {
+  return operatorName(call.name, call.overload);
+}
+
 std::string fsdp::plan::callText(const AtenT &call) {
   std::string text =
       call.results.empty() ? "" : valuesText(call.results) + " = ";
-  text += (call.view ? "view " : "") + call.name +
-          (call.overload.empty() ? "" : "." + call.overload) + "(";
+  text += (call.view ? "view " : "") + operatorName(call) + "(";
   // Trailing defaults say nothing.
   size_t count = call.arguments.size();
   while (count && call.arguments[count - 1]->kind == ArgumentKind::Default)

@@ -21,6 +21,10 @@ std::string valuesText(const std::vector<int> &values);
 /// " on shards 0 to 1": the ranks that run something; empty: all do.
 std::string shardsText(const ShardRange *on);
 
+/// "aten::add.Tensor"; without an overload "aten::mm".
+std::string operatorName(const std::string &name, const std::string &overload);
+std::string operatorName(const AtenT &call);
+
 /// "%5 = aten::add.Tensor(%3, %4)"; trailing defaults are left out.
 std::string callText(const AtenT &call);
 

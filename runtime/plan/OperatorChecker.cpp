@@ -1,6 +1,7 @@
 #include "plan/OperatorChecker.h"
 #include "plan/CheckerSupport.h"
 #include "plan/OperandShapes.h"
+#include "plan/OperationText.h"
 
 #include <algorithm>
 #include <map>
@@ -270,8 +271,7 @@ private:
   }
 
   const OperatorSchema &checkCall(const Checked &at, const AtenT &call) {
-    std::string name =
-        call.name + (call.overload.empty() ? "" : "." + call.overload);
+    std::string name = operatorName(call);
     const Known &entry = lookUp(call);
     at.require(C30, entry.refusal.empty(), "calls ", name, ", which ",
                entry.refusal);

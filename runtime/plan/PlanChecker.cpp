@@ -1,4 +1,5 @@
 #include "plan/PlanChecker.h"
+#include "plan/AlignUp.h"
 #include "plan/CheckingBudget.h"
 
 #include <algorithm>
@@ -53,9 +54,8 @@ void findWindows(const PlanT &plan, PlanFacts &facts) {
 void checkArenaSizes(const PlanT &plan) {
   std::vector<uint64_t> ends(plan.arenas.size());
   auto reach = [&](const Place &place) {
-    uint64_t end = place.offset() + place.bytes() + placeAlignment - 1;
     uint64_t &highest = ends[place.arena()];
-    highest = std::max(highest, end - end % placeAlignment);
+    highest = std::max(highest, fsdp::alignUp(place.offset() + place.bytes()));
   };
   for (const auto &state : plan.states)
     reach(*state->place);

@@ -2,6 +2,7 @@
 
 #include "plan/Collectives.h"
 #include "plan/LiveRanges.h"
+#include "plan/OperationText.h"
 #include "trace/JsonText.h"
 
 #include <cmath>
@@ -90,9 +91,7 @@ private:
     text.name = location.empty() ? op : location + " " + op;
     text.category =
         aten.view ? CommandCategory::Event : CommandCategory::Kernel;
-    fact("operator",
-         jsonString(aten.name +
-                    (aten.overload.empty() ? "" : "." + aten.overload)));
+    fact("operator", jsonString(plan::operatorName(aten)));
     std::string shapes;
     for (int value : aten.results)
       if (value >= 0) {

@@ -1,5 +1,6 @@
 #include "trace/MemoryByKind.h"
 
+#include "plan/AlignUp.h"
 #include "plan/Collectives.h"
 #include "plan/CommandValues.h"
 #include "plan/LiveRanges.h"
@@ -12,11 +13,6 @@ namespace fsdp::trace {
 
 uint64_t totalOf(const MemoryUse &use) {
   return std::accumulate(use.begin(), use.end(), uint64_t(0));
-}
-
-static uint64_t alignUp(uint64_t bytes) {
-  return (bytes + plan::placeAlignment - 1) / plan::placeAlignment *
-         plan::placeAlignment;
 }
 
 MemoryKind kindOf(plan::Role role) {

@@ -1,5 +1,6 @@
 #include "trace/Peak.h"
 
+#include "plan/AlignUp.h"
 #include "plan/LiveRanges.h"
 
 #include <algorithm>
@@ -80,8 +81,7 @@ private:
         continue;
       LiveTensor tensor;
       tensor.kind = kinds[v];
-      tensor.bytes = (value.place->bytes() + plan::placeAlignment - 1) /
-                     plan::placeAlignment * plan::placeAlignment;
+      tensor.bytes = alignUp(value.place->bytes());
       tensor.type = typeOf(value.dtype, value.shape);
       if (first >= 0) {
         tensor.from = static_cast<uint32_t>(first);

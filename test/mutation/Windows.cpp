@@ -1,4 +1,5 @@
 #include "Windows.h"
+#include "plan/AlignUp.h"
 #include "plan/LiveRanges.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ constexpr int64_t elements = 16; // of a rank's piece: 64 bytes of float32
 std::unique_ptr<Place> placeAtEnd(PlanT &plan, uint32_t arena, uint64_t bytes) {
   uint64_t &end = plan.arenas[arena]->bytes;
   auto place = std::make_unique<Place>(arena, end, bytes);
-  end += (bytes + placeAlignment - 1) / placeAlignment * placeAlignment;
+  end += fsdp::alignUp(bytes);
   return place;
 }
 

@@ -1,4 +1,5 @@
 #include "PlanBuilder.h"
+#include "plan/AlignUp.h"
 #include "plan/LiveRanges.h"
 
 namespace fsdp::test {
@@ -71,8 +72,7 @@ PlanBuilder::PlanBuilder(unsigned ranks) : ranks(ranks) {
 Place PlanBuilder::place(unsigned arena, const Shape &shape, DType dtype) {
   uint64_t bytes = *spanBytes(shape, rowMajorStrides(shape), dtype);
   uint64_t offset = plan.arenas[arena]->bytes;
-  plan.arenas[arena]->bytes +=
-      (bytes + placeAlignment - 1) / placeAlignment * placeAlignment;
+  plan.arenas[arena]->bytes += alignUp(bytes);
   return Place(arena, offset, bytes);
 }
 

@@ -9,6 +9,9 @@
 using namespace mlir;
 using namespace fsdp;
 
+static_assert(kAlignment == plan::placeAlignment,
+              "each member of a bucket has a place of its own");
+
 // pack, unpack
 
 /// Each of `values` fills its member, members of a rank do not overlap, and all

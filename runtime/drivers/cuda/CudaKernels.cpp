@@ -7,6 +7,7 @@
 #include "drivers/cuda/CudaAllocator.h"
 #include "drivers/cuda/CudaLibrary.h"
 #include "drivers/cuda/CudaOperators.h"
+#include "plan/FormatText.h"
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -123,10 +124,9 @@ Kernels *open(Device &device, const MemoryHooks &hooks) {
   try {
     return new CudaKernels(device, hooks);
   } catch (const c10::Error &error) {
-    std::string text = error.what_without_backtrace();
     throw Error(E::GpuMissing,
                 "PyTorch cannot use GPU " + std::to_string(device.index()) +
-                    ": " + text.substr(0, text.find('\n')) +
+                    ": " + firstLine(error.what_without_backtrace()) +
                     "; see nvidia-smi, or compile the plan for device=cpu");
   }
 }

@@ -10,6 +10,7 @@
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
 #include "imitation/EmptyGpu.h"
+#include "plan/AlignUp.h"
 
 #include <gtest/gtest.h>
 
@@ -67,8 +68,7 @@ void expectSteadyRuns(const plan::PlanT &plan, bool graph) {
 void moveToHost(plan::PlanT &plan, plan::Place &place) {
   uint64_t &end = plan.arenas[plan::hostArena]->bytes;
   place = plan::Place(plan::hostArena, end, place.bytes());
-  end += (place.bytes() + plan::placeAlignment - 1) / plan::placeAlignment *
-         plan::placeAlignment;
+  end += alignUp(place.bytes());
 }
 
 /// Elements of the weight of `offloaded`, and what its step moves.
