@@ -268,7 +268,7 @@ class Follower:
             raise ExportError(
                 E.OPTIMIZER_STEP,
                 f"{line_of(error)}the step of {self.name} cannot be followed: "
-                f"{type(error).__name__}: {' '.join(str(error).split())}",
+                f"{type(error).__name__}: {' '.join(str(error).split())}{self._hint()}",
             ) from error
         self.updated.update(
             index
@@ -340,9 +340,12 @@ class Follower:
                 "state, per parameter",
             )
 
+    def _hint(self) -> str:
+        inner = [x for x in self.attributes.values() if isinstance(x, torch.optim.Optimizer)]
+        return f"; {way_out(inner[0])}" if inner else ""
+
     def check_updated(self) -> None:
-        """Raises ExportError where a parameter gets no update because the step reaches it by
-        another way than the groups: only those are followed."""
+        """Raises ExportError where a step reaches a parameter otherwise than by its groups."""
         forgotten = {
             id(tensor): fqn
             for index, (fqn, tensor) in enumerate(zip(self.fqns, self.tensors))
@@ -363,8 +366,11 @@ class Follower:
     ) -> None:
         """A tensor that a step keeps elsewhere than in the state would be lost behind it."""
         for key, value in attributes.items():
-            if key not in ("state", "param_groups") and any(map(trace.made, tensors_in(value))):
-                self.fail(f"keeps tensors in self.{key}; keep them in self.state, per parameter")
+            if key in ("state", "param_groups") or not any(map(trace.made, tensors_in(value))):
+                continue
+            if isinstance(value, torch.optim.Optimizer):
+                self.fail(f"steps self.{key}: {way_out(value)}")
+            self.fail(f"keeps tensors in self.{key}; keep them in self.state, per parameter")
         fresh = trace.make((1,), (1,), torch.float32, self.pool.constant(0.0))
         for param in params:
             for key in vars(param).keys() - vars(fresh).keys():

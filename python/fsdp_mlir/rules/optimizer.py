@@ -75,7 +75,9 @@ def _describe_groups(
     optimizer: torch.optim.Optimizer, names: StateNames, first: int
 ) -> list[dict[str, Any]]:
     """The groups of one optimizer, of which the first has the number `first`."""
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+    # What wraps an optimizer without being made as one has none.
+    kinds = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    if any(getattr(optimizer, kind, None) for kind in kinds):
         raise ExportError(
             E.OPTIMIZER,
             "the optimizer has step hooks, and no Python runs while a plan does; remove them",
