@@ -15,7 +15,7 @@ from .branches import Way
 from .context import following
 from .lines import line_of, line_of_step
 from .merge import Merger
-from .numbers import Number
+from .numbers import Number, plain_number, same_value
 from .reach import tensors_in, way_out
 from .trace import Trace
 from .kept_state import Kept, first_state, later_state
@@ -89,9 +89,9 @@ class Follower:
         entry = self._copied({k: v for k, v in group.items() if k != "params"})
         for key, value in entry.items():
             if isinstance(value, (tuple, list)):
-                entry[key] = type(value)(map(_plain, value))
+                entry[key] = type(value)(map(plain_number, value))
             else:
-                entry[key] = _plain(value)
+                entry[key] = plain_number(value)
         if "foreach" in entry:
             entry["foreach"] = False
         if isinstance(self.optimizer, torch.optim.SGD):
@@ -379,23 +379,11 @@ class Follower:
     def _check_attributes(self, after: dict[str, Any]) -> None:
         for key, value in after.items():
             counts = isinstance(value, (int, float, Number)) and not isinstance(value, bool)
-            if counts and not _same(value, self.attributes.get(key)):
+            if counts and not same_value(value, self.attributes.get(key)):
                 self.changed.setdefault(key, f"self.{key}")
 
     def _check_entries(self, group: Group, before: Group) -> None:
         after = {k: v for k, v in group.items() if k != "params"}
         for key in {*after, *before}:
-            if key not in after or key not in before or not _same(after[key], before[key]):
+            if key not in after or key not in before or not same_value(after[key], before[key]):
                 self.changed.setdefault(f"{key} of its parameter groups", f'"{key}"')
-
-
-def _plain(value: Any) -> Any:
-    one = isinstance(value, torch.Tensor) and value.numel() == 1
-    return float(value.item()) if one else value
-
-
-def _same(a: Any, b: Any) -> bool:
-    try:
-        return a is b or (type(a) is type(b) and bool(a == b))
-    except Exception:
-        return False

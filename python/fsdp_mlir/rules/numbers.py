@@ -174,3 +174,17 @@ class Condition:
 
     def __bool__(self) -> bool:
         return self.trace.decide(self.key) != self.negated
+
+
+def plain_number(value: Any) -> Any:
+    """A tensor of one element as a Python number; all else as it is."""
+    one = isinstance(value, torch.Tensor) and value.numel() == 1
+    return float(value.item()) if one else value
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Whether two values are of one type and equal; what cannot be compared is not."""
+    try:
+        return a is b or (type(a) is type(b) and bool(a == b))
+    except Exception:
+        return False
