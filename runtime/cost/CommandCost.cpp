@@ -1,6 +1,7 @@
 // What the commands of a plan cost.
 
 #include "cost/CommandCost.h"
+#include "plan/PipelineText.h"
 
 #include "plan/OperationText.h"
 
@@ -117,25 +118,14 @@ const char *defaultCluster(plan::DeviceKind device) {
   return device == plan::DeviceKind::Cuda ? "h100x8" : "local";
 }
 
-/// The value of the pipeline's last `cluster=`: passes run one behind the
-/// other, and the last one to be told is the one that schedules.
-static std::string clusterName(const std::string &pipeline) {
-  const std::string key = "cluster=";
-  std::string name;
-  for (size_t at = pipeline.find(key); at != std::string::npos;
-       at = pipeline.find(key, at + 1)) {
-    if (at > 0 && pipeline[at - 1] != '{' && pipeline[at - 1] != ' ')
-      continue;
-    size_t begin = at + key.size();
-    name = pipeline.substr(begin, pipeline.find_first_of(" }", begin) - begin);
-  }
-  return name;
-}
-
+/// Passes run one behind the other, and the last one to be told of a cluster is
+/// the one that schedules.
 Cluster clusterOf(const plan::PlanT &plan) {
-  std::string name = clusterName(plan.pipeline);
-  return findCluster(
-      name.empty() || name == "auto" ? defaultCluster(plan.device) : name);
+  std::string name = "auto";
+  for (const auto &option : plan::pipelineOptions(plan.pipeline))
+    if (option.name == "cluster" && !option.value.empty())
+      name = option.value;
+  return findCluster(name == "auto" ? defaultCluster(plan.device) : name);
 }
 
 } // namespace fsdp::cost

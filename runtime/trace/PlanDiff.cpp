@@ -2,6 +2,7 @@
 
 #include "plan/Collectives.h"
 #include "plan/Names.h"
+#include "plan/PipelineText.h"
 #include "trace/CommandTexts.h"
 #include "trace/EditScript.h"
 #include "trace/MemoryByKind.h"
@@ -34,31 +35,10 @@ std::string bytesChange(uint64_t before, uint64_t after) {
 }
 
 /// The options of a plan's pipelines: "fsdp-shard units" and "block".
-std::map<std::string, std::string> optionsOf(const std::string &pipeline) {
+std::map<std::string, std::string> optionsOf(const plan::PlanT &plan) {
   std::map<std::string, std::string> options;
-  std::string stage, word;
-  int depth = 0;
-  auto flush = [&] {
-    size_t at = word.find('=');
-    if (!word.empty())
-      options[stage + " " + word.substr(0, at)] =
-          at == std::string::npos ? "" : word.substr(at + 1);
-    word.clear();
-  };
-  for (char c : pipeline) {
-    if (c == '{' && depth++ == 0) {
-      stage = word;
-      word.clear();
-    } else if (c == '}' && --depth == 0) {
-      flush();
-    } else if (depth == 0 && c == ',') {
-      word.clear();
-    } else if (depth == 1 && c == ' ') {
-      flush();
-    } else {
-      word += c;
-    }
-  }
+  for (auto &[pipeline, name, value] : plan::pipelineOptions(plan.pipeline))
+    options[pipeline + " " + name] = value;
   return options;
 }
 
@@ -174,9 +154,7 @@ private:
             << "\n";
   }
 
-  void printOptions() {
-    printTable("option ", optionsOf(a.pipeline), optionsOf(b.pipeline));
-  }
+  void printOptions() { printTable("option ", optionsOf(a), optionsOf(b)); }
 
   void printStates() { printTable("state ", statesOf(a), statesOf(b)); }
 

@@ -3,6 +3,7 @@
 #include "plan/Collectives.h"
 #include "plan/Meanings.h"
 #include "plan/Names.h"
+#include "plan/PipelineText.h"
 #include "trace/Exposure.h"
 #include "trace/Peak.h"
 #include "trace/Units.h"
@@ -52,6 +53,10 @@ public:
                  {"seed", plan.seed},
                  {"epochs", plan.epochs},
                  {"steps", plan.steps}};
+    json["options"] = Json::array();
+    for (auto &[pipeline, name, value] : plan::pipelineOptions(plan.pipeline))
+      json["options"].push_back(
+          {{"pipeline", pipeline}, {"name", name}, {"value", value}});
     json["mesh"] = Json::array();
     for (const auto &dim : plan.mesh)
       json["mesh"].push_back({{"name", dim->name},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Iterable, Optional
 
 from .charts import line_chart
@@ -267,7 +266,7 @@ def setting(run: Run) -> Markup:
     parts.append(
         folded(
             "options of the compiler",
-            table(("option", "value"), pipeline_options(plan["pipeline"])),
+            table(("option", "value"), [(o["name"], o["value"]) for o in plan["options"]]),
         )
     )
     return joined(parts)
@@ -279,15 +278,6 @@ def _flat(settings: Json, prefix: str = "") -> Iterable[tuple[str, str]]:
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def pipeline_options(pipeline: str) -> list[tuple[str, str]]:
-    """The options of a pipeline's text, `fsdp-pipeline{a=1 b=2}`."""
-    return [
-        (key, value)
-        for inside in re.findall(r"\{([^{}]*)\}", pipeline)
-        for key, _, value in (word.partition("=") for word in inside.split())
-    ]
 
 
 _NOT_COMPARED = (
