@@ -207,8 +207,11 @@ void ProgramTerms::copy(const PieceT &piece) {
     append(block, {0, bytes, terms.unknown("some ranks alone copy it")});
   } else if (piece.source == -1) {
     append(block, {0, bytes, terms.zero()});
-  } else if (!program.values[piece.source]->place) {
-    block = rowMajor(piece.source); // the sequential step, which has no places
+  } else if (const ValueT &source = *program.values[piece.source];
+             !source.place) { // the sequential step, which has no places
+    bool liesAlike =
+        source.strides == program.values[piece.destination]->strides;
+    block = liesAlike ? read(piece.source) : rowMajor(piece.source);
   } else {
     Content &from = contentOf(rootOf(program, piece.source));
     uint64_t begin = beginOf(piece.source) + piece.source_offset;
