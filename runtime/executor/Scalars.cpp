@@ -18,7 +18,7 @@ std::vector<double> evaluateScalars(const ScalarList &scalars,
     double v = 0;
     switch (s->kind) {
     case plan::ScalarKind::Constant:
-      v = s->value;
+      v = s->value.value_or(0);
       break;
     case plan::ScalarKind::Hyperparameter:
       v = context.hyperparameters.at(s->hyperparameter);

@@ -23,7 +23,7 @@ std::string fsdp::plan::scalarText(const ScalarT &scalar, const PlanT &plan) {
   };
   switch (scalar.kind) {
   case ScalarKind::Constant:
-    return numberText(scalar.value);
+    return numberText(scalar.value.value_or(0));
   case ScalarKind::Hyperparameter: {
     const HyperparameterT &one = *plan.hyperparameters[scalar.hyperparameter];
     return one.name + " of group " + std::to_string(one.group);

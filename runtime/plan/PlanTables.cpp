@@ -146,14 +146,15 @@ void checkInit(const Checked &state, const StateT &of) {
     const InitStepT &step = *of.init[i];
     Checked at = state.inside("step ", i, " of its recipe");
     at.require(C1, step.kind <= InitKind::MAX, "its kind is unknown");
-    at.require(C23, std::isfinite(step.a) && std::isfinite(step.b),
+    double a = step.a.value_or(0);
+    at.require(C23, std::isfinite(a) && std::isfinite(step.b),
                "has a number that is not finite");
     bool writes = step.kind <= InitKind::Normal;
     at.require(C23, i > 0 || (writes && !step.region),
                "is the first and gives no value to every element");
     at.require(C23, step.kind == InitKind::Fill || isFloating(of.dtype),
                "is for floating-point tensors, not for ", dtypeName(of.dtype));
-    at.require(C23, step.kind != InitKind::Uniform || step.a <= step.b,
+    at.require(C23, step.kind != InitKind::Uniform || a <= step.b,
                "draws from an empty range");
     at.require(C23, step.kind != InitKind::Normal || step.b >= 0,
                "has a negative deviation");

@@ -60,7 +60,7 @@ PlanTerms::numbers(const std::vector<std::unique_ptr<ScalarT>> &scalars) const {
       continue;
     }
     DigestOf digest;
-    digest << uint64_t(scalar->kind) << scalar->value;
+    digest << uint64_t(scalar->kind) << scalar->value.value_or(0);
     if (scalar->kind == ScalarKind::Hyperparameter) {
       const HyperparameterT &number =
           *plan.hyperparameters[scalar->hyperparameter];

@@ -63,7 +63,7 @@ std::string initText(const StateT &state) {
     auto [name, numbers] = kinds[static_cast<size_t>(step->kind)];
     text += (text.empty() ? "" : ", ") + std::string(name);
     if (numbers)
-      text += "(" + numberText(step->a) +
+      text += "(" + numberText(step->a.value_or(0)) +
               (numbers > 1 ? ", " + numberText(step->b) : "") + ")";
     if (step->kind == InitKind::Uniform || step->kind == InitKind::Normal)
       text += " draw " + std::to_string(step->draw);

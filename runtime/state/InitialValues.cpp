@@ -77,7 +77,7 @@ void apply(const plan::InitStepT &step, int64_t seed, int64_t begin,
       if (elements.has(begin + i))
         values[i] = function(values[i], begin + i);
   };
-  double a = step.a, b = step.b;
+  double a = step.a.value_or(0), b = step.b;
   switch (step.kind) {
   case plan::InitKind::Fill:
     return each([=](double, int64_t) { return a; });

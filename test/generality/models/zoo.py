@@ -324,6 +324,36 @@ def amsgrad() -> TrainingStep:
     return step_of(model, regression, data, optimizer)
 
 
+def turned() -> TrainingStep:
+    """A constant that is not row-major."""
+    turn = numbers(4, 3, seed=7).t()
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        return F.mse_loss(model(x) @ turn, y)
+
+    data = {"x": numbers(SAMPLES, 5), "y": numbers(SAMPLES, 4, seed=8)}
+    return step_of(nn.Linear(5, 3), loss, data)
+
+
+class Rests(torch.optim.Optimizer):
+    """Leaves out its second step by a rate of 0: the factor of the gradient is -0.0 then."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:
+        for group in self.param_groups:
+            for param in group["params"]:
+                state = self.state[param]
+                state["step"] = state.get("step", 0) + 1
+                rate = 0.0 if state["step"] == 2 else group["lr"]
+                param.add_(param.grad, alpha=-rate)
+
+
+def rests() -> TrainingStep:
+    model = nn.Linear(5, 3)
+    data = {"x": numbers(SAMPLES, 5), "y": numbers(SAMPLES, 3, seed=8)}
+    return step_of(model, regression, data, Rests(model.parameters(), {"lr": 0.1}))
+
+
 MODELS = {
     model.__name__: model
     for model in (
@@ -343,6 +373,8 @@ MODELS = {
         groups,
         amsgrad,
         scalar,
+        turned,
+        rests,
     )
 }
 
