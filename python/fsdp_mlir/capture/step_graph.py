@@ -26,7 +26,7 @@ from .context import SharedForward, eval_mode, said_to_compile
 from .custom_operators import bodies_say_shapes, inline_custom_operators
 from .dynamo import follow
 from .eager_kernels import eager_interpolation, eager_results
-from ..step.eager_only import no_backward
+from ..step.eager_only import no_side_effects
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
@@ -94,7 +94,7 @@ def capture(
             bodies_say_shapes(),
             dense_gradients(),
         )
-        for context in (*ways, *kernels, choices_for_graphs(step.model), no_backward()):
+        for context in (*ways, *kernels, choices_for_graphs(step.model), no_side_effects()):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
         traced = _trace(wrapper, inputs, names, fake_mode, samples)

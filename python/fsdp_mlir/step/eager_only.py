@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import warnings
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 from unittest import mock
 
 import torch
@@ -39,15 +39,29 @@ def check_eager_only(step: TrainingStep) -> None:
 
 
 @contextlib.contextmanager
-def no_backward() -> Iterator[None]:
-    """Within it, a loss that calls `backward()` is an error: its gradients would be lost."""
+def no_side_effects() -> Iterator[None]:
+    """Within it, a loss that calls `backward()`, whose gradients would be lost, or that seeds
+    PyTorch's generator, which no plan draws from, is an error."""
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise ExportError(
-            E.MODEL_WRAPPED,
-            "the loss calls backward(); return the loss, the step computes its gradients",
-        )
+    def refusing(why: str) -> Callable[..., None]:
+        def refuse(*args: Any, **kwargs: Any) -> None:
+            raise ExportError(E.MODEL_WRAPPED, why)
 
-    with mock.patch.object(torch.Tensor, "backward", refuse):
-        with mock.patch.object(torch.autograd, "backward", refuse):
-            yield
+        return refuse
+
+    backward = refusing(
+        "the loss calls backward(); return the loss, the step computes its gradients"
+    )
+    seed = refusing(
+        "the loss calls torch.manual_seed(), and a plan draws other numbers in each step; seed "
+        "before the step, or make what shall be the same in each step a constant"
+    )
+    with contextlib.ExitStack() as stack:
+        for owner, name, instead in (
+            (torch.Tensor, "backward", backward),
+            (torch.autograd, "backward", backward),
+            (torch, "manual_seed", seed),
+            (torch.random, "manual_seed", seed),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, instead))
+        yield

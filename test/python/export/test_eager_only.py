@@ -102,14 +102,20 @@ def hooks_a_parameter(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> tor
     return F.cross_entropy(model(x), y)
 
 
+def seeds(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(7)
+    return F.cross_entropy(model(x + torch.randn_like(x)), y)
+
+
 @pytest.mark.parametrize(
     "loss, text",
     [
+        (seeds, r"^test_eager_only.py:\d+: the loss calls torch.manual_seed\(\)"),
         (calls_backward, r"^test_eager_only.py:\d+: the loss calls backward\(\)"),
         (hooks_a_parameter, r"^test_eager_only.py:\d+: the loss gives a parameter a hook"),
     ],
 )
-def test_gradients_of_the_losss_own(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
+def test_what_no_plan_does_beside_the_loss(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
     with pytest.raises(ExportError, match=text):
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
