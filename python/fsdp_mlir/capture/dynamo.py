@@ -17,6 +17,7 @@ from ..errors import E, ExportError
 from ..package import is_local
 from ..step.places import user_location
 from .memory_orders import without_gaps
+from .python_floats import as_number
 from ..step.names import StateNames
 from .python_state import warn_changed
 from .replaced_buffers import BuffersReplaced
@@ -123,6 +124,11 @@ def _name_states(
         if node.op == "output":
             flat = node.args[0]
             break
+        if node.target == "item" and isinstance(node.meta.get("example_value"), torch.SymFloat):
+            copies[node] = graph.call_function(as_number, (copies[node.args[0]],))
+            named = ("example_value", "unbacked_bindings")  # of a symbol
+            copies[node].meta = {k: v for k, v in node.meta.items() if k not in named}
+            continue
         copies[node] = graph.node_copy(node, lambda n: copies[n])
         if node.op == "get_attr":
             _copy_attribute(forward, root, node)

@@ -1,8 +1,8 @@
 """Counts that code reads from a tensor and computes with: `n = mask.sum().item()`, `max(1, n)`.
 
 No Python runs while a plan does, so that such a count is a tensor without dimensions. Code that
-branches on it, or needs it as a size, is refused where it does so. Other numbers stay refused: as a
-tensor, one of floating point would make that of what it is multiplied with another dtype.
+branches on it, or needs it as a size, is refused where it does so. `python_floats` has the numbers
+with a fraction.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from ..step.places import is_users
+from .python_floats import ReadNumber
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -54,6 +55,9 @@ def _choosing(
             if len(args) != 2 or kwargs or not is_users(sys._getframe(1).f_code.co_filename):
                 raise
             one, other = args
+            if any(isinstance(value, ReadNumber) for value in args):
+                # Of equal ones the first, and of NaN: as Python.
+                return ReadNumber.chosen(first(other, one), other, one)
             if any(isinstance(value, torch.Tensor) for value in args):
                 return torch.where(first(other, one), other, one)  # as Python, with NaN too
             return of_sizes(one, other)

@@ -22,12 +22,13 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..step.places import is_users
+from .python_floats import as_number
 from .python_numbers import as_count, larger_and_smaller
 
 
 @contextlib.contextmanager
 def passed_checks() -> Iterator[list[str]]:
-    """Within it, checks of values pass, and counts are read as tensors; gives the list of where the
+    """Within it, checks of values pass, and numbers are read as tensors; gives the list of where the
     checks are, as `file.py:31`."""
     places: list[str] = []
     with contextlib.ExitStack() as stack:
@@ -49,10 +50,13 @@ def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Ca
             is_item = original.__name__ == "item"
             passes = None if is_item and tensor.dtype != torch.bool else _passing(frame)
             if passes is None:
-                count = as_count(tensor) if is_item and _is_users(frame) else None
-                if count is None:
+                number = None
+                if is_item and _is_users(frame):
+                    number = as_count(tensor)
+                    number = as_number(tensor) if number is None else number
+                if number is None:
                     raise
-                return count
+                return number
             while frame.f_code.co_filename == torch.__file__:
                 frame = frame.f_back
             place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -1,0 +1,132 @@
+"""Numbers with a fraction that code reads from a tensor and computes with: `lam = t.item()`.
+
+No Python runs while a plan does. So such a number is a tensor without dimensions, of float64 as a
+Python float, which takes part in arithmetic as that would: it never changes a tensor's dtype. What
+branches on it, or needs it as a float of Python's, is refused where it does so.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Callable, Optional
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+_ADDS = frozenset("add radd iadd sub rsub isub subtract".split())
+_SCALES = frozenset(
+    "mul rmul imul multiply div rdiv idiv truediv rtruediv itruediv divide true_divide".split()
+)
+_COMPARES = frozenset("gt lt ge le eq ne".split())
+
+
+class ReadNumber:
+    """A number that code has read from a tensor.
+
+    Args:
+        value: a tensor without dimensions, of float64.
+    """
+
+    __slots__ = ("value",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """A tensor and a number: what PyTorch computes of the tensor and a Python float."""
+        if func is torch.sym_float:
+            return args[0]
+        if func in (torch.sym_max, torch.sym_min):
+            compare = operator.gt if func is torch.sym_max else operator.lt
+            return cls.chosen(compare(args[1], args[0]), args[1], args[0])
+        if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor):
+            raise DataDependentOutputException(func)
+        tensor, number = args
+        name = getattr(func, "__name__", "")
+        kind = name.strip("_")
+        dtype = torch.result_type(tensor, 1.0)
+        if kind in _SCALES and dtype in (torch.bfloat16, torch.float16):
+            return _scaled(func, tensor, number.value.to(torch.float32))
+        if kind in _SCALES | _ADDS | _COMPARES:
+            return func(tensor, number.value.to(dtype.to_real() if dtype.is_complex else dtype))
+        raise DataDependentOutputException(func)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise DataDependentOutputException(name)
+
+    @staticmethod
+    def chosen(where: torch.Tensor, one: Any, other: Any) -> ReadNumber:
+        """The number `one` where a condition holds, else `other`."""
+        operands = _operand(one), _operand(other)
+        if not all(isinstance(operand, torch.Tensor) for operand in operands):
+            raise DataDependentOutputException("max")
+        return ReadNumber(torch.where(where, *operands))
+
+    def __pos__(self) -> ReadNumber:
+        return self
+
+    def __neg__(self) -> ReadNumber:
+        return ReadNumber(-self.value)
+
+    def __abs__(self) -> ReadNumber:
+        return ReadNumber(self.value.abs())
+
+
+def _scaled(func: Any, tensor: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """A product or quotient of 16 bits: kernels do not round a Python number to so few."""
+    if func is torch.Tensor.__rdiv__:
+        func, tensor = torch.mul, tensor.reciprocal()  # as PyTorch, which rounds it
+    whole = func(tensor.float(), factor).to(tensor.dtype)
+    in_place = func.__name__.startswith("__i") or func.__name__.rstrip("_") + "_" == func.__name__
+    return tensor.copy_(whole) if in_place else whole
+
+
+def _operand(value: Any) -> Any:
+    """What `value` is in arithmetic of numbers, or None: no number."""
+    if isinstance(value, ReadNumber):
+        return value.value
+    if isinstance(value, (bool, int, float)):
+        return torch.scalar_tensor(value, dtype=torch.float64)
+    return value if isinstance(value, (torch.SymInt, torch.SymFloat)) else None
+
+
+def _computes(function: Callable[..., Any], swapped: bool, wrap: Callable[..., Any]) -> Any:
+    def method(self: ReadNumber, other: Any) -> Any:
+        operand = _operand(other)
+        if operand is None:
+            return NotImplemented  # a tensor computes it
+        pair = (operand, self.value) if swapped else (self.value, operand)
+        return wrap(function(*pair))
+
+    return method
+
+
+def _refuses(name: str) -> Callable[..., Any]:
+    def method(self: ReadNumber, *args: Any) -> Any:
+        raise DataDependentOutputException(name)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow"):
+    for _swapped in (False, True):
+        _method = _computes(getattr(operator, _name), _swapped, ReadNumber)
+        setattr(ReadNumber, f"__{'r' * _swapped}{_name}__", _method)
+for _name in _COMPARES:
+    # A tensor, of whose truth a check of values may make something.
+    setattr(ReadNumber, f"__{_name}__", _computes(getattr(operator, _name), False, lambda t: t))
+# PyTorch takes what has items for a sequence, and asks for its length.
+for _name in """array bool ceil complex divmod float floor floordiv format getitem index int len mod
+    rdivmod rfloordiv rmod round str trunc""".split():
+    setattr(ReadNumber, f"__{_name}__", _refuses(_name))
+
+
+def as_number(tensor: torch.Tensor) -> Optional[ReadNumber]:
+    """What `tensor.item()` is where the value is not known; None: no number with a fraction."""
+    if tensor.numel() != 1 or not tensor.dtype.is_floating_point:
+        return None
+    return ReadNumber(tensor.detach().to(torch.float64).reshape(()))
