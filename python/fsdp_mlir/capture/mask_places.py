@@ -134,6 +134,19 @@ def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.again(node, mask=form.filled(mask, False))
 
 
+def _part(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A part at a known place of a dimension without padding is written as ever."""
+    values = arguments_of(node)
+    tensor = values["self"]
+    dim = values["dim"] % len(form.shape(tensor))
+    if dim in form.padded(tensor):
+        raise form.refused(node, "it writes along the dimension of that size")
+    places = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
+    if not all(place is None or isinstance(place, int) for place in places):
+        raise form.refused(node, "it writes at places that depend on values")
+    return form.again(node)
+
+
 PLACES: dict[str, Rule] = {
     "embedding": _gather("indices"),
     "embedding_dense_backward": _embedding_backward,
@@ -144,4 +157,5 @@ PLACES: dict[str, Rule] = {
         "index_add index_copy index_fill scatter scatter_add scatter_reduce".split(), _scatter
     ),
     "masked_scatter": _masked_scatter,
+    **dict.fromkeys("select_scatter slice_scatter".split(), _part),
 }

@@ -45,7 +45,8 @@ _POINTWISE = frozenset(
 )
 _DIVISIONS = frozenset("div divide floor_divide fmod remainder".split())
 # Sizes among the arguments say how large the result is, and nothing else.
-_FACTORIES = "empty full new_empty new_full new_ones new_zeros ones rand randn zeros".split()
+_FACTORIES = """empty full new_empty new_empty_strided new_full new_ones new_zeros ones rand randn
+zeros""".split()
 
 
 def _integers_divide(form: StaticForm, node: fx.Node) -> fx.Node:

@@ -135,6 +135,17 @@ def at_places(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return (out * out).mean() + out[m].flatten().square().mean()
 
 
+def writes_parts(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    """As of boxes: of each that is chosen, columns are changed in place."""
+    boxes = model.layer(x[m]).clone()
+    boxes[:, 0].clamp_(0, 1)
+    boxes[:, 1:3] *= 2
+    boxes[..., -1] += y[m]
+    boxes.T[1, :] = 0.5
+    boxes[:, ::2] = boxes[:, 1::2].sigmoid()
+    return boxes.square().mean() + boxes[:, 0].sum()
+
+
 def of_both(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     """The gradient is taken out of a larger tensor, and views of it follow, which have its strides:
     those of the gradient that is a result are the captured ones."""
@@ -273,6 +284,7 @@ CASES: dict[str, Body] = {
     "nested": nested,
     "integers": integers,
     "at-places": at_places,
+    "writes-parts": writes_parts,
     "of-both": of_both,
 }
 
@@ -346,7 +358,22 @@ def loops(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
     return torch.stack([model.layer(row).sum() for row in x[m]]).sum()
 
 
+def writes_a_row(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m]).clone()
+    rows[1:] = 0
+    return rows.sum()
+
+
+def writes_as_many(model: Model, x: Tensor, m: Tensor, y: Tensor) -> Tensor:
+    rows = model.layer(x[m])
+    whole = torch.zeros(ROWS, WIDTH)
+    whole[: rows.shape[0]] = rows
+    return whole.square().sum()
+
+
 REFUSED: dict[str, tuple[Body, str]] = {
+    "writes-rows": (writes_a_row, r"slice_scatter .*: it writes along the dimension of that size"),
+    "writes-as-many": (writes_as_many, r"slice_scatter .* at places that depend on values"),
     "branch": (branches, r"the step decides by a size that depends on values.* or use torch.where"),
     "loop": (loops, r"the step decides by a size that depends on values.* or use torch.where"),
     "median": (
