@@ -41,6 +41,10 @@ _NUMPY = (
     "the step gives a tensor to NumPy, and no Python runs while a plan does; write it, and its "
     "gradient, by torch's operators, or compute it where batches are made"
 )
+_GENERATOR = (
+    "the step draws random numbers from a torch.Generator of its own, which no plan keeps; leave out "
+    "generator=, and the run's own generator is drawn from"
+)
 _LEFT = (
     "the step computes with a tensor that an earlier run has left in Python state; make that state a "
     "buffer changed in place, or leave it out"
@@ -126,6 +130,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         return Refusal(E.VALUE_DEPENDENT, place, _NUMBER, _NUMBER)
     if "data-dependent expression" in text or "unbacked symbols" in text:
         return Refusal(E.VALUE_DEPENDENT, place, _BRANCH, _BRANCH)
+    if "torch._C.Generator" in text:
+        return Refusal(E.PYTHON_STATE, place, _GENERATOR, _GENERATOR)
     if "in tensor_tracker" in text:
         return Refusal(E.PYTHON_STATE, place, _LEFT, _LEFT)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

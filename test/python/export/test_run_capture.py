@@ -129,6 +129,18 @@ def test_random_numbers_of_python(tmp_path: pathlib.Path) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
+@pytest.mark.provokes("FSDP-E0207")
+def test_random_numbers_of_a_generator(tmp_path: pathlib.Path) -> None:
+    generator = torch.Generator().manual_seed(5)
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(x + torch.randn(x.shape, generator=generator)), y)
+
+    text = r"^test_run_capture.py:\d+: the step draws .* from a torch.Generator .* leave out generator="
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
 class Replaces(nn.Linear):
     """Puts what `make` makes of its result in the place of a buffer."""
 
