@@ -99,8 +99,9 @@ def _describe_groups(
                 raise ExportError(
                     E.OPTIMIZER,
                     f"parameter group {index} of the optimizer holds a tensor of shape "
-                    f"{list(tensor.shape)} that is not a parameter of the model; give the "
-                    "optimizer model.parameters() after the model is complete",
+                    f"{list(tensor.shape)} that is not a parameter of the model; where the "
+                    "loss uses it, make its module a part of the model, else give the optimizer "
+                    "model.parameters() after the model is complete",
                 )
             members.append(fqns[id(tensor)])
         implementations.add(_implementation(group))
