@@ -18,7 +18,7 @@ from .functional import functional_form
 from .numbers import Number, current_line
 from .pairs import compute_in_pairs, is_complex_call
 from .values import Comparison, Expr, Layout, Pool, owners_of
-from .views import layout_of, order_of, permuted, strided, view_of
+from .views import laid_out, layout_of, order_of, permuted, strided, view_of
 
 aten = torch.ops.aten
 # Calls that give what they are given.
@@ -234,9 +234,11 @@ class Trace(TorchDispatchMode):
         counts = "self" not in given or self.value_of(given["self"]).is_number
         if result.numel() == 1 and counts:
             return self._write(result, number)
-        layout = None if result.shape in self._shapes_of(given) else layout_of(result)
+        with _disable_current_modes():
+            rows = torch.empty(result.shape, device="meta")
+        layout = None if result.shape in self._shapes_of(given) else layout_of(rows)
         fill = self.pool.make("fill", number, dtype=result.dtype, layout=layout, where=where)
-        return self._write(result, fill)
+        return self._write(result, self._laid_out(fill, rows, result, where))
 
     def _shapes_of(self, given: dict[str, Any]) -> Collection[torch.Size]:
         """The shapes of the parameters that a new tensor may be like."""
@@ -269,6 +271,8 @@ class Trace(TorchDispatchMode):
         if value.is_number:
             number = self.pool.round(value, target.dtype, where)
             value = self.pool.make("fill", number, dtype=target.dtype, where=where)
+        elif isinstance(source, torch.Tensor):
+            value = self._laid_out(value, source, target, where)
         return self._write(target, self._cast(value, target.dtype, where))
 
     def _fused(self, func: Any, given: dict[str, Any], where: str) -> None:
@@ -312,7 +316,9 @@ class Trace(TorchDispatchMode):
         if fake.is_complex():
             self.fail(f"makes a complex tensor ({func}) of others; compute with torch.view_as_real")
         if same:
-            return self._write(fake, self._cast(self.value_of(given["self"]), fake.dtype, where))
+            value = self.value_of(given["self"])
+            value = self._laid_out(value, given["self"], fake, where)
+            return self._write(fake, self._cast(value, fake.dtype, where))
         if not func._schema.is_mutable and fake.untyped_storage()._cdata in self._cells:
             return fake  # a view by another name: _unsafe_view
         # What is like the parameter is so whatever else is read; all else has a layout.
@@ -324,7 +330,8 @@ class Trace(TorchDispatchMode):
         free = all(
             v.layout is None and not v.whole for v in map(self.value_of, _tensors(arguments))
         )
-        layout = None if pointwise and (fake.shape in like or free) else layout_of(fake)
+        alike = fake.shape in like and fake.is_contiguous()
+        layout = None if pointwise and (alike or free) else layout_of(fake)
         operands = []
         for value in arguments.values():
             tensor = isinstance(value, torch.Tensor)
@@ -337,6 +344,7 @@ class Trace(TorchDispatchMode):
         target = next((given[a.name] for a in func._schema.arguments if a.alias_info), None)
         if target is None:
             return self._write(fake, call)
+        call = self._laid_out(call, fake, target, where)
         return self._write(target, self._cast(call, target.dtype, where))
 
     # Helpers
@@ -352,6 +360,12 @@ class Trace(TorchDispatchMode):
             "call", aten._to_copy.default, value, dtype,
             dtype=dtype, whole=value.whole, layout=value.layout, where=where,
         )  # fmt: skip
+
+    def _laid_out(self, value: Expr, held: torch.Tensor, wanted: torch.Tensor, where: str) -> Expr:
+        """`value`, which lies as `held` does, for a tensor that lies as `wanted` does."""
+        if value.is_number or held.shape != wanted.shape:
+            return value
+        return laid_out(self.pool, value, layout_of(held), layout_of(wanted), where)
 
     def _operand(self, value: Any) -> Expr:
         return self.value_of(value) if isinstance(value, torch.Tensor) else self.number(value)

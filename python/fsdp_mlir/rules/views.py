@@ -64,3 +64,25 @@ def permuted(pool: Pool, value: Expr, order: tuple[int, ...], layout: Layout, wh
     return pool.make(
         "call", aten.permute.default, value, order, dtype=value.dtype, layout=layout, where=where
     )
+
+
+def laid_out(pool: Pool, value: Expr, held: Layout, wanted: Layout, where: str) -> Expr:
+    """A copy of `value`, which lies as `held` says, that lies as `wanted` says."""
+    if held == wanted:
+        return value
+    shape, strides = wanted
+    # A copy lies row by row: of the dimensions in the order in which they are to lie.
+    order = tuple(sorted(range(len(shape)), key=lambda i: -strides[i]))
+    inverse = tuple(order.index(i) for i in range(len(order)))
+    lain = tuple(held[0][i] for i in order), tuple(held[1][i] for i in order)
+    rows = tuple(shape[i] for i in order), tuple(strides[i] for i in order)
+    if order != tuple(range(len(order))):
+        value = permuted(pool, value, order, lain, where)
+    if lain != rows:
+        value = pool.make(
+            "call", aten.clone.default, value, torch.contiguous_format,
+            dtype=value.dtype, layout=rows, where=where,
+        )  # fmt: skip
+    if order != tuple(range(len(order))):
+        value = permuted(pool, value, inverse, wanted, where)
+    return value

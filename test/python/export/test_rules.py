@@ -30,6 +30,7 @@ from torch.optim import (
     RMSprop,
     Rprop,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fsdp_mlir import ExportError, TrainingStep
 from fsdp_mlir.archive.container import build_archive
@@ -293,7 +294,10 @@ def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> No
         (writes_a_part, r": the step of Own writes to a tensor of shape \[6\] as to one of \[3\]"),
         (counts_elements, r": the step of Own reads a tensor of torch.int64 as a Python number"),
         (draws, r": the step of Own draws random numbers \(aten.randn_like"),
-        (reads_another, ": the step of Own reads b where it updates a; each parameter is updated by"),
+        (
+            reads_another,
+            ": the step of Own reads b where it updates a; each parameter is updated by",
+        ),
         (begins_late, ": the step of Own begins to count in its state 'step' at another number"),
     ],
     ids=lambda v: getattr(v, "__name__", None),
@@ -379,3 +383,51 @@ def test_a_rule_may_look_at_whole_tensors(make: Callable[..., Any], shape: Any) 
         optimizer.step()
         tensors = rule([tensors[0], reference.grad, *tensors[1:]], 0.1, step)
         assert torch.equal(bits(tensors[0]), bits(reference)), step
+
+
+def makes_contiguous(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    x = (p.grad.mT / p.grad.norm()).contiguous()
+    p.sub_((x @ x.mT @ x).mT)
+
+
+def copies_transposed(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    x = torch.empty(p.shape[1], p.shape[0])
+    x.copy_(p.grad.mT / 3)
+    p.sub_((x @ x.mT @ x).mT)
+
+
+def fills_transposed(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    x = torch.zeros_like(p.mT)
+    x.add_(p.grad.mT)
+    p.sub_((x @ x.mT @ x).mT)
+
+
+class Strides(TorchDispatchMode):
+    """Those of each result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[list[int]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.seen.append(list(result.stride()))
+        return result
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (5, 5)])
+@pytest.mark.parametrize("update", [makes_contiguous, copies_transposed, fills_transposed])
+def test_what_is_computed_lies_as_the_rule_says(update: Callable[..., None], shape: Any) -> None:
+    torch.manual_seed(1)
+    reference = nn.Parameter(torch.randn(shape))
+    optimizer = Own([reference], update)
+    rule = Capture(optimizer)
+    before = reference.detach().clone()
+    reference.grad = torch.randn(shape)
+    optimizer.step()
+    with Strides() as strides:
+        (value,) = rule([before, reference.grad], 0.1, 1)
+    assert torch.equal(bits(value), bits(reference))
+    results = [node["results"][0] for node in rule.description["nodes"]]
+    values = rule.description["values"]
+    assert strides.seen == [values[name].get("strides", [shape[1], 1]) for name in results]
