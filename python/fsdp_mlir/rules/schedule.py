@@ -57,6 +57,13 @@ class Schedule:
 
 def constant_rates(optimizer: Any) -> Schedule:
     """What changes where nothing is scheduled: nothing, but learning rates may."""
+    for index, group in enumerate(optimizer.param_groups):
+        if group.get("lr") is None:
+            raise ExportError(
+                E.OPTIMIZER,
+                f"parameter group {index} of the optimizer has no learning rate, and each group of "
+                'a plan has one; set its "lr", to 0.0 where the optimizer computes its own',
+            )
     rates = [float(group["lr"]) for group in optimizer.param_groups]
     return Schedule([(index, "lr") for index in range(len(rates))], [rates])
 

@@ -431,3 +431,10 @@ def test_what_is_computed_lies_as_the_rule_says(update: Callable[..., None], sha
     results = [node["results"][0] for node in rule.description["nodes"]]
     values = rule.description["values"]
     assert strides.seen == [values[name].get("strides", [shape[1], 1]) for name in results]
+
+
+def test_a_group_without_a_rate_is_refused() -> None:
+    optimizer = Own([nn.Parameter(torch.ones(6))], counts)
+    optimizer.param_groups[0]["lr"] = None
+    with pytest.raises(ExportError, match="parameter group 0 .* has no learning rate, and each"):
+        constant_rates(optimizer)
