@@ -18,8 +18,9 @@ from .follow import Follower, Outcome
 from .lines import line_of_step
 from .merge import FirstMerger
 from .pairs import element_dtype
-from .values import Expr, Pool, reached
 from .schedule import Schedule
+from .values import Expr, Layout, Pool, reached
+from ..step.strides import row_major_strides
 
 
 @dataclass
@@ -112,6 +113,8 @@ class _Owned:
 
     def __init__(self, follower: Follower, parameter: int, group: int) -> None:
         self.follower, self.parameter, self.group = follower, parameter, group
+        param = follower.tensors[parameter]
+        self._shape = (tuple(param.shape) or (1,)) + ((2,) if param.is_complex() else ())
         self._known: dict[Expr, Expr] = {}
 
     def __call__(self, value: Any) -> Any:
@@ -135,11 +138,38 @@ class _Owned:
             return make(value.op, -1, name, dtype=value.dtype, layout=value.layout)
         if value.op == "hyperparameter" and value.operands[0] != self.group:
             self._fail(value, f"reads {value.operands[1]} of another parameter group")
-        return self.follower.pool.like(value, *map(self, value.operands))
+        operands = tuple(map(self, value.operands))
+        layout = value.layout
+        if value.op == "fill":
+            number, *shape = operands
+            operands = (number,)
+            if shape and shape[0] != self._shape:
+                layout = _rows(shape[0])
+        elif value.op == "call" and layout is None and value.whole:
+            layout = _layout_by(operands)
+        if layout == value.layout:
+            return self.follower.pool.like(value, *operands)
+        return make(
+            value.op, *operands,
+            dtype=value.dtype, whole=value.whole, layout=layout, where=value.where,
+        )  # fmt: skip
 
     def _fail(self, value: Expr, what: str) -> NoReturn:
         fqn = self.follower.fqns[self.parameter]
         self.follower.fail(f"{what} where it updates {fqn}; each parameter is updated by itself")
+
+
+def _rows(shape: Sequence[int]) -> Layout:
+    return tuple(shape), row_major_strides(shape)
+
+
+def _layout_by(operands: Sequence[Any]) -> Optional[Layout]:
+    """That of what is computed element by element; None: the parameter's."""
+    tensors = [x for x in operands if isinstance(x, Expr) and not x.is_number]
+    layouts = [x.layout for x in tensors if x.whole or x.layout is not None]
+    if not layouts or None in layouts:
+        return None
+    return _rows(torch.broadcast_shapes(*(layout[0] for layout in layouts)))
 
 
 def _rule(

@@ -234,11 +234,18 @@ class Trace(TorchDispatchMode):
         counts = "self" not in given or self.value_of(given["self"]).is_number
         if result.numel() == 1 and counts:
             return self._write(result, number)
+        alike = result.shape in self._shapes_of(given)
+        return self._write(result, self._filled(result, number, alike, where))
+
+    def _filled(self, tensor: torch.Tensor, number: Expr, alike: bool, where: str) -> Expr:
+        """What `tensor` holds where each element is `number`. Whether one that is `alike` a
+        parameter is like its own, its shape says where the rule is made."""
         with _disable_current_modes():
-            rows = torch.empty(result.shape, device="meta")
-        layout = None if result.shape in self._shapes_of(given) else layout_of(rows)
-        fill = self.pool.make("fill", number, dtype=result.dtype, layout=layout, where=where)
-        return self._write(result, self._laid_out(fill, rows, result, where))
+            rows = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
+        shape, strides = layout_of(rows)
+        layout = None if alike else (shape, strides)
+        fill = self.pool.make("fill", number, shape, dtype=tensor.dtype, layout=layout, where=where)
+        return self._laid_out(fill, rows, tensor, where)
 
     def _shapes_of(self, given: dict[str, Any]) -> Collection[torch.Size]:
         """The shapes of the parameters that a new tensor may be like."""
@@ -270,7 +277,9 @@ class Trace(TorchDispatchMode):
             target = torch.empty_like(target)
         if value.is_number:
             number = self.pool.round(value, target.dtype, where)
-            value = self.pool.make("fill", number, dtype=target.dtype, where=where)
+            held = self.value_of(target)
+            alike = held.is_number or held.layout is None and held.whole
+            value = self._filled(target, number, alike, where)
         elif isinstance(source, torch.Tensor):
             value = self._laid_out(value, source, target, where)
         return self._write(target, self._cast(value, target.dtype, where))

@@ -67,10 +67,11 @@ CASES: list[tuple[type, dict[str, Any]]] = [
 
 
 class Capture:
-    """The one rule of an optimizer of one parameter."""
+    """The rule of an optimizer's first parameter."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        (rule,) = capture_rules(optimizer, [["w"]], constant_rates(optimizer))
+        names = [f"w{i}" for i in range(len(optimizer.param_groups[0]["params"]))]
+        rule = capture_rules(optimizer, [names], constant_rates(optimizer))[0]
         writer = RuleWriter(rule, "rule.0", "rule_0")
         self.description = writer.description
         metadata = {"programs": {}, "optimizer": {"rules": [self.description]}}
@@ -438,3 +439,25 @@ def test_a_group_without_a_rate_is_refused() -> None:
     optimizer.param_groups[0]["lr"] = None
     with pytest.raises(ExportError, match="parameter group 0 .* has no learning rate, and each"):
         constant_rates(optimizer)
+
+
+def averages_rows(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if not state:
+        state["rows"] = torch.zeros(p.shape[:1])
+    state["rows"].mul_(0.5).add_(p.grad.pow(2).reshape(len(p), -1).mean(1))
+    p.sub_((p.grad.reshape(len(p), -1) / state["rows"].add(1).unsqueeze(1)).view_as(p))
+
+
+def test_a_state_may_have_another_parameters_shape() -> None:
+    """Rows of a weight have as many elements as its bias."""
+    torch.manual_seed(1)
+    reference, bias = nn.Parameter(torch.randn(6, 4)), nn.Parameter(torch.randn(6))
+    optimizer = Own([reference, bias], averages_rows)
+    rule = Capture(optimizer)
+    assert "aten::full_like" not in [node["op"] for node in rule.description["nodes"]]
+    tensors = [reference.detach().clone(), torch.zeros(6)]
+    for step in range(1, 6):
+        reference.grad, bias.grad = torch.randn(6, 4), torch.randn(6)
+        optimizer.step()
+        tensors = rule([tensors[0], reference.grad, tensors[1]], 0.1, step)
+        assert torch.equal(bits(tensors[0]), bits(reference)), step
