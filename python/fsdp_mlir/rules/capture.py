@@ -205,12 +205,21 @@ def _rule(
                 "that changes between steps; keep it in the optimizer's state, per parameter",
             )
     merger = FirstMerger(pool, {name: own(first.begins[name]) for name in first.begins})
-    begun = [own(first.param), *(own(first.states[name]) for name in names)]
+    begun = [
+        own(first.param),
+        *(own(_as_tensor(pool, first.states[name], later.states[name])) for name in names),
+    ]
     results = [merger.merge(a, b) for a, b in zip(begun, results)]
     for name, value in zip(names, results[1:]):
         if value.is_number:
             follower.fail(f"makes its state {name} a number")
     follows = [merger.merge(own(first.states[name]), x) for name, x in zip(kept, follows)]
+    for name, value in zip(kept, follows):
+        if any(x.op == "item" for x in reached([value])):
+            follower.fail(
+                f"keeps in its state {name!r} a Python number that follows from what tensors hold; "
+                "keep it as a tensor, without item()"
+            )
     zero = pool.constant(0)
     formers = [
         Former(name, merger.formers.get(name, zero), value) for name, value in zip(kept, follows)
@@ -244,6 +253,13 @@ def _rule(
                 "to another optimizer"
             )
     return rule
+
+
+def _as_tensor(pool: Pool, value: Expr, like: Expr) -> Expr:
+    """A state that may be a number, such as Python's 0, until a later step makes it a tensor."""
+    if not value.is_number:
+        return value
+    return pool.make("fill", value, dtype=like.dtype, layout=like.layout)
 
 
 def _reads(results: Sequence[Any], state: Expr) -> bool:

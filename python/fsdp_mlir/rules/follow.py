@@ -18,7 +18,7 @@ from .merge import Merger
 from .numbers import Number, plain_number, same_value
 from .reach import tensors_in, way_out
 from .trace import Trace
-from .kept_state import Kept, first_state, later_state
+from .kept_state import Kept, first_state, later_state, left_state
 from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
@@ -300,7 +300,7 @@ class Follower:
         values, begins = {}, {}
         for name, value in state.items():
             if isinstance(value, torch.Tensor):
-                values[name] = trace.value_of(value)
+                values[name] = left_state(trace, value)
                 if values[name].is_number:
                     begins[name] = trace.first_value_of(value)
                 if value.shape != param.shape and not value.is_contiguous():
@@ -327,7 +327,7 @@ class Follower:
 
     def shape_of_state(self, index: int, name: str) -> Optional[tuple[int, ...]]:
         """The shape of a tensor that the last step has left; None: the parameter's."""
-        shape = self.state[index][name].layout[0]
+        shape = self.state[index][name].layout[0] or (1,)
         return None if shape == (tuple(self.tensors[index].shape) or (1,)) else shape
 
     def check_unchanged(self) -> None:

@@ -14,6 +14,9 @@ from .pairs import element_dtype
 from .trace import Trace
 from .values import Expr, Layout
 
+aten = torch.ops.aten
+_ONE: Layout = ((1,), (1,))
+
 
 @dataclass
 class Kept:
@@ -71,6 +74,19 @@ def later_state(
         return value
     if value.is_number:
         return trace.make((), (), value.dtype, number)
-    shape, stride, layout = _placed(param, value.layout)
+    shape, stride, layout = _placed(param, value.layout if value.layout[0] else _ONE)
     held = trace.pool.make("input", index, name, dtype=element_dtype(value.dtype), layout=layout)
-    return trace.make(shape, stride, value.dtype, held)
+    made = trace.make(shape, stride, value.dtype, held)
+    return made if value.layout[0] else made.view(())
+
+
+def left_state(trace: Trace, value: torch.Tensor) -> Expr:
+    """What a step leaves of a tensor as state: a tensor without dimensions is kept as one of one
+    element, as such a parameter is."""
+    left = trace.value_of(value)
+    if left.is_number or value.dim():
+        return left
+    return trace.pool.make(
+        "call", aten.view.default, left, _ONE[0],
+        dtype=left.dtype, layout=_ONE, where=left.where,
+    )  # fmt: skip

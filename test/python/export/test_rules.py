@@ -282,6 +282,11 @@ def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> No
     p.sub_(p.grad, alpha=state["step"])
 
 
+def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    state["norm"] = max(state.get("norm", 0.0), p.grad.norm().item())
+    p.sub_(p.grad / state["norm"])
+
+
 @pytest.mark.provokes("FSDP-E0224")
 @pytest.mark.parametrize(
     "update, message",
@@ -299,6 +304,7 @@ def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> No
             reads_another,
             ": the step of Own reads b where it updates a; each parameter is updated by",
         ),
+        (keeps_a_norm, ": the step of Own keeps in its state 'norm' a Python number that follows"),
         (begins_late, ": the step of Own begins to count in its state 'step' at another number"),
     ],
     ids=lambda v: getattr(v, "__name__", None),
@@ -434,8 +440,59 @@ def test_what_is_computed_lies_as_the_rule_says(update: Callable[..., None], sha
     assert strides.seen == [values[name].get("strides", [shape[1], 1]) for name in results]
 
 
+def begins_as_zero(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """As transformers' Adafactor keeps its RMS."""
+    if not state:
+        state["rms"] = 0
+    state["rms"] = p.norm(2) / p.numel() ** 0.5
+    p.sub_(p.grad * state["rms"].clamp(min=1e-3))
+
+
+def decays_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    state["norm"] = state.get("norm", 0.25) * 0.9 + p.grad.norm()
+    p.sub_(p.grad / state["norm"])
+
+
+def begins_with_a_step_without(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if not state:
+        state["norm"] = 0.5
+        return
+    state["norm"] = p.grad.norm()
+    p.sub_(p.grad / state["norm"])
+
+
+def keeps_the_largest(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if not state:
+        state["norm"] = torch.tensor(1.0)
+    state["norm"].copy_(torch.maximum(state["norm"], p.grad.norm()))
+    p.sub_(p.grad / state["norm"])
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (8,), (1,)])
+@pytest.mark.parametrize(
+    "update", [begins_as_zero, decays_a_norm, begins_with_a_step_without, keeps_the_largest]
+)
+def test_a_state_may_be_a_tensor_without_dimensions(
+    update: Callable[..., None], shape: tuple[int, ...]
+) -> None:
+    """It is held as one of one element, as such a parameter is."""
+    torch.manual_seed(1)
+    reference = nn.Parameter(torch.randn(shape))
+    optimizer = Own([reference], update)
+    rule = Capture(optimizer)
+    (state,) = rule.description["states"]
+    assert shaped(state, reference) == [1]
+    tensors = [reference.detach().clone(), torch.full((1,), state["initial"])]
+    for step in range(1, 6):
+        reference.grad = torch.randn(shape)
+        optimizer.step()
+        tensors = rule([tensors[0], reference.grad, tensors[1]], 0.1, step)
+        assert torch.equal(bits(tensors[0]), bits(reference)), step
+        assert tensors[1].item() == float(optimizer.state[reference][state["name"]])
+
+
 def test_a_group_without_a_rate_is_refused() -> None:
-    optimizer = Own([nn.Parameter(torch.ones(6))], counts)
+    optimizer = Own([nn.Parameter(torch.ones(6))], begins_as_zero)
     optimizer.param_groups[0]["lr"] = None
     with pytest.raises(ExportError, match="parameter group 0 .* has no learning rate, and each"):
         constant_rates(optimizer)
