@@ -134,7 +134,8 @@ class _Owned:
             if value.op == "former":
                 own = self.follower.formers.get((own, name), own)
             if owner != own:
-                self._fail(value, f"reads {self.follower.fqns[owner]}")
+                what = "the gradient of " if name == "grad" else ""
+                self._fail(value, f"reads {what}{self.follower.fqns[owner]}")
             return make(value.op, -1, name, dtype=value.dtype, layout=value.layout)
         if value.op == "hyperparameter" and value.operands[0] != self.group:
             self._fail(value, f"reads {value.operands[1]} of another parameter group")
@@ -156,7 +157,12 @@ class _Owned:
 
     def _fail(self, value: Expr, what: str) -> NoReturn:
         fqn = self.follower.fqns[self.parameter]
-        self.follower.fail(f"{what} where it updates {fqn}; each parameter is updated by itself")
+        mend = ""
+        if value.operands[1] == "grad":
+            mend = "; what clips gradients by their norm is clip_grad_norm of TrainingStep"
+        self.follower.fail(
+            f"{what} where it updates {fqn}; each parameter is updated by itself{mend}"
+        )
 
 
 def _rows(shape: Sequence[int]) -> Layout:

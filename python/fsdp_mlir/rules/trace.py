@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from ..errors import E, ExportError
 from .branches import Branches, Way
-from .functional import functional_form
+from .functional import calls_of_members, functional_form
 from .numbers import Number, current_line
 from .pairs import compute_in_pairs, is_complex_call
 from .values import Comparison, Expr, Layout, Pool, owners_of
@@ -177,14 +177,11 @@ class Trace(TorchDispatchMode):
 
     def _each(self, func: Any, name: str, given: dict[str, Any]) -> Optional[list[torch.Tensor]]:
         """An operator on lists, as PyTorch applies it: to one tensor after the other."""
-        base = getattr(aten, name.removeprefix("_foreach_"))
-        overload = {"Scalar": "Tensor", "List": "Tensor"}.get(func._overloadname)
-        if overload is None:
-            self.fail(f"calls {func}; give the optimizer foreach=False")
-        lists = [v for v in given.values() if isinstance(v, (list, tuple))]
-        rest = [v for v in given.values() if not isinstance(v, (list, tuple))]
-        op = getattr(base, overload)
-        results = [self.call(op, (*members, *rest), {}) for members in zip(*lists)]
+        found = calls_of_members(func, given)
+        if found is None:
+            self.fail(f"calls {func}, which is not followed; call {name[9:]} of each tensor")
+        form, calls = found
+        results = [self.call(form, arguments, {}) for arguments in calls]
         return None if func._schema.is_mutable else results
 
     def _view(self, func: Any, given: dict[str, Any]) -> Any:
@@ -341,10 +338,7 @@ class Trace(TorchDispatchMode):
         )
         alike = fake.shape in like and fake.is_contiguous()
         layout = None if pointwise and (alike or free) else layout_of(fake)
-        operands = []
-        for value in arguments.values():
-            tensor = isinstance(value, torch.Tensor)
-            operands.append(self._tensor(value, where) if tensor else self._literal(value))
+        operands = [self._argument(value, where) for value in arguments.values()]
         whole = fake.shape in like or fake.dim() > 0
         call = self.pool.make(
             "call", functional, *operands,
@@ -384,6 +378,13 @@ class Trace(TorchDispatchMode):
         if not value.is_number:
             return value
         return self.pool.tensor_of(value, tensor.dtype, where)
+
+    def _argument(self, value: Any, where: str) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tuple(self._argument(member, where) for member in value)
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, where)
+        return self._literal(value)
 
     def _literal(self, value: Any) -> Any:
         if isinstance(value, torch.SymFloat):

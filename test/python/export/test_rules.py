@@ -277,6 +277,15 @@ def reads_another(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> 
     p.add_(optimizer.param_groups[0]["params"][1])
 
 
+def clips(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
+    p.sub_(p.grad)
+
+
+def takes_the_larger(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    p.sub_(torch._foreach_maximum([p.grad], 0.0)[0])
+
+
 def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     state["step"] = state.get("step", 4) + 1
     p.sub_(p.grad, alpha=state["step"])
@@ -303,6 +312,14 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
         (
             reads_another,
             ": the step of Own reads b where it updates a; each parameter is updated by",
+        ),
+        (
+            clips,
+            r": the step of Own reads the gradient of b where it updates a; .*clip_grad_norm of",
+        ),
+        (
+            takes_the_larger,
+            r": the step of Own calls aten._foreach_maximum.Scalar, which is not followed",
         ),
         (keeps_a_norm, ": the step of Own keeps in its state 'norm' a Python number that follows"),
         (begins_late, ": the step of Own begins to count in its state 'step' at another number"),
@@ -375,7 +392,18 @@ def muon(params: list[nn.Parameter]) -> torch.optim.Optimizer:
     return torch.optim.Muon(params, lr=0.1, weight_decay=0.1)
 
 
-@pytest.mark.parametrize("make", [muon, lambda params: Own(params, normalises)])
+def normalises_lists(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    norms = torch._foreach_norm([p.grad])
+    torch._foreach_add_(norms, 1e-6)
+    scaled = torch._foreach_div([p.grad], norms)
+    torch._foreach_mul_(scaled, [0.5])
+    torch._foreach_addcdiv_([p], scaled, [p.grad.abs() + 1], value=-1.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [muon, *(lambda params, x=x: Own(params, x) for x in (normalises, normalises_lists, clips))],
+)
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (5, 5)])
 def test_a_rule_may_look_at_whole_tensors(make: Callable[..., Any], shape: Any) -> None:
     torch.manual_seed(1)
@@ -386,9 +414,10 @@ def test_a_rule_may_look_at_whole_tensors(make: Callable[..., Any], shape: Any) 
     tensors = [reference.detach().clone()]
     tensors += [torch.zeros(shape) for _ in rule.description["states"]]
     for step in range(1, 6):
-        reference.grad = torch.randn(shape)
+        gradient = torch.randn(shape)
+        reference.grad = gradient.clone()
         optimizer.step()
-        tensors = rule([tensors[0], reference.grad, *tensors[1:]], 0.1, step)
+        tensors = rule([tensors[0], gradient, *tensors[1:]], 0.1, step)
         assert torch.equal(bits(tensors[0]), bits(reference)), step
 
 
