@@ -18,7 +18,7 @@ from .merge import Merger
 from .numbers import Number, plain_number, same_value
 from .reach import tensors_in, way_out
 from .trace import Trace
-from .kept_state import Kept, first_state, later_state, left_state
+from .kept_state import Counted, Kept, counted, first_state, later_state, left_state
 from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
@@ -226,6 +226,9 @@ class Follower:
 
         outcomes = explore(Way())
         self.attributes, entry, state = left[0]
+        counts = [{k for k, v in e.items() if isinstance(v, Counted)} for _, e, _ in left]
+        for key in set.union(*counts) - set.intersection(*counts):
+            self._changes_entry(key)
         self.entries = [*self.entries[:group], entry, *self.entries[group + 1 :]]
         self.state = list(self.state)
         for index, own in zip(self._members(group), state):
@@ -255,6 +258,8 @@ class Follower:
                     {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
                     for i, p in zip(self._members(group), params)
                 ]
+                counts = {k: v.before(trace) for k, v in entry.items() if isinstance(v, Counted)}
+                given |= counts
                 shadow.param_groups = [{"params": list(params), **given}]
                 shadow.state = collections.defaultdict(dict)
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
@@ -262,6 +267,7 @@ class Follower:
                 outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
                 self._check_tensors(trace, params, vars(shadow))
                 after = [self._kept(trace, shadow.state.get(p, {})) for p in params]
+                self._check_entries(trace, shadow.param_groups[0], given, entry)
         except ExportError:
             raise
         except Exception as error:
@@ -277,7 +283,6 @@ class Follower:
         )
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
-        self._check_entries(shadow.param_groups[0], given)
         return outcomes, attributes, entry, after
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
@@ -382,8 +387,19 @@ class Follower:
             if counts and not same_value(value, self.attributes.get(key)):
                 self.changed.setdefault(key, f"self.{key}")
 
-    def _check_entries(self, group: Group, before: Group) -> None:
+    def _check_entries(self, trace: Trace, group: Group, before: Group, entry: Group) -> None:
+        """A step may count itself in its groups, which `entry` then says."""
         after = {k: v for k, v in group.items() if k != "params"}
         for key in {*after, *before}:
-            if key not in after or key not in before or not same_value(after[key], before[key]):
-                self.changed.setdefault(f"{key} of its parameter groups", f'"{key}"')
+            a, b, kept = after.get(key), before.get(key), entry.get(key)
+            is_same = key in after and key in before and not isinstance(kept, Counted)
+            if is_same and same_value(a, b):
+                continue
+            count = counted(trace, kept, b, a)
+            if count is None:
+                self._changes_entry(key)
+            else:
+                entry[key] = count
+
+    def _changes_entry(self, key: str) -> None:
+        self.changed.setdefault(f"{key} of its parameter groups", f'"{key}"')

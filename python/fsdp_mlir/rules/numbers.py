@@ -184,6 +184,8 @@ def plain_number(value: Any) -> Any:
 
 def same_value(a: Any, b: Any) -> bool:
     """Whether two values are of one type and equal; what cannot be compared is not."""
+    if isinstance(a, Number) and isinstance(b, Number):
+        return a.value is b.value
     try:
         return a is b or (type(a) is type(b) and bool(a == b))
     except Exception:

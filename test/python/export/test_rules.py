@@ -286,6 +286,18 @@ def takes_the_larger(optimizer: Own, p: torch.Tensor, state: dict, group: dict) 
     p.sub_(torch._foreach_maximum([p.grad], 0.0)[0])
 
 
+def counts_in_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    group["step"] = group.get("step", 0) + 1  # for each parameter
+    p.sub_(p.grad, alpha=group["step"])
+
+
+def marks_its_group(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if "seen" not in group:
+        group["seen"] = 1
+        return
+    p.sub_(p.grad)
+
+
 def begins_late(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
     state["step"] = state.get("step", 4) + 1
     p.sub_(p.grad, alpha=state["step"])
@@ -320,6 +332,11 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
         (
             takes_the_larger,
             r": the step of Own calls aten._foreach_maximum.Scalar, which is not followed",
+        ),
+        (counts_in_its_group, r": the step of Own changes Python state \(step of its parameter gr"),
+        (
+            marks_its_group,
+            r": the step of Own changes Python state \(seen of its parameter groups\)",
         ),
         (keeps_a_norm, ": the step of Own keeps in its state 'norm' a Python number that follows"),
         (begins_late, ": the step of Own begins to count in its state 'step' at another number"),
@@ -544,6 +561,56 @@ def test_a_state_may_have_another_parameters_shape() -> None:
     tensors = [reference.detach().clone(), torch.zeros(6)]
     for step in range(1, 6):
         reference.grad, bias.grad = torch.randn(6, 4), torch.randn(6)
+        optimizer.step()
+        tensors = rule([tensors[0], reference.grad, tensors[1]], 0.1, step)
+        assert torch.equal(bits(tensors[0]), bits(reference)), step
+
+
+def counts_before(group: dict) -> Any:
+    group["step"] = group.get("step", 0) + 1
+    return group["step"]
+
+
+def counts_behind(group: dict) -> Any:
+    """As optimizers free of schedules do, from an option of the constructor."""
+    group["k"] += 1
+    return group["k"] - 1
+
+
+def counts_on_a_tensor(group: dict) -> Any:
+    """As timm's Lamb does."""
+    if "step" not in group:
+        group["step"] = torch.tensor(0.0)
+    group["step"].add_(1)
+    return group["step"].item()
+
+
+class CountsInGroup(torch.optim.Optimizer):
+    def __init__(self, params: Any, count: Callable[[dict], Any]) -> None:
+        super().__init__(params, {"lr": 0.1, "k": 0})
+        self.count = count
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            correction = 1 - 0.9 ** self.count(group)
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["average"] = torch.zeros_like(p)
+                state["average"].mul_(0.9).add_(p.grad, alpha=0.1)
+                p.sub_(state["average"] / (correction + 0.5), alpha=group["lr"])
+
+
+@pytest.mark.parametrize("count", [counts_before, counts_behind, counts_on_a_tensor])
+def test_a_group_may_count_steps(count: Callable[[dict], Any]) -> None:
+    torch.manual_seed(1)
+    reference, other = nn.Parameter(torch.randn(6)), nn.Parameter(torch.randn(3))
+    optimizer = CountsInGroup([reference, other], count)
+    rule = Capture(optimizer)
+    tensors = [reference.detach().clone(), torch.zeros(6)]
+    for step in range(1, 8):
+        reference.grad, other.grad = torch.randn(6), torch.randn(3)
         optimizer.step()
         tensors = rule([tensors[0], reference.grad, tensors[1]], 0.1, step)
         assert torch.equal(bits(tensors[0]), bits(reference)), step
