@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import numpy as np
 import torch
@@ -35,7 +35,8 @@ def load(
 ) -> int:
     """Gives a model, and its optimizer, the values of the checkpoint at `path`, or of the newest
     one in it. Each rank of FSDP2 calls it, and keeps its parts; nothing is communicated. Options of
-    the optimizer's groups stay what they are. Several optimizers are a list.
+    the optimizer's groups stay what they are, but for a "step" that counts. Several optimizers are
+    a list.
 
     Returns the number of steps that are done.
 
@@ -48,7 +49,7 @@ def load(
         states = {} if optimizer is None else _optimizer_state(model, optimizer)
         targets |= dict(_tensors_of(states))
         targets = {
-            name: as_pairs_of(target, stored[name].shape) if name in stored else target
+            name: _as_stored(target, stored[name].shape) if name in stored else target
             for name, target in targets.items()
         }
         _compare(targets, stored, optimizer is not None)
@@ -59,8 +60,8 @@ def load(
                     _give(target, checkpoint, stored[name], rank)
         steps = checkpoint.manifest.run.step
         if optimizer is not None:
-            _count(states, steps)
             options = get_optimizer_state_dict(model, optimizer)["param_groups"]
+            _count([*states.values(), *options], steps)
             state = {"state": states, "param_groups": options}
             set_optimizer_state_dict(model, optimizer, state)
         return steps
@@ -247,9 +248,16 @@ def _give(target: torch.Tensor, checkpoint: Checkpoint, tensor: Tensor, rank: in
         target.copy_(value)
 
 
-def _count(states: dict[str, dict[str, Any]], steps: int) -> None:
-    """Puts the number of steps where the optimizer counts them."""
-    for own in states.values():
+def _as_stored(target: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """`target` in the form that a run has of it, in the same memory."""
+    if not target.dim() and tuple(shape) == (1,):
+        return target.view(1)
+    return as_pairs_of(target, shape)
+
+
+def _count(states: Iterable[dict[str, Any]], steps: int) -> None:
+    """Puts the number of steps where the optimizer counts them: in states or groups."""
+    for own in states:
         if isinstance(own.get("step"), torch.Tensor):
             own["step"].fill_(steps)
         elif "step" in own:

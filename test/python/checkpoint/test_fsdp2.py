@@ -4,7 +4,7 @@ same losses, and that load() and save() do the same in a script."""
 from __future__ import annotations
 
 import pathlib
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 import torch
@@ -82,6 +82,35 @@ def test_load_takes_a_model_alone(single: Single) -> None:
     assert load(single.folder, model) == END
     for name, value in single.result.weights.items():
         assert torch.equal(model.state_dict()[name], value), name
+
+
+class Counting(torch.optim.Optimizer):
+    """Counts in its group, and keeps a norm, which a run holds as one element."""
+
+    def __init__(self, params: Iterator[torch.nn.Parameter], shape: tuple[int, ...]) -> None:
+        super().__init__(params, {"lr": 0.1})
+        self.shape = shape
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            group["step"] = group.get("step", 0) + 1
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.state[p]["norm"] = p.grad.norm().view(self.shape)
+
+
+def test_load_counts_in_groups(tmp_path: pathlib.Path) -> None:
+    model = torch.nn.Linear(3, 2)
+    saved, loaded = (Counting(model.parameters(), shape) for shape in ((1,), ()))
+    for _ in range(3):
+        model(torch.ones(3)).sum().backward()
+        saved.step()
+    save(tmp_path, model, saved, 3)
+    model.zero_grad()
+    assert load(tmp_path, model, loaded) == 3
+    assert loaded.param_groups[0]["step"] == 3
+    assert loaded.state[model.weight]["norm"].equal(saved.state[model.weight]["norm"][0])
 
 
 @pytest.mark.provokes("FSDP-E0903")
