@@ -7,18 +7,18 @@ a constant. Where Python branches on such a number, the step is followed once fo
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Iterator, NoReturn, Optional
+from typing import Any, Callable, Collection, Iterator, Optional
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 
-from ..errors import E, ExportError
 from .branches import Branches, Way
 from .functional import calls_of_members, functional_form
+from .memory import Memory
 from .numbers import Number, current_line
 from .pairs import compute_in_pairs, is_complex_call
-from .values import Comparison, Expr, Layout, Pool, owners_of
-from .views import laid_out, layout_of, order_of, permuted, strided, view_of
+from .values import Comparison, Expr, Pool, owners_of
+from .views import laid_out, layout_of
 
 aten = torch.ops.aten
 # Calls that give what they are given.
@@ -27,15 +27,7 @@ _SAME = {"clone", "detach", "alias", "contiguous", "lift_fresh", "positive", "co
 _FILLS = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "zero": 0.0}
 
 
-class Cell:
-    """A tensor's memory: what it holds and held at first, and of which size and strides."""
-
-    def __init__(self, tensor: torch.Tensor, value: Expr) -> None:
-        self.tensor, self.value, self.first = tensor, value, value
-        self.shape, self.stride = layout_of(tensor)
-
-
-class Trace(TorchDispatchMode):
+class Trace(Memory):
     """One way through a step.
 
     Attributes:
@@ -49,25 +41,12 @@ class Trace(TorchDispatchMode):
         in_all_steps: Callable[[Comparison], Optional[bool]],
         way: Way,
     ) -> None:
-        super().__init__()
-        self.pool, self.name, self.branches = pool, name, Branches(way)
+        super().__init__(pool, name)
+        self.branches = Branches(way)
         self._in_all_steps = in_all_steps
         self.shapes: dict[int, torch.Size] = {}  # of parameters
-        self._cells: dict[int, Cell] = {}
-        self._making = False
 
     # Numbers
-
-    def fail(self, what: str) -> NoReturn:
-        where = current_line()
-        raise ExportError(
-            E.OPTIMIZER_STEP, f"{where + ': ' if where else ''}the step of {self.name} {what}"
-        )
-
-    def number(self, value: Any) -> Expr:
-        if isinstance(value, torch.SymFloat):
-            return value.node.number.value
-        return self.pool.constant(value)
 
     def wrap(self, value: Expr) -> Any:
         """A number for Python: a float where it is constant."""
@@ -91,46 +70,7 @@ class Trace(TorchDispatchMode):
             return always
         return self.branches.decide(key, self.fail)
 
-    # Tensors
-
-    def add(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
-        self._cells[tensor.untyped_storage()._cdata] = Cell(tensor, value)
-        return tensor
-
-    def make(self, shape: Any, stride: Any, dtype: torch.dtype, value: Expr) -> torch.Tensor:
-        """A tensor of its own that holds `value`."""
-        self._making = True
-        try:
-            return self.add(torch.empty_strided(shape, stride, dtype=dtype), value)
-        finally:
-            self._making = False
-
-    def made(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is one of this step."""
-        return tensor.untyped_storage()._cdata in self._cells
-
-    def value_of(self, tensor: torch.Tensor) -> Expr:
-        """What a tensor holds: a number where it has no dimension and no parameter's shape."""
-        cell = self._cells.get(tensor.untyped_storage()._cdata)
-        if cell is not None:
-            if layout_of(tensor) == (cell.shape, cell.stride):
-                return cell.value
-            return view_of(self.pool, cell.value, tensor, (cell.shape, cell.stride), current_line())
-        if tensor.numel() != 1:
-            self.fail(
-                f"reads a tensor of shape {list(tensor.shape)} that is neither the parameter, nor "
-                "its gradient, nor state of the optimizer"
-            )
-        wrapped = getattr(tensor, "_wrapped_number", None)
-        if wrapped is not None:
-            return self.number(wrapped)
-        with _disable_current_modes():
-            return self.pool.constant(tensor.item())
-
-    def first_value_of(self, tensor: torch.Tensor) -> Expr:
-        """What a tensor of this step was made with."""
-        cell = self._cells.get(tensor.untyped_storage()._cdata)
-        return cell.first if cell else self.value_of(tensor)
+    # Operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._making or func.namespace in ("prim", "profiler"):
@@ -325,7 +265,7 @@ class Trace(TorchDispatchMode):
             value = self.value_of(given["self"])
             value = self._laid_out(value, given["self"], fake, where)
             return self._write(fake, self._cast(value, fake.dtype, where))
-        if not func._schema.is_mutable and fake.untyped_storage()._cdata in self._cells:
+        if not func._schema.is_mutable and self.made(fake):
             return fake  # a view by another name: _unsafe_view
         # What is like the parameter is so whatever else is read; all else has a layout.
         like = [
@@ -390,31 +330,6 @@ class Trace(TorchDispatchMode):
         if isinstance(value, torch.SymFloat):
             return self.number(value)
         return tuple(value) if isinstance(value, list) else value
-
-    def _write(self, tensor: torch.Tensor, value: Expr) -> torch.Tensor:
-        cell = self._cells.get(tensor.untyped_storage()._cdata)
-        if cell is None:
-            return self.add(tensor, value)
-        layout = (cell.shape, cell.stride)
-        if layout_of(tensor) != layout:
-            value = self._unviewed(tensor, cell, value, layout)
-        cell.value = value
-        return tensor
-
-    def _unviewed(self, tensor: torch.Tensor, cell: Cell, value: Expr, layout: Layout) -> Expr:
-        """What memory holds where `value` is written to a view of all of it."""
-        order, where = order_of(tensor, layout), current_line()
-        if order is not None:
-            inverse = tuple(order.index(i) for i in range(len(order)))
-            return permuted(self.pool, value, inverse, layout, where)
-        if not (tensor.is_contiguous() and cell.tensor.is_contiguous()) or (
-            tensor.numel() != cell.tensor.numel()
-        ):
-            self.fail(
-                f"writes to a tensor of shape {list(cell.shape)} as to one of "
-                f"{list(tensor.shape)}; a step may write to whole tensors"
-            )
-        return strided(self.pool, value, layout, 0, where)
 
     def _without_numbers(self, given: dict[str, Any]) -> dict[str, Any]:
         return {k: 1.0 if isinstance(v, torch.SymFloat) else v for k, v in given.items()}
