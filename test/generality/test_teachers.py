@@ -158,5 +158,5 @@ def test_a_trained_parameter_is_no_teacher(assigns: bool, tmp_path: pathlib.Path
 
     line = clipped.__code__.co_firstlineno
     message = rf"^test_teachers.py:{line + (3 if assigns else 5)}: the step changes the parameter "
-    with pytest.raises(ExportError, match=message + "student.0.weight in place; only buffers and"):
+    with pytest.raises(ExportError, match=message + "student.0.weight in place, .* of a subclass"):
         export_step(training_step(clipped), tmp_path / "step.pt")

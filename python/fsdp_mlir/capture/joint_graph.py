@@ -101,6 +101,14 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
                 program.results.append(Result(node, "buffer_update", fqn))
             elif role == "parameter" and not names.parameters[fqn].requires_grad:
                 changed.append(fqn)
+            elif role == "parameter":
+                raise refusal(
+                    E.CHANGED_IN_PLACE,
+                    node,
+                    f"the step changes the parameter {fqn} in place, and a trained one changes by "
+                    "the optimizer alone; change it in the step() of a subclass of the optimizer, "
+                    "behind super().step()",
+                )
             elif role != "input":
                 raise refusal(
                     E.CHANGED_IN_PLACE,
