@@ -35,7 +35,9 @@ def follow(
     Returns the module, the role and name of each of its attributes, and its outputs: the loss and
     the metrics, where they are tensors as such without values.
     """
-    return _name_states(_follow_python(loss, tuple(inputs.values())), inputs, names)
+    forward = _follow_python(loss, tuple(inputs.values()))
+    _read_numbers(forward)
+    return _name_states(forward, inputs, names)
 
 
 def _follow_python(wrapper: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
@@ -82,6 +84,19 @@ def _changed_state(message: str) -> Iterator[str]:
                 yield found[2] or f"a global variable of {os.path.basename(file)}"
 
 
+def _read_numbers(forward: fx.GraphModule) -> None:
+    """Numbers with a fraction that the code reads, in checkpoints too, compute as Python's."""
+    for module in forward.modules():
+        nodes = getattr(module, "graph", fx.Graph()).find_nodes(op="call_method", target="item")
+        for node in nodes:
+            if isinstance(node.meta.get("example_value"), torch.SymFloat):
+                node.op, node.target = "call_function", as_number
+                for of_symbol in ("example_value", "unbacked_bindings"):
+                    node.meta.pop(of_symbol, None)
+        if nodes:
+            module.recompile()
+
+
 def _name_states(
     forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
 ) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
@@ -124,11 +139,6 @@ def _name_states(
         if node.op == "output":
             flat = node.args[0]
             break
-        if node.target == "item" and isinstance(node.meta.get("example_value"), torch.SymFloat):
-            copies[node] = graph.call_function(as_number, (copies[node.args[0]],))
-            named = ("example_value", "unbacked_bindings")  # of a symbol
-            copies[node].meta = {k: v for k, v in node.meta.items() if k not in named}
-            continue
         copies[node] = graph.node_copy(node, lambda n: copies[n])
         if node.op == "get_attr":
             _copy_attribute(forward, root, node)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fsdp_mlir import ExportError
 
@@ -61,6 +62,9 @@ CASES: dict[str, Callable[[Tensor, float], Tensor]] = {
     .mul(lam)
     .float(),
     "complex": lambda y, lam: (torch.complex(y, y + 1) * lam - lam).abs(),
+    "checkpoints": lambda y, lam: checkpoint(
+        lambda y, lam: y.sigmoid() * lam * y.mean().item(), y, lam, use_reentrant=False
+    ),
     "a-number-of-bfloat16": lambda y, lam: y * float(y.detach().bfloat16().mean() * lam),
 }
 
