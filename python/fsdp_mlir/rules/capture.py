@@ -76,6 +76,7 @@ def capture_rules(
     pool = Pool()
     follower = Follower(optimizer, groups, schedule, pool)
     _check_closure(optimizer)
+    together = follower.follow_together() if len(groups) > 1 else None
     first = follower.follow_first()
     later = follower.follow_later(first)
     third = follower.follow_later(first)
@@ -87,6 +88,8 @@ def capture_rules(
                 number += 1
                 continue
             a, b, c = (outcomes[number] for outcomes in (first, later, third))
+            if together is not None:
+                _check_apart(follower, number, group, a, together)
             rule = _rule(follower, number, group, a, b, c)
             formers = tuple((f.name, id(f.initial), id(f.next)) for f in rule.formers)
             key = (group, rule.dtype, rule.shape, tuple(map(id, rule.results)), formers)
@@ -259,6 +262,21 @@ def _rule(
                 "to another optimizer"
             )
     return rule
+
+
+def _check_apart(
+    follower: Follower, number: int, group: int, alone: Outcome, together: tuple[Any, bool]
+) -> None:
+    """Groups are followed one by one: what a step reads of others shows where it has all."""
+    outcomes, is_only_way = together
+    own = _Owned(follower, number, group)
+    for a, b in [
+        (alone.param, outcomes[number].param),
+        *((x, outcomes[number].states.get(name)) for name, x in alone.states.items()),
+    ]:
+        if own(b) is not own(a) and is_only_way:
+            fqn = follower.fqns[number]
+            follower.fail(f"updates {fqn} otherwise where the optimizer has no other group")
 
 
 def _as_tensor(pool: Pool, value: Expr, like: Expr) -> Expr:

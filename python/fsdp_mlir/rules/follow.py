@@ -126,6 +126,15 @@ class Follower:
         """The first step, which makes the optimizer's state."""
         return self.follow(first_state)
 
+    def follow_together(self) -> tuple[list[Outcome], bool]:
+        """The first step of all groups together, in one of the ways that it can go; and whether
+        it is the only one. It leaves nothing."""
+        trace = Trace(self.pool, self.name, self._in_all_steps, Way())
+        changed, updated = dict(self.changed), set(self.updated)
+        outcomes, *_ = self._run(trace, range(len(self.groups)), first_state)
+        self.changed, self.updated = changed, updated
+        return outcomes, not (trace.branches.decisions or trace.branches.of_parameters)
+
     def follow_later(self, first: list[Outcome]) -> list[Outcome]:
         """A step that finds the state which `first` has made. What of it is one number counts the
         steps, or else follows from what it was."""
@@ -194,7 +203,7 @@ class Follower:
                     f"branches in more than {_WAYS} ways on numbers that change between steps"
                 )
             trace = Trace(self.pool, self.name, self._in_all_steps, way)
-            outcomes, *after = self._run(trace, group, place)
+            outcomes, *after = self._run(trace, [group], place)
             left.append(after)
             for new in (key for key in trace.branches.decisions if key not in way.shared):
                 merger = Merger(self.pool, new)
@@ -225,8 +234,8 @@ class Follower:
             ]
 
         outcomes = explore(Way())
-        self.attributes, entry, state = left[0]
-        counts = [{k for k, v in e.items() if isinstance(v, Counted)} for _, e, _ in left]
+        self.attributes, [entry], state = left[0]
+        counts = [{k for k, v in e.items() if isinstance(v, Counted)} for _, [e], _ in left]
         for key in set.union(*counts) - set.intersection(*counts):
             self._changes_entry(key)
         self.entries = [*self.entries[:group], entry, *self.entries[group + 1 :]]
@@ -242,32 +251,41 @@ class Follower:
         begins = {name: x for name, x in b.begins.items() if a.begins.get(name) is x}
         return Outcome(merger.merge(a.param, b.param), states, begins)
 
-    def _run(self, trace: Trace, group: int, place: Callable[..., Any]) -> tuple[Any, ...]:
+    def _run(
+        self, trace: Trace, groups: Sequence[int], place: Callable[..., Any]
+    ) -> tuple[Any, ...]:
+        """The step of an optimizer that has only these groups."""
         shadow = object.__new__(type(self.optimizer))
         shadow.__dict__.update(self._copied(self.attributes))
-        entry = self._copied(self.entries[group])
-        given = self._copied(entry)
+        entries = [self._copied(self.entries[group]) for group in groups]
+        given = self._copied(entries)
         for number in self.scheduled:
-            if number.operands[0] == group:
-                set_number(given, number.operands[1], Number(trace, number))
+            if number.operands[0] in groups:
+                own = given[groups.index(number.operands[0])]
+                set_number(own, number.operands[1], Number(trace, number))
+        members = [i for group in groups for i in self._members(group)]
         try:
             with following(trace), torch.no_grad():
-                params = [self._parameter(trace, i) for i in self._members(group)]
+                params = [self._parameter(trace, i) for i in members]
                 before = [trace.value_of(p) for p in params]
                 states = [
                     {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
-                    for i, p in zip(self._members(group), params)
+                    for i, p in zip(members, params)
                 ]
-                counts = {k: v.before(trace) for k, v in entry.items() if isinstance(v, Counted)}
-                given |= counts
-                shadow.param_groups = [{"params": list(params), **given}]
+                left = iter(params)
+                shadow.param_groups = []
+                for group, own, entry in zip(groups, given, entries):
+                    own |= {k: v.before(trace) for k, v in entry.items() if isinstance(v, Counted)}
+                    its = [next(left) for _ in self._members(group)]
+                    shadow.param_groups.append({"params": its, **own})
                 shadow.state = collections.defaultdict(dict)
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
                 type(self.optimizer).step(shadow)
                 outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
                 self._check_tensors(trace, params, vars(shadow))
                 after = [self._kept(trace, shadow.state.get(p, {})) for p in params]
-                self._check_entries(trace, shadow.param_groups[0], given, entry)
+                for left_group, own, entry in zip(shadow.param_groups, given, entries):
+                    self._check_entries(trace, left_group, own, entry)
         except ExportError:
             raise
         except Exception as error:
@@ -278,12 +296,12 @@ class Follower:
             ) from error
         self.updated.update(
             index
-            for index, value, outcome in zip(self._members(group), before, outcomes)
+            for index, value, outcome in zip(members, before, outcomes)
             if outcome.param is not value
         )
         attributes = {k: v for k, v in vars(shadow).items() if k not in ("state", "param_groups")}
         self._check_attributes(attributes)
-        return outcomes, attributes, entry, after
+        return outcomes, attributes, entries, after
 
     def _parameter(self, trace: Trace, index: int) -> torch.Tensor:
         like = self.tensors[index]

@@ -614,3 +614,38 @@ def test_a_group_may_count_steps(count: Callable[[dict], Any]) -> None:
         optimizer.step()
         tensors = rule([tensors[0], reference.grad, tensors[1]], 0.1, step)
         assert torch.equal(bits(tensors[0]), bits(reference)), step
+
+
+def clips_all(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    every = [p for group in optimizer.param_groups for p in group["params"]]
+    torch.nn.utils.clip_grad_norm_(every, 1.0)
+    p.sub_(p.grad)
+
+
+def takes_the_first_rate(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    p.sub_(p.grad, alpha=optimizer.param_groups[0]["lr"])
+
+
+def takes_the_first_option(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    p.sub_(p.grad, alpha=optimizer.param_groups[0]["scale"])
+
+
+@pytest.mark.parametrize(
+    "update, message",
+    [
+        (
+            clips_all,
+            "reads the gradient of b where it updates a; .* clip_grad_norm of TrainingStep",
+        ),
+        (takes_the_first_rate, "reads lr of another parameter group where it updates b"),
+        (takes_the_first_option, "updates b otherwise where the optimizer has no other group"),
+    ],
+    ids=lambda v: getattr(v, "__name__", None),
+)
+def test_a_step_that_reads_another_group_is_refused(
+    update: Callable[..., None], message: str
+) -> None:
+    groups = [{"params": [nn.Parameter(torch.ones(6))], "scale": x} for x in (0.5, 0.25)]
+    optimizer = Own(groups, update)
+    with pytest.raises(ExportError, match=message):
+        capture_rules(optimizer, [["a"], ["b"]], constant_rates(optimizer))
