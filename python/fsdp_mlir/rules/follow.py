@@ -16,9 +16,9 @@ from .context import following
 from .lines import line_of, line_of_step
 from .merge import Merger
 from .numbers import Number, plain_number, same_value
-from .reach import tensors_in, way_out
+from .reach import check_kept_tensors, check_reach, way_out
 from .trace import Trace
-from .kept_state import Counted, Kept, counted, first_state, later_state, left_state
+from .kept_state import Counted, counted, first_state, kept_of, later_state, left_state
 from .pairs import element_dtype
 from .values import Comparison, Expr, Pool, holds_for
 from .schedule import Schedule, set_number
@@ -268,6 +268,7 @@ class Follower:
             with following(trace), torch.no_grad():
                 params = [self._parameter(trace, i) for i in members]
                 before = [trace.value_of(p) for p in params]
+                fakes = {name for p in params for name in vars(p)}
                 states = [
                     {k: place(trace, i, p, k, v) for k, v in self.state[i].items()}
                     for i, p in zip(members, params)
@@ -282,8 +283,8 @@ class Follower:
                 shadow.state.update({p: s for p, s in zip(params, states) if s})
                 type(self.optimizer).step(shadow)
                 outcomes = [self._outcome(trace, p, shadow.state.get(p, {})) for p in params]
-                self._check_tensors(trace, params, vars(shadow))
-                after = [self._kept(trace, shadow.state.get(p, {})) for p in params]
+                check_kept_tensors(trace.made, params, fakes, vars(shadow), self.fail)
+                after = [kept_of(trace, shadow.state.get(p, {})) for p in params]
                 for left_group, own, entry in zip(shadow.param_groups, given, entries):
                     self._check_entries(trace, left_group, own, entry)
         except ExportError:
@@ -334,20 +335,6 @@ class Follower:
                 values[name] = trace.number(value)
         return Outcome(trace.value_of(param), values, begins)
 
-    def _kept(self, trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
-        return {
-            name: (
-                Kept(
-                    value.dtype,
-                    trace.value_of(value).is_number,
-                    (tuple(value.shape), tuple(value.stride())),
-                )
-                if isinstance(value, torch.Tensor)
-                else value
-            )
-            for name, value in state.items()
-        }
-
     def shape_of_state(self, index: int, name: str) -> Optional[tuple[int, ...]]:
         """The shape of a tensor that the last step has left; None: the parameter's."""
         shape = self.state[index][name].layout[0] or (1,)
@@ -374,30 +361,7 @@ class Follower:
             for index, (fqn, tensor) in enumerate(zip(self.fqns, self.tensors))
             if tensor.requires_grad and index not in self.updated
         }
-        for key, value in self.attributes.items():
-            for tensor in tensors_in(value):
-                if fqn := forgotten.get(id(tensor)):
-                    raise ExportError(
-                        E.OPTIMIZER_STEP,
-                        f"{line_of_step(type(self.optimizer), f'.{key}')}the step of {self.name} "
-                        f"gives {fqn} no update from its param_groups, and self.{key} holds it: "
-                        f"{way_out(value)}",
-                    )
-
-    def _check_tensors(
-        self, trace: Trace, params: Sequence[torch.Tensor], attributes: dict[str, Any]
-    ) -> None:
-        """A tensor that a step keeps elsewhere than in the state would be lost behind it."""
-        for key, value in attributes.items():
-            if key in ("state", "param_groups") or not any(map(trace.made, tensors_in(value))):
-                continue
-            if isinstance(value, torch.optim.Optimizer):
-                self.fail(f"steps self.{key}: {way_out(value)}")
-            self.fail(f"keeps tensors in self.{key}; keep them in self.state, per parameter")
-        fresh = trace.make((1,), (1,), torch.float32, self.pool.constant(0.0))
-        for param in params:
-            for key in vars(param).keys() - vars(fresh).keys():
-                self.fail(f"keeps {key} on the parameters; keep it in self.state, per parameter")
+        check_reach(type(self.optimizer), self.attributes, forgotten)
 
     def _check_attributes(self, after: dict[str, Any]) -> None:
         for key, value in after.items():

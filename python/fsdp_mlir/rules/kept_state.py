@@ -123,3 +123,19 @@ def left_state(trace: Trace, value: torch.Tensor) -> Expr:
         "call", aten.view.default, left, _ONE[0],
         dtype=left.dtype, layout=_ONE, where=left.where,
     )  # fmt: skip
+
+
+def kept_of(trace: Trace, state: dict[str, Any]) -> dict[str, Any]:
+    """What is left of a parameter's state behind a step: of tensors, what they were."""
+    return {
+        name: (
+            Kept(
+                value.dtype,
+                trace.value_of(value).is_number,
+                (tuple(value.shape), tuple(value.stride())),
+            )
+            if isinstance(value, torch.Tensor)
+            else value
+        )
+        for name, value in state.items()
+    }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 import torch
+
+from ..errors import E, ExportError
+from .lines import line_of_step
 
 
 def tensors_in(value: Any, depth: int = 6) -> Iterator[torch.Tensor]:
@@ -32,3 +35,36 @@ def way_out(holder: Any) -> str:
             f"{type(holder).__name__} itself, or a list of optimizers"
         )
     return "let the step go through self.param_groups"
+
+
+def check_reach(kind: type, attributes: Mapping[str, Any], forgotten: Mapping[int, str]) -> None:
+    """Raises ExportError where an attribute of an optimizer holds one of the parameters, by the id
+    of its tensor, to which a step gave nothing by way of the groups."""
+    for key, value in attributes.items():
+        for tensor in tensors_in(value):
+            if fqn := forgotten.get(id(tensor)):
+                raise ExportError(
+                    E.OPTIMIZER_STEP,
+                    f"{line_of_step(kind, f'.{key}')}the step of {kind.__name__} gives {fqn} no "
+                    f"update from its param_groups, and self.{key} holds it: {way_out(value)}",
+                )
+
+
+def check_kept_tensors(
+    made: Callable[[torch.Tensor], bool],
+    params: Sequence[torch.Tensor],
+    own: set[str],
+    attributes: Mapping[str, Any],
+    fail: Callable[[str], NoReturn],
+) -> None:
+    """Calls `fail` where a step keeps a tensor that it has `made` elsewhere than in the state: it
+    would be lost behind the step. Parameters had the attributes `own` before it."""
+    for key, value in attributes.items():
+        if key in ("state", "param_groups") or not any(map(made, tensors_in(value))):
+            continue
+        if isinstance(value, torch.optim.Optimizer):
+            fail(f"steps self.{key}: {way_out(value)}")
+        fail(f"keeps tensors in self.{key}; keep them in self.state, per parameter")
+    for param in params:
+        for key in vars(param).keys() - own:
+            fail(f"keeps {key} on the parameters; keep it in self.state, per parameter")
