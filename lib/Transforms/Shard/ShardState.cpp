@@ -211,6 +211,9 @@ private:
              << parameter.getType()
              << "; a pointwise rule has state of the parameter's shape, "
                 "row-major";
+    if (isOwn && state.getTensorType().getRank() == 0)
+      return state.emitOpError("has no dimension to be cut along; let it be "
+                               "of one element, as tensor<1xf32>");
     return parameter;
   }
 

@@ -34,6 +34,19 @@ fsdp.state @"w/m" optimizer : tensor<2xf32> {parameter = @w}
 
 // -----
 
+func.func private @rule(%p: tensor<3x2xf32>, %g: tensor<3x2xf32>, %m: tensor<f32>) -> (tensor<3x2xf32>, tensor<f32>) attributes {fsdp.rule} {
+  return %p, %m : tensor<3x2xf32>, tensor<f32>
+}
+fsdp.state @w parameter : tensor<3x2xf32> {unit = "", trainable, group = 0 : i64}
+// expected-error @below {{has no dimension to be cut along; let it be of one element}}
+fsdp.state @"w/m" optimizer : tensor<f32> {parameter = @w}
+func.func @step(%g: tensor<3x2xf32> {fsdp.input = "g"}) {
+  fsdp.update @rule @w, %g [@"w/m"] : tensor<3x2xf32>
+  return
+}
+
+// -----
+
 func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>) -> tensor<*xf32> attributes {fsdp.rule} {
   // expected-error @below {{the rule @"rule" calls "mm", which is not pointwise}}
   %0 = aten.call "mm"(%p, %g) : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
