@@ -55,8 +55,10 @@ def _grouped_mm(
     from torch._meta_registrations import _create_grouped_mm_output_tensor
 
     for matrix in (left, right):
-        if max(matrix.stride()[-2:]) * matrix.element_size() % 16 != 0:
-            raise RuntimeError("strides should be multiple of 16 bytes")  # the kernel's words
+        aligned = max(matrix.stride()[-2:]) * matrix.element_size() % 16 == 0
+        torch._check(
+            aligned, lambda: "strides should be multiple of 16 bytes"
+        )  # the kernel's words
     with mode:
         return _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
 

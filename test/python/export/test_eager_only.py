@@ -115,7 +115,9 @@ def seeds(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         (hooks_a_parameter, r"^test_eager_only.py:\d+: the loss gives a parameter a hook"),
     ],
 )
-def test_what_no_plan_does_beside_the_loss(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
+def test_what_no_plan_does_beside_the_loss(
+    tmp_path: pathlib.Path, loss: Callable, text: str
+) -> None:
     with pytest.raises(ExportError, match=text):
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 

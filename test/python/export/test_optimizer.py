@@ -86,7 +86,9 @@ def test_a_parameter_outside_the_optimizer_is_a_warning(tmp_path: pathlib.Path) 
 
 def test_an_optimizer_of_another_model_is_refused(tmp_path: pathlib.Path) -> None:
     optimizer = torch.optim.SGD(nn.Linear(8, 3).parameters(), 0.1)
-    with pytest.raises(ExportError, match="not a parameter of the model; .* make its module a part"):
+    with pytest.raises(
+        ExportError, match="not a parameter of the model; .* make its module a part"
+    ):
         record(tmp_path, nn.Linear(8, 3), optimizer)
 
 
