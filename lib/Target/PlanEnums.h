@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-/// Both sides list the same cases with the same numbers. A case that one of
+/// Both sides list the same cases with the same numbers. A last case that one of
 /// them lacks does not compile here.
 #define FSDP_SAME_CASES(ENUM)                                                  \
   inline plan::ENUM toPlan(ENUM value) {                                       \

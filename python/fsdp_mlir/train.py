@@ -101,8 +101,8 @@ def lower(
     for command in lowering(options, table_in(cache, tools["fsdp-run"])):
         display.begin(command.stage)
         if command.stage == "tune":
-            tune = [tools[command.tool], out / command.source, *command.flags, command.target]
-            said, _ = runner.run(command.stage, tune)
+            line = [tools[command.tool], *command.arguments(out)]
+            said, _ = runner.run(command.stage, line)
             display.end(command.stage, said.strip())
             continue
         said, cached = stages.convert(
@@ -173,9 +173,7 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
     )
     options = with_mesh(args.pipeline, [ranks])
     for command in lowering(options, out / "kernels.toml"):
-        target = [command.target] if command.stage == "tune" else ["-o", out / command.target]
-        source = out / command.source
-        runner.show([tools[command.tool], source, *command.flags, *target])
+        runner.show([tools[command.tool], *command.arguments(out)])
     # Whether a report's trace can be written is known when there is a plan.
     runner.show(run_command(args, tools["fsdp-run"], out, args.trace))
     if args.pipeline.get("mesh") is None:

@@ -55,10 +55,9 @@ def _grouped_mm(
     from torch._meta_registrations import _create_grouped_mm_output_tensor
 
     for matrix in (left, right):
-        aligned = max(matrix.stride()[-2:]) * matrix.element_size() % 16 == 0
-        torch._check(
-            aligned, lambda: "strides should be multiple of 16 bytes"
-        )  # the kernel's words
+        row_bytes = max(matrix.stride()[-2:]) * matrix.element_size()
+        # The kernel's words.
+        torch._check(row_bytes % 16 == 0, lambda: "strides should be multiple of 16 bytes")
     with mode:
         return _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
 

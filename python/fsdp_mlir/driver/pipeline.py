@@ -69,6 +69,11 @@ class Command:
     source: str
     target: str
 
+    def arguments(self, folder: Path) -> list[str | Path]:
+        """What stands behind the program on a command line, of files in `folder`."""
+        target = [self.target] if self.tool == "fsdp-run" else ["-o", folder / self.target]
+        return [folder / self.source, *self.flags, *target]
+
 
 def lowering(options: Options, table: Path) -> list[Command]:
     """From step.pt to step.plan. Where kernels are to be measured, `table` is where they are
