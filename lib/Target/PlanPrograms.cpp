@@ -232,7 +232,8 @@ private:
     collective.count = op.getCount();
     if (failed(symbols.findUnit(op, op.getUnit(), collective.unit)))
       return failure();
-    collective.region = op.getRegion().value_or("").str();
+    if (std::optional<ProgramRegion> region = op.getRegion())
+      collective.region = stringifyProgramRegion(*region).str();
     collective.divisor = op.getDivisor().convertToDouble();
     collective.mapped = op.getMapped();
     collective.op = ::fsdp::toPlan(op.getOp());

@@ -70,12 +70,12 @@ struct Figures {
 /// with the root.
 void count(CollectiveOpInterface op,
            llvm::MapVector<StringRef, Traffic> &units) {
-  StringAttr unit = op.getUnitAttr(), region = op.getRegionAttr();
+  StringAttr unit = op.getUnitAttr();
   Traffic &traffic = units[unit ? unit.getValue() : ""];
   int64_t bytes = getTensorBytes(op.getWholeType());
   if (op.getRole() == CollectiveRole::Parameter) {
     // Those of updates follow backward's.
-    ++(region && region.getValue() == "forward" ? traffic.gathersForward
+    ++(op.getRegion() == ProgramRegion::Forward ? traffic.gathersForward
                                                 : traffic.gathersBackward);
     traffic.gatherBytes += bytes;
   } else if (op.getKind() == CollectiveKind::ReduceScatter) {

@@ -78,7 +78,7 @@ module {
     // CHECK: 0| copy %[[IN:[0-9]+]][0] = %2[0], 1 x 32 B
     // CHECK: 0| %[[ALL:[0-9]+]] = all_gather %[[IN]] over shard, 32 uint8, unit '', forward
     %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<32xui8>
-    %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<32xui8> -> !fsdp.future<tensor<64xui8>>
+    %f = fsdp.all_gather_start %in {unit = "", region = #fsdp<region forward>} : tensor<32xui8> -> !fsdp.future<tensor<64xui8>>
     %all = fsdp.wait %f : !fsdp.future<tensor<64xui8>>
     %whole = fsdp.unpack %all {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 2>]} : (tensor<64xui8>) -> tensor<4x4xf32>
     // CHECK: 0| %[[CUT:[0-9]+]] = view aten::slice.Tensor(%{{[0-9]+}}, 0, 0, 3)  // blocks.0.fc

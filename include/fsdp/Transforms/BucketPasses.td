@@ -31,8 +31,8 @@ def DedupUnshard : ModulePass<"fsdp-dedup-unshard"> {
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<4xf32>, tensor<4xf32>) {
       %w = fsdp.load @w : tensor<2xf32>
-      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
-      %b = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %b = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       return %a, %b : tensor<4xf32>, tensor<4xf32>
     }
     ```
@@ -45,7 +45,7 @@ def DedupUnshard : ModulePass<"fsdp-dedup-unshard"> {
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<4xf32>, tensor<4xf32>) {
       %0 = fsdp.load @w : tensor<2xf32>
-      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       return %all_gather, %all_gather : tensor<4xf32>, tensor<4xf32>
     }
     ```
@@ -89,8 +89,8 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
     func.func @step() -> (tensor<4xf32>, tensor<6xf32>) {
       %a = fsdp.load @a : tensor<2xf32>
       %b = fsdp.load @b : tensor<3xf32>
-      %wa = shard.all_gather %a on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
-      %wb = shard.all_gather %b on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<3xf32> -> tensor<6xf32>
+      %wa = shard.all_gather %a on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %wb = shard.all_gather %b on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<3xf32> -> tensor<6xf32>
       return %wa, %wb : tensor<4xf32>, tensor<6xf32>
     }
     ```
@@ -106,7 +106,7 @@ def BucketCollectives : ModulePass<"fsdp-bucket-collectives"> {
       %0 = fsdp.load @a : tensor<2xf32>
       %1 = fsdp.load @b : tensor<3xf32>
       %2 = fsdp.pack %0, %1 {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 1>, #fsdp.member<offset = 64, bytes = 12, blocks = 1>]} : (tensor<2xf32>, tensor<3xf32>) -> tensor<128xui8>
-      %3 = fsdp.all_gather %2 {region = "forward", unit = ""} : tensor<128xui8> -> tensor<256xui8>
+      %3 = fsdp.all_gather %2 {region = #fsdp<region forward>, unit = ""} : tensor<128xui8> -> tensor<256xui8>
       %4:2 = fsdp.unpack %3 {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 2>, #fsdp.member<offset = 64, bytes = 12, blocks = 2>]} : (tensor<256xui8>) -> (tensor<4xf32>, tensor<6xf32>)
       return %4#0, %4#1 : tensor<4xf32>, tensor<6xf32>
     }
@@ -144,8 +144,8 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<256xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<256xui8>, tensor<256xui8>) {
       %w = fsdp.load @w : tensor<64xui8>
-      %a = fsdp.all_gather %w {region = "forward", unit = ""} : tensor<64xui8> -> tensor<256xui8>
-      %b = fsdp.all_gather %w {region = "backward", unit = ""} : tensor<64xui8> -> tensor<256xui8>
+      %a = fsdp.all_gather %w {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> tensor<256xui8>
+      %b = fsdp.all_gather %w {region = #fsdp<region backward>, unit = ""} : tensor<64xui8> -> tensor<256xui8>
       return %a, %b : tensor<256xui8>, tensor<256xui8>
     }
     ```
@@ -158,9 +158,9 @@ def KeepPieces : ModulePass<"fsdp-keep-pieces"> {
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<256xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> (tensor<256xui8>, tensor<256xui8>) {
       %0 = fsdp.load @w : tensor<64xui8>
-      %1 = fsdp.all_gather %0 {region = "forward", unit = ""} : tensor<64xui8> -> tensor<256xui8>
+      %1 = fsdp.all_gather %0 {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> tensor<256xui8>
       %2 = fsdp.keep %1 {ranks = 2 : i64} : tensor<256xui8> -> tensor<128xui8>
-      %3 = fsdp.all_gather %2 {ranks = 2 : i64, region = "backward", unit = ""} : tensor<128xui8> -> tensor<256xui8>
+      %3 = fsdp.all_gather %2 {ranks = 2 : i64, region = #fsdp<region backward>, unit = ""} : tensor<128xui8> -> tensor<256xui8>
       return %1, %3 : tensor<256xui8>, tensor<256xui8>
     }
     ```

@@ -211,7 +211,7 @@ def OffloadState : ModulePass<"fsdp-offload-state"> {
     }
     func.func @step(%x: tensor<2xf32> {fsdp.input = "x"}) -> tensor<4xf32> {
       %w = fsdp.load @w : tensor<2xf32>
-      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       fsdp.update @sgd @w, %x [] : tensor<2xf32>
       return %a : tensor<4xf32>
     }
@@ -230,8 +230,8 @@ def OffloadState : ModulePass<"fsdp-offload-state"> {
       }
       func.func @step(%arg0: tensor<2xf32> {fsdp.input = "x"}) -> tensor<4xf32> {
         %0 = fsdp.load @w : tensor<2xf32>
-        %1 = fsdp.fetch %0 {region = "forward", unit = ""} : tensor<2xf32>
-        %all_gather = shard.all_gather %1 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+        %1 = fsdp.fetch %0 {region = #fsdp<region forward>, unit = ""} : tensor<2xf32>
+        %all_gather = shard.all_gather %1 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
         %2 = fsdp.offload %arg0 {unit = ""} : tensor<2xf32>
         fsdp.update @sgd @w, %2 [] : tensor<2xf32>
         return %all_gather : tensor<4xf32>

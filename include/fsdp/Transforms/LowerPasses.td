@@ -28,7 +28,7 @@ def AssignStreams : ModulePass<"fsdp-assign-streams"> {
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
-      %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %f = fsdp.all_gather_start %a {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
       %w = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
       %n = aten.call "neg"(%w) : (tensor<128xui8>) -> tensor<128xui8>
       return %n : tensor<128xui8>
@@ -41,7 +41,7 @@ def AssignStreams : ModulePass<"fsdp-assign-streams"> {
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
-      %0 = fsdp.all_gather_start %arg0 {fsdp.stream = 1 : i64, region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %0 = fsdp.all_gather_start %arg0 {fsdp.stream = 1 : i64, region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
       %1 = fsdp.wait %0 {fsdp.stream = 0 : i64} : <tensor<128xui8>>
       %2 = aten.call "neg"(%1) {fsdp.stream = 0 : i64} : (tensor<128xui8>) -> tensor<128xui8>
       return %2 : tensor<128xui8>

@@ -25,7 +25,7 @@ def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
     ```mlir
     // fsdp-opt --fsdp-convert-to-async
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
-      %w = fsdp.all_gather %a {region = "forward", unit = ""} : tensor<64xui8> -> tensor<128xui8>
+      %w = fsdp.all_gather %a {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> tensor<128xui8>
       return %w : tensor<128xui8>
     }
     ```
@@ -34,7 +34,7 @@ def ConvertToAsync : ModulePass<"fsdp-convert-to-async"> {
 
     ```mlir
     func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
-      %0 = fsdp.all_gather_start %arg0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %0 = fsdp.all_gather_start %arg0 {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
       %1 = fsdp.wait %0 : <tensor<128xui8>>
       return %1 : tensor<128xui8>
     }
@@ -101,7 +101,7 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
     func.func @step(%x: tensor<64x64xf32> {fsdp.input = "x"}) -> (tensor<64x64xf32> {fsdp.output = "loss"}, tensor<128xui8>) {
       %w = fsdp.load @w : tensor<64xui8>
       %y = aten.call "mm"(%x, %x) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
-      %f = fsdp.all_gather_start %w {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %f = fsdp.all_gather_start %w {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
       %a = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
       %b = aten.call "neg"(%a) : (tensor<128xui8>) -> tensor<128xui8>
       return %y, %b : tensor<64x64xf32>, tensor<128xui8>
@@ -116,7 +116,7 @@ def ScheduleOverlap : ModulePass<"fsdp-schedule-overlap"> {
     fsdp.state @w parameter : tensor<64xui8> {global = tensor<128xui8>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step(%arg0: tensor<64x64xf32> {fsdp.input = "x"}) -> (tensor<64x64xf32> {fsdp.output = "loss"}, tensor<128xui8>) attributes {fsdp.schedule = "overlap"} {
       %0 = fsdp.load @w : tensor<64xui8>
-      %1 = fsdp.all_gather_start %0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %1 = fsdp.all_gather_start %0 {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
       %2 = aten.call "mm"(%arg0, %arg0) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
       %3 = fsdp.wait %1 : <tensor<128xui8>>
       %4 = aten.call "neg"(%3) : (tensor<128xui8>) -> tensor<128xui8>
@@ -156,7 +156,7 @@ def VerifyAsync : ModulePass<"fsdp-verify-async"> {
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
-      %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %f = fsdp.all_gather_start %a {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
       %w = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
       return %w : tensor<128xui8>
     }
@@ -168,7 +168,7 @@ def VerifyAsync : ModulePass<"fsdp-verify-async"> {
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%arg0: tensor<64xui8>) -> tensor<128xui8> {
-      %0 = fsdp.all_gather_start %arg0 {region = "forward", unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
+      %0 = fsdp.all_gather_start %arg0 {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> <tensor<128xui8>>
       %1 = fsdp.wait %0 : <tensor<128xui8>>
       return %1 : tensor<128xui8>
     }

@@ -62,7 +62,7 @@ def Report : ModulePass<"fsdp-report"> {
     shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
     fsdp.unit "" root
     func.func @step(%a: tensor<64xui8>) -> tensor<128xui8> {
-      %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+      %f = fsdp.all_gather_start %a {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
       %w = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
       return %w : tensor<128xui8>
     }

@@ -14,10 +14,10 @@ namespace fsdp {
 
 using aten::isBackward;
 
-/// The phase of the calls that prepare or use what is gathered for a region:
-/// "forward", "backward" or "update".
-inline aten::Phase getPhase(llvm::StringRef region) {
-  return region == "backward" ? aten::Phase::Backward : aten::Phase::Forward;
+/// The phase of the calls that prepare or use what is gathered for a region.
+inline aten::Phase getPhase(ProgramRegion region) {
+  return region == ProgramRegion::Backward ? aten::Phase::Backward
+                                           : aten::Phase::Forward;
 }
 
 /// The programs that a step runs in turn on one batch, for batches of the first

@@ -67,7 +67,7 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
 
     Output IR: each reader of a sharded parameter reads an `fsdp.unshard` of
     its own. Where the unit reshards after forward, readers in backward get the
-    region "backward", and view chains that forward computed from a parameter
+    region backward, and view chains that forward computed from a parameter
     are repeated for them.
 
     What holds: between forward and backward nothing keeps a resharded
@@ -104,9 +104,9 @@ def InsertUnshard : ModulePass<"fsdp-insert-unshard"> {
     fsdp.state @w parameter : tensor<4x4xf32> {sharding = #fsdp.sharding<@mesh, [[0]]>, trainable, unit = ""}
     func.func @step(%arg0: tensor<4x4xf32> {fsdp.input = "x"}) -> (tensor<4x4xf32> {fsdp.output = "loss"}, tensor<4x4xf32>) {
       %0 = fsdp.load @w : tensor<4x4xf32>
-      %1 = fsdp.unshard %0 {region = "forward", unit = ""} : tensor<4x4xf32>
+      %1 = fsdp.unshard %0 {region = #fsdp<region forward>, unit = ""} : tensor<4x4xf32>
       %2 = aten.call "mm"(%arg0, %1) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-      %3 = fsdp.unshard %0 {region = "backward", unit = ""} : tensor<4x4xf32>
+      %3 = fsdp.unshard %0 {region = #fsdp<region backward>, unit = ""} : tensor<4x4xf32>
       %4 = aten.call "mm"(%2, %3) backward : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
       return %2, %4 : tensor<4x4xf32>, tensor<4x4xf32>
     }
@@ -142,7 +142,7 @@ def MovePrecisionCasts
     fsdp.state @w parameter : tensor<4xf32> {trainable, unit = ""}
     func.func @step() -> tensor<4xbf16> {
       %w = fsdp.load @w : tensor<4xf32>
-      %u = fsdp.unshard %w {region = "forward", unit = ""} : tensor<4xf32>
+      %u = fsdp.unshard %w {region = #fsdp<region forward>, unit = ""} : tensor<4xf32>
       %c = aten.call "_to_copy"(%u) {dtype = bf16, fsdp.precision_cast} : (tensor<4xf32>) -> tensor<4xbf16>
       return %c : tensor<4xbf16>
     }
@@ -156,7 +156,7 @@ def MovePrecisionCasts
     func.func @step() -> tensor<4xbf16> {
       %0 = fsdp.load @w : tensor<4xf32>
       %1 = aten.call "_to_copy"(%0) {dtype = bf16, fsdp.precision_cast} : (tensor<4xf32>) -> tensor<4xbf16>
-      %2 = fsdp.unshard %1 {region = "forward", unit = ""} : tensor<4xbf16>
+      %2 = fsdp.unshard %1 {region = #fsdp<region forward>, unit = ""} : tensor<4xbf16>
       return %2 : tensor<4xbf16>
     }
     ```
@@ -205,8 +205,8 @@ def FlattenState : ModulePass<"fsdp-flatten-state"> {
     func.func @step() -> (tensor<3xf32>, tensor<5xf32>) {
       %a = fsdp.load @a : tensor<3xf32>
       %b = fsdp.load @b : tensor<5xf32>
-      %ua = fsdp.unshard %a {region = "forward", unit = ""} : tensor<3xf32>
-      %ub = fsdp.unshard %b {region = "forward", unit = ""} : tensor<5xf32>
+      %ua = fsdp.unshard %a {region = #fsdp<region forward>, unit = ""} : tensor<3xf32>
+      %ub = fsdp.unshard %b {region = #fsdp<region forward>, unit = ""} : tensor<5xf32>
       return %ua, %ub : tensor<3xf32>, tensor<5xf32>
     }
     ```
@@ -221,9 +221,9 @@ def FlattenState : ModulePass<"fsdp-flatten-state"> {
     fsdp.state @b parameter : tensor<5xf32> {flat = @"/flat.0", flat_offset = 16 : i64, trainable, unit = ""}
     func.func @step() -> (tensor<3xf32>, tensor<5xf32>) {
       %0 = fsdp.load @"/flat.0" : tensor<32xf32>
-      %1 = fsdp.unshard %0 {region = "forward", unit = ""} : tensor<32xf32>
+      %1 = fsdp.unshard %0 {region = #fsdp<region forward>, unit = ""} : tensor<32xf32>
       %2 = aten.call "as_strided"(%1) {size = array<i64: 3>, storage_offset = 0 : i64, stride = array<i64: 1>} : (tensor<32xf32>) -> tensor<3xf32>
-      %3 = fsdp.unshard %0 {region = "forward", unit = ""} : tensor<32xf32>
+      %3 = fsdp.unshard %0 {region = #fsdp<region forward>, unit = ""} : tensor<32xf32>
       %4 = aten.call "as_strided"(%3) {size = array<i64: 5>, storage_offset = 16 : i64, stride = array<i64: 1>} : (tensor<32xf32>) -> tensor<5xf32>
       return %2, %4 : tensor<3xf32>, tensor<5xf32>
     }
@@ -265,7 +265,7 @@ def Localize : ModulePass<"fsdp-localize"> {
     }
     func.func @step() -> tensor<3xf32> {
       %w = fsdp.load @w : tensor<3xf32>
-      %u = fsdp.unshard %w {region = "forward", unit = ""} : tensor<3xf32>
+      %u = fsdp.unshard %w {region = #fsdp<region forward>, unit = ""} : tensor<3xf32>
       %g = aten.call "neg"(%u) backward : (tensor<3xf32>) -> tensor<3xf32>
       %r = fsdp.reduce_grad %g {unit = ""} : tensor<3xf32>
       fsdp.update @sgd @w, %r [] : tensor<3xf32>
@@ -285,7 +285,7 @@ def Localize : ModulePass<"fsdp-localize"> {
     }
     func.func @step() -> tensor<3xf32> {
       %0 = fsdp.load @w : tensor<2xf32>
-      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       %1 = aten.call "slice.Tensor"(%all_gather) {end = 3 : i64} : (tensor<4xf32>) -> tensor<3xf32>
       %2 = aten.call "neg"(%1) backward : (tensor<3xf32>) -> tensor<3xf32>
       %3 = aten.call "constant_pad_nd"(%2) backward {pad = array<i64: 0, 1>} : (tensor<3xf32>) -> tensor<4xf32>
@@ -351,7 +351,7 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> tensor<4xf32> {
       %w = fsdp.load @w : tensor<2xf32>
-      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %a = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       return %a : tensor<4xf32>
     }
     ```
@@ -364,7 +364,7 @@ def VerifySharded : ModulePass<"fsdp-verify-sharded"> {
     fsdp.state @w parameter : tensor<2xf32> {global = tensor<4xf32>, sharding = #fsdp.sharding<@mesh, [[0]]>, unit = ""}
     func.func @step() -> tensor<4xf32> {
       %0 = fsdp.load @w : tensor<2xf32>
-      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+      %all_gather = shard.all_gather %0 on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
       return %all_gather : tensor<4xf32>
     }
     ```

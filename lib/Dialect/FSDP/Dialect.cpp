@@ -72,10 +72,6 @@ static bool areDigests(Attribute value) {
            return areDigests(member.getValue());
          });
 }
-static bool isRegion(Attribute value) {
-  auto text = dyn_cast<StringAttr>(value);
-  return text && (text == "forward" || text == "backward");
-}
 
 static constexpr KnownAttribute knownAttributes[] = {
     // On modules.
@@ -102,7 +98,7 @@ static constexpr KnownAttribute knownAttributes[] = {
     {kCotangentAttrName, "unit", is<UnitAttr>},
     {"fsdp.precision_cast", "unit", is<UnitAttr>},
     {kUnitAttrName, "a string, the unit's name", is<StringAttr>},
-    {kRegionAttrName, "\"forward\" or \"backward\"", isRegion},
+    {kRegionAttrName, "a #fsdp<region ...>", is<ProgramRegionAttr>},
     {kStreamAttrName, "an i64", isI64},
     {kShardsAttrName, "an #fsdp.shards", is<ShardsAttr>},
     {"fsdp.places", "an array of #fsdp.place, or unit, one per result",

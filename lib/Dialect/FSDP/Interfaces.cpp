@@ -58,8 +58,9 @@ struct ShardCollective
   StringAttr getUnitAttr(Operation *op) const {
     return op->getAttrOfType<StringAttr>(kUnitAttrName);
   }
-  StringAttr getRegionAttr(Operation *op) const {
-    return op->getAttrOfType<StringAttr>(kRegionAttrName);
+  std::optional<ProgramRegion> getRegion(Operation *op) const {
+    auto region = op->getAttrOfType<ProgramRegionAttr>(kRegionAttrName);
+    return region ? std::optional(region.getValue()) : std::nullopt;
   }
   SmallVector<int64_t> getMeshAxes(Operation *op) const {
     return llvm::to_vector_of<int64_t>(cast<OpT>(op).getGridAxes());

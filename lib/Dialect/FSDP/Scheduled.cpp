@@ -94,11 +94,6 @@ static LogicalResult verifyAllGather(CollectiveOpInterface op) {
     return op->emitOpError()
            << "gathers " << in.getNumElements() << " elements per rank into "
            << out.getNumElements() << ", which is not a multiple";
-  StringRef region = op.getRegionAttr().getValue();
-  if (region != "forward" && region != "backward" && region != "update")
-    return op->emitOpError() << "has the region \"" << region
-                             << "\"; it is \"forward\", \"backward\" or "
-                                "\"update\"";
   return success();
 }
 

@@ -17,16 +17,11 @@ LogicalResult UnitOp::verify() {
   return success();
 }
 
-template <typename Op> static LogicalResult verifyRegion(Op op) {
-  if (op.getRegion() != "forward" && op.getRegion() != "backward")
-    return op.emitOpError() << "has the region \"" << op.getRegion()
-                            << "\"; it is \"forward\" or \"backward\"";
+LogicalResult UnshardOp::verify() {
+  if (getRegion() == ProgramRegion::Update)
+    return emitOpError() << "is of the region update; it is forward or "
+                            "backward, which read whole parameters";
   return success();
-}
-
-LogicalResult UnshardOp::verify() { return verifyRegion(*this); }
-LogicalResult FetchOp::verify() {
-  return getRegion() == "update" ? success() : verifyRegion(*this);
 }
 
 // accumulate

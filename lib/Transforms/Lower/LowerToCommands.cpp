@@ -256,7 +256,8 @@ private:
     auto collective = CmdCollectiveOp::create(
         builder, op.getLoc(), op.getKind(), source, destination,
         piece.getElementType(), piece.getNumElements(), op.getUnitAttr(),
-        op.getRegionAttr(), op.getDivisor());
+        /*region=*/nullptr, op.getDivisor());
+    collective.setRegion(op.getRegion());
     collective.setMapped(op.getMapped());
     collective.setRanks(op.getRanks());
     collective.setOp(op.getReduceOp());

@@ -115,7 +115,8 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
   BucketLayout layout(partTypes);
   Operation *one = gathers.front();
   auto like = cast<CollectiveOpInterface>(one);
-  StringAttr unit = like.getUnitAttr(), region = like.getRegionAttr();
+  StringAttr unit = like.getUnitAttr();
+  ProgramRegion region = *like.getRegion();
   Type byte = builder.getIntegerType(8, /*isSigned=*/false);
   Location loc = gathers.front()->getLoc();
   auto packed = PackOp::create(builder, loc,
@@ -123,8 +124,8 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
                                parts, layout.getMembers(builder, 1));
   auto gathered = AllGatherOp::create(
       builder, loc, RankedTensorType::get({shards * layout.pieceBytes}, byte),
-      packed, unit, region, /*mapped=*/UnitAttr(),
-      /*ranks=*/builder.getI64IntegerAttr(0), getAxesAttr(like));
+      packed, unit.getValue(), region, /*mapped=*/false, /*ranks=*/0,
+      like.getMeshAxes());
   auto unpacked = UnpackOp::create(builder, loc, wholeTypes, gathered,
                                    layout.getMembers(builder, shards));
   for (auto [gather, whole] : llvm::zip_equal(gathers, unpacked.getOutputs())) {
@@ -135,7 +136,7 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
                           "fsdp-bucket-collectives"))
       << "parameters in one gather"
       << remark::metric("unit", unit.getValue().str())
-      << remark::metric("region", region.getValue().str())
+      << remark::metric("region", stringifyProgramRegion(region).str())
       << remark::metric("parameters", parts.size())
       << remark::metric("bytes_per_rank", layout.pieceBytes);
 }
@@ -250,14 +251,15 @@ void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
   auto like = cast<CollectiveOpInterface>(gather.getOperation());
   auto whole = AllGatherOp::create(
       builder, gather.getLoc(), gather.getType(), gather.getInput(),
-      like.getUnitAttr(), like.getRegionAttr(), state.getMappedAttr(),
-      /*ranks=*/builder.getI64IntegerAttr(0), getAxesAttr(like));
+      like.getUnitAttr().getValue(), *like.getRegion(), state.getMapped(),
+      /*ranks=*/0, like.getMeshAxes());
   remark::passed(gather.getLoc(), remark::RemarkOpts::name("gather").category(
                                       "fsdp-bucket-collectives"))
       << (state.getMapped() ? "a flat parameter is mapped"
                             : "a flat parameter is gathered")
       << remark::metric("unit", whole.getUnit().str())
-      << remark::metric("region", whole.getRegion().str())
+      << remark::metric("region",
+                        stringifyProgramRegion(whole.getRegion()).str())
       << remark::metric("state", state.getSymName().str())
       << remark::metric("bytes_per_rank",
                         getTensorBytes(getTensorType(gather.getInput())));
@@ -322,7 +324,7 @@ LogicalResult BucketCollectives::checkNames(Operation &op) {
     return op.emitOpError("names no fsdp.unit to be bucketed with; run "
                           "--fsdp-shard first");
   if (collective.getRole() == CollectiveRole::Parameter &&
-      !collective.getRegionAttr())
+      !collective.getRegion())
     return op.emitOpError("names no fsdp.region to be bucketed with; run "
                           "--fsdp-shard first");
   return success();
@@ -330,7 +332,7 @@ LogicalResult BucketCollectives::checkNames(Operation &op) {
 
 LogicalResult BucketCollectives::bucket(Block &block,
                                         const BucketSizes &sizes) {
-  llvm::MapVector<Attribute, SmallVector<shard::AllGatherOp>> gathers;
+  llvm::MapVector<ProgramRegion, SmallVector<shard::AllGatherOp>> gathers;
   SmallVector<shard::AllGatherOp> flatGathers;
   SmallVector<GradientReduction> reductions, flatReductions;
   for (Operation &op : block) {
@@ -340,7 +342,7 @@ LogicalResult BucketCollectives::bucket(Block &block,
       if (getFlat(gather))
         flatGathers.push_back(gather);
       else
-        gathers[op.getAttr(kRegionAttrName)].push_back(gather);
+        gathers[*cast<CollectiveOpInterface>(op).getRegion()].push_back(gather);
     } else if (std::optional<GradientReduction> reduction =
                    GradientReduction::startingWith(&op, *means)) {
       if (reduction->getInput().getDefiningOp<PackOp>())
@@ -369,7 +371,7 @@ LogicalResult BucketCollectives::bucket(Block &block,
     return groups;
   };
   for (auto &[region, ops] : gathers)
-    for (auto &[key, members] : group(ops, cast<StringAttr>(region).getValue(),
+    for (auto &[key, members] : group(ops, stringifyProgramRegion(region),
                                       [](Operation *) { return Type(); }))
       bucketGathers(members);
   for (auto &[key, members] :

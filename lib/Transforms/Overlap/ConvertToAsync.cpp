@@ -108,10 +108,11 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
             OffloadStartOp::create(builder, loc, type, store.getValue(),
                                    state.getUnitAttr(), store.getStateAttr());
       else
-        future = FetchStartOp::create(builder, loc, type, store.getValue(),
-                                      /*members=*/nullptr, state.getUnitAttr(),
-                                      builder.getStringAttr("update"),
-                                      store.getStateAttr());
+        future = FetchStartOp::create(
+            builder, loc, type, store.getValue(),
+            /*members=*/nullptr, state.getUnitAttr(),
+            ProgramRegionAttr::get(builder.getContext(), ProgramRegion::Update),
+            store.getStateAttr());
       WaitOp::create(builder, loc, type.getType(), future);
       store.erase();
       ++count;

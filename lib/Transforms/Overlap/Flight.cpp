@@ -110,7 +110,7 @@ Flight fsdp::makeFlight(StartOpInterface start, const OpCost &cost) {
   flight.wait = cast<WaitOp>(start.getWait());
   flight.isGather = start.isIncoming();
   flight.unit = getText(start.getUnitAttr());
-  flight.region = getText(start.getRegionAttr());
+  flight.region = start.getRegion();
   if (auto collective = dyn_cast<CollectiveOpInterface>(start.getOperation())) {
     flight.isMapped = collective.getMapped();
     if (collective.getKind() == CollectiveKind::ReduceScatter)

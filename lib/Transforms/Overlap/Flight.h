@@ -47,7 +47,8 @@ struct Flight {
   llvm::SmallVector<UpdateOp, 1> updates;         // staged, of this sum alone
   /// What compute reads is gathered, or fetched; else reduced, or offloaded.
   bool isGather = false, isMapped = false;
-  llvm::StringRef unit, region;
+  llvm::StringRef unit;
+  std::optional<ProgramRegion> region; // of what is gathered or fetched
   int64_t bytes = 0;  // of source and destination, in use during the flight
   double seconds = 0; // predicted
   /// The first slot at which its inputs are there.

@@ -74,7 +74,7 @@ void KeepPieces::keep(Block &block, UnitOp unit) {
   SmallVector<Bucket> forward, backward;
   for (auto gather : block.getOps<AllGatherOp>())
     if (gather.getUnit() == unit.getUnitName() && !gather.getMapped())
-      (gather.getRegion() == "forward" ? forward : backward)
+      (gather.getRegion() == ProgramRegion::Forward ? forward : backward)
           .push_back(Bucket(gather));
   llvm::DenseMap<MemberKey, std::pair<size_t, size_t>> places;
   for (auto [i, bucket] : llvm::enumerate(forward))
@@ -133,9 +133,8 @@ void KeepPieces::gatherKept(Bucket &whole, SmallVector<Read> reads,
       KeepOp::create(builder, loc, part, whole.gather.getResult(), ranks);
   builder.setInsertionPoint(reader);
   auto gathered = AllGatherOp::create(
-      builder, loc, type, kept.getResult(), whole.gather.getUnitAttr(),
-      builder.getStringAttr("backward"), /*mapped=*/UnitAttr(),
-      builder.getI64IntegerAttr(ranks), whole.gather.getAxesAttr());
+      builder, loc, type, kept.getResult(), whole.gather.getUnit(),
+      ProgramRegion::Backward, /*mapped=*/false, ranks, whole.gather.getAxes());
   SmallVector<Value> outputs{gathered.getResult()};
   if (whole.unpack) {
     SmallVector<Type> types;

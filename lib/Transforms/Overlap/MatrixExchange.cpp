@@ -185,9 +185,8 @@ Value MatrixRound::allGather(Value bucket) {
       {shards * getTensorBytes(cast<RankedTensorType>(bucket.getType()))});
   movedBytes += getTensorBytes(all);
   return AllGatherOp::create(
-      builder, loc, all, bucket, unit, builder.getStringAttr("update"),
-      /*mapped=*/UnitAttr(), /*ranks=*/builder.getI64IntegerAttr(0),
-      builder.getDenseI64ArrayAttr(Mesh(last).getAxes(AxisRole::Shard)));
+      builder, loc, all, bucket, unit.getValue(), ProgramRegion::Update,
+      /*mapped=*/false, /*ranks=*/0, Mesh(last).getAxes(AxisRole::Shard));
 }
 
 Value MatrixRound::allToAll(Value bucket) {

@@ -28,12 +28,12 @@ static bool isInside(UnitOp unit, Operation *op) {
 
 /// Where a unit begins in a region: FSDP2's hook in front of its forward, or of
 /// its backward. Nothing where the program has nothing of it.
-static std::optional<size_t> getBegin(UnitOp unit, StringRef region,
+static std::optional<size_t> getBegin(UnitOp unit, ProgramRegion region,
                                       ProgramSchedule &schedule) {
   std::optional<size_t> begin;
   for (auto [slot, op] : llvm::enumerate(schedule.getSpine())) {
     // What a cast of a parameter is for, its readers say.
-    if (isBackward(op) == (region == "backward") &&
+    if (isBackward(op) == (region == ProgramRegion::Backward) &&
         !aten::isPrecisionCast(op) && isInside(unit, op)) {
       begin = slot;
       break;
@@ -50,8 +50,8 @@ SmallVector<PrefetchList> fsdp::getPrefetchLists(ModuleOp module,
   SmallVector<PrefetchList> lists;
   for (UnitOp unit : module.getOps<UnitOp>())
     for (auto [region, names] :
-         {std::pair("forward", unit.getPrefetchForwardAttr()),
-          std::pair("backward", unit.getPrefetchBackwardAttr())}) {
+         {std::pair(ProgramRegion::Forward, unit.getPrefetchForwardAttr()),
+          std::pair(ProgramRegion::Backward, unit.getPrefetchBackwardAttr())}) {
       if (!names || names.empty())
         continue;
       PrefetchList list{unit.getUnitName(), region, {}, 0};

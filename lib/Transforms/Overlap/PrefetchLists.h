@@ -9,7 +9,8 @@ namespace fsdp {
 
 /// The units whose gathers of one region start where `unit` begins in it.
 struct PrefetchList {
-  llvm::StringRef unit, region;
+  llvm::StringRef unit;
+  ProgramRegion region;
   llvm::SmallVector<llvm::StringRef> targets;
   /// The slot of the unit's first op of the region, of modules inside it too.
   size_t begin = 0;

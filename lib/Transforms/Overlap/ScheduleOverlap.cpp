@@ -267,7 +267,7 @@ void ScheduleOverlap::explainLists(func::FuncOp program,
       });
       std::string text =
           llvm::formatv("unit \"{0}\" begins {1}: the gather of \"{2}\" {3}",
-                        list.unit, list.region, target,
+                        list.unit, stringifyProgramRegion(list.region), target,
                         starts ? "starts" : "does not start there")
               .str();
       if (starts)
@@ -304,7 +304,8 @@ void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
     remark::passed(flight.start->getLoc(), options("gather"))
         << "starts in front of its first reader"
         << remark::metric("unit", flight.unit.str())
-        << remark::metric("region", flight.region.str())
+        << remark::metric("region",
+                          stringifyProgramRegion(*flight.region).str())
         << remark::metric("us", micros(flight.seconds))
         << remark::metric("ahead_us", micros(seconds[flight.need] -
                                              seconds[flight.startSlot]))

@@ -9,7 +9,7 @@ using namespace fsdp;
 /// first wait of a unit up to `depth` before it; those of the first units where
 /// their region starts. A unit with a list starts no others, but in forward the
 /// next one, as FSDP2, which runs ahead, does.
-static void startByDepth(ProgramSchedule &schedule, StringRef region,
+static void startByDepth(ProgramSchedule &schedule, ProgramRegion region,
                          size_t depth, ArrayRef<PrefetchList> lists) {
   struct Use {
     StringRef unit;
@@ -17,7 +17,7 @@ static void startByDepth(ProgramSchedule &schedule, StringRef region,
   };
   // Where a region starts is the root's.
   SmallVector<Use> uses{
-      {"", region == "backward" ? schedule.getBackwardSlot() : 0}};
+      {"", region == ProgramRegion::Backward ? schedule.getBackwardSlot() : 0}};
   auto hasList = [&](StringRef unit) {
     return llvm::any_of(lists, [&](const PrefetchList &list) {
       return list.unit == unit && list.region == region;
@@ -31,7 +31,7 @@ static void startByDepth(ProgramSchedule &schedule, StringRef region,
     flight.startSlot = flight.need;
     for (size_t ahead = 1; ahead <= std::min(depth, uses.size() - 1); ++ahead) {
       const Use &use = uses[uses.size() - 1 - ahead];
-      bool runsAhead = region == "forward" && ahead == 1;
+      bool runsAhead = region == ProgramRegion::Forward && ahead == 1;
       if (runsAhead || use.unit == flight.unit || !hasList(use.unit))
         flight.startSlot = std::min(flight.startSlot, use.need);
     }
@@ -43,7 +43,7 @@ static void startByDepth(ProgramSchedule &schedule, StringRef region,
 /// slot come, in this order, what is needed there, what lists name, all else.
 static void startByLists(ProgramSchedule &schedule,
                          ArrayRef<PrefetchList> lists,
-                         function_ref<bool(StringRef region)> exactly) {
+                         function_ref<bool(ProgramRegion)> exactly) {
   using Key = std::tuple<size_t, size_t, size_t, size_t>;
   std::vector<std::pair<Key, Flight>> placed;
   for (Flight &flight : schedule.getGathers()) {
@@ -58,7 +58,7 @@ static void startByLists(ProgramSchedule &schedule,
         continue;
       size_t place = isOwn ? 0 : 1 + (target - list.targets.begin());
       Key listed{list.begin, i, place, flight.order};
-      bool wins = !isOwn && !isPlaced && exactly(flight.region);
+      bool wins = !isOwn && !isPlaced && exactly(list.region);
       key = wins ? listed : std::min(key, listed);
       isPlaced = true;
     }
@@ -142,12 +142,12 @@ void fsdp::decide(ProgramSchedule &schedule, const Choice &choice,
   auto startAhead = [&](std::optional<size_t> forward,
                         std::optional<size_t> backward) {
     if (forward)
-      startByDepth(schedule, "forward", *forward, choice.lists);
+      startByDepth(schedule, ProgramRegion::Forward, *forward, choice.lists);
     if (backward)
-      startByDepth(schedule, "backward", *backward, choice.lists);
+      startByDepth(schedule, ProgramRegion::Backward, *backward, choice.lists);
     if (!choice.lists.empty())
-      startByLists(schedule, choice.lists, [&](StringRef region) {
-        return !(region == "forward" ? forward : backward);
+      startByLists(schedule, choice.lists, [&](ProgramRegion region) {
+        return !(region == ProgramRegion::Forward ? forward : backward);
       });
   };
   if (choice.fsdp2) {

@@ -76,7 +76,7 @@ private:
   }
   /// A gather of the load in front of the reader.
   Value createUnshard(OpBuilder &builder, Operation *reader, LoadOp load,
-                      StateOp state, StringRef region) {
+                      StateOp state, ProgramRegion region) {
     return UnshardOp::create(builder, reader->getLoc(), load.getType(),
                              load.getResult(), *state.getUnit(), region);
   }
@@ -104,7 +104,8 @@ void InsertUnshard::repeatForBackward(OpOperand &use,
   OpBuilder builder(reader);
   IRMapping mapping;
   mapping.map(chain->load.getResult(),
-              createUnshard(builder, reader, chain->load, state, "backward"));
+              createUnshard(builder, reader, chain->load, state,
+                            ProgramRegion::Backward));
   for (aten::CallOp view : chain->views)
     cast<aten::CallOp>(builder.clone(*view, mapping)).setBackward(true);
   use.set(mapping.lookup(use.get()));
@@ -119,7 +120,8 @@ void InsertUnshard::readOwn(OpOperand &use, const SymbolTable &table) {
   if (!state || isa<UnshardOp>(reader) || aten::isPrecisionCast(reader))
     return;
   OpBuilder builder(reader);
-  Value whole = createUnshard(builder, reader, load, state, "forward");
+  Value whole =
+      createUnshard(builder, reader, load, state, ProgramRegion::Forward);
   if (source != use.get()) {
     IRMapping mapping;
     mapping.map(source, whole);
@@ -187,7 +189,7 @@ void InsertUnshard::runOnModule() {
     // Views that only backward read are dead in forward now.
     eraseDeadOps(program);
 
-    llvm::MapVector<std::pair<StringRef, StringRef>, int> counts;
+    llvm::MapVector<std::pair<StringRef, ProgramRegion>, int> counts;
     program.walk([&](UnshardOp op) {
       ++counts[{op.getUnit(), op.getRegion()}];
     });
@@ -196,7 +198,7 @@ void InsertUnshard::runOnModule() {
                                            .category("fsdp-insert-unshard")
                                            .function(program.getSymName()))
           << "unit \"" + key.first.str() + "\": " + std::to_string(count) +
-                 " readers in " + key.second.str();
+                 " readers in " + stringifyProgramRegion(key.second).str();
   }
 }
 

@@ -94,20 +94,20 @@ void OffloadState::moveToHost(StateOp state) {
 
 /// Each region's readers read a copy of their own.
 void OffloadState::fetch(LoadOp load, StateOp state) {
-  llvm::MapVector<StringAttr, SmallVector<Operation *>> readers;
-  Builder names(&getContext());
+  llvm::MapVector<ProgramRegion, SmallVector<Operation *>> readers;
   for (Operation *reader : load->getUsers()) {
-    auto region = reader->getAttrOfType<StringAttr>(kRegionAttrName);
-    if (!region)
-      region = names.getStringAttr(isBackward(reader) ? "backward" : "forward");
-    readers[region].push_back(reader);
+    auto collective = dyn_cast<CollectiveOpInterface>(reader);
+    std::optional<ProgramRegion> region =
+        collective ? collective.getRegion() : std::nullopt;
+    readers[region.value_or(isBackward(reader) ? ProgramRegion::Backward
+                                               : ProgramRegion::Forward)]
+        .push_back(reader);
   }
   for (auto &[region, ops] : readers) {
     OpBuilder builder(*llvm::min_element(
         ops, [](auto *a, auto *b) { return a->isBeforeInBlock(b); }));
-    auto fetched =
-        FetchOp::create(builder, load.getLoc(), load.getType(),
-                        load.getResult(), state.getUnitAttr(), region);
+    auto fetched = FetchOp::create(builder, load.getLoc(), load.getType(),
+                                   load.getResult(), *state.getUnit(), region);
     load.getResult().replaceUsesWithIf(fetched, [&](OpOperand &use) {
       return llvm::is_contained(ops, use.getOwner());
     });
@@ -135,8 +135,7 @@ UpdateOp OffloadState::stage(UpdateOp update, StateOp parameter,
                                 update.getParameterAttr());
     if (parameter.getOnHost())
       staged = FetchOp::create(builder, loc, part.getType(), part,
-                               parameter.getUnitAttr(),
-                               builder.getStringAttr("update"));
+                               *parameter.getUnit(), ProgramRegion::Update);
     else
       staged = OffloadOp::create(builder, loc, part.getType(), part,
                                  parameter.getUnitAttr());

@@ -258,15 +258,15 @@ LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
   if (gather->getAttr(kUnitAttrName) != state.getUnitAttr())
     return gather.emitOpError()
            << "S6: `fsdp.unit` is not the unit of " << load.getStateAttr();
-  auto region = gather->getAttrOfType<StringAttr>(kRegionAttrName);
-  if (!region || (region != "forward" && region != "backward"))
+  auto region = gather->getAttrOfType<ProgramRegionAttr>(kRegionAttrName);
+  if (!region || region.getValue() == ProgramRegion::Update)
     return gather.emitOpError(
-        "S6: `fsdp.region` is neither \"forward\" nor \"backward\"");
-  if (region == "backward")
+        "S6: `fsdp.region` is neither forward nor backward");
+  if (region.getValue() == ProgramRegion::Backward)
     for (Operation *reader : gather->getUsers())
       if (!isBackward(reader))
         return reader->emitOpError(
-            "S6: forward reads a gather of the region \"backward\"");
+            "S6: forward reads a gather of the region backward");
   return success();
 }
 

@@ -51,7 +51,7 @@ func.func @step(%a: tensor<3x2xf32, #aten.strides<[1, 3]>>) {
 
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{gathers 64 elements per rank into 96, which is not a multiple}}
-  %out = fsdp.all_gather %a {unit = "", region = "forward"} : tensor<64xui8> -> tensor<96xui8>
+  %out = fsdp.all_gather %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> tensor<96xui8>
   return
 }
 
@@ -59,7 +59,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 func.func @step(%a: tensor<8x8xf32>) {
   // expected-error @below {{gathers a bucket of bytes, tensor<Nxui8>, or one dimension of a flat state's elements}}
-  %out = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<8x8xf32> -> !fsdp.future<tensor<128xf32>>
+  %out = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<8x8xf32> -> !fsdp.future<tensor<128xf32>>
   return
 }
 
@@ -123,7 +123,7 @@ func.func @unit(%a: tensor<f64>) {
 
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{a future is of a tensor of a static shape and of at most 2^62 bytes, not of 'tensor<?xui8>'}}
-  %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<?xui8>>
+  %f = fsdp.all_gather_start %a {region = #fsdp<region forward>, unit = ""} : tensor<64xui8> -> !fsdp.future<tensor<?xui8>>
   return
 }
 
@@ -131,7 +131,7 @@ func.func @step(%a: tensor<64xui8>) {
 
 func.func @step(%a: tensor<?xui8>) {
   // expected-error @below {{must be tensor of a static shape}}
-  %f = fsdp.all_gather_start %a {region = "forward", unit = ""} : tensor<?xui8> -> !fsdp.future<tensor<64xui8>>
+  %f = fsdp.all_gather_start %a {region = #fsdp<region forward>, unit = ""} : tensor<?xui8> -> !fsdp.future<tensor<64xui8>>
   return
 }
 
@@ -179,7 +179,7 @@ func.func @step(%a: tensor<8xf32>) {
 
 func.func @step(%a: tensor<8xf32>) {
   // expected-error @below {{names the state @w, which the module does not have}}
-  %w = fsdp.fetch_start %a {unit = "", region = "update", into = @w} : (tensor<8xf32>) -> !fsdp.future<tensor<8xf32>>
+  %w = fsdp.fetch_start %a {unit = "", region = #fsdp<region update>, into = @w} : (tensor<8xf32>) -> !fsdp.future<tensor<8xf32>>
   return
 }
 

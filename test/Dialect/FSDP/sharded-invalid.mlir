@@ -2,8 +2,8 @@
 // RUN: fsdp-opt %s -split-input-file -verify-diagnostics
 
 func.func @step(%w: tensor<2xf32>) {
-  // expected-error @below {{has the region "sideways"; it is "forward" or "backward"}}
-  %u = fsdp.unshard %w {unit = "", region = "sideways"} : tensor<2xf32>
+  // expected-error @below {{is of the region update; it is forward or backward, which read whole parameters}}
+  %u = fsdp.unshard %w {unit = "", region = #fsdp<region update>} : tensor<2xf32>
   return
 }
 
@@ -65,7 +65,7 @@ shard.grid @mesh(shape = 2x2x2) {fsdp.axes = [#fsdp.axis<"a", replicate>, #fsdp.
 
 func.func @step(%x: tensor<?xf32>) {
   // expected-error @below {{must be tensor of a static shape and of at most 2^62 bytes, but got 'tensor<?xf32>'}}
-  %y = fsdp.unshard %x {unit = "", region = "forward"} : tensor<?xf32>
+  %y = fsdp.unshard %x {unit = "", region = #fsdp<region forward>} : tensor<?xf32>
   return
 }
 
@@ -73,7 +73,7 @@ func.func @step(%x: tensor<?xf32>) {
 
 func.func @step(%x: tensor<?xf32>) {
   // expected-error @below {{must be tensor of a static shape}}
-  %y = fsdp.fetch %x {unit = "", region = "forward"} : tensor<?xf32>
+  %y = fsdp.fetch %x {unit = "", region = #fsdp<region forward>} : tensor<?xf32>
   return
 }
 

@@ -14,8 +14,8 @@ fsdp.state @"w/grad" gradient : tensor<10x128xf32> {parameter = @w}
 
 // CHECK-LABEL: func.func @step
 func.func @step(%w: tensor<10x128xf32>) {
-  // CHECK: fsdp.unshard %{{.*}} {region = "forward", unit = "blocks.0"} : tensor<10x128xf32>
-  %u = fsdp.unshard %w {unit = "blocks.0", region = "forward"} : tensor<10x128xf32>
+  // CHECK: fsdp.unshard %{{.*}} {region = #fsdp<region forward>, unit = "blocks.0"} : tensor<10x128xf32>
+  %u = fsdp.unshard %w {unit = "blocks.0", region = #fsdp<region forward>} : tensor<10x128xf32>
   // CHECK: fsdp.reduce_grad %{{.*}} {unit = ""} : tensor<10x128xf32>
   %r = fsdp.reduce_grad %w {unit = ""} : tensor<10x128xf32>
   // CHECK: fsdp.accumulate %{{.*}}, @"w/grad" : tensor<10x128xf32>

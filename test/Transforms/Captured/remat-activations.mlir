@@ -46,7 +46,7 @@
 // LIST: recompute("first")
 
 // Backward gathers what it recomputes from.
-// GATHER: %[[U:.*]] = fsdp.unshard {{.*}}region = "backward", unit = "block"
+// GATHER: %[[U:.*]] = fsdp.unshard {{.*}}region = #fsdp<region backward>, unit = "block"
 // GATHER-NEXT: aten.call "t"(%[[U]]) backward recompute("block")
 
 // REMARK: remark: {{.*}}"block": backward repeats 4 of 7 ops

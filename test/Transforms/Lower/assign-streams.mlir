@@ -23,7 +23,7 @@ func.func @step(%x: tensor<4xf32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.outp
   %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 16, blocks = 1>]} : (tensor<4xf32>) -> tensor<64xui8>
   // ONE: fsdp.all_gather_start {{.*}}fsdp.stream = 0 : i64
   // THREE: fsdp.all_gather_start {{.*}}fsdp.stream = 1 : i64
-  %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %f = fsdp.all_gather_start %in {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   // CHECK: fsdp.wait {{.*}}fsdp.stream = 0 : i64
   %all = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
   // CHECK: aten.call "ones"{{.*}}fsdp.stream = 0 : i64

@@ -33,7 +33,7 @@ module {
 module {
   func.func @step(%x: tensor<64xui8> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 64>}) -> (tensor<128xui8> {fsdp.output = "loss"}) {
     // expected-error @+1 {{is not a scheduled op; run --fsdp-overlap first}}
-    %l = fsdp.all_gather %x {unit = "", region = "forward", fsdp.places = [#fsdp.place<0, 64, 128>]} : tensor<64xui8> -> tensor<128xui8>
+    %l = fsdp.all_gather %x {unit = "", region = #fsdp<region forward>, fsdp.places = [#fsdp.place<0, 64, 128>]} : tensor<64xui8> -> tensor<128xui8>
     return %l : tensor<128xui8>
   }
 }

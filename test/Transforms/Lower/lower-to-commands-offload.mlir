@@ -21,11 +21,11 @@ module {
     // CHECK: fsdp.cmd.wait 0 {stream = 4 : i64}
     // CHECK: fsdp.cmd.copy from {{.*}} : tensor<16xf32>, tensor<8xf32> to {{.*}}stream = 4 : i64
     // CHECK-NEXT: fsdp.cmd.record 1 {stream = 4 : i64}
-    %f = fsdp.fetch_start %a, %b {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>, #fsdp.member<offset = 64, bytes = 32, blocks = 1>], unit = "", region = "forward"} : (tensor<16xf32>, tensor<8xf32>) -> !fsdp.future<tensor<128xui8>>
+    %f = fsdp.fetch_start %a, %b {members = [#fsdp.member<offset = 0, bytes = 64, blocks = 1>, #fsdp.member<offset = 64, bytes = 32, blocks = 1>], unit = "", region = #fsdp<region forward>} : (tensor<16xf32>, tensor<8xf32>) -> !fsdp.future<tensor<128xui8>>
     // CHECK-NEXT: fsdp.cmd.wait 1 {stream = 1 : i64}
     %in = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
     // CHECK: fsdp.cmd.collective{{ +}}all_gather
-    %s = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<128xui8> -> !fsdp.future<tensor<256xui8>>
+    %s = fsdp.all_gather_start %in {unit = "", region = #fsdp<region forward>} : tensor<128xui8> -> !fsdp.future<tensor<256xui8>>
     // CHECK: fsdp.cmd.collective{{ +}}reduce_scatter
     // CHECK-NEXT: fsdp.cmd.record [[SUM:[0-9]+]] {stream = 2 : i64}
     %r = fsdp.reduce_scatter_start %g {unit = "", divisor = 2.0} : tensor<2x32xf32> -> !fsdp.future<tensor<32xf32>>

@@ -10,9 +10,9 @@ module {
       -> (tensor<f32> {fsdp.output = "loss"}, tensor<128xui8> {fsdp.output = "all"}, tensor<16xf32> {fsdp.output = "sum"}, tensor<f64> {fsdp.output = "most"}) {
     // CHECK: fsdp.cmd.record 0
     // CHECK-NEXT: fsdp.cmd.wait 0 {stream = 1 : i64}
-    // CHECK-NEXT: fsdp.cmd.collective{{ +}}all_gather {{.*}}region = "forward", stream = 1 : i64, unit = ""}
+    // CHECK-NEXT: fsdp.cmd.collective{{ +}}all_gather {{.*}}region = #fsdp<region forward>, stream = 1 : i64, unit = ""}
     // CHECK-NEXT: fsdp.cmd.record 1 {stream = 1 : i64}
-    %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+    %f = fsdp.all_gather_start %in {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
     // CHECK: fsdp.cmd.record 2
     // CHECK-NEXT: fsdp.cmd.wait 2 {stream = 2 : i64}
     // CHECK-NEXT: fsdp.cmd.collective{{ +}}reduce_scatter {{.*}}channel = 1 : i64{{.*}}stream = 2 : i64, unit = ""}

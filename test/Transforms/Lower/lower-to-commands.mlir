@@ -28,8 +28,8 @@ module {
     // CHECK-NEXT: fsdp.cmd.copy from %[[W]] : {{.*}} to %[[IN]] : {{.*}} {pieces = [#fsdp.piece<bytes = 32>, #fsdp.piece<source = -1, bytes = 32, destination_offset = 32>]}
     // COPY: [[#@LINE+1]]:{{.*}}remark: [Missed] copy {{.*}}"copied into a bucket, since it is a state, or was received, and stays where it is", bytes=32, line={{.*}}lower-to-commands.mlir:[[#@LINE+1]], members=1, module=
     %in = fsdp.pack %w {members = [#fsdp.member<offset = 0, bytes = 32, blocks = 1>]} : (tensor<2x4xf32>) -> tensor<64xui8>
-    // CHECK: fsdp.cmd.collective{{ +}}all_gather %[[IN]] : tensor<64xui8> to %[[ALL:.*]] : tensor<128xui8> {count = 64 : i64, dtype = ui8, region = "forward", unit = ""}
-    %f = fsdp.all_gather_start %in {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+    // CHECK: fsdp.cmd.collective{{ +}}all_gather %[[IN]] : tensor<64xui8> to %[[ALL:.*]] : tensor<128xui8> {count = 64 : i64, dtype = ui8, region = #fsdp<region forward>, unit = ""}
+    %f = fsdp.all_gather_start %in {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
     // CHECK-NOT: fsdp.cmd.wait
     %all = fsdp.wait %f : !fsdp.future<tensor<128xui8>>
     // CHECK: fsdp.cmd.copy from %[[ALL]] : {{.*}} to %[[WHOLE:.*]] : tensor<4x4xf32> {pieces = [#fsdp.piece<bytes = 32, blocks = 2, source_stride = 64, destination_stride = 32>]}

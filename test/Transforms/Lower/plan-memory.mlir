@@ -131,7 +131,7 @@ module {
   func.func @step(%x: tensor<f32> {fsdp.input = "x"}) -> (tensor<f32> {fsdp.output = "loss"}) {
     %w = fsdp.load @flat.1 : tensor<2048xf32>
     // CHECK: fsdp.all_gather_start {{.*}}fsdp.places = [#fsdp.place<1, 0, 16384>]
-    %f = fsdp.all_gather_start %w {mapped, unit = "", region = "forward"} : tensor<2048xf32> -> !fsdp.future<tensor<4096xf32>>
+    %f = fsdp.all_gather_start %w {mapped, unit = "", region = #fsdp<region forward>} : tensor<2048xf32> -> !fsdp.future<tensor<4096xf32>>
     // CHECK: fsdp.wait {{.*}}fsdp.places = [#fsdp.place<1, 0, 16384>]
     %all = fsdp.wait %f : !fsdp.future<tensor<4096xf32>>
     %l = aten.call "sum"(%all) : (tensor<4096xf32>) -> tensor<f32>

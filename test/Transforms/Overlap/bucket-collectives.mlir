@@ -21,17 +21,17 @@ func.func @step(%ga: tensor<4xf32>, %gb: tensor<2x20xf32>, %gc: tensor<4xf64>) -
   // CHECK: %[[B:.*]] = fsdp.load @b
   // CHECK: %[[C:.*]] = fsdp.load @c
   // CHECK: %[[P:.*]] = fsdp.pack %[[A]], %[[B]], %[[C]] {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 1>, #fsdp.member<offset = 64, bytes = 80, blocks = 1>, #fsdp.member<offset = 192, bytes = 16, blocks = 1>]} : (tensor<2xf32>, tensor<1x20xf32>, tensor<2xf64>) -> tensor<256xui8>
-  // CHECK-NEXT: %[[G:.*]] = fsdp.all_gather %[[P]] {region = "forward", unit = "u"} : tensor<256xui8> -> tensor<512xui8>
+  // CHECK-NEXT: %[[G:.*]] = fsdp.all_gather %[[P]] {region = #fsdp<region forward>, unit = "u"} : tensor<256xui8> -> tensor<512xui8>
   // CHECK-NEXT: %[[U:.*]]:3 = fsdp.unpack %[[G]] {members = [#fsdp.member<offset = 0, bytes = 8, blocks = 2>, #fsdp.member<offset = 64, bytes = 80, blocks = 2>, #fsdp.member<offset = 192, bytes = 16, blocks = 2>]} : (tensor<512xui8>) -> (tensor<4xf32>, tensor<2x20xf32>, tensor<4xf64>)
   // CHECK-NEXT: aten.call "relu"(%[[U]]#0)
   // CHECK-NOT: shard.all_gather
-  %0 = shard.all_gather %a on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "u"} : tensor<2xf32> -> tensor<4xf32>
+  %0 = shard.all_gather %a on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = "u"} : tensor<2xf32> -> tensor<4xf32>
   %1 = aten.call "relu"(%0) : (tensor<4xf32>) -> tensor<4xf32>
   %b = fsdp.load @b : tensor<1x20xf32>
-  %2 = shard.all_gather %b on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "u"} : tensor<1x20xf32> -> tensor<2x20xf32>
+  %2 = shard.all_gather %b on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = "u"} : tensor<1x20xf32> -> tensor<2x20xf32>
   %3 = aten.call "relu"(%2) : (tensor<2x20xf32>) -> tensor<2x20xf32>
   %c = fsdp.load @c : tensor<2xf64>
-  %4 = shard.all_gather %c on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "u"} : tensor<2xf64> -> tensor<4xf64>
+  %4 = shard.all_gather %c on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = "u"} : tensor<2xf64> -> tensor<4xf64>
   %5 = aten.call "relu"(%4) : (tensor<4xf64>) -> tensor<4xf64>
 
   // CHECK: aten.call "relu"(%arg1) backward

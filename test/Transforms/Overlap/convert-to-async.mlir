@@ -4,9 +4,9 @@
 
 // CHECK-LABEL: func.func @step
 func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>, %n: tensor<f64>) -> (tensor<128xui8>, tensor<16xf32>, tensor<f64>) {
-  // CHECK: %[[F:.*]] = fsdp.all_gather_start %{{.*}} {region = "forward", unit = "u"} : tensor<64xui8> -> <tensor<128xui8>>
+  // CHECK: %[[F:.*]] = fsdp.all_gather_start %{{.*}} {region = #fsdp<region forward>, unit = "u"} : tensor<64xui8> -> <tensor<128xui8>>
   // CHECK-NEXT: %[[A:.*]] = fsdp.wait %[[F]]
-  %0 = fsdp.all_gather %a {unit = "u", region = "forward"} : tensor<64xui8> -> tensor<128xui8>
+  %0 = fsdp.all_gather %a {unit = "u", region = #fsdp<region forward>} : tensor<64xui8> -> tensor<128xui8>
   // CHECK-NEXT: %[[H:.*]] = fsdp.reduce_scatter_start %{{.*}} {unit = "u"} : tensor<2x16xf32> -> <tensor<16xf32>>
   // CHECK-NEXT: %[[R:.*]] = fsdp.wait %[[H]]
   %1 = fsdp.reduce_scatter %g {unit = "u"} : tensor<2x16xf32> -> tensor<16xf32>

@@ -9,8 +9,8 @@ fsdp.state @w parameter : tensor<2xf32> {unit = "", sharding = #fsdp.sharding<@m
 // CHECK-LABEL: func.func @step
 func.func @step() -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
   %w = fsdp.load @w : tensor<2xf32>
-  // CHECK: %[[A:.*]] = shard.all_gather %{{.*}} {fsdp.region = "forward"
-  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+  // CHECK: %[[A:.*]] = shard.all_gather %{{.*}} {fsdp.region = #fsdp<region forward>
+  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
   // CHECK-NEXT: %[[S:.*]] = aten.call "slice.Tensor"(%[[A]])
   %1 = aten.call "slice.Tensor"(%0) {end = 3 : i64} : (tensor<4xf32>) -> tensor<3xf32>
   // CHECK-NEXT: %[[R1:.*]] = aten.call "relu"(%[[S]])
@@ -18,12 +18,12 @@ func.func @step() -> (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) {
   %v = fsdp.load @w : tensor<2xf32>
   // CHECK-NOT: shard.all_gather
   // CHECK-NOT: slice
-  %3 = shard.all_gather %v on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+  %3 = shard.all_gather %v on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
   %4 = aten.call "slice.Tensor"(%3) {end = 3 : i64} : (tensor<4xf32>) -> tensor<3xf32>
   // CHECK: aten.call "neg"(%[[S]])
   %5 = aten.call "neg"(%4) : (tensor<3xf32>) -> tensor<3xf32>
-  // CHECK: %[[B:.*]] = shard.all_gather %{{.*}} {fsdp.region = "backward"
-  %6 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "backward", fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
+  // CHECK: %[[B:.*]] = shard.all_gather %{{.*}} {fsdp.region = #fsdp<region backward>
+  %6 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region backward>, fsdp.unit = ""} : tensor<2xf32> -> tensor<4xf32>
   // CHECK-NEXT: aten.call "slice.Tensor"(%[[B]])
   %7 = aten.call "slice.Tensor"(%6) backward {end = 3 : i64} : (tensor<4xf32>) -> tensor<3xf32>
   return %2, %5, %7 : tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
@@ -35,8 +35,8 @@ func.func @eval() -> (tensor<2048xf32>, tensor<2048xf32>) {
   // CHECK: %[[A:.*]] = shard.all_gather
   // CHECK-NOT: shard.all_gather
   %w = fsdp.load @flat : tensor<1024xf32>
-  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = ""} : tensor<1024xf32> -> tensor<2048xf32>
-  %1 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "backward", fsdp.unit = ""} : tensor<1024xf32> -> tensor<2048xf32>
+  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = ""} : tensor<1024xf32> -> tensor<2048xf32>
+  %1 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region backward>, fsdp.unit = ""} : tensor<1024xf32> -> tensor<2048xf32>
   // CHECK: return %[[A]], %[[A]]
   return %0, %1 : tensor<2048xf32>, tensor<2048xf32>
 }

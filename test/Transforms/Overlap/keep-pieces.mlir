@@ -10,25 +10,25 @@
 
 // CHECK: fsdp.unit "blocks.1" {reshard = true, reshard_ranks = 2 : i64}
 // CHECK-LABEL: func.func @step
-// CHECK: %[[WHOLE:.*]] = fsdp.all_gather %{{.*}} {region = "forward", unit = "blocks.1"} : tensor<64xui8> -> tensor<256xui8>
+// CHECK: %[[WHOLE:.*]] = fsdp.all_gather %{{.*}} {region = #fsdp<region forward>, unit = "blocks.1"} : tensor<64xui8> -> tensor<256xui8>
 // CHECK-NEXT: %[[KEPT:.*]] = fsdp.keep %[[WHOLE]] {ranks = 2 : i64} : tensor<256xui8> -> tensor<128xui8>
-// CHECK: %[[AGAIN:.*]] = fsdp.all_gather %[[KEPT]] {ranks = 2 : i64, region = "backward", unit = "blocks.1"} : tensor<128xui8> -> tensor<256xui8>
+// CHECK: %[[AGAIN:.*]] = fsdp.all_gather %[[KEPT]] {ranks = 2 : i64, region = #fsdp<region backward>, unit = "blocks.1"} : tensor<128xui8> -> tensor<256xui8>
 // CHECK-NEXT: fsdp.unpack %[[AGAIN]]
 // Forward alone keeps nothing.
 // CHECK-LABEL: func.func @eval
 // CHECK-NOT: fsdp.keep
 
 // COMMANDS: fsdp.cmd.copy from %{{.*}} : tensor<256xui8> to %{{.*}} : tensor<128xui8> {pieces = [#fsdp.piece<bytes = 128, owners = 2>]}
-// COMMANDS: fsdp.cmd.collective all_gather {{.*}}ranks = 2 : i64, region = "backward"
+// COMMANDS: fsdp.cmd.collective all_gather {{.*}}ranks = 2 : i64, region = #fsdp<region backward>
 
 // FLAT: #fsdp.piece<bytes = {{[0-9]+}}, owners = 2>
-// FLAT: fsdp.cmd.collective all_gather {{.*}}axes = array<i64: 1>{{.*}}ranks = 2 : i64, region = "backward"
+// FLAT: fsdp.cmd.collective all_gather {{.*}}axes = array<i64: 1>{{.*}}ranks = 2 : i64, region = #fsdp<region backward>
 
 // MAPPED-NOT: owners = 2
 // MAPPED-NOT: ranks = 2 : i64, region
 
 // Backward fetches nothing.
-// OFFLOAD: fsdp.fetch %{{.*}} {region = "forward", unit = "blocks.1"}
-// OFFLOAD-NOT: fsdp.fetch %{{.*}} {region = "backward"
+// OFFLOAD: fsdp.fetch %{{.*}} {region = #fsdp<region forward>, unit = "blocks.1"}
+// OFFLOAD-NOT: fsdp.fetch %{{.*}} {region = #fsdp<region backward>
 
 // REMARK: backward gathers what neighbours keep", bytes_per_rank=128, neighbours=2, unit=blocks.1

@@ -5,7 +5,7 @@
 // What an update changes comes from the host while its gradient is reduced, and goes back beside the next update.
 // STAGED-LABEL: func.func @step
 // STAGED: %[[SUM:[0-9]+]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.1"
-// STAGED-NEXT: %[[COPY:[0-9]+]] = fsdp.fetch_start %{{.*}} {region = "update", unit = "blocks.1"}
+// STAGED-NEXT: %[[COPY:[0-9]+]] = fsdp.fetch_start %{{.*}} {region = #fsdp<region update>, unit = "blocks.1"}
 // STAGED: fsdp.wait %[[SUM]]
 // STAGED: fsdp.wait %[[COPY]]
 // STAGED-NEXT: %[[NEW:[0-9]+]] = fsdp.update @sgd.0 @blocks.1.w

@@ -10,22 +10,22 @@
 // A collective is waited for where it starts.
 // NAIVE-LABEL: func.func @step
 // NAIVE-SAME: fsdp.schedule = "naive"
-// NAIVE: all_gather_start {{.*}}region = "forward", unit = "blocks.0"
+// NAIVE: all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.0"
 // NAIVE-NEXT: fsdp.wait
 // NAIVE: "mm"
-// NAIVE: all_gather_start {{.*}}region = "forward", unit = "blocks.1"
+// NAIVE: all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.1"
 // NAIVE-NEXT: fsdp.wait
 
 // The next gather starts when the one before it is there; gradients are sent
 // before more is unpacked; one reduction is in flight; updates come last.
 // FSDP2-LABEL: func.func @step
-// FSDP2: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.0"
+// FSDP2: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.0"
 // FSDP2: fsdp.wait %[[G0]]
-// FSDP2: %[[G1:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.1"
+// FSDP2: %[[G1:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.1"
 // FSDP2: "mm"
 // FSDP2: fsdp.wait %[[G1]]
-// FSDP2: all_gather_start {{.*}}region = "forward", unit = ""
-// FSDP2: %[[B1:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "blocks.1"
+// FSDP2: all_gather_start {{.*}}region = #fsdp<region forward>, unit = ""
+// FSDP2: %[[B1:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region backward>, unit = "blocks.1"
 // FSDP2: %[[R1:.*]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.1"
 // FSDP2: fsdp.wait %[[B1]]
 // FSDP2: fsdp.wait %[[R1]]
@@ -38,12 +38,12 @@
 // start at once; the update of the first runs beside the second.
 // OVERLAP-LABEL: func.func @step
 // OVERLAP-SAME: fsdp.schedule = "overlap"
-// OVERLAP: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.0"
+// OVERLAP: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.0"
 // OVERLAP: fsdp.wait %[[G0]]
-// OVERLAP: %[[G1:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.1"
-// OVERLAP: all_gather_start {{.*}}region = "forward", unit = ""
-// OVERLAP: all_gather_start {{.*}}region = "backward", unit = ""
-// OVERLAP: all_gather_start {{.*}}region = "backward", unit = "blocks.1"
+// OVERLAP: %[[G1:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.1"
+// OVERLAP: all_gather_start {{.*}}region = #fsdp<region forward>, unit = ""
+// OVERLAP: all_gather_start {{.*}}region = #fsdp<region backward>, unit = ""
+// OVERLAP: all_gather_start {{.*}}region = #fsdp<region backward>, unit = "blocks.1"
 // OVERLAP: "mm"
 // OVERLAP: fsdp.wait %[[G1]]
 // OVERLAP: %[[R1:.*]] = fsdp.reduce_scatter_start {{.*}}unit = "blocks.1"
@@ -54,17 +54,17 @@
 // OVERLAP: fsdp.update @sgd.0 @blocks.0.w
 
 // DEPTH-LABEL: func.func @step
-// DEPTH: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.0"
+// DEPTH: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.0"
 // DEPTH: "mm"
-// DEPTH: %[[G1:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.1"
+// DEPTH: %[[G1:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.1"
 // DEPTH-NEXT: fsdp.wait %[[G1]]
-// DEPTH: %[[G2:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "blocks.1"
+// DEPTH: %[[G2:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region backward>, unit = "blocks.1"
 // DEPTH-NEXT: fsdp.wait %[[G2]]
 
 // BUDGET-LABEL: func.func @step
-// BUDGET: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = "forward", unit = "blocks.0"
+// BUDGET: %[[G0:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region forward>, unit = "blocks.0"
 // BUDGET: "mm"
-// BUDGET: all_gather_start {{.*}}region = "backward", unit = "blocks.1"
+// BUDGET: all_gather_start {{.*}}region = #fsdp<region backward>, unit = "blocks.1"
 
 // REMARK: gather {{.*}}ahead_ops=0, ahead_us=0.0, region=forward, unit=blocks.0, us=3.0
 // REMARK: gather {{.*}}ahead_ops=9, ahead_us=5.0, region=backward, unit=, us=3.0

@@ -31,13 +31,13 @@ fsdp.state @d parameter : tensor<4x4xf32> {unit = "d"}
 // CHECK: %[[D:.*]] = fsdp.all_gather_start {{.*}}unit = "d"
 // CHECK: aten.call "mm"
 // CHECK: fsdp.wait %[[D]]
-// CHECK: %[[D:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "d"
+// CHECK: %[[D:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region backward>, unit = "d"
 // CHECK: fsdp.wait %[[D]]
-// CHECK: %[[C:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "c"
-// CHECK: %[[B:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "b"
+// CHECK: %[[C:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region backward>, unit = "c"
+// CHECK: %[[B:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region backward>, unit = "b"
 // CHECK: aten.call "mm"
 // CHECK: fsdp.wait %[[C]]
-// CHECK: %[[A:.*]] = fsdp.all_gather_start {{.*}}region = "backward", unit = "a"
+// CHECK: %[[A:.*]] = fsdp.all_gather_start {{.*}}region = #fsdp<region backward>, unit = "a"
 // CHECK: aten.call "mm"
 // CHECK: fsdp.wait %[[B]]
 // CHECK: aten.call "mm"

@@ -25,7 +25,7 @@ func.func @step(%g: tensor<2x4xf32>, %s: tensor<f32>) {
   // CHECK: %[[MOMENTUM:.*]] = fsdp.load @"w/m" : tensor<2x4xf32>
   // CHECK-NEXT: %[[SCALED:.*]] = aten.call "mul.Tensor"(%[[GRADIENT]], %[[SCALE]])
   // CHECK-NEXT: aten.call "add.Tensor"(%[[MOMENTUM]], %[[SCALED]]) {{.*}} : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-  // CHECK: fsdp.all_gather %{{.*}} {region = "update", unit = ""} : tensor<16xui8> -> tensor<32xui8>
+  // CHECK: fsdp.all_gather %{{.*}} {region = #fsdp<region update>, unit = ""} : tensor<16xui8> -> tensor<32xui8>
   // CHECK-NEXT: fsdp.unpack %{{.*}} {members = [#fsdp.member<offset = 0, bytes = 24, blocks = 1>]} : (tensor<32xui8>) -> tensor<3x4xbf16>
   // CHECK: aten.call "constant_pad_nd"(%{{.*}}) backward {pad = array<i64: 0, 0, 0, 1>} : (tensor<3x4xbf16>) -> tensor<4x4xbf16>
   // CHECK: fsdp.keep %{{.*}} {ranks = 2 : i64} : tensor<32xui8> -> tensor<16xui8>

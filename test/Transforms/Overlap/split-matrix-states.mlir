@@ -22,7 +22,7 @@ func.func private @rule(%p: tensor<3x4xf32>, %g: tensor<3x4xf32>, %c: tensor<1x4
 func.func @step(%g: tensor<2x4xf32>) {
   // CHECK: %[[P:.*]] = fsdp.load @w
   // CHECK: %[[COLUMNS:.*]] = fsdp.load @"w/columns" : tensor<1x2xf32>
-  // CHECK: fsdp.all_gather %{{.*}} {region = "update", unit = ""} : tensor<192xui8> -> tensor<384xui8>
+  // CHECK: fsdp.all_gather %{{.*}} {region = #fsdp<region update>, unit = ""} : tensor<192xui8> -> tensor<384xui8>
   // CHECK: fsdp.unpack {{.*}} blocks = 2>{{.*}}-> (tensor<
   // CHECK: aten.call "add.Tensor"(%{{.*}}, %{{.*}}, item %{{.*}}) backward : (tensor<3x4xf32>, tensor<3x4xf32>, tensor<f64>)
   // CHECK: fsdp.keep {{.*}} : tensor<256xui8> -> tensor<128xui8>

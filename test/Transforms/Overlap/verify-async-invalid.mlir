@@ -3,7 +3,7 @@
 
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A1: is not asynchronous}}
-  %0 = fsdp.all_gather %a {unit = "", region = "forward"} : tensor<64xui8> -> tensor<128xui8>
+  %0 = fsdp.all_gather %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> tensor<128xui8>
   return
 }
 
@@ -13,9 +13,9 @@ shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A2: is waited for 0 times; a future has exactly one wait [FSDP-E0410]}}
-  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %0 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   // expected-error @below {{A2: is waited for 2 times; a future has exactly one wait}}
-  %1 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %1 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %2 = fsdp.wait %1 : !fsdp.future<tensor<128xui8>>
   %3 = fsdp.wait %1 : !fsdp.future<tensor<128xui8>>
   return
@@ -27,7 +27,7 @@ shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A3: is not waited for in its own block}}
-  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %0 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   "test.branch"() [^next] : () -> ()
 ^next:
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
@@ -42,7 +42,7 @@ func.func @step(%a: tensor<64xui8>) {
   "test.branch"() [^next] : () -> ()
 ^next:
   // expected-error @below {{A4: is not in a program's first block}}
-  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %0 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
   return
 }
@@ -56,7 +56,7 @@ func.func @step(%a: tensor<64xui8>, %g: tensor<2x16xf32>, %rows: tensor<2x64xui8
   %x = fsdp.all_to_all_start %rows {unit = ""} : !fsdp.future<tensor<2x64xui8>>
   %y = fsdp.wait %x : !fsdp.future<tensor<2x64xui8>>
   // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
-  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %0 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
   // expected-error @below {{A5: its type is not that of a mesh of 4 ranks}}
   %2 = fsdp.reduce_scatter_start %g {unit = "", divisor = 4.0 : f64} : tensor<2x16xf32> -> !fsdp.future<tensor<16xf32>>
@@ -70,7 +70,7 @@ shard.grid @mesh(shape = 2) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
   // expected-error @below {{A6: belongs to the unit "u", which does not exist}}
-  %0 = fsdp.all_gather_start %a {unit = "u", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %0 = fsdp.all_gather_start %a {unit = "u", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<128xui8>>
   return
 }
@@ -117,14 +117,14 @@ func.func @step(%g: tensor<2x16xf32>) {
 shard.grid @mesh(shape = 4) {fsdp.axes = [#fsdp.axis<"shard", shard>]}
 fsdp.unit "" root
 func.func @step(%a: tensor<64xui8>) {
-  %0 = fsdp.all_gather_start %a {unit = "", region = "forward"} : tensor<64xui8> -> !fsdp.future<tensor<256xui8>>
+  %0 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region forward>} : tensor<64xui8> -> !fsdp.future<tensor<256xui8>>
   %1 = fsdp.wait %0 : !fsdp.future<tensor<256xui8>>
   %2 = fsdp.keep %1 {ranks = 2 : i64} : tensor<256xui8> -> tensor<128xui8>
   // expected-error @below {{A8: is among 4 of 4 ranks, and not of what as many keep of a gather over all}}
-  %3 = fsdp.all_gather_start %2 {unit = "", region = "backward", ranks = 4 : i64} : tensor<128xui8> -> !fsdp.future<tensor<512xui8>>
+  %3 = fsdp.all_gather_start %2 {unit = "", region = #fsdp<region backward>, ranks = 4 : i64} : tensor<128xui8> -> !fsdp.future<tensor<512xui8>>
   %4 = fsdp.wait %3 : !fsdp.future<tensor<512xui8>>
   // expected-error @below {{A8: is among 2 of 4 ranks, and not of what as many keep of a gather over all}}
-  %5 = fsdp.all_gather_start %a {unit = "", region = "backward", ranks = 2 : i64} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
+  %5 = fsdp.all_gather_start %a {unit = "", region = #fsdp<region backward>, ranks = 2 : i64} : tensor<64xui8> -> !fsdp.future<tensor<128xui8>>
   %6 = fsdp.wait %5 : !fsdp.future<tensor<128xui8>>
   return
 }

@@ -22,7 +22,7 @@
 
 // CHECK-LABEL: func.func @step
 // CHECK: %[[FLAT:.*]] = fsdp.load @"/flat.0" : tensor<64xf32>
-// CHECK: %[[U0:.*]] = fsdp.unshard %[[FLAT]] {region = "forward", unit = ""} : tensor<64xf32>
+// CHECK: %[[U0:.*]] = fsdp.unshard %[[FLAT]] {region = #fsdp<region forward>, unit = ""} : tensor<64xf32>
 // CHECK-NEXT: aten.call "as_strided"(%[[U0]]) {size = array<i64: 5, 3>, storage_offset = 0 : i64, stride = array<i64: 3, 1>} : (tensor<64xf32>) -> tensor<5x3xf32>
 // CHECK: %[[U1:.*]] = fsdp.unshard %[[FLAT]]
 // CHECK-NEXT: aten.call "as_strided"(%[[U1]]) {size = array<i64: 4, 5>, storage_offset = 16 : i64, stride = array<i64: 5, 1>} : (tensor<64xf32>) -> tensor<4x5xf32>

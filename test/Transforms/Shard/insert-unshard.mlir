@@ -18,27 +18,27 @@
 // CHECK-LABEL: func.func @step
 // CHECK: %[[W1:.*]] = fsdp.load @blocks.1.w
 // CHECK: %[[WH:.*]] = fsdp.load @head.w
-// CHECK: %[[U1:.*]] = fsdp.unshard %[[W1]] {region = "forward", unit = "blocks.1"} : tensor<4x5xf32>
+// CHECK: %[[U1:.*]] = fsdp.unshard %[[W1]] {region = #fsdp<region forward>, unit = "blocks.1"} : tensor<4x5xf32>
 // CHECK-NEXT: %[[T1:.*]] = aten.call "t"(%[[U1]])
-// CHECK: %[[UH:.*]] = fsdp.unshard %[[WH]] {region = "forward", unit = ""}
+// CHECK: %[[UH:.*]] = fsdp.unshard %[[WH]] {region = #fsdp<region forward>, unit = ""}
 // CHECK-NEXT: aten.call "mul.Tensor"(%{{.*}}, %[[UH]])
-// AUTO: fsdp.unshard %[[WH]] {region = "forward", unit = ""}
-// TRUE: fsdp.unshard %[[WH]] {region = "backward", unit = ""}
-// FALSE: fsdp.unshard %[[WH]] {region = "forward", unit = ""}
-// AUTO: %[[B1:.*]] = fsdp.unshard %[[W1]] {region = "backward", unit = "blocks.1"}
+// AUTO: fsdp.unshard %[[WH]] {region = #fsdp<region forward>, unit = ""}
+// TRUE: fsdp.unshard %[[WH]] {region = #fsdp<region backward>, unit = ""}
+// FALSE: fsdp.unshard %[[WH]] {region = #fsdp<region forward>, unit = ""}
+// AUTO: %[[B1:.*]] = fsdp.unshard %[[W1]] {region = #fsdp<region backward>, unit = "blocks.1"}
 // AUTO-NEXT: %[[V1:.*]] = aten.call "t"(%[[B1]]) backward
 // AUTO-NEXT: aten.call "t"(%[[V1]]) backward
 // FALSE: aten.call "t"(%[[T1]]) backward
 // CHECK-LABEL: func.func @eval
-// CHECK: fsdp.unshard %{{.*}} {region = "forward", unit = "blocks.0"}
+// CHECK: fsdp.unshard %{{.*}} {region = #fsdp<region forward>, unit = "blocks.0"}
 
 // ONE-NOT: fsdp.unshard
 
 // What a unit says itself wins over either option: here the root reshards and
 // blocks.1 does not.
 // OWN-LABEL: func.func @step
-// OWN: fsdp.unshard %[[WH:.*]] {region = "backward", unit = ""}
-// OWN-NOT: region = "backward", unit = "blocks.1"
+// OWN: fsdp.unshard %[[WH:.*]] {region = #fsdp<region backward>, unit = ""}
+// OWN-NOT: region = #fsdp<region backward>, unit = "blocks.1"
 
 // REMARK: remark: {{.*}}unit "": 2 readers in forward
 // REMARK: remark: {{.*}}unit "blocks.1": 1 readers in backward

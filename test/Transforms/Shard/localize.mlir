@@ -10,7 +10,7 @@
 // CHECK: fsdp.state @calls buffer : tensor<2x4xf32> {persistent}
 // CHECK-LABEL: func.func @step
 // CHECK: %[[W0:.*]] = fsdp.load @blocks.0.w : tensor<3x3xf32>
-// CHECK: %[[A0:.*]] = shard.all_gather %[[W0]] on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "blocks.0"} : tensor<3x3xf32> -> tensor<6x3xf32>
+// CHECK: %[[A0:.*]] = shard.all_gather %[[W0]] on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = "blocks.0"} : tensor<3x3xf32> -> tensor<6x3xf32>
 // CHECK-NEXT: %[[S0:.*]] = aten.call "slice.Tensor"(%[[A0]]) {end = 5 : i64} : (tensor<6x3xf32>) -> tensor<5x3xf32>
 // CHECK-NEXT: aten.call "t"(%[[S0]]) : (tensor<5x3xf32>)
 // CHECK: %[[A1:.*]] = shard.all_gather %{{.*}} : tensor<2x5xf32> -> tensor<4x5xf32>

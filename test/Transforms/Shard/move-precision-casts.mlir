@@ -38,16 +38,16 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 }
 
 // Naive first: each reader has a gather of its own, and casts the whole.
-// BEFORE: %[[U:.*]] = fsdp.unshard %{{.*}} {region = "forward", unit = ""} : tensor<8x16xf32>
+// BEFORE: %[[U:.*]] = fsdp.unshard %{{.*}} {region = #fsdp<region forward>, unit = ""} : tensor<8x16xf32>
 // BEFORE-NEXT: %[[C:.*]] = aten.call "_to_copy"(%[[U]]) {dtype = bf16, fsdp.precision_cast}
 // BEFORE-NEXT: aten.call "mul.Tensor"(%{{.*}}, %[[C]])
 
 // CHECK: %[[W:.*]] = fsdp.load @w
 // CHECK: %[[H:.*]] = fsdp.load @half.w
 // CHECK: %[[C:.*]] = aten.call "_to_copy"(%[[W]]) {dtype = bf16, fsdp.precision_cast}
-// CHECK-NEXT: %[[U:.*]] = fsdp.unshard %[[C]] {region = "forward", unit = ""} : tensor<8x16xbf16>
+// CHECK-NEXT: %[[U:.*]] = fsdp.unshard %[[C]] {region = #fsdp<region forward>, unit = ""} : tensor<8x16xbf16>
 // CHECK-NEXT: aten.call "mul.Tensor"(%{{.*}}, %[[U]])
-// CHECK: fsdp.unshard %{{.*}} {region = "forward", unit = "half"} : tensor<8x16xbf16>
+// CHECK: fsdp.unshard %{{.*}} {region = #fsdp<region forward>, unit = "half"} : tensor<8x16xbf16>
 // The unit says f16 itself.
 // CHECK: %[[GH:.*]] = aten.call "mul.Tensor"({{.*}}) backward
 // CHECK-NEXT: %[[G16:.*]] = aten.call "_to_copy"(%[[GH]]) backward {dtype = f16, fsdp.precision_cast}
@@ -55,7 +55,7 @@ func.func @step(%x: tensor<8x16xbf16> {fsdp.input = "x"}) -> (tensor<bf16> {fsdp
 // CHECK-NEXT: %[[R:.*]] = aten.call "_to_copy"(%[[R16]]) backward {dtype = f32, fsdp.precision_cast}
 // Backward casts and gathers anew.
 // CHECK-NEXT: %[[B:.*]] = aten.call "_to_copy"(%[[H]]) backward {dtype = bf16, fsdp.precision_cast}
-// CHECK-NEXT: %[[V:.*]] = fsdp.unshard %[[B]] {region = "backward", unit = "half"} : tensor<8x16xbf16>
+// CHECK-NEXT: %[[V:.*]] = fsdp.unshard %[[B]] {region = #fsdp<region backward>, unit = "half"} : tensor<8x16xbf16>
 // CHECK-NEXT: %[[GW:.*]] = aten.call "mul.Tensor"(%[[V]]
 // The root leaves it open: what backward computes in, or what the option says.
 // OWN-NEXT: %[[SUM:.*]] = fsdp.reduce_grad %[[GW]] {unit = ""} : tensor<8x16xbf16>

@@ -9,12 +9,12 @@
 // PARAMS-DAG: fsdp.state @head.w parameter {{.*}}on_host
 // PARAMS-DAG: fsdp.state @"blocks.0.w/momentum_buffer" optimizer : tensor<3x3xf32> {global = tensor<5x3xf32>, parameter = @blocks.0.w, sharding
 // PARAMS-LABEL: func.func @step
-// PARAMS: %[[F:.*]] = fsdp.fetch %{{.*}} {region = "forward", unit = "blocks.0"}
+// PARAMS: %[[F:.*]] = fsdp.fetch %{{.*}} {region = #fsdp<region forward>, unit = "blocks.0"}
 // PARAMS-NEXT: shard.all_gather %[[F]]
 // PARAMS: %[[MEAN:.*]] = aten.call "div.Scalar"
 // PARAMS-NOT: fsdp.offload
 // PARAMS: %[[W:.*]] = fsdp.load @blocks.0.w
-// PARAMS-NEXT: %[[STAGED:.*]] = fsdp.fetch %[[W]] {region = "update", unit = "blocks.0"} : tensor<3x3xf32>
+// PARAMS-NEXT: %[[STAGED:.*]] = fsdp.fetch %[[W]] {region = #fsdp<region update>, unit = "blocks.0"} : tensor<3x3xf32>
 // PARAMS-NEXT: %[[NEW:.*]] = fsdp.update @sgd.0 @blocks.0.w, %{{.*}} [@"blocks.0.w/momentum_buffer"] staged %[[STAGED]] : tensor<3x3xf32> : tensor<3x3xf32> -> tensor<3x3xf32>
 // PARAMS-NEXT: fsdp.store %[[NEW]], @blocks.0.w
 

@@ -16,10 +16,10 @@
 
 // CHECK-LABEL: func.func @step
 // CHECK: %[[W1:.*]] = fsdp.load @blocks.1.w
-// CHECK: %[[F:.*]] = fsdp.fetch %[[W1]] {region = "forward", unit = "blocks.1"} : tensor<2x5xf32>
-// CHECK-NEXT: shard.all_gather %[[F]]{{.*}}fsdp.region = "forward"
-// CHECK: %[[B:.*]] = fsdp.fetch %[[W1]] {region = "backward", unit = "blocks.1"}
-// CHECK-NEXT: shard.all_gather %[[B]]{{.*}}fsdp.region = "backward"
+// CHECK: %[[F:.*]] = fsdp.fetch %[[W1]] {region = #fsdp<region forward>, unit = "blocks.1"} : tensor<2x5xf32>
+// CHECK-NEXT: shard.all_gather %[[F]]{{.*}}fsdp.region = #fsdp<region forward>
+// CHECK: %[[B:.*]] = fsdp.fetch %[[W1]] {region = #fsdp<region backward>, unit = "blocks.1"}
+// CHECK-NEXT: shard.all_gather %[[B]]{{.*}}fsdp.region = #fsdp<region backward>
 // CHECK: %[[MEAN:.*]] = aten.call "div.Scalar"
 // CHECK-NEXT: %[[G:.*]] = fsdp.offload %[[MEAN]] {unit =
 // CHECK: fsdp.update @sgd.0 @blocks.0.w, %{{.*}} [@"blocks.0.w/momentum_buffer"]

@@ -61,11 +61,11 @@ fsdp.state @w parameter : tensor<1xf32> {unit = "", sharding = #fsdp.sharding<@m
 func.func @step() -> tensor<2xf32> {
   %w = fsdp.load @w : tensor<1xf32>
   // expected-error @below {{S6: `fsdp.unit` is not the unit of @w}}
-  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "forward", fsdp.unit = "u"} : tensor<1xf32> -> tensor<2xf32>
-  // expected-error @below {{S6: `fsdp.region` is neither "forward" nor "backward"}}
+  %0 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region forward>, fsdp.unit = "u"} : tensor<1xf32> -> tensor<2xf32>
+  // expected-error @below {{S6: `fsdp.region` is neither forward nor backward}}
   %1 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.unit = ""} : tensor<1xf32> -> tensor<2xf32>
-  %2 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = "backward", fsdp.unit = ""} : tensor<1xf32> -> tensor<2xf32>
-  // expected-error @below {{S6: forward reads a gather of the region "backward"}}
+  %2 = shard.all_gather %w on @mesh grid_axes = [0] gather_axis = 0 {fsdp.region = #fsdp<region backward>, fsdp.unit = ""} : tensor<1xf32> -> tensor<2xf32>
+  // expected-error @below {{S6: forward reads a gather of the region backward}}
   %3 = aten.call "relu"(%2) : (tensor<2xf32>) -> tensor<2xf32>
   return %3 : tensor<2xf32>
 }
@@ -244,7 +244,7 @@ func.func private @rule(%p: tensor<*xf32>, %g: tensor<*xf32>, %m: tensor<*xf32>)
 }
 func.func @step(%g: tensor<2xf32>) -> tensor<2xf32> {
   %w = fsdp.load @w : tensor<2xf32>
-  %copy = fsdp.fetch %w {unit = "", region = "update"} : tensor<2xf32>
+  %copy = fsdp.fetch %w {unit = "", region = #fsdp<region update>} : tensor<2xf32>
   // expected-error @below {{S16: @w is updated in a copy that is not stored in it}}
   %0 = fsdp.update @rule @w, %g [@"w/m"] staged %copy : tensor<2xf32> : tensor<2xf32> -> tensor<2xf32>
   return %g : tensor<2xf32>

@@ -65,6 +65,20 @@ def FSDP_CollectiveRoleAttr
   let assemblyFormat = "$value";
 }
 
+def FSDP_ProgramRegionEnum : I32EnumAttr<"ProgramRegion",
+    "the part of a program that reads what is gathered or fetched", [
+    I32EnumAttrCase<"Forward", 0, "forward">,
+    I32EnumAttrCase<"Backward", 1, "backward">,
+    I32EnumAttrCase<"Update", 2, "update">]> {
+  let cppNamespace = "::fsdp";
+  let genSpecializedAttr = 0;
+}
+
+def FSDP_ProgramRegionAttr
+    : EnumAttr<FSDP_Dialect, FSDP_ProgramRegionEnum, "region"> {
+  let assemblyFormat = "$value";
+}
+
 def FSDP_AxisRoleEnum : I32EnumAttr<"AxisRole", "what an axis of the mesh is for", [
     I32EnumAttrCase<"Replicate", 0, "replicate">,
     I32EnumAttrCase<"Shard", 1, "shard">]> {

@@ -133,7 +133,7 @@ def FSDP_CmdCollectiveOp : FSDP_Cmd<"collective", [FSDP_CollectiveOpInterface]> 
   let arguments = (ins FSDP_CollectiveKindAttr:$kind, FSDP_Tensor:$source,
                        FSDP_Tensor:$destination, TypeAttr:$dtype,
                        FSDP_Count:$count, OptionalAttr<StrAttr>:$unit,
-                       OptionalAttr<StrAttr>:$region,
+                       OptionalAttr<FSDP_ProgramRegionAttr>:$region,
                        FSDP_Divisor:$divisor, UnitAttr:$mapped,
                        DefaultValuedAttr<FSDP_ReduceOpAttr, "::fsdp::ReduceOp::Sum">:$op,
                        DefaultValuedAttr<FSDP_CollectiveRoleAttr,

@@ -21,9 +21,8 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
     InterfaceMethod<"The unit whose parameters or gradients move, or null.",
       "::mlir::StringAttr", "getUnitAttr", (ins), "", "return {};">,
     InterfaceMethod<[{
-      The region that reads what a gather gives, "forward" or "backward"; or
-      null.}],
-      "::mlir::StringAttr", "getRegionAttr", (ins), "", "return {};">,
+      The region that reads what a gather gives; or null.}],
+      "::std::optional<::fsdp::ProgramRegion>", "getRegion", (ins), "", "return {};">,
     InterfaceMethod<[{
       Whether updates alone read what it gives: it comes behind all that is
       scheduled, and is waited for where that is read first.}],
@@ -104,7 +103,7 @@ def FSDP_StartOpInterface : OpInterface<"StartOpInterface"> {
     InterfaceMethod<"The unit that it belongs to, or null.",
       "::mlir::StringAttr", "getUnitAttr">,
     InterfaceMethod<"The region that reads what it gives, or null.",
-      "::mlir::StringAttr", "getRegionAttr">,
+      "::std::optional<::fsdp::ProgramRegion>", "getRegion">,
     InterfaceMethod<[{
       Whether compute reads what it gives, as it does parameters; else compute
       gives what it takes, as it does gradients.}],

@@ -49,7 +49,7 @@ def FSDP_KeepOp : FSDP_Op<"keep", [Pure, FSDP_TimelineOpInterface]> {
 
     ```mlir
     %kept = fsdp.keep %whole {ranks = 2 : i64} : tensor<8192xui8> -> tensor<4096xui8>
-    %again = fsdp.all_gather %kept {unit = "blocks.0", region = "backward", ranks = 2 : i64} : tensor<4096xui8> -> tensor<8192xui8>
+    %again = fsdp.all_gather %kept {unit = "blocks.0", region = #fsdp<region backward>, ranks = 2 : i64} : tensor<4096xui8> -> tensor<8192xui8>
     ```
   }];
   let arguments = (ins FSDP_Tensor:$input, FSDP_Count:$ranks);
@@ -83,7 +83,7 @@ def FSDP_OfAllGather : FSDP_SaysOfItself<"AllGather", [{
     static ::fsdp::CollectiveRole getRole() {
       return ::fsdp::CollectiveRole::Parameter;
     }
-    bool isForUpdates() { return getRegion() == "update"; }
+    bool isForUpdates() { return getRegion() == ::fsdp::ProgramRegion::Update; }
     static bool isIncoming() { return true; }
     static bool isChained() { return true; }
   }]>;
@@ -102,7 +102,7 @@ def FSDP_OfAllToAll : FSDP_SaysOfItself<"AllToAll", [{
     static ::fsdp::CollectiveRole getRole() {
       return ::fsdp::CollectiveRole::Parameter;
     }
-    static ::mlir::StringAttr getRegionAttr() { return {}; }
+    static ::std::optional<::fsdp::ProgramRegion> getRegion() { return {}; }
     static bool isForUpdates() { return true; }
     static bool isIncoming() { return false; }
   }]>;
@@ -115,7 +115,7 @@ def FSDP_AllGatherOp : FSDP_Transfer<"all_gather", [FSDP_CollectiveOpInterface]>
     pieces can be read; nothing moves where they share memory. With `ranks` it
     is among so many neighbours, of what each of them kept (`fsdp.keep`).
   }];
-  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region,
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, FSDP_ProgramRegionAttr:$region,
                        UnitAttr:$mapped, FSDP_CountOr<"0">:$ranks,
                        FSDP_MeshAxes:$axes);
   let results = (outs FSDP_Tensor:$result);
@@ -238,13 +238,13 @@ def FSDP_FetchStartOp : FSDP_Start<"fetch_start", [
     updated on the host.
 
     ```mlir
-    %f = fsdp.fetch_start %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, …], unit = "blocks.0", region = "forward"}
+    %f = fsdp.fetch_start %a, %b {members = [#fsdp.member<offset = 0, bytes = 1536, blocks = 1>, …], unit = "blocks.0", region = #fsdp<region forward>}
         : (tensor<3x128xf32>, tensor<3xf32>) -> !fsdp.future<tensor<1600xui8>>
     ```
   }];
   let arguments = (ins Variadic<FSDP_Tensor>:$inputs,
                        OptionalAttr<FSDP_MemberArrayAttr>:$members,
-                       StrAttr:$unit, StrAttr:$region,
+                       StrAttr:$unit, FSDP_ProgramRegionAttr:$region,
                        OptionalAttr<FlatSymbolRefAttr>:$into);
   let results = (outs FSDP_FutureType:$future);
   let assemblyFormat = [{
@@ -278,7 +278,7 @@ def FSDP_OffloadStartOp : FSDP_Start<"offload_start", [
   let extraClassDeclaration = [{
     static bool isIncoming() { return false; }
     static bool isToHost() { return true; }
-    static ::mlir::StringAttr getRegionAttr() { return {}; }
+    static ::std::optional<::fsdp::ProgramRegion> getRegion() { return {}; }
     static bool isChained() { return true; }
   }];
 }

@@ -85,7 +85,7 @@ def FSDP_UnshardOp : FSDP_GlobalCollective<"unshard", "AllGather", "Parameter"> 
     merging the gather of forward with that of backward, which would keep the
     parameter alive between them.
   }];
-  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region);
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, FSDP_ProgramRegionAttr:$region);
   let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
   let hasVerifier = 1;
@@ -125,12 +125,11 @@ def FSDP_FetchOp : FSDP_Op<"fetch", [
   let description = [{
     The region is that of `fsdp.unshard`: it keeps the copy that forward reads
     from living until backward. What is staged for an update has the region
-    "update".
+    `update`.
   }];
-  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, StrAttr:$region);
+  let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit, FSDP_ProgramRegionAttr:$region);
   let results = (outs FSDP_Tensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($result)";
-  let hasVerifier = 1;
 }
 
 def FSDP_OffloadOp : FSDP_Op<"offload", [
