@@ -252,16 +252,24 @@ void ProgramSchedule::Builder::findSlots() {
     for (Operation *op : flight.before)
       readyAfter(op, flight.ready);
     flight.need = schedule.getLastSlot();
-    if (!flight.isGather)
-      return;
-    auto read = [&](Operation *op) {
-      if (!owners.lookup(op))
-        flight.need = std::min(flight.need, getSlot(op));
-    };
-    llvm::for_each(flight.wait->getUsers(), read);
-    for (Operation *op : flight.after)
-      llvm::for_each(op->getUsers(), read);
   });
+  auto getNeed = [&](Operation *reader) {
+    Flight *owner = owners.lookup(reader);
+    if (!owner)
+      return getSlot(reader);
+    return owner->isGather ? owner->need : schedule.getLastSlot();
+  };
+  // A copy may be sent on by several gathers, whose needs are found first.
+  for (bool copies : {false, true})
+    for (Flight &flight : schedule.gathers) {
+      if (isCopyStart(flight.start) != copies)
+        continue;
+      for (Operation *reader : flight.wait->getUsers())
+        flight.need = std::min(flight.need, getNeed(reader));
+      for (Operation *op : flight.after)
+        for (Operation *reader : op->getUsers())
+          flight.need = std::min(flight.need, getNeed(reader));
+    }
 }
 
 void ProgramSchedule::Builder::findLastReads(LastReads &reads,
@@ -318,8 +326,12 @@ void ProgramSchedule::Builder::delayUpdates() {
 }
 
 void ProgramSchedule::Builder::orderFlights() {
-  llvm::stable_sort(schedule.gathers, [](const Flight &a, const Flight &b) {
-    return a.need < b.need;
+  // A copy from the host in front of the gathers that send it on.
+  auto getPlace = [](const Flight &flight) {
+    return std::pair(flight.need, !isCopyStart(flight.start));
+  };
+  llvm::stable_sort(schedule.gathers, [&](const Flight &a, const Flight &b) {
+    return getPlace(a) < getPlace(b);
   });
   llvm::stable_sort(schedule.reductions, [](const Flight &a, const Flight &b) {
     return a.ready < b.ready;
