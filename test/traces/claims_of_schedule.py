@@ -80,7 +80,9 @@ def readers_of_a_region_share_a_gather(decided: Decided) -> None:
     for line in decided.sharded.splitlines():
         if load := re.match(r'\s*(%\w+) = fsdp\.load @"?([^" ]+)"? ', line):
             loaded[load[1]] = load[2]
-        elif gather := re.search(r'shard\.all_gather (%\w+) .*fsdp\.region = #fsdp<region (\w+)>', line):
+        elif gather := re.search(
+            r"shard\.all_gather (%\w+) .*fsdp\.region = #fsdp<region (\w+)>", line
+        ):
             readers[loaded[gather[1]], gather[2]] += 1
     said = decided.said("dedup-unshard.dedup", r'"(.*)": one gather for (\d+) readers')
     assert Counter((name, int(count)) for name, count in said) == Counter(
