@@ -23,17 +23,32 @@ struct TensorInfo {
   bool anyShape = false; // of a rule: that of whichever parameter it updates
 };
 
+/// What a program is given: states, inputs, and the gradient that backward
+/// begins with. What a rule is given: a parameter, its gradient, its states and
+/// numbers of the step.
+enum class ArgumentRole {
+  Parameter,
+  Buffer,
+  Constant,
+  Input,
+  Cotangent,
+  Gradient,
+  State,
+  Number
+};
+
 struct ArgumentInfo {
   std::string name;
-  std::string role; // parameter, buffer, constant, input, cotangent; of a rule
-                    // parameter, gradient, state, number
-  std::string fqn;  // of the state, or the input's name; empty: others
+  ArgumentRole role;
+  std::string fqn; // of the state, or the input's name; empty: others
 };
+
+enum class ResultRole { Loss, Gradient, BufferUpdate, Output };
 
 struct ResultInfo {
   std::string name;
-  std::string role; // loss, gradient, buffer_update, output
-  std::string fqn;  // empty: loss
+  ResultRole role; // of a rule: none but outputs
+  std::string fqn; // empty: loss
 };
 
 struct NodeInfo {

@@ -106,9 +106,12 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
   json["arguments"].forEach([&](const JsonReader &argument) {
     ArgumentInfo info;
     info.name = readName(argument["name"]);
-    info.role =
-        argument["role"].asOneOf({"parameter", "gradient", "state", "number"});
-    if (info.role != "number")
+    info.role = argument["role"].asOneOf<ArgumentRole>(
+        {{"parameter", ArgumentRole::Parameter},
+         {"gradient", ArgumentRole::Gradient},
+         {"state", ArgumentRole::State},
+         {"number", ArgumentRole::Number}});
+    if (info.role != ArgumentRole::Number)
       defined.define(info.name, argument["name"]);
     else if (!numbers.count(info.name))
       argument["name"].fail("the name of a number");
@@ -126,7 +129,7 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
     program.nodes.push_back(info);
   });
   json["results"].forEach([&](const JsonReader &result) {
-    program.results.push_back({readName(result), "", ""});
+    program.results.push_back({readName(result), ResultRole::Output, ""});
     if (!defined.has(program.results.back().name))
       result.fail("a value of the rule");
   });
@@ -136,12 +139,14 @@ static void readBody(const JsonReader &json, RuleInfo &rule) {
 /// results are of the types of what they replace.
 static void checkBody(const JsonReader &json, const RuleInfo &rule) {
   const ProgramInfo &program = rule.program;
-  std::vector<std::string> roles = {"parameter", "gradient"};
-  roles.resize(2 + rule.states.size(), "state");
+  std::vector<ArgumentRole> roles = {ArgumentRole::Parameter,
+                                     ArgumentRole::Gradient};
+  roles.resize(2 + rule.states.size(), ArgumentRole::State);
   if (program.arguments.size() < roles.size())
     json["arguments"].fail("a parameter, a gradient and each state");
   for (size_t i = 0; i < program.arguments.size(); ++i)
-    if (program.arguments[i].role != (i < roles.size() ? roles[i] : "number"))
+    if (program.arguments[i].role !=
+        (i < roles.size() ? roles[i] : ArgumentRole::Number))
       json["arguments"].fail("a parameter, a gradient, states and numbers");
   auto type = [&](size_t argument) {
     return program.values.at(program.arguments[argument].name);

@@ -100,9 +100,13 @@ ProgramInfo fsdp::readProgram(const JsonReader &json) {
     ArgumentInfo info;
     info.name = readName(argument["name"]);
     defined.define(info.name, argument["name"]);
-    info.role = argument["role"].asOneOf(
-        {"parameter", "buffer", "constant", "input", "cotangent"});
-    if (info.role != "cotangent")
+    info.role = argument["role"].asOneOf<ArgumentRole>(
+        {{"parameter", ArgumentRole::Parameter},
+         {"buffer", ArgumentRole::Buffer},
+         {"constant", ArgumentRole::Constant},
+         {"input", ArgumentRole::Input},
+         {"cotangent", ArgumentRole::Cotangent}});
+    if (info.role != ArgumentRole::Cotangent)
       info.fqn = readFqn(argument["fqn"]);
     program.arguments.push_back(info);
   });
@@ -117,22 +121,30 @@ ProgramInfo fsdp::readProgram(const JsonReader &json) {
     info.name = readName(result["name"]);
     if (!defined.has(info.name))
       result["name"].fail("a value of the program");
-    info.role =
-        result["role"].asOneOf({"loss", "gradient", "buffer_update", "output"});
-    if (info.role != "loss")
+    info.role = result["role"].asOneOf<ResultRole>(
+        {{"loss", ResultRole::Loss},
+         {"gradient", ResultRole::Gradient},
+         {"buffer_update", ResultRole::BufferUpdate},
+         {"output", ResultRole::Output}});
+    if (info.role != ResultRole::Loss)
       info.fqn = readFqn(result["fqn"]);
     program.results.push_back(info);
   });
-  if (program.results.empty() || program.results[0].role != "loss" ||
-      std::count_if(program.results.begin(), program.results.end(),
-                    [](const ResultInfo &r) { return r.role == "loss"; }) != 1)
+  auto isLoss = [](const ResultInfo &r) { return r.role == ResultRole::Loss; };
+  if (program.results.empty() || !isLoss(program.results[0]) ||
+      std::count_if(program.results.begin(), program.results.end(), isLoss) !=
+          1)
     json["results"].fail("a list that begins with the one loss");
   return program;
 }
 
 void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
                            const ArchiveMetadata &metadata) {
-  std::map<std::string, std::map<std::string, const TensorInfo *>> known;
+  struct Known {
+    const char *name; // of one, for people
+    std::map<std::string, const TensorInfo *> types;
+  };
+  std::map<ArgumentRole, Known> known;
   // A program computes with a parameter in the dtype of its unit.
   std::map<std::string, std::string> unitDtypes, computeDtypes;
   for (const UnitInfo &unit : metadata.units)
@@ -141,55 +153,61 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
   for (const StateInfo &state : metadata.parameters)
     if (state.unit && unitDtypes.count(*state.unit))
       computeDtypes[state.fqn] = unitDtypes[*state.unit];
-  auto add = [&](const char *role, const std::vector<StateInfo> &states) {
+  auto add = [&](ArgumentRole role, const char *name,
+                 const std::vector<StateInfo> &states) {
+    known[role].name = name;
     for (const StateInfo &state : states)
-      known[role][state.fqn] = &state.type;
+      known[role].types[state.fqn] = &state.type;
   };
-  add("parameter", metadata.parameters);
-  add("buffer", metadata.buffers);
-  add("constant", metadata.constants);
+  add(ArgumentRole::Parameter, "parameter", metadata.parameters);
+  add(ArgumentRole::Buffer, "buffer", metadata.buffers);
+  add(ArgumentRole::Constant, "constant", metadata.constants);
+  known[ArgumentRole::Input].name = "input";
   for (const InputInfo &input : metadata.inputs)
-    known["input"][input.name] = &input.type;
-  auto check = [&](const std::string &what, const char *role,
+    known[ArgumentRole::Input].types[input.name] = &input.type;
+  auto check = [&](const std::string &what, ArgumentRole role,
                    const std::string &fqn, const TensorInfo &type) {
-    auto it = known[role].find(fqn);
-    if (it == known[role].end())
+    const Known &some = known.at(role);
+    auto it = some.types.find(fqn);
+    if (it == some.types.end())
       throw ArchiveError(E::ArchiveContents,
                          "has a bad fsdp.json: program " + name + " has " +
                              what + " of " + fqn + ", which is not a known " +
-                             role + "; export again");
+                             some.name + "; export again");
     auto compute = computeDtypes.find(fqn);
     const std::string &dtype =
-        role == std::string("parameter") && compute != computeDtypes.end()
+        role == ArgumentRole::Parameter && compute != computeDtypes.end()
             ? compute->second
             : it->second->dtype;
     // Of inputs the batch's shape is what variants differ in.
-    bool isOther = role == std::string("input") && !program.variantOf.empty();
+    bool isOther = role == ArgumentRole::Input && !program.variantOf.empty();
     if ((it->second->shape != type.shape && !isOther) || dtype != type.dtype)
       throw ArchiveError(E::ArchiveContents,
                          "has a bad fsdp.json: program " + name + " has " +
                              what + " of " + fqn +
                              " with another shape or dtype; export again");
   };
-  std::set<std::pair<std::string, std::string>> seen;
+  std::set<std::pair<ArgumentRole, std::string>> arguments;
   for (const ArgumentInfo &argument : program.arguments) {
-    if (argument.role == "cotangent")
+    if (argument.role == ArgumentRole::Cotangent)
       continue;
-    check("an argument", argument.role.c_str(), argument.fqn,
+    check("an argument", argument.role, argument.fqn,
           program.values.at(argument.name));
-    if (!seen.insert({argument.role, argument.fqn}).second)
+    if (!arguments.insert({argument.role, argument.fqn}).second)
       throw ArchiveError(E::ArchiveContents,
                          "has a bad fsdp.json: program " + name +
                              " has two arguments for " + argument.fqn +
                              "; export again");
   }
+  std::set<std::pair<ResultRole, std::string>> results;
   for (const ResultInfo &result : program.results) {
-    if (result.role == "gradient")
-      check("a gradient", "parameter", result.fqn,
+    if (result.role == ResultRole::Gradient)
+      check("a gradient", ArgumentRole::Parameter, result.fqn,
             program.values.at(result.name));
-    if (result.role == "buffer_update")
-      check("an update", "buffer", result.fqn, program.values.at(result.name));
-    if (!seen.insert({result.role, result.fqn}).second)
+    if (result.role == ResultRole::BufferUpdate)
+      check("an update", ArgumentRole::Buffer, result.fqn,
+            program.values.at(result.name));
+    if (!results.insert({result.role, result.fqn}).second)
       throw ArchiveError(E::ArchiveContents, "has a bad fsdp.json: program " +
                                                  name +
                                                  " has two results for " +
@@ -200,7 +218,7 @@ void fsdp::checkReferences(const std::string &name, ProgramInfo &program,
 static std::set<std::string> gradientsOf(const ProgramInfo &program) {
   std::set<std::string> gradients;
   for (const ResultInfo &result : program.results)
-    if (result.role == "gradient")
+    if (result.role == ResultRole::Gradient)
       gradients.insert(result.fqn);
   return gradients;
 }

@@ -46,7 +46,8 @@ static void checkLine(const std::vector<std::string> &line,
       fail(name,
            "is one of several turns, and has no name of its own as `turn`");
     for (const ResultInfo &result : program.results)
-      if (result.role == "gradient" && !trained.insert(result.fqn).second)
+      if (result.role == ResultRole::Gradient &&
+          !trained.insert(result.fqn).second)
         fail(name, "trains " + result.fqn + ", as an earlier turn does");
   }
   if (const std::string &next = metadata.programs.at(line.back()).next;

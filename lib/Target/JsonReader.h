@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <set>
 
 namespace fsdp {
@@ -50,14 +51,22 @@ public:
     return value.get<std::string>();
   }
 
-  std::string asOneOf(const std::set<std::string> &allowed) const {
-    std::string text = asString();
-    if (allowed.count(text))
-      return text;
+  /// What a name stands for.
+  template <typename Value>
+  Value asOneOf(const std::map<std::string, Value> &allowed) const {
+    if (auto it = allowed.find(asString()); it != allowed.end())
+      return it->second;
     std::string list;
-    for (const std::string &name : allowed)
+    for (const auto &[name, value] : allowed)
       list += (list.empty() ? "" : ", ") + name;
     fail("one of " + list);
+  }
+
+  std::string asOneOf(const std::set<std::string> &allowed) const {
+    std::map<std::string, std::string> names;
+    for (const std::string &name : allowed)
+      names.emplace(name, name);
+    return asOneOf(names);
   }
 
   bool asBool() const {

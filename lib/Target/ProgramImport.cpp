@@ -68,7 +68,7 @@ func::FuncOp ProgramImporter::addFunction() {
   SmallVector<Type> operands, results;
   SmallVector<DictionaryAttr> operandAttrs, resultAttrs;
   for (const ArgumentInfo &argument : program.arguments) {
-    if (argument.role != "input")
+    if (argument.role != ArgumentRole::Input)
       continue;
     operands.push_back(typeOf(program.values.at(argument.name)));
     NamedAttrList attributes;
@@ -78,10 +78,11 @@ func::FuncOp ProgramImporter::addFunction() {
     operandAttrs.push_back(attributes.getDictionary(builder.getContext()));
   }
   for (const ResultInfo &result : program.results) {
-    if (result.role != "loss" && result.role != "output")
+    bool isLoss = result.role == ResultRole::Loss;
+    if (!isLoss && result.role != ResultRole::Output)
       continue;
     results.push_back(typeOf(program.values.at(result.name)));
-    StringRef output = result.role == "loss" ? "loss" : StringRef(result.fqn);
+    StringRef output = isLoss ? "loss" : StringRef(result.fqn);
     resultAttrs.push_back(builder.getDictionaryAttr(
         builder.getNamedAttr(kOutputAttrName, builder.getStringAttr(output))));
   }
@@ -125,7 +126,7 @@ Value ProgramImporter::addLoad(const ArgumentInfo &argument,
                                const TensorInfo &info) {
   Location loc = NameLoc::get(builder.getStringAttr(argument.fqn));
   RankedTensorType type = typeOf(info);
-  Type own = argument.role == "parameter"
+  Type own = argument.role == ArgumentRole::Parameter
                  ? states.elementTypes.lookup(argument.fqn)
                  : type.getElementType();
   Value value =
@@ -141,11 +142,11 @@ void ProgramImporter::addArguments(func::FuncOp function) {
   for (const ArgumentInfo &argument : program.arguments) {
     const TensorInfo &info = program.values.at(argument.name);
     Value &value = values[argument.name];
-    if (argument.role == "input") {
+    if (argument.role == ArgumentRole::Input) {
       value = function.getArgument(next++);
       continue;
     }
-    if (argument.role != "cotangent") {
+    if (argument.role != ArgumentRole::Cotangent) {
       value = addLoad(argument, info);
       continue;
     }
@@ -181,9 +182,9 @@ void ProgramImporter::addResults() {
   SmallVector<const ResultInfo *> gradients;
   for (const ResultInfo &result : program.results) {
     Value value = values.lookup(result.name);
-    if (result.role == "gradient")
+    if (result.role == ResultRole::Gradient)
       gradients.push_back(&result);
-    else if (result.role == "buffer_update")
+    else if (result.role == ResultRole::BufferUpdate)
       StoreOp::create(builder, NameLoc::get(builder.getStringAttr(result.fqn)),
                       value, symbol(result.fqn));
     else

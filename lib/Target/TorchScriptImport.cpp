@@ -189,7 +189,7 @@ void Importer::addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs) {
       metadata.optimizer.groups.size());
   llvm::SmallPtrSet<const RuleInfo *, 8> used;
   auto add = [&](const ResultInfo &result) {
-    if (result.role != "gradient")
+    if (result.role != ResultRole::Gradient)
       return;
     const StateInfo *info = parameters.lookup(result.fqn);
     if (!info->trainable)
