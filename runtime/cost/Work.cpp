@@ -82,12 +82,12 @@ double attentionBackward(const Tensors &tensors) {
   return 2.5 * attention(tensors.operand(1), tensors.operand(2));
 }
 
-struct Family {
+struct KnownOperator {
   std::string_view callee;
   double (*flops)(const Tensors &);
 };
 
-constexpr Family families[] = {
+constexpr KnownOperator knownOperators[] = {
     {"mm", matmul<0>},
     {"bmm", matmul<0>},
     {"matmul", matmul<0>},
@@ -129,9 +129,9 @@ Work workOf(std::string_view callee, const std::vector<TensorShape> &operands,
   // Whichever kernel computes a product, it is the same work.
   if (const Kernel *kernel = findKernel(callee))
     callee = kernel->family;
-  for (const Family &family : families)
-    if (family.callee == callee)
-      work.flops = family.flops({operands, results});
+  for (const KnownOperator &known : knownOperators)
+    if (known.callee == callee)
+      work.flops = known.flops({operands, results});
   return work;
 }
 

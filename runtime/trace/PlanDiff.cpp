@@ -19,7 +19,7 @@ namespace fsdp::trace {
 namespace {
 
 /// Lines that a list of commands has at most, and edits that are looked for.
-constexpr size_t maxLines = 40, maxEdits = 4000;
+constexpr size_t maxDiffLines = 40, maxEdits = 4000;
 
 /// " (+3.1 %)", from a number that is not 0.
 std::string change(double before, double after) {
@@ -175,10 +175,10 @@ private:
   }
 
   void printLines(const std::vector<std::string> &lines, const char *indent) {
-    for (size_t i = 0; i < std::min(lines.size(), maxLines); ++i)
+    for (size_t i = 0; i < std::min(lines.size(), maxDiffLines); ++i)
       out << indent << lines[i] << "\n";
-    if (lines.size() > maxLines)
-      out << indent << "... and " << lines.size() - maxLines << " more\n";
+    if (lines.size() > maxDiffLines)
+      out << indent << "... and " << lines.size() - maxDiffLines << " more\n";
   }
 
   void printProgram(const std::string &name) {
