@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import E, identified
+from .checkpoint.folder import newest_in
 from .driver import stages
 from .driver.cache import Cache
 from .driver.display import Follower, JsonDisplay, TextDisplay
@@ -25,7 +26,7 @@ from .driver.given_paths import check_paths, make_folder
 from .driver.kernels import table_in
 from .driver.pipeline import Options, lowering, needs_table, with_mesh
 from .driver.progress import archive_metadata, data_beside, follow, length_of, sample_count
-from .driver.run_command import START, event_folder, run_command, trace_file
+from .driver.run_command import START, checkpoint_flags, event_folder, run_command, trace_file
 from .driver.stages import Runner, StageError
 from .driver.step_hooks import after_training, constants
 from .driver.settings import write_settings
@@ -180,6 +181,25 @@ def commands(args: argparse.Namespace, runner: Runner, tools: dict[str, Path]) -
         print(f"note: leave mesh={ranks} out if the model has a mesh of its own", file=sys.stderr)
 
 
+def check_checkpoints(args: argparse.Namespace) -> None:
+    """`fsdp-run` refuses a folder of another run too, but what that run left in OUT would be
+    written over by then.
+
+    Raises:
+        StageError: the folder has checkpoints, and this run does not go on from one.
+    """
+    folder = checkpoint_flags(args).get("--checkpoint-dir")
+    if args.resume or folder is None or not folder.is_dir():
+        return
+    if (newest := newest_in(folder)) is not None:
+        raise StageError(
+            E.CHECKPOINT_FOLDER,
+            f"folder {folder} has checkpoints of a run, the newest of step "
+            f"{int(newest.name.removeprefix('step-'))}; go on with --resume auto, or name another "
+            "folder",
+        )
+
+
 def train(args: argparse.Namespace) -> None:
     if not args.step_file.is_file():
         raise StageError(E.STEP_FILE, f"{args.step_file}: no such step file")
@@ -195,6 +215,7 @@ def train(args: argparse.Namespace) -> None:
         return
     make_folder("--out", args.out)
     check_paths(args)
+    check_checkpoints(args)
     write_settings(args.out / "run.toml", as_given, flags_of(make_parser()))
     display = JsonDisplay() if args.log_format == "json" else TextDisplay()
     compile_step(args, runner, tools, display)

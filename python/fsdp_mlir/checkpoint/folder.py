@@ -12,7 +12,7 @@ import re
 import shutil
 import socket
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 from .errors import E, CheckpointError
 
@@ -44,13 +44,19 @@ def find_checkpoint(path: Path) -> Path:
         raise CheckpointError(
             E.CHECKPOINT_MISSING, f"{path} has no {MANIFEST}; take the checkpoint before it"
         )
-    steps = [entry for entry in path.iterdir() if re.fullmatch(r"step-\d{8,18}", entry.name)]
-    if not steps:
+    newest = newest_in(path)
+    if newest is None:
         raise CheckpointError(
             E.CHECKPOINT_MISSING,
             f"there is no checkpoint in {path}; name the folder of one, or of a run's",
         )
-    return max(steps, key=lambda entry: int(entry.name.removeprefix("step-")))
+    return newest
+
+
+def newest_in(folder: Path) -> Optional[Path]:
+    """The checkpoint of the last step in a folder; None: there is none."""
+    steps = [entry for entry in folder.iterdir() if re.fullmatch(r"step-\d{8,18}", entry.name)]
+    return max(steps, key=lambda entry: int(entry.name.removeprefix("step-")), default=None)
 
 
 def sync(path: Path) -> None:

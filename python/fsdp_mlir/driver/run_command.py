@@ -17,19 +17,20 @@ MOST_TRACED_RANKS = 8
 START = "start.safetensors"
 
 
+def checkpoint_flags(args: argparse.Namespace) -> dict[str, Any]:
+    """What the user gave about checkpoints, with the folder that they need; empty: nothing."""
+    found = _given(args, CHECKPOINT_FLAGS)
+    return {"--checkpoint-dir": args.out / "checkpoints", **found} if found else {}
+
+
+def _given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(args, name[2:].replace("-", "_")) for name in names}
+    return {n: value for n, value in values.items() if value is not None and value is not False}
+
+
 def given(args: argparse.Namespace) -> list[Any]:
     """The flags of fsdp-run that the user gave, and the folder that checkpoints need."""
-
-    def values(names: Iterable[str]) -> dict[str, Any]:
-        all_values = {name: getattr(args, name[2:].replace("-", "_")) for name in names}
-        return {
-            n: value for n, value in all_values.items() if value is not None and value is not False
-        }
-
-    found = values(CHECKPOINT_FLAGS)
-    if found:
-        found = {"--checkpoint-dir": args.out / "checkpoints", **found}
-    found |= values(RUN_FLAGS)
+    found = {**checkpoint_flags(args), **_given(args, RUN_FLAGS)}
     return [
         word
         for name, value in found.items()

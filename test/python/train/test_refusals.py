@@ -57,3 +57,19 @@ def test_nonsense(
         value = str(tmp_path / value)
     out = [] if flag == "--out" else ["--out", str(tmp_path / "out")]
     assert re.search(message, refused([*out, flag, value, str(step)], capsys))
+
+
+def test_a_start_anew_leaves_an_earlier_run_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tests that a forgotten --resume costs the earlier run none of its files."""
+    monkeypatch.setattr(stages, "find_tools", dict)
+    step, out = tmp_path / "step.py", tmp_path / "out"
+    step.write_text("")
+    (out / "checkpoints" / "step-00000012").mkdir(parents=True)
+    left = [out / name for name in ("metrics.jsonl", "run.toml", "report.html")]
+    for path in left:
+        path.write_text("of the earlier run")
+    error = refused(["--out", str(out), "--checkpoint-interval", "1", str(step)], capsys)
+    assert "newest of step 12; go on with --resume auto" in error and "FSDP-E0904" in error
+    assert [path.read_text() for path in left] == ["of the earlier run"] * 3
