@@ -22,6 +22,7 @@ from .data.checks import column_names
 from .data.files import FileData
 from .dtypes import dtype_name, require_computed
 from .step.eager_only import check_eager_only
+from .step.line_fields import STANDARD
 from .errors import ArgumentParser, E, ExportError, ExportNote, each_said_once, identified, note
 from .step.places import user_location
 from .step.process_groups import missing_group
@@ -279,6 +280,12 @@ def _check_outputs(program: Program, step: TrainingStep) -> None:
                 f"metrics returns {name}, which is the name of what {option} gives; call it "
                 "something else",
             )
+    for name in sorted(named & STANDARD):
+        raise ExportError(
+            E.NAME_TAKEN,
+            f"metrics returns {name}, which each line of a run's metrics has itself "
+            "(docs/metrics.md); call it something else",
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

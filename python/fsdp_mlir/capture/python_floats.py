@@ -130,3 +130,8 @@ def as_number(tensor: torch.Tensor) -> Optional[ReadNumber]:
     if tensor.numel() != 1 or not tensor.dtype.is_floating_point:
         return None
     return ReadNumber(tensor.detach().to(torch.float64).reshape(()))
+
+
+def read_value(value: Any) -> Any:
+    """The tensor that holds a number which code has read, and any other value as it is."""
+    return value.value if isinstance(value, ReadNumber) else value

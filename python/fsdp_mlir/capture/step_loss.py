@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 import torch
 
 from .context import SharedForward
+from .python_floats import read_value
 from ..dtypes import short_name
 from ..errors import E, ExportError
 from ..step.turns import Turn
@@ -38,7 +39,7 @@ class StepLoss(torch.nn.Module):
 
     def forward(self, *batch: torch.Tensor) -> tuple[Any, Any]:
         inputs = dict(zip(self.names, batch))
-        losses = [function(self.model, **inputs) for function in self.loss_functions]
+        losses = [read_value(function(self.model, **inputs)) for function in self.loss_functions]
         results: dict[str, Any] = {}
         # They see the forward's values but give no gradient. The copy keeps one that is a view of
         # another result from being returned as an alias of it.
@@ -51,16 +52,32 @@ class StepLoss(torch.nn.Module):
             if function is None:
                 continue
             self.shared.in_metrics = True
-            for name, value in function(self.model, **inputs).items():
+            what = "outputs" if function is self.outputs_function else "metrics"
+            for name, value in _named(what, function(self.model, **inputs)):
                 if name + suffix in results:
                     raise ExportError(
                         E.STEP_RESULT, f"metrics and outputs both return {name}; rename one of them"
                     )
-                results[name + suffix] = value.detach().clone()
+                value = read_value(value)
+                is_tensor = isinstance(value, torch.Tensor)
+                results[name + suffix] = value.detach().clone() if is_tensor else value
         whole = losses[0]
         for loss in losses[1:]:
             whole = whole + loss
         return whole, results
+
+
+def _named(what: str, results: Any) -> Iterable[tuple[str, Any]]:
+    """What a step's metrics or outputs are; raises ExportError where they have no names."""
+    if isinstance(results, Mapping) and all(isinstance(name, str) for name in results):
+        return results.items()
+    if isinstance(results, Mapping):
+        given = "a dict with names that are no texts"
+    else:
+        given = "a tensor" if isinstance(results, torch.Tensor) else type(results).__name__
+    raise ExportError(
+        E.STEP_RESULT, f'{what} returns {given}; return tensors by name, as {{"hits": hits}}'
+    )
 
 
 def check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int]) -> None:
@@ -82,7 +99,11 @@ def check_outputs(loss: Any, metrics: Mapping[str, Any], samples: Optional[int])
     named = {"loss": loss, **{f"{what} {name}": value for name, value in metrics.items()}}
     for name, value in named.items():
         if not isinstance(value, torch.Tensor):
-            raise ExportError(E.STEP_RESULT, f"{name} does not depend on the step; leave it out")
+            raise ExportError(
+                E.STEP_RESULT,
+                f"{name} is {type(value).__name__}, which is no tensor of the step; return a "
+                "scalar tensor, or leave it out",
+            )
         if value.dim() != 0 and (samples is None or name == "loss"):
             raise ExportError(
                 E.STEP_RESULT,

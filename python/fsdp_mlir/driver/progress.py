@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TextIO
 
 from ..data.tensor_file import MOST_HEADER_BYTES
+from ..step.line_fields import STANDARD
 from ..untrusted import open_regular, parse_json
-
-# The keys of a metrics line that are not the step file's own metrics.
-STANDARD = frozenset(
-    "step epoch loss grad_norm loss_scale lr lr_groups samples_per_s tokens_per_s step_ms "
-    "flops_per_s hfu mfu data_wait_ms exposed_comm_ms launch_ms offload_bytes memory_bytes memory_peak_bytes "
-    "failed_checkpoints skipped_steps nonfinite_steps units eval_loss".split()
-)
 
 
 class Stages:

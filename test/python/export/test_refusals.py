@@ -119,12 +119,20 @@ def test_losses(tmp_path: pathlib.Path, loss: Callable, text: str) -> None:
         export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
 
 
-@pytest.mark.provokes("FSDP-E0204", "FSDP-E0209")
+@pytest.mark.provokes("FSDP-E0204", "FSDP-E0216")
 @pytest.mark.parametrize(
     "metrics, text",
     [
         (lambda model, x, y: {"logits": model(x)}, r"metric logits has shape \[4, 3\]"),
-        (lambda model, x, y: 3, "the step raises AttributeError"),
+        (lambda model, x, y: 3, r"metrics returns int; return tensors by name, as \{"),
+        (lambda model, x, y: None, "metrics returns NoneType; return tensors by name"),
+        (lambda model, x, y: x.sum(), "metrics returns a tensor; return tensors by name"),
+        (lambda model, x, y: {1: x.sum()}, "metrics returns a dict with names that are no texts"),
+        (lambda model, x, y: {"rows": len(y)}, "metric rows is int, which is no tensor of the"),
+        (lambda model, x, y: {"no": None}, "metric no is NoneType, .*; return a scalar tensor"),
+        (lambda model, x, y: {"of": {"x": x.sum()}}, "metric of is dict, which is no tensor"),
+        (lambda model, x, y: {"step": x.sum()}, "metrics returns step, which each line of a run"),
+        (lambda model, x, y: {"eval_loss": x.sum()}, "metrics returns eval_loss, which each line"),
     ],
 )
 def test_metrics(tmp_path: pathlib.Path, metrics: Callable, text: str) -> None:

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 
 from fsdp_mlir.driver.plots import loss_curve, moving_mean
-from fsdp_mlir.driver.progress import STANDARD, Length, Progress, follow, length_of, sample_count
+from fsdp_mlir.driver.progress import Length, Progress, follow, length_of, sample_count
+from fsdp_mlir.step.line_fields import STANDARD
 
 ROOT = Path(__file__).resolve().parents[3]
 INPUTS = {"inputs": [{"name": "x", "shape": [4, 2], "source": "data"}], "length": {"epochs": 3}}
