@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pathlib
+import warnings
 
 import pytest
 import torch
@@ -46,3 +47,28 @@ def test_a_model_that_is_gone_is_watched_no_more(tmp_path: pathlib.Path) -> None
         del model
         gc.collect()
         run({"x": X})
+
+
+def test_values_that_a_script_gives_its_model_are_warned_of(tmp_path: pathlib.Path) -> None:
+    """Tests that a checkpoint which is loaded into the model, and not into the run, is no silent
+    start anew; and that what the run gave the model is none."""
+    torch.manual_seed(0)
+    model, other = nn.Linear(6, 5), nn.Linear(6, 5)
+    with fsdp_mlir.compile(training_step(model), out=tmp_path) as run:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run({"x": X})
+            run.copy_to(model)
+            run({"x": X})
+            model.load_state_dict(run.state_dict())
+            run({"x": X})
+            model.load_state_dict(other.state_dict())
+            run.load_state_dict(model.state_dict())
+            run({"x": X})
+        model.load_state_dict(other.state_dict())
+        with pytest.warns(RuntimeWarning, match=r"weight of the model was written to .*run\.load_"):
+            run({"x": X})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.reset_parameters()
+            run({"x": X})

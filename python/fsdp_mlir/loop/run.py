@@ -137,10 +137,10 @@ class Run:
 
     def _watch(self, model: WatchedModel) -> None:
         """Looks before each step whether the script has changed what is to be trained."""
-        step = self._step
+        step, session = self._step, self._session
 
         def watched(batch: StepBatch) -> Any:
-            model.check()
+            model.check(session)
             return step(batch)
 
         self._step = watched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Mapping
 
 import torch
@@ -181,9 +182,23 @@ def _distributed(session: Any, entries: list[Entry], optimizer: bool) -> dict[st
     return {entry["name"]: placed(entry) for entry in entries}
 
 
+def own_part(whole: torch.Tensor, entry: Entry, session: Any) -> torch.Tensor:
+    """This rank's part of a state, as the plan's mesh of shards cuts it."""
+    dim = entry["shard_dim"]
+    axis = next((i for i, (_, _, role) in enumerate(session.mesh) if role == "shard"), None)
+    if dim < 0 or axis is None:
+        return whole
+    inner = math.prod(size for _, size, _ in session.mesh[axis + 1 :])
+    ranks = session.mesh[axis][1]
+    return _nth_chunk(whole, dim, ranks, session.rank // inner % ranks)
+
+
 def _chunk(whole: torch.Tensor, dim: int, mesh: Any, axis: int) -> torch.Tensor:
-    """This rank's part, as DTensor cuts over an axis; empty where there are fewer chunks than
-    ranks."""
-    index = mesh.get_local_rank(axis)
-    chunks = torch.chunk(whole, mesh.size(axis), dim)
-    return chunks[index].clone() if index < len(chunks) else whole.narrow(dim, 0, 0).clone()
+    """This rank's part, as DTensor cuts over an axis."""
+    return _nth_chunk(whole, dim, mesh.size(axis), mesh.get_local_rank(axis)).clone()
+
+
+def _nth_chunk(whole: torch.Tensor, dim: int, ranks: int, index: int) -> torch.Tensor:
+    """Empty where there are fewer chunks than ranks."""
+    chunks = torch.chunk(whole, ranks, dim)
+    return chunks[index] if index < len(chunks) else whole.narrow(dim, 0, 0)
