@@ -10,7 +10,9 @@ from typing import Any, Callable
 
 import pytest
 import torch
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
 from torch.optim import lr_scheduler
+from torch.optim.swa_utils import SWALR
 
 import fsdp_mlir
 
@@ -56,8 +58,9 @@ def eager(of: fsdp_mlir.TrainingStep) -> Callable[[], float]:
         lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, "max", 0.3, patience=1),
         lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda row: 1 / (1 + row)),
         lambda optimizer: lr_scheduler.ExponentialLR(optimizer, 0.7),
+        lambda optimizer: SWALR(optimizer, 0.05, anneal_epochs=3),
     ],
-    ids=["plateau", "lambda", "exponential"],
+    ids=["plateau", "lambda", "exponential", "swa"],
 )
 def test_a_scheduler_sets_the_runs_rates(schedule: Schedule, tmp_path: pathlib.Path) -> None:
     """As in an eager loop, in every bit and without a warning that no step was taken."""
@@ -96,6 +99,32 @@ def test_only_rates_may_change(tmp_path: pathlib.Path) -> None:
         ours.optimizer.param_groups[1]["momentum"] = 0.9
         run(ours.inputs)  # nothing was taken; the run goes on
         assert run.step == 2
+
+
+@pytest.mark.provokes("FSDP-E0807")
+def test_a_group_that_is_added_later_is_refused(tmp_path: pathlib.Path) -> None:
+    ours = made()
+    with fsdp_mlir.compile(ours, cache_dir=tmp_path) as run:
+        ours.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.ones(3))]})
+        words = "the optimizer has 3 groups, of 1, 1 and 1 parameters, and had 2 groups, of 1 and 1, when"
+        with pytest.raises(fsdp_mlir.RunError, match=words):
+            run(ours.inputs)
+
+
+def test_state_that_is_given_to_the_optimizer_is_warned_of(tmp_path: pathlib.Path) -> None:
+    """And names that PyTorch gives it are those that the run takes."""
+    ours, theirs = made(), made()
+    take = eager(theirs)
+    before = [take() for _ in range(2)]
+    with fsdp_mlir.compile(ours, cache_dir=tmp_path) as run:
+        ours.optimizer.load_state_dict(theirs.optimizer.state_dict())
+        with pytest.warns(RuntimeWarning, match=r"given state after .*run\.load_state_dict"):
+            assert run(ours.inputs).item() == before[0]
+        flat = StateDictOptions(flatten_optimizer_state_dict=True)
+        states = get_optimizer_state_dict(theirs.model, theirs.optimizer, options=flat)
+        states = {name: value for name, value in states.items() if name.startswith("state.")}
+        run.load_state_dict({**theirs.model.state_dict(), **states})
+        assert [run(ours.inputs).item() for _ in range(3)] == [take() for _ in range(3)]
 
 
 def test_a_plan_follows_the_optimizer_that_it_is_given(tmp_path: pathlib.Path) -> None:

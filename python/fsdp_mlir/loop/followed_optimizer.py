@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from typing import Any, Sequence
 
@@ -27,6 +28,8 @@ class FollowedOptimizer:
     def __init__(self, optimizer: Any) -> None:
         self.parts = [weakref.ref(part) for part in parts_of(as_one(optimizer))]
         self.constants = self._numbers()[1]
+        self._sizes = self._sizes_of_groups()
+        self._may_get_state = not self._has_state()
 
     def take_rates(self, session: Any) -> None:
         """Gives the run the learning rates of the groups where they are not its own.
@@ -37,6 +40,22 @@ class FollowedOptimizer:
         rates, constants = self._numbers()
         if not rates:
             return
+        if (sizes := self._sizes_of_groups()) != self._sizes:
+            raise RunError(
+                E.RUN_STATE,
+                f"the optimizer has {_groups(sizes)} parameters, and had {_groups(self._sizes)}, when "
+                "the step was compiled; compile the step anew, and give that run this one's "
+                "state_dict()",
+            )
+        if self._may_get_state and self._has_state():
+            self._may_get_state = False
+            warnings.warn(
+                "the optimizer was given state after the step was compiled, and the run has state "
+                "of its own: run.load_state_dict() takes it by names, state.NAME.exp_avg "
+                "(docs/own-loop.md)",
+                RuntimeWarning,
+                stacklevel=5,  # the script's line that takes the step
+            )
         if constants != self.constants:
             raise self._refusal(constants)
         if rates != session.rates:
@@ -61,6 +80,13 @@ class FollowedOptimizer:
             return []
         return [group for optimizer in optimizers for group in optimizer.param_groups]
 
+    def _sizes_of_groups(self) -> list[int]:
+        return [len(group["params"]) for group in self._groups()]
+
+    def _has_state(self) -> bool:
+        optimizers = (part() for part in self.parts)
+        return any(optimizer.state for optimizer in optimizers if optimizer is not None)
+
     def _numbers(self) -> tuple[list[float], dict[Column, float]]:
         """Learning rates, and the numbers that a plan has as constants."""
         numbers = numbers_of(self._groups())
@@ -77,3 +103,8 @@ class FollowedOptimizer:
             f"{now} now, and a loop can change learning rates alone; give the scheduler to "
             "TrainingStep as lr_schedule",
         )
+
+
+def _groups(sizes: Sequence[int]) -> str:
+    *first, last = map(str, sizes)
+    return f"{len(sizes)} groups, of {', '.join(first)}{' and ' if first else ''}{last}"

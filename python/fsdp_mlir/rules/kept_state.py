@@ -91,8 +91,10 @@ def _uniform(name: str, value: torch.Tensor) -> float:
         if name == "step" and one != 0 or not bool((value == one).all()):
             raise ExportError(
                 E.OPTIMIZER,
-                "the optimizer has state from earlier steps; a run starts from the first one, "
-                "make a new optimizer",
+                "the optimizer has state from earlier steps, and a run starts from the first one; "
+                "make a new optimizer, and give the state to the run: run.load_state_dict() in a "
+                "loop (docs/own-loop.md), else an imported checkpoint "
+                "(docs/checkpoint-interchange.md)",
             )
     return float(one)
 

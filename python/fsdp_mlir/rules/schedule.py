@@ -27,6 +27,7 @@ OF_SCHEDULERS = (
     "min_lr",
     "max_momentum",
     "base_momentum",
+    "swa_lr",
 )
 Column = tuple[int, str]
 
