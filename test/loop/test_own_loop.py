@@ -6,6 +6,7 @@ import itertools
 import pathlib
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -152,6 +153,7 @@ def test_a_model_is_given_the_trained_weights(compile_step: Compile) -> None:
         for other, words in (
             (torch.nn.Linear(6, 9), "the model has no first.weight"),
             (torch.nn.ModuleDict({"first": torch.nn.Linear(6, 8)}), r"first.weight is \[8, 6\]"),
+            (step.Model().to("meta"), "first.weight of the model is on meta; give it memory"),
         ):
             with pytest.raises(fsdp_mlir.RunError, match=words):
                 run.copy_to(other)
@@ -171,7 +173,7 @@ def test_tensors_of_the_interpreter_are_its_own(compile_step: Compile) -> None:
     assert views.isdisjoint(tensor.data_ptr() for tensor in made)
 
 
-@pytest.mark.provokes("FSDP-E0807")
+@pytest.mark.provokes("FSDP-E0807", "FSDP-E0202")
 def test_learning_rates_are_read_and_set(compile_step: Compile) -> None:
     compiled = compile_step("mesh=1")
     feed = calls.batches()
@@ -189,7 +191,49 @@ def test_learning_rates_are_read_and_set(compile_step: Compile) -> None:
         assert not torch.equal(after["first.weight"], before["first.weight"])
         with pytest.raises(fsdp_mlir.RunError, match="3 learning rates are given"):
             run.lr = [1.0, 2.0, 3.0]
+        for rates in ("fast", None, ["fast", 0.1]):
+            with pytest.raises(fsdp_mlir.RunError, match="lr is .*; give a number, or a list of"):
+                run.lr = rates
         run(next(feed))
+        for rates in (torch.tensor(0.25), torch.tensor([0.25, 0.25]), np.float32(0.25)):
+            run.lr = rates
+            assert run.lr == [0.25, 0.25]
+
+
+@pytest.mark.provokes("FSDP-E0202")
+def test_steps_are_whole_numbers(compile_step: Compile) -> None:
+    with load(compile_step("mesh=1")) as run:
+        for steps in (7, torch.tensor(7)):
+            run.step = steps
+            assert run.step == 7
+        for steps in (-1, 2.5, "2", None):
+            with pytest.raises(fsdp_mlir.RunError, match="step is .*; give a whole number from 0"):
+                run.step = steps
+
+
+@pytest.mark.provokes("FSDP-E0807")
+@pytest.mark.parametrize(
+    "states, words",
+    [
+        ([], "states are a dict of tensors by name, and not list"),
+        ({"head.bias": [0.0] * 3}, "head.bias is list; give a tensor"),
+        ({"head.bias": torch.empty(3, device="meta")}, "head.bias is on meta and has no values"),
+        (
+            {"head.bias": torch.zeros(4)},
+            r"head.bias is float32\[4\], and the run's is float32\[3\]",
+        ),
+        ({"state.head.bias.step": -5}, "state.head.bias.step is -5; give the count of updates"),
+    ],
+)
+def test_states_that_are_none_change_nothing(
+    states: Any, words: str, compile_step: Compile
+) -> None:
+    with load(compile_step("mesh=1")) as run:
+        before = {name: value.clone() for name, value in run.state_dict().items()}
+        with pytest.raises(fsdp_mlir.RunError, match=words):
+            run.load_state_dict(states)
+        run.load_state_dict(before)  # the run goes on
+        assert run.step == 0
 
 
 def test_a_schedule_keeps_its_learning_rates(compile_step: Compile) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 import weakref
 from pathlib import Path
@@ -167,7 +168,13 @@ class Run:
 
     @step.setter
     def step(self, value: int) -> None:
-        self._session.steps = value
+        try:
+            steps = operator.index(value)
+        except TypeError:
+            steps = -1
+        if steps < 0:
+            raise RunError(E.STEP_ARGUMENT, f"step is {value!r}; give a whole number from 0 on")
+        self._session.steps = steps
 
     @property
     def lr(self) -> Union[float, list[float]]:
@@ -185,8 +192,14 @@ class Run:
     @lr.setter
     def lr(self, value: Union[float, Sequence[float]]) -> None:
         session = self._session
-        one = isinstance(value, (int, float))
-        rates = [float(value)] * len(session.rates) if one else [float(rate) for rate in value]
+        given = value.tolist() if hasattr(value, "tolist") else value  # a tensor's, NumPy's
+        try:
+            is_one = isinstance(given, (int, float))
+            rates = [float(given)] * len(session.rates) if is_one else list(map(float, given))
+        except (TypeError, ValueError) as error:
+            raise RunError(
+                E.STEP_ARGUMENT, f"lr is {value!r}; give a number, or a list of one for each group"
+            ) from error
         session.set_rates(rates)
         if self._followed is not None:
             self._followed.put_rates(rates)

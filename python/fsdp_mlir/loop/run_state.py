@@ -38,11 +38,7 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
     entries = _entries(session, optimizer=True)
     targets = {name: entry for entry in entries for name in _names(entry)}
     counts = _counts(entries)
-    given = {
-        name: as_pairs_of(value, targets[name]["shape"]) if name in targets else value
-        for name, value in given.items()
-    }
-    _check(given, targets, counts)
+    given = _checked(given, targets, counts)
     whole = {}
     session.barrier()  # other ranks may read what they gathered
     for name, value in given.items():
@@ -53,7 +49,7 @@ def load_state_dict(session: Any, given: Mapping[str, torch.Tensor]) -> None:
             entry["local"].copy_(value.to_local())
         else:
             value = value.full_tensor() if is_cut else value
-            whole[entry["name"]] = value.detach().contiguous()
+            whole[entry["name"]] = value.detach().cpu().contiguous()
     session.put(whole)
     if taken := [int(given[name]) for name in counts if name in given]:
         session.steps = taken[0] + session.steps - _updates(session)
@@ -69,6 +65,10 @@ def copy_to(session: Any, model: torch.nn.Module) -> None:
                 E.RUN_STATE, f"the model has no {name}; give one as the compiled one was"
             )
         targets[name] = as_pairs_of(own[name], value.shape)
+        if targets[name].is_meta:
+            raise RunError(
+                E.RUN_STATE, f"{name} of the model is on meta; give it memory, as to_empty() does"
+            )
         if targets[name].shape != value.shape:
             has, wants = list(targets[name].shape), list(value.shape)
             raise RunError(
@@ -108,14 +108,32 @@ def _updates(session: Any) -> int:
     return session.steps - int(session.metrics().get("skipped_steps", 0))
 
 
-def _check(
+def _checked(
     given: Mapping[str, torch.Tensor], targets: Mapping[str, Entry], counts: list[str]
-) -> None:
+) -> dict[str, torch.Tensor]:
+    """What is given, in the form of the run's states; raises RunError where it has not that."""
+    if not isinstance(given, Mapping):
+        raise RunError(
+            E.RUN_STATE,
+            f"states are a dict of tensors by name, and not {type(given).__name__}; give what "
+            "state_dict() has",
+        )
+    checked = {}
     for name, value in given.items():
         if name in counts:
+            if float(value) < 0 or float(value) != int(value):
+                raise RunError(
+                    E.RUN_STATE, f"{name} is {value}; give the count of updates, from 0 on"
+                )
+            checked[name] = value
             continue
         if name not in targets:
             raise RunError(E.RUN_STATE, f"the run has no {name}; give what its state_dict() has")
+        if not isinstance(value, torch.Tensor):
+            raise RunError(E.RUN_STATE, f"{name} is {type(value).__name__}; give a tensor")
+        if value.is_meta:
+            raise RunError(E.RUN_STATE, f"{name} is on meta and has no values; give one with them")
+        value = as_pairs_of(value, targets[name]["shape"])
         shape, dtype = list(targets[name]["shape"]), targets[name]["dtype"]
         own = short_name(value.dtype)
         if list(value.shape) != shape or own != dtype:
@@ -123,6 +141,8 @@ def _check(
                 E.RUN_STATE,
                 f"{name} is {own}{list(value.shape)}, and the run's is {dtype}{shape}; give it so",
             )
+        checked[name] = value
+    return checked
 
 
 def _placements(entry: Entry, axes: list[Axis]) -> tuple[Any, ...]:
