@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..errors import E, Identified
 from ..step.pairs import as_pairs_of
+from .torch_file import load_plain
 from .weights import save_tensors
 
 _Read = Callable[[], torch.Tensor]
@@ -57,6 +58,7 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     ours, theirs = tensor_reads(exported), tensor_reads(given)
     wanted = {state["fqn"]: state for state in metadata["parameters"]}
     wanted |= {state["fqn"]: state for state in metadata["buffers"] if state["persistent"]}
+    theirs, notes = _without_wrapper(given, theirs, wanted)
     found = {
         fqn: next((name for name in (fqn, *state["aliases"]) if name in theirs), None)
         for fqn, state in wanted.items()
@@ -70,7 +72,8 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
             E.WEIGHTS_MISMATCH,
             f"{given} has no {_list(missing)}{more}; give the whole state_dict() of this model",
         )
-    notes = [f"{given} has {_list(unexpected)}, which the model has not"] if unexpected else []
+    if unexpected:
+        notes.append(f"{given} has {_list(unexpected)}, which the model has not")
     casts = []
     reads = dict(ours)
     for fqn, state in wanted.items():
@@ -94,6 +97,24 @@ def compose(given: Path, exported: Path, metadata: Mapping[str, Any], target: Pa
     save_tensors(temporary, _Tensors(reads), aliases)
     temporary.replace(target)
     return notes
+
+
+def _without_wrapper(
+    given: Path, reads: dict[str, _Read], wanted: Mapping[str, Any]
+) -> tuple[dict[str, _Read], list[str]]:
+    """The tensors under the model's names, and a note, where one path stands before all of them:
+    that of DDP, of torch.compile, or of a module that had the model as its child."""
+    names = [(fqn, *state["aliases"]) for fqn, state in wanted.items()]
+    ends = tuple(f".{name}" for name in names[0]) if names else ()
+    heads = {name.removesuffix(end) + "." for name in reads for end in ends if name.endswith(end)}
+    whole = [
+        head for head in sorted(heads) if all(any(head + n in reads for n in own) for own in names)
+    ]
+    if any(all(name not in reads for name in own) for own in names) and len(whole) == 1:
+        (head,) = whole
+        named = {n.removeprefix(head): read for n, read in reads.items() if n.startswith(head)}
+        return named, [f"names in {given} are taken without {head} before them"]
+    return reads, []
 
 
 def _list(names: list[str]) -> str:
@@ -167,11 +188,11 @@ def _files(folder: Path) -> list[Path]:
 def _saved(path: Path) -> dict[str, _Read]:
     """Of a file of `torch.save`, of which only tensors are read: nothing in it is run."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # pickle's errors are of many types
+        content = load_plain(path)
+    except ValueError as error:
         raise WeightsError(
             E.WEIGHTS_FILE,
-            f"{path} is no file of tensors alone; save model.state_dict() with torch.save",
+            f"{path} is no file of tensors alone: {error}; save model.state_dict() with torch.save",
         ) from error
     for key in _KEYS:
         if isinstance(content, dict) and isinstance(content.get(key), dict):

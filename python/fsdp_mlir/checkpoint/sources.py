@@ -11,6 +11,7 @@ from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
 from ..archive.start_weights import WeightsError, tensor_reads
+from ..archive.torch_file import load_plain
 from .dcp_alone import alone
 from .errors import E, CheckpointError
 from .folder import MANIFEST
@@ -93,12 +94,12 @@ def _dcp(path: Path) -> Source:
 def _torch(path: Path) -> Source:
     """Only tensors and plain values are read: nothing in the file is run."""
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # pickle's errors are of many types
+        content = load_plain(path)
+    except ValueError as error:
         raise CheckpointError(
             E.IMPORT_SOURCE,
-            f"{path} is no file of state_dict()s alone; write {{'model': model.state_dict(), "
-            "'optim': optimizer.state_dict(), 'step': n}} with torch.save",
+            f"{path} is no file of state_dict()s alone: {error}; write {{'model': "
+            "model.state_dict(), 'optim': optimizer.state_dict(), 'step': n} with torch.save",
         ) from error
     if not isinstance(content, dict):
         raise CheckpointError(

@@ -84,6 +84,26 @@ def test_weights_that_do_not_fit(
     assert not (tmp_path / "start.safetensors").exists()
 
 
+@pytest.mark.parametrize("wrapper", ["module.", "_orig_mod.", "net.model."])
+def test_the_path_of_a_wrapper_is_left_out(
+    wrapper: str, exported: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Tests that what DDP, torch.compile and Lightning save is taken, and no one of two models."""
+    given = one_file(tmp_path, {wrapper + name: tensor for name, tensor in WEIGHTS.items()})
+    notes = compose(given, exported, METADATA, tmp_path / "start.safetensors")
+    assert notes == [f"names in {given} are taken without {wrapper} before them"]
+    found = load_file(tmp_path / "start.safetensors")
+    assert torch.equal(found["a.bias"], WEIGHTS["a.bias"])
+    both = {head + name: t.clone() for name, t in WEIGHTS.items() for head in (wrapper, "ema.")}
+    with pytest.raises(WeightsError, match="has no "):
+        compose(one_file(tmp_path, both), exported, METADATA, tmp_path / "start.safetensors")
+
+
+def test_files_of_old_versions_are_read(exported: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    torch.save(WEIGHTS, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    assert compose(tmp_path / "old.pt", exported, METADATA, tmp_path / "start.safetensors") == []
+
+
 @pytest.mark.parametrize("write", [one_file, torch_save])
 def test_complex_weights_are_taken_in_pairs(
     write: Callable, exported: pathlib.Path, tmp_path: pathlib.Path
@@ -99,7 +119,7 @@ def test_complex_weights_are_taken_in_pairs(
 @pytest.mark.provokes("FSDP-E0906")
 def test_a_pickled_model_is_not_run(exported: pathlib.Path, tmp_path: pathlib.Path) -> None:
     torch.save(nn.Linear(2, 3), tmp_path / "model.pt")
-    with pytest.raises(WeightsError, match="no file of tensors alone; save model.state_dict"):
+    with pytest.raises(WeightsError, match="alone: it holds torch.nn.modules.linear.Linear; save "):
         compose(tmp_path / "model.pt", exported, METADATA, tmp_path / "start.safetensors")
 
 
