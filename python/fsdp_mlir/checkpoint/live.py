@@ -53,6 +53,12 @@ def load(
             for name, target in targets.items()
         }
         _compare(targets, stored, optimizer is not None)
+        if empty := [name for name, target in targets.items() if target.is_meta]:
+            raise CheckpointError(
+                E.CHECKPOINT_MISMATCH,
+                f"{some(empty)} of the model are on meta and can hold no values; give the model "
+                "memory, as model.to_empty(device='cpu') does",
+            )
         rank = dist.get_rank() if dist.is_initialized() else 0
         with torch.no_grad():
             for name, target in targets.items():

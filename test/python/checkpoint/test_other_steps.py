@@ -131,3 +131,12 @@ def test_a_state_that_is_one_number_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CheckpointError, match="the state weight/mu_product is one number"):
         save(tmp_path, model, optimizer, 0)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.provokes("FSDP-E0903")
+def test_a_model_on_meta_is_refused(tmp_path: pathlib.Path) -> None:
+    """Tests that values which nothing holds are not lost in silence."""
+    model = torch.nn.Linear(3, 2)
+    save(tmp_path, model, torch.optim.SGD(model.parameters(), 0.1), step=0)
+    with pytest.raises(CheckpointError, match=r"weight, bias of the model are on meta.*to_empty"):
+        load(tmp_path, torch.nn.Linear(3, 2, device="meta"))
