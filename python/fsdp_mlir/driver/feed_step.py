@@ -18,7 +18,7 @@ import torch
 
 from ..data.feeding import feed_from
 from ..errors import ArgumentParser
-from ..step.training_step import load_step_file, training_step_of
+from ..step.training_step import as_script, load_step_file, training_step_of
 
 MAKERS = {"data": "training_data", "eval_data": "evaluation_data"}
 
@@ -31,10 +31,11 @@ def loader_of(
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    module = load_step_file(path)
-    if callable(make := getattr(module, MAKERS[which], None)):
-        return make(list(argv)), None
-    step = training_step_of(module, path, argv)
+    with as_script(path, argv):
+        module = load_step_file(path)
+        if callable(make := getattr(module, MAKERS[which], None)):
+            return make(list(argv)), None
+        step = training_step_of(module, path, argv)
     data = getattr(step, which)
     return data.loader, list(step.inputs)
 

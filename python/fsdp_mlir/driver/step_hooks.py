@@ -32,11 +32,11 @@ def after_training(step_file: Path, argv: Sequence[str], weights: Path) -> None:
     """Calls the step file's function of that name."""
     from safetensors.torch import load_file
 
-    from ..step.training_step import load_step_file
+    from ..step.training_step import as_script, load_step_file
 
     try:
-        module = load_step_file(step_file)
-        module.after_training(list(argv), load_file(weights))
+        with as_script(step_file, argv):
+            load_step_file(step_file).after_training(list(argv), load_file(weights))
     except Exception as error:
         raise StageError(
             E.HOOK_FAILED, f"after_training of {step_file.name}: {type(error).__name__}: {error}"

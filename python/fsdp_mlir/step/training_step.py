@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 import torch
@@ -220,7 +221,19 @@ def load_training_step(path: Union[str, Path], argv: Sequence[str] = ()) -> Trai
     Raises:
         ExportError: the file is missing, does not run, or does not define a training step.
     """
-    return training_step_of(load_step_file(path), path, argv)
+    with as_script(path, argv):
+        return training_step_of(load_step_file(path), path, argv)
+
+
+@contextlib.contextmanager
+def as_script(path: Union[str, Path], argv: Sequence[str]) -> Iterator[None]:
+    """Within it a step file finds its flags in `sys.argv` too, as a script does: a parser that is
+    given none reads them there, and says the file's name."""
+    before, sys.argv = sys.argv, [str(path), *argv]
+    try:
+        yield
+    finally:
+        sys.argv = before
 
 
 def load_step_file(path: Union[str, Path]) -> ModuleType:

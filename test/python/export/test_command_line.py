@@ -59,6 +59,17 @@ def test_further_flags_are_the_step_files(step_file: pathlib.Path) -> None:
     assert load_training_step(step_file, ["--width", "5"]).model.in_features == 5
 
 
+def test_a_step_file_is_a_script(step_file: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
+    """Tests that a parser which is given no flags reads the step file's, and errs in its name."""
+    before = list(sys.argv)
+    step_file.write_text(step_file.read_text().replace("parse_args(argv)", "parse_args()"))
+    assert load_training_step(step_file, ["--width", "5"]).model.in_features == 5
+    with pytest.raises(SystemExit):
+        load_training_step(step_file, ["--widths", "5"])
+    assert f"{step_file.name}: error: unrecognized arguments" in capsys.readouterr().err
+    assert sys.argv == before
+
+
 def test_a_step_file_imports_its_neighbours(tmp_path: pathlib.Path) -> None:
     (tmp_path / "neighbour_of_step.py").write_text("WIDTH = 6\n")
     body = "model = nn.Linear(neighbour_of_step.WIDTH, 3); x = torch.randn(9, 6)"
