@@ -25,6 +25,7 @@ import torch
 from data import feeder, step
 from data.conftest import Train, Trained
 from data.test_files import as_arrow_shards, eager_losses
+from fsdp_mlir.data import feeding
 from fsdp_mlir.data.batch_origins import place_of
 from fsdp_mlir.report.__main__ import main as report
 from support import chain
@@ -164,6 +165,16 @@ FAULTS = {
     ),
     "nothing": (0, "ended with status 0", "fsdp_mlir.feed()"),
 }
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("samples, is_rest", [(2, True), (8, False)])
+def test_only_a_smaller_batch_is_a_rest(samples: int, is_rest: bool) -> None:
+    """Tests that no advice to drop the last batch is given where all are too large."""
+    column = feeding.Column("x", torch.float32, [(4, 3)], 0, 48)
+    with pytest.raises(feeding.FeedError, match=rf"x is float32\[{samples}, 3\]") as failed:
+        feeding._tensors(torch.ones(samples, 3), ["x"], [column])
+    assert ("drop_last=True" in str(failed.value)) is is_rest
 
 
 def test_a_loss_of_nan_names_the_sample(tmp_path: pathlib.Path) -> None:

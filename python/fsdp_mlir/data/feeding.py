@@ -250,6 +250,11 @@ def _feed(ring: Ring, place: Place, loader: Loader, names: Optional[Sequence[str
         has_slot = False
 
 
+def _is_rest(shape: tuple[int, ...], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether it has fewer samples than a batch that is like it otherwise."""
+    return any(shape[1:] == own[1:] and shape[:1] < own[:1] for own in shapes if shape and own)
+
+
 def _tensors(
     value: Any, names: Sequence[str], columns: Sequence[Column]
 ) -> tuple[list[torch.Tensor], int]:
@@ -280,8 +285,7 @@ def _tensors(
         elif found.dtype != column.dtype or tuple(found.shape) not in column.shapes:
             got = f"{short_name(found.dtype)}{list(found.shape)}"
             hint = ""
-            rests = [shape[1:] for shape in column.shapes]
-            if tuple(found.shape[1:]) in rests and found.dtype == column.dtype:
+            if found.dtype == column.dtype and _is_rest(tuple(found.shape), column.shapes):
                 hint = "; DataLoader(drop_last=True) leaves out what fills no batch"
             problems.append(f"{column.name} is {got}, the plan reads {wanted}{hint}")
         else:
