@@ -259,6 +259,10 @@ meshOf(const Session &session) {
   return mesh;
 }
 
+/// Said behind the error of ranks that do not exchange the same.
+constexpr char ofCalls[] = "; and make on all ranks alike what "
+                           "docs/own-loop.md calls collective, as run.save is";
+
 /// As the classes of fsdp_mlir.errors.
 void registerExceptions() {
   py::register_exception_translator([](std::exception_ptr pointer) {
@@ -278,7 +282,7 @@ void registerExceptions() {
     } catch (const Disagreement &error) {
       raise("BatchError", error);
     } catch (const Error &error) {
-      raise("RunError", error);
+      raise("RunError", error, error.kind == E::Collective ? ofCalls : "");
     } catch (const PeerFailure &error) {
       raise("RankFailure", error, error.addition);
     }

@@ -137,6 +137,18 @@ def load_different(plans: list[str], weights: str, meeting: str) -> tuple[str, s
     return outcome(lambda: fsdp_mlir.load(plan, weights, rendezvous=meeting))
 
 
+def save_on_rank_0_alone(plan: str, weights: str, meeting: str, saved: str) -> tuple[str, str]:
+    run = fsdp_mlir.load(plan, weights, rendezvous=meeting)
+
+    def loop() -> None:
+        run(next(batches()))
+        if run.rank == 0:
+            run.save(saved)
+        run(next(batches()))
+
+    return outcome(loop)
+
+
 def open_and_close(plan: str, weights: str, meetings: list[str], comm: str) -> None:
     """Each rank leaves as soon as it has what it waits for."""
     for meeting in meetings:

@@ -153,6 +153,21 @@ def test_ranks_that_differ_are_refused(compile_step: Compile, ranks: Ranks) -> N
         assert "rank 0 and rank 1 have a different plan" in words
 
 
+def test_a_call_of_one_rank_alone_is_refused(
+    compile_step: Compile, ranks: Ranks, tmp_path: pathlib.Path
+) -> None:
+    compiled = compile_step("mesh=2")
+    saved = tmp_path / "saved.safetensors"
+    found = ranks.call(
+        *("save_on_rank_0_alone", str(compiled.plan), str(compiled.weights)),
+        *(ranks.meeting(), str(saved)),
+    )
+    words = [said for _, said in found]
+    assert any("ranks do not do the same" in said for said in words)
+    assert all("make on all ranks alike what docs/own-loop.md calls collective" in s for s in words)
+    assert not saved.exists()
+
+
 def test_ranks_leave_when_they_are_done(compile_step: Compile, ranks: Ranks) -> None:
     """Who is done first takes nothing from those who are not."""
     compiled = compile_step("mesh=2")
