@@ -3,16 +3,13 @@ functions refer to."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Iterator
+from typing import Any
 
 import torch
 
 from ..errors import warn
 from .known_values import known_value
-
-_TABLES = ("_parameters", "_buffers", "_modules")
-_CONTAINERS = (list, dict, set)
+from .reached import CONTAINERS, Place, Reached
 
 
 class PythonState:
@@ -24,11 +21,12 @@ class PythonState:
 
     def __init__(self, loss: torch.nn.Module) -> None:
         self._loss = loss
-        self._values = {name: (table, key, table[key]) for name, table, key in self._places()}
+        self._places = {place.identity: place for place in Reached(loss).places}
+        self._values = {known: (p.is_set, p.read()) for known, p in self._places.items()}
         self._contents = {
-            name: (value, _copied(value))
-            for name, (_, _, value) in self._values.items()
-            if isinstance(value, _CONTAINERS)
+            known: (value, _copied(value))
+            for known, (_, value) in self._values.items()
+            if isinstance(value, CONTAINERS)
         }
         self._buffers = {
             path: (module._buffers, dict(module._buffers))
@@ -36,26 +34,18 @@ class PythonState:
             if not isinstance(module, torch.jit.ScriptModule)  # whose buffers are none of Python's
         }
 
-    def _places(self) -> Iterator[tuple[str, dict[str, Any], str]]:
-        for path, module in self._loss.model.named_modules():
-            for key in vars(module):
-                if key not in _TABLES:
-                    yield ".".join(filter(None, ("model", path, key))), vars(module), key
-        loss = self._loss
-        functions = (*loss.loss_functions, *loss.metrics_functions, loss.outputs_function)
-        for function in functions:
-            for name, table, key in _referred(function):
-                yield name, table, key
+    def _new(self) -> list[Place]:
+        return [p for p in Reached(self._loss).places if p.identity not in self._places]
 
     def changed(self) -> list[str]:
         """Names of what is another value, or holds other values, than before."""
-        now = {name: table[key] for name, table, key in self._places()}
-        changed = [name for name in now if name not in self._values]
-        for name, (_, _, value) in self._values.items():
-            if name not in now or not _same(now[name], value):
-                changed.append(name)
-            elif name in self._contents and not _same_contents(*self._contents[name]):
-                changed.append(name)
+        changed = [place.name for place in self._new()]
+        for known, place in self._places.items():
+            is_set, value = self._values[known]
+            if place.is_set != is_set or not _same(place.read(), value):
+                changed.append(place.name)
+            elif known in self._contents and not _same_contents(*self._contents[known]):
+                changed.append(place.name)
         for path, (table, before) in self._buffers.items():
             new = (key for key in table if table[key] is not None and before.get(key) is None)
             changed += [".".join(filter(None, ("model", path, key))) for key in new]
@@ -63,25 +53,24 @@ class PythonState:
 
     def restore(self) -> None:
         """Puts everything back to what it was."""
-        for name, table, key in list(self._places()):
-            if name not in self._values:
-                del table[key]
-        for table, key, value in self._values.values():
-            table[key] = value
+        for place in self._new():
+            place.put(None, is_set=False)
+        for known, (is_set, value) in self._values.items():
+            self._places[known].put(value, is_set)
         for table, before in self._buffers.values():
             table.clear()
             table.update(before)
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
                 value.clear()
-                (value.extend if isinstance(value, list) else value.update)(contents)
+                (value.update if isinstance(value, (dict, set)) else value.extend)(contents)
 
     def keep_known(self) -> None:
         """Gives tensors that a capture has left their values, where these are the code's own."""
-        for _, table, key in list(self._places()):
-            value = known_value(table[key])
+        for place in (*self._places.values(), *self._new()):
+            value = known_value(place.read())
             if value is not None:
-                table[key] = value
+                place.put(value)
 
 
 def warn_changed(names: list[str]) -> None:
@@ -91,39 +80,6 @@ def warn_changed(names: list[str]) -> None:
             f"the step changes Python state of {', '.join(names)}, and the exported step keeps "
             "the value of now; what must change from step to step is a buffer changed in place"
         )
-
-
-class _Cell(dict):
-    """A variable of an enclosing function, as a table of one value."""
-
-    def __init__(self, cell: Any) -> None:
-        self._cell = cell
-
-    def __getitem__(self, key: str) -> Any:
-        return self._cell.cell_contents
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self._cell.cell_contents = value
-
-
-def _referred(function: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
-    function = inspect.unwrap(function) if callable(function) else None
-    if not inspect.isfunction(function):
-        return
-    for name in function.__code__.co_names:
-        if _is_plain(function.__globals__.get(name, len)):
-            yield name, function.__globals__, name
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
-        try:
-            plain = _is_plain(cell.cell_contents)
-        except ValueError:  # not assigned yet
-            continue
-        if plain:
-            yield name, _Cell(cell), name
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str, torch.Tensor, *_CONTAINERS))
 
 
 def _copied(value: Any) -> Any:
