@@ -8,8 +8,6 @@ is frozen, though, and nothing says by what: the step is run twice, and must be 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import operator
 import random
 import sys
 import traceback
@@ -27,11 +25,12 @@ from torch.overrides import TorchFunctionMode
 from ..errors import E, ExportError
 from ..step.places import is_users, user_location
 from .frozen_in_step import FrozenInStep
-from .known_values import may_compute
 from .memory_orders import without_gaps
+from .nodes import refusal
 from ..step.names import StateNames
 from .python_state import PythonState, warn_changed
 from .replaced_buffers import BuffersReplaced, DataAssigned, take_over
+from .same_graph import first_difference
 from .value_checks import passed_checks
 
 
@@ -230,55 +229,14 @@ def _generators() -> tuple[Any, ...]:
 
 
 def _check_same(first: fx.GraphModule, second: fx.GraphModule) -> None:
-    for one, other in itertools.zip_longest(_calls(first.graph), _calls(second.graph)):
-        if one and other and one[1:] == other[1:]:
-            continue
-        node = (one or other)[0]
-        where = user_location(node.meta.get("stack_trace") or "")
-        raise ExportError(
+    node = first_difference(first.graph, second.graph)
+    if node is not None:
+        raise refusal(
             E.PYTHON_STATE,
-            f"{where + ': ' if where else ''}the step is another one the second time that it runs "
-            f"(from {node.target} on): it depends on Python state that it changes; make that state "
-            "a buffer, or leave it out",
+            node,
+            f"the step is another one the second time that it runs (from {node.target} on): it "
+            "depends on Python state that it changes; make that state a buffer, or leave it out",
         )
-
-
-def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
-    """Each call of an op, what it calls, and with what, by number. What a step keeps of its own
-    numbers, computed in one graph and read in another, is its value."""
-    numbers: dict[fx.Node, Any] = {}
-    known: dict[fx.Node, torch.Tensor] = {}
-    count = itertools.count()
-    for node in graph.nodes:
-        if node.target is operator.getitem:
-            # Results are taken apart in no certain order.
-            numbers[node] = (numbers[node.args[0]], node.args[1])
-            continue
-        value = _known(node, known)
-        if value is not None and value.layout == torch.strided:
-            known[node] = value
-            flat = torch.empty(value.numel(), dtype=value.dtype)
-            content = flat.copy_(value.detach().reshape(-1)).view(torch.uint8)
-            numbers[node] = (str(value.dtype), tuple(value.shape), content.numpy().tobytes())
-            continue
-        numbers[node] = next(count)
-        arguments = fx.map_arg((node.args, node.kwargs), lambda n: numbers[n])
-        yield node, str(node.target), repr(arguments)
-
-
-def _known(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> Optional[torch.Tensor]:
-    """The value of a node that depends on the code alone; `known` has those before it."""
-    if node.op == "get_attr":
-        value = getattr(node.graph.owning_module, node.target)
-        return value if isinstance(value, torch.Tensor) else None
-    operands = node.all_input_nodes
-    if node.op != "call_function" or not all(operand in known for operand in operands):
-        return None
-    if not may_compute(node.target, bool(operands), node.meta.get("val")):
-        return None
-    with torch.no_grad():
-        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
-        return node.target(*args, **kwargs)
 
 
 class _Places(TorchFunctionMode):

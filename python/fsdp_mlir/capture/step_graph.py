@@ -9,8 +9,9 @@ or else a constant.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
-from typing import Any, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 from torch import fx
@@ -21,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
+from .between_steps import other_numbers, say_kept, states_unread
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
 from .custom_operators import bodies_say_shapes, inline_custom_operators
@@ -38,7 +40,9 @@ from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
 from .program import Program
 from .python_state import PythonState
+from .reached import Holder, Reached
 from .region_pooling import tensor_code_of_torchvision
+from .same_graph import first_difference
 from .sequences import static_sequences
 from .sparse import dense_gradients
 from .mask_rules import rule_of
@@ -97,7 +101,8 @@ def capture(
         for context in (*ways, *kernels, choices_for_graphs(step.model), no_side_effects()):
             stack.enter_context(context)
         samples = None if outputs is None else step.batch_size
-        traced = _trace(wrapper, inputs, names, fake_mode, samples)
+        trace = functools.partial(_trace, wrapper, inputs, names, fake_mode, samples)
+        traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
     inline_custom_operators(traced.module)
     make_static(traced.module, rule_of)
     if training:
@@ -138,6 +143,28 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     strided = {"dtype": tensor.dtype, "device": tensor.device}
     copy = torch.empty_strided(tensor.shape, tensor.stride(), **strided)
     return copy.copy_(tensor.detach())
+
+
+def _trace_with_holders(
+    trace: Callable[[], JointGraph],
+    holders: Sequence[Holder],
+    names: StateNames,
+    step: TrainingStep,
+) -> JointGraph:
+    """What `trace` gives, told whether numbers of the optimizers and schedulers that the step
+    reaches are in it."""
+    if not holders:
+        return trace()
+    constants = len(names.constants)
+    with states_unread(holders):
+        with other_numbers(holders):
+            other = trace()
+        names.forget_constants(constants)
+        traced = trace()
+    node = first_difference(traced.module.graph, other.module.graph)
+    if node is not None:
+        say_kept(node, scheduled=step.lr_schedule is not None)
+    return traced
 
 
 def _trace(

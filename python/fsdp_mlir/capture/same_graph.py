@@ -1,0 +1,58 @@
+"""Whether two graphs of a step say the same, and where they begin not to."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any, Iterator, Mapping, Optional
+
+import torch
+from torch import fx
+
+from .known_values import may_compute
+
+
+def first_difference(one: fx.Graph, other: fx.Graph) -> Optional[fx.Node]:
+    """The first call that the graphs do not have in common, or None: they are the same."""
+    for ours, theirs in itertools.zip_longest(_calls(one), _calls(other)):
+        if not (ours and theirs and ours[1:] == theirs[1:]):
+            return (ours or theirs)[0]
+    return None
+
+
+def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
+    """Each call of an op, what it calls, and with what, by number. What a step keeps of its own
+    numbers, computed in one graph and read in another, is its value."""
+    numbers: dict[fx.Node, Any] = {}
+    known: dict[fx.Node, torch.Tensor] = {}
+    count = itertools.count()
+    for node in graph.nodes:
+        if node.target is operator.getitem:
+            # Results are taken apart in no certain order.
+            numbers[node] = (numbers[node.args[0]], node.args[1])
+            continue
+        value = _known(node, known)
+        if value is not None and value.layout == torch.strided:
+            known[node] = value
+            flat = torch.empty(value.numel(), dtype=value.dtype)
+            content = flat.copy_(value.detach().reshape(-1)).view(torch.uint8)
+            numbers[node] = (str(value.dtype), tuple(value.shape), content.numpy().tobytes())
+            continue
+        numbers[node] = next(count)
+        arguments = fx.map_arg((node.args, node.kwargs), lambda n: numbers[n])
+        yield node, str(node.target), repr(arguments)
+
+
+def _known(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> Optional[torch.Tensor]:
+    """The value of a node that depends on the code alone; `known` has those before it."""
+    if node.op == "get_attr":
+        value = getattr(node.graph.owning_module, node.target)
+        return value if isinstance(value, torch.Tensor) else None
+    operands = node.all_input_nodes
+    if node.op != "call_function" or not all(operand in known for operand in operands):
+        return None
+    if not may_compute(node.target, bool(operands), node.meta.get("val")):
+        return None
+    with torch.no_grad():
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return node.target(*args, **kwargs)
