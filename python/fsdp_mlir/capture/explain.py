@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import traceback
 from typing import Any, Mapping, Optional
@@ -16,14 +17,15 @@ from torch._subclasses.fake_tensor import (
 from ..errors import E, ExportError
 from ..step.dense import REMEDY
 from .known_values import StandIns
-from ..step.places import user_location
-from .value_checks import passed_checks
+from ..step.places import FRAME, PYTORCH, user_location
+from . import value_checks
 
 # Raised where an op's result, or its shape, depends on values.
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
 _BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
+_NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
 _SIZE = (
     "the step decides by a size that depends on values, as a branch or a loop does; leave out the "
     "case of none, which sums and means of no elements cover, or use torch.where"
@@ -127,7 +129,9 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     if isinstance(own or error, DynamicOutputShapeException):
         return Refusal(E.VALUE_DEPENDENT, place, _SHAPE, _SHAPE)
     if isinstance(own or error, DataDependentOutputException):
-        return Refusal(E.VALUE_DEPENDENT, place, _NUMBER, _NUMBER)
+        reader = _pytorchs_reader(_trace(own or error))
+        reason = _NUMBER_IN_PYTORCH.format(reader) if reader else _NUMBER
+        return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
     if "data-dependent expression" in text or "unbacked symbols" in text:
         return Refusal(E.VALUE_DEPENDENT, place, _BRANCH, _BRANCH)
     if "torch._C.Generator" in text:
@@ -145,6 +149,15 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
     reason = reason.rstrip(".")
     message = f"the step cannot be captured: {reason} (--traceback shows all)"
     return Refusal(E.CAPTURE_FAILED, place, reason, message)
+
+
+def _pytorchs_reader(trace: str) -> str:
+    """`torch/nn/thing.py:31` where it is PyTorch's own Python that asks for a value, or ""."""
+    frames = FRAME.findall(trace)
+    for (path, line), (asked, _) in itertools.pairwise(frames):
+        if asked == value_checks.__file__ and path.startswith(PYTORCH):
+            return f"torch/{path.removeprefix(PYTORCH)}:{line}"
+    return ""
 
 
 def _failed_in_torchscript(text: str) -> Refusal:
@@ -185,7 +198,7 @@ def raised_by_step(
     except Exception:
         return None
     try:
-        with mode, enable_python_dispatcher(), passed_checks():
+        with mode, enable_python_dispatcher(), value_checks.passed_checks():
             torch.func.functional_call(module, fakes, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel

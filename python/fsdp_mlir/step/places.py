@@ -13,7 +13,7 @@ from .. import package
 
 # PyTorch's folder, with what separates folders behind it: torchvision's code is a user's.
 PYTORCH = os.path.join(os.path.dirname(torch.__file__), "")
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def is_users(path: str) -> bool:
@@ -25,7 +25,7 @@ def is_users(path: str) -> bool:
 
 def user_location(trace: str) -> str:
     """`file.py:31` of the innermost frame in `trace` that is not PyTorch's or ours, or ""."""
-    for path, line in reversed(_FRAME.findall(trace)):
+    for path, line in reversed(FRAME.findall(trace)):
         if is_users(path):
             return f"{os.path.basename(path)}:{line}"
     return ""
