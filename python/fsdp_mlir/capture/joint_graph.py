@@ -98,6 +98,7 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
         elif isinstance(descriptor, d.InputMutationAOTOutput):
             role, fqn = meaning(descriptor.mutated_input)
             if role == "buffer":
+                _check_size(node, fqn, names.buffers[fqn])
                 program.results.append(Result(node, "buffer_update", fqn))
             elif role == "parameter" and not names.parameters[fqn].requires_grad:
                 changed.append(fqn)
@@ -126,3 +127,16 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
     order = {"loss": 0, "output": 1, "buffer_update": 2, "gradient": 3}
     program.results.sort(key=lambda result: order[result.role])
     return program
+
+
+def _check_size(update: fx.Node, fqn: str, buffer: torch.Tensor) -> None:
+    """Raises ExportError where a step gives elements to a buffer without any: the observers of
+    quantisation begin so, and have the size that their first forward finds."""
+    if buffer.numel() == 0:
+        raise refusal(
+            E.CHANGED_IN_PLACE,
+            update,
+            f"the buffer {fqn} has no elements, and the step writes into it: its size comes with the "
+            "first forward, and a plan's sizes are static. Run the model once on a batch before the "
+            "TrainingStep is made",
+        )
