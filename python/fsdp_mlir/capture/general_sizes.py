@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from types import CodeType
 from typing import Any, Iterator
 from unittest import mock
 
 import sympy
+from torch._dynamo.utils import run_node
+from torch.fx.experimental import sym_node
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from .. import package
@@ -53,13 +56,23 @@ def general_sizes() -> Iterator[None]:
 
 def _who_asks() -> tuple[str, int]:
     """The file and line of the code that asks: of what runs, or of what Dynamo follows."""
-    frame = sys._getframe(2)
+    frame, inner = sys._getframe(2), ""
     while frame is not None:
         path = frame.f_code.co_filename
+        if inner == sym_node.__file__ and _runs_operator(frame.f_code):
+            return inner, frame.f_lineno
         if path.endswith("_dynamo/symbolic_convert.py"):
             follower = frame.f_locals["self"]
             return follower.f_code.co_filename, follower.lineno
         if not path.startswith((*_BETWEEN, "<", package.FOLDER)):
             return path, frame.f_lineno
-        frame = frame.f_back
+        frame, inner = frame.f_back, path
     return "", 0
+
+
+def _runs_operator(code: CodeType) -> bool:
+    """Whether code that a symbol's question comes from runs an operator, which asks in C++. Python
+    asks by methods of PyTorch's, as that of a condition."""
+    if code is run_node.__code__ or code.co_name == "__torch_function__":
+        return True
+    return not code.co_filename.startswith(PYTORCH)

@@ -87,7 +87,8 @@ class StandIns(FakeTensorMode):
         ):
             # Kernels without values make their results so, `known[places]` of a known tensor too.
             self.fake_tensor_converter.invalidate_constant_aliases(result.constant)
-        if func in _FACTORIES and self.may_be_known(result):
+        symbols = any(isinstance(a, (torch.SymInt, torch.SymFloat)) for a in args)
+        if func in _FACTORIES and not symbols and self.may_be_known(result):
             with unset_fake_temporarily():
                 value = func(*map(_without_values, args), **(kwargs or {}))
             result.constant = value

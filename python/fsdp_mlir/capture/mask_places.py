@@ -6,6 +6,7 @@ from typing import Any, Sequence
 
 from torch import fx
 
+from .mask_shapes import places_of
 from .mask_sources import dims_of_index, is_mask, without_masks
 from .nodes import arguments_of
 from .static_form import Rule, StaticForm, aten
@@ -135,16 +136,25 @@ def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _part(form: StaticForm, node: fx.Node) -> fx.Node:
-    """A part at a known place of a dimension without padding is written as ever."""
+    """A part of a known length of a dimension without padding is written: at a known place as ever,
+    else at places that are numbers of the graph."""
     values = arguments_of(node)
     tensor = values["self"]
     dim = values["dim"] % len(form.shape(tensor))
     if dim in form.padded(tensor):
         raise form.refused(node, "it writes along the dimension of that size")
-    places = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
-    if not all(place is None or isinstance(place, int) for place in places):
+    index, start, end = (form.size_of(values.get(name)) for name in ("index", "start", "end"))
+    if all(place is None or isinstance(place, int) for place in (index, start, end)):
+        return form.again(node)
+    source = values["src"]
+    if index is not None:
+        start, source = index, form.call(aten.unsqueeze.default, source, dim)
+    if form.padded(values["src"]) or isinstance(start, (int, type(None))):
         raise form.refused(node, "it writes at places that depend on values")
-    return form.again(node)
+    if values.get("step", 1) != 1:
+        raise form.refused(node, "it writes at every other place")
+    places = places_of(form, node, dim, start, source.meta["val"].shape[dim])
+    return form.call(aten.index_copy.default, tensor, dim, places, source)
 
 
 PLACES: dict[str, Rule] = {

@@ -17,7 +17,7 @@ from .mask_shapes import SHAPES
 from .mask_sources import SOURCES
 from .mask_sums import SUMS
 from .nodes import arguments_of
-from .static_form import Rule, StaticForm, dims_of
+from .static_form import Rule, StaticForm, aten, dims_of
 
 
 def rule_of(op: Any) -> Optional[Rule]:
@@ -56,6 +56,13 @@ def _integers_divide(form: StaticForm, node: fx.Node) -> fx.Node:
     if form.padded(other) and not other.meta["val"].dtype.is_floating_point:
         return form.again(node, other=form.filled(other, 1))
     return form.again(node)
+
+
+def _scalar_tensor(form: StaticForm, node: fx.Node) -> fx.Node:
+    """A number as a tensor, which it is in the graph."""
+    values = arguments_of(node)
+    number = form.count(form.size_of(values["s"]))
+    return form.call(aten._to_copy.default, number, dtype=node.meta["val"].dtype)
 
 
 def _apart(*names: str) -> Rule:
@@ -148,6 +155,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(
         "native_layer_norm_backward _fused_rms_norm_backward".split(), _summing(_layer_norm_batch)
     ),
+    "scalar_tensor": _scalar_tensor,
     "_cdist_forward": _batches(_last),
     "_cdist_backward": _cdist_backward,
     **LOSSES,

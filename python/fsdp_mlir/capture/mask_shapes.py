@@ -61,14 +61,44 @@ def _slice(form: StaticForm, node: fx.Node) -> fx.Node:
         negative = [v for v in (start, end) if isinstance(v, int) and v < 0]
         if negative or values["step"] != 1:
             raise form.refused(node, "it counts from the end")
+    for place in (start, end):
+        tensor = _from_front(form, node, tensor, place)
     _settle_slice(form, node, tensor, dim, start, end)
     if start is None or isinstance(start, int):
-        return form.again(node)
-    length = form.bound(form.shape(node)[dim])
-    places = form.call(aten.arange.default, length, device="cpu")
+        return form.again(node, self=tensor)
+    size = form.shape(node)[dim]
+    if isinstance(size, int) and dim not in form.padded(tensor):
+        return form.call(
+            aten.index_select.default, tensor, dim, places_of(form, node, dim, start, size)
+        )
+    places = form.call(aten.arange.default, form.bound(size), device="cpu")
     places = form.call(aten.add.Tensor, places, form.count(start))
     places = form.call(aten.clamp.default, places, 0, tensor.meta["val"].shape[dim] - 1)
     return form.call(aten.index_select.default, tensor, dim, places)
+
+
+def _from_front(form: StaticForm, node: fx.Node, tensor: fx.Node, place: Any) -> fx.Node:
+    """`tensor` behind a check that `place`, which a slice of it has, does not count from the end."""
+    if place is None or isinstance(place, int) or not form.may_be_negative(place):
+        return tensor
+    holds = form.call(aten.ge.Scalar, form.count(place), 0)
+    checked = form.check(holds, f"{location(node)}: a slice's place is below 0", tensor)
+    form.note(checked, form.shape(tensor))
+    return checked
+
+
+def places_of(form: StaticForm, node: fx.Node, dim: int, start: Size, length: int) -> fx.Node:
+    """The `length` places along `dim` that a slice of a tensor has from `start` on, behind a check
+    that they are there."""
+    whole = arguments_of(node)["self"].meta["val"].shape[dim]
+    first = form.count(start)
+    there = form.call(
+        aten.logical_and.default,
+        form.call(aten.ge.Scalar, first, 0),
+        form.call(aten.le.Scalar, first, whole - length),
+    )
+    first = form.check(there, f"{location(node)}: the step needs {length} places of {whole}", first)
+    return form.call(aten.add.Tensor, form.call(aten.arange.default, length, device="cpu"), first)
 
 
 def _settle_slice(

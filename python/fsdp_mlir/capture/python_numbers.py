@@ -15,9 +15,12 @@ from typing import Any, Callable, Iterator, Optional
 from unittest import mock
 
 import torch
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
 
+from ..package import is_local
 from ..step.places import is_users
 from .python_floats import ReadNumber
 
@@ -29,6 +32,83 @@ def as_count(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     if tensor.numel() != 1 or tensor.dtype not in _INTEGERS:
         return None
     return tensor.to(torch.int64).reshape(())
+
+
+def as_symbol(tensor: torch.Tensor) -> Optional[torch.SymInt]:
+    """The symbol of such a number, which code may have as a place or a size; None: no count."""
+    if as_count(tensor) is None:
+        return None
+    with mock.patch.object(detect_fake_mode(), "allow_scalar_outputs", True):
+        return torch.ops.aten._local_scalar_dense(tensor)
+
+
+class _AskingTensors(type):
+    """Of a class that stands in for `int`: equal to it but for what it makes of a tensor."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, int)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, int)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return int(*args, **kwargs)
+        except DataDependentOutputException:
+            symbol = as_symbol(args[0]) if isinstance(args[0], torch.Tensor) else None
+            if symbol is None:
+                raise
+            return symbol
+
+
+class _Int(int, metaclass=_AskingTensors):
+    pass
+
+
+class _SymbolsInItems(TorchFunctionMode):
+    """Within it, `t[symbol]` and `t[place] = symbol` are read and written, for which PyTorch wants
+    numbers of Python's."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
+            tensor, index, *values = args
+            index = index if isinstance(index, tuple) else (index,)
+            if any(isinstance(place, torch.SymInt) for place in index):
+                args = _part(tensor, index), (), *values
+            if values and isinstance(values[0], torch.SymInt):
+                args = *args[:2], torch.scalar_tensor(values[0], dtype=tensor.dtype)
+        return func(*args, **(kwargs or {}))
+
+
+def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
+    """The view of `tensor` that an index of numbers, symbols and slices is."""
+    dim = 0
+    for place in index:
+        if isinstance(place, slice):
+            tensor = tensor[(slice(None),) * dim + (place,)]
+            dim += 1
+        elif isinstance(place, torch.SymInt):  # no select has it in its views
+            tensor = tensor[(slice(None),) * dim + (slice(place, place + 1),)]
+            torch._check(tensor.shape[dim] == 1)
+            tensor = tensor.select(dim, 0)
+        elif isinstance(place, int):
+            tensor = tensor.select(dim, place)
+        else:
+            raise DataDependentOutputException("index")
+    return tensor
+
+
+@contextlib.contextmanager
+def symbols_as_numbers() -> Iterator[None]:
+    """Within it, the user's own files may have symbols of whole numbers where Python takes nothing
+    but numbers: `int(tensor)` is `tensor.item()`, and items of tensors are written."""
+    files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
+    with contextlib.ExitStack() as stack:
+        for module in (module for module, file in files if file and is_local(file)):
+            if "int" not in vars(module):
+                stack.enter_context(mock.patch.object(module, "int", _Int, create=True))
+        stack.enter_context(_SymbolsInItems())
+        yield
 
 
 @contextlib.contextmanager

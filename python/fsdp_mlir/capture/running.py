@@ -44,9 +44,14 @@ class RunStep(torch.nn.Module):
         checks: where the last run checked values.
         frozen: names of the parameters that are frozen when a run begins.
         left_frozen: and when the last one has ended.
+
+    Args:
+        whole_numbers: whether those that are read from tensors have symbols, as sizes have.
     """
 
-    def __init__(self, loss: torch.nn.Module, names: StateNames) -> None:
+    def __init__(
+        self, loss: torch.nn.Module, names: StateNames, whole_numbers: bool = False
+    ) -> None:
         super().__init__()
         # Not a submodule: its tensors are this module's, each once.
         object.__setattr__(self, "_loss", loss)
@@ -57,6 +62,7 @@ class RunStep(torch.nn.Module):
         self.frozen: frozenset[str] = frozenset()
         self.left_frozen: frozenset[str] = frozenset()
         self._trainable = names.trainable
+        self._whole_numbers = whole_numbers
         self._targets: dict[int, str] = {}
         self._replaced: set[str] = set()  # targets in whose places a run puts other tensors
         for module in loss.model.modules():
@@ -90,7 +96,7 @@ class RunStep(torch.nn.Module):
             parameters, states = self._own("parameter"), self._own("parameter", "buffer")
             stack.enter_context(FrozenInStep(parameters, self._trainable, frozen))
             stack.enter_context(DataAssigned(states))
-            self.checks = stack.enter_context(passed_checks())
+            self.checks = stack.enter_context(passed_checks(self._whole_numbers))
             loss, metrics = self._loss(*batch)
             self.left_frozen = frozenset(frozen)
         self.outputs = loss, metrics

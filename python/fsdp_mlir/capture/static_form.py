@@ -121,6 +121,10 @@ class StaticForm:
         upper = self._environment.bound_sympy(symbol).upper
         return int(upper) if upper.is_Integer and upper < 1 << 40 else None
 
+    def may_be_negative(self, size: Size) -> bool:
+        """Whether nothing says that a number is 0 or more."""
+        return bool(self._environment.bound_sympy(size).lower < 0)
+
     def count(self, size: Size) -> fx.Node:
         """`size` as a tensor without dimensions."""
         if size not in self._known_counts:
@@ -146,6 +150,8 @@ class StaticForm:
             op = aten.div.Tensor
         elif kind is sizes.ToFloat:
             return self.call(aten._to_copy.default, *operands, dtype=torch.float64)
+        elif kind in (sizes.Mod, sizes.PythonMod):
+            op = aten.remainder.Tensor
         elif kind in (sympy.Max, sizes.Max, sympy.Min, sizes.Min):
             op = aten.maximum.default if "Max" in kind.__name__ else aten.minimum.default
         else:

@@ -103,8 +103,7 @@ def capture(
         samples = None if outputs is None else step.batch_size
         trace = functools.partial(_trace, wrapper, inputs, names, fake_mode, samples)
         traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
-    inline_custom_operators(traced.module)
-    make_static(traced.module, rule_of)
+    _make_static(traced)
     if training:
         note_unchecked(traced.module.graph)
     program = describe(traced, wanted.name, list(inputs), names)
@@ -212,13 +211,27 @@ def _trace(
             except Exception as error:
                 raise explain_capture_error(error, None) from error
         else:
-            raise refusal if own is not None else explain_capture_error(failure, None)
+            state.restore()
+            names.forget_constants(constants)
+            try:
+                traced = _by_running(
+                    loss, inputs, names, fake_mode, state, samples, True, whole_numbers=True
+                )
+                _make_static(traced)
+            except Exception:  # of whatever else stands in the way
+                raise refusal if own is not None else explain_capture_error(failure, None)
     refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
     note(
         f"{refusal.where}Dynamo cannot follow the step ({refusal.reason}), which was captured by "
         "running it: what its Python code decides stays as it is now"
     )
     return traced
+
+
+def _make_static(traced: JointGraph) -> None:
+    """Gives a graph operators and sizes that a plan can have."""
+    inline_custom_operators(traced.module)
+    make_static(traced.module, rule_of)
 
 
 def _by_dynamo(
@@ -247,8 +260,9 @@ def _by_running(
     state: PythonState,
     samples: Optional[int],
     sizes_by_values: bool,
+    whole_numbers: bool = False,
 ) -> JointGraph:
-    step = RunStep(loss, names)
+    step = RunStep(loss, names, whole_numbers)
 
     def trace(step: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
         with contextlib.ExitStack() as stack:

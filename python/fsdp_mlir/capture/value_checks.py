@@ -23,24 +23,28 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..step.places import is_users
 from .python_floats import as_number
-from .python_numbers import as_count, larger_and_smaller
+from .python_numbers import as_count, as_symbol, larger_and_smaller, symbols_as_numbers
 
 
 @contextlib.contextmanager
-def passed_checks() -> Iterator[list[str]]:
-    """Within it, checks of values pass, and numbers are read as tensors; gives the list of where the
-    checks are, as `file.py:31`."""
+def passed_checks(whole_numbers: bool = False) -> Iterator[list[str]]:
+    """Within it, checks of values pass, and numbers are read as tensors, or `whole_numbers` as
+    symbols; gives the list of where the checks are, as `file.py:31`."""
     places: list[str] = []
     with contextlib.ExitStack() as stack:
         # `if check.any()`, and `if check.any().item()`.
         for kind, name in itertools.product((torch.Tensor, FunctionalTensor), ("__bool__", "item")):
-            condition = _passing_condition(getattr(kind, name), places)
+            condition = _passing_condition(getattr(kind, name), places, whole_numbers)
             stack.enter_context(mock.patch.object(kind, name, condition))
         stack.enter_context(larger_and_smaller())
+        if whole_numbers:
+            stack.enter_context(symbols_as_numbers())
         yield places
 
 
-def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Callable[[Any], bool]:
+def _passing_condition(
+    original: Callable[[Any], bool], places: list[str], whole_numbers: bool
+) -> Callable[[Any], bool]:
     @functools.wraps(original)
     def condition(tensor: Any) -> Any:
         try:
@@ -52,7 +56,7 @@ def _passing_condition(original: Callable[[Any], bool], places: list[str]) -> Ca
             if passes is None:
                 number = None
                 if is_item and _is_users(frame):
-                    number = as_count(tensor)
+                    number = as_symbol(tensor) if whole_numbers else as_count(tensor)
                     number = as_number(tensor) if number is None else number
                 if number is None:
                     raise

@@ -1,0 +1,111 @@
+"""Tests of whole numbers that a step reads from tensors to say where a part of one begins, as the
+pointer of a queue: with eager's bits, whether Dynamo follows the step or it runs."""
+
+import pathlib
+import threading
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify, export
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError
+
+LOCK = threading.RLock()
+
+
+class Queue(nn.Module):
+    """A layer beside a queue of 12 rows, for which `use` reads a pointer."""
+
+    def __init__(self, use: Callable[[Any, Tensor], Any], runs: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 3)
+        self.weights = nn.Parameter(torch.randn(12, 3))
+        self.register_buffer("rows", torch.randn(12, 3))
+        self.register_buffer("columns", torch.randn(3, 12))
+        self.register_buffer("pointer", torch.full((1,), 4))
+        self.use, self.runs = use, runs
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.layer(x)
+        score = y @ self.rows.clone().T @ self.columns.clone().T
+        if not self.runs:
+            return score + self.use(self, y)
+        with LOCK:  # which Dynamo does not follow
+            return score + self.use(self, y)
+
+
+@torch.no_grad()
+def columns(model: Any, y: Tensor) -> Any:
+    """As MoCo's `_dequeue_and_enqueue`."""
+    begin, count = int(model.pointer), len(y)
+    assert 12 % count == 0
+    model.columns[:, begin : begin + count] = y.T
+    model.pointer[0] = (begin + count) % 12
+    return 0
+
+
+@torch.no_grad()
+def rows(model: Any, y: Tensor) -> Any:
+    begin = model.pointer.item()
+    model.rows[begin : begin + len(y)].copy_(y)
+    model.pointer.fill_((begin + len(y)) % 12)
+    return 0
+
+
+@torch.no_grad()
+def a_ring(model: Any, y: Tensor) -> Any:
+    begin = int(model.pointer[0])
+    for i, row in enumerate(y):
+        model.rows[(begin + i) % 12] = row
+        model.columns[1, (begin + i) % 12] = 7.0
+    return 0
+
+
+def reads(model: Any, y: Tensor) -> Tensor:
+    """With gradients of what is read."""
+    begin = int(model.pointer)
+    part = model.weights[begin : begin + 4] + model.columns[:, begin]
+    return y * part * model.weights[begin]
+
+
+def crops(model: Any, y: Tensor) -> Tensor:
+    at = torch.randint(0, 9, (1,)).item()
+    return y * model.weights[at : at + 4]
+
+
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("use", [columns, rows, a_ring, reads, crops])
+def test_parts_at_such_places(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
+    if (use, runs) == (a_ring, False):
+        pytest.skip("Dynamo does not follow it either")
+    assert_same_as_eager(classify(Queue(use, runs)), tmp_path)
+
+
+@pytest.mark.parametrize("place", [9, -1])
+def test_a_part_that_is_not_there_ends_the_step(tmp_path: pathlib.Path, place: int) -> None:
+    model = Queue(columns, runs=False)
+    exported = export(classify(model), tmp_path)
+    exported.weights["pointer"].fill_(place)
+    text = r"test_whole_numbers.py:\d+: (the step needs 4 places of 12|a slice's place is below 0)"
+    with pytest.raises(RuntimeError, match=text):
+        exported.run()
+
+
+def branches(model: Any, y: Tensor) -> Tensor:
+    return y if int(model.pointer) > 3 else -y
+
+
+def counts_on(model: Any, y: Tensor) -> Tensor:
+    return y * len(range(int(model.pointer)))
+
+
+@pytest.mark.provokes("FSDP-E0206")
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("use", [branches, counts_on])
+def test_other_uses_are_refused(tmp_path: pathlib.Path, use: Callable, runs: bool) -> None:
+    text = r"^test_whole_numbers.py:\d+: the step (reads a tensor's value as a Python|branches on)"
+    with pytest.raises(ExportError, match=text):
+        export(classify(Queue(use, runs)), tmp_path)
