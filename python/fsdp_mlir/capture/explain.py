@@ -23,12 +23,16 @@ from . import value_checks
 # Raised where an op's result, or its shape, depends on values.
 ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 
-_BRANCH = "the step branches on the value of a tensor; use torch.where, or decide before the step"
+_BRANCH = (
+    "the step branches on the value of a tensor; use torch.where, or decide before the step. A branch "
+    "that skips what has no elements, as an expert without tokens, can be left out"
+)
 _NUMBER = "the step reads a tensor's value as a Python number; keep it a tensor"
 _NUMBER_IN_PYTORCH = "the step reads a tensor's value as a Python number in {}; use what computes the same by tensors"
 _SIZE = (
     "the step decides by a size that depends on values, as a branch or a loop does; leave out the "
-    "case of none, which sums and means of no elements cover, or use torch.where"
+    "case of none, which sums and means of no elements cover, let a loop go over all that there can "
+    "be (each expert), or use torch.where"
 )
 _SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
 _SCRIPT = (

@@ -1,0 +1,128 @@
+"""Tests of mixtures of experts as scripts write them: a loop over experts, each of which computes the
+tokens that chose it. A branch around an expert without tokens is refused by a message that says to
+leave it out, and what it says is tried."""
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+import torch
+from exporting import assert_same_as_eager, classify, export
+from torch import Tensor, nn
+
+import fsdp_mlir
+from fsdp_mlir import ExportError
+
+EXPERTS = 4
+
+
+class Mixture(nn.Module):
+    """The two best experts of each token, as `combine` adds them up; expert 3 gets no token."""
+
+    def __init__(self, combine: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.router = nn.Linear(8, EXPERTS)
+        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(EXPERTS))
+        self.head = nn.Linear(8, 3)
+        self.combine = combine
+        nn.init.constant_(self.router.bias, 0.0)
+        self.router.bias.data[3] = -100.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        return self.head(self.combine(self.experts, x, weights, chosen))
+
+
+def by_mask(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        mask = (chosen == number).any(-1)
+        weight = (weights * (chosen == number)).sum(-1, keepdim=True)
+        out[mask] += expert(x[mask]) * weight[mask]
+    return out
+
+
+def by_places(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        rows, which = torch.where(chosen == number)
+        out.index_add_(0, rows, expert(x[rows]) * weights[rows, which, None])
+    return out
+
+
+def by_bounded_places(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        with fsdp_mlir.at_most(4):
+            rows, which = torch.where(chosen == number)
+        out.index_add_(0, rows, expert(x[rows]) * weights[rows, which, None])
+    return out
+
+
+def by_dense_masks(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        out = out + expert(x) * (weights * (chosen == number)).sum(-1, keepdim=True)
+    return out
+
+
+@pytest.mark.parametrize("combine", [by_mask, by_places, by_bounded_places])
+def test_experts_without_tokens_need_no_branch(tmp_path: pathlib.Path, combine: Callable) -> None:
+    """Up to the order of sums."""
+    step = classify(Mixture(combine))
+    results = export(step, tmp_path).run()
+    loss = step.loss(step.model, **step.inputs)
+    loss.backward()
+    torch.testing.assert_close(results["loss", ""], loss.detach())
+    for name, parameter in step.model.named_parameters():
+        torch.testing.assert_close(results["gradient", name], parameter.grad)
+    assert not results["gradient", "experts.3.weight"].any()
+
+
+def test_dense_masks_have_eagers_bits(tmp_path: pathlib.Path) -> None:
+    assert_same_as_eager(classify(Mixture(by_dense_masks)), tmp_path)
+
+
+def if_any(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        mask = (chosen == number).any(-1)
+        if mask.any():
+            out[mask] += expert(x[mask])
+    return out
+
+
+def if_some(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    out = torch.zeros_like(x)
+    for number, expert in enumerate(experts):
+        rows, which = torch.where(chosen == number)
+        if rows.numel() == 0:
+            continue
+        out.index_add_(0, rows, expert(x[rows]) * weights[rows, which, None])
+    return out
+
+
+def those_hit(experts: Any, x: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
+    """As Mixtral's experts in Transformers."""
+    out = torch.zeros_like(x)
+    mask = nn.functional.one_hot(chosen, EXPERTS).permute(2, 1, 0)
+    for number in torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero():
+        which, rows = torch.where(mask[number].squeeze(0))
+        out.index_add_(0, rows, experts[number](x[rows]) * weights[rows, which, None])
+    return out
+
+
+@pytest.mark.provokes("FSDP-E0206")
+@pytest.mark.parametrize(
+    "combine, text",
+    [
+        (if_any, "branches on the value of a tensor; .* an expert without tokens, can be left out"),
+        (if_some, "decides by a size that depends on values, .* leave out the case of none"),
+        (those_hit, "decides by a size that depends on values, .* a loop go over all that there"),
+    ],
+)
+def test_what_skips_experts_is_refused(
+    tmp_path: pathlib.Path, combine: Callable, text: str
+) -> None:
+    with pytest.raises(ExportError, match=rf"^test_experts_by_hand.py:\d+: the step {text}"):
+        export(classify(Mixture(combine)), tmp_path)
