@@ -15,6 +15,7 @@ import torch
 from .archive.container import build_archive
 from .capture.changed_parameters import FrozenParametersChanged
 from .capture.context import without_pytorchs_log
+from .capture.kept_numbers import KeptNumber, NumbersKept
 from .capture.program import Program
 from .capture.step_graph import capture
 from .step.clipping import describe_clipping
@@ -59,13 +60,17 @@ def export_step(
             export stay as they were.
     """
     changed: frozenset[str] = frozenset()
+    kept: dict[str, KeptNumber] = {}
     with each_said_once(), without_pytorchs_log():
         while True:
             try:
-                return _export(step, Path(path), source, weights, StateNames(step, changed))
+                return _export(step, Path(path), source, weights, StateNames(step, changed, kept))
             except FrozenParametersChanged as found:
                 note(str(found))
                 changed |= found.names
+            except NumbersKept as found:
+                note(str(found))
+                kept |= found.kept
 
 
 def _export(

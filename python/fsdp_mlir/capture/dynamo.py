@@ -16,11 +16,15 @@ from .context import capture_settings
 from ..errors import E, ExportError
 from ..package import is_local
 from ..step.places import user_location
+from .explain import raised_by_step
+from .lost_output import named_where_run
 from .memory_orders import without_gaps
 from .python_floats import as_number
 from ..step.names import StateNames
-from .python_state import warn_changed
+from .python_state import PythonState, warn_changed
 from .replaced_buffers import BuffersReplaced
+from .same_graph import first_difference
+from .value_checks import AnyNumber
 
 
 class NotFollowed(Exception):
@@ -35,29 +39,56 @@ def follow(
     Returns the module, the role and name of each of its attributes, and its outputs: the loss and
     the metrics, where they are tensors as such without values.
     """
-    forward = _follow_python(loss, tuple(inputs.values()))
+    forward, changed = _follow_python(loss, tuple(inputs.values()))
+    if changed and _is_another_next(forward, loss, inputs):
+        raise NotFollowed("it computes with Python state that it changes")
+    warn_changed(changed)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
 
 
-def _follow_python(wrapper: torch.nn.Module, batch: tuple[torch.Tensor, ...]) -> fx.GraphModule:
+def _follow_python(
+    wrapper: torch.nn.Module, batch: tuple[torch.Tensor, ...]
+) -> tuple[fx.GraphModule, list[str]]:
+    """The forward graph, and names of the Python state that the step changes."""
     from torch._dynamo.functional_export import dynamo_graph_capture_for_export
 
     torch._dynamo.reset()
     with warnings.catch_warnings(record=True) as caught, capture_settings():
         warnings.simplefilter("always")
         forward = dynamo_graph_capture_for_export(wrapper)(*batch)
+    names: list[str] = []
     for warning in caught:
         if "side effects happened" in str(warning.message):
             changed = list(_changed_state(str(warning.message)))
             if any(name.endswith("._buffers") for name in changed):
                 raise BuffersReplaced("it puts another tensor in the place of a buffer")
-            warn_changed(changed)
+            names += changed
         elif issubclass(warning.category, UserWarning):
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
-    return forward
+    return forward, names
+
+
+def _is_another_next(
+    forward: fx.GraphModule, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+) -> bool:
+    """Whether a step is another one where it finds what a step leaves in Python."""
+    state = PythonState(loss)
+    try:
+        with named_where_run():
+            raised_by_step(loss, inputs, AnyNumber())
+        changes = state.plain_changes()
+        state.restore()
+        for place, value in changes:
+            place.put(value)
+        again, _ = _follow_python(loss, tuple(inputs.values()))
+    except Exception:  # as other values may have the code raise
+        return True
+    finally:
+        state.restore()
+    return first_difference(forward.graph, again.graph) is not None
 
 
 # Of SharedForward, and of the casts at a unit's border.

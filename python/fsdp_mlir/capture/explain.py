@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import traceback
@@ -185,9 +186,10 @@ def _one_line(text: str) -> str:
 
 
 def raised_by_step(
-    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], values: Any = None
 ) -> Optional[Exception]:
-    """What the step itself raises when it runs, or None; it is run on tensors without values.
+    """What the step itself raises when it runs, or None; it is run on tensors without values, or
+    within `values`, a mode that has some for who asks.
 
     Capture wraps the user's exceptions beyond recognition, and notices a value that is read only
     where it is used. Running on tensors without values raises at the line that reads it.
@@ -202,7 +204,8 @@ def raised_by_step(
     except Exception:
         return None
     try:
-        with mode, enable_python_dispatcher(), value_checks.passed_checks():
+        asked = values or contextlib.nullcontext()
+        with mode, enable_python_dispatcher(), value_checks.passed_checks(), asked:
             torch.func.functional_call(module, fakes, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel

@@ -1,8 +1,9 @@
-"""Numbers with a fraction that code reads from a tensor and computes with: `lam = t.item()`.
+"""Numbers that code computes with as Python's, and that differ from step to step: those with a
+fraction that it reads from a tensor, `lam = t.item()`, and those that it keeps for the next step.
 
 No Python runs while a plan does. So such a number is a tensor without dimensions, of float64 as a
-Python float, which takes part in arithmetic as that would: it never changes a tensor's dtype. What
-branches on it, or needs it as a float of Python's, is refused where it does so.
+Python float or of int64, which takes part in arithmetic as that would: it never changes a tensor's
+dtype. What branches on it, or needs it as a number of Python's, is refused where it does so.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ _SCALES = frozenset(
     "mul rmul imul multiply div rdiv idiv truediv rtruediv itruediv divide true_divide".split()
 )
 _COMPARES = frozenset("gt lt ge le eq ne".split())
+# Of which only the whole numbers' results are Python's, bit by bit.
+_OF_WHOLE = (operator.mod, operator.floordiv)
 
 
 class ReadNumber:
-    """A number that code has read from a tensor.
+    """A number that is a tensor.
 
     Args:
-        value: a tensor without dimensions, of float64.
+        value: a tensor without dimensions, of float64 or int64.
     """
 
     __slots__ = ("value",)
@@ -46,12 +49,17 @@ class ReadNumber:
         tensor, number = args
         name = getattr(func, "__name__", "")
         kind = name.strip("_")
-        dtype = torch.result_type(tensor, 1.0)
+        dtype = torch.result_type(tensor, 1.0 if number.has_fraction else 1)
         if kind in _SCALES and dtype in (torch.bfloat16, torch.float16):
             return _scaled(func, tensor, number.value.to(torch.float32))
         if kind in _SCALES | _ADDS | _COMPARES:
             return func(tensor, number.value.to(dtype.to_real() if dtype.is_complex else dtype))
         raise DataDependentOutputException(func)
+
+    @property
+    def has_fraction(self) -> bool:
+        """Whether it is a Python float, and no int."""
+        return self.value.dtype == torch.float64
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -90,7 +98,8 @@ def _operand(value: Any) -> Any:
     if isinstance(value, ReadNumber):
         return value.value
     if isinstance(value, (bool, int, float)):
-        return torch.scalar_tensor(value, dtype=torch.float64)
+        dtype = torch.float64 if isinstance(value, float) else torch.int64
+        return torch.scalar_tensor(value, dtype=dtype)
     return value if isinstance(value, (torch.SymInt, torch.SymFloat)) else None
 
 
@@ -100,9 +109,23 @@ def _computes(function: Callable[..., Any], swapped: bool, wrap: Callable[..., A
         if operand is None:
             return NotImplemented  # a tensor computes it
         pair = (operand, self.value) if swapped else (self.value, operand)
+        if not _is_whole(function, *pair):
+            pair = tuple(map(_with_fraction, pair))
         return wrap(function(*pair))
 
     return method
+
+
+def _is_whole(function: Any, one: Any, other: Any) -> bool:
+    """Whether Python computes a whole number of two."""
+    whole = all(getattr(value, "dtype", torch.int64) == torch.int64 for value in (one, other))
+    if function in _OF_WHOLE and not whole or function is operator.pow and whole:
+        raise DataDependentOutputException(function.__name__)
+    return whole and function is not operator.truediv
+
+
+def _with_fraction(value: Any) -> Any:
+    return value.to(torch.float64) if isinstance(value, torch.Tensor) else value
 
 
 def _refuses(name: str) -> Callable[..., Any]:
@@ -112,7 +135,7 @@ def _refuses(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv", "pow"):
+for _name in ("add", "sub", "mul", "truediv", "pow", "mod", "floordiv"):
     for _swapped in (False, True):
         _method = _computes(getattr(operator, _name), _swapped, ReadNumber)
         setattr(ReadNumber, f"__{'r' * _swapped}{_name}__", _method)
@@ -120,9 +143,16 @@ for _name in _COMPARES:
     # A tensor, of whose truth a check of values may make something.
     setattr(ReadNumber, f"__{_name}__", _computes(getattr(operator, _name), False, lambda t: t))
 # PyTorch takes what has items for a sequence, and asks for its length.
-for _name in """array bool ceil complex divmod float floor floordiv format getitem index int len mod
-    rdivmod rfloordiv rmod round str trunc""".split():
+for _name in (
+    """array bool ceil complex divmod float floor format getitem index int len rdivmod round
+    str trunc""".split()
+):
     setattr(ReadNumber, f"__{_name}__", _refuses(_name))
+
+
+def is_number(value: object) -> bool:
+    """Whether code computes with a value as with a number of Python's."""
+    return isinstance(value, (int, float, ReadNumber)) and not isinstance(value, bool)
 
 
 def as_number(tensor: torch.Tensor) -> Optional[ReadNumber]:

@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..package import is_local
 from ..step.places import is_users
-from .python_floats import ReadNumber
+from .python_floats import ReadNumber, as_number
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -34,35 +34,48 @@ def as_count(tensor: torch.Tensor) -> Optional[torch.Tensor]:
     return tensor.to(torch.int64).reshape(())
 
 
-def as_symbol(tensor: torch.Tensor) -> Optional[torch.SymInt]:
+def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
     """The symbol of such a number, which code may have as a place or a size; None: no count."""
-    if as_count(tensor) is None:
+    if not isinstance(tensor, torch.Tensor) or as_count(tensor) is None:
         return None
     with mock.patch.object(detect_fake_mode(), "allow_scalar_outputs", True):
         return torch.ops.aten._local_scalar_dense(tensor)
 
 
+def _as_float(value: Any) -> Optional[ReadNumber]:
+    """What `float(value)` is of a tensor, or of such a number; None: nothing of both."""
+    value = value.value if isinstance(value, ReadNumber) else value
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype.is_complex:
+        return None
+    return as_number(value.to(torch.float64))
+
+
 class _AskingTensors(type):
-    """Of a class that stands in for `int`: equal to it but for what it makes of a tensor."""
+    """Of a class that stands in for `int` or `float`: equal to it but for what it makes of a tensor
+    whose value is not known."""
 
     def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, int)
+        return isinstance(value, cls.__base__)
 
     def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, int)
+        return issubclass(other, cls.__base__)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         try:
-            return int(*args, **kwargs)
+            return cls.__base__(*args, **kwargs)
         except DataDependentOutputException:
-            symbol = as_symbol(args[0]) if isinstance(args[0], torch.Tensor) else None
-            if symbol is None:
+            number = cls.read(args[0])
+            if number is None:
                 raise
-            return symbol
+            return number
 
 
 class _Int(int, metaclass=_AskingTensors):
-    pass
+    read = staticmethod(as_symbol)
+
+
+class _Float(float, metaclass=_AskingTensors):
+    read = staticmethod(_as_float)
 
 
 class _SymbolsInItems(TorchFunctionMode):
@@ -100,13 +113,14 @@ def _part(tensor: torch.Tensor, index: tuple[Any, ...]) -> torch.Tensor:
 
 @contextlib.contextmanager
 def symbols_as_numbers() -> Iterator[None]:
-    """Within it, the user's own files may have symbols of whole numbers where Python takes nothing
-    but numbers: `int(tensor)` is `tensor.item()`, and items of tensors are written."""
+    """Within it, the user's own files may have tensors and symbols where Python takes nothing but
+    numbers: in `int(tensor)` and `float(tensor)`, and as places of items."""
     files = ((module, getattr(module, "__file__", None)) for module in list(sys.modules.values()))
     with contextlib.ExitStack() as stack:
         for module in (module for module, file in files if file and is_local(file)):
-            if "int" not in vars(module):
-                stack.enter_context(mock.patch.object(module, "int", _Int, create=True))
+            for name, kind in (("int", _Int), ("float", _Float)):
+                if name not in vars(module):
+                    stack.enter_context(mock.patch.object(module, name, kind, create=True))
         stack.enter_context(_SymbolsInItems())
         yield
 

@@ -9,6 +9,7 @@ import torch
 
 from ..errors import warn
 from .known_values import known_value
+from .python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, Place, Reached
 
 
@@ -51,6 +52,36 @@ class PythonState:
             changed += [".".join(filter(None, ("model", path, key))) for key in new]
         return changed
 
+    def numbers(self) -> list[tuple[Place, Any, Any]]:
+        """Where a number is another one now: the place, what it was, and what it is."""
+        places = ((place, place.default) for place in self._new())
+        known = ((self._places[known], value) for known, (_, value) in self._values.items())
+        pairs = ((place, before, place.read()) for place, before in (*known, *places))
+        return [
+            (place, before, now)
+            for place, before, now in pairs
+            if is_number(before) and is_number(now) and not _same(now, before)
+        ]
+
+    def settle_numbers(self) -> None:
+        """Puts numbers in the place of those that a capture has left without values."""
+        for place, before, now in self.numbers():
+            if isinstance(now, ReadNumber):
+                place.put(before / 2 + 1 if now.has_fraction else before + 1)
+
+    def plain_changes(self) -> list[tuple[Place, Any]]:
+        """Where another value is now that holds nothing of a run, and which."""
+        places = (*self._places.values(), *self._new())
+        changes = [(place, place.read()) for place in places if _is_settled(place.read())]
+        return [
+            (place, value)
+            for place, value in changes
+            if place.identity not in self._values or not _same(value, self._before(place))
+        ]
+
+    def _before(self, place: Place) -> Any:
+        return self._values[place.identity][1]
+
     def restore(self) -> None:
         """Puts everything back to what it was."""
         for place in self._new():
@@ -80,6 +111,10 @@ def warn_changed(names: list[str]) -> None:
             f"the step changes Python state of {', '.join(names)}, and the exported step keeps "
             "the value of now; what must change from step to step is a buffer changed in place"
         )
+
+
+def _is_settled(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _copied(value: Any) -> Any:

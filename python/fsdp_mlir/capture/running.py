@@ -13,7 +13,7 @@ import sys
 import traceback
 import warnings
 import weakref
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 from unittest import mock
 
 import numpy
@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 from ..errors import E, ExportError
 from ..step.places import is_users, user_location
 from .frozen_in_step import FrozenInStep
+from .kept_numbers import NumbersKept
 from .memory_orders import without_gaps
 from .nodes import refusal
 from ..step.names import StateNames
@@ -69,6 +70,9 @@ class RunStep(torch.nn.Module):
             for tensor in (*module._parameters.values(), *module._buffers.values()):
                 if tensor is not None and id(tensor) not in self._targets:
                     self._register(tensor, names)
+        self._kept = tuple(names.kept.values())
+        for number in self._kept:
+            self._register(number.tensor, names)
 
     def _register(self, tensor: torch.Tensor, names: StateNames) -> None:
         role, fqn = names.of(tensor)
@@ -89,6 +93,7 @@ class RunStep(torch.nn.Module):
             # Gives backward's ops the places of forward's.
             stack.enter_context(torch.autograd.detect_anomaly(check_nan=False))
             stack.enter_context(self._own_states())
+            stack.enter_context(self._own_numbers())
             stack.enter_context(_module_paths(self._loss.model))
             stack.enter_context(_checkpoints_by_mark())
             stack.enter_context(_Places())
@@ -147,6 +152,21 @@ class RunStep(torch.nn.Module):
             for table, name, old, _ in swapped:
                 table[name] = old
 
+    @contextlib.contextmanager
+    def _own_numbers(self) -> Iterator[None]:
+        """What this module has now in the places of the numbers that the step keeps."""
+        before = [(number.place.is_set, number.place.read()) for number in self._kept]
+        own = [getattr(self, self._targets[id(number.tensor)]) for number in self._kept]
+        for number, buffer in zip(self._kept, own):
+            number.give(buffer)
+        try:
+            yield
+            for number, buffer in zip(self._kept, own):
+                number.take_over(buffer)
+        finally:
+            for number, (is_set, value) in zip(self._kept, before):
+                number.place.put(value, is_set)
+
     def _take_over(self, replaced: dict[str, tuple[str, Any]]) -> None:
         """Makes what a run has put in the places of buffers, by target, their values."""
         if not replaced.keys() <= self._replaced:
@@ -183,6 +203,7 @@ def run_and_differentiate(
 
     Raises:
         ExportError: the step is another one each time that it runs.
+        NumbersKept: it is so by numbers that it keeps.
     """
     before = _generators()
     # Differentiating runs it more than once: each time from where a first step begins.
@@ -191,7 +212,8 @@ def run_and_differentiate(
         first = differentiate(step, batch)
     except BuffersReplaced:  # known from now on
         first = differentiate(step, batch)
-    warn_changed(state.changed())
+    changed, numbers = state.changed(), state.numbers()
+    state.settle_numbers()
     state.keep_known()
     step.begin, step.frozen = PythonState(step._loss).restore, step.left_frozen
     second = differentiate(step, batch)
@@ -202,7 +224,10 @@ def run_and_differentiate(
             f"{where + ': ' if where else ''}the step draws random numbers from Python or NumPy, of "
             "which each step would get the same; draw them with torch",
         )
+    if numbers and first_difference(first.graph, second.graph) is not None:
+        raise NumbersKept(numbers)
     _check_same(first, second)
+    warn_changed(changed)
     return first
 
 

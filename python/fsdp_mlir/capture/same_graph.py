@@ -31,6 +31,9 @@ def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
             # Results are taken apart in no certain order.
             numbers[node] = (numbers[node.args[0]], node.args[1])
             continue
+        body = _attribute(node)
+        if isinstance(body, fx.GraphModule):
+            yield from _calls(body.graph)
         value = _known(node, known)
         if value is not None and value.layout == torch.strided:
             known[node] = value
@@ -43,10 +46,15 @@ def _calls(graph: fx.Graph) -> Iterator[tuple[fx.Node, str, Any]]:
         yield node, str(node.target), repr(arguments)
 
 
+def _attribute(node: fx.Node) -> Any:
+    """What a node is of its graph's module, or None: it is no attribute of it."""
+    return getattr(node.graph.owning_module, node.target) if node.op == "get_attr" else None
+
+
 def _known(node: fx.Node, known: Mapping[fx.Node, torch.Tensor]) -> Optional[torch.Tensor]:
     """The value of a node that depends on the code alone; `known` has those before it."""
     if node.op == "get_attr":
-        value = getattr(node.graph.owning_module, node.target)
+        value = _attribute(node)
         return value if isinstance(value, torch.Tensor) else None
     operands = node.all_input_nodes
     if node.op != "call_function" or not all(operand in known for operand in operands):

@@ -26,13 +26,14 @@ from .between_steps import other_numbers, say_kept, states_unread
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, said_to_compile
 from .custom_operators import bodies_say_shapes, inline_custom_operators
-from .dynamo import follow
+from .dynamo import NotFollowed, follow
 from .eager_kernels import eager_interpolation, eager_results
 from ..step.eager_only import no_side_effects
 from ..errors import E, ExportError, note
 from .general_sizes import general_sizes
 from .explain import ON_VALUES, explain_capture_error, located, raised_by_step
 from .joint_graph import JointGraph, describe
+from .kept_numbers import NumbersKept, kept_refusal
 from .known_values import StandIns
 from .lost_output import named_where_followed, named_where_run
 from .library_defaults import choices_for_graphs, note_unchecked
@@ -177,6 +178,8 @@ def _trace(
     where results may be of each."""
     constants = len(names.constants)
     try:
+        if names.kept:
+            raise NotFollowed("it keeps numbers in Python")
         with named_where_followed():
             return _by_dynamo(loss, inputs, names, fake_mode, samples)
     except ExportError:
@@ -204,6 +207,8 @@ def _trace(
                 break
             except ExportError as error:
                 raise located(error) from error
+            except NumbersKept:
+                raise
             except ON_VALUES as error:
                 failure = error
             except GuardOnDataDependentSymNode as error:
@@ -218,8 +223,13 @@ def _trace(
                     loss, inputs, names, fake_mode, state, samples, True, whole_numbers=True
                 )
                 _make_static(traced)
+            except NumbersKept:
+                raise
             except Exception:  # of whatever else stands in the way
-                raise refusal if own is not None else explain_capture_error(failure, None)
+                refusal = refusal if own is not None else explain_capture_error(failure, None)
+                raise kept_refusal(refusal, names.kept) if names.kept else refusal
+    if names.kept:
+        return traced  # of which there is a note
     refusal = explain_capture_error(followed, None if isinstance(own, ON_VALUES) else own)
     note(
         f"{refusal.where}Dynamo cannot follow the step ({refusal.reason}), which was captured by "

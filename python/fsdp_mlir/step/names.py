@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Collection, Iterator, Optional
+from types import MappingProxyType
+from typing import Any, Collection, Iterator, Mapping, Optional
 
 import torch
 
@@ -38,6 +39,7 @@ class StateNames:
         changed: names of the frozen parameters that are buffers here, as the step changes them.
         trainable: names of the parameters that require gradients when the step is made.
         aliases: the further names of a tied tensor, by its first name.
+        kept: the Python numbers that are buffers, by the buffer's name.
         persistent: whether `state_dict()` holds the buffer, by its first name.
         modules: path of the first name of every module object, by its identity.
         fake_mode: the mode the model was built under, or None for real tensors.
@@ -47,9 +49,15 @@ class StateNames:
     Args:
         step: whose model's tensors they are.
         changed: names of frozen parameters that the step changes, as a teacher's: they are buffers.
+        kept: by the name of its buffer, each Python number that the step keeps for the next one.
     """
 
-    def __init__(self, step: TrainingStep, changed: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        step: TrainingStep,
+        changed: Collection[str] = (),
+        kept: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self.step = step
         self.parameters: dict[str, torch.Tensor] = {}
         self.buffers: dict[str, torch.Tensor] = {}
@@ -71,6 +79,10 @@ class StateNames:
         self.trainable = frozenset(fqn for fqn, t in self.parameters.items() if t.requires_grad)
         for fqn in self.buffers:
             self.persistent[fqn] = self._is_persistent(fqn)
+        self.kept = kept
+        for fqn, number in kept.items():
+            self.buffers[fqn], self.aliases[fqn], self.persistent[fqn] = number.tensor, [], False
+            self._known[id(number.tensor)] = ("buffer", fqn)
         self.fake_mode = _common_fake_mode(step, self)
         self.on_meta = any(map(is_meta, (*self.parameters.values(), *self.buffers.values())))
         self.first_values = FirstValues(step.recorder, step.seed)

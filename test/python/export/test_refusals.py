@@ -233,22 +233,6 @@ def test_python_state_that_the_forward_changes_is_a_warning(tmp_path: pathlib.Pa
     assert any("changes Python state of model.0" in text for text in exported.warnings)
 
 
-CALLS = 0
-
-
-def test_a_global_variable_that_the_loss_sets_is_a_warning(tmp_path: pathlib.Path) -> None:
-    """As scripts anneal a factor. What may be seen of it is the module alone."""
-
-    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        global CALLS
-        CALLS += 1
-        return F.cross_entropy(model(x), y) * min(1.0, CALLS / 10)
-
-    exported = export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
-    named = "changes Python state of a global variable of test_refusals.py"
-    assert any(named in text for text in exported.warnings)
-
-
 def fake_step() -> TrainingStep:
     with FakeTensorMode():
         model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 3))

@@ -111,7 +111,9 @@ def test_python_state_that_decides(tmp_path: pathlib.Path, period: int) -> None:
 
     model = Alternates(8, 3)
     model.calls = period - 1
-    with pytest.raises(ExportError, match="another one the second time that it runs"):
+    with pytest.raises(
+        ExportError, match="the step changes model.calls, a number of Python.s, and decides by"
+    ):
         export(classify(model), tmp_path)
     assert model.calls == period - 1
 

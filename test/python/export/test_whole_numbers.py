@@ -7,7 +7,6 @@ from typing import Any, Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
