@@ -90,6 +90,10 @@ private:
   LogicalResult exportRules() {
     for (auto function : module.getOps<func::FuncOp>())
       if (isRule(function)) {
+        if (!isCaptured && isMatrixRule(function))
+          return function.emitOpError(
+              "is a rule of whole matrices, and an update has a part of one; "
+              "run --fsdp-split-matrix-rules first");
         ops.rules.push_back(function);
         auto rule = exportRule(function, symbols, ops.calls.emplace_back());
         if (failed(rule))

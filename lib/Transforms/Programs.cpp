@@ -18,11 +18,6 @@ SmallVector<func::FuncOp> fsdp::getTurns(func::FuncOp step) {
   return turns;
 }
 
-bool fsdp::isMatrixRule(func::FuncOp function) {
-  return isRule(function) && function.getNumArguments() > 0 &&
-         isa<RankedTensorType>(function.getArgumentTypes().front());
-}
-
 SmallVector<fsdp::aten::CallOp> fsdp::getCotangents(func::FuncOp program) {
   SmallVector<aten::CallOp> calls;
   program.walk([&](aten::CallOp call) {

@@ -35,6 +35,18 @@ module attributes {fsdp.arenas = array<i64: 64, 0, 0>} {
 
 // -----
 
+module attributes {fsdp.arenas = array<i64: 64, 0, 0>} {
+  // expected-error @+1 {{is a rule of whole matrices, and an update has a part of one; run --fsdp-split-matrix-rules first}}
+  func.func private @rule(%p: tensor<4x2xf32>, %g: tensor<4x2xf32>) -> tensor<4x2xf32> attributes {fsdp.rule} {
+    return %g : tensor<4x2xf32>
+  }
+  func.func @step(%x: tensor<f32> {fsdp.input = "x", fsdp.place = #fsdp.place<0, 0, 4>}) -> (tensor<f32> {fsdp.output = "loss"}) {
+    return %x : tensor<f32>
+  }
+}
+
+// -----
+
 // The plan's own checker has the last word.
 module attributes {fsdp.arenas = array<i64: 128, 0, 0>} {
   // expected-error @+1 {{C5: program 'step': output 'loss': reads value 1 (float32 []) before it is written}}

@@ -24,9 +24,6 @@ inline aten::Phase getPhase(ProgramRegion region) {
 /// shape: `step`, and those that follow it.
 llvm::SmallVector<mlir::func::FuncOp> getTurns(mlir::func::FuncOp step);
 
-/// Whether a rule looks at whole matrices: it is of tensors of one shape.
-bool isMatrixRule(mlir::func::FuncOp function);
-
 /// The calls that backward begins with: gradients of the losses by themselves.
 llvm::SmallVector<aten::CallOp> getCotangents(mlir::func::FuncOp program);
 

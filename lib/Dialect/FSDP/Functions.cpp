@@ -8,6 +8,11 @@ bool fsdp::isRule(Operation *function) {
   return function->hasAttr(kRuleAttrName);
 }
 
+bool fsdp::isMatrixRule(func::FuncOp function) {
+  return isRule(function) && function.getNumArguments() > 0 &&
+         isa<RankedTensorType>(function.getArgumentTypes().front());
+}
+
 SmallVector<func::FuncOp> fsdp::getPrograms(ModuleOp module) {
   SmallVector<func::FuncOp> programs;
   for (auto function : module.getOps<func::FuncOp>())

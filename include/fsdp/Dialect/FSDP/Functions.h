@@ -32,6 +32,10 @@ inline constexpr llvm::StringLiteral kCotangentAttrName = "fsdp.cotangent";
 /// Whether a function is the rule of updates.
 bool isRule(mlir::Operation *function);
 
+/// Whether it is one that looks at whole matrices: it is of tensors of one
+/// shape.
+bool isMatrixRule(mlir::func::FuncOp function);
+
 /// The programs of a module: its functions, less rules and declarations.
 llvm::SmallVector<mlir::func::FuncOp> getPrograms(mlir::ModuleOp module);
 
