@@ -17,6 +17,7 @@ from ..errors import E, ExportError
 from ..package import is_local
 from ..step.places import user_location
 from .explain import raised_by_step
+from .late_decisions import numbers_to_keep
 from .lost_output import named_where_run
 from .memory_orders import without_gaps
 from .python_floats import as_number
@@ -42,6 +43,8 @@ def follow(
     forward, changed = _follow_python(loss, tuple(inputs.values()))
     if changed and _is_another_next(forward, loss, inputs):
         raise NotFollowed("it computes with Python state that it changes")
+    if changed and numbers_to_keep(loss, inputs):
+        raise NotFollowed("it computes with numbers that it changes")
     warn_changed(changed)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)

@@ -194,25 +194,31 @@ def raised_by_step(
     Capture wraps the user's exceptions beyond recognition, and notices a value that is read only
     where it is used. Running on tensors without values raises at the line that reads it.
     """
-    states = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     try:
-        tensors = [*states.values(), *inputs.values()]
-        mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None)
-        mode = mode or StandIns()
-        fakes = {name: _fake(mode, tensor) for name, tensor in states.items()}
-        batch = tuple(_fake(mode, tensor) for tensor in inputs.values())
+        mode, states, batch = without_values(module, inputs)
     except Exception:
         return None
     try:
         asked = values or contextlib.nullcontext()
         with mode, enable_python_dispatcher(), value_checks.passed_checks(), asked:
-            torch.func.functional_call(module, fakes, batch)
+            torch.func.functional_call(module, states, batch)
     except NotImplementedError:
         return None  # an op that has no meta kernel
     except Exception as error:
         if isinstance(error, ON_VALUES) or "fake" not in str(error).lower():
             return error
     return None
+
+
+def without_values(
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
+) -> tuple[Any, dict[str, torch.Tensor], tuple[torch.Tensor, ...]]:
+    """A mode of tensors without values, and in it the module's states by name and the batch."""
+    states = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    tensors = [*states.values(), *inputs.values()]
+    mode = next((t.fake_mode for t in tensors if hasattr(t, "fake_mode")), None) or StandIns()
+    fakes = {name: _fake(mode, tensor) for name, tensor in states.items()}
+    return mode, fakes, tuple(_fake(mode, tensor) for tensor in inputs.values())
 
 
 def _fake(mode: Any, tensor: torch.Tensor) -> torch.Tensor:

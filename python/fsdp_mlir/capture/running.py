@@ -26,6 +26,7 @@ from ..errors import E, ExportError
 from ..step.places import is_users, user_location
 from .frozen_in_step import FrozenInStep
 from .kept_numbers import NumbersKept
+from .late_decisions import numbers_to_keep
 from .memory_orders import without_gaps
 from .nodes import refusal
 from ..step.names import StateNames
@@ -227,6 +228,11 @@ def run_and_differentiate(
     if numbers and first_difference(first.graph, second.graph) is not None:
         raise NumbersKept(numbers)
     _check_same(first, second)
+    if changed:
+        state.restore()
+        kept = numbers_to_keep(step._loss, dict(zip(step._loss.names, batch)))
+        if kept:
+            raise NumbersKept(kept)
     warn_changed(changed)
     return first
 

@@ -1,0 +1,267 @@
+"""Tests that a step which decides by a number that it keeps in Python is refused by line, whether
+the decision falls otherwise in the next step or a thousand steps later."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import pathlib
+import re
+from typing import Any, Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from exporting import assert_same_as_eager, classify, export
+from torch import Tensor, nn
+
+from fsdp_mlir import ExportError
+from fsdp_mlir.errors import ExportNote
+from fsdp_mlir.export import export_step
+
+LOGGED: list[Any] = []
+PATHS: list[pathlib.Path] = []
+
+
+class Counts(nn.Module):
+    """Counts its calls, and does with the count what `uses` does; `at` is where that changes."""
+
+    def __init__(self, uses: Callable[[Counts, Tensor], Tensor], at: int) -> None:
+        super().__init__()
+        self.layer, self.target = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
+        self.steps, self.at, self.phase, self.uses = 0, at, 0, uses
+        self.weights = [1.0] * at + [0.5] * 5000
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += 1
+        return self.uses(self, self.layer(x))
+
+
+def copies_the_target(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:  # here
+        m.target.weight.data.copy_(m.layer.weight.data)
+    return y
+
+
+def changes_a_buffer(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:  # here
+        m.scale.mul_(0.5)
+    return y * m.scale
+
+
+def warms_up(m: Counts, y: Tensor) -> Tensor:
+    return y * 0.1 if m.steps < m.at else y  # here
+
+
+def has_a_threshold(m: Counts, y: Tensor) -> Tensor:
+    weight = 1.0
+    if m.steps >= m.at:  # here
+        weight = 0.1
+    return y * weight
+
+
+def has_two_conditions(m: Counts, y: Tensor) -> Tensor:
+    if m.steps >= m.at and m.steps % m.at == 0:  # here
+        y = y + 1
+    return y
+
+
+def is_copied_and_saved(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:  # here
+        m.scale.copy_(y.detach().mean(0))
+        torch.save(m.scale, PATHS[-1])
+    return y * m.scale
+
+
+def is_in_a_window(m: Counts, y: Tensor) -> Tensor:
+    return y.relu() if m.at <= m.steps < 2 * m.at else y  # here
+
+
+def is_one_of_some(m: Counts, y: Tensor) -> Tensor:
+    return y.relu() if m.steps in (m.at, 5 * m.at) else y  # here
+
+
+def has_a_truth(m: Counts, y: Tensor) -> Tensor:
+    return y.relu() if m.steps // m.at else y  # here
+
+
+def detaches(m: Counts, y: Tensor) -> Tensor:
+    bias = m.layer.bias if m.steps < m.at else m.layer.bias.detach()  # here
+    return y + bias
+
+
+def enters_a_phase(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:  # here
+        m.phase += 1
+    return y * 2 if m.phase > 0 else y
+
+
+def keeps_an_answer(m: Counts, y: Tensor) -> Tensor:
+    is_late = m.steps >= m.at
+    return y.relu() if is_late else y  # here
+
+
+def looks_up(m: Counts, y: Tensor) -> Tensor:
+    return y * m.weights[m.steps]  # here
+
+
+def loops(m: Counts, y: Tensor) -> Tensor:
+    for _ in range(min(3, m.steps // m.at)):
+        y = y.relu() + 1  # here
+    return y
+
+
+def rounds(m: Counts, y: Tensor) -> Tensor:
+    return y * math.floor(m.steps / m.at)  # here
+
+
+DECISIONS = (
+    copies_the_target,
+    changes_a_buffer,
+    warms_up,
+    has_a_threshold,
+    has_two_conditions,
+    is_in_a_window,
+    is_one_of_some,
+    has_a_truth,
+    detaches,
+    enters_a_phase,
+    keeps_an_answer,
+    looks_up,
+    loops,
+    rounds,
+)
+
+
+def line_of(function: Callable) -> str:
+    lines, first = inspect.getsourcelines(function)
+    (offset,) = [number for number, line in enumerate(lines) if "# here" in line]
+    return f"test_late_decisions.py:{first + offset}: "
+
+
+@pytest.mark.provokes("FSDP-E0207")
+@pytest.mark.parametrize("uses", (*DECISIONS, is_copied_and_saved))
+def test_a_later_decision_is_refused(
+    uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
+) -> None:
+    PATHS.append(tmp_path / "scale.pt")
+    model = Counts(uses, at=1000)
+    told = f"{re.escape(line_of(uses))}.*model.steps.*torch.where.*own-loop"
+    with pytest.raises(ExportError, match=told):
+        export(classify(model), tmp_path)
+    assert type(model.steps) is int and model.steps == 0 and model.phase == 0
+    assert not PATHS[-1].exists()
+
+
+@pytest.mark.parametrize("uses", DECISIONS)
+def test_a_decision_that_falls_at_once_is_refused(
+    uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(ExportError, match=r"test_late_decisions.py:\d+: .*model\.(steps|phase)"):
+        export(classify(Counts(uses, at=2)), tmp_path)
+
+
+class Weighted:
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        self.seen += 1
+        loss = F.cross_entropy(model(x), y)
+        return loss * (0.5 if self.seen > 100 else 1.0)
+
+
+COUNT = 0
+
+
+def by_a_global_variable(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    global COUNT
+    COUNT += 1
+    loss = F.cross_entropy(model(x), y)
+    return loss * 0.5 if COUNT > 100 else loss
+
+
+@pytest.mark.parametrize("loss, name", [(Weighted(), "seen"), (by_a_global_variable, "COUNT")])
+def test_numbers_beside_the_model(loss: Any, name: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ExportError, match=rf"test_late_decisions.py:\d+: .*{name}, "):
+        export(classify(nn.Linear(8, 3), loss=loss), tmp_path)
+
+
+def tracks_a_mean(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    loss = F.cross_entropy(model(x), y)
+    if model.mean > 50.0:
+        loss = loss * 0.1
+    model.mean = 0.9 * model.mean + 0.1 * loss.item()
+    return loss
+
+
+def test_a_branch_on_a_running_mean(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    model.mean = 0.0
+    with pytest.raises(ExportError, match=r"test_late_decisions.py:\d+: .*model.mean"):
+        export(classify(model, loss=tracks_a_mean), tmp_path)
+
+
+def logs(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:
+        print(f"step {m.steps}: {y.mean()}")
+        LOGGED.append((m.steps, y.detach().abs().max()))
+    return y
+
+
+def formats(m: Counts, y: Tensor) -> Tensor:
+    message = "%d of %s" % (m.steps, str(m.steps))
+    m.said = {m.steps: message, "next": round(m.steps / m.at, 2)}
+    return y
+
+
+def checks(m: Counts, y: Tensor) -> Tensor:
+    if m.steps > m.at:
+        raise RuntimeError("too many steps")
+    assert m.steps < 2 * m.at
+    return y
+
+
+def saves(m: Counts, y: Tensor) -> Tensor:
+    if m.steps % m.at == 0:
+        torch.save(m.layer.state_dict(), PATHS[-1])
+    return y
+
+
+def has_its_largest(m: Counts, y: Tensor) -> Tensor:
+    """As a cache of positions, which grows in the first step and no more."""
+    if y.shape[0] > m.phase:
+        m.phase = y.shape[0]
+    return y + torch.arange(m.phase, dtype=y.dtype)[: y.shape[0], None]
+
+
+@pytest.mark.parametrize("uses", [logs, formats, checks, saves, has_its_largest])
+def test_what_nothing_depends_on_stays_a_warning(
+    uses: Callable[[Counts, Tensor], Tensor],
+    tmp_path: pathlib.Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    PATHS.append(tmp_path / "weights.pt")
+    model = Counts(uses, at=1000)
+    exported = assert_same_as_eager(classify(model), tmp_path)
+    assert any("changes Python state of" in text for text in exported.warnings)
+    assert not PATHS[-1].exists() and LOGGED == []
+    assert "step 1" not in capsys.readouterr().out
+
+
+def divides(m: Counts, y: Tensor) -> Tensor:
+    return y * (1 + m.steps // m.at)
+
+
+def is_at_most(m: Counts, y: Tensor) -> Tensor:
+    return y * min(2, 1 + m.steps // m.at)
+
+
+@pytest.mark.parametrize("uses", [divides, is_at_most])
+def test_arithmetic_that_changes_later_is_kept(
+    uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
+) -> None:
+    step = classify(Counts(uses, at=1000))
+    with pytest.warns(ExportNote, match="the step changes model.steps, with which it computes"):
+        export_step(step, tmp_path / "step.pt")
