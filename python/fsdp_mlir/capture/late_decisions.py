@@ -17,7 +17,7 @@ from torch._dispatch.python import enable_python_dispatcher
 
 from ..errors import E, ExportError
 from .explain import without_values
-from .outcomes import Outcome, first_other_line
+from .outcomes import Outcome, first_other_line, listed_constants
 from .python_state import PythonState
 from .reached import Place
 from .untaken import silent, untaken
@@ -26,8 +26,9 @@ from .watched_numbers import Decision, Site, Watch, plain, watched, watching
 
 # So many decisions are tried: in a step that decides more often, each costs a run.
 _MOST_TRIALS = 64
-# By 1, 2, 4, ... larger numbers are tried.
-_LARGEST_EXPONENT = 20
+# So many powers of two are added to numbers, and so many of those that containers have.
+_EXPONENTS = 21
+_MOST_LISTED = 32
 
 Number = tuple[Place, Any, Any]
 
@@ -98,6 +99,10 @@ class _Trials:
             self._state.restore()
         return trial
 
+    def listed_numbers(self) -> set[int]:
+        """The numbers of Python's containers among which a step may look for one."""
+        return self._state.listed_numbers()
+
     def _others(self, trial: _Trial, known: Optional[_Trial]) -> list[Place]:
         before = known.values(0) if known is not None else trial.values(0)
         return [p for p, _, now in trial.left[0] if before.get(p.identity) != now]
@@ -125,7 +130,7 @@ class _Trials:
         trainable = tuple(name for name, tensor in states.items() if tensor.requires_grad)
         trial.results.append((outcome.digests(tensors), trainable))
         trial.computes_with |= outcome.numbers(tensors)
-        numbers = self._state.numbers()
+        numbers = [*self._state.numbers(), *self._state.members()]
         trial.left.append([(place, before, plain(now)) for place, before, now in numbers])
 
 
@@ -187,16 +192,17 @@ def _refuse_decisions(trials: _Trials, places: Sequence[Place], known: _Trial) -
 
 
 def _refuse_larger(trials: _Trials, places: Sequence[Place], known: _Trial) -> None:
-    for exponent in range(_LARGEST_EXPONENT + 1):
-        trial = trials.run(places, known=known, larger=1 << exponent)
+    """Tries numbers that are larger by 1, 2, 4, ..., and those that the step may look for."""
+    listed = trials.listed_numbers() | listed_constants(known.outcomes[0])
+    looked_for = [number - before for number in sorted(listed)[:_MOST_LISTED] for before in (0, 1)]
+    for larger in (*(1 << exponent for exponent in range(_EXPONENTS)), *looked_for):
+        trial = trials.run(places, known=known, larger=larger)
         for one, other, ours, theirs in zip(
             trial.results, known.results, trial.outcomes, known.outcomes
         ):
             if one != other:
                 names = frozenset(place.name for place in places)
                 raise _refusal(first_other_line(ours, theirs), "depends on", names)
-        if not trial.results:
-            return  # as no list has so many items
 
 
 def _refusal(line: str, how: str, names: frozenset[str]) -> ExportError:

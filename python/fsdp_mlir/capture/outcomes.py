@@ -4,6 +4,7 @@ them from the same values. What a step computes and uses for nothing is not in i
 from __future__ import annotations
 
 import sys
+from types import CodeType
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ class Outcome(TorchDispatchMode):
     Attributes:
         lines: by digest, the user's line of each operator that ran, in their order.
         held: digests of all that memory has held.
+        codes: the user's code that called the operators.
 
     Args:
         states: the step's parameters, buffers and inputs, by name.
@@ -42,6 +44,7 @@ class Outcome(TorchDispatchMode):
         super().__init__()
         self.lines: dict[int, str] = {}
         self.held: set[int] = set()
+        self.codes: set[CodeType] = set()
         self._watch = watch
         self._number = number
         self._contents: dict[int, _Content] = {}
@@ -60,7 +63,7 @@ class Outcome(TorchDispatchMode):
         draw = self._draws if torch.Tag.nondeterministic_seeded in func.tags else 0
         digest = hash((str(func), draw, self._describe(args), self._describe(kwargs)))
         if digest not in self.lines:
-            self.lines[digest] = _users_line()
+            self.lines[digest] = self._users_line()
         for place, tensor in enumerate(_written(func, args, kwargs)):
             self._put(tensor, _Content(hash((digest, "written", place)), numbers))
         for place, tensor in enumerate(_tensors(result)):
@@ -97,6 +100,15 @@ class Outcome(TorchDispatchMode):
         view = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
         return hash((digest, str(tensor.dtype), str(view), tensor.is_conj(), tensor.is_neg()))
 
+    def _users_line(self) -> str:
+        frame: Any = sys._getframe(2)
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None:
+            return ""
+        self.codes.add(frame.f_code)
+        return user_location(f'File "{frame.f_code.co_filename}", line {frame.f_lineno}')
+
     def _describe(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._digest(value)
@@ -111,6 +123,13 @@ def first_other_line(outcome: Outcome, known: Outcome) -> str:
     """The first line whose operator has another result than any in `known`, or ""."""
     lines = (line for digest, line in outcome.lines.items() if digest not in known.lines)
     return next(filter(None, lines), "")
+
+
+def listed_constants(outcome: Outcome) -> set[int]:
+    """The whole numbers of sets, tuples and dicts that are written in the code."""
+    constants = (constant for code in outcome.codes for constant in code.co_consts)
+    lists = (constant for constant in constants if isinstance(constant, (tuple, frozenset)))
+    return {number for members in lists for number in members if isinstance(number, int)}
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -142,12 +161,3 @@ def _digest_of_values(tensor: torch.Tensor) -> int:
         return hash(about)
     with no_dispatch():
         return hash((about, repr(tensor.detach().tolist())))
-
-
-def _users_line() -> str:
-    frame: Any = sys._getframe(2)
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    return user_location(f'File "{frame.f_code.co_filename}", line {frame.f_lineno}')

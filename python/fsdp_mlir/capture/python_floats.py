@@ -31,7 +31,6 @@ class ReadNumber:
     """
 
     __slots__ = ("value",)
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: torch.Tensor) -> None:
         self.value = value
@@ -144,7 +143,7 @@ for _name in _COMPARES:
     setattr(ReadNumber, f"__{_name}__", _computes(getattr(operator, _name), False, lambda t: t))
 # PyTorch takes what has items for a sequence, and asks for its length.
 for _name in (
-    """array bool ceil complex divmod float floor format getitem index int len rdivmod round
+    """array bool ceil complex divmod float floor format getitem hash index int len rdivmod round
     str trunc""".split()
 ):
     setattr(ReadNumber, f"__{_name}__", _refuses(_name))

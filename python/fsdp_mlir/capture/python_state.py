@@ -10,7 +10,7 @@ import torch
 from ..errors import warn
 from .known_values import known_value
 from .python_floats import ReadNumber, is_number
-from .reached import CONTAINERS, Place, Reached
+from .reached import CONTAINERS, Member, Place, Reached
 
 
 class PythonState:
@@ -62,6 +62,23 @@ class PythonState:
             for place, before, now in pairs
             if is_number(before) and is_number(now) and not _same(now, before)
         ]
+
+    def members(self) -> list[tuple[Place, Any, Any]]:
+        """As `numbers`, of the members of lists and dicts."""
+        changed = []
+        for known, (value, contents) in self._contents.items():
+            now = _by_key(value)
+            for key, before in _by_key(contents).items():
+                both = is_number(before) and is_number(now.get(key))
+                if both and not _same(now[key], before):
+                    name = f"{self._places[known].name}[{key!r}]"
+                    changed.append((Member(name, value, key), before, now[key]))
+        return changed
+
+    def listed_numbers(self) -> set[int]:
+        """Whole numbers that containers have, as places or as members."""
+        listed = (number for _, contents in self._contents.values() for number in contents)
+        return {number for number in listed if isinstance(number, int)}
 
     def settle_numbers(self) -> None:
         """Puts numbers in the place of those that a capture has left without values."""
@@ -125,6 +142,13 @@ def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
     return type(one) is type(other) and isinstance(one, (bool, int, float, str)) and one == other
+
+
+def _by_key(value: Any) -> dict[Any, Any]:
+    """What a container has, by the key it is read at; a set has nothing to be read."""
+    if isinstance(value, set):
+        return {}
+    return value if isinstance(value, dict) else dict(enumerate(value))
 
 
 def _same_contents(one: Any, other: Any) -> bool:

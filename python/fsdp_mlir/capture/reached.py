@@ -59,6 +59,15 @@ class Place:
             self.table.pop(self.key, None)
 
 
+class Member(Place):
+    """A member that a list or dict has, and keeps."""
+
+    is_set = True  # type: ignore[assignment]
+
+    def put(self, value: Any, is_set: bool = True) -> None:
+        self.table[self.key] = value
+
+
 class _Variable(dict):
     """A variable of an enclosing function, as a table of one value."""
 

@@ -31,6 +31,7 @@ class Counts(nn.Module):
         self.layer, self.target = nn.Linear(8, 3), nn.Linear(8, 3).requires_grad_(False)
         self.steps, self.at, self.phase, self.uses = 0, at, 0, uses
         self.weights = [1.0] * at + [0.5] * 5000
+        self.counts, self.milestones = {"steps": 0}, {at: 0.5, 2 * at: 0.25}
         self.register_buffer("scale", torch.ones(3))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -116,7 +117,25 @@ def rounds(m: Counts, y: Tensor) -> Tensor:
     return y * math.floor(m.steps / m.at)  # here
 
 
+def looks_for_a_milestone(m: Counts, y: Tensor) -> Tensor:
+    return y * m.milestones.get(m.steps, 1.0)  # here
+
+
+def is_in_a_set(m: Counts, y: Tensor) -> Tensor:
+    return y.relu() if m.steps in {2, 1000, 30000} else y  # here
+
+
+def counts_in_a_dict(m: Counts, y: Tensor) -> Tensor:
+    m.counts["steps"] += 1
+    if m.counts["steps"] >= m.at:  # here
+        y = y.relu()
+    return y
+
+
 DECISIONS = (
+    looks_for_a_milestone,
+    is_in_a_set,
+    counts_in_a_dict,
     copies_the_target,
     changes_a_buffer,
     warms_up,
@@ -147,7 +166,7 @@ def test_a_later_decision_is_refused(
 ) -> None:
     PATHS.append(tmp_path / "scale.pt")
     model = Counts(uses, at=1000)
-    told = f"{re.escape(line_of(uses))}.*model.steps.*torch.where.*own-loop"
+    told = f"{re.escape(line_of(uses))}.*model\\.(steps|counts\\['steps'\\]).*torch.where.*own-loop"
     with pytest.raises(ExportError, match=told):
         export(classify(model), tmp_path)
     assert type(model.steps) is int and model.steps == 0 and model.phase == 0
@@ -158,7 +177,9 @@ def test_a_later_decision_is_refused(
 def test_a_decision_that_falls_at_once_is_refused(
     uses: Callable[[Counts, Tensor], Tensor], tmp_path: pathlib.Path
 ) -> None:
-    with pytest.raises(ExportError, match=r"test_late_decisions.py:\d+: .*model\.(steps|phase)"):
+    with pytest.raises(
+        ExportError, match=r"test_late_decisions.py:\d+: .*model\.(steps|phase|counts)"
+    ):
         export(classify(Counts(uses, at=2)), tmp_path)
 
 
