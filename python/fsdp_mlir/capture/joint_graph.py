@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -98,7 +99,8 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
         elif isinstance(descriptor, d.InputMutationAOTOutput):
             role, fqn = meaning(descriptor.mutated_input)
             if role == "buffer":
-                _check_size(node, fqn, names.buffers[fqn])
+                if names.buffers[fqn].numel() == 0:
+                    _check_size(node, fqn, program)
                 program.results.append(Result(node, "buffer_update", fqn))
             elif role == "parameter" and not names.parameters[fqn].requires_grad:
                 changed.append(fqn)
@@ -129,10 +131,17 @@ def describe(traced: JointGraph, name: str, inputs: list[str], names: StateNames
     return program
 
 
-def _check_size(update: fx.Node, fqn: str, buffer: torch.Tensor) -> None:
-    """Raises ExportError where a step gives elements to a buffer without any: the observers of
-    quantisation begin so, and have the size that their first forward finds."""
-    if buffer.numel() == 0:
+def _check_size(update: fx.Node, fqn: str, program: Program) -> None:
+    """Raises ExportError where an operator may give elements to a buffer without any, as it takes the
+    buffer beside tensors that have some: the observers of quantisation have the size that their
+    first forward finds."""
+    operator_call = update
+    while operator_call.target is operator.getitem:
+        operator_call = operator_call.args[0]
+    taken = {a.node for a in program.arguments if (a.role, a.fqn) == ("buffer", fqn)}
+    given = set(operator_call.all_input_nodes)
+    sizes = [node.meta["val"].numel() for node in given if hasattr(node.meta.get("val"), "numel")]
+    if taken & given and any(sizes):
         raise refusal(
             E.CHANGED_IN_PLACE,
             update,
