@@ -54,19 +54,11 @@ public:
   /// What a name stands for.
   template <typename Value>
   Value asOneOf(const std::map<std::string, Value> &allowed) const {
-    if (auto it = allowed.find(asString()); it != allowed.end())
-      return it->second;
-    std::string list;
-    for (const auto &[name, value] : allowed)
-      list += (list.empty() ? "" : ", ") + name;
-    fail("one of " + list);
+    return findIn(allowed)->second;
   }
 
   std::string asOneOf(const std::set<std::string> &allowed) const {
-    std::map<std::string, std::string> names;
-    for (const std::string &name : allowed)
-      names.emplace(name, name);
-    return asOneOf(names);
+    return *findIn(allowed);
   }
 
   bool asBool() const {
@@ -113,6 +105,25 @@ public:
   }
 
 private:
+  static const std::string &nameOf(const std::string &name) { return name; }
+  template <typename Value>
+  static const std::string &
+  nameOf(const std::pair<const std::string, Value> &named) {
+    return named.first;
+  }
+
+  /// The member of a set or map of names that the text names.
+  template <typename Names>
+  typename Names::const_iterator findIn(const Names &allowed) const {
+    auto it = allowed.find(asString());
+    if (it != allowed.end())
+      return it;
+    std::string list;
+    for (const auto &member : allowed)
+      list += (list.empty() ? "" : ", ") + nameOf(member);
+    fail("one of " + list);
+  }
+
   const nlohmann::json &value;
   std::string path;
 };
