@@ -10,7 +10,7 @@ import torch
 
 from ..errors import E, ExportError
 from .explain import Refusal
-from .python_floats import ReadNumber, is_number
+from .python_floats import ReadNumber, is_number, read_value
 from .reached import Place
 
 
@@ -33,7 +33,7 @@ class KeptNumber:
     def take_over(self, buffer: torch.Tensor) -> None:
         """Gives `buffer` the number that a step has left in the place."""
         left = self.place.read()
-        value = left.value if isinstance(left, ReadNumber) else left
+        value = read_value(left)
         fits = isinstance(value, torch.Tensor) and value.numel() == 1 or is_number(value)
         if not fits or _has_fraction(value) and not _has_fraction(buffer):
             raise ExportError(

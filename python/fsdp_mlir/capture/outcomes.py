@@ -13,6 +13,7 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..step.places import is_users, user_location
+from .value_checks import in_place_of
 from .watched_numbers import Watch
 
 # Elements of a tensor whose values count; of a larger one the shape does.
@@ -56,7 +57,7 @@ class Outcome(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is torch.ops.aten._local_scalar_dense.default:
-            return torch.full((), self._number, dtype=torch.float64).to(args[0].dtype).item()
+            return in_place_of(args[0], self._number)
         result = func(*args, **kwargs)
         self._draws += torch.Tag.nondeterministic_seeded in func.tags
         numbers = self._watch.within.union(*(self.numbers((t,)) for t in _tensors((args, kwargs))))

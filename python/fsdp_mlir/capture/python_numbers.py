@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..package import is_local
 from ..step.places import is_users
-from .python_floats import ReadNumber, as_number
+from .python_floats import ReadNumber, as_number, read_value
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -44,7 +44,7 @@ def as_symbol(tensor: Any) -> Optional[torch.SymInt]:
 
 def _as_float(value: Any) -> Optional[ReadNumber]:
     """What `float(value)` is of a tensor, or of such a number; None: nothing of both."""
-    value = value.value if isinstance(value, ReadNumber) else value
+    value = read_value(value)
     if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.dtype.is_complex:
         return None
     return as_number(value.to(torch.float64))

@@ -27,12 +27,17 @@ from .python_floats import as_number
 from .python_numbers import as_count, as_symbol, larger_and_smaller, symbols_as_numbers
 
 
+def in_place_of(tensor: torch.Tensor, number: float) -> Any:
+    """`number` as Python reads one from a tensor of that dtype."""
+    return torch.full((), number, dtype=torch.float64).to(tensor.dtype).item()
+
+
 class AnyNumber(TorchDispatchMode):
     """Within it, who reads a number from a tensor without values gets some number."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
-            return torch.full((), 0.5, dtype=torch.float64).to(args[0].dtype).item()
+            return in_place_of(args[0], 0.5)
         return func(*args, **(kwargs or {}))
 
 
