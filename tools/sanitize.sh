@@ -71,11 +71,11 @@ fuzz() { # [TARGET...] [--targets A,B] [--seconds N | --runs N]
   export_sanitizer_options
   "$sanitized/bin/write_seeds" "$seeds"
   # Plans and archives of models, where the compiler is built.
-  [[ ! -x build/bin/fsdp-translate ]] || .venv/bin/python test/fuzz/seeds.py "$seeds"
+  [[ ! -x build/bin/fsdp-translate ]] || .venv/bin/python test/robustness/fuzz/seeds.py "$seeds"
   for target in "${wanted[@]}"; do
     mkdir -p "$made/corpus/$target" "$made/found/$target"
     corpora=("$made/corpus/$target")
-    for folder in "test/fuzz/corpus/$target" "$seeds/$target"; do
+    for folder in "test/robustness/fuzz/corpus/$target" "$seeds/$target"; do
       [[ ! -d $folder ]] || corpora+=("$folder")
     done
     suite "fuzz $target" "$sanitized/bin/fuzz-$target" -max_total_time="$seconds" -runs="$runs" \

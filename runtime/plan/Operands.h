@@ -1,5 +1,5 @@
 // Some kernels do not check that the shapes of their operands fit each other,
-// and access memory outside of them when they do not; test/kernels found each
+// and access memory outside of them when they do not; test/numerics/kernels found each
 // of these. A contract states the shapes that such an operator requires: those
 // that its forward operator produces, or those that autograd passes to it.
 #ifndef FSDP_PLAN_OPERANDS_H

@@ -6,8 +6,10 @@ import dataclasses
 import pathlib
 from typing import Mapping, Optional
 
+from support import step_files
+
 HERE = pathlib.Path(__file__).resolve().parent
-GPT = HERE.parent / "parity" / "models" / "gpt.py"
+GPT = step_files.PARITY / "gpt.py"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Optional
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPT2 = "test/gpu/models/gpt2.py"
-SMALL = "test/options/step.py"
+SMALL = "test/compiler/options/step.py"
 TRANSFORMER = "python/examples/fsdp2_transformer.py"
 
 

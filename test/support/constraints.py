@@ -1,4 +1,4 @@
-"""The constraints of the plan's checker, and which mutants of test/mutation each refuses."""
+"""The constraints of the plan's checker, and which mutants of test/robustness/mutation each refuses."""
 
 from __future__ import annotations
 

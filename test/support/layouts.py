@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from support import chain, compare, reference
+from support import chain, compare, reference, step_files
 
-HERE = pathlib.Path(__file__).parents[1]
-MODELS = HERE / "generality" / "models"
-PARITY = HERE / "parity" / "models"
+MODELS = step_files.GENERALITY
+PARITY = step_files.PARITY
 STEPS = 5
 ODD = ("--width", "21", "--heads", "3", "--vocab", "61", "--length", "15")
 CASES = {

@@ -1,5 +1,5 @@
 """The compiler's and the runtime's options that may change no number, and random
-combinations of them over the models of test/options/step.py."""
+combinations of them over the models of test/compiler/options/step.py."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import dataclasses
 import pathlib
 import random
 
-from support import chain
+from support import chain, step_files
 
-STEP_FILE = chain.ROOT / "test" / "options" / "step.py"
+STEP_FILE = step_files.SMALL
 RANKS = (2, 3, 4)
 
 # The models, and the ways to cut each into units (a number: of so many bytes).

@@ -78,7 +78,7 @@ def ChooseKernels : ModulePass<"fsdp-choose-kernels"> {
     Input:
 
     ```mlir
-    // fsdp-opt --fsdp-choose-kernels="kernels=fast kernel-table=test/Transforms/Inputs/kernels.toml cluster=h100x8"
+    // fsdp-opt --fsdp-choose-kernels="kernels=fast kernel-table=test/compiler/Transforms/Inputs/kernels.toml cluster=h100x8"
     func.func @step(%x: tensor<512x256xf32>, %w: tensor<256x5000xf32>) -> tensor<512x5000xf32> {
       %y = aten.call "mm"(%x, %w) : (tensor<512x256xf32>, tensor<256x5000xf32>) -> tensor<512x5000xf32>
       return %y : tensor<512x5000xf32>

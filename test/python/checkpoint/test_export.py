@@ -34,7 +34,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from fsdp_mlir.checkpoint import save
 from fsdp_mlir.step.training_step import load_training_step
-from support import chain
+from support import chain, step_files
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -171,7 +171,7 @@ def test_safetensors_have_what_the_run_saved(run: SmallRun, tmp_path: pathlib.Pa
 def test_hugging_face_opens_it(tmp_path: pathlib.Path) -> None:
     from transformers import GPT2LMHeadModel
 
-    file = chain.ROOT / "test" / "generality" / "models" / "huggingface.py"
+    file = step_files.GENERALITY / "huggingface.py"
     step = load_training_step(file, ["--model", "gpt2"])
     save(tmp_path / "run", step.model, step.optimizer, 0)
     out = tmp_path / "out"

@@ -16,12 +16,12 @@ from fsdp_mlir.checkpoint import CheckpointError, load, save
 from fsdp_mlir.checkpoint.reader import open_checkpoint
 from fsdp_mlir.checkpoint.step_archive import Step
 from fsdp_mlir.step.training_step import load_training_step
-from support import chain, reference
+from support import chain, reference, step_files
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-BLOCKS = chain.ROOT / "test" / "parity" / "models" / "blocks.py"
-ADAFACTOR = chain.ROOT / "test" / "parity" / "models" / "adafactor.py"
-ZOO = chain.ROOT / "test" / "generality" / "models" / "zoo.py"
+BLOCKS = step_files.PARITY / "blocks.py"
+ADAFACTOR = step_files.PARITY / "adafactor.py"
+ZOO = step_files.GENERALITY / "zoo.py"
 # In float32 a gradient of more than 16 is infinite with this scale.
 SCALE = ("--scale", str(2.0**124), "--loss-factor", "64")
 BEGIN, END = 8, 14

@@ -5,7 +5,7 @@
 #include "ErrorKind.h"
 #include "drivers/cuda/NcclAgreement.h"
 #include "drivers/cuda/NcclLibrary.h"
-#include "imitation/ImitatedNccl.h"
+#include "gpu/imitation/ImitatedNccl.h"
 
 #include <future>
 

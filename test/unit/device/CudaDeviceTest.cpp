@@ -5,7 +5,7 @@
 
 #include "Error.h"
 #ifdef FSDP_IMITATION
-#include "imitation/ImitatedDevice.h"
+#include "gpu/imitation/ImitatedDevice.h"
 #endif
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Tests what CudaKernels does on the host, with PyTorch's own CUDA half and a
 // GPU whose kernels do nothing: on which stream, with what memory and with
 // which seeds they are launched.
-#include "imitation/EmptyGpu.h"
+#include "gpu/imitation/EmptyGpu.h"
 
 #include "TensorFunctions.h"
 #include "device/Device.h"

@@ -1,7 +1,7 @@
 // Tests that a Device says what is wrong with a host and its GPUs, and that the
 // imitated GPUs, on which that is seen, are as strict as real ones.
-#include "imitation/ImitatedCuda.h"
-#include "imitation/ImitatedDevice.h"
+#include "gpu/imitation/ImitatedCuda.h"
+#include "gpu/imitation/ImitatedDevice.h"
 
 #include "Error.h"
 #include "ErrorKind.h"

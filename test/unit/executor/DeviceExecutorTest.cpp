@@ -10,9 +10,9 @@
 #include "ThreadRanks.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
-#include "imitation/ImitatedCuda.h"
-#include "imitation/ImitatedDevice.h"
-#include "imitation/ImitatedKernels.h"
+#include "gpu/imitation/ImitatedCuda.h"
+#include "gpu/imitation/ImitatedDevice.h"
+#include "gpu/imitation/ImitatedKernels.h"
 
 #include <gtest/gtest.h>
 #include <thread>

@@ -7,10 +7,10 @@
 #include "comm/RankWatch.h"
 #include "comm/SharedMemoryCommunicator.h"
 #include "drivers/cuda/NcclCommunicator.h"
-#include "imitation/ImitatedCuda.h"
-#include "imitation/ImitatedDevice.h"
-#include "imitation/ImitatedKernels.h"
-#include "imitation/Streams.h"
+#include "gpu/imitation/ImitatedCuda.h"
+#include "gpu/imitation/ImitatedDevice.h"
+#include "gpu/imitation/ImitatedKernels.h"
+#include "gpu/imitation/Streams.h"
 #include "plan/PlanTypes.h"
 
 #include <future>

@@ -9,7 +9,7 @@
 #include "TensorFunctions.h"
 #include "comm/LocalDeviceCommunicator.h"
 #include "comm/LocalRanks.h"
-#include "imitation/EmptyGpu.h"
+#include "gpu/imitation/EmptyGpu.h"
 #include "plan/AlignUp.h"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,1 @@
+"""What a user meets: command lines, pages, traces and reports, packages."""

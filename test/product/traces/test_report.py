@@ -1,0 +1,303 @@
+"""Tests that a run's page stands alone, that its figures are those of plan and metrics, and that
+what it cannot be made of is one error."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import pathlib
+import re
+import shutil
+from collections import Counter
+from typing import Any
+
+import pytest
+from fsdp_mlir.report.__main__ import main
+from fsdp_mlir.report.facts import read_run
+from fsdp_mlir.report.page import MOST_BYTES
+from fsdp_mlir.report.page import page as page_of
+from fsdp_mlir.report.remarks import read_remarks
+
+from support import chain
+from product.traces.conftest import STEPS, Plans, report
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """A page whose elements are closed in order, with what tests ask of it."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.outside: list[str] = []
+        self.headings: list[str] = []
+        self.focusable = self.unnamed = 0
+        self.facts: dict[str, Any] = {}
+        self._in_facts = False
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        given = dict(attrs)
+        if "id" in given:
+            self.ids[str(given["id"])] += 1
+        if tag == "a":
+            self.links.append(str(given["href"]))
+        for name in ("src", "href", "data", "action"):
+            value = given.get(name)
+            if value and not value.startswith("#"):
+                self.outside.append(value)
+        if "tabindex" in given or tag == "canvas":
+            self.focusable += "tabindex" in given
+            self.unnamed += not given.get("aria-label")
+        self._in_facts = given.get("id") == "facts"
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._in_facts:
+            self.facts = json.loads(data)
+            self._in_facts = False
+        elif self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data + "\n"
+
+
+def make(folder: pathlib.Path, *flags: object) -> Page:
+    assert main([str(folder), *map(str, flags)]) == 0
+    return Page(folder / "report.html")
+
+
+def test_a_page_stands_alone(run_folder: pathlib.Path) -> None:
+    page = make(run_folder)
+    size = (run_folder / "report.html").stat().st_size
+    assert size < MOST_BYTES
+    assert page.outside == [], "it opens without a network"
+    text = (run_folder / "report.html").read_text()
+    assert "@import" not in text and "url(" not in text and "fetch(" not in text
+    assert max(page.ids.values()) == 1
+    assert page.links and all(link.removeprefix("#") in page.ids for link in page.links)
+    assert page.focusable and page.unnamed == 0, "what takes the focus has a name"
+    assert page.headings == [
+        "The run",
+        "Loss and throughput",
+        "Schedule",
+        "Exposed communication",
+        "Memory",
+        "Units and shards",
+        "What each pass changed",
+        "Decisions",
+        "Certificate",
+    ]
+    assert "what would help" in page.text
+    for said in ("fsdp-schedule-overlap", "blocks.0", "step.py:", "MiB", "constraints"):
+        assert said in page.text
+
+
+def test_it_says_what_passes_changed(run_folder: pathlib.Path) -> None:
+    """Of each pass, those among them that decide nothing."""
+    ran = [
+        remark
+        for remark in read_remarks(run_folder / "step.remarks.yaml")
+        if remark.by == "changes"
+    ]
+    by_name = {remark.name: dict(remark.figures) for remark in ran}
+    deciding = {r.by for r in read_remarks(run_folder / "step.remarks.yaml")} - {"changes"}
+    assert deciding < set(by_name) and "fsdp-assign-streams" in set(by_name) - deciding
+    assert by_name["fsdp-verify-commands"] == {}, "a verifier changes nothing"
+    assert "fsdp.unshard" in by_name["fsdp-insert-unshard"]["added"]
+    assert int(by_name["fsdp-schedule-overlap"]["moved"]) > 0
+    memory = by_name["fsdp-localize"]
+    assert int(memory["state_bytes_after"]) < int(memory["state_bytes_before"])
+    page = make(run_folder)
+    assert f"{len(ran)} passes ran, in this order" in page.text
+    peaks = [int(value) for r in ran for name, value in r.figures if name == "peak_bytes_after"]
+    assert page.facts["live_bytes"] == peaks[-1]
+
+
+def test_a_large_run_has_a_page_that_mail_takes(run_folder: pathlib.Path) -> None:
+    """A run with a hundred times the commands, units, parameters and decisions."""
+    times = 100
+    run = read_run(run_folder)
+    run.remarks *= times
+    for key in ("units", "states"):
+        run.plan[key] *= times
+    events = run.trace["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X" and "command" in event["args"]]
+    for i in range(1, times):
+        for bar in bars:
+            args = {**bar["args"], "command": bar["args"]["command"] + i * len(bars)}
+            events.append({**bar, "args": args})
+    text = page_of(run)
+    assert len(text.encode()) <= MOST_BYTES
+    assert "listed; all are in step.remarks.yaml" in text
+    assert "Not drawn, to keep the page small: " in text
+
+
+def test_a_prediction_for_each_rank_is_no_measurement(
+    run_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    shutil.copyfile(run_folder / "step.plan", tmp_path / "step.plan")
+    translate = [chain.binary("fsdp-translate"), "--plan-to-trace", "--trace-all-ranks"]
+    chain.command([*translate, tmp_path / "step.plan", "-o", tmp_path / "trace.json"])
+    (only,) = make(tmp_path).facts["processes"]
+    assert only["name"].startswith("predicted on ")
+
+
+def test_sums_are_those_of_plan_and_metrics(run_folder: pathlib.Path, plans: Plans) -> None:
+    page = make(run_folder)
+    compiled = plans("mesh=2 units=class:Block", "--accumulate", "2")
+    figures = report(compiled)["programs"]
+    both = [figures["accumulate"], figures["step"]]
+    seconds = sum(program["predicted_seconds"] for program in both)
+    assert page.facts["predicted_us"] == pytest.approx(1e6 * seconds, rel=0.01)
+    exposed = 1e6 * sum(program["exposed_seconds"] for program in both)
+    assert page.facts["exposed_us"] == pytest.approx(exposed, rel=0.01)
+    predicted, *ranks = page.facts["processes"]
+    assert predicted["length"] / 1e3 == pytest.approx(1e6 * seconds, rel=0.01)
+    assert predicted["exposed"] / 1e3 == pytest.approx(exposed, rel=0.01, abs=0.05)
+    assert [rank["name"] for rank in ranks] == ["rank 0", "rank 1"]
+
+    rows = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    (measured,) = [row for row in rows if row["step"] == ranks[0]["step"]]
+    waited = sum(
+        length
+        for lane in ranks[0]["lanes"]
+        for _, length, command in lane["bars"]
+        if page.facts["commands"][command]["kind"] == "exposed"
+    )
+    assert waited == ranks[0]["exposed"]
+    assert waited / 1e6 == pytest.approx(measured["exposed_comm_ms"], rel=0.01, abs=0.002)
+
+    most = max(
+        sum(values)
+        for process in page.facts["processes"]
+        for _, values in process["memory"]["memory"]["points"]
+    )
+    assert most == page.facts["live_bytes"]
+    assert most == max(program["live_bytes"] for program in both)
+
+    # Bytes that collectives contribute, as they were counted while running.
+    summary = json.loads((run_folder / "summary.json").read_text())
+    counted = sum(c["calls"] for c in summary["collectives"])
+    assert summary["plan"] == page.facts["plan"]
+    drawn = [
+        command
+        for lane in ranks[0]["lanes"]
+        for _, _, command in lane["bars"]
+        if page.facts["commands"][command]["kind"] == "collective"
+    ]
+    assert len(drawn) * STEPS == counted
+    # Of two ranks each sends what it contributes, to the other one.
+    moved = sum(page.facts["commands"][command]["moved"] for command in drawn)
+    assert moved * STEPS == sum(c["bytes"] for c in summary["collectives"])
+
+
+@pytest.mark.quick
+def test_a_plan_alone_has_a_page(
+    plans: Plans, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copyfile(plans().plan, tmp_path / "step.plan")
+    page = make(tmp_path)
+    assert "wrote" in capsys.readouterr().out
+    assert "Nothing was measured" in page.text
+    assert [process["step"] for process in page.facts["processes"]] == [0]
+
+
+def test_a_trace_of_another_plan_is_left_out(
+    run_folder: pathlib.Path, plans: Plans, tmp_path: pathlib.Path
+) -> None:
+    shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
+    shutil.copyfile(plans().plan, tmp_path / "step.plan")
+    page = make(tmp_path)
+    assert "trace.json is of another plan" in page.text
+    assert "summary.json is of another plan" in page.text
+    assert len(page.facts["processes"]) == 1
+
+
+def test_names_are_shown_as_they_are(run_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """A name that looks like HTML, or that ends a script, is text."""
+    shutil.copytree(run_folder, tmp_path, dirs_exist_ok=True)
+    text = (tmp_path / "trace.json").read_text()
+    (tmp_path / "trace.json").write_text(text.replace("blocks.0", "</script><b>&"))
+    page = make(tmp_path)
+    assert any("</script><b>&" in command["name"] for command in page.facts["commands"])
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.quick
+def test_colours_can_be_told_apart() -> None:
+    """Text has the contrast that WCAG 2 asks of it (4.5), and so have bars and areas (3)."""
+    style = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.css").read_text()
+    script = (chain.ROOT / "python" / "fsdp_mlir" / "report" / "page.js").read_text()
+    (on_bars,) = re.findall(r'fillStyle = "(#\w{6})"', script)
+    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    colours: dict[str, str] = {}
+    for block in (light, dark):
+        colours.update(re.findall(r"--(\w+): (#\w{6})", block))
+        for ground in (colours["ground"], colours["raised"]):
+            for name in ("text", "quiet", "link"):
+                assert contrast(colours[name], ground) >= 4.5, name
+        bars = ("kernel", "update", "copy", "collective", "exposed")
+        for name in bars:
+            assert contrast(on_bars, colours[name]) >= 4.5, name
+        for name in (*bars, "focus", *(f"c{i}" for i in range(10))):
+            assert contrast(colours[name], colours["ground"]) >= 3, name
+
+
+@pytest.mark.provokes("FSDP-E0105")
+def test_what_is_no_run_is_one_error(
+    run_folder: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "step.plan").write_text("no plan")
+    stale = tmp_path / "stale"
+    shutil.copytree(run_folder, stale)
+    (stale / "trace.json").write_text("{")
+    for arguments, message in (
+        ([tmp_path / "none"], "has no step.plan; give the folder of a run"),
+        ([broken], "is not a plan"),
+        ([stale], "trace.json cannot be read"),
+        ([run_folder, "--trace", tmp_path / "none.json"], "no such trace"),
+        ([run_folder, "-o", tmp_path / "no" / "where.html"], "cannot be written"),
+    ):
+        assert main([str(argument) for argument in arguments]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("error:") == 1, error
+    assert not (tmp_path / "no").exists()
+
+
+def test_remarks_are_read_as_llvm_writes_them(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "remarks.yaml"
+    file.write_text(
+        "--- !Missed\nPass:            fsdp-x\nName:            it''s\n"
+        "DebugLoc:        { File: '<unknown file>', Line: 0, Column: 0 }\n"
+        "Function:        step\nArgs:\n  - Remark:          'a: ''b'''\n"
+        "  - Remark:          \" c\\n\"\n  - bytes:           '12'\n...\n"
+    )
+    (remark,) = read_remarks(file)
+    assert (remark.taken, remark.by, remark.function) == (False, "fsdp-x", "step")
+    assert remark.text == "a: 'b' c\n" and remark.figures == [("bytes", "12")]
+    file.write_text("nonsense\n")
+    with pytest.raises(ValueError, match="line 1 is no part"):
+        read_remarks(file)

@@ -1,0 +1,1 @@
+"""What broken plans, hostile files and any order of events may not do."""

@@ -1,0 +1,1 @@
+"""Runs of compiled steps: their start, data, checkpoints, memory, and loops of the user's own."""

@@ -1,0 +1,97 @@
+"""Tests that a run which goes on from a checkpoint is the run that was not cut: weights, losses,
+evaluations, dropout, statistics and the order of data, bit by bit."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Callable
+
+import pytest
+
+from training.checkpoint.runs import Runs, assert_same
+from support import chain
+
+#: 6 steps are an epoch of two ranks, so both cuts are within one.
+CUTS = (4, 9)
+STEPS = 14
+
+PIPELINES = {
+    "mesh=2": 2,
+    "mesh=2 shard-layout=flat": 2,
+    "mesh=2 offload=all": 2,
+    "mesh=2x2": 4,
+}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_run_that_is_cut_is_the_whole_one(
+    pipeline: str, lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    compiled, ranks = lowered(pipeline), PIPELINES[pipeline]
+    for name in ("whole", "cut"):
+        (tmp_path / name).mkdir()
+    whole = Runs(compiled, ranks, tmp_path / "whole")
+    cut = Runs(compiled, ranks, tmp_path / "cut")
+    whole.train("--steps", STEPS)
+    for steps in CUTS:
+        cut.train("--steps", steps, "--checkpoint-interval", 3)
+    cut.train("--steps", STEPS)
+    assert_same(whole, cut, rows=False)
+    assert without_ends(cut.rows()) == without_ends(whole.rows())
+
+
+def test_another_layout_goes_on_with_the_same_bits(
+    lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    """Of as many ranks: each leg of the run has another one, and trains."""
+    legs = ("mesh=2", "mesh=2 shard-layout=flat", "mesh=2 offload=all")
+    whole = Runs(lowered(legs[0]), 2, tmp_path / "whole")
+    cut = Runs(lowered(legs[0]), 2, tmp_path / "cut")
+    for runs in (whole, cut):
+        runs.folder.mkdir()
+    whole.train("--steps", STEPS)
+    for pipeline, steps in zip(legs, (*CUTS, STEPS)):
+        cut.compiled = lowered(pipeline)
+        cut.train("--steps", steps)
+    assert_same(whole, cut, rows=False)
+    assert without_ends(cut.rows()) == without_ends(whole.rows())
+
+
+def without_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without evaluations after the steps at which a run was cut: it evaluates where it ends."""
+    return [row for row in rows if row["step"] not in CUTS or "loss" in row]
+
+
+#: What ranks, and replicas of them, go on one after the other.
+CIRCLE = {"2": 2, "3": 3, "4": 4, "2x2": 4, "2x2x2": 8, "8": 8, "2x4": 8, "1": 1}
+LAYOUTS = (
+    ("dim0", "flat"),
+    ("flat", "dim0"),
+    ("dim0 offload=all", "flat"),
+    ("flat offload=optimizer", "dim0 offload=params"),
+)
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=" then ".join)
+def test_any_ranks_and_layouts_go_on_from_the_same_state(
+    layouts: tuple[str, str], lowered: Callable[[str], chain.Compiled], tmp_path: pathlib.Path
+) -> None:
+    """From 1 rank over all of the circle and back, in layouts by turns. Nothing is trained on the way, so the
+    weights and Adam's state come back as they were."""
+    (tmp_path / "first").mkdir()
+    first = Runs(lowered("mesh=1"), 1, tmp_path / "first")
+    first.train("--steps", 5)
+    source = first.checkpoints
+    for turn, (mesh, ranks) in enumerate(CIRCLE.items()):
+        folder = tmp_path / mesh
+        folder.mkdir()
+        layout = f" shard-layout={layouts[turn % 2]}" if mesh != "1" else ""
+        runs = Runs(lowered(f"mesh={mesh}{layout}"), ranks, folder)
+        command = runs.command("--steps", 5, threads=True)
+        command[command.index("auto")] = str(source)
+        assert "nothing is left to train" in chain.command(command).stdout
+        source = runs.checkpoints
+    step = "step-00000005"
+    for path in sorted((first.checkpoints / step).glob("rank-*")):
+        assert path.read_bytes() == (source / step / path.name).read_bytes()
