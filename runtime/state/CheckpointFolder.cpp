@@ -74,9 +74,9 @@ void Folder::lock() {
   std::error_code error;
   fs::create_directories(root, error);
   if (error)
-    throw Error(E::FileUnwritable,
-                "cannot make the folder " + root + ": " + error.message() +
-                    "; give --checkpoint-dir a folder that can be written");
+    throw Error(E::FileUnwritable, "cannot make the folder " + root + ": " +
+                                       error.message() +
+                                       "; name a folder that can be written");
   std::string path = root + "/lock";
   if (lockFile >= 0)
     close(lockFile); // of a file that nobody sees any more

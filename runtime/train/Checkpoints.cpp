@@ -107,8 +107,7 @@ void Checkpoints::open(const ResumePoint &from) {
   std::string problem;
   if (access((folder.path() + "/lock").c_str(), F_OK) != 0)
     problem = "what rank 0 writes into " + folder.path() +
-              " is not seen here; give --checkpoint-dir a folder that all "
-              "hosts share";
+              " is not seen here; name a folder that all hosts share";
   problem = firstProblem(communicator, problem);
   if (!problem.empty())
     throw Error(E::CheckpointFolder, problem);

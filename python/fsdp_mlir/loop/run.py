@@ -214,6 +214,11 @@ class Run:
         It is one of fsdp-run (docs/checkpoints.md): `load(..., resume=folder)` goes on from it, on
         any number of ranks. `keep`: the newest ones that stay, 0: all. Collective.
         """
+        if not isinstance(keep, int) or keep < 0:
+            raise RunError(
+                E.STEP_ARGUMENT,
+                f"keep is {keep!r}; give the number of checkpoints that stay, or 0 for all",
+            )
         return Path(self._session.checkpoint(os.fspath(folder), keep))
 
     def state_dict(self, optimizer: bool = False) -> dict[str, torch.Tensor]:

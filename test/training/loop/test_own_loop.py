@@ -201,7 +201,7 @@ def test_learning_rates_are_read_and_set(compile_step: Compile) -> None:
 
 
 @pytest.mark.provokes("FSDP-E0202")
-def test_steps_are_whole_numbers(compile_step: Compile) -> None:
+def test_steps_and_counts_are_whole_numbers(compile_step: Compile) -> None:
     with load(compile_step("mesh=1")) as run:
         for steps in (7, torch.tensor(7)):
             run.step = steps
@@ -209,6 +209,9 @@ def test_steps_are_whole_numbers(compile_step: Compile) -> None:
         for steps in (-1, 2.5, "2", None):
             with pytest.raises(fsdp_mlir.RunError, match="step is .*; give a whole number from 0"):
                 run.step = steps
+        for keep in (-1, 1.5, None):
+            with pytest.raises(fsdp_mlir.RunError, match="keep is .*; give the number of"):
+                run.checkpoint("/nowhere", keep=keep)
 
 
 @pytest.mark.provokes("FSDP-E0807")
