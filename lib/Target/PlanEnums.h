@@ -7,8 +7,8 @@
 
 namespace fsdp {
 
-/// Both sides list the same cases with the same numbers. A last case that one of
-/// them lacks does not compile here.
+/// Both sides list the same cases with the same numbers. A last case that one
+/// of them lacks does not compile here.
 #define FSDP_SAME_CASES(ENUM)                                                  \
   inline plan::ENUM toPlan(ENUM value) {                                       \
     static_assert(getMaxEnumValFor##ENUM() ==                                  \
@@ -17,6 +17,7 @@ namespace fsdp {
   }
 FSDP_SAME_CASES(AxisRole)
 FSDP_SAME_CASES(InitKind)
+FSDP_SAME_CASES(ProgramRegion)
 FSDP_SAME_CASES(ReduceOp)
 FSDP_SAME_CASES(Role)
 #undef FSDP_SAME_CASES

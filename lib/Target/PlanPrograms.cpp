@@ -233,7 +233,7 @@ private:
     if (failed(symbols.findUnit(op, op.getUnit(), collective.unit)))
       return failure();
     if (std::optional<ProgramRegion> region = op.getRegion())
-      collective.region = stringifyProgramRegion(*region).str();
+      collective.region = ::fsdp::toPlan(*region);
     collective.divisor = op.getDivisor().convertToDouble();
     collective.mapped = op.getMapped();
     collective.op = ::fsdp::toPlan(op.getOp());

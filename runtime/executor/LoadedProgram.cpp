@@ -3,6 +3,7 @@
 #include "Error.h"
 #include "executor/ProgramTensors.h"
 #include "plan/Collectives.h"
+#include "plan/Names.h"
 #include "trace/CommandTexts.h"
 
 #include <ATen/core/Tensor.h>
@@ -258,7 +259,8 @@ void LoadedProgram::load(const plan::CollectiveT &collective,
   transfer.mapped = collective.mapped && context.arenas.windowIsMapped();
   transfer.op = collective.op;
   collectives.push_back(
-      {transfer, plan::infoOf(collective.kind).name, collective.region,
+      {transfer, plan::infoOf(collective.kind).name,
+       plan::nameOf(collective.region),
        trace::collectiveName(context.plan, *plan, collective, where), nullptr});
 }
 

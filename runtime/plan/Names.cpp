@@ -18,5 +18,8 @@ std::string nameOf(AxisRole role) {
 std::string nameOf(DeviceKind device) {
   return inLowerCase(EnumNameDeviceKind(device));
 }
+std::string nameOf(std::optional<ProgramRegion> region) {
+  return region ? inLowerCase(EnumNameProgramRegion(*region)) : "";
+}
 
 } // namespace fsdp::plan

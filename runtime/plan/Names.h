@@ -5,6 +5,7 @@
 
 #include "plan/PlanTypes.h"
 
+#include <optional>
 #include <string>
 
 namespace fsdp::plan {
@@ -15,6 +16,8 @@ std::string nameOf(Role role);
 std::string nameOf(AxisRole role);
 /// "cuda"
 std::string nameOf(DeviceKind device);
+/// "forward"; empty without one
+std::string nameOf(std::optional<ProgramRegion> region);
 
 } // namespace fsdp::plan
 

@@ -288,8 +288,8 @@ private:
       out << ", " << c.count << " " << dtypeName(c.dtype);
       if (c.unit >= 0)
         out << ", unit '" << plan.units[c.unit]->name << "'";
-      if (!c.region.empty())
-        out << ", " << c.region;
+      if (c.region)
+        out << ", " << nameOf(c.region);
       if (c.divisor != 1)
         out << ", divided by " << numberText(c.divisor);
       break;

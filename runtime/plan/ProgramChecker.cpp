@@ -286,6 +286,9 @@ private:
     here.require(C1, collective.kind <= CollectiveKind::MAX,
                  "its kind is unknown");
     here.require(C1, collective.dtype <= DType::MAX, "its dtype is unknown");
+    here.require(C1,
+                 !collective.region || *collective.region <= ProgramRegion::MAX,
+                 "its region is unknown");
     here.index(collective.mesh_dim, plan.mesh.size(), "mesh dimension");
     bool overShards = isOver(plan, collective, AxisRole::Shard);
     here.require(C32,

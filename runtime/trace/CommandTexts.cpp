@@ -2,6 +2,7 @@
 
 #include "plan/Collectives.h"
 #include "plan/LiveRanges.h"
+#include "plan/Names.h"
 #include "plan/OperationText.h"
 #include "trace/JsonText.h"
 
@@ -25,7 +26,8 @@ std::string collectiveName(const plan::PlanT &plan,
                            const std::string &location) {
   return std::string(plan::infoOf(collective.kind).name) + " of " +
          unitOf(plan, collective, location) + " (" +
-         (collective.region.empty() ? program.name : collective.region) + ")";
+         (collective.region ? plan::nameOf(collective.region) : program.name) +
+         ")";
 }
 
 namespace {
@@ -166,8 +168,8 @@ private:
     text.movedBytes =
         collective.mapped ? 0 : rounds * whole * (ranks - 1) / ranks;
     fact("unit", jsonString(unitOf(plan, collective, location)));
-    if (!collective.region.empty())
-      fact("region", jsonString(collective.region));
+    if (collective.region)
+      fact("region", jsonString(plan::nameOf(collective.region)));
     fact("ranks", jsonNumber(ranks));
     fact("dtype", jsonString(plan::dtypeName(collective.dtype)));
     fact("bytes", jsonNumber(whole));

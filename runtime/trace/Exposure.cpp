@@ -1,5 +1,6 @@
 #include "trace/Exposure.h"
 
+#include "plan/Names.h"
 #include "trace/CommandOrder.h"
 #include "trace/NumberText.h"
 
@@ -18,6 +19,10 @@ constexpr double leastShare = 1e-4;
 bool isTransfer(const plan::CommandT &command) {
   return command.operation.AsCollective() ||
          (command.operation.AsCopy() && command.stream != plan::computeStream);
+}
+
+bool isInBackward(const plan::CollectiveT &collective) {
+  return collective.region == plan::ProgramRegion::Backward;
 }
 
 void sortAndPrune(std::vector<Remedy> &remedies, double stepSeconds) {
@@ -175,29 +180,31 @@ private:
     double shorter = now.stepSeconds -
                      follow(program, seconds, {exposure.command}).stepSeconds;
     bool gather = collective.kind == plan::CollectiveKind::AllGather;
+    bool isPrefetched = gather && collective.region &&
+                        collective.region != plan::ProgramRegion::Update;
     exposure.remedies.push_back(
-        {gather ? "start it when its data is there (a larger prefetch-" +
-                      std::string(collective.region == "backward" ? "backward"
-                                                                  : "forward") +
-                      ", or more memory-budget-mib)"
-                : "start it when its data is there (more memory-budget-mib)",
+        {"start it when its data is there (" +
+             (isPrefetched ? "a larger prefetch-" +
+                                 plan::nameOf(collective.region) + ", or "
+                           : "") +
+             "more memory-budget-mib)",
          shorter, gather ? bytesOf(collective.destination) : 0});
   }
 
   /// Gathers of one unit in backward repeat those of forward.
   void offerKeeping(Exposure &exposure, const plan::CollectiveT &collective) {
     if (collective.kind != plan::CollectiveKind::AllGather ||
-        collective.region != "backward")
+        !isInBackward(collective))
       return;
     double shorter = saved([&](std::vector<double> &changed) {
       forUnit(collective, [&](uint32_t c, const plan::CollectiveT &other) {
-        if (other.region == "backward")
+        if (isInBackward(other))
           changed[c] = 0;
       });
     });
     uint64_t bytes = 0;
     forUnit(collective, [&](uint32_t, const plan::CollectiveT &other) {
-      if (other.region == "backward")
+      if (isInBackward(other))
         bytes += bytesOf(other.destination);
     });
     exposure.remedies.push_back({"keep " + unitName(collective) +

@@ -75,9 +75,9 @@ struct Side {
         // Whatever it is of.
         std::string kind = plan::infoOf(collective->kind).name;
         auto &[count, bytes] =
-            collectives[kind + (collective->region.empty()
-                                    ? ""
-                                    : " in " + collective->region)];
+            collectives[kind + (collective->region
+                                    ? " in " + plan::nameOf(collective->region)
+                                    : "")];
         ++count;
         bytes += cost::wholeBytes(program, *collective);
       }

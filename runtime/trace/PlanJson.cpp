@@ -171,7 +171,7 @@ private:
         Json json = {{"command", c},
                      {"name", texts[c].name},
                      {"kind", plan::infoOf(collective->kind).name},
-                     {"region", collective->region},
+                     {"region", plan::nameOf(collective->region)},
                      {"dtype", plan::dtypeName(collective->dtype)},
                      {"ranks", cost::ranksOf(plan, *collective)},
                      {"bytes", cost::wholeBytes(program, *collective)},

@@ -201,7 +201,8 @@ void PlanBuilder::copy(int source, int destination, uint64_t bytes) {
 }
 
 void PlanBuilder::collective(CollectiveKind kind, int source, int destination,
-                             uint64_t count, const std::string &region) {
+                             uint64_t count,
+                             std::optional<ProgramRegion> region) {
   CollectiveT c;
   c.kind = kind;
   c.source = source;
@@ -260,7 +261,7 @@ std::unique_ptr<PlanBuilder> linearRegression(unsigned ranks, int64_t out,
     if (sharded) {
       int gathered = b.newValue("gathered", {padded, in});
       b.collective(CollectiveKind::AllGather, full, gathered, part * in,
-                   "forward");
+                   ProgramRegion::Forward);
       full = b.viewValue("full", gathered, {out, in}, {in, 1});
       b.aten("aten::slice.Tensor",
              {value(gathered), integer(0), integer(0), integer(out)}, {full},

@@ -5,6 +5,7 @@
 #include "plan/PlanTypes.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,8 @@ public:
               std::vector<uint32_t> states = {});
   void copy(int source, int destination, uint64_t bytes);
   void collective(plan::CollectiveKind kind, int source, int destination,
-                  uint64_t count, const std::string &region = "");
+                  uint64_t count,
+                  std::optional<plan::ProgramRegion> region = {});
 
   plan::PlanT &finish();
   plan::PlanT plan;

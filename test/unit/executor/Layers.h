@@ -53,7 +53,7 @@ inline std::unique_ptr<PlanBuilder> prefetching(bool mapped = false) {
     if (mapped)
       map(b.plan, gathered[i]);
     b.collective(plan::CollectiveKind::AllGather, b.stateValue(weights[i]),
-                 gathered[i], part, "forward");
+                 gathered[i], part, plan::ProgramRegion::Forward);
     b.plan.programs[0]->commands.back()->operation.AsCollective()->mapped =
         mapped;
   }

@@ -195,6 +195,11 @@ static const Break<PlanT> breaks[] = {
     {"MaximumOfGradients", C14,
      [](PlanT &p) { find(p, AS(Collective), 1).op = ReduceOp::Max; },
      "takes a maximum, which only an all-reduce does"},
+    {"UnknownRegion", C1,
+     [](PlanT &p) {
+       find(p, AS(Collective)).region = static_cast<ProgramRegion>(3);
+     },
+     "its region is unknown"},
     {"UnknownReduction", C1,
      [](PlanT &p) { find(p, AS(Collective), 1).op = static_cast<ReduceOp>(2); },
      "its operation is unknown"},

@@ -22,10 +22,12 @@ public:
     whole = newValue("whole", {64});
     kept = newValue("kept", {32});
     int again = newValue("again", {64}), loss = newValue("loss", {});
-    collective(CollectiveKind::AllGather, stateValue(w), whole, 16, "forward");
+    collective(CollectiveKind::AllGather, stateValue(w), whole, 16,
+               ProgramRegion::Forward);
     copy(whole, kept, 32 * sizeof(float));
     piece().owners = 2;
-    collective(CollectiveKind::AllGather, kept, again, 32, "backward");
+    collective(CollectiveKind::AllGather, kept, again, 32,
+               ProgramRegion::Backward);
     at(GatherAgain).operation.AsCollective()->ranks = 2;
     aten("aten::sum", {value(again)}, {loss});
     output("loss", loss);
@@ -75,11 +77,12 @@ static std::string checkCopyAgain(uint64_t offset) {
     return *commands.back()->operation.AsCopy()->pieces[0];
   };
   step.collective(CollectiveKind::AllGather, step.stateValue(w), whole, 16,
-                  "forward");
+                  ProgramRegion::Forward);
   step.copy(whole, kept, half);
   lastCopy().owners = 2;
   step.copy(whole, first, half);
-  step.collective(CollectiveKind::AllGather, kept, again, 32, "backward");
+  step.collective(CollectiveKind::AllGather, kept, again, 32,
+                  ProgramRegion::Backward);
   step.plan.programs[0]->commands.back()->operation.AsCollective()->ranks = 2;
   step.copy(again, then, half);
   lastCopy().source_offset = offset;

@@ -40,7 +40,8 @@ public:
     int own = stateValue(w), sum = newValue("sum", {});
     gathered = windowValue({2 * piece}, 0);
     int gradient = newValue("gradient", {piece});
-    collective(CollectiveKind::AllGather, own, gathered, piece, "forward");
+    collective(CollectiveKind::AllGather, own, gathered, piece,
+               ProgramRegion::Forward);
     on(gatherStream).operation.AsCollective()->mapped = true;
     record(0, gatherStream);
     wait(0, computeStream);
