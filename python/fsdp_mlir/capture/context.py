@@ -117,6 +117,15 @@ def capture_settings() -> Iterator[None]:
         yield
 
 
+def inference_without_gradients() -> Any:
+    """Within it, `torch.inference_mode` is `torch.no_grad`: of what is computed with a tensor that
+    was made in inference mode AOTAutograd traces no gradient, where eager mode takes a copy."""
+    guard = torch._C._InferenceMode
+    return mock.patch.object(
+        torch._C, "_InferenceMode", lambda mode: torch.no_grad() if mode else guard(False)
+    )
+
+
 @contextlib.contextmanager
 def without_pytorchs_log() -> Iterator[None]:
     """Within it PyTorch logs nothing, unless the environment asks it to: what fails in it is tried

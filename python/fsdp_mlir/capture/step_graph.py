@@ -24,7 +24,7 @@ from .activation_checkpoints import forwards_in_checkpoints
 from .batch_norm import cumulative_averages
 from .between_steps import other_numbers, say_kept, states_unread
 from .complex_parameters import hold_in_pairs
-from .context import SharedForward, eval_mode, said_to_compile
+from .context import SharedForward, eval_mode, inference_without_gradients, said_to_compile
 from .custom_operators import bodies_say_shapes, inline_custom_operators
 from .dynamo import NotFollowed, follow
 from .eager_kernels import eager_interpolation, eager_results
@@ -98,6 +98,7 @@ def capture(
             plain_torchscript(step.model),
             bodies_say_shapes(),
             dense_gradients(),
+            inference_without_gradients(),
         )
         for context in (*ways, *kernels, choices_for_graphs(step.model), no_side_effects()):
             stack.enter_context(context)

@@ -166,6 +166,23 @@ def test_a_buffer_that_is_replaced(tmp_path: pathlib.Path, locked: bool) -> None
     assert ("buffer_update", "mean") in exported.run()
 
 
+@pytest.mark.parametrize("locked", [False, True])
+def test_what_a_teacher_says_in_inference_mode(tmp_path: pathlib.Path, locked: bool) -> None:
+    """It gets no gradient, and what comes behind the block does."""
+    model = nn.Linear(8, 3)
+    model.teacher = nn.Linear(8, 3).requires_grad_(False)
+    lock = LOCK if locked else contextlib.nullcontext()
+
+    def loss(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        with lock, torch.inference_mode():
+            said = model.teacher(x).softmax(-1)
+            with torch.inference_mode(False):
+                said = said.clone()
+        return F.cross_entropy(model(x), y) + F.cross_entropy(model(x), said.clone())
+
+    assert_same_as_eager(classify(model, loss=loss), tmp_path)
+
+
 @pytest.mark.provokes("FSDP-E0213")
 @pytest.mark.parametrize(
     "make, message",
