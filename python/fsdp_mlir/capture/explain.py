@@ -36,6 +36,10 @@ _SIZE = (
     "be (each expert), or use torch.where"
 )
 _SHAPE = "the step has a shape that depends on values; shapes are static, use a mask or torch.where"
+_COUNTS = (
+    "how many counts torch.bincount gives depends on values; give it minlength, a number above all "
+    "that are counted"
+)
 _SCRIPT = (
     "the step's TorchScript code branches on the value of a tensor, or reads it as a number; use "
     "torch.where, and keep it a tensor"
@@ -124,6 +128,8 @@ def explain_capture_error(error: Exception, own: Optional[Exception]) -> Refusal
         if isinstance(own, ON_VALUES) and f"in {name}\n" in _trace(own):
             reason = f"{name} reads values of the batch in Python; {remedy}"
             return Refusal(E.VALUE_DEPENDENT, place, reason, reason)
+    if isinstance(own, DynamicOutputShapeException) and own.func is torch.ops.aten.bincount.default:
+        return Refusal(E.VALUE_DEPENDENT, place, _COUNTS, _COUNTS)
     for sign, remedy in _REMEDIES:
         if sign in met:
             return Refusal(E.VALUE_DEPENDENT, place, remedy, remedy)

@@ -25,6 +25,7 @@ from .batch_norm import cumulative_averages
 from .between_steps import other_numbers, say_kept, states_unread
 from .complex_parameters import hold_in_pairs
 from .context import SharedForward, eval_mode, inference_without_gradients, said_to_compile
+from .counts import counts_of_known_size
 from .custom_operators import bodies_say_shapes, inline_custom_operators
 from .dynamo import NotFollowed, follow
 from .eager_kernels import eager_interpolation, eager_results
@@ -99,6 +100,7 @@ def capture(
             bodies_say_shapes(),
             dense_gradients(),
             inference_without_gradients(),
+            counts_of_known_size(),
         )
         for context in (*ways, *kernels, choices_for_graphs(step.model), no_side_effects()):
             stack.enter_context(context)

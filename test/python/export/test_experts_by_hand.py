@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from exporting import assert_same_as_eager, classify, export
 from torch import Tensor, nn
 
@@ -126,3 +127,28 @@ def test_what_skips_experts_is_refused(
 ) -> None:
     with pytest.raises(ExportError, match=rf"^test_experts_by_hand.py:\d+: the step {text}"):
         export(classify(Mixture(combine)), tmp_path)
+
+
+def balances(minlength: int) -> Callable[..., Tensor]:
+    """A loss by how many tokens each expert has, and by how much they weigh."""
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        weights, chosen = model(x).softmax(-1).max(-1)
+        counts = torch.bincount(chosen, minlength=minlength)
+        weighed = chosen.bincount(weights.detach(), minlength)
+        return F.cross_entropy(model(x), y) + (model(x) * (counts / 4 + weighed)).mean()
+
+    return loss
+
+
+def test_how_many_tokens_each_expert_has(tmp_path: pathlib.Path) -> None:
+    assert_same_as_eager(classify(nn.Linear(8, 3), loss=balances(3)), tmp_path)
+
+
+@pytest.mark.provokes("FSDP-E0206")
+def test_as_many_counts_as_values_say_are_refused(tmp_path: pathlib.Path) -> None:
+    text = (
+        r"by_hand.py:\d+: how many counts torch.bincount gives depends on values; give it minlength"
+    )
+    with pytest.raises(ExportError, match=text):
+        export(classify(nn.Linear(8, 3), loss=balances(0)), tmp_path)
