@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 import torch
 from torch import fx
@@ -18,6 +18,7 @@ from ..package import is_local
 from ..step.places import user_location
 from .explain import raised_by_step
 from .late_decisions import numbers_to_keep
+from .left_behind import LeftBehind
 from .lost_output import named_where_run
 from .memory_orders import without_gaps
 from .python_floats import as_number
@@ -41,11 +42,15 @@ def follow(
     the metrics, where they are tensors as such without values.
     """
     forward, changed = _follow_python(loss, tuple(inputs.values()))
-    if changed and _is_another_next(forward, loss, inputs):
+    tables = [name for name in changed if name.endswith("._parameters")]
+    if tables and not _moves_parameters(loss, inputs):
+        changed = [name for name in changed if name not in tables]
+    is_another = _is_another_next(forward, loss, inputs) if changed else False
+    if is_another:
         raise NotFollowed("it computes with Python state that it changes")
     if changed and numbers_to_keep(loss, inputs):
         raise NotFollowed("it computes with numbers that it changes")
-    warn_changed(changed)
+    warn_changed(changed, is_read=is_another)
     _read_numbers(forward)
     return _name_states(forward, inputs, names)
 
@@ -76,22 +81,57 @@ def _follow_python(
 
 def _is_another_next(
     forward: fx.GraphModule, loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]
-) -> bool:
-    """Whether a step is another one where it finds what a step leaves in Python."""
-    state = PythonState(loss)
-    try:
+) -> Optional[bool]:
+    """Whether a step is another one where it finds what a step leaves in Python, or None: nothing
+    that it leaves is seen."""
+    state, batch = PythonState(loss), tuple(inputs.values())
+
+    def run() -> None:
         with named_where_run():
             raised_by_step(loss, inputs, AnyNumber())
-        changes = state.plain_changes()
-        state.restore()
-        for place, value in changes:
-            place.put(value)
-        again, _ = _follow_python(loss, tuple(inputs.values()))
+
+    try:
+        left = LeftBehind(state, run)
+        if not left.is_any:
+            return None
+        left.put()
+        again, _ = _follow_python(loss, batch)
+        if {id(tensor) for tensor in left.found} & set(map(id, _lifted(again, batch))):
+            return True
     except Exception:  # as other values may have the code raise
         return True
     finally:
         state.restore()
     return first_difference(forward.graph, again.graph) is not None
+
+
+def _moves_parameters(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a step leaves modules with other parameters than it finds; `functional_call` puts
+    others in their places only while it runs."""
+    tables = [module._parameters for module in loss.modules()]
+    found: list[dict[str, Any]] = []
+    left: list[dict[str, Any]] = []
+    hooks = (
+        loss.register_forward_pre_hook(lambda *_: found.extend(map(dict, tables))),
+        loss.register_forward_hook(lambda *_: left.extend(map(dict, tables))),
+    )
+    try:
+        with named_where_run():
+            raised_by_step(loss, inputs, AnyNumber())
+    finally:
+        for hook in hooks:
+            hook.remove()
+    as_found = [[(name, id(tensor)) for name, tensor in table.items()] for table in found]
+    return as_found != [[(name, id(tensor)) for name, tensor in table.items()] for table in left]
+
+
+def _lifted(forward: fx.GraphModule, batch: tuple[torch.Tensor, ...]) -> Sequence[Any]:
+    """What the placeholders of a graph of Dynamo's stand for: all that the code reads."""
+    # What makes a library's object again, such as an output that metrics read by name, calls `type`,
+    # which Dynamo looks for among the module's own names alone.
+    for code in (forward._dynamo_bytecode_flatten, forward._dynamo_bytecode_unflatten):
+        code.f_globals = {**vars(builtins), **code.f_globals}
+    return forward._dynamo_bytecode_flatten(*batch)
 
 
 # Of SharedForward, and of the casts at a unit's border.
@@ -135,12 +175,7 @@ def _name_states(
     forward: fx.GraphModule, inputs: Mapping[str, torch.Tensor], names: StateNames
 ) -> tuple[fx.GraphModule, dict[str, tuple[str, str]], tuple[Any, Mapping[str, Any]]]:
     batch = tuple(inputs.values())
-    # What makes a library's object again, such as an output that metrics read by name, calls `type`,
-    # which Dynamo looks for among the module's own names alone.
-    for code in (forward._dynamo_bytecode_flatten, forward._dynamo_bytecode_unflatten):
-        code.f_globals = {**vars(builtins), **code.f_globals}
-    # Dynamo lifts everything the code reads into placeholders; this gives their tensors.
-    values = forward._dynamo_bytecode_flatten(*batch)
+    values = _lifted(forward, batch)
     positions = {id(tensor): name for name, tensor in inputs.items()}
     root = torch.nn.Module()
     graph = fx.Graph()

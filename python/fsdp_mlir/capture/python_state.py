@@ -3,7 +3,8 @@ functions refer to."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, Optional, Union
 
 import torch
 
@@ -11,6 +12,22 @@ from ..errors import warn
 from .known_values import known_value
 from .python_floats import ReadNumber, is_number
 from .reached import CONTAINERS, Member, Place, Reached
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a container holds."""
+
+    container: Any
+
+    def read(self) -> Any:
+        return _copied(self.container)
+
+    def put(self, members: Any) -> None:
+        """Puts these in the place of those that it holds."""
+        self.container.clear()
+        by_key = isinstance(self.container, (dict, set))
+        (self.container.update if by_key else self.container.extend)(members)
 
 
 class PythonState:
@@ -42,8 +59,7 @@ class PythonState:
         """Names of what is another value, or holds other values, than before."""
         changed = [place.name for place in self._new()]
         for known, place in self._places.items():
-            is_set, value = self._values[known]
-            if place.is_set != is_set or not _same(place.read(), value):
+            if self._is_other(place):
                 changed.append(place.name)
             elif known in self._contents and not _same_contents(*self._contents[known]):
                 changed.append(place.name)
@@ -86,18 +102,19 @@ class PythonState:
             if isinstance(now, ReadNumber):
                 place.put(before / 2 + 1 if now.has_fraction else before + 1)
 
-    def plain_changes(self) -> list[tuple[Place, Any]]:
-        """Where another value is now that holds nothing of a run, and which."""
-        places = (*self._places.values(), *self._new())
-        changes = [(place, place.read()) for place in places if _is_settled(place.read())]
-        return [
-            (place, value)
-            for place, value in changes
-            if place.identity not in self._values or not _same(value, self._before(place))
+    def changed_slots(self) -> list[Union[Place, Contents]]:
+        """Where another value is now: places, and containers that hold other members."""
+        places = [*self._new(), *(p for p in self._places.values() if self._is_other(p))]
+        contents = [
+            Contents(value)
+            for value, before in self._contents.values()
+            if not _same_contents(value, before)
         ]
+        return [*places, *contents]
 
-    def _before(self, place: Place) -> Any:
-        return self._values[place.identity][1]
+    def _is_other(self, place: Place) -> bool:
+        is_set, value = self._values[place.identity]
+        return place.is_set != is_set or not _same(place.read(), value)
 
     def restore(self) -> None:
         """Puts everything back to what it was."""
@@ -110,8 +127,7 @@ class PythonState:
             table.update(before)
         for value, contents in self._contents.values():
             if not _same_contents(value, contents):
-                value.clear()
-                (value.update if isinstance(value, (dict, set)) else value.extend)(contents)
+                Contents(value).put(contents)
 
     def keep_known(self) -> None:
         """Gives tensors that a capture has left their values, where these are the code's own."""
@@ -121,17 +137,19 @@ class PythonState:
                 place.put(value)
 
 
-def warn_changed(names: list[str]) -> None:
-    """Warns that the step changes Python state, which the exported one does not."""
-    if names:
+def warn_changed(names: list[str], is_read: Optional[bool] = False) -> None:
+    """Warns that the step changes Python state, which the exported one does not. Where it cannot be
+    told whether the next step reads it, `is_read` is None."""
+    if names and is_read is None:
         warn(
             f"the step changes Python state of {', '.join(names)}, and the exported step keeps "
             "the value of now; what must change from step to step is a buffer changed in place"
         )
-
-
-def _is_settled(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
+    elif names:
+        warn(
+            f"the step changes Python state of {', '.join(names)}, which stays as it is now while a "
+            "plan runs; no step computes with what an earlier one leaves there"
+        )
 
 
 def _copied(value: Any) -> Any:

@@ -1,0 +1,106 @@
+"""What a step leaves in Python, as the next one finds it: numbers, and tensors in the places of those
+without values, by which a capture of that step can be told to read them."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any, Callable, Iterator, Optional
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .known_values import StandIns, known_value
+from .python_state import PythonState
+
+_MEMBERS = (list, tuple, set, collections.deque)
+
+
+class LeftBehind:
+    """What `run` leaves of a step, which runs on tensors without values.
+
+    Attributes:
+        is_any: whether it leaves anything.
+        found: the tensors that the next step finds.
+
+    Args:
+        state: Python's before the step.
+        run: runs the step.
+    """
+
+    def __init__(self, state: PythonState, run: Callable[[], Any]) -> None:
+        self.found: list[torch.Tensor] = []
+        self._state = state
+        run()
+        slots = state.changed_slots()
+        self.is_any = bool(slots)
+        left = [(slot, slot.read()) for slot in slots]
+        left = [(slot, value) for slot, value in left if _may_be_found(value)]
+        caches = self._caches([(slot, value) for slot, value in left if _is_known(value)], run)
+        # A step that finds a constant of the code, which it else makes, is the same step.
+        self._left = [(slot, self._found(value)) for slot, value in left if id(slot) not in caches]
+        state.restore()
+
+    def put(self) -> None:
+        """Puts it where the step leaves it, in what `state` was before."""
+        for slot, value in self._left:
+            slot.put(value)
+
+    def _caches(self, known: list[tuple[Any, Any]], run: Callable[[], Any]) -> set[int]:
+        """Identities of where a step leaves constants of the code that the next one does not change."""
+        if not known:
+            return set()
+        before = [_known_values(value) for _, value in known]
+        self._state.restore()
+        for slot, value in known:
+            slot.put(self._found(value))
+        run()
+        after = [_known_values(slot.read()) for slot, _ in known]
+        return {id(slot) for (slot, _), a, b in zip(known, before, after) if _are_equal(a, b)}
+
+    def _found(self, value: Any) -> Any:
+        """`value` as the next step finds it."""
+        if isinstance(value, FakeTensor):
+            found = known_value(value)
+            if found is None and isinstance(value.fake_mode, StandIns):
+                found = torch.zeros(value.shape, dtype=value.dtype)
+            elif found is None:  # the model's own have no values either
+                found = torch.zeros_like(value)
+            self.found.append(found)
+            return found
+        if type(value) in _MEMBERS:
+            return type(value)(map(self._found, value))
+        if type(value) is dict:
+            return {key: self._found(member) for key, member in value.items()}
+        return value
+
+
+def _may_be_found(value: Any) -> bool:
+    """Whether `value` can be put where a step finds it: a number, tensors, or what holds tensors, but
+    not a parameter. Of numbers that lists and dicts hold `late_decisions` tells."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return True
+    return not isinstance(value, torch.nn.Parameter) and any(True for _ in _tensors(value))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif type(value) in (*_MEMBERS, dict):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(member)
+
+
+def _known_values(value: Any) -> list[Optional[torch.Tensor]]:
+    """Of each tensor in `value`, what is known of it."""
+    return [known_value(t) if isinstance(t, FakeTensor) else t for t in _tensors(value)]
+
+
+def _is_known(value: Any) -> bool:
+    values = _known_values(value)
+    return bool(values) and all(known is not None for known in values)
+
+
+def _are_equal(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(
+        b is not None and a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(one, other)
+    )
