@@ -26,6 +26,7 @@ class Followed(Protocol):
     def fail(self, what: str) -> NoReturn: ...
     def number(self, value: Any) -> Expr: ...
     def compute(self, op: str, *operands: Any) -> Any: ...
+    def by_period(self, op: str, number: Any, period: Any) -> Any: ...
     def decide(self, key: Comparison) -> bool: ...
 
 
@@ -144,6 +145,10 @@ def _refuse(name: str) -> Callable[..., Any]:
     return refuse
 
 
+def _by_period(op: str) -> Callable[[Number, Any], Any]:
+    return lambda self, period: self.trace.by_period(op, self, period)
+
+
 for _name, _op in (
     ("add", "add"),
     ("sub", "subtract"),
@@ -153,7 +158,9 @@ for _name, _op in (
 ):
     setattr(Number, f"__{_name}__", _binary(_op, swapped=False))
     setattr(Number, f"__r{_name}__", _binary(_op, swapped=True))
-for _name in ("floordiv", "mod", "divmod", "rfloordiv", "rmod", "rdivmod", "is_integer"):
+for _name in ("mod", "floordiv"):
+    setattr(Number, f"__{_name}__", _by_period(_name))
+for _name in ("divmod", "rfloordiv", "rmod", "rdivmod", "is_integer"):
     setattr(Number, _name if _name == "is_integer" else f"__{_name}__", _refuse(_name))
 for _name, _args in {
     "eq": ("select_equal", False, False),

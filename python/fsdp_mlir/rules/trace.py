@@ -59,6 +59,22 @@ class Trace(Memory):
         where = current_line()
         return self.wrap(self.pool.number(op, *map(self.number, operands), where=where))
 
+    def by_period(self, op: str, number: Any, period: Any) -> Any:
+        """`number % period` as "mod", or `number // period`, of a count of steps."""
+        count = self.number(number)
+        counts = count.op == "step" and count.operands[0] >= -1
+        if not counts or not isinstance(period, (int, float)) or period < 1 or period % 1:
+            self.fail(
+                f"computes {op} of a number that changes between steps; this is followed of a count "
+                "of steps alone, by a whole number"
+            )
+        where = current_line()
+        rest = self.pool.remainder(count, int(period), where)
+        if op == "mod":
+            return self.wrap(rest)
+        whole = self.pool.number("subtract", count, rest, where=where)
+        return self.wrap(self.pool.number("divide", whole, self.pool.constant(period), where=where))
+
     def decide(self, key: Comparison) -> bool:
         op, a, b = key
         yes, no = self.pool.constant(1), self.pool.constant(0)

@@ -160,6 +160,15 @@ class Pool:
             return self.number("add", operands[1], operands[0], where=where)
         return self.make(op, *operands, where=where)
 
+    def remainder(self, count: Expr, period: int, where: str = "") -> Expr:
+        """A count of steps modulo `period`, by binary long division: exact up to 2**40 steps."""
+        rest = count
+        for power in reversed(range(max(1, 41 - period.bit_length()))):
+            part = self.constant(period << power)
+            less = self.number("subtract", rest, part, where=where)
+            rest = self.number("select_less", rest, part, rest, less, where=where)
+        return rest
+
     def _measured(self, op: str, operands: Sequence[Expr], where: str) -> Expr:
         """A number that follows from what tensors hold: computed as Python does, in float64."""
         if op.startswith("select_") and operands[2] is operands[3]:
@@ -209,15 +218,22 @@ class Pool:
 
     def substitute(self, number: Expr, values: Mapping[Expr, Expr]) -> Expr:
         """`number` with others in place of some that it follows from."""
-        if number in values:
-            return values[number]
-        if number.op == "step" and self.make("step", 0) in values:
-            count = values[self.make("step", 0)]
-            return self.number("add", count, self.constant(number.operands[0]))
-        if number.op not in NUMBER_OPS:
-            return number
-        operands = (self.substitute(operand, values) for operand in number.operands)
-        return self.number(number.op, *operands, where=number.where)
+        known = dict(values)
+        count = known.get(self.make("step", 0))
+
+        def replaced(number: Expr) -> Expr:
+            if number not in known:
+                known[number] = made(number)
+            return known[number]
+
+        def made(number: Expr) -> Expr:
+            if number.op == "step" and count is not None:
+                return self.number("add", count, self.constant(number.operands[0]))
+            if number.op not in NUMBER_OPS:
+                return number
+            return self.number(number.op, *map(replaced, number.operands), where=number.where)
+
+        return replaced(number)
 
 
 def reached(results: Iterable[Any]) -> Iterator[Expr]:

@@ -247,10 +247,8 @@ def has_value(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None
     p.sub_(p.grad, alpha=float(group["lr"]))
 
 
-def every_second(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
-    state["step"] = state.get("step", 0) + 1
-    if state["step"] % 2 == 0:
-        p.sub_(p.grad)
+def has_a_remainder(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    p.sub_(p.grad, alpha=group["lr"] % 2)
 
 
 def normalises(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
@@ -316,7 +314,7 @@ def keeps_a_norm(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> N
         (has_list, r": the step of Own reads Python state that changes between steps"),
         (decays, r": the step of Own changes Python state \(lr of its parameter groups\), so that"),
         (has_value, ": the step of Own needs the value of a number that changes between steps"),
-        (every_second, ": the step of Own computes mod of a number that changes between steps"),
+        (has_a_remainder, r": the step of Own computes mod of a number .* a count of steps alone"),
         (sorts, ": the step of Own calls aten::sort, which gives no tensor or several"),
         (writes_a_part, r": the step of Own writes to a tensor of shape \[6\] as to one of \[3\]"),
         (counts_elements, r": the step of Own reads a tensor of torch.int64 as a Python number"),
@@ -379,16 +377,28 @@ def two_numbers(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> No
     p.sub_(p.grad, alpha=group["lr"] * state["a"])
 
 
-def test_numbers_may_follow_from_each_other() -> None:
+def looks_ahead(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    """Goes half the way back in every third step, and more slowly in later rounds."""
+    slow = state.setdefault("slow", torch.zeros_like(p))
+    state["step"] = state.get("step", 0) + 1
+    p.sub_(p.grad, alpha=group["lr"] / (1 + state["step"] // 3))
+    if state["step"] % 3 == 0:
+        slow.lerp_(p, 0.5)
+        p.copy_(slow)
+
+
+@pytest.mark.parametrize("update", [two_numbers, looks_ahead])
+def test_numbers_that_follow_from_earlier_steps(update: Callable[..., None]) -> None:
     reference = nn.Parameter(torch.ones(6))
-    optimizer = Own([reference], two_numbers)
+    optimizer = Own([reference], update)
     rule = Capture(optimizer)
-    value = reference.detach().clone()
+    tensors = [reference.detach().clone()]
+    tensors += [torch.zeros(6) for _ in rule.description["states"]]
     for step in range(1, 13):
         reference.grad = torch.randn(6)
         optimizer.step()
-        (value,) = rule([value, reference.grad], 0.1, step)
-        assert torch.equal(bits(value), bits(reference)), step
+        tensors = rule([tensors[0], reference.grad, *tensors[1:]], 0.1, step)
+        assert torch.equal(bits(tensors[0]), bits(reference)), step
 
 
 def test_a_number_of_every_step_and_a_scaler_are_refused() -> None:
