@@ -29,8 +29,9 @@ struct StoredTensor : NamedTensor {
   plan::Role role = plan::Role::Parameter;
   /// Of optimizer state: the parameter's name.
   std::string parameter;
-  /// Each rank has a value of its own, such as the statistics of BatchNorm; a
-  /// chunk is one rank's whole tensor. Else chunks are cuts of one tensor.
+  /// Each rank has a value of its own, such as the statistics of BatchNorm or
+  /// a parameter that is in no unit; a chunk is one rank's whole tensor. Else
+  /// chunks are cuts of one tensor.
   bool isPerRank = false;
   std::vector<Chunk> chunks;
 };

@@ -47,6 +47,16 @@ std::vector<bool> writtenBuffers(const plan::PlanT &plan) {
   return written;
 }
 
+/// Whether each rank trains a parameter by its own gradients, or has what the
+/// optimizer keeps of one: it belongs to no unit.
+static bool isTrainedAlone(const plan::PlanT &plan, int index) {
+  const plan::StateT &state = *plan.states[index];
+  if (state.role == plan::Role::Optimizer)
+    return state.parameter >= 0 && isTrainedAlone(plan, state.parameter);
+  return state.role == plan::Role::Parameter && state.trainable &&
+         state.unit == -1;
+}
+
 /// What the `replica`-th of so many ranks that hold the same part writes of it.
 /// A large one is divided; a small one, or one that is no single run, is the
 /// first one's.
@@ -80,7 +90,8 @@ static std::vector<Shard> shardsOf(const plan::PlanT &plan, const StateMap &map,
       if (!isStored(*tensor.state) || !part.count())
         continue;
       bool sharded = plan.states[memory.state]->shard_dim >= 0;
-      bool isPerRank = !sharded && written[memory.state];
+      bool isPerRank = !sharded && (written[memory.state] ||
+                                    isTrainedAlone(plan, memory.state));
       std::optional<Part> mine = part;
       if (!isPerRank)
         mine = sharded

@@ -4,11 +4,14 @@ evaluations, dropout, statistics and the order of data, bit by bit."""
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Any, Callable
 
 import pytest
 
+import fsdp_mlir
 from training.checkpoint.runs import Runs, assert_same
+from training.checkpoint.step import training_step
 from support import chain
 
 #: 6 steps are an epoch of two ranks, so both cuts are within one.
@@ -56,6 +59,26 @@ def test_another_layout_goes_on_with_the_same_bits(
         cut.train("--steps", steps)
     assert_same(whole, cut, rows=False)
     assert without_ends(cut.rows()) == without_ends(whole.rows())
+
+
+def of_each_rank(argv: list[str]) -> Any:
+    """A step with a bias that is in no unit, which each rank trains by its own gradients."""
+    step = training_step(argv)
+    mesh = fsdp_mlir.init_device_mesh("cpu", (2,))
+    with warnings.catch_warnings(action="ignore"):
+        fsdp_mlir.fully_shard(step.model, mesh=mesh, ignored_params={step.model[5].bias})
+    return step
+
+
+def test_what_each_rank_trains_for_itself_goes_on(tmp_path: pathlib.Path) -> None:
+    """Their values and the optimizer's state of them differ by rank, as the losses show."""
+    compiled = chain.compile_step(of_each_rank, tmp_path, pipeline="")
+    kept = tmp_path / "kept"
+    flags = ["--checkpoint-dir", kept, "--checkpoint-interval", CUTS[0]]
+    whole = chain.run_plan(compiled, 2, steps=CUTS[1], extra=flags)
+    resumed = ["--resume", kept / f"step-{CUTS[0]:08d}"]
+    rest = chain.run_plan(compiled, 2, steps=CUTS[1], extra=resumed)
+    assert rest.losses == whole.losses[CUTS[0] :]
 
 
 def without_ends(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
