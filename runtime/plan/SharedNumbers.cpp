@@ -68,7 +68,7 @@ void SharedNumbers::follow(const AtenT &call) {
   }
   for (int value : read)
     if (isPower)
-      normed.insert(originOf(value));
+      note(normed, value);
     else
       norm = norm && *norm != norms[value] ? Norm::None : norms[value];
   bool keeps = isPower || call.name == "aten::stack" ||
@@ -100,10 +100,16 @@ void SharedNumbers::checkUpdate(const Checked &here, const UpdateT &update) {
   std::pair<int, int> numbers(originOf(update.scale), originOf(update.skip));
   if (!ofUpdates)
     ofUpdates = numbers;
-  used.insert(originOf(update.gradient));
+  note(used, update.gradient);
   here.require(C26, numbers == *ofUpdates, "updates '", parameter.fqn,
                "' by another scale, or on another condition, than others "
                "before it");
+}
+
+void SharedNumbers::note(std::set<int> &gradients, int value) const {
+  // What has no elements adds nothing to a norm, and no copy moves it.
+  if (program.values[value]->place->bytes())
+    gradients.insert(originOf(value));
 }
 
 void SharedNumbers::finish(const Checked &at) const {

@@ -33,6 +33,8 @@ private:
   void follow(const CopyT &copy);
   /// What a value is a copy of in the end, or itself; -1 of -1.
   int originOf(int value) const;
+  /// Adds a gradient that norms or updates read, but for an empty one.
+  void note(std::set<int> &gradients, int value) const;
 
   const PlanT &plan;
   const ProgramT &program;

@@ -8,6 +8,7 @@ import pathlib
 import pytest
 import torch
 
+from fsdp_mlir import TrainingStep
 from support import chain, compare, reference, training
 from support.fsdp2 import Pool
 from support.policies import Call
@@ -90,6 +91,38 @@ def test_an_ignored_parameter_counts_once(tmp_path: pathlib.Path) -> None:
     ]
     first, second = (run.metrics[0]["grad_norm"] for run in runs)
     assert second == pytest.approx(first, rel=0.2) and second >= first
+
+
+class WithEmpty(torch.nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.empty = torch.nn.Parameter(torch.zeros(0, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + self.empty.sum()
+
+
+@pytest.mark.parametrize("layout", ("", FLAT))
+def test_a_parameter_without_elements_changes_no_norm(layout: str, tmp_path: pathlib.Path) -> None:
+    """Also where gradients are copied to the host: nothing is copied of it. FSDP2 refuses it."""
+
+    def norms(kind: type[torch.nn.Linear], *sizes: int) -> list[float]:
+        def training_step(flags: list[str]) -> TrainingStep:
+            torch.manual_seed(0)
+            model = kind(*sizes)
+            return TrainingStep(
+                model=model,
+                loss=lambda model, x: model(x).square().mean(),
+                optimizer=torch.optim.AdamW(model.parameters(), lr=0.1),
+                inputs={"x": torch.randn(4, 6)},
+                clip_grad_norm=0.1,
+            )
+
+        folder = tmp_path / kind.__name__
+        compiled = chain.compile_step(training_step, folder, (), f"mesh=2 offload=all {layout}")
+        return [row["grad_norm"] for row in chain.run_plan(compiled, 2, steps=3).metrics]
+
+    assert norms(WithEmpty) == norms(torch.nn.Linear, 6, 3)
 
 
 def test_processes_over_gloo_have_the_same_bits(tmp_path: pathlib.Path) -> None:
