@@ -40,6 +40,7 @@ from .lost_output import named_where_followed, named_where_run
 from .library_defaults import choices_for_graphs, note_unchecked
 from .mixed_precision import MixedPrecision
 from ..step.names import StateNames
+from .product_dtypes import require_one_dtype
 from .program import Program
 from .python_state import PythonState
 from .reached import Holder, Reached
@@ -108,6 +109,7 @@ def capture(
         trace = functools.partial(_trace, wrapper, inputs, names, fake_mode, samples)
         traced = _trace_with_holders(trace, Reached(wrapper).holders, names, step)
     _make_static(traced)
+    require_one_dtype(traced.module.graph)
     if training:
         note_unchecked(traced.module.graph)
     program = describe(traced, wanted.name, list(inputs), names)

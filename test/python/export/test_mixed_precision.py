@@ -167,13 +167,23 @@ def test_each_unit_has_its_own_policy(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("cast", (True, False))
 def test_inputs_are_cast_unless_the_policy_says_no(cast: bool, tmp_path: pathlib.Path) -> None:
     model = Model()
-    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, torch.float32, cast)
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=cast)
     for module in (*model.blocks, model):
         fully_shard(module, mp_policy=policy)
     if cast:
         export(classify(model), tmp_path)
         return
     with pytest.raises(ExportError, match="the step cannot be captured.*FSDP-E0208"):
+        export(classify(model), tmp_path)
+
+
+def test_a_product_of_two_dtypes_is_refused(tmp_path: pathlib.Path) -> None:
+    """As FSDP2 refuses it in its first step: what one unit gives out, the next one does not cast."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 3))
+    fully_shard(model[0], mp_policy=BF16)
+    fully_shard(model)
+    text = "addmm is given torch.bfloat16 and torch.float32, and PyTorch has no product of two dtyp"
+    with pytest.raises(ExportError, match=rf"\.py:\d+: {text}.*output_dtype"):
         export(classify(model), tmp_path)
 
 
