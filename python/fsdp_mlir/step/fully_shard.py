@@ -69,7 +69,10 @@ def fully_shard(
         ("offload_policy", offload_policy, OffloadPolicy),
     )
     for name, policy, kind in policies:
-        require(isinstance(policy, kind), name, f"an fsdp_mlir.{kind.__name__}", policy)
+        wanted = f"an fsdp_mlir.{kind.__name__}"
+        if type(policy).__module__.startswith("torch."):
+            wanted = f"fsdp_mlir's {type(policy).__name__}, and not torch's"
+        require(isinstance(policy, kind), name, wanted, policy)
     unit = Unit(
         modules,
         mesh,

@@ -9,6 +9,7 @@ import torch
 from exporting import classify, export
 from test_fully_shard import Block, Model, shard_blocks
 from torch import nn
+from torch.distributed import fsdp
 
 from fsdp_mlir import (
     CPUOffloadPolicy,
@@ -42,6 +43,11 @@ from fsdp_mlir import (
         (Block(), {"shard_placement_fn": 1}, "shard_placement_fn is 1; give a function"),
         (Block(), {"mp_policy": torch.bfloat16}, "mp_policy is dtype; give an fsdp_mlir.Mixed"),
         (Block(), {"offload_policy": True}, "offload_policy is True; give an fsdp_mlir.Offload"),
+        (
+            Block(),
+            {"offload_policy": fsdp.CPUOffloadPolicy()},
+            "give fsdp_mlir's CPUOffloadPolicy, and not torch's",
+        ),
         (Block(), {"ignored_params": 3}, "ignored_params is 3; give a set of parameters"),
         (Block(), {"ignored_params": {"w"}}, "a member of ignored_params is 'w'; give a parameter"),
     ],
