@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, Container, Optional
 
@@ -192,7 +193,11 @@ def _implementation(group: dict[str, Any]) -> str:
 
 
 def _plain(value: Any, key: str, index: int) -> Any:
-    """A number, truth value, text or list of numbers as JSON has it; None of anything else."""
+    """A number, truth value, text or list of numbers as JSON has it; None of anything else.
+
+    Raises:
+        ExportError: a tensor of several values, or a number that is infinite or NaN.
+    """
     if isinstance(value, (tuple, list)):
         members = [_plain(member, key, index) for member in value]
         return members if all(isinstance(member, float) for member in members) else None
@@ -201,7 +206,13 @@ def _plain(value: Any, key: str, index: int) -> Any:
             raise ExportError(
                 E.OPTIMIZER, f"{key} of parameter group {index} has several values; give a number"
             )
-        return float(value.item())
+        value = value.item()
     if isinstance(value, (bool, str)):
         return value
-    return float(value) if isinstance(value, (int, float)) else None
+    if not isinstance(value, (int, float)):
+        return None
+    if not math.isfinite(value):
+        raise ExportError(
+            E.OPTIMIZER, f"{key} of parameter group {index} is {value}; give a finite number"
+        )
+    return float(value)

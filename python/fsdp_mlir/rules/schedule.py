@@ -7,6 +7,7 @@ rates, and what else it changes, such as momentum.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import warnings
 from array import array
@@ -84,8 +85,20 @@ def read_schedule(step: TrainingStep) -> Optional[Schedule]:
         return None
     rows, every = _steps_of_run(step), _steps_between(step)
     counted = _read_counted(step, -(-rows // every))
+    _require_finite(counted)
     repeated = [row for row in counted.rows for _ in range(every)]
     return Schedule(counted.columns, repeated[:rows])
+
+
+def _require_finite(schedule: Schedule) -> None:
+    for number, row in enumerate(schedule.rows):
+        for (group, name), value in zip(schedule.columns, row):
+            if not math.isfinite(value):
+                raise ExportError(
+                    E.SCHEDULE,
+                    f"lr_schedule sets {name} of parameter group {group} to {value} when it has "
+                    f"been stepped {number} times; a schedule gives finite numbers",
+                )
 
 
 def _steps_of_run(step: TrainingStep) -> int:
@@ -118,12 +131,23 @@ def _steps_between(step: TrainingStep) -> int:
     return per_epoch
 
 
+def _factor(value: Any, row: int) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ExportError(
+            E.SCHEDULE,
+            f"lr_schedule({row}) gives {type(value).__name__}; return the number that the learning "
+            "rates are multiplied with",
+        ) from error
+
+
 def _read_counted(step: TrainingStep, rows: int) -> Schedule:
     """The schedule with a row for each time that it is stepped."""
     schedule = step.lr_schedule
     if not is_schedulers(schedule):
         constant = constant_rates(step.optimizer)
-        factors = [float(schedule(row)) for row in range(rows)]
+        factors = [_factor(schedule(row), row) for row in range(rows)]
         return Schedule(
             constant.columns, [[rate * factor for rate in constant.rows[0]] for factor in factors]
         )

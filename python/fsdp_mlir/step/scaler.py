@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional
 
 import torch
@@ -13,7 +14,7 @@ def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
     """The scaler, or None where it is none or not enabled.
 
     Raises:
-        ExportError: it is something else.
+        ExportError: it is something else, or its numbers scale no loss.
     """
     if scaler is None:
         return None
@@ -23,7 +24,21 @@ def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
             f"scaler is {type(scaler).__name__}; give a torch.amp.GradScaler, as "
             'torch.amp.GradScaler("cpu")',
         )
-    return scaler if scaler.is_enabled() else None
+    if not scaler.is_enabled():
+        return None
+    for name, least in (("growth_factor", 1.0), ("backoff_factor", 0.0), ("scale", 0.0)):
+        value = getattr(scaler, f"get_{name}")()
+        _require(
+            math.isfinite(value) and value > least, name, f"a finite number above {least}", value
+        )
+    interval = scaler.get_growth_interval()
+    _require(interval >= 1, "growth_interval", "1 or more", interval)
+    return scaler
+
+
+def _require(holds: bool, name: str, wanted: str, value: float) -> None:
+    if not holds:
+        raise ExportError(E.STEP_ARGUMENT, f"the scaler's {name} is {value}; give {wanted}")
 
 
 def describe_scaler(scaler: Optional[torch.amp.GradScaler]) -> Optional[dict[str, Any]]:

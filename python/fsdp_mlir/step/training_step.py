@@ -112,7 +112,8 @@ class TrainingStep:
                 E.STEP_ARGUMENT, "outputs are what an evaluation gives; give eval_data as well"
             )
         _check_schedule(lr_schedule, lr_schedule_every)
-        _require(_is_int(seed) and seed >= 0, "seed", "an integer of at least 0", seed)
+        valid = _is_int(seed) and 0 <= seed < 2**63
+        _require(valid, "seed", "an integer of at least 0 and below 2**63", seed)
         for name, value in (("epochs", epochs), ("steps", steps)):
             _require(
                 value is None or (_is_int(value) and value > 0), name, "a positive integer", value

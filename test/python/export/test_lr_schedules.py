@@ -142,6 +142,21 @@ def test_a_function_scales_each_groups_rate(tmp_path: pathlib.Path) -> None:
     assert exported.metadata["schedule"]["rows"] == [[0.5], [0.25], [0.5 * (1 / 3)]]
 
 
+@pytest.mark.parametrize(
+    "factor, text",
+    (
+        (None, r"lr_schedule\(1\) gives NoneType; return the number"),
+        (float("nan"), "sets lr of parameter group 0 to nan when it has been stepped 1 times"),
+    ),
+)
+def test_a_function_gives_finite_numbers(factor: Any, text: str, tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    with pytest.raises(ExportError, match=text):
+        schedule = lambda step: factor if step else 1.0
+        record(tmp_path, model, optimizer, lr_schedule=schedule, steps=3)
+
+
 def test_epochs_give_the_table_one_ranks_steps(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     data = {"x": torch.randn(11, 8), "y": torch.zeros(11, dtype=torch.int64)}

@@ -111,6 +111,13 @@ def test_flags_that_have_no_meaning_in_a_plan_are_refused(
         record(tmp_path, model, adam)
 
 
+def test_a_number_that_is_not_finite_is_refused(tmp_path: pathlib.Path) -> None:
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=float("nan"))
+    with pytest.raises(ExportError, match="lr of parameter group 0 is nan; give a finite number"):
+        export(classify(model, optimizer=optimizer), tmp_path)
+
+
 def test_adam_with_decoupled_weight_decay_is_adamw(tmp_path: pathlib.Path) -> None:
     model = nn.Linear(8, 3)
     adam = torch.optim.Adam(model.parameters(), weight_decay=0.1, decoupled_weight_decay=True)

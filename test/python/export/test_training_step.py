@@ -1,11 +1,13 @@
 """Tests that a training step whose parts do not fit each other is refused when it is made."""
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from exporting import classify
 from torch import nn
+from torch.amp import GradScaler
 
 from fsdp_mlir import ExportError
 
@@ -34,6 +36,19 @@ Y = torch.zeros(9, dtype=torch.int64)
         ({"clip_grad_value": 0.0}, "clip_grad_value is 0.0; give a number above 0"),
         ({"clip_grad_value": 1, "clip_grad_norm": 1}, "both clip_grad_norm and clip_grad_value"),
         ({"seed": -1}, "seed is -1; give an integer of at least 0"),
+        ({"seed": 2**63}, r"seed is 9223372036854775808; give .* below 2\*\*63"),
+        (
+            {"scaler": GradScaler("cpu", growth_interval=0)},
+            "the scaler's growth_interval is 0; give 1 or more",
+        ),
+        (
+            {"scaler": GradScaler("cpu", growth_factor=math.inf)},
+            "the scaler's growth_factor is inf; give a fin",
+        ),
+        (
+            {"scaler": GradScaler("cpu", init_scale=0.0)},
+            "the scaler's scale is 0.0; give a finite number above",
+        ),
         ({"inputs": {}}, "inputs is empty"),
         ({"inputs": [X]}, r"inputs\[0\] is Tensor; give a dict of tensors by name"),
         ({"inputs": {"x": 3}}, r"inputs\['x'\] is int; give a tensor"),
