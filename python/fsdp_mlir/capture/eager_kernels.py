@@ -62,6 +62,18 @@ def _grouped_mm(
         return _create_grouped_mm_output_tensor(left, right, offs, out_dtype)
 
 
+def _attention(
+    mode: Any, func: Any, query: torch.Tensor, *others: Any, **options: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The results of attention on the CPU, whose kernel keeps the sums of its rows in float64 where
+    it computes in it: PyTorch's own rule says float32 always."""
+    from torch._meta_registrations import meta__scaled_dot_product_flash_attention_for_cpu as rule
+
+    with mode:
+        output, sums = rule(query, *others, **options)
+        return output, sums.double() if query.dtype == torch.float64 else sums
+
+
 Args = tuple[Any, ...]
 Strides = Callable[[torch.Tensor, Args], Sequence[int]]
 
@@ -188,7 +200,11 @@ def eager_results() -> Iterator[None]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     aten = torch.ops.aten
-    results = {aten._fft_r2c.default: _fft_r2c, aten._grouped_mm.default: _grouped_mm}
+    results = {
+        aten._fft_r2c.default: _fft_r2c,
+        aten._grouped_mm.default: _grouped_mm,
+        aten._scaled_dot_product_flash_attention_for_cpu.default: _attention,
+    }
     batch_norm = aten._native_batch_norm_legit_functional.default
     # Fake tensors take a decomposition, where there is one, before they look among these.
     rules = {op: _in_order(decomposition_table[op], at) for op, at in _results_in_other_orders()}

@@ -2,6 +2,7 @@
 
 import pathlib
 
+import pytest
 import torch
 import torch.nn.functional as F
 from exporting import export, sgd
@@ -26,3 +27,17 @@ def test_batch_norm_under_autocast(tmp_path: pathlib.Path) -> None:
     values = exported.program("step")["values"].values()
     statistics = [value["dtype"] for value in values if value["shape"] == [7]]
     assert len(statistics) > 4 and set(statistics) <= {"float32"}
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+def test_attention_keeps_sums_in_its_dtype(dtype: str, tmp_path: pathlib.Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        query = key = value = model(x)
+        return F.scaled_dot_product_attention(query, key, value).square().mean()
+
+    model = nn.Linear(4, 4).to(getattr(torch, dtype))
+    inputs = {"x": torch.randn(2, 3, 5, 4, dtype=getattr(torch, dtype))}
+    step = TrainingStep(model, loss, sgd(model), inputs)
+    values = export(step, tmp_path).program("step")["values"].values()
+    sums = [value["dtype"] for value in values if value["shape"] == [2, 3, 5]]
+    assert sums and set(sums) == {dtype}
