@@ -83,8 +83,9 @@ class Follower:
     def _entry(self, group: Group) -> Group:
         """A group's options: hyperparameters that are tensors are numbers.
 
-        On the CPU `foreach` runs the same kernels as the for-loop, on one tensor after the other;
-        so does `fused` of SGD, in one kernel, but that its first step says so.
+        `foreach` is followed as the for-loop. On the CPU most optimizers then run the same kernels,
+        on one tensor after the other; RAdam, NAdam, ASGD and Adafactor round otherwise. SGD runs
+        the same ones with `fused`, but that its first step says so.
         """
         entry = self._copied({k: v for k, v in group.items() if k != "params"})
         for key, value in entry.items():
