@@ -119,10 +119,16 @@ std::string flightFolder(const RunOptions &options) {
   if (!options.checkpoints.folder.empty())
     return options.checkpoints.folder;
   std::error_code unknown;
-  for (const std::string &file : {options.summary, options.metrics})
-    if (std::filesystem::is_regular_file(file, unknown) ||
-        (!file.empty() && !std::filesystem::exists(file, unknown)))
-      return std::filesystem::absolute(file, unknown).parent_path();
+  for (const std::string &file : {options.summary, options.metrics}) {
+    if (file.empty())
+      continue;
+    auto folder = std::filesystem::absolute(file, unknown).parent_path();
+    // A folder that is not there was named by mistake.
+    if (std::filesystem::is_directory(folder, unknown) &&
+        (std::filesystem::is_regular_file(file, unknown) ||
+         !std::filesystem::exists(file, unknown)))
+      return folder;
+  }
   return "";
 }
 

@@ -87,6 +87,15 @@ def test_ranks_with_different_flags(compiled: chain.Compiled, tmp_path: pathlib.
     assert not saved.exists()
 
 
+def test_a_folder_that_is_not_there_stays_so(
+    compiled: chain.Compiled, tmp_path: pathlib.Path
+) -> None:
+    """The rank that waits for the one which cannot write writes down nothing there either."""
+    metrics = tmp_path / "none" / "metrics.jsonl"
+    run_refused(compiled, tmp_path, "cannot write .*none/met", extra=["--metrics", metrics])
+    assert not metrics.parent.exists()
+
+
 def test_a_rank_that_fails_while_it_loads(compiled: chain.Compiled, tmp_path: pathlib.Path) -> None:
     """The other one writes down how far both were."""
     saved = tmp_path / "saved.safetensors"
