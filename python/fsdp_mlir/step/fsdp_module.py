@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Iterable, NoReturn
+from typing import Any, NoReturn, Sequence
 
 from torch import nn
 
@@ -99,6 +99,12 @@ class FSDPModule:
         self, reshard_after_backward: bool, *, recurse: bool = True
     ) -> None:
         """Accepted, False with a warning: each micro-batch gathers parameters anew."""
+        require(
+            isinstance(reshard_after_backward, bool),
+            "reshard_after_backward",
+            "True or False",
+            reshard_after_backward,
+        )
         if not reshard_after_backward:
             warnings.warn(
                 "set_reshard_after_backward(False) keeps parameters whole from one micro-batch to "
@@ -156,7 +162,8 @@ _ACCUMULATE = (
 _NO_PYTHON = "no Python runs while a plan does; choose collectives by the pipeline's options"
 
 
-def _units(modules: Iterable[Any]) -> list[Unit]:
+def _units(modules: Sequence[Any]) -> list[Unit]:
+    require(isinstance(modules, (list, tuple)), "modules", "a list of modules", modules)
     for module in modules:
         require(
             isinstance(module, FSDPModule), "a module to prefetch", "one after fully_shard", module

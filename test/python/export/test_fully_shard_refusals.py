@@ -191,6 +191,8 @@ def test_a_module_is_not_copied_afterwards() -> None:
         (lambda m: m.set_all_reduce_hook(None), "no Python runs while a plan does"),
         (lambda m: m.set_post_optim_event(None), "orders gathers behind updates"),
         (lambda m: m.set_reshard_after_forward(2), "reshard_after_forward is 2; give True or"),
+        (lambda m: m.set_reshard_after_backward("x"), "reshard_after_backward is 'x'; give True"),
+        (lambda m: m.set_modules_to_forward_prefetch(m), "modules is FSDPBlock; give a list of"),
         (
             lambda m: m.set_modules_to_forward_prefetch([nn.ReLU()]),
             "a module to prefetch is ReLU; give one after fully_shard",
