@@ -296,10 +296,13 @@ class Trace(Memory):
         layout = None if pointwise and (alike or free) else layout_of(fake)
         operands = [self._argument(value, where) for value in arguments.values()]
         whole = fake.shape in like or fake.dim() > 0
-        call = self.pool.make(
-            "call", functional, *operands,
-            dtype=fake.dtype, whole=whole, layout=layout, where=where,
-        )  # fmt: skip
+        form: dict[str, Any] = {"dtype": fake.dtype, "whole": whole, "layout": layout}
+        if fake.dim() and all(v.is_number or not t.dim() for t, v in self._valued(arguments)):
+            # A number that a tensor of one element holds is one without dimensions.
+            flat = {"dtype": fake.dtype, "whole": False, "layout": ((), ())}
+            call = self.pool.make("call", functional, *operands, **flat, where=where)
+            operands, functional = [call, layout_of(fake)[0]], aten.view.default
+        call = self.pool.make("call", functional, *operands, **form, where=where)
         target = next((given[a.name] for a in func._schema.arguments if a.alias_info), None)
         if target is None:
             return self._write(fake, call)
@@ -325,6 +328,9 @@ class Trace(Memory):
         if value.is_number or held.shape != wanted.shape:
             return value
         return laid_out(self.pool, value, layout_of(held), layout_of(wanted), where)
+
+    def _valued(self, given: dict[str, Any]) -> list[tuple[torch.Tensor, Expr]]:
+        return [(tensor, self.value_of(tensor)) for tensor in _tensors(given)]
 
     def _operand(self, value: Any) -> Expr:
         return self.value_of(value) if isinstance(value, torch.Tensor) else self.number(value)

@@ -465,6 +465,13 @@ def fills_transposed(optimizer: Own, p: torch.Tensor, state: dict, group: dict) 
     p.sub_((x @ x.mT @ x).mT)
 
 
+def keeps_one_element(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if not state:
+        state["norm"] = torch.zeros(1)
+    state["norm"].mul_(0.5).add_(p.grad.norm(), alpha=0.5)
+    p.sub_(p.grad / state["norm"])
+
+
 class Strides(TorchDispatchMode):
     """Those of each result."""
 
@@ -479,7 +486,9 @@ class Strides(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (5, 5)])
-@pytest.mark.parametrize("update", [makes_contiguous, copies_transposed, fills_transposed])
+@pytest.mark.parametrize(
+    "update", [makes_contiguous, copies_transposed, fills_transposed, keeps_one_element]
+)
 def test_what_is_computed_lies_as_the_rule_says(update: Callable[..., None], shape: Any) -> None:
     torch.manual_seed(1)
     reference = nn.Parameter(torch.randn(shape))
@@ -488,8 +497,9 @@ def test_what_is_computed_lies_as_the_rule_says(update: Callable[..., None], sha
     before = reference.detach().clone()
     reference.grad = torch.randn(shape)
     optimizer.step()
+    states = [torch.zeros(shaped(s, reference)) for s in rule.description["states"]]
     with Strides() as strides:
-        (value,) = rule([before, reference.grad], 0.1, 1)
+        value, *_ = rule([before, reference.grad, *states], 0.1, 1)
     assert torch.equal(bits(value), bits(reference))
     results = [node["results"][0] for node in rule.description["nodes"]]
     values = rule.description["values"]
@@ -526,7 +536,11 @@ def keeps_the_largest(optimizer: Own, p: torch.Tensor, state: dict, group: dict)
 
 @pytest.mark.parametrize("shape", [(6, 4), (8,), (1,)])
 @pytest.mark.parametrize(
-    "update", [begins_as_zero, decays_a_norm, begins_with_a_step_without, keeps_the_largest]
+    "update",
+    [
+        *(begins_as_zero, decays_a_norm, begins_with_a_step_without),
+        *(keeps_the_largest, keeps_one_element),
+    ],
 )
 def test_a_state_may_be_a_tensor_without_dimensions(
     update: Callable[..., None], shape: tuple[int, ...]
