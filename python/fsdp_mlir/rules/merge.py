@@ -31,6 +31,8 @@ class Merger:
     def _merge(self, yes: Expr, no: Expr) -> Expr:
         if yes is no:
             return no
+        if yes.is_number != no.is_number:
+            return self._merge(self._as_tensor(yes, no), self._as_tensor(no, yes))
         if no.op == yes.op == "item":
             return self.pool.make("item", self.merge(*yes.operands, *no.operands), where=no.where)
         if no.is_number:
@@ -60,6 +62,11 @@ class Merger:
 
     def _expr(self, value: Any) -> Expr:
         return value if isinstance(value, Expr) else self.pool.constant(value)
+
+    def _as_tensor(self, value: Expr, like: Expr) -> Expr:
+        if not value.is_number:
+            return value
+        return self.pool.make("fill", value, dtype=like.dtype, layout=like.layout)
 
     def _number(self, yes: Expr, no: Expr) -> Expr:
         op, a, b = self.condition

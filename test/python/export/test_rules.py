@@ -534,12 +534,20 @@ def keeps_the_largest(optimizer: Own, p: torch.Tensor, state: dict, group: dict)
     p.sub_(p.grad / state["norm"])
 
 
+def has_a_number_for_none(optimizer: Own, p: torch.Tensor, state: dict, group: dict) -> None:
+    if not state:
+        state["norm"] = p.norm()
+        if state["norm"] == 0:
+            state["norm"] = 0.01
+    p.sub_(p.grad * state["norm"])
+
+
 @pytest.mark.parametrize("shape", [(6, 4), (8,), (1,)])
 @pytest.mark.parametrize(
     "update",
     [
         *(begins_as_zero, decays_a_norm, begins_with_a_step_without),
-        *(keeps_the_largest, keeps_one_element),
+        *(keeps_the_largest, keeps_one_element, has_a_number_for_none),
     ],
 )
 def test_a_state_may_be_a_tensor_without_dimensions(
