@@ -12,12 +12,11 @@ from typing import Any, Callable, NoReturn, Protocol
 import torch
 
 from .. import package
-from ..step.places import PYTORCH
+from ..step.places import PYTORCH, is_pythons
 from .values import Comparison, Expr
 
 _OPTIM = os.path.join(PYTORCH, "optim")
 _HELPERS = os.path.join(_OPTIM, "optimizer.py")
-_PYTHON = os.path.dirname(os.__file__)
 
 
 class Followed(Protocol):
@@ -45,7 +44,7 @@ def is_optimizers(path: str) -> bool:
     """Whether a Python file may have an optimizer's step."""
     if path.startswith((package.FOLDER, "<")) or path == _HELPERS:
         return False
-    return path.startswith(_OPTIM) or not path.startswith((PYTORCH, _PYTHON))
+    return path.startswith(_OPTIM) or not (path.startswith(PYTORCH) or is_pythons(path))
 
 
 class _Node:

@@ -13,6 +13,7 @@ from .. import package
 
 # PyTorch's folder, with what separates folders behind it: torchvision's code is a user's.
 PYTORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_PYTHON = os.path.join(os.path.dirname(os.__file__), "")
 FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -23,10 +24,15 @@ def is_users(path: str) -> bool:
     )
 
 
+def is_pythons(path: str) -> bool:
+    """Whether a source file is Python's own; packages may be installed below it."""
+    return path.startswith(_PYTHON) and not re.search(r"[/\\](site|dist)-packages[/\\]", path)
+
+
 def user_location(trace: str) -> str:
-    """`file.py:31` of the innermost frame in `trace` that is not PyTorch's or ours, or ""."""
+    """`file.py:31` of the innermost frame in `trace` that is not PyTorch's, ours or Python's, or ""."""
     for path, line in reversed(FRAME.findall(trace)):
-        if is_users(path):
+        if is_users(path) and not is_pythons(path):
             return f"{os.path.basename(path)}:{line}"
     return ""
 

@@ -1,6 +1,7 @@
 """Tests that what cannot be exported ends in one error: what, where, how to mend it."""
 
 import logging
+import os
 import pathlib
 from typing import Any, Callable, Optional
 
@@ -219,6 +220,17 @@ def test_libraries_whose_name_begins_like_pytorchs() -> None:
     assert user_location(trace) == "boxes.py:7"
     assert is_optimizers(f"{packages}/torch_optimizer/radam.py")
     assert not is_optimizers(f"{packages}/torch/functional.py")
+
+
+def test_lines_of_python_itself_are_no_users() -> None:
+    """But those of packages that are installed below it, as without a virtual environment."""
+    python = pathlib.Path(os.__file__).parent
+    trace = 'File "/home/me/step.py", line 3\n' + f'File "{python}/contextlib.py", line 144'
+    assert user_location(trace) == "step.py:3"
+    trace += f'\nFile "{python}/site-packages/timm/layers.py", line 7'
+    assert user_location(trace) == "layers.py:7"
+    assert is_optimizers(f"{python}/site-packages/torch_optimizer/radam.py")
+    assert not is_optimizers(f"{python}/functools.py")
 
 
 def test_python_state_that_the_forward_changes_is_a_warning(tmp_path: pathlib.Path) -> None:
