@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cxxabi.h>
 #include <exception>
 #include <mutex>
-#include <regex>
 #include <sys/syscall.h>
 #include <typeinfo>
 #include <unistd.h>
@@ -110,11 +110,13 @@ std::string GlooThreads::failure() const {
   }
   // Its check of a message's size: "op.preamble.length <= op.nbytes. 800 vs
   // 400."
-  static const std::regex sizes("preamble\\.length <= .* (\\d+) vs (\\d+)");
-  std::smatch found;
-  if (std::regex_search(text, found, sizes))
-    return "was sent " + found.str(1) + " bytes where it awaits " +
-           found.str(2);
+  size_t check = text.find("preamble.length <= ");
+  unsigned long long sent, awaited;
+  if (check != std::string::npos &&
+      std::sscanf(text.c_str() + check, "preamble.length <= %*s %llu vs %llu",
+                  &sent, &awaited) == 2)
+    return "was sent " + std::to_string(sent) + " bytes where it awaits " +
+           std::to_string(awaited);
   return "was sent what it cannot read (" + firstLine(text) + ")";
 }
 
