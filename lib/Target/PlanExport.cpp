@@ -210,7 +210,7 @@ private:
             "has no place, or a dtype that PyTorch has not; run "
             "--fsdp-plan-memory first");
       auto exported = std::make_unique<plan::StateT>();
-      exported->fqn = state.getSymName().str();
+      exported->fqn = state.getFullName().str();
       if (auto aliases = state.getAliases())
         for (Attribute alias : *aliases)
           exported->aliases.push_back(cast<StringAttr>(alias).str());

@@ -38,6 +38,10 @@ private:
   FlatSymbolRefAttr symbol(const std::string &name) {
     return FlatSymbolRefAttr::get(builder.getStringAttr(name));
   }
+  FlatSymbolRefAttr stateSymbol(const std::string &fqn) {
+    FlatSymbolRefAttr known = states.symbols.lookup(fqn);
+    return known ? known : symbol(fqn);
+  }
 
   OpBuilder &builder;
   AtenCallImporter &calls;
@@ -130,7 +134,7 @@ Value ProgramImporter::addLoad(const ArgumentInfo &argument,
                  ? states.elementTypes.lookup(argument.fqn)
                  : type.getElementType();
   Value value =
-      LoadOp::create(builder, loc, type.clone(own), symbol(argument.fqn));
+      LoadOp::create(builder, loc, type.clone(own), stateSymbol(argument.fqn));
   if (own == type.getElementType())
     return value;
   return aten::createPrecisionCast(builder, loc, aten::Phase::Forward, value,
@@ -186,7 +190,7 @@ void ProgramImporter::addResults() {
       gradients.push_back(&result);
     else if (result.role == ResultRole::BufferUpdate)
       StoreOp::create(builder, NameLoc::get(builder.getStringAttr(result.fqn)),
-                      value, symbol(result.fqn));
+                      value, stateSymbol(result.fqn));
     else
       returned.push_back(value);
   }
@@ -200,8 +204,9 @@ void ProgramImporter::addResults() {
     if (cast<RankedTensorType>(gradient.getType()).getElementType() != own)
       gradient = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
                                            gradient, own);
-    UpdateOp::create(builder, loc, update->second.rule, symbol(result->fqn),
-                     gradient, builder.getArrayAttr(update->second.states));
+    UpdateOp::create(builder, loc, update->second.rule,
+                     stateSymbol(result->fqn), gradient,
+                     builder.getArrayAttr(update->second.states));
   }
   func::ReturnOp::create(builder, builder.getUnknownLoc(), returned);
 }

@@ -16,6 +16,8 @@ struct ParameterUpdate {
 
 /// What programs ask of the states that stand in the module.
 struct ImportedStates {
+  /// By fully qualified name, of each state; an archive may name others.
+  llvm::StringMap<mlir::FlatSymbolRefAttr> symbols;
   llvm::StringMap<mlir::Type> elementTypes; // of each parameter
   llvm::StringMap<ParameterUpdate> updates; // of each one that is updated
 };

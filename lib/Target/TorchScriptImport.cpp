@@ -13,12 +13,14 @@
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/Registration.h"
 #include "plan/DTypes.h"
+#include "plan/ProgramNames.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <cmath>
@@ -44,7 +46,8 @@ private:
   void addModules();
   void addUnits();
   void addStates();
-  StateOp addState(const StateInfo &info, Role role);
+  StateOp addState(const StateInfo &info, Role role, const std::string &symbol);
+  StateOp addModelState(const StateInfo &info, Role role);
   void addOptimizer(const llvm::StringMap<const TorchGraph *> &graphs);
   void addOptimizerStates(const StateInfo &parameter, const RuleInfo &rule);
 
@@ -64,6 +67,7 @@ private:
   OwningOpRef<ModuleOp> module;
   AtenCallImporter calls;
   llvm::StringMap<unsigned> groups; // of each parameter the optimizer holds
+  llvm::StringSet<> functions; // symbols of programs and rules, also later ones
   ImportedStates states;
 };
 } // namespace
@@ -71,6 +75,11 @@ private:
 OwningOpRef<ModuleOp> Importer::run(const std::vector<std::string> &names,
                                     const std::vector<TorchGraph> &graphs) {
   importTraining(builder, *module, metadata);
+  functions.insert(plan::accumulateProgramName);
+  for (const auto &[name, program] : metadata.programs)
+    functions.insert(name);
+  for (const RuleInfo &rule : metadata.optimizer.rules)
+    functions.insert(rule.name);
   for (auto [index, group] : llvm::enumerate(metadata.optimizer.groups))
     for (const std::string &parameter : group.parameters)
       groups[parameter] = index;
@@ -115,11 +124,15 @@ void Importer::addUnits() {
   }
 }
 
-StateOp Importer::addState(const StateInfo &info, Role role) {
+StateOp Importer::addState(const StateInfo &info, Role role,
+                           const std::string &symbol) {
   OperationState state(unknown(), StateOp::getOperationName());
   StateOp::Properties &properties =
       state.getOrAddProperties<StateOp::Properties>();
-  properties.sym_name = builder.getStringAttr(info.fqn);
+  properties.sym_name = builder.getStringAttr(symbol);
+  if (symbol != info.fqn)
+    properties.fqn = builder.getStringAttr(info.fqn);
+  states.symbols[info.fqn] = FlatSymbolRefAttr::get(properties.sym_name);
   properties.role = RoleAttr::get(builder.getContext(), role);
   properties.type =
       TypeAttr::get(getTensorType(builder.getContext(), info.type));
@@ -133,9 +146,14 @@ StateOp Importer::addState(const StateInfo &info, Role role) {
   return cast<StateOp>(builder.create(state));
 }
 
+StateOp Importer::addModelState(const StateInfo &info, Role role) {
+  bool isTaken = functions.contains(info.fqn);
+  return addState(info, role, isTaken ? info.fqn + "/state" : info.fqn);
+}
+
 void Importer::addStates() {
   for (const StateInfo &info : metadata.parameters) {
-    StateOp state = addState(info, Role::Parameter);
+    StateOp state = addModelState(info, Role::Parameter);
     auto group = groups.find(info.fqn);
     if (group != groups.end())
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
@@ -149,9 +167,9 @@ void Importer::addStates() {
       state.setReplicated(true);
   }
   for (const StateInfo &info : metadata.buffers)
-    addState(info, Role::Buffer);
+    addModelState(info, Role::Buffer);
   for (const StateInfo &info : metadata.constants)
-    addState(info, Role::Constant);
+    addModelState(info, Role::Constant);
 }
 
 void Importer::addOptimizerStates(const StateInfo &parameter,
@@ -168,9 +186,11 @@ void Importer::addOptimizerStates(const StateInfo &parameter,
     info.type.dtype = like.dtype;
     if (like.initial != 0 || std::signbit(like.initial))
       info.init = {InitInfo{"fill", {like.initial}, 0, std::nullopt}};
-    StateOp state = addState(info, Role::Optimizer);
-    state.setParameterAttr(symbol(parameter.fqn));
-    update.states.push_back(symbol(info.fqn));
+    FlatSymbolRefAttr of = states.symbols.at(parameter.fqn);
+    StateOp state = addState(info, Role::Optimizer,
+                             (of.getValue() + "/" + like.name).str());
+    state.setParameterAttr(of);
+    update.states.push_back(states.symbols.at(info.fqn));
   }
 }
 

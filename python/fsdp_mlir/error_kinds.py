@@ -269,7 +269,7 @@ TEXTS = {
     ),
     216: (
         "a name is used twice or reserved",
-        "Parameters, buffers, programs, metrics and the optimizer's rules share one table of names in the compiler.",
+        "A metric has the name of what a run's metrics have themselves, or a parameter or buffer has one that begins with fsdp., as the compiler's do.",
         "Rename the one that the message says.",
     ),
     217: (

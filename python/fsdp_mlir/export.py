@@ -95,7 +95,6 @@ def _export(
     writers: dict[str, ProgramWriter] = {}
     programs: dict[str, Program] = {}
     for wanted in programs_of(step.batches, step.turns, evaluates=step.eval_data is not None):
-        names.check_symbol(wanted.name)
         program = capture(step, wanted, names, sharding.precision)
         prepare(program)
         programs[wanted.name] = program

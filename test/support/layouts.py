@@ -19,7 +19,7 @@ CASES = {
     "resnet": (MODELS / "resnet.py", ()),
     **{
         name: (MODELS / "zoo.py", ("--model", name))
-        for name in "odd halves halves_with_momentum tied frozen unreached twice mixed shared groups amsgrad dropout scalar".split()
+        for name in "odd halves halves_with_momentum tied frozen unreached twice mixed shared groups amsgrad dropout names scalar".split()
     },
     "classifier-momentum": (
         PARITY / "classifier.py",

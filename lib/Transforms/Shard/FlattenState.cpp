@@ -162,6 +162,7 @@ StateOp FlattenState::createState(StateOp like, RankedTensorType type,
   flat.setSymName(name.str());
   flat.setType(RankedTensorType::get({type.getDimSize(0)},
                                      like.getTensorType().getElementType()));
+  flat.removeFqnAttr();
   flat.removeAliasesAttr();
   flat.removeInitAttr();
   flat.removeGroupAttr();

@@ -57,7 +57,6 @@ def describe_optimizer(
         for rule in captured:
             rule.group += first
             symbol = _symbol(rule, optimizer_name(part), writers)
-            names.check_symbol(symbol)
             writers[symbol] = RuleWriter(rule, symbol, f"rule_{len(writers)}")
     for group in groups:
         group["parameters"] = [fqn for fqn in group["parameters"] if fqn in names.parameters]

@@ -14,21 +14,10 @@ from .memory import Memory, is_same
 from .meta_start import FirstValues, is_meta, stand_ins
 from .training_step import TrainingStep
 
-# Symbols that import gives to programs.
-_RESERVED = ("step", "accumulate", "eval")
-
 
 def plain_path(path: str) -> str:
     """`path` without the component that PyTorch's checkpoint_wrapper adds, as in `state_dict()`."""
     return ".".join(part for part in path.split(".") if part != "_checkpoint_wrapped_module")
-
-
-def _taken(role: str, fqn: str) -> ExportError:
-    return ExportError(
-        E.NAME_TAKEN,
-        f"{role} {fqn} has the name of a program or of an optimizer's rule, which share one table "
-        "with it in the IR; rename the attribute",
-    )
 
 
 class StateNames:
@@ -103,8 +92,6 @@ class StateNames:
                 raise ExportError(
                     E.NAME_TAKEN, f"{fqn}: names that start with fsdp. are reserved; rename it"
                 )
-            if fqn in _RESERVED:
-                raise _taken(role, fqn)
             if (owner := self._tied(role, fqn, tensor)) is not None:
                 self._known[id(tensor)] = owner
                 if role == "parameter" or self._is_persistent(fqn):
@@ -144,12 +131,6 @@ class StateNames:
                 "of its data",
             )
         return self._known[id(other)]
-
-    def check_symbol(self, symbol: str) -> None:
-        """Raises ExportError where a parameter or buffer has the name of a rule."""
-        for role, table in (("parameter", self.parameters), ("buffer", self.buffers)):
-            if symbol in table:
-                raise _taken(role, symbol)
 
     def add_leaf(self, fqn: str, leaf: torch.Tensor) -> None:
         """Makes `leaf` what programs read of the parameter `fqn`: its cast to another dtype."""

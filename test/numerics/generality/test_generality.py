@@ -11,7 +11,7 @@ from support import chain, compare, reference
 
 MODELS = pathlib.Path(__file__).parent / "models"
 STEPS = 5
-ZOO = "odd halves halves_with_momentum tied frozen unreached twice mixed shared groups amsgrad scalar turned rests".split()
+ZOO = "odd halves halves_with_momentum tied frozen unreached twice mixed shared groups amsgrad names scalar turned rests".split()
 CASES = {
     "gpt2": ("huggingface.py", ("--model", "gpt2")),
     "llama": ("huggingface.py", ("--model", "llama")),

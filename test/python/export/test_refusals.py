@@ -172,24 +172,6 @@ def test_a_frozen_model(tmp_path: pathlib.Path) -> None:
         export(classify(model), tmp_path)
 
 
-@pytest.mark.provokes("FSDP-E0216")
-@pytest.mark.parametrize("name", ["step", "sgd"])
-def test_a_parameter_named_like_a_program(tmp_path: pathlib.Path, name: str) -> None:
-    model = nn.Linear(8, 3)
-    if name == "sgd":
-        model.sgd = nn.ParameterList([nn.Parameter(torch.ones(3))])
-    else:
-        model.register_parameter(name, nn.Parameter(torch.ones(3)))
-    with pytest.raises(ExportError, match="has the name of a program or of an optimizer's rule"):
-        export(classify(model), tmp_path)
-
-
-def test_a_parameter_named_almost_like_a_program(tmp_path: pathlib.Path) -> None:
-    model = nn.Linear(8, 3)
-    model.register_parameter("eval_", nn.Parameter(torch.ones(3)))
-    export(classify(model), tmp_path)
-
-
 OUTSIDE = nn.Linear(3, 3)
 
 

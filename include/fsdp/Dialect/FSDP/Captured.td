@@ -86,8 +86,9 @@ def FSDP_StateOp : FSDP_Op<"state", [
   let description = [{
     Programs read and write it with `fsdp.load`, `fsdp.store` and
     `fsdp.update`; it is never an argument, so all programs agree on it. The
-    symbol is PyTorch's fully qualified name; `aliases` are the other names of
-    a tied tensor.
+    symbol is PyTorch's fully qualified name. Where a program or a rule has that
+    symbol, the state has another one, and `fqn` is PyTorch's name. `aliases` are
+    the other names of a tied tensor.
 
     A `gradient` is the sharded phase's: what the micro-batches of a step have
     given so far (see `fsdp.accumulate`). It is neither read from a file nor
@@ -117,6 +118,7 @@ def FSDP_StateOp : FSDP_Op<"state", [
     fsdp.state @"blocks.0.w" parameter : tensor<10x128xf32> {trainable, aliases = ["head.w"], group = 0 : i64}
     fsdp.state @"blocks.0.w/exp_avg" optimizer : tensor<10x128xf32> {parameter = @"blocks.0.w"}
     fsdp.state @"bn.running_mean" buffer : tensor<7xf32> {persistent}
+    fsdp.state @"step/state" buffer : tensor<i64> {persistent, fqn = "step"}
     fsdp.state @fsdp.constant.0 constant : tensor<i64>
     fsdp.state @"blocks.0.w/grad" gradient : tensor<10x128xf32> {parameter = @"blocks.0.w"}
     fsdp.state @"ln.weight" parameter : tensor<128xf32> {trainable, init = [#fsdp.init<fill, values = [1.0]>]}
@@ -127,7 +129,7 @@ def FSDP_StateOp : FSDP_Op<"state", [
   let arguments = (ins SymbolNameAttr:$sym_name, FSDP_RoleAttr:$role,
       TypeAttrOf<AnyRankedTensor>:$type, UnitAttr:$trainable,
       UnitAttr:$persistent, UnitAttr:$replicated,
-      OptionalAttr<StrArrayAttr>:$aliases,
+      OptionalAttr<StrAttr>:$fqn, OptionalAttr<StrArrayAttr>:$aliases,
       OptionalAttr<I64Attr>:$group,
       OptionalAttr<FlatSymbolRefAttr>:$parameter, OptionalAttr<StrAttr>:$unit,
       OptionalAttr<FSDP_ShardingAttr>:$sharding,
@@ -141,6 +143,8 @@ def FSDP_StateOp : FSDP_Op<"state", [
     ::mlir::RankedTensorType getTensorType() {
       return ::llvm::cast<::mlir::RankedTensorType>(getType());
     }
+    /// PyTorch's fully qualified name: `fqn`, or the symbol where there is none.
+    ::llvm::StringRef getFullName() { return getFqn().value_or(getSymName()); }
     /// The type of the whole tensor: `global`, or `type` where nothing is cut.
     ::mlir::RankedTensorType getGlobalType() {
       return ::llvm::cast<::mlir::RankedTensorType>(

@@ -180,6 +180,27 @@ class Contrast(nn.Module):
         return x @ y.t() * self.scale.exp()
 
 
+class NamedLikePrograms(nn.Linear):
+    """Its own names are those of programs and of an optimizer's rule, which the IR has beside it."""
+
+    def __init__(self) -> None:
+        super().__init__(17, 7)
+        self.step = nn.Parameter(numbers(7))
+        self.sgd = nn.ParameterList([nn.Parameter(numbers(17))])
+        self.register_buffer("accumulate", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.accumulate += 1
+        return super().forward(x * self.sgd[0]) * self.step / self.accumulate
+
+
+def names() -> TrainingStep:
+    model = NamedLikePrograms()
+    data = {"x": numbers(SAMPLES, 17), "y": numbers(SAMPLES, 7, seed=8)}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return step_of(model, regression, data, optimizer)
+
+
 def scalar() -> TrainingStep:
     """A parameter without dimensions, as CLIP's, and numbers beside a loss without."""
 
@@ -372,6 +393,7 @@ MODELS = {
         shared,
         groups,
         amsgrad,
+        names,
         scalar,
         turned,
         rests,
