@@ -41,7 +41,7 @@ def test_torchs_mesh(group: None) -> None:
 def test_torchs_policy() -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    with pytest.raises(ExportError, match="is MixedPrecisionPolicy; give an fsdp_mlir.Mixed"):
+    with pytest.raises(ExportError, match="is MixedPrecisionPolicy; give fsdp_mlir's Mixed"):
         fully_shard(model(), mp_policy=MixedPrecisionPolicy(torch.bfloat16))
 
 
