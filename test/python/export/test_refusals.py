@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 import pytest
 import torch
 import torch.nn.functional as F
-from exporting import classify, cross_entropy, export, sgd
+from exporting import assert_same_as_eager, classify, cross_entropy, export, sgd
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -94,6 +94,35 @@ def test_the_users_line_is_named(tmp_path: pathlib.Path, body: Callable, text: s
     assert text in message
     assert name == "test_refusals.py" and first < int(line) <= first + 4
     assert list(tmp_path.iterdir()) == []
+
+
+class ActNorm(nn.Linear):
+    """The first batch gives its bias."""
+
+    def __init__(self, seen: Any) -> None:
+        super().__init__(8, 3)
+        if isinstance(seen, torch.Tensor):
+            self.register_buffer("seen", seen)
+        else:
+            self.seen = seen
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.seen:
+            with torch.no_grad():
+                self.bias.copy_(-F.linear(x, self.weight).mean(0))
+            self.seen = self.seen | True
+        return super().forward(x)
+
+
+@pytest.mark.provokes("FSDP-E0206")
+def test_a_flag_of_the_first_batch(tmp_path: pathlib.Path) -> None:
+    """A bool may be one, where a batch comes before the step."""
+    models = ActNorm(torch.tensor(False)), ActNorm(False)
+    for model in models:
+        model(torch.randn(4, 8))
+    with pytest.raises(ExportError, match=r"refusals.py:\d+: the step (branches|reads a tensor)"):
+        export(classify(models[0]), tmp_path)
+    assert_same_as_eager(classify(models[1]), tmp_path)
 
 
 @pytest.mark.provokes("FSDP-E0210")
