@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Sequence
 from torch import nn
 
 from ..errors import E, ExportError
-from .unit import Unit, require, unit_of
+from .arguments import require
+from .unit import Unit, unit_of
 
 
 def original_class(module: nn.Module) -> type[nn.Module]:

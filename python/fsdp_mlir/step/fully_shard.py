@@ -11,11 +11,12 @@ from typing import Any, Callable, Optional, Sequence, Union
 from torch import nn
 
 from ..errors import E, ExportError
+from .arguments import require
 from .fsdp_module import fsdp_class, original_class
 from .mesh import DeviceMesh
 from ..options import checked_options
 from .policies import MixedPrecisionPolicy, OffloadPolicy
-from .unit import Unit, enclosing_unit, require, take, unit_of
+from .unit import Unit, enclosing_unit, take, unit_of
 
 
 @checked_options

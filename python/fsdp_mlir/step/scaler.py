@@ -8,6 +8,7 @@ from typing import Any, Optional
 import torch
 
 from ..errors import E, ExportError
+from .arguments import require
 
 
 def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
@@ -28,17 +29,11 @@ def check_scaler(scaler: Any) -> Optional[torch.amp.GradScaler]:
         return None
     for name, least in (("growth_factor", 1.0), ("backoff_factor", 0.0), ("scale", 0.0)):
         value = getattr(scaler, f"get_{name}")()
-        _require(
-            math.isfinite(value) and value > least, name, f"a finite number above {least}", value
-        )
+        holds = math.isfinite(value) and value > least
+        require(holds, f"the scaler's {name}", f"a finite number above {least}", value)
     interval = scaler.get_growth_interval()
-    _require(interval >= 1, "growth_interval", "1 or more", interval)
+    require(interval >= 1, "the scaler's growth_interval", "1 or more", interval)
     return scaler
-
-
-def _require(holds: bool, name: str, wanted: str, value: float) -> None:
-    if not holds:
-        raise ExportError(E.STEP_ARGUMENT, f"the scaler's {name} is {value}; give {wanted}")
 
 
 def describe_scaler(scaler: Optional[torch.amp.GradScaler]) -> Optional[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 import numpy as np
 import torch
 
+from .arguments import require
 from .clipping import Norm, check_clipping
 from ..data.checks import Data, LoaderData, batches_per_epoch, check_data, column_names
 from ..data.files import FileData
@@ -100,8 +101,8 @@ class TrainingStep:
         clip_grad_value: Optional[float] = None,
         scaler: Optional[torch.amp.GradScaler] = None,
     ) -> None:
-        _require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
-        _require(
+        require(isinstance(model, torch.nn.Module), "model", "a torch.nn.Module", model)
+        require(
             outputs is None or callable(outputs),
             "outputs",
             "a function outputs(model, **inputs) that returns tensors by name",
@@ -113,9 +114,9 @@ class TrainingStep:
             )
         _check_schedule(lr_schedule, lr_schedule_every)
         valid = _is_int(seed) and 0 <= seed < 2**63
-        _require(valid, "seed", "an integer of at least 0 and below 2**63", seed)
+        require(valid, "seed", "an integer of at least 0 and below 2**63", seed)
         for name, value in (("epochs", epochs), ("steps", steps)):
-            _require(
+            require(
                 value is None or (_is_int(value) and value > 0), name, "a positive integer", value
             )
         if epochs is not None and steps is not None:
@@ -212,7 +213,7 @@ def checked_accumulate(value: int) -> int:
     Raises:
         ExportError: it is none.
     """
-    _require(_is_int(value) and value > 0, "accumulate", "a positive integer", value)
+    require(_is_int(value) and value > 0, "accumulate", "a positive integer", value)
     return value
 
 
@@ -285,20 +286,14 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _require(holds: bool, name: str, wanted: str, value: Any) -> None:
-    if not holds:
-        shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
-        raise ExportError(E.STEP_ARGUMENT, f"{name} is {shown}; give {wanted}")
-
-
 def _check_schedule(schedule: Any, every: Any) -> None:
-    _require(
+    require(
         schedule is None or callable(schedule) or is_schedulers(schedule),
         "lr_schedule",
         "a torch.optim.lr_scheduler object or a function from step to factor",
         schedule,
     )
-    _require(every in (None, "step", "epoch"), "lr_schedule_every", '"step" or "epoch"', every)
+    require(every in (None, "step", "epoch"), "lr_schedule_every", '"step" or "epoch"', every)
     if every is not None and schedule is None:
         raise ExportError(
             E.STEP_ARGUMENT,

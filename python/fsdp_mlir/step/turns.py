@@ -9,6 +9,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 import torch
 
 from ..errors import E, ExportError
+from .arguments import require
 from .optimizer_list import as_one, parts_of
 
 Loss = Callable[..., torch.Tensor]
@@ -59,20 +60,19 @@ def turns_of(loss: Any, optimizer: Any, metrics: Any) -> list[Turn]:
             turns train one parameter.
     """
     if not isinstance(loss, Mapping):
-        _require_function(
-            "loss", loss, "a function loss(model, **inputs), or a dict of them by turn"
-        )
+        wanted = f"{_LOSS}, or a dict of them by turn"
+        require(callable(loss), "loss", wanted, loss)
         if isinstance(metrics, Mapping):
             raise ExportError(
                 E.STEP_ARGUMENT,
                 "metrics is a dict, and loss one function; give one function metrics",
             )
         if metrics is not None:
-            _require_function("metrics", metrics, _METRICS)
+            require(callable(metrics), "metrics", _METRICS, metrics)
         return [Turn("", loss, as_one(optimizer), metrics)]
     _check_names(loss)
     for name, function in loss.items():
-        _require_function(f"loss[{name!r}]", function, "a function loss(model, **inputs)")
+        require(callable(function), f"loss[{name!r}]", _LOSS, function)
     if not isinstance(optimizer, Mapping) or list(optimizer) != list(loss):
         has = (
             f"the turns {', '.join(map(str, optimizer))}"
@@ -95,7 +95,7 @@ def turns_of(loss: Any, optimizer: Any, metrics: Any) -> list[Turn]:
             raise ExportError(
                 E.STEP_ARGUMENT, f"metrics has {name!r}, and loss the turns {', '.join(loss)}"
             )
-        _require_function(f"metrics[{name!r}]", function, _METRICS)
+        require(callable(function), f"metrics[{name!r}]", _METRICS, function)
     turns = [
         Turn(
             name, loss[name], one := as_one(optimizer[name]), (metrics or {}).get(name), _held(one)
@@ -106,13 +106,8 @@ def turns_of(loss: Any, optimizer: Any, metrics: Any) -> list[Turn]:
     return turns
 
 
+_LOSS = "a function loss(model, **inputs)"
 _METRICS = "a function metrics(model, **inputs) that returns scalars by name"
-
-
-def _require_function(what: str, value: Any, wanted: str) -> None:
-    if not callable(value):
-        shown = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
-        raise ExportError(E.STEP_ARGUMENT, f"{what} is {shown}; give {wanted}")
 
 
 def _check_names(loss: Mapping[Any, Any]) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Union
 
 from torch import nn
 
-from ..errors import E, ExportError
 from .mesh import DeviceMesh
 from .policies import MixedPrecisionPolicy, OffloadPolicy
 
@@ -62,10 +61,3 @@ def _free(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
         if _KEY not in vars(module):
             yield module
             yield from _free(module.children())
-
-
-def require(holds: bool, name: str, wanted: str, value: Any) -> None:
-    """Raises ExportError, which shows `value`, where the argument `name` is not what is wanted."""
-    if not holds:
-        shown = repr(value) if isinstance(value, (bool, int, float, str)) else type(value).__name__
-        raise ExportError(E.STEP_ARGUMENT, f"{name} is {shown}; give {wanted}")
