@@ -85,13 +85,8 @@ def _is_another_next(
     """Whether a step is another one where it finds what a step leaves in Python, or None: nothing
     that it leaves is seen."""
     state, batch = PythonState(loss), tuple(inputs.values())
-
-    def run() -> None:
-        with named_where_run():
-            raised_by_step(loss, inputs, AnyNumber())
-
     try:
-        left = LeftBehind(state, run)
+        left = LeftBehind(state, lambda: _run_without_values(loss, inputs))
         if not left.is_any:
             return None
         left.put()
@@ -105,6 +100,12 @@ def _is_another_next(
     return first_difference(forward.graph, again.graph) is not None
 
 
+def _run_without_values(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> None:
+    """Runs the step on tensors without values; a number that it reads from one is any."""
+    with named_where_run():
+        raised_by_step(loss, inputs, AnyNumber())
+
+
 def _moves_parameters(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor]) -> bool:
     """Whether a step leaves modules with other parameters than it finds; `functional_call` puts
     others in their places only while it runs."""
@@ -116,8 +117,7 @@ def _moves_parameters(loss: torch.nn.Module, inputs: Mapping[str, torch.Tensor])
         loss.register_forward_hook(lambda *_: left.extend(map(dict, tables))),
     )
     try:
-        with named_where_run():
-            raised_by_step(loss, inputs, AnyNumber())
+        _run_without_values(loss, inputs)
     finally:
         for hook in hooks:
             hook.remove()
