@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 GPT2 = "test/gpu/models/gpt2.py"
 SMALL = "test/compiler/options/step.py"
 TRANSFORMER = "python/examples/fsdp2_transformer.py"
+ZOO = "test/numerics/zoo/zoo_step.py"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,36 @@ CUDNN = "mesh=1 attention=cudnn,flash,efficient"
 # The batches that leave room for FSDP2 on 80 GB.
 TIMED = {"124m": 8, "350m": 8, "774m": 4, "1.5b": 4, "3b": 2}
 
+# Models of the zoo that draw no random numbers: what operators of a kind they bring to a GPU.
+MODELS = (
+    # Recurrence, and losses with lengths.
+    *("nn/lstm", "nn/lstm-packed-ragged", "nn/gru-packed", "nn/lstm-projected", "nn/ctc"),
+    # Convolutions, pools and what else moves over pictures.
+    *("nn/conv-transpose2d", "nn/conv3d", "nn/group-norm", "nn/adaptive-max-pool", "nn/fold"),
+    *("nn/upsample-bicubic", "nn/replication-pad", "timm/test_byobnet", "strange/unet"),
+    *("scripts/roi-align", "scripts/deformable-convolution", "scripts/super-resolution"),
+    # Indices, sorts, sizes that depend on values, and places that are read from tensors.
+    *("nn/embedding-bag", "scripts/boolean-index", "scripts/sort"),
+    *("scripts/cumulative-sum", "scripts/experts-by-nonzero"),
+    *("selections/graph", "selections/hard-negatives", "selections/two-experts"),
+    *("states/count-as-number", "states/sparse-embedding", "strange/moco"),
+    # Linear algebra, transforms, derivatives of derivatives.
+    *("scripts/linear-algebra", "scripts/fourier-operator", "scripts/vmap", "scripts/forces"),
+    *("scripts/gradient-penalty", "strange/neural-ode", "strange/vq-vae-averages"),
+    # Language models: mixtures of experts, state spaces, attention of several kinds.
+    *("scripts/experts", "transformers/causal/mixtral", "transformers/causal/qwen3_moe"),
+    *("transformers/causal/deepseek_v3", "transformers/causal/gpt_oss", "strange/rwkv"),
+    *("transformers/causal/mamba2", "transformers/causal/falcon_h1", "transformers/causal/bloom"),
+    *("transformers/causal/gemma3_text", "transformers/causal/llama", "strange/fourier-mixing"),
+    *("transformers/seq2seq/t5", "transformers/images/swin", "transformers/contrastive/siglip"),
+)
+
+
+def of_zoo(model: str) -> str:
+    """The name of a model's step and case: "nn-lstm" of "nn/lstm"."""
+    return model.replace("/", "-")
+
+
 STEPS = {
     "mlp": Step(SMALL, ("--model", "mlp")),
     "mlp-scaler": Step(SMALL, ("--model", "mlp", "--scaler")),
@@ -74,6 +105,7 @@ STEPS = {
     "gpt-clip": _gpt2("--samples", "61", "--sgd", "--max-norm", "0.5"),
     "gpt-bf16": _gpt2("--samples", "61", "--precision", "bf16"),
     "gpt-fp16": _gpt2("--samples", "61", "--precision", "fp16"),
+    **{of_zoo(model): Step(ZOO, (f"--model={model}",)) for model in MODELS},
     "too-large": _gpt2("--start", "meta", "--batch", "128", size="3b"),
     "timed-tiny": _timed("tiny", 4),
     **{f"timed-{size}": _timed(size, batch) for size, batch in TIMED.items()},
@@ -112,6 +144,7 @@ _CASES = (
     _reduced("gpt-bf16.cudnn", CUDNN, 1),
     _reduced("gpt-bf16.flat", "mesh=2 shard-layout=flat", 2),
     _reduced("gpt-fp16", "mesh=1", 1),
+    *(Case(of_zoo(model), "models", of_zoo(model), steps=3) for model in MODELS),
     # A GPU draws other numbers than a CPU.
     Case("dropout", "graph", "dropout", host=False),
     Case("too-large", "errors", "too-large", host=False),

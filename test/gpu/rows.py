@@ -347,6 +347,7 @@ ROWS = {
     for row in (
         Row("conformance", "unit tests of devices, kernels and communicators", conformance),
         Row("kernels", "one rank computes what the CPU does, in fp32", of_cases("kernels"), True),
+        Row("models", "models of every kind, with their operators", of_cases("models"), True),
         Row("ranks", "ranks as threads on one GPU, in every layout", of_cases("ranks"), True),
         Row("policies", "accumulation, clipping, remat", of_cases("policies"), True),
         Row("offload", "what lives in the host's memory", of_cases("offload"), True),
