@@ -18,6 +18,14 @@ static bool isMask(Type type) {
   return element.isInteger(1) || element.isUnsignedInteger(8);
 }
 
+/// Of an attribute that is a number; 0 of all else.
+static double getNumber(Attribute attribute) {
+  if (auto real = dyn_cast_or_null<FloatAttr>(attribute))
+    return real.getValueAsDouble();
+  auto whole = dyn_cast_or_null<IntegerAttr>(attribute);
+  return whole ? static_cast<double>(whole.getInt()) : 0;
+}
+
 /// Of a call of either phase.
 template <typename CallT> static std::string describe(CallT call) {
   const aten::Schema *schema = aten::lookup(call.getCallee());
@@ -28,14 +36,19 @@ template <typename CallT> static std::string describe(CallT call) {
   if (failed(bound))
     return "";
   KernelCall kernel{schema->name, schema->overload};
-  for (const aten::CallArgument &given : *bound)
-    for (int64_t i : given.operands) {
-      if (i < 0)
-        continue;
-      Type type = call.getInputs()[i].getType();
-      kernel.hasMask |=
-          given.kind == aten::CallArgument::Kind::ValueList && isMask(type);
-    }
+  if (!call.getInputs().empty())
+    kernel.isBFloat16 =
+        getElementTypeOrSelf(call.getInputs()[0].getType()).isBF16();
+  for (const aten::CallArgument &given : *bound) {
+    for (int64_t i : given.operands)
+      kernel.hasMask |= i >= 0 &&
+                        given.kind == aten::CallArgument::Kind::ValueList &&
+                        isMask(call.getInputs()[i].getType());
+    if (given.argument->name == "min")
+      kernel.min = getNumber(given.attribute);
+    else if (given.argument->name == "max")
+      kernel.max = getNumber(given.attribute);
+  }
   const char *read = findHostRead(kernel);
   if (!read)
     return "";

@@ -224,6 +224,15 @@ const char *AtenOp::hostRead() const {
     return member && (member->scalar_type() == at::kBool ||
                       member->scalar_type() == at::kByte);
   };
+  auto number = [&](const char *argument) {
+    std::optional<int> at = handle->schema().argumentIndexWithName(argument);
+    return at && prepared[*at].isScalar() ? prepared[*at].toScalar().toDouble()
+                                          : 0;
+  };
+  call.min = number("min");
+  call.max = number("max");
+  if (!prepared.empty() && prepared[0].isTensor())
+    call.isBFloat16 = prepared[0].toTensor().scalar_type() == at::kBFloat16;
   for (const TensorArgument &given : tensors)
     if (given.slot == Slot::Number) {
       return "a number that a tensor holds";

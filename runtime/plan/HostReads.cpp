@@ -6,7 +6,9 @@ namespace {
 
 enum class When {
   Always,
-  Masked // among its indices is a mask
+  Masked,       // among its indices is a mask
+  WithoutRange, // `min` and `max` are equal, and those of its operand count
+  NotBFloat16   // which Hopper and Blackwell have a kernel for
 };
 
 struct HostRead {
@@ -38,7 +40,8 @@ constexpr HostRead reads[] = {
     {"aten::logspace.Scalar_Tensor", When::Always, value},
     {"aten::logspace.Tensor_Scalar", When::Always, value},
     {"aten::logspace.Tensor_Tensor", When::Always, value},
-    {"aten::histc", When::Always, "the smallest and the largest element"},
+    {"aten::histc", When::WithoutRange, "the smallest and the largest element"},
+    {"aten::_grouped_mm", When::NotBFloat16, "where groups end"},
     {"aten::linalg_matrix_exp", When::Always, "the norms of its operand"},
     {"aten::masked_select", When::Always, size},
     {"aten::masked_scatter_backward", When::Always, size},
@@ -65,6 +68,20 @@ constexpr HostRead reads[] = {
     {"torchvision::nms", When::Always, size},
 };
 
+bool applies(When when, const KernelCall &call) {
+  switch (when) {
+  case When::Always:
+    return true;
+  case When::Masked:
+    return call.hasMask;
+  case When::WithoutRange:
+    return call.min == call.max;
+  case When::NotBFloat16:
+    return !call.isBFloat16;
+  }
+  return true;
+}
+
 /// Whether `entry` is `name`, or "name.overload".
 bool names(std::string_view entry, const KernelCall &call) {
   if (entry.substr(0, call.name.size()) != call.name)
@@ -77,8 +94,7 @@ bool names(std::string_view entry, const KernelCall &call) {
 
 const char *findHostRead(const KernelCall &call) {
   for (const HostRead &read : reads)
-    if (names(read.operatorName, call) &&
-        (read.when == When::Always || call.hasMask))
+    if (names(read.operatorName, call) && applies(read.when, call))
       return read.what;
   return nullptr;
 }

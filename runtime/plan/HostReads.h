@@ -10,6 +10,8 @@ struct KernelCall {
   std::string_view name;     // with its namespace: "aten::index"
   std::string_view overload; // "Tensor", or empty
   bool hasMask = false;      // a member of a list of tensors is bool or uint8
+  bool isBFloat16 = false;   // its first tensor is
+  double min = 0, max = 0;   // its arguments of these names
 };
 
 /// What the kernel for GPUs of an operator reads on the host, so that it waits
