@@ -166,7 +166,7 @@ class Lab:
         for kind, path in files.items():
             path.unlink(missing_ok=True)
             words += [f"--{kind}", path]
-        ended = self.command(words)
+        ended = self.command(words, NVIDIA_TF32_OVERRIDE="0")  # cuDNN's convolutions have it on
         if ended.code:
             raise Stopped(f"{case.name} for {device}: {ended.error}")
         rows = [json.loads(line) for line in files["metrics"].read_text().splitlines()]

@@ -93,14 +93,16 @@ def parity(lab: Lab, case: Case) -> Check:
 
 
 # What no loss depends on: its gradient is rounding, which Adam scales up to whole steps.
-_NOISE = ("key.bias", "qkv.bias")
+_NOISE = ("key.bias", "k_proj.bias", "qkv.bias")
 
 
 def compare(case: Case, found: Run, expected: Run) -> Check:
     if len(found.losses) != case.steps or len(expected.losses) != case.steps:
         return Check(case.name, FAIL, f"{len(found.losses)} losses in {case.steps} steps")
-    # A NaN is not at most anything.
-    losses = [abs(a - b) / abs(b) for a, b in zip(found.losses, expected.losses)]
+    # Of the largest: one near zero has the rounding of the logits that it is a difference of. A
+    # NaN is not at most anything.
+    largest = max(map(abs, expected.losses))
+    losses = [abs(a - b) / largest for a, b in zip(found.losses, expected.losses)]
     passed = all(difference <= case.loss for difference in losses)
     detail = f"losses within {max(losses):.1e} (≤ {case.loss:g}, {case.steps} steps)"
     if case.weights:
@@ -170,6 +172,10 @@ CAPTURED = {
     "gpt": True,
     "gpt-bf16": True,
     "dropout": True,
+    "experts": False,
+    "experts-bf16": True,
+    "transformers-causal-mixtral": False,
+    "strange-moco": True,
     "gpt.accumulate-alone": True,
     "gpt.offload-alone": True,
     "gpt.flat": False,
