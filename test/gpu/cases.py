@@ -87,7 +87,7 @@ MODELS = (
     *(
         "transformers/speech/whisper",
         "transformers/images/dinov2",
-        "transformers/contrastive/siglip",
+        "transformers/contrastive/clip",
     ),
 )
 
