@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+import fsdp_mlir
+
+from . import step as model
 from .conftest import Compile
 from .ranks import Ranks
 
@@ -76,3 +81,52 @@ def test_without_a_process_group_states_are_whole(
         assert value.shape == start[name].shape
         if "running" not in name:
             assert torch.equal(value, second[name]), name
+
+
+class Averaging(torch.optim.AdamW):
+    """AdamW with an average of each parameter in its state."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        super().step(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if "average" not in self.state[p]:
+                    self.state[p]["average"] = p.clone()
+                self.state[p]["average"].lerp_(p, 0.1)
+
+
+def test_an_average_of_the_weights_is_a_state_of_the_optimizer(tmp_path: pathlib.Path) -> None:
+    """With the bits of PyTorch's averaged model; the run is evaluated on it, and trains on."""
+    batch = model.samples(4)
+
+    def made(optimizer: Any) -> fsdp_mlir.TrainingStep:
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(6, 3)
+        return fsdp_mlir.TrainingStep(
+            layer,
+            model.loss,
+            optimizer(layer.parameters(), lr=0.1),
+            inputs=batch,
+            eval_data=batch,
+        )
+
+    theirs = made(torch.optim.AdamW)
+    averaged = AveragedModel(theirs.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    for _ in range(4):
+        theirs.optimizer.zero_grad()
+        theirs.loss(theirs.model, **batch).backward()
+        theirs.optimizer.step()
+        averaged.update_parameters(theirs.model)
+    with fsdp_mlir.compile(made(Averaging), cache_dir=tmp_path) as run:
+        for _ in range(4):
+            run(batch)
+        weights = {name: value.clone() for name, value in run.state_dict().items()}
+        states = run.state_dict(optimizer=True)
+        averages = {name: states[f"state.{name}.average"] for name in weights}
+        for name, value in averaged.module.state_dict().items():
+            assert torch.equal(averages[name], value), name
+        run.load_state_dict(averages)
+        assert run.eval(batch)["loss"] == theirs.loss(averaged.module, **batch).item()
+        run.load_state_dict(weights)
+        assert run(batch).item() == theirs.loss(theirs.model, **batch).item()
