@@ -243,6 +243,14 @@ const char *AtenOp::hostRead() const {
   return findHostRead(call);
 }
 
+at::Tensor AtenOp::castTensor() const {
+  const c10::OperatorName &name = handle->operator_name();
+  if (name.name != "aten::_to_copy" || !prepared[1].isInt() ||
+      !prepared[6].isNone()) // a dtype, and no memory format
+    return at::Tensor();
+  return prepared[0].toTensor();
+}
+
 std::vector<int> AtenOp::operands() const {
   std::vector<int> operands;
   for (const TensorArgument &given : tensors)

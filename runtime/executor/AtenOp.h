@@ -47,6 +47,10 @@ public:
   void run(const std::vector<double> &scalars,
            std::vector<at::Tensor> &results);
 
+  /// The tensor that it makes one of another dtype of, and does nothing else;
+  /// undefined where it does. Of the tensors that are bound.
+  at::Tensor castTensor() const;
+
   /// The values that it takes, whole lists included.
   std::vector<int> operands() const;
   const std::vector<int> &results() const { return resultValues; }

@@ -282,7 +282,10 @@ void Executor::Implementation::runCommand(LoadedProgram &program,
                                           const LoadedProgram::Step &step) {
   switch (step.kind) {
   case plan::Operation::Aten:
-    runCall(program, program.calls[step.index]);
+    if (step.isCasts)
+      program.casts[step.index].run();
+    else
+      runCall(program, program.calls[step.index]);
     break;
   case plan::Operation::Update:
     updates.run(program, step.index, *streams);

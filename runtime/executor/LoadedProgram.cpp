@@ -81,8 +81,10 @@ LoadedProgram::LoadedProgram(const plan::ProgramT &program,
   }
   for (Collective &collective : collectives)
     collective.transfer.name = keepName(collective.name);
-  if (&context.host != &context.device)
+  if (&context.host != &context.device) {
     groupUpdates();
+    groupCasts();
+  }
 }
 
 /// Whether a launch that updates `first` may include `next` (canGroup()).
@@ -109,6 +111,30 @@ void LoadedProgram::groupUpdates() {
       ++updates[leader->index].together;
       step.kind = plan::Operation::NONE;
     } else {
+      leader = &step;
+    }
+  }
+}
+
+/// Casts that follow each other are one launch.
+void LoadedProgram::groupCasts() {
+  const Step *leader = nullptr; // of the last launch, while others may join it
+  for (Step &step : steps) {
+    if (step.kind == plan::Operation::NONE)
+      continue;
+    std::optional<Cast> cast;
+    if (step.kind == plan::Operation::Aten)
+      cast = calls[step.index].cast();
+    if (!cast) {
+      leader = nullptr;
+    } else if (leader && leader->stream == step.stream &&
+               casts.back().canJoin(*cast)) {
+      casts.back().join(*cast);
+      step.kind = plan::Operation::NONE;
+    } else {
+      step.isCasts = true;
+      step.index = casts.size();
+      casts.emplace_back(*cast);
       leader = &step;
     }
   }

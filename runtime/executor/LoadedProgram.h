@@ -56,7 +56,8 @@ struct LoadedProgram {
   struct Step {
     plan::Operation kind = plan::Operation::NONE;
     unsigned stream = 0;
-    size_t index = 0; // into what follows; of records and waits: the event
+    size_t index = 0;     // into what follows; of records and waits: the event
+    bool isCasts = false; // a call's: the index is into `casts`
   };
 
   /// Counts a run; what never runs is not counted.
@@ -67,10 +68,11 @@ struct LoadedProgram {
 
   const plan::ProgramT *plan;
   std::vector<at::Tensor> tensors; // by value
-  // By command; those that do nothing, and updates that an earlier one's launch
-  // includes, are NONE.
+  // By command; those that do nothing, and updates and casts that an earlier
+  // one's launch includes, are NONE.
   std::vector<Step> steps;
   std::vector<OperatorCall> calls;
+  std::vector<Casts> casts;
   std::vector<Update> updates;
   std::vector<Copy> copies;
   std::vector<Collective> collectives;
@@ -85,6 +87,7 @@ private:
   std::vector<bool> buckets;
   uint32_t shard; // this rank's
   void groupUpdates();
+  void groupCasts();
   void load(const plan::AtenT &aten, size_t command, const LoadContext &);
   void load(const plan::UpdateT &update, const LoadContext &);
   void load(const plan::CopyT &copy, const LoadContext &);

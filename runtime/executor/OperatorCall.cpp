@@ -20,6 +20,13 @@ static bool isAt(const at::Tensor &result, const at::Tensor &planned) {
           hasStrides(result, planned.strides()));
 }
 
+std::optional<Cast> OperatorCall::cast() const {
+  at::Tensor from = op.castTensor();
+  if (!from.defined() || outputs.size() != 1)
+    return std::nullopt;
+  return Cast{std::move(from), outputs.front().planned};
+}
+
 void OperatorCall::run(const std::vector<double> &scalars, Counters &counters) {
   try {
     runOnce(scalars, counters);

@@ -2,9 +2,11 @@
 #define FSDP_RUNTIME_EXECUTOR_OPERATORCALL_H
 
 #include "executor/AtenOp.h"
+#include "executor/Casts.h"
 #include "executor/Counters.h"
 #include "executor/OperatorMemory.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,9 @@ public:
   const char *hostRead() const { return op.hostRead(); }
   /// What it allocates has no place of its own: see OperatorMemory.
   bool keepsMemory() const { return memory.keeps(); }
+
+  /// What it casts, where it is nothing but a cast.
+  std::optional<Cast> cast() const;
 
   /// Runs the operator; its results are then where the plan has them. Throws
   /// Error when the kernel does, or gives what the plan does not expect.

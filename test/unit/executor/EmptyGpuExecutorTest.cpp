@@ -143,6 +143,29 @@ TEST(EmptyGpuExecutor, TheNormOfGradientsIsReadOnTheHost) {
   EXPECT_EQ(executor.counters().bytesAllocatedInSteps, 0u);
 }
 
+TEST(EmptyGpuExecutor, CastsThatFollowEachOtherAreOneKernel) {
+  DeviceBackend backend = openBackend();
+  PlanBuilder b(1);
+  plan::ArgumentT bfloat16 = float32();
+  bfloat16.i = static_cast<int64_t>(plan::DType::BFloat16);
+  std::vector<unsigned> weights;
+  for (int i = 0; i < 20; ++i)
+    weights.push_back(
+        b.state("w" + std::to_string(i), plan::Role::Parameter, {i + 1, 3}));
+  b.program("step");
+  for (unsigned weight : weights) {
+    int cast = b.newValue("cast" + std::to_string(weight), {weight + 1, 3},
+                          plan::DType::BFloat16);
+    b.aten("aten::_to_copy", {value(b.stateValue(weight)), bfloat16}, {cast});
+  }
+  Executor executor(b.finish(), backend, {});
+  int kernels = 0;
+  imitation::onLaunch([&](cudaStream_t, void **) { ++kernels; });
+  executor.run(0, 1);
+  imitation::onLaunch(nullptr);
+  EXPECT_EQ(kernels, 1);
+}
+
 /// Whether the host's memory is pinned.
 class EmptyGpuOffload : public testing::TestWithParam<bool> {};
 
