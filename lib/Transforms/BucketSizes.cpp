@@ -6,7 +6,6 @@
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -15,9 +14,9 @@ using namespace mlir;
 using namespace fsdp;
 
 FailureOr<BucketSizes> BucketSizes::get(ModuleOp module, StringRef cap,
-                                        StringRef cluster, StringRef pass) {
+                                        StringRef cluster, R remark) {
   BucketSizes sizes;
-  sizes.pass = pass;
+  sizes.remark = remark;
   Mesh mesh(module);
   int64_t shards = mesh.getNumShards();
   sizes.ranks = shards > 1 ? shards : mesh.getNumRanks();
@@ -143,11 +142,7 @@ void BucketSizes::explain(const UnitCuts &unit, StringRef what) const {
         1e6 * unit.getHiddenSeconds(0, count),
         buckets > 1 ? std::to_string(buckets) + " buckets" : "whole",
         efficientBytes);
-  auto options = remark::RemarkOpts::name("cut").category(pass);
-  if (buckets > 1)
-    remark::passed(first.at->getLoc(), options) << text;
-  else
-    remark::missed(first.at->getLoc(), options) << text;
+  remarkDecision(buckets > 1, remark, first.at->getLoc()) << text;
 }
 
 SmallVector<unsigned> BucketSizes::assign(ArrayRef<BucketMember> members,

@@ -3,6 +3,8 @@
 #ifndef FSDP_LIB_TRANSFORMS_BUCKETSIZES_H
 #define FSDP_LIB_TRANSFORMS_BUCKETSIZES_H
 
+#include "Remarks.h"
+
 #include "fsdp/Analysis/OpCost.h"
 #include "mlir/IR/Block.h"
 
@@ -34,11 +36,10 @@ struct UnitCuts;
 class BucketSizes {
 public:
   /// `cap` is none, auto or a number of MiB; fails with an error otherwise, and
-  /// where there is no such cluster. `pass` is the category of remarks.
+  /// where there is no such cluster. `remark` is what says it.
   static mlir::FailureOr<BucketSizes> get(mlir::ModuleOp module,
                                           llvm::StringRef cap,
-                                          llvm::StringRef cluster,
-                                          llvm::StringRef pass);
+                                          llvm::StringRef cluster, R remark);
 
   /// Predicted seconds of compute in front of each op of a block, and of all.
   /// What depends on a reduced gradient does not count: it waits for it.
@@ -66,7 +67,7 @@ private:
   int64_t efficientBytes = 0; // Auto
   cost::Cluster cluster;
   unsigned ranks = 1;
-  llvm::StringRef pass;
+  R remark = R::BucketCut;
 };
 
 } // namespace fsdp

@@ -3,10 +3,10 @@
 #include "CrossEntropy.h"
 
 #include "KernelCalls.h"
+#include "Remarks.h"
 
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -181,8 +181,7 @@ int64_t CrossEntropy::getNumClasses() const {
   return getType(aten::CallOp(softmax)->getOperand(0)).getDimSize(1);
 }
 
-void CrossEntropy::fuseAll(func::FuncOp program, StringRef pass,
-                           int64_t leastClasses) {
+void CrossEntropy::fuseAll(func::FuncOp program, R kind, int64_t leastClasses) {
   SmallVector<aten::CallOp> softmaxes;
   program.walk([&](aten::CallOp call) {
     if (call.getCallee() == "_log_softmax")
@@ -192,12 +191,9 @@ void CrossEntropy::fuseAll(func::FuncOp program, StringRef pass,
   for (aten::CallOp softmax : softmaxes)
     if (auto entropy = match(softmax);
         entropy && entropy->getNumClasses() >= leastClasses) {
-      remark::passed(softmax.getLoc(), remark::RemarkOpts::name("cross-entropy")
-                                           .category(pass)
-                                           .function(program.getSymName()))
+      remarkPassed(kind, softmax.getLoc(), program.getSymName())
           << "one kernel, which keeps no probability"
-          << remark::metric(
-                 "logits",
+          << metrics::Logits(
                  llvm::formatv("{0}", entropy->getElementType()).str());
       entropy->fuse();
       fused = true;

@@ -3,6 +3,8 @@
 #ifndef FSDP_LIB_TRANSFORMS_CROSSENTROPY_H
 #define FSDP_LIB_TRANSFORMS_CROSSENTROPY_H
 
+#include "Remarks.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,9 +22,9 @@ public:
   /// logarithms, or anything is not as that function has it.
   static std::optional<CrossEntropy> match(aten::CallOp softmax);
 
-  /// Fuses each one of a program that has so many classes, with a remark of the
-  /// pass, and erases what nobody reads any more.
-  static void fuseAll(mlir::func::FuncOp program, llvm::StringRef pass,
+  /// Fuses each one of a program that has so many classes, with a remark each,
+  /// and erases what nobody reads any more.
+  static void fuseAll(mlir::func::FuncOp program, R kind,
                       int64_t leastClasses = 1);
 
   int64_t getNumClasses() const;

@@ -71,8 +71,8 @@ int64_t ProgramCounts::countMoved(const ProgramCounts &after) const {
   return ops.size() - smallestEnds.size();
 }
 
-void ProgramCounts::describeChange(
-    const ProgramCounts &after, remark::detail::InFlightRemark &remark) const {
+void ProgramCounts::describeChange(const ProgramCounts &after,
+                                   InFlightRemark &remark) const {
   llvm::MapVector<StringRef, int64_t> differences = after.kinds;
   for (auto [kind, count] : kinds)
     differences[kind] -= count;
@@ -83,29 +83,30 @@ void ProgramCounts::describeChange(
       list += (list.empty() ? "" : ", ") + kind.str() + " " +
               std::to_string(std::abs(count));
   }
-  auto change = [&](StringRef name, int64_t old, int64_t now) {
+  auto change = [&](auto metricBefore, auto metricAfter, int64_t old,
+                    int64_t now) {
     if (old != now)
-      remark << remark::metric((name + "_before").str(), old)
-             << remark::metric((name + "_after").str(), now);
+      remark << metricBefore(old) << metricAfter(now);
   };
-  change("ops", ops.size(), after.ops.size());
+  change(metrics::OpsBefore, metrics::OpsAfter, ops.size(), after.ops.size());
   if (!added.empty())
-    remark << remark::metric("added", added);
+    remark << metrics::Added(added);
   if (!removed.empty())
-    remark << remark::metric("removed", removed);
+    remark << metrics::Removed(removed);
   if (int64_t moved = countMoved(after))
-    remark << remark::metric("moved", moved);
-  change("state_bytes", stateBytes, after.stateBytes);
-  change("collective_bytes", collectiveBytes, after.collectiveBytes);
-  change("peak_bytes", peakBytes, after.peakBytes);
+    remark << metrics::Moved(moved);
+  change(metrics::StateBytesBefore, metrics::StateBytesAfter, stateBytes,
+         after.stateBytes);
+  change(metrics::CollectiveBytesBefore, metrics::CollectiveBytesAfter,
+         collectiveBytes, after.collectiveBytes);
+  change(metrics::PeakBytesBefore, metrics::PeakBytesAfter, peakBytes,
+         after.peakBytes);
 }
 
 void ModulePass::runOnOperation() {
   KindOfErrors kind(kindOfErrors());
   ModuleOp module = getOperation();
-  auto remark = remark::analysis(
-      module.getLoc(),
-      remark::RemarkOpts::name(getArgument()).category(kChangesCategory));
+  InFlightRemark remark = remarkChange(module.getLoc(), getArgument());
   if (!remark) // nobody has asked
     return runOnModule();
   ProgramCounts before = ProgramCounts::of(module);

@@ -3,14 +3,12 @@
 #ifndef FSDP_LIB_TRANSFORMS_PASSCHANGES_H
 #define FSDP_LIB_TRANSFORMS_PASSCHANGES_H
 
+#include "Remarks.h"
+
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdp {
-
-/// The category of the remarks; passes' decisions have their pass's name.
-inline constexpr llvm::StringLiteral kChangesCategory = "changes";
 
 /// A module's programs, counted. Taken in front of a pass and behind it.
 class ProgramCounts {
@@ -19,8 +17,7 @@ public:
 
   /// Says of a pass what became of these counts. A figure that did not change
   /// is left out.
-  void describeChange(const ProgramCounts &after,
-                      mlir::remark::detail::InFlightRemark &remark) const;
+  void describeChange(const ProgramCounts &after, InFlightRemark &remark) const;
 
 private:
   llvm::SmallVector<mlir::Operation *> ops; // in their order

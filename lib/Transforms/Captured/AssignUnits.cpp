@@ -1,12 +1,13 @@
 // fsdp-assign-units.
 
+#include "Remarks.h"
+
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 #include "plan/NearestName.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -288,8 +289,7 @@ AssignUnits::keepUnits(ModuleOp module, ArrayRef<StateOp> byUse,
     if (failed(checkLists(unit, named)))
       return failure();
   if (units != "auto")
-    remark::missed(module.getLoc(), remark::RemarkOpts::name("units").category(
-                                        "fsdp-assign-units"))
+    remarkMissed(R::KeptUnits, module.getLoc())
         << "units=" + units + " gives way to the units that the model names";
   return success();
 }
@@ -332,9 +332,7 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
       }
       owner[parameter] = owners.size() == 1 ? owners.front().str() : "";
       if (owners.size() > 1)
-        remark::passed(
-            parameter.getLoc(),
-            remark::RemarkOpts::name("tied").category("fsdp-assign-units"))
+        remarkPassed(R::TiedParameter, parameter.getLoc())
             << "parameter \"" + parameter.getSymName().str() +
                    "\" is reached from two units and goes to the root";
     }
@@ -366,8 +364,7 @@ LogicalResult AssignUnits::assign(ModuleOp module) {
     else
       op = UnitOp::create(builder, module.getLoc(), builder.getStringAttr(unit),
                           unit.empty());
-    remark::passed(op.getLoc(), remark::RemarkOpts::name("unit").category(
-                                    "fsdp-assign-units"))
+    remarkPassed(R::AssignedUnit, op.getLoc())
         << "unit \"" + unit.str() + "\": " + std::to_string(total.first) +
                " parameters, " + std::to_string(total.second) + " bytes";
   }

@@ -1,6 +1,7 @@
 // fsdp-choose-kernels.
 
 #include "CrossEntropy.h"
+#include "Remarks.h"
 
 #include "cost/KernelTable.h"
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -9,7 +10,6 @@
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace fsdp {
@@ -33,12 +33,6 @@ public:
 private:
   LogicalResult readOptions();
   void choose(func::FuncOp program);
-  remark::RemarkOpts about(StringRef name, func::FuncOp program) {
-    return remark::RemarkOpts::name(name)
-        .category("fsdp-choose-kernels")
-        .function(program.getSymName());
-  }
-
   cost::KernelTable measured;
 };
 
@@ -120,10 +114,6 @@ LogicalResult ChooseKernels::readOptions() {
   }
 }
 
-std::string inMicroseconds(double seconds) {
-  return llvm::formatv("{0:F1}", seconds * 1e6).str();
-}
-
 void ChooseKernels::choose(func::FuncOp program) {
   double before = 0, after = 0; // seconds
   int64_t chosen = 0, all = 0;
@@ -134,9 +124,9 @@ void ChooseKernels::choose(func::FuncOp program) {
     ++all;
     const cost::Kernel *best = measured.fastest(*product);
     if (!best) {
-      remark::missed(call.getLoc(), about("kernel", program))
+      remarkMissed(R::ChosenKernel, call.getLoc(), program.getSymName())
           << "stays ATen's: the table lacks its time"
-          << remark::metric("product", product->text());
+          << metrics::Product(product->text());
       return;
     }
     double aten =
@@ -147,16 +137,14 @@ void ChooseKernels::choose(func::FuncOp program) {
     chosen += !best->exact;
     call.setKernel(StringRef(best->callee.data(), best->callee.size()),
                    seconds);
-    remark::passed(call.getLoc(), about("kernel", program))
-        << std::string(best->name) << remark::metric("product", product->text())
-        << remark::metric("us", inMicroseconds(seconds))
-        << remark::metric("aten_us", inMicroseconds(aten));
+    remarkPassed(R::ChosenKernel, call.getLoc(), program.getSymName())
+        << std::string(best->name) << metrics::Product(product->text())
+        << metrics::Us(seconds) << metrics::AtenUs(aten);
   });
-  remark::passed(program.getLoc(), about("kernels", program))
-      << "products by other kernels than ATen's"
-      << remark::metric("chosen", chosen) << remark::metric("products", all)
-      << remark::metric("us", inMicroseconds(after))
-      << remark::metric("aten_us", inMicroseconds(before));
+  remarkPassed(R::ChosenKernels, program.getLoc(), program.getSymName())
+      << "products by other kernels than ATen's" << metrics::Chosen(chosen)
+      << metrics::Products(all) << metrics::Us(after)
+      << metrics::AtenUs(before);
 }
 
 void ChooseKernels::runOnModule() {
@@ -167,7 +155,7 @@ void ChooseKernels::runOnModule() {
   for (func::FuncOp program : getPrograms(getOperation())) {
     // Not measured: it is the same work in fewer passes over memory. Of a few
     // classes there is nothing to win for which bits should change.
-    CrossEntropy::fuseAll(program, "fsdp-choose-kernels", kManyClasses);
+    CrossEntropy::fuseAll(program, R::ChosenCrossEntropy, kManyClasses);
     choose(program);
   }
 }

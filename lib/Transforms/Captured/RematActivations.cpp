@@ -3,11 +3,11 @@
 #include "Captured/Recomputation.h"
 #include "Captured/RematSearch.h"
 #include "PassOptions.h"
+#include "Remarks.h"
 
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -55,12 +55,6 @@ private:
   LogicalResult readOptions();
   LogicalResult run(func::FuncOp program);
   FailureOr<Choices> search(func::FuncOp program, const RematRegions &regions);
-  remark::RemarkOpts about(StringRef name, func::FuncOp program) {
-    return remark::RemarkOpts::name(name)
-        .category("fsdp-remat-activations")
-        .function(program.getSymName());
-  }
-
   std::optional<Remat> everywhere; // nothing: auto
   std::optional<int64_t> budget;   // bytes
   cost::Cluster hardware;
@@ -98,10 +92,10 @@ RematActivations::search(func::FuncOp program, const RematRegions &regions) {
         llvm::formatv("frees {0} bytes until backward for {1:F1} us",
                       effect.freedBytes, effect.seconds * 1e6);
     if (choice == Remat::None)
-      remark::missed(program.getLoc(), about("choose", program))
+      remarkMissed(R::RematChoice, program.getLoc(), program.getSymName())
           << "\"" + region.name + "\": none; full " + figures;
     else
-      remark::passed(program.getLoc(), about("choose", program))
+      remarkPassed(R::RematChoice, program.getLoc(), program.getSymName())
           << "\"" + region.name + "\": " + nameOf(choice).str() + " " + figures;
   }
   auto describe = [](const RematSearch::Measure &measure) {
@@ -109,7 +103,7 @@ RematActivations::search(func::FuncOp program, const RematRegions &regions) {
                          measure.stepSeconds * 1e6)
         .str();
   };
-  remark::passed(program.getLoc(), about("auto", program))
+  remarkPassed(R::RematBudget, program.getLoc(), program.getSymName())
       << "memory-budget-mib=" + memoryBudgetMib.getValue() + ": " +
              describe(found->after) +
              "; recomputing nothing: " + describe(found->before) + "; " +
@@ -136,7 +130,7 @@ LogicalResult RematActivations::run(func::FuncOp program) {
   for (auto [region, repeated] :
        llvm::zip(regions.getRegions(), recomputation.getRepeated()))
     if (repeated)
-      remark::passed(program.getLoc(), about("recompute", program))
+      remarkPassed(R::RepeatedOps, program.getLoc(), program.getSymName())
           << "\"" + region.name + "\": backward repeats " +
                  std::to_string(repeated) + " of " +
                  std::to_string(region.ops.size()) + " ops";

@@ -6,12 +6,12 @@
 #include "Device/FusedRules.h"
 #include "Device/MaskedFill.h"
 #include "Device/MathAttention.h"
+#include "Remarks.h"
 
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace fsdp {
@@ -75,12 +75,6 @@ const AttentionKernel *SelectKernels::choose(const Attention &attention,
   return chosen;
 }
 
-static remark::RemarkOpts describe(func::FuncOp program) {
-  return remark::RemarkOpts::name("attention")
-      .category("fsdp-select-kernels")
-      .function(program.getSymName());
-}
-
 LogicalResult SelectKernels::select(Attention attention, func::FuncOp program) {
   std::string why;
   Location where = attention.forward.getLoc();
@@ -91,7 +85,7 @@ LogicalResult SelectKernels::select(Attention attention, func::FuncOp program) {
            << "; run the model under torch.nn.attention.sdpa_kernel("
               "SDPBackend.MATH), which captures matrix products";
   kernel->replace(attention);
-  remark::passed(where, describe(program))
+  remarkPassed(R::SelectedAttention, where, program.getSymName())
       << (why.empty() ? kernel->name.str() : kernel->name.str() + "; " + why);
   return success();
 }
@@ -103,14 +97,14 @@ void SelectKernels::raise(aten::CallOp softmax, func::FuncOp program) {
   const AttentionKernel *kernel =
       math ? choose(math->getAttention(), why) : nullptr;
   if (!kernel) {
-    remark::missed(softmax.getLoc(), describe(program))
+    remarkMissed(R::SelectedAttention, softmax.getLoc(), program.getSymName())
         << "stays matrix products: " + why;
     return;
   }
   Location where = softmax.getLoc();
   Attention attention = math->raise();
   kernel->replace(attention);
-  remark::passed(where, describe(program))
+  remarkPassed(R::SelectedAttention, where, program.getSymName())
       << kernel->name.str() + " in place of matrix products";
 }
 
@@ -126,16 +120,11 @@ static void eraseUndrawn(func::FuncOp program) {
 
 void SelectKernels::fuse(func::FuncOp rule) {
   StringRef chosen = fuseRule(rule);
-  auto options = remark::RemarkOpts::name("optimizer")
-                     .category("fsdp-select-kernels")
-                     .function(rule.getSymName());
-  if (chosen.empty())
-    remark::missed(rule.getLoc(), options)
-        << "stays as it was captured: it is not torch.optim's Adam, AdamW or "
-           "SGD "
-           "without dampening";
-  else
-    remark::passed(rule.getLoc(), options) << chosen.str();
+  remarkDecision(!chosen.empty(), R::SelectedOptimizer, rule.getLoc(),
+                 rule.getSymName())
+      << (chosen.empty() ? "stays as it was captured: it is not torch.optim's "
+                           "Adam, AdamW or SGD without dampening"
+                         : chosen);
 }
 
 void SelectKernels::runOnModule() {
@@ -171,7 +160,7 @@ void SelectKernels::runOnModule() {
     for (const Attention &attention : attentions)
       if (failed(select(attention, program)))
         return signalPassFailure();
-    CrossEntropy::fuseAll(program, "fsdp-select-kernels");
+    CrossEntropy::fuseAll(program, R::SelectedCrossEntropy);
     program.walk(fillWithoutWaiting);
   }
   for (auto function : module.getOps<func::FuncOp>())

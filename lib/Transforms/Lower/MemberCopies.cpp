@@ -2,8 +2,9 @@
 
 #include "Lower/MemberCopies.h"
 
+#include "Remarks.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -60,14 +61,11 @@ void fsdp::remarkCopies(PackOp pack, const Aliases &aliases) {
     }
   auto program = pack->getParentOfType<func::FuncOp>();
   for (const auto &[reason, sum] : copied)
-    remark::missed(pack.getLoc(), remark::RemarkOpts::name("copy")
-                                      .category("fsdp-lower-to-commands")
-                                      .function(program.getSymName()))
+    remarkMissed(R::CopiedMembers, pack.getLoc(), program.getSymName())
         << ("copied into a bucket, since " + reason).str()
-        << remark::metric("module", getModulePath(pack.getLoc()))
-        << remark::metric("line", getSourceLine(pack.getLoc()))
-        << remark::metric("members", sum.members)
-        << remark::metric("bytes", sum.bytes);
+        << metrics::Module(getModulePath(pack.getLoc()))
+        << metrics::Line(getSourceLine(pack.getLoc()))
+        << metrics::Members(sum.members) << metrics::Bytes(sum.bytes);
 }
 
 CopyPieces fsdp::getUnpacking(UnpackOp unpack, const ProgramValues &values,

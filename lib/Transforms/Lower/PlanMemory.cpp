@@ -1,5 +1,7 @@
 // Give every value and state its bytes.
 
+#include "Remarks.h"
+
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -7,7 +9,6 @@
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -51,14 +52,13 @@ static void cloneStridedOperands(func::FuncOp program) {
     if (user->hasAttr(kStreamAttrName))
       clone->setAttr(kStreamAttrName,
                      builder.getI64IntegerAttr(plan::computeStream));
-    remark::missed(operand->get().getLoc(), remark::RemarkOpts::name("copy")
-                                                .category("fsdp-plan-memory")
-                                                .function(program.getSymName()))
+    remarkMissed(R::CopiedOperand, operand->get().getLoc(),
+                 program.getSymName())
         << "a copy row by row, as communication needs it"
-        << remark::metric("module", getModulePath(operand->get().getLoc()))
-        << remark::metric("line", getSourceLine(operand->get().getLoc()))
-        << remark::metric("of", getOperator(operand->get()))
-        << remark::metric("bytes", getTensorBytes(type));
+        << metrics::Module(getModulePath(operand->get().getLoc()))
+        << metrics::Line(getSourceLine(operand->get().getLoc()))
+        << metrics::Of(getOperator(operand->get()))
+        << metrics::Bytes(getTensorBytes(type));
     operand->set(clone.getResult(0));
   }
 }
@@ -220,14 +220,11 @@ private:
     program->setAttr(
         arena == kHostArena ? kHostLiveBytesAttrName : kLiveBytesAttrName,
         Builder(module.getContext()).getI64IntegerAttr(base + least));
-    remark::passed(program.getLoc(), remark::RemarkOpts::name("PlanMemory")
-                                         .category("fsdp-plan-memory")
-                                         .function(program.getSymName()))
-        << remark::metric("Arena", plan::arenaNames[arena])
-        << remark::metric("Bytes", plan.bytes)
-        << remark::metric("LeastBytes", least)
-        << remark::metric("BytesWithoutReuse", apart.bytes)
-        << remark::metric("Values", blocks.size());
+    remarkPassed(R::PlannedMemory, program.getLoc(), program.getSymName())
+        << metrics::Arena(plan::arenaNames[arena])
+        << metrics::ArenaBytes(plan.bytes) << metrics::LeastBytes(least)
+        << metrics::BytesWithoutReuse(apart.bytes)
+        << metrics::Values(blocks.size());
   }
 
   ModuleOp module;

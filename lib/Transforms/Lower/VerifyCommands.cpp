@@ -4,13 +4,14 @@
 // in a file, and what is found there is an error at its op. Here is only what
 // a plan does not say: which operators PyTorch has kernels of.
 
+#include "Remarks.h"
+
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Target/PlanExport.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -78,16 +79,12 @@ static void remarkMeanings(const ExportedPlan &exported, size_t number) {
           plan::describe(exported.plan, program, meaning->kind, meaning->index);
   }
   Location loc = exported.ops.programs[number].function->getLoc();
-  auto about = remark::RemarkOpts::name("meaning")
-                   .category("fsdp-verify-commands")
-                   .function(program.name);
-  remark::passed(loc, about) << "computed as by the sequential step"
-                             << remark::metric("covered", covered);
+  remarkPassed(R::ProvenMeaning, loc, program.name)
+      << "computed as by the sequential step" << metrics::Covered(covered);
   for (const auto &[why, rest] : uncovered)
-    remark::missed(loc, about)
+    remarkMissed(R::ProvenMeaning, loc, program.name)
         << ("not shown to be the sequential step's: " + why).str()
-        << remark::metric("first", rest.first)
-        << remark::metric("count", rest.count);
+        << metrics::First(rest.first) << metrics::Uncovered(rest.count);
 }
 
 namespace {

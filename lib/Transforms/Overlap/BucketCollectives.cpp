@@ -6,6 +6,7 @@
 #include "Overlap/BucketOffloads.h"
 #include "Overlap/CodeMotion.h"
 #include "Overlap/GradientReduction.h"
+#include "Remarks.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
@@ -13,7 +14,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Format.h"
 
@@ -31,13 +31,6 @@ RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-/// A divisor as a person writes it: "2", "1.5".
-std::string showDivisor(double divisor) {
-  std::string text;
-  llvm::raw_string_ostream(text) << llvm::format("%g", divisor);
-  return text;
-}
-
 /// The axes that a member of a bucket is over, and so the bucket.
 DenseI64ArrayAttr getAxesAttr(CollectiveOpInterface op) {
   return Builder(op.getContext()).getDenseI64ArrayAttr(op.getMeshAxes());
@@ -50,8 +43,8 @@ public:
 
 private:
   void runOnModule() override {
-    FailureOr<BucketSizes> sizes = BucketSizes::get(
-        getOperation(), bucketCapMib, cluster, "fsdp-bucket-collectives");
+    FailureOr<BucketSizes> sizes =
+        BucketSizes::get(getOperation(), bucketCapMib, cluster, R::BucketCut);
     if (failed(sizes))
       return signalPassFailure();
     shards = Mesh(getOperation()).getNumShards();
@@ -132,13 +125,11 @@ void BucketCollectives::bucketGathers(ArrayRef<shard::AllGatherOp> gathers) {
     shard::AllGatherOp(gather).getResult().replaceAllUsesWith(whole);
     shard::AllGatherOp(gather).erase();
   }
-  remark::passed(loc, remark::RemarkOpts::name("gather").category(
-                          "fsdp-bucket-collectives"))
-      << "parameters in one gather"
-      << remark::metric("unit", unit.getValue().str())
-      << remark::metric("region", stringifyProgramRegion(region).str())
-      << remark::metric("parameters", parts.size())
-      << remark::metric("bytes_per_rank", layout.pieceBytes);
+  remarkPassed(R::GatheredBucket, loc)
+      << "parameters in one gather" << metrics::Unit(unit.getValue().str())
+      << metrics::Region(stringifyProgramRegion(region).str())
+      << metrics::Parameters(parts.size())
+      << metrics::BytesPerRank(layout.pieceBytes);
 }
 
 /// A bucket's reduction, of the same sums as its members': what comes last
@@ -234,15 +225,12 @@ void BucketCollectives::bucketReductions(
   for (auto [reduction, part] :
        llvm::zip_equal(reductions, unpacked.getOutputs()))
     reduction.replaceWith(part);
-  remark::passed(loc, remark::RemarkOpts::name("reduce").category(
-                          "fsdp-bucket-collectives"))
+  remarkPassed(R::ReducedBucket, loc)
       << (pieces > 1 ? "gradients in one reduce-scatter"
                      : "gradients in one all-reduce")
-      << remark::metric("unit", unit.str())
-      << remark::metric("gradients", inputs.size())
-      << remark::metric("bytes", pieces * layout.pieceBytes)
-      << remark::metric("divisor",
-                        showDivisor(divides ? getDivisor(unit, packed) : 1));
+      << metrics::Unit(unit.str()) << metrics::Gradients(inputs.size())
+      << metrics::Bytes(pieces * layout.pieceBytes)
+      << metrics::Divisor(divides ? getDivisor(unit, packed) : 1);
 }
 
 /// A flat parameter is the bucket of its members already.
@@ -253,16 +241,14 @@ void BucketCollectives::convertFlat(shard::AllGatherOp gather, StateOp state) {
       builder, gather.getLoc(), gather.getType(), gather.getInput(),
       like.getUnitAttr().getValue(), *like.getRegion(), state.getMapped(),
       /*ranks=*/0, like.getMeshAxes());
-  remark::passed(gather.getLoc(), remark::RemarkOpts::name("gather").category(
-                                      "fsdp-bucket-collectives"))
+  remarkPassed(R::GatheredBucket, gather.getLoc())
       << (state.getMapped() ? "a flat parameter is mapped"
                             : "a flat parameter is gathered")
-      << remark::metric("unit", whole.getUnit().str())
-      << remark::metric("region",
-                        stringifyProgramRegion(whole.getRegion()).str())
-      << remark::metric("state", state.getSymName().str())
-      << remark::metric("bytes_per_rank",
-                        getTensorBytes(getTensorType(gather.getInput())));
+      << metrics::Unit(whole.getUnit().str())
+      << metrics::Region(stringifyProgramRegion(whole.getRegion()).str())
+      << metrics::State(state.getSymName().str())
+      << metrics::BytesPerRank(
+             getTensorBytes(getTensorType(gather.getInput())));
   gather.replaceAllUsesWith(whole.getResult());
   gather.erase();
 }
@@ -275,16 +261,12 @@ void BucketCollectives::convertFlat(GradientReduction reduction) {
     return reduction.addTo(sum);
   };
   bool divides = bool(reduction.division);
-  remark::passed(
-      reduction.getFirst()->getLoc(),
-      remark::RemarkOpts::name("reduce").category("fsdp-bucket-collectives"))
-      << "a flat gradient" << remark::metric("unit", reduction.getUnit().str())
-      << remark::metric("bytes",
-                        getTensorBytes(getTensorType(reduction.getInput())))
-      << remark::metric("divisor",
-                        showDivisor(divides ? getDivisor(reduction.getUnit(),
-                                                         reduction.getInput())
-                                            : 1));
+  remarkPassed(R::ReducedBucket, reduction.getFirst()->getLoc())
+      << "a flat gradient" << metrics::Unit(reduction.getUnit().str())
+      << metrics::Bytes(getTensorBytes(getTensorType(reduction.getInput())))
+      << metrics::Divisor(
+             divides ? getDivisor(reduction.getUnit(), reduction.getInput())
+                     : 1);
   reduction.replaceWith(
       createReduction(builder, reduction, divides, reduction.getInput(),
                       getTensorType(reduction.getResult()), accumulate));

@@ -1,10 +1,11 @@
 // fsdp-convert-to-async.
 
+#include "Remarks.h"
+
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_CONVERTTOASYNC
@@ -24,9 +25,7 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
         start(transfer);
         ++count;
       });
-      remark::passed(program.getLoc(), remark::RemarkOpts::name("async")
-                                           .category("fsdp-convert-to-async")
-                                           .function(program.getSymName()))
+      remarkPassed(R::AsyncTransfers, program.getLoc(), program.getSymName())
           << std::to_string(count) +
                  " collectives and copies start and are waited for";
     }

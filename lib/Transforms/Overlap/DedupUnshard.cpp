@@ -1,10 +1,11 @@
 // fsdp-dedup-unshard.
 
+#include "Remarks.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdp {
@@ -85,9 +86,7 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
     auto [gather, readers] = value;
     shareViews(gather.getResult());
     if (readers > 1)
-      remark::passed(
-          gather.getLoc(),
-          remark::RemarkOpts::name("dedup").category("fsdp-dedup-unshard"))
+      remarkPassed(R::SharedGather, gather.getLoc())
           << "\"" + std::get<0>(key).str() + "\": one gather for " +
                  std::to_string(readers) + " readers";
   }

@@ -1,10 +1,11 @@
 // fsdp-keep-pieces.
 
+#include "Remarks.h"
+
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdp {
@@ -87,9 +88,7 @@ void KeepPieces::keep(Block &block, UnitOp unit) {
     if (!llvm::all_of(inputs, [&](Value input) {
           return getKey(input).first && places.contains(getKey(input));
         })) {
-      remark::missed(
-          bucket.gather.getLoc(),
-          remark::RemarkOpts::name("keep").category("fsdp-keep-pieces"))
+      remarkMissed(R::KeptPieces, bucket.gather.getLoc())
           << "unit \"" + unit.getUnitName().str() +
                  "\": backward reads what forward does not gather";
       continue;
@@ -150,12 +149,11 @@ void KeepPieces::gatherKept(Bucket &whole, SmallVector<Read> reads,
   }
   for (auto [read, output] : llvm::zip_equal(reads, outputs))
     read.output.replaceAllUsesWith(output);
-  remark::passed(loc,
-                 remark::RemarkOpts::name("keep").category("fsdp-keep-pieces"))
+  remarkPassed(R::KeptPieces, loc)
       << "backward gathers what neighbours keep"
-      << remark::metric("unit", whole.gather.getUnit().str())
-      << remark::metric("bytes_per_rank", getTensorBytes(part))
-      << remark::metric("neighbours", ranks);
+      << metrics::Unit(whole.gather.getUnit().str())
+      << metrics::BytesPerRank(getTensorBytes(part))
+      << metrics::Neighbours(ranks);
 }
 
 } // namespace

@@ -2,13 +2,13 @@
 
 #include "Overlap/SchedulePolicies.h"
 #include "PassOptions.h"
+#include "Remarks.h"
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Timeline.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -28,11 +28,6 @@ struct Outcome {
   double stepSeconds = 0, exposedSeconds = 0, communicationSeconds = 0;
   int64_t peakBytes = 0; // states included
 };
-
-/// Microseconds.
-std::string micros(double seconds) {
-  return llvm::formatv("{0:F1}", seconds * 1e6).str();
-}
 
 class ScheduleOverlap
     : public fsdp::impl::ScheduleOverlapBase<ScheduleOverlap> {
@@ -256,24 +251,18 @@ LogicalResult ScheduleOverlap::choose(func::FuncOp program,
 /// has started before, gives way to the budget, or is not there at all.
 void ScheduleOverlap::explainLists(func::FuncOp program,
                                    ProgramSchedule &schedule) {
-  auto options = remark::RemarkOpts::name("prefetch")
-                     .category("fsdp-schedule-overlap")
-                     .function(program.getSymName());
   for (const PrefetchList &list : lists)
     for (StringRef target : list.targets) {
       bool starts = llvm::any_of(schedule.getGathers(), [&](const Flight &f) {
         return f.unit == target && f.region == list.region &&
                f.startSlot == list.begin;
       });
-      std::string text =
-          llvm::formatv("unit \"{0}\" begins {1}: the gather of \"{2}\" {3}",
-                        list.unit, stringifyProgramRegion(list.region), target,
-                        starts ? "starts" : "does not start there")
-              .str();
-      if (starts)
-        remark::passed(program.getLoc(), options) << text;
-      else
-        remark::missed(program.getLoc(), options) << text;
+      remarkDecision(starts, R::ListedGather, program.getLoc(),
+                     program.getSymName())
+          << llvm::formatv("unit \"{0}\" begins {1}: the gather of \"{2}\" {3}",
+                           list.unit, stringifyProgramRegion(list.region),
+                           target, starts ? "starts" : "does not start there")
+                 .str();
     }
 }
 
@@ -294,40 +283,33 @@ static std::string getCollectiveName(const Flight &flight) {
 
 void ScheduleOverlap::explain(func::FuncOp program, ProgramSchedule &schedule,
                               const Outcome &before, const Outcome &after) {
-  auto options = [&](StringRef name) {
-    return remark::RemarkOpts::name(name)
-        .category("fsdp-schedule-overlap")
-        .function(program.getSymName());
-  };
+  StringRef name = program.getSymName();
   ArrayRef<double> seconds = schedule.getSlotSeconds();
   for (const Flight &flight : schedule.getGathers())
-    remark::passed(flight.start->getLoc(), options("gather"))
+    remarkPassed(R::ScheduledGather, flight.start->getLoc(), name)
         << "starts in front of its first reader"
-        << remark::metric("unit", flight.unit.str())
-        << remark::metric("region",
-                          stringifyProgramRegion(*flight.region).str())
-        << remark::metric("us", micros(flight.seconds))
-        << remark::metric("ahead_us", micros(seconds[flight.need] -
-                                             seconds[flight.startSlot]))
-        << remark::metric("ahead_ops", flight.need - flight.startSlot);
+        << metrics::Unit(flight.unit.str())
+        << metrics::Region(stringifyProgramRegion(*flight.region).str())
+        << metrics::Us(flight.seconds)
+        << metrics::AheadUs(seconds[flight.need] - seconds[flight.startSlot])
+        << metrics::AheadOps(flight.need - flight.startSlot);
   for (const Flight &flight : schedule.getReductions())
-    remark::passed(flight.start->getLoc(), options("reduce"))
+    remarkPassed(R::ScheduledReduction, flight.start->getLoc(), name)
         << getCollectiveName(flight) + " is waited for behind its start"
-        << remark::metric("unit", flight.unit.str())
-        << remark::metric("us",
-                          micros(flight.seconds + flight.replicas.seconds))
-        << remark::metric("behind_us", micros(seconds[flight.endSlot] -
-                                              seconds[flight.startSlot]))
-        << remark::metric("behind_ops", flight.endSlot - flight.startSlot);
-  remark::passed(program.getLoc(), options("schedule"))
+        << metrics::Unit(flight.unit.str())
+        << metrics::Us(flight.seconds + flight.replicas.seconds)
+        << metrics::BehindUs(seconds[flight.endSlot] -
+                             seconds[flight.startSlot])
+        << metrics::BehindOps(flight.endSlot - flight.startSlot);
+  remarkPassed(R::Schedule, program.getLoc(), name)
       << "schedule=" + this->schedule.getValue().getName().str()
-      << remark::metric("step_us", micros(after.stepSeconds))
-      << remark::metric("communication_us", micros(after.communicationSeconds))
-      << remark::metric("exposed_us", micros(after.exposedSeconds))
-      << remark::metric("peak_bytes", after.peakBytes)
-      << remark::metric("naive_step_us", micros(before.stepSeconds))
-      << remark::metric("naive_exposed_us", micros(before.exposedSeconds))
-      << remark::metric("naive_peak_bytes", before.peakBytes);
+      << metrics::StepUs(after.stepSeconds)
+      << metrics::CommunicationUs(after.communicationSeconds)
+      << metrics::ExposedUs(after.exposedSeconds)
+      << metrics::PeakBytes(after.peakBytes)
+      << metrics::NaiveStepUs(before.stepSeconds)
+      << metrics::NaiveExposedUs(before.exposedSeconds)
+      << metrics::NaivePeakBytes(before.peakBytes);
 }
 
 LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
@@ -340,9 +322,7 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
       StringAttr::get(&getContext(),
                       taken ? schedule.getValue().getName() : "naive"));
   if (!taken) {
-    remark::missed(program.getLoc(), remark::RemarkOpts::name("schedule")
-                                         .category("fsdp-schedule-overlap")
-                                         .function(program.getSymName()))
+    remarkMissed(R::Schedule, program.getLoc(), program.getSymName())
         << "keeps its order: a collective depends on the sum of another, or a "
            "state is read behind its update";
     return success();

@@ -2,12 +2,12 @@
 
 #include "Overlap/MatrixRound.h"
 #include "PassOptions.h"
+#include "Remarks.h"
 
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -43,9 +43,6 @@ private:
                    Rounds &rounds);
   static void build(MutableArrayRef<std::unique_ptr<MatrixRound>> rounds);
   static void explain(const MatrixRound &round);
-  static remark::RemarkOpts getRemark(StringRef name) {
-    return remark::RemarkOpts::name(name).category("fsdp-split-matrix-rules");
-  }
 };
 
 LogicalResult SplitMatrixRules::checkUpdate(UpdateOp update, StateOp parameter,
@@ -113,17 +110,13 @@ void SplitMatrixRules::deal(ArrayRef<MatrixRound::Matrix> matrices,
     return;
   UpdateOp last = rounds.back()->getLast();
   bool isTogether = best.back().seconds < apart;
-  auto remark = isTogether ? remark::passed(last.getLoc(), getRemark("shapes"))
-                           : remark::missed(last.getLoc(), getRemark("shapes"));
-  remark << (isTogether ? "ranks compute matrices of several shapes at a time"
-                        : "matrices of several shapes are computed one shape "
-                          "after the other, which takes no longer")
-         << remark::metric("matrices", int64_t(matrices.size()))
-         << remark::metric("shapes", int64_t(ends.size() - 1))
-         << remark::metric(
-                "us", llvm::formatv("{0:F1}", best.back().seconds * 1e6).str())
-         << remark::metric("us_apart",
-                           llvm::formatv("{0:F1}", apart * 1e6).str());
+  remarkDecision(isTogether, R::MatrixShapes, last.getLoc())
+      << (isTogether ? "ranks compute matrices of several shapes at a time"
+                     : "matrices of several shapes are computed one shape "
+                       "after the other, which takes no longer")
+      << metrics::Matrices(int64_t(matrices.size()))
+      << metrics::Shapes(int64_t(ends.size() - 1))
+      << metrics::Us(best.back().seconds) << metrics::UsApart(apart);
 }
 
 /// Updates by one rule, whose parameters are split alike, share the work; and
@@ -184,13 +177,10 @@ LogicalResult SplitMatrixRules::split(func::FuncOp program,
       update.setRule(elements.getSymName());
   }
   if (!rounds.empty())
-    remark::passed(program.getLoc(),
-                   getRemark("matrices").function(program.getSymName()))
-        << "updates look at whole matrices"
-        << remark::metric("matrices", matrices)
-        << remark::metric("per_rank", int64_t(rounds.size()))
-        << remark::metric("gflop_per_rank",
-                          llvm::formatv("{0:F3}", flops / 1e9).str());
+    remarkPassed(R::MatrixUpdates, program.getLoc(), program.getSymName())
+        << "updates look at whole matrices" << metrics::Matrices(matrices)
+        << metrics::PerRank(int64_t(rounds.size()))
+        << metrics::GflopPerRank(flops);
   eraseDeadOps(program);
   return success();
 }
@@ -221,13 +211,13 @@ void SplitMatrixRules::build(
 
 void SplitMatrixRules::explain(const MatrixRound &round) {
   UpdateOp last = round.getLast();
-  remark::passed(last.getLoc(), getRemark("round"))
+  remarkPassed(R::MatrixRound, last.getLoc())
       << (round.getSize() > 1 ? "each rank computes one of these matrices"
                               : "each rank computes this matrix")
-      << remark::metric("shapes", int64_t(round.getNumRules()))
-      << remark::metric("last_parameter", last.getParameter().str())
-      << remark::metric("matrices", int64_t(round.getSize()))
-      << remark::metric("moved_bytes", round.getMovedBytes());
+      << metrics::Shapes(int64_t(round.getNumRules()))
+      << metrics::LastParameter(last.getParameter().str())
+      << metrics::Matrices(int64_t(round.getSize()))
+      << metrics::MovedBytes(round.getMovedBytes());
 }
 
 void SplitMatrixRules::runOnModule() {

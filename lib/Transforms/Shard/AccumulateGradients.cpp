@@ -1,5 +1,7 @@
 // fsdp-accumulate-gradients.
 
+#include "Remarks.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
@@ -7,7 +9,6 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Remarks.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_ACCUMULATEGRADIENTS
@@ -216,8 +217,7 @@ void AccumulateGradients::runOnModule() {
   int64_t bytes = 0;
   for (Gradient &gradient : gradients)
     bytes += getTensorBytes(gradient.sum.getTensorType());
-  remark::passed(step.getLoc(), remark::RemarkOpts::name("accumulate")
-                                    .category("fsdp-accumulate-gradients"))
+  remarkPassed(R::SummedGradients, step.getLoc())
       << std::to_string(gradients.size()) + " gradients of " +
              std::to_string(bytes) + " bytes are summed over " +
              std::to_string(microBatches) + " micro-batches";

@@ -1,11 +1,11 @@
 // fsdp-clip-gradients.
 
+#include "Remarks.h"
 #include "Shard/GradientNorms.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 
-#include "mlir/IR/Remarks.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -37,9 +37,6 @@ class ClipGradients : public fsdp::impl::ClipGradientsBase<ClipGradients> {
   LogicalResult clipByNorm(func::FuncOp program, ArrayRef<UpdateOp> updates,
                            double most, double p);
   void clipByValue(func::FuncOp rule, double most);
-  remark::RemarkOpts remarkOn(StringRef name) {
-    return remark::RemarkOpts::name(name).category("fsdp-clip-gradients");
-  }
 };
 
 LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
@@ -82,8 +79,7 @@ LogicalResult ClipGradients::clipByNorm(func::FuncOp program,
 
   if (failed(addOutput(program, "grad_norm", norm)))
     return failure();
-  remark::passed(program.getLoc(),
-                 remarkOn("norm").function(program.getSymName()))
+  remarkPassed(R::ClippedNorm, program.getLoc(), program.getSymName())
       << llvm::formatv("{0} updates follow the {1}-norm of their gradients",
                        updates.size(), inWords(p))
              .str();
@@ -101,7 +97,7 @@ void ClipGradients::clipByValue(func::FuncOp rule, double most) {
                                     aten::Phase::Forward, "clamp", gradient,
                                     args, TypeRange(gradient.getType()));
   gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
-  remark::passed(rule.getLoc(), remarkOn("value"))
+  remarkPassed(R::ClippedValues, rule.getLoc())
       << "rule \"" + rule.getSymName().str() + "\" clamps its gradient";
 }
 

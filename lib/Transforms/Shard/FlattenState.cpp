@@ -1,5 +1,6 @@
 // fsdp-flatten-state.
 
+#include "Remarks.h"
 #include "Shard/FlatMembers.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -9,7 +10,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace fsdp {
@@ -332,9 +332,7 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat,
 
 void FlattenState::remarkOn(Flat &flat, StringRef name) {
   int64_t piece = flat.elements / shards;
-  remark::passed(
-      flat.parameter.getLoc(),
-      remark::RemarkOpts::name("flatten").category("fsdp-flatten-state"))
+  remarkPassed(R::FlatParameter, flat.parameter.getLoc())
       << "\"" + name.str() + "\": " + std::to_string(flat.members.size()) +
              " parameters and " + std::to_string(flat.optimizer.size()) +
              " optimizer states each in " + std::to_string(flat.elements) +
@@ -347,15 +345,13 @@ void FlattenState::runOnModule() {
   shards = Mesh(module).getNumShards();
   SymbolTable table(module);
   FailureOr<BucketSizes> sizes =
-      BucketSizes::get(module, bucketCapMib, cluster, "fsdp-flatten-state");
+      BucketSizes::get(module, bucketCapMib, cluster, R::FlatCut);
   FlatMembers members;
   if (failed(sizes) || failed(collectMembers(module, table, members)))
     return signalPassFailure();
   assignBuckets(module, members, *sizes, gather == GatherBy::Map);
   if (members.empty()) {
-    remark::missed(
-        module.getLoc(),
-        remark::RemarkOpts::name("nothing").category("fsdp-flatten-state"))
+    remarkMissed(R::NothingFlat, module.getLoc())
         << "nothing is sharded, so nothing is flat";
     return;
   }

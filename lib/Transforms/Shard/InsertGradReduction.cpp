@@ -2,6 +2,7 @@
 
 #include "GradientMean.h"
 #include "PassOptions.h"
+#include "Remarks.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
@@ -10,7 +11,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace fsdp {
@@ -83,8 +83,7 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
 
   std::string in;
   llvm::raw_string_ostream(in) << " in " << reduced;
-  remark::passed(update.getLoc(), remark::RemarkOpts::name("reduce").category(
-                                      "fsdp-insert-grad-reduction"))
+  remarkPassed(R::ReducedGradient, update.getLoc())
       << "the gradient of \"" + parameter.getSymName().str() + "\" is " +
              (averaged ? "averaged over the ranks" : "one rank's own") + in;
 }

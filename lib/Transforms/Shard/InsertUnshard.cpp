@@ -1,5 +1,7 @@
 // fsdp-insert-unshard.
 
+#include "Remarks.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
@@ -8,7 +10,6 @@
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/IRMapping.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdp {
@@ -194,9 +195,7 @@ void InsertUnshard::runOnModule() {
       ++counts[{op.getUnit(), op.getRegion()}];
     });
     for (auto &[key, count] : counts)
-      remark::passed(program.getLoc(), remark::RemarkOpts::name("unshard")
-                                           .category("fsdp-insert-unshard")
-                                           .function(program.getSymName()))
+      remarkPassed(R::UnshardedUnit, program.getLoc(), program.getSymName())
           << "unit \"" + key.first.str() + "\": " + std::to_string(count) +
                  " readers in " + stringifyProgramRegion(key.second).str();
   }

@@ -1,6 +1,7 @@
 // fsdp-localize.
 
 #include "GradientMean.h"
+#include "Remarks.h"
 #include "Shard/ShardRows.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -10,7 +11,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_LOCALIZE
@@ -280,9 +280,7 @@ void Localize::runOnModule() {
     RankedTensorType type = state.getTensorType();
     state.setGlobalAttr(TypeAttr::get(type));
     state.setType(getLocalType(type, *state.getShardDim()));
-    remark::passed(
-        state.getLoc(),
-        remark::RemarkOpts::name("localize").category("fsdp-localize"))
+    remarkPassed(R::LocalState, state.getLoc())
         << "\"" + state.getSymName().str() +
                "\": " + std::to_string(getTensorBytes(type)) + " bytes, " +
                std::to_string(getTensorBytes(state.getTensorType())) +

@@ -1,12 +1,13 @@
 // fsdp-move-precision-casts.
 
+#include "Remarks.h"
+
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace fsdp {
@@ -46,10 +47,7 @@ class MovePrecisionCasts
           ++moved[unshard.getUnit()];
         }
       for (auto &[unit, count] : moved)
-        remark::passed(program.getLoc(),
-                       remark::RemarkOpts::name("cast")
-                           .category("fsdp-move-precision-casts")
-                           .function(program.getSymName()))
+        remarkPassed(R::CastParameters, program.getLoc(), program.getSymName())
             << "unit \"" + unit.str() + "\": " + std::to_string(count) +
                    " gathers of cast parameters";
     }

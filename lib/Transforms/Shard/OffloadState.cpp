@@ -1,12 +1,13 @@
 // fsdp-offload-state.
 
+#include "Remarks.h"
+
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -85,8 +86,7 @@ void OffloadState::moveToHost(StateOp state) {
   state.setOnHost(true);
   // Other ranks see no host memory: what is fetched is gathered by copying.
   state.setMapped(false);
-  remark::passed(state.getLoc(), remark::RemarkOpts::name("offload").category(
-                                     "fsdp-offload-state"))
+  remarkPassed(R::OffloadedState, state.getLoc())
       << "\"" + state.getSymName().str() +
              "\": " + std::to_string(getTensorBytes(state.getTensorType())) +
              " bytes per rank are on the host";

@@ -1,11 +1,11 @@
 // fsdp-scale-loss.
 
+#include "Remarks.h"
 #include "Shard/SkippedSteps.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Transforms/Passes.h"
 
-#include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 
 namespace fsdp {
@@ -82,9 +82,7 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
   if (failed(addOutput(program, "loss_scale", scale)) ||
       failed(countSkippedStep(builder, loc, program, *overflow)))
     return failure();
-  remark::passed(program.getLoc(), remark::RemarkOpts::name("scale")
-                                       .category("fsdp-scale-loss")
-                                       .function(program.getSymName()))
+  remarkPassed(R::ScaledLoss, program.getLoc(), program.getSymName())
       << std::to_string(updates.size()) +
              " updates are skipped where a gradient is not finite";
   return success();

@@ -1,5 +1,6 @@
 // fsdp-shard-state.
 
+#include "Remarks.h"
 #include "Shard/Matrices.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -8,7 +9,6 @@
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/IR/Builders.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace fsdp {
@@ -170,8 +170,7 @@ public:
     if (failed(parameter) || !*parameter)
       return parameter;
     if (!flat && parameter->getTensorType().getRank() == 0) {
-      remark::missed(state.getLoc(), remark::RemarkOpts::name("shard").category(
-                                         "fsdp-shard-state"))
+      remarkMissed(R::ShardedState, state.getLoc())
           << "\"" + state.getSymName().str() +
                  "\" has no rows to shard: each rank has the whole";
       return success();
@@ -228,8 +227,7 @@ private:
              << " does not divide by " << shards
              << "; only dimension 0 may be uneven";
     int64_t rows = type.getDimSize(dim), local = getLocalRows(rows, shards);
-    remark::passed(state.getLoc(), remark::RemarkOpts::name("shard").category(
-                                       "fsdp-shard-state"))
+    remarkPassed(R::ShardedState, state.getLoc())
         << "\"" + state.getSymName().str() + "\": " + std::to_string(rows) +
                (dim ? " on dimension " + std::to_string(dim) : " rows") + ", " +
                std::to_string(local) + " per rank, " +
@@ -284,9 +282,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
   table.insert(grid, module.getBody()->begin());
   Mesh mesh(module);
   if (mesh.getNumRanks() == 1) {
-    remark::missed(
-        module.getLoc(),
-        remark::RemarkOpts::name("one-rank").category("fsdp-shard-state"))
+    remarkMissed(R::OneRank, module.getLoc())
         << "a mesh of one rank shards nothing";
     return success();
   }

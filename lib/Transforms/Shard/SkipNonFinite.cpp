@@ -1,5 +1,6 @@
 // fsdp-skip-non-finite.
 
+#include "Remarks.h"
 #include "Shard/KeptBuffers.h"
 #include "Shard/SkippedSteps.h"
 
@@ -7,7 +8,6 @@
 #include "fsdp/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/Remarks.h"
 #include "mlir/IR/TypeUtilities.h"
 
 namespace fsdp {
@@ -109,9 +109,7 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
   kept.endStep(builder, loc);
   if (failed(countSkippedStep(builder, loc, program, *skipped)))
     return failure();
-  remark::passed(program.getLoc(), remark::RemarkOpts::name("skip")
-                                       .category("fsdp-skip-non-finite")
-                                       .function(program.getSymName()))
+  remarkPassed(R::SkippedUpdates, program.getLoc(), program.getSymName())
       << std::to_string(updates.size()) +
              " updates are skipped where the loss or a gradient is not finite";
   return success();

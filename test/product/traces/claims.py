@@ -7,12 +7,11 @@ import json
 import math
 import pathlib
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple
 
 from fsdp_mlir.report.remarks import Remark, read_remarks
-from support import chain, step_files
+from support import chain, remarks as registry, step_files
 from support.compilations import Compilations
 
 OWN = pathlib.Path(__file__).with_name("claims_step.py")
@@ -139,7 +138,11 @@ def remarks_of(arguments: list[Any], new_folder: Callable[[str], pathlib.Path]) 
     file = new_folder("remarks") / "yaml"
     opt = [chain.binary("fsdp-opt"), *arguments, "-o", "/dev/null", "--remarks-filter=fsdp.*"]
     chain.command([*opt, "--remark-format=yaml", f"--remarks-output-file={file}"])
-    return read_remarks(file)
+    found = read_remarks(file)
+    for remark in found:
+        kind = registry.decisions()[f"{remark.by.removeprefix('fsdp-')}.{remark.name}"]
+        assert set(figures(remark)) <= set(kind.keys), remark
+    return found
 
 
 class Claim(NamedTuple):
@@ -162,33 +165,3 @@ def claim(
         return derive
 
     return add
-
-
-def kinds_in_source() -> set[str]:
-    """PASS.REMARK of every remark that lib/ can emit."""
-    found = set()
-    for path in (chain.ROOT / "lib").rglob("*.cpp"):
-        text = path.read_text()
-        if not re.search(r"remark::(passed|missed)\(", text):
-            continue
-        # What makes the options of a remark by its name.
-        makers = re.findall(
-            r"(\w+)(?: = \[&\])?\(StringRef name[^)]*\) (?:const )?\{\s*"
-            r"return remark::RemarkOpts::name\(name\)",
-            text,
-        )
-        by = "|".join(["remark::RemarkOpts::name", *makers])
-        names = set(re.findall(rf'\b(?:{by})\(\s*"([\w-]+)"', text))
-        passes = set(re.findall(r'\.category\(\s*"fsdp-([\w-]+)"\)', text))
-        if re.search(r"\.category\(pass\)", text):
-            passes |= set(_passes_with(path.stem))
-        assert names and passes, f"{path}: remarks of no name or of no pass"
-        found |= {f"{one}.{name}" for one in passes for name in names}
-    return found
-
-
-def _passes_with(helper: str) -> Counter[str]:
-    """The passes that give a helper's class their name, for its remarks."""
-    named = re.compile(rf'\b{helper}::\w+\([^;]*"fsdp-([\w-]+)"[,)]')
-    sources = (path.read_text() for path in (chain.ROOT / "lib").rglob("*.cpp"))
-    return Counter(name for text in sources for name in named.findall(text))
