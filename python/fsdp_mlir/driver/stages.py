@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
 from ..errors import E, Identified
+from ..remark_kinds import CHANGES
 from .. import package
 from . import programs
 from .cache import Cache, Use, digest, fingerprints, key_of
 
 # What makes fsdp-opt write its decisions into a file.
-REMARKS = ["--remarks-filter=fsdp.*|changes", "--remark-format=yaml"]
+REMARKS = [f"--remarks-filter=fsdp.*|{CHANGES}", "--remark-format=yaml"]
 
 
 class StageError(Identified):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..remark_kinds import CHANGES, UNITS, M, Unit
 from .facts import Run
 from .figures import of_bytes
 from .html import Cell, Markup, folded, joined, left_out, listed, table, tag
 from .remarks import Remark
 
-# The remarks that count what a pass changed; decisions have their pass's name here.
-_CHANGES = "changes"
-
 
 def changes(run: Run) -> Markup:
     """A row for each pass, in the order in which they ran."""
-    found = [remark for remark in run.remarks if remark.by == _CHANGES]
+    found = [remark for remark in run.remarks if remark.by == CHANGES]
     if not found:
         return tag("p", "The folder has no remarks that count what passes changed.")
     rows = []
@@ -24,13 +22,13 @@ def changes(run: Run) -> Markup:
         rows.append(
             (
                 remark.name,
-                _change(figures, "ops"),
-                figures.get("added", ""),
-                figures.get("removed", ""),
-                figures.get("moved", ""),
-                _change(figures, "state_bytes"),
-                _change(figures, "collective_bytes"),
-                _change(figures, "peak_bytes"),
+                _change(figures, M.OPS_BEFORE, M.OPS_AFTER),
+                figures.get(M.ADDED.value, ""),
+                figures.get(M.REMOVED.value, ""),
+                figures.get(M.MOVED.value, ""),
+                _change(figures, M.STATE_BYTES_BEFORE, M.STATE_BYTES_AFTER),
+                _change(figures, M.COLLECTIVE_BYTES_BEFORE, M.COLLECTIVE_BYTES_AFTER),
+                _change(figures, M.PEAK_BYTES_BEFORE, M.PEAK_BYTES_AFTER),
             )
         )
     unchanged = sum(not remark.figures for remark in found)
@@ -46,20 +44,20 @@ def changes(run: Run) -> Markup:
     )
 
 
-def _change(figures: dict[str, str], name: str) -> str:
-    before, after = figures.get(f"{name}_before"), figures.get(f"{name}_after")
+def _change(figures: dict[str, str], in_front: M, behind: M) -> str:
+    before, after = figures.get(in_front.value), figures.get(behind.value)
     if before is None or after is None:
         return ""
-    if name == "peak_bytes" and before == "0":
-        return _figure(name, after)
-    return f"{_figure(name, before)} → {_figure(name, after)}"
+    if in_front is M.PEAK_BYTES_BEFORE and before == "0":
+        return _figure(behind.value, after)
+    return f"{_figure(in_front.value, before)} → {_figure(behind.value, after)}"
 
 
 def decisions(run: Run) -> Markup:
     """Every decision, by pass, in the order in which the passes ran."""
     passes: dict[str, list[Remark]] = {}
     for remark in run.remarks:
-        if remark.by != _CHANGES:
+        if remark.by != CHANGES:
             passes.setdefault(remark.by, []).append(remark)
     if not passes:
         return tag("p", "The folder has no remarks of the compiler.")
@@ -90,8 +88,9 @@ def _decision(remark: Remark) -> tuple[Any, ...]:
 
 
 def _figure(name: str, value: str) -> str:
-    if name == "unit" and not value:
+    if name == M.UNIT.value and not value:
         return "root"
-    if name.lower().endswith("bytes") and value.isdigit():
+    # A folder may be of another version, with figures that are unknown here.
+    if UNITS.get(name) is Unit.BYTES and value.isdigit():
         return of_bytes(int(value))
     return value

@@ -16,7 +16,7 @@ import tempfile
 from typing import Callable
 
 from product.docs import api, life, sharding
-from support import chain, constraints, errors
+from support import chain, constraints, errors, remarks
 
 _BLOCK = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NAME = re.compile(r"(<!-- api ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -26,6 +26,7 @@ _PAGES = (
     "options.md",
     "checker.md",
     "errors.md",
+    "remarks.md",
     "clusters.md",
     "parameter.md",
     "sharding.md",
@@ -54,7 +55,41 @@ class E(enum.Enum):
 TEXTS = {{
 {texts}}}
 '''
+_PYTHON_REMARKS = '''"""The figures of the compiler's remarks: lib/Transforms/Remarks.def in Python. `tools/dev docs` writes it."""
+
+from __future__ import annotations
+
+import enum
+
+# The category of what passes changed. The category of a decision is the pass that took it.
+CHANGES = {changes}
+
+
+class Unit(enum.Enum):
+    """What a figure is measured in."""
+
+{units}
+
+class M(enum.Enum):
+    """The figures, by the keys that they have in remarks."""
+
+{names}
+
+UNITS = {{
+{keys}}}
+'''
 _STEP = pathlib.Path(__file__).with_name("step.py")
+
+
+# How the page names what figures are measured in.
+_UNITS = {
+    "Text": "",
+    "Count": "",
+    "Number": "",
+    "Bytes": "bytes",
+    "Microseconds": "µs",
+    "Gflop": "GFLOP",
+}
 
 
 def all_pages() -> dict[pathlib.Path, str]:
@@ -73,7 +108,13 @@ def all_pages() -> dict[pathlib.Path, str]:
     }
     page = docs / "api.md"
     text = _NAME.sub(lambda m: f"{m[1]}{api.entry(m[2])}\n{m[3]}", page.read_text())
-    return {**pages, page: text, chain.ROOT / "python/fsdp_mlir/error_kinds.py": _python_errors()}
+    package = chain.ROOT / "python/fsdp_mlir"
+    return {
+        **pages,
+        page: text,
+        package / "error_kinds.py": _python_errors(),
+        package / "remark_kinds.py": _python_remarks(),
+    }
 
 
 def _errors() -> str:
@@ -100,6 +141,45 @@ def _python_errors() -> str:
         for kind in errors.kinds()
     )
     return _PYTHON.format(names=names, texts=texts)
+
+
+def _remarks() -> str:
+    """The kinds by pass, and what their figures are."""
+    kinds = [
+        f"| `{kind.category}` | {f'`{kind.name}`' if kind.name else 'the pass'} | {kind.meaning} |"
+        f" {', '.join(f'`{key}`' for key in kind.keys)} |"
+        for kind in remarks.kinds()
+    ]
+    figures = [
+        f"| `{metric.key}` | {_UNITS[metric.unit]} | {metric.meaning} |"
+        for metric in remarks.metrics().values()
+    ]
+    return "\n".join(
+        [
+            "| category | remark | what it says | figures |",
+            "|---|---|---|---|",
+            *kinds,
+            "",
+            "| figure | unit | what it means |",
+            "|---|---|---|",
+            *figures,
+        ]
+    )
+
+
+def _python_remarks() -> str:
+    """Like that of errors."""
+    metrics = remarks.metrics().values()
+    units = dict.fromkeys(metric.unit for metric in metrics)
+    lines = {
+        "units": [f'    {unit.upper()} = "{unit.lower()}"\n' for unit in units],
+        "names": [f'    {remarks.python_name(m.name)} = "{m.key}"\n' for m in metrics],
+        "keys": [f'    "{m.key}": Unit.{m.unit.upper()},\n' for m in metrics],
+    }
+    changes = _quoted(remarks.kinds()[-1].category)
+    return _PYTHON_REMARKS.format(
+        changes=changes, **{name: "".join(text) for name, text in lines.items()}
+    )
 
 
 def _tablegen(source: str, *options: str) -> str:
@@ -184,6 +264,7 @@ _GENERATORS: dict[str, Callable[[], str]] = {
     "clusters": lambda: _printed("--fsdp-clusters"),
     "constraints": constraints.page,
     "errors": _errors,
+    "remarks": _remarks,
     "fsdp": lambda: _dialect("Dialect/FSDP/FSDPOps.td", "fsdp"),
     "step": _step,
     **{name: lambda n=number: _phase(*_PHASES[:n]) for number, name in enumerate(_NAMES)},

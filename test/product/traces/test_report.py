@@ -101,6 +101,7 @@ def test_a_page_stands_alone(run_folder: pathlib.Path) -> None:
     assert "what would help" in page.text
     for said in ("fsdp-schedule-overlap", "blocks.0", "step.py:", "MiB", "constraints"):
         assert said in page.text
+    assert re.search(r"bytes_per_rank [\d.]+ .?i?B\b", page.text), "figures have their units"
 
 
 def test_it_says_what_passes_changed(run_folder: pathlib.Path) -> None:
