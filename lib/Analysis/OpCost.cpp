@@ -4,6 +4,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/Work.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "plan/Collectives.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -83,8 +84,7 @@ double OpCost::getSeconds(Operation *op) const {
     return cost::hostCopySeconds(getBytes(copy.getFuture().getType()), cluster);
   return llvm::TypeSwitch<Operation *, double>(op)
       .Case<aten::CallOp>([&](aten::CallOp op) {
-        return call(op, op.isView(),
-                    op->getAttrOfType<ShardsAttr>(kShardsAttrName));
+        return call(op, op.isView(), kShardsAttr.get(op));
       })
       .Case<CmdAtenOp>([&](CmdAtenOp op) {
         return call(op, op.getView(), op.getShardsAttr());

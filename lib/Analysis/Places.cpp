@@ -2,6 +2,8 @@
 
 #include "fsdp/Analysis/Places.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
+
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -12,25 +14,23 @@ PlaceAttr fsdp::getPlace(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function =
         dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
-    return function ? function.getArgAttrOfType<PlaceAttr>(
-                          argument.getArgNumber(), kPlaceAttrName)
-                    : PlaceAttr();
+    return function
+               ? kPlaceAttr.getOfArgument(function, argument.getArgNumber())
+               : PlaceAttr();
   }
   if (auto declared = value.getDefiningOp<CmdValueOp>())
     return declared.getPlace();
   auto result = cast<OpResult>(value);
-  auto places = result.getOwner()->getAttrOfType<ArrayAttr>(kPlacesAttrName);
+  auto places = kPlacesAttr.get(result.getOwner());
   if (!places || places.size() != result.getOwner()->getNumResults())
     return {};
   return dyn_cast<PlaceAttr>(places[result.getResultNumber()]);
 }
 
-PlaceAttr fsdp::getPlace(StateOp state) {
-  return state->getAttrOfType<PlaceAttr>(kPlaceAttrName);
-}
+PlaceAttr fsdp::getPlace(StateOp state) { return kPlaceAttr.get(state); }
 
 ArrayRef<int64_t> fsdp::getArenaBytes(ModuleOp module) {
-  auto bytes = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName);
+  auto bytes = kArenasAttr.get(module);
   return bytes && bytes.size() == kNumArenas ? bytes.asArrayRef()
                                              : ArrayRef<int64_t>();
 }

@@ -4,6 +4,7 @@
 #include "PlanCalls.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 
@@ -24,8 +25,7 @@ public:
     if (!function.getBody().hasOneBlock())
       return function.emitOpError("is a program of several blocks");
     for (BlockArgument argument : function.getArguments()) {
-      auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                                        kInputAttrName);
+      auto name = kInputAttr.getOfArgument(function, argument.getArgNumber());
       auto input = std::make_unique<plan::InputT>();
       input->name = name ? name.str() : "";
       FailureOr<int> value = addValue(argument);
@@ -89,7 +89,7 @@ private:
             values.lookup(op.getInputs()[*aliased]);
     }
     (*call)->view = op.isView();
-    if (op->hasAttr(kCotangentAttrName))
+    if (kCotangentAttr.isOn(op))
       scaleCotangent(op, **call);
     add(std::move(**call));
     return success();
@@ -176,8 +176,7 @@ private:
 
   LogicalResult exportOp(func::ReturnOp end) {
     for (auto [index, value] : llvm::enumerate(end.getOperands())) {
-      auto name =
-          function.getResultAttrOfType<StringAttr>(index, kOutputAttrName);
+      auto name = kOutputAttr.getOfResult(function, index);
       auto output = std::make_unique<plan::OutputT>();
       output->name = name ? name.str() : "";
       output->value = values.lookup(value);

@@ -10,6 +10,7 @@
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
@@ -64,27 +65,29 @@ private:
   /// Which program runs in place of another one, and which behind it.
   LogicalResult exportOrder() {
     for (auto [program, op] : llvm::zip_equal(out.programs, ops.programs)) {
-      if (auto turn = op.function->getAttrOfType<StringAttr>(kTurnAttrName))
+      if (auto turn = kTurnAttr.get(op.function))
         program->turn = turn.str();
-      if (failed(findProgram(op.function, kVariantOfAttrName,
-                             program->variant_of)) ||
-          failed(findProgram(op.function, kNextAttrName, program->next)))
+      if (failed(
+              findProgram(op.function, kVariantOfAttr, program->variant_of)) ||
+          failed(findProgram(op.function, kNextAttr, program->next)))
         return failure();
     }
     return success();
   }
 
   /// The number of the program that an attribute names, where it names one.
-  LogicalResult findProgram(Operation *function, StringRef attribute,
+  LogicalResult findProgram(Operation *function,
+                            DiscardableAttr<FlatSymbolRefAttr> attribute,
                             int &index) {
-    auto name = function->getAttrOfType<FlatSymbolRefAttr>(attribute);
+    FlatSymbolRefAttr name = attribute.get(function);
     if (!name)
       return success();
     index = plan::findProgram(out, name.getValue().str());
     if (index >= 0)
       return success();
     return function->emitOpError("has as ")
-           << attribute << " @" << name.getValue() << ", which is no program";
+           << attribute.name << " @" << name.getValue()
+           << ", which is no program";
   }
 
   LogicalResult exportRules() {
@@ -117,14 +120,11 @@ private:
       arena->name = name;
       arena->bytes = bytes;
       arena->pinned = name == plan::arenaNames[kHostArena] && bytes > 0 &&
-                      module->hasAttr(kPinMemoryAttrName);
+                      kPinMemoryAttr.isOn(module);
       out.arenas.push_back(std::move(arena));
     }
-    auto text = [&](StringRef name) {
-      auto attr = module->getAttrOfType<StringAttr>(name);
-      return attr ? attr.str() : std::string();
-    };
-    out.pipeline = text("fsdp.pipeline");
+    if (StringAttr pipeline = kPipelineAttr.get(module))
+      out.pipeline = pipeline.str();
     out.device =
         isForGpus(module) ? plan::DeviceKind::Cuda : plan::DeviceKind::Cpu;
     if (auto training = TrainingOp::of(module)) {
@@ -183,10 +183,10 @@ private:
   }
 
   LogicalResult exportMesh(shard::GridOp grid) {
-    auto axes = grid->getAttrOfType<ArrayAttr>(kAxesAttrName);
+    auto axes = kAxesAttr.get(grid);
     if (!out.mesh.empty() || !axes)
       return grid.emitOpError("is not the only grid, or lacks ")
-             << kAxesAttrName << "; run --fsdp-shard-state";
+             << kAxesAttr.name << "; run --fsdp-shard-state";
     for (auto [axis, size] :
          llvm::zip_equal(axes.getAsRange<AxisAttr>(), grid.getShape())) {
       auto dim = std::make_unique<plan::MeshDimT>();

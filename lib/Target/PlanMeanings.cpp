@@ -5,6 +5,7 @@
 
 #include "PlanMeanings.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Target/PlanExport.h"
 
 #include "mlir/IR/Builders.h"
@@ -13,7 +14,6 @@
 using namespace mlir;
 using namespace fsdp;
 
-static constexpr llvm::StringLiteral kMeaning = "fsdp.meaning";
 static constexpr std::pair<plan::MeaningKind, llvm::StringLiteral> kinds[] = {
     {plan::MeaningKind::Output, "outputs"},
     {plan::MeaningKind::Buffer, "buffers"},
@@ -29,7 +29,7 @@ plan::Computations fsdp::readMeanings(func::FuncOp function,
                                       const PlanSymbols &symbols,
                                       const plan::ProgramT &program) {
   plan::Computations said;
-  auto all = function->getAttrOfType<DictionaryAttr>(kMeaning);
+  DictionaryAttr all = kMeaningAttr.get(function);
   if (!all)
     return said;
   llvm::StringMap<int> outputs;
@@ -79,8 +79,8 @@ LogicalResult fsdp::recordMeanings(ModuleOp module) {
     for (auto [kind, name] : kinds)
       if (auto &list = members[static_cast<size_t>(kind)]; !list.empty())
         all.set(name, list.getDictionary(module.getContext()));
-    module.lookupSymbol(program->name)
-        ->setAttr(kMeaning, all.getDictionary(module.getContext()));
+    kMeaningAttr.set(module.lookupSymbol(program->name),
+                     all.getDictionary(module.getContext()));
   }
   return success();
 }

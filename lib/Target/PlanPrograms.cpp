@@ -7,6 +7,7 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 #include "plan/Collectives.h"
 
@@ -42,13 +43,13 @@ public:
     if (!function.getBody().hasOneBlock())
       return function.emitOpError("is a program of several blocks; commands "
                                   "are a list");
-    if (failed(setNumber(function, kLiveBytesAttrName, program->live_bytes)) ||
-        failed(setNumber(function, kHostLiveBytesAttrName,
-                         program->host_live_bytes)))
+    if (failed(setNumber(function, kLiveBytesAttr, program->live_bytes)) ||
+        failed(
+            setNumber(function, kHostLiveBytesAttr, program->host_live_bytes)))
       return failure();
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
-      auto name = function.getArgAttrOfType<StringAttr>(index, kInputAttrName);
+      auto name = kInputAttr.getOfArgument(function, index);
       if (!name)
         return function.emitOpError("argument ")
                << index << " has no fsdp.input; programs take inputs only";
@@ -58,7 +59,7 @@ public:
       auto input = std::make_unique<plan::InputT>();
       input->name = name.str();
       input->value = *value;
-      input->from_data = !function.getArgAttr(index, kRepeatAttrName);
+      input->from_data = !kRepeatAttr.getOfArgument(function, index);
       program->inputs.push_back(std::move(input));
     }
     for (Operation &op : function.getBody().front())
@@ -106,8 +107,7 @@ private:
 
   LogicalResult exportOutputs(func::ReturnOp end) {
     for (auto [index, value] : llvm::enumerate(end.getOperands())) {
-      auto name =
-          function.getResultAttrOfType<StringAttr>(index, kOutputAttrName);
+      auto name = kOutputAttr.getOfResult(function, index);
       if (!name || !values.contains(value))
         return function.emitOpError("result ")
                << index << " is no tensor, or has no fsdp.output";

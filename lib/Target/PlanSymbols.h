@@ -3,6 +3,8 @@
 #ifndef FSDP_TARGET_PLANSYMBOLS_H
 #define FSDP_TARGET_PLANSYMBOLS_H
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
+
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/StringMap.h"
@@ -43,19 +45,17 @@ inline uint32_t toUInt32(int64_t number) {
 /// Sets `field` to the number that `op` has as an attribute; leaves it where
 /// there is none.
 template <typename Field>
-mlir::LogicalResult setNumber(mlir::Operation *op, llvm::StringRef name,
+mlir::LogicalResult setNumber(mlir::Operation *op,
+                              DiscardableAttr<mlir::IntegerAttr> attribute,
                               Field &field) {
-  mlir::Attribute attr = op->getAttr(name);
-  if (!attr)
+  mlir::IntegerAttr number = attribute.get(op);
+  if (!number)
     return mlir::success();
-  auto number = llvm::dyn_cast<mlir::IntegerAttr>(attr);
-  if (number && number.getType().isSignlessInteger(64)) {
-    field = static_cast<Field>(number.getInt());
-    if (static_cast<int64_t>(field) == number.getInt() &&
-        (number.getInt() >= 0 || std::is_signed_v<Field>))
-      return mlir::success();
-  }
-  return op->emitError() << name << " is " << attr
+  field = static_cast<Field>(number.getInt());
+  if (static_cast<int64_t>(field) == number.getInt() &&
+      (number.getInt() >= 0 || std::is_signed_v<Field>))
+    return mlir::success();
+  return op->emitError() << attribute.name << " is " << number
                          << ", not a number that a plan can hold";
 }
 

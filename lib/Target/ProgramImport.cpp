@@ -4,6 +4,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 
@@ -75,11 +76,12 @@ func::FuncOp ProgramImporter::addFunction() {
     if (argument.role != ArgumentRole::Input)
       continue;
     operands.push_back(typeOf(program.values.at(argument.name)));
+    MLIRContext *context = builder.getContext();
     NamedAttrList attributes;
-    attributes.set(kInputAttrName, builder.getStringAttr(argument.fqn));
+    attributes.push_back(kInputAttr.named(context, argument.fqn));
     if (inputs.lookup(argument.fqn)->repeat)
-      attributes.set(kRepeatAttrName, builder.getUnitAttr());
-    operandAttrs.push_back(attributes.getDictionary(builder.getContext()));
+      attributes.push_back(kRepeatAttr.named(context));
+    operandAttrs.push_back(attributes.getDictionary(context));
   }
   for (const ResultInfo &result : program.results) {
     bool isLoss = result.role == ResultRole::Loss;
@@ -88,7 +90,7 @@ func::FuncOp ProgramImporter::addFunction() {
     results.push_back(typeOf(program.values.at(result.name)));
     StringRef output = isLoss ? "loss" : StringRef(result.fqn);
     resultAttrs.push_back(builder.getDictionaryAttr(
-        builder.getNamedAttr(kOutputAttrName, builder.getStringAttr(output))));
+        kOutputAttr.named(builder.getContext(), output)));
   }
   auto function =
       func::FuncOp::create(builder, NameLoc::get(builder.getStringAttr(name)),
@@ -96,11 +98,11 @@ func::FuncOp ProgramImporter::addFunction() {
   function.setAllArgAttrs(operandAttrs);
   function.setAllResultAttrs(resultAttrs);
   if (!program.variantOf.empty())
-    function->setAttr(kVariantOfAttrName, symbol(program.variantOf));
+    kVariantOfAttr.set(function, symbol(program.variantOf));
   if (!program.turn.empty())
-    function->setAttr(kTurnAttrName, builder.getStringAttr(program.turn));
+    kTurnAttr.set(function, program.turn);
   if (!program.next.empty())
-    function->setAttr(kNextAttrName, symbol(program.next));
+    kNextAttr.set(function, symbol(program.next));
   return function;
 }
 
@@ -165,7 +167,7 @@ void ProgramImporter::addArguments(func::FuncOp function) {
                 "dtype", TypeAttr::get(getElementType(builder.getContext(),
                                                       info.dtype)))},
         TypeRange(typeOf(info)));
-    call->setAttr(kCotangentAttrName, builder.getUnitAttr());
+    kCotangentAttr.set(call);
     value = call->getResult(0);
   }
 }

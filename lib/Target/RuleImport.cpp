@@ -5,6 +5,7 @@
 
 #include "RuleImport.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 
@@ -199,9 +200,9 @@ func::FuncOp fsdp::importRule(OpBuilder &builder, AtenCallImporter &calls,
   auto function = func::FuncOp::create(
       builder, loc, rule.name, builder.getFunctionType(operands, results));
   function.setPrivate();
-  function->setAttr(kRuleAttrName, builder.getUnitAttr());
-  function->setAttr(kOptimizerAttrName,
-                    getIdentity(context, optimizer.groups[rule.group]));
+  kRuleAttr.set(function);
+  kOptimizerAttr.set(function,
+                     getIdentity(context, optimizer.groups[rule.group]));
 
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(function.addEntryBlock());

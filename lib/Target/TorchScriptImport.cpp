@@ -2,6 +2,7 @@
 
 #include "fsdp/Target/TorchScriptImport.h"
 #include "fsdp/Dialect/Diagnostics.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 
 #include "ArchiveTurns.h"
 #include "AtenCallImport.h"
@@ -159,8 +160,7 @@ void Importer::addStates() {
       state.setGroupAttr(builder.getI64IntegerAttr(group->second));
     states.elementTypes[info.fqn] = state.getTensorType().getElementType();
     if (info.shardDim)
-      state->setAttr(kShardDimAttrName,
-                     builder.getI64IntegerAttr(info.shardDim));
+      kShardDimAttr.set(state, info.shardDim);
     if (info.unit)
       state.setUnit(*info.unit);
     else if (!metadata.units.empty())

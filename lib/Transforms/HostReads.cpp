@@ -4,6 +4,7 @@
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "plan/HostReads.h"
 

@@ -3,6 +3,7 @@
 #include "PassChanges.h"
 
 #include "fsdp/Analysis/Liveness.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Transforms/Passes.h"
@@ -20,8 +21,7 @@ static int64_t countPeakBytes(ModuleOp module, int64_t stateBytes) {
                                 [](Diagnostic &) { return success(); });
   int64_t peak = 0;
   for (func::FuncOp program : getPrograms(module)) {
-    if (auto planned =
-            program->getAttrOfType<IntegerAttr>(kLiveBytesAttrName)) {
+    if (auto planned = kLiveBytesAttr.get(program)) {
       peak = std::max(peak, planned.getInt());
       continue;
     }

@@ -5,6 +5,7 @@
 #include "cost/CommandCost.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/Diagnostics.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 
 #include "mlir/IR/BuiltinTypes.h"

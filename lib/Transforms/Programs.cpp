@@ -4,6 +4,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 
 using namespace mlir;
 
@@ -12,7 +13,7 @@ SmallVector<func::FuncOp> fsdp::getTurns(func::FuncOp step) {
   auto module = step->getParentOfType<ModuleOp>();
   for (func::FuncOp turn = step; turn && !llvm::is_contained(turns, turn);) {
     turns.push_back(turn);
-    auto next = turn->getAttrOfType<FlatSymbolRefAttr>(kNextAttrName);
+    auto next = kNextAttr.get(turn);
     turn = next ? module.lookupSymbol<func::FuncOp>(next) : func::FuncOp();
   }
   return turns;
@@ -21,7 +22,7 @@ SmallVector<func::FuncOp> fsdp::getTurns(func::FuncOp step) {
 SmallVector<fsdp::aten::CallOp> fsdp::getCotangents(func::FuncOp program) {
   SmallVector<aten::CallOp> calls;
   program.walk([&](aten::CallOp call) {
-    if (call->hasAttr(kCotangentAttrName))
+    if (kCotangentAttr.isOn(call))
       calls.push_back(call);
   });
   return calls;
@@ -85,8 +86,7 @@ Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
 LogicalResult fsdp::addOutput(func::FuncOp program, StringRef name,
                               Value value) {
   Builder builder(program.getContext());
-  auto attribute =
-      builder.getNamedAttr(kOutputAttrName, builder.getStringAttr(name));
+  NamedAttribute attribute = kOutputAttr.named(program.getContext(), name);
   if (failed(program.insertResult(program.getNumResults(), value.getType(),
                                   builder.getDictionaryAttr(attribute))))
     return failure();

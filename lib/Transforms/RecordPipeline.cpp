@@ -1,8 +1,7 @@
 // fsdp-record-pipeline.
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Passes.h"
-
-#include "mlir/IR/Builders.h"
 
 namespace fsdp {
 #define GEN_PASS_DEF_RECORDPIPELINE
@@ -20,9 +19,9 @@ public:
   void runOnModule() override {
     ModuleOp module = getOperation();
     std::string all = text;
-    if (auto before = module->getAttrOfType<StringAttr>("fsdp.pipeline"))
+    if (auto before = kPipelineAttr.get(module))
       all = before.getValue().str() + "," + text;
-    module->setAttr("fsdp.pipeline", Builder(module).getStringAttr(all));
+    kPipelineAttr.set(module, all);
   }
 };
 

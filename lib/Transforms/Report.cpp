@@ -6,6 +6,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Analysis/Timeline.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -125,12 +126,12 @@ Figures collect(ModuleOp module, const cost::Cluster &cluster) {
       }
     });
     of.timeline = Timeline::compute(program, cost);
-    for (auto [arena, name] : {std::pair(kDeviceArena, kLiveBytesAttrName),
-                               std::pair(kHostArena, kHostLiveBytesAttrName)})
-      if (auto bytes = program->getAttrOfType<IntegerAttr>(name))
+    for (auto [arena, attribute] : {std::pair(kDeviceArena, kLiveBytesAttr),
+                                    std::pair(kHostArena, kHostLiveBytesAttr)})
+      if (IntegerAttr bytes = attribute.get(program))
         of.liveBytes[arena] = bytes.getInt();
   }
-  if (auto arenas = module->getAttrOfType<DenseI64ArrayAttr>(kArenasAttrName))
+  if (auto arenas = kArenasAttr.get(module))
     for (auto [index, bytes] : llvm::enumerate(arenas.asArrayRef()))
       figures.arenas[index] = bytes;
   return figures;

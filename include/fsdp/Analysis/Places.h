@@ -9,22 +9,6 @@
 
 namespace fsdp {
 
-/// #fsdp.place on states and on programs' arguments.
-inline constexpr llvm::StringLiteral kPlaceAttrName = "fsdp.place";
-/// One #fsdp.place per result; unit where a result is no memory.
-inline constexpr llvm::StringLiteral kPlacesAttrName = "fsdp.places";
-/// array<i64: device bytes, window bytes, host bytes> on the module.
-inline constexpr llvm::StringLiteral kArenasAttrName = "fsdp.arenas";
-
-/// On the module where the host arena is pinned.
-inline constexpr llvm::StringLiteral kPinMemoryAttrName = "fsdp.pin_memory";
-
-/// I64 on programs: the least bytes that any placement needs of arena 0, and
-/// where it is used of arena 2.
-inline constexpr llvm::StringLiteral kLiveBytesAttrName = "fsdp.live_bytes";
-inline constexpr llvm::StringLiteral kHostLiveBytesAttrName =
-    "fsdp.host_live_bytes";
-
 /// A rank's own memory, states first; the window through which mapped gathers
 /// show all ranks' states; and host memory, of what is offloaded.
 inline constexpr int64_t kDeviceArena = plan::deviceArena,

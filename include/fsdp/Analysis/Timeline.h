@@ -11,9 +11,6 @@
 
 namespace fsdp {
 
-/// On programs: the schedule that fsdp-schedule-overlap gave them.
-inline constexpr llvm::StringLiteral kScheduleAttrName = "fsdp.schedule";
-
 /// A program's ops in order of the block, each on its stream, by the clocks
 /// that predict plans too. A collective starts when its start is reached.
 ///

@@ -2,14 +2,13 @@
 
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
+
 using namespace mlir;
 using namespace fsdp;
 
-static constexpr llvm::StringLiteral kPrecisionCastAttrName =
-    "fsdp.precision_cast";
-
 bool aten::isPrecisionCast(Operation *op) {
-  return op && op->hasAttr(kPrecisionCastAttrName);
+  return op && kPrecisionCastAttr.isOn(op);
 }
 
 Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Phase phase,
@@ -24,7 +23,7 @@ Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Phase phase,
   auto call = CallOp::create(
       builder, loc, phase, "_to_copy", value, args,
       TypeRange(RankedTensorType::get(type.getShape(), elementType)));
-  call->setAttr(kPrecisionCastAttrName, builder.getUnitAttr());
+  kPrecisionCastAttr.set(call);
   return call->getResult(0);
 }
 

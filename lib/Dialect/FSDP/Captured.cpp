@@ -2,6 +2,7 @@
 
 #include "StateAccess.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
@@ -88,7 +89,7 @@ LogicalResult StateOp::verify() {
       return emitOpError("has a recipe whose first step gives no value to "
                          "every element; begin with fill, uniform or normal");
   }
-  if (auto dim = (*this)->getAttrOfType<IntegerAttr>(kShardDimAttrName);
+  if (auto dim = kShardDimAttr.get(*this);
       dim && (dim.getInt() < 0 ||
               dim.getInt() >= std::max<int64_t>(getTensorType().getRank(), 1)))
     return emitOpError() << "is to be split on dimension " << dim.getInt()

@@ -2,6 +2,7 @@
 
 #include "ShardCollectives.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
@@ -51,71 +52,74 @@ struct KnownAttribute {
 };
 } // namespace
 
-static bool isI64(Attribute value) {
-  auto number = dyn_cast<IntegerAttr>(value);
-  return number && number.getType().isInteger(64);
+template <typename AttrT, bool (*isWellFormed)(AttrT)>
+static bool isA(Attribute value) {
+  auto typed = dyn_cast<AttrT>(value);
+  return typed && isWellFormed(typed);
 }
-template <typename AttrT> static bool is(Attribute value) {
-  return isa<AttrT>(value);
+template <typename AttrT> static bool isAny(AttrT) { return true; }
+
+/// An attribute whose value is of its type, and of this form.
+template <typename AttrT, bool (*isWellFormed)(AttrT) = isAny<AttrT>>
+static constexpr KnownAttribute known(DiscardableAttr<AttrT> attribute,
+                                      StringLiteral what) {
+  return {attribute.name, what, isA<AttrT, isWellFormed>};
 }
-template <typename AttrT> static bool isArrayOf(Attribute value) {
-  auto array = dyn_cast<ArrayAttr>(value);
-  return array && llvm::all_of(array, [](Attribute member) {
-           return isa<AttrT, UnitAttr>(member);
-         });
+
+static bool isI64(IntegerAttr number) { return number.getType().isInteger(64); }
+static bool isCuda(StringAttr text) { return text == "cuda"; }
+static bool arePlaces(ArrayAttr array) {
+  return llvm::all_of(array, llvm::IsaPred<PlaceAttr, UnitAttr>);
 }
-static bool areDigests(Attribute value) {
-  if (auto text = dyn_cast<StringAttr>(value))
-    return text.size() == 32 && llvm::all_of(text.getValue(), llvm::isHexDigit);
-  auto dictionary = dyn_cast<DictionaryAttr>(value);
-  return dictionary && llvm::all_of(dictionary, [](NamedAttribute member) {
-           return areDigests(member.getValue());
-         });
+static bool areDigests(DictionaryAttr dictionary) {
+  return llvm::all_of(dictionary, [](NamedAttribute member) {
+    if (auto text = dyn_cast<StringAttr>(member.getValue()))
+      return text.size() == 32 &&
+             llvm::all_of(text.getValue(), llvm::isHexDigit);
+    auto inner = dyn_cast<DictionaryAttr>(member.getValue());
+    return inner && areDigests(inner);
+  });
 }
 
 static constexpr KnownAttribute knownAttributes[] = {
     // On modules.
-    {"fsdp.pipeline", "a string", is<StringAttr>},
-    {kDeviceAttrName, "\"cuda\", or left out",
-     [](Attribute value) {
-       auto text = dyn_cast<StringAttr>(value);
-       return text && text == "cuda";
-     }},
-    {"fsdp.pin_memory", "unit", is<UnitAttr>},
-    {"fsdp.arenas", "array<i64>, bytes", is<DenseI64ArrayAttr>},
+    known(kPipelineAttr, "a string"),
+    known<StringAttr, isCuda>(kDeviceAttr, "\"cuda\", or left out"),
+    known(kPinMemoryAttr, "unit"),
+    known(kArenasAttr, "array<i64>, bytes"),
     // On functions.
-    {kRuleAttrName, "unit", is<UnitAttr>},
-    {kOptimizerAttrName, "#fsdp.optimizer", is<OptimizerAttr>},
-    {"fsdp.schedule", "a string", is<StringAttr>},
-    {kVariantOfAttrName, "the symbol of a program", is<FlatSymbolRefAttr>},
-    {kTurnAttrName, "a string, the turn's name", is<StringAttr>},
-    {kNextAttrName, "the symbol of a program", is<FlatSymbolRefAttr>},
-    {"fsdp.live_bytes", "an i64", isI64},
-    {"fsdp.host_live_bytes", "an i64", isI64},
-    {"fsdp.meaning", "dictionaries of digests, 32 hexadecimal digits",
-     areDigests},
+    known(kRuleAttr, "unit"),
+    known(kOptimizerAttr, "#fsdp.optimizer"),
+    known(kScheduleAttr, "a string"),
+    known(kVariantOfAttr, "the symbol of a program"),
+    known(kTurnAttr, "a string, the turn's name"),
+    known(kNextAttr, "the symbol of a program"),
+    known<IntegerAttr, isI64>(kLiveBytesAttr, "an i64"),
+    known<IntegerAttr, isI64>(kHostLiveBytesAttr, "an i64"),
+    known<DictionaryAttr, areDigests>(
+        kMeaningAttr, "dictionaries of digests, 32 hexadecimal digits"),
     // On ops of programs.
-    {kCotangentAttrName, "unit", is<UnitAttr>},
-    {"fsdp.precision_cast", "unit", is<UnitAttr>},
-    {kUnitAttrName, "a string, the unit's name", is<StringAttr>},
-    {kRegionAttrName, "a #fsdp<region ...>", is<ProgramRegionAttr>},
-    {kStreamAttrName, "an i64", isI64},
-    {kShardsAttrName, "an #fsdp.shards", is<ShardsAttr>},
-    {"fsdp.places", "an array of #fsdp.place, or unit, one per result",
-     isArrayOf<PlaceAttr>},
+    known(kCotangentAttr, "unit"),
+    known(kPrecisionCastAttr, "unit"),
+    known(kUnitAttr, "a string, the unit's name"),
+    known(kRegionAttr, "a #fsdp<region ...>"),
+    known<IntegerAttr, isI64>(kStreamAttr, "an i64"),
+    known(kShardsAttr, "an #fsdp.shards"),
+    known<ArrayAttr, arePlaces>(
+        kPlacesAttr, "an array of #fsdp.place, or unit, one per result"),
     // On states.
-    {"fsdp.place", "an #fsdp.place", is<PlaceAttr>},
-    {kShardDimAttrName, "an i64", isI64},
+    known(kPlaceAttr, "an #fsdp.place"),
+    known<IntegerAttr, isI64>(kShardDimAttr, "an i64"),
 };
 
 /// On the arguments and results of programs.
 static constexpr KnownAttribute knownArgumentAttributes[] = {
-    {kInputAttrName, "a string, the input's name", is<StringAttr>},
-    {kRepeatAttrName, "unit", is<UnitAttr>},
-    {"fsdp.place", "an #fsdp.place", is<PlaceAttr>},
+    known(kInputAttr, "a string, the input's name"),
+    known(kRepeatAttr, "unit"),
+    known(kPlaceAttr, "an #fsdp.place"),
 };
 static constexpr KnownAttribute knownResultAttributes[] = {
-    {kOutputAttrName, "a string, the output's name", is<StringAttr>},
+    known(kOutputAttr, "a string, the output's name"),
 };
 
 static LogicalResult verifyKnown(Operation *op, NamedAttribute attribute,
@@ -149,7 +153,7 @@ static LogicalResult verifyAxes(Operation *op, Attribute value) {
   auto axes = dyn_cast<ArrayAttr>(value);
   if (!grid || !axes || !llvm::all_of(axes, llvm::IsaPred<AxisAttr>) ||
       axes.size() != grid.getShape().size())
-    return op->emitOpError() << "has " << value << " as " << kAxesAttrName
+    return op->emitOpError() << "has " << value << " as " << kAxesAttr.name
                              << "; a grid has one #fsdp.axis per dimension";
   if (!llvm::all_of(grid.getShape(), [](int64_t size) { return size > 0; }))
     return op->emitOpError("has an axis without ranks; each has one or more");
@@ -187,9 +191,9 @@ static LogicalResult verifyMoved(Operation *op) {
 
 LogicalResult FSDPDialect::verifyOperationAttribute(Operation *op,
                                                     NamedAttribute attribute) {
-  if (attribute.getName() == kAxesAttrName)
+  if (attribute.getName() == kAxesAttr.name)
     return verifyAxes(op, attribute.getValue());
-  if (attribute.getName() == kUnitAttrName && failed(verifyMoved(op)))
+  if (attribute.getName() == kUnitAttr.name && failed(verifyMoved(op)))
     return failure();
   return verifyKnown(op, attribute, knownAttributes);
 }

@@ -2,11 +2,11 @@
 
 #include "fsdp/Dialect/FSDP/Functions.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
+
 using namespace mlir;
 
-bool fsdp::isRule(Operation *function) {
-  return function->hasAttr(kRuleAttrName);
-}
+bool fsdp::isRule(Operation *function) { return kRuleAttr.isOn(function); }
 
 bool fsdp::isMatrixRule(func::FuncOp function) {
   return isRule(function) && function.getNumArguments() > 0 &&

@@ -1,6 +1,7 @@
 // Interfaces: what they share, and what they say of the shard dialect's ops.
 
 #include "ShardCollectives.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "plan/Collectives.h"
 
@@ -18,7 +19,7 @@ RankedTensorType fsdp::getMovedType(Value value) {
 }
 
 std::optional<uint64_t> fsdp::detail::getGivenStream(Operation *op) {
-  if (auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName))
+  if (auto stream = kStreamAttr.get(op))
     return stream.getInt();
   return std::nullopt;
 }
@@ -55,11 +56,9 @@ struct ShardCollective
                                            OpT> {
   CollectiveKind getKind(Operation *) const { return kind; }
   CollectiveRole getRole(Operation *) const { return role; }
-  StringAttr getUnitAttr(Operation *op) const {
-    return op->getAttrOfType<StringAttr>(kUnitAttrName);
-  }
+  StringAttr getUnitAttr(Operation *op) const { return kUnitAttr.get(op); }
   std::optional<ProgramRegion> getRegion(Operation *op) const {
-    auto region = op->getAttrOfType<ProgramRegionAttr>(kRegionAttrName);
+    auto region = kRegionAttr.get(op);
     return region ? std::optional(region.getValue()) : std::nullopt;
   }
   SmallVector<int64_t> getMeshAxes(Operation *op) const {

@@ -2,6 +2,8 @@
 
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 using namespace mlir;
@@ -18,7 +20,7 @@ Mesh::Mesh(Operation *op) {
 }
 
 std::optional<AxisRole> Mesh::getRole(int64_t axis) const {
-  auto axes = grid->getAttrOfType<ArrayAttr>(kAxesAttrName);
+  auto axes = kAxesAttr.get(grid);
   if (!axes)
     return std::nullopt;
   return cast<AxisAttr>(axes[axis]).getRole();

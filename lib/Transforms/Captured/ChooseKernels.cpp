@@ -6,6 +6,7 @@
 #include "cost/KernelTable.h"
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"

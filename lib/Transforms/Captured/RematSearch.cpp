@@ -7,6 +7,7 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Timeline.h"
 #include "fsdp/Dialect/Diagnostics.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Programs.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
@@ -121,7 +122,7 @@ FailureOr<RematSearch::Measure> RematSearch::measure(const Choices &choices) {
   if (failed(parsePassPipeline(passes, pm, os)))
     return program.emitError("remat=auto cannot read its trial: ") << why;
   // A schedule that does not fit is in its tightest order when it fails.
-  if (failed(pm.run(*trial)) && !step->hasAttr(kScheduleAttrName))
+  if (failed(pm.run(*trial)) && !kScheduleAttr.isOn(step))
     return program.emitError(why);
 
   Measure measure;

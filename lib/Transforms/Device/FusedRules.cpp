@@ -6,6 +6,7 @@
 #include "Device/FusedRules.h"
 
 #include "fsdp/Dialect/Aten/FusedOptimizer.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -84,7 +85,7 @@ StringRef getKernel(OptimizerAttr optimizer, KernelArguments &args) {
 } // namespace
 
 StringRef fsdp::fuseRule(func::FuncOp rule) {
-  auto optimizer = rule->getAttrOfType<OptimizerAttr>(kOptimizerAttrName);
+  auto optimizer = kOptimizerAttr.get(rule);
   auto type = dyn_cast<TensorType>(rule.getArgument(0).getType());
   std::optional<int64_t> group;
   rule.walk([&](HyperparameterOp number) { group = number.getGroup(); });

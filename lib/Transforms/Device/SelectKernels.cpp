@@ -8,6 +8,7 @@
 #include "Device/MathAttention.h"
 #include "Remarks.h"
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -142,7 +143,7 @@ void SelectKernels::runOnModule() {
   }
   if (device == TargetDevice::Cpu)
     return; // as it was captured
-  module->setAttr(kDeviceAttrName, Builder(module).getStringAttr(chosen));
+  kDeviceAttr.set(module, chosen);
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<Attention> attentions;
     SmallVector<aten::CallOp> products;

@@ -3,6 +3,7 @@
 #include "Lower/AdditionRule.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Functions.h"
 
 #include "mlir/IR/Builders.h"
@@ -24,7 +25,7 @@ func::FuncOp fsdp::getAdditionRule(ModuleOp module, Type elementType) {
   auto rule = func::FuncOp::create(
       builder, loc, name, builder.getFunctionType({tensor, tensor}, tensor));
   rule.setPrivate();
-  rule->setAttr(kRuleAttrName, builder.getUnitAttr());
+  kRuleAttr.set(rule);
   Block *body = rule.addEntryBlock();
   builder.setInsertionPointToStart(body);
   auto sum =

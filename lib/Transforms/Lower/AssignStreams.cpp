@@ -1,5 +1,6 @@
 // Say on which stream each op runs.
 
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/FSDP.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -20,14 +21,11 @@ struct AssignStreamsPass : fsdp::impl::AssignStreamsBase<AssignStreamsPass> {
 
   void runOnModule() override {
     ModuleOp module = getOperation();
-    Builder builder(&getContext());
     for (func::FuncOp program : getPrograms(module))
       for (auto command : program.getOps<TimelineOpInterface>())
-        command->setAttr(
-            kStreamAttrName,
-            builder.getI64IntegerAttr(streams == StreamCount::One
-                                          ? uint64_t(plan::computeStream)
-                                          : command.chooseStream()));
+        kStreamAttr.set(command, streams == StreamCount::One
+                                     ? uint64_t(plan::computeStream)
+                                     : command.chooseStream());
   }
 };
 } // namespace

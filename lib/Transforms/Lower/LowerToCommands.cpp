@@ -8,6 +8,7 @@
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Analysis/RematRegions.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 #include "plan/PlanTypes.h"
@@ -77,7 +78,7 @@ private:
   }
 
   static int64_t getStream(Operation *op) {
-    auto stream = op->getAttrOfType<IntegerAttr>(kStreamAttrName);
+    auto stream = kStreamAttr.get(op);
     return stream ? stream.getInt() : int64_t(plan::computeStream);
   }
 
@@ -155,8 +156,7 @@ private:
     }
     CmdAtenOp::create(builder, call.getLoc(), call.getCallee(), inputs, outputs,
                       call.getSlots(), call.getArgs(), results, view,
-                      call.getRecomputeAttr(),
-                      call->getAttrOfType<ShardsAttr>(kShardsAttrName),
+                      call.getRecomputeAttr(), kShardsAttr.get(call),
                       call.getMeasuredAttr());
     return done(call);
   }

@@ -5,6 +5,7 @@
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -49,9 +50,8 @@ static void cloneStridedOperands(func::FuncOp program) {
         builder, user->getLoc(), aten::Phase::Forward, "clone", operand->get(),
         contiguous,
         RankedTensorType::get(type.getShape(), type.getElementType()));
-    if (user->hasAttr(kStreamAttrName))
-      clone->setAttr(kStreamAttrName,
-                     builder.getI64IntegerAttr(plan::computeStream));
+    if (kStreamAttr.isOn(user))
+      kStreamAttr.set(clone, plan::computeStream);
     remarkMissed(R::CopiedOperand, operand->get().getLoc(),
                  program.getSymName())
         << "a copy row by row, as communication needs it"
@@ -91,8 +91,7 @@ public:
       if (failed(checkStores(program)) || failed(placeValues(program, bases)))
         return failure();
     }
-    module->setAttr(kArenasAttrName,
-                    DenseI64ArrayAttr::get(module.getContext(), ends));
+    kArenasAttr.set(module, ends);
     return success();
   }
 
@@ -122,7 +121,7 @@ private:
       int64_t arena = state.getOnHost() ? kHostArena : kDeviceArena;
       int64_t &end = ends[arena];
       end = llvm::alignTo(static_cast<uint64_t>(end), alignment);
-      state->setAttr(kPlaceAttrName, makePlace(arena, end, bytes));
+      kPlaceAttr.set(state, makePlace(arena, end, bytes));
       end += bytes;
     };
     int64_t &window = ends[kWindowArena];
@@ -145,8 +144,7 @@ private:
     SymbolTable symbols(module);
     for (auto state : module.getOps<StateOp>())
       if (auto flat = state.getFlat())
-        state->setAttr(kPlaceAttrName,
-                       getPlace(symbols.lookup<StateOp>(*flat)));
+        kPlaceAttr.set(state, getPlace(symbols.lookup<StateOp>(*flat)));
   }
 
   /// Notes the places of a program's values, in each arena its own from the
@@ -178,7 +176,7 @@ private:
     };
     for (BlockArgument argument : program.getArguments())
       if (PlaceAttr place = getPlaceOf(argument))
-        program.setArgAttr(argument.getArgNumber(), kPlaceAttrName, place);
+        kPlaceAttr.setOfArgument(program, argument.getArgNumber(), place);
     for (Operation &op : program.getOps()) {
       SmallVector<Attribute> results;
       bool any = false;
@@ -189,8 +187,7 @@ private:
                                 : UnitAttr::get(module.getContext()));
       }
       if (any)
-        op.setAttr(kPlacesAttrName,
-                   ArrayAttr::get(module.getContext(), results));
+        kPlacesAttr.set(&op, results);
     }
 
     return success();
@@ -217,9 +214,8 @@ private:
     int64_t least = getPeakBytes(blocks);
     if (arena == kHostArena && base + least == 0)
       return;
-    program->setAttr(
-        arena == kHostArena ? kHostLiveBytesAttrName : kLiveBytesAttrName,
-        Builder(module.getContext()).getI64IntegerAttr(base + least));
+    (arena == kHostArena ? kHostLiveBytesAttr : kLiveBytesAttr)
+        .set(program, base + least);
     remarkPassed(R::PlannedMemory, program.getLoc(), program.getSymName())
         << metrics::Arena(plan::arenaNames[arena])
         << metrics::ArenaBytes(plan.bytes) << metrics::LeastBytes(least)

@@ -3,6 +3,7 @@
 #include "Remarks.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -67,9 +68,8 @@ void DedupUnshard::dedup(Block &block, const SymbolTable &table) {
       continue;
     // What a mapped gather shows takes no memory, so no region lets go of it.
     auto state = table.lookup<StateOp>(load.getState());
-    Attribute region = state && state.getMapped()
-                           ? Attribute()
-                           : gather->getAttr(kRegionAttrName);
+    Attribute region =
+        state && state.getMapped() ? Attribute() : kRegionAttr.get(gather);
     auto &[kept, readers] = first[{load.getState(), region, gather.getType()}];
     ++readers;
     if (!kept) {

@@ -3,6 +3,7 @@
 #include "Overlap/MatrixRound.h"
 
 #include "fsdp/Dialect/Aten/Work.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Programs.h"
 
 using namespace mlir;
@@ -185,7 +186,7 @@ Value MatrixRound::call(StringRef callee, ValueRange operands,
 Value MatrixRound::restrict(const Group &group, Value called) {
   auto made = called.getDefiningOp<aten::CallOp>();
   if (made && !made.isView() && group.shards)
-    made->setAttr(kShardsAttrName, group.shards);
+    kShardsAttr.set(made, group.shards);
   return called;
 }
 

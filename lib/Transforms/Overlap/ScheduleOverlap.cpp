@@ -6,6 +6,7 @@
 
 #include "fsdp/Analysis/Liveness.h"
 #include "fsdp/Analysis/Timeline.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -317,10 +318,7 @@ LogicalResult ScheduleOverlap::run(func::FuncOp program, const OpCost &cost) {
     return failure();
   std::optional<ProgramSchedule> taken =
       ProgramSchedule::compute(program, cost);
-  program->setAttr(
-      kScheduleAttrName,
-      StringAttr::get(&getContext(),
-                      taken ? schedule.getValue().getName() : "naive"));
+  kScheduleAttr.set(program, taken ? schedule.getValue().getName() : "naive");
   if (!taken) {
     remarkMissed(R::Schedule, program.getLoc(), program.getSymName())
         << "keeps its order: a collective depends on the sum of another, or a "

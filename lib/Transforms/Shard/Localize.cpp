@@ -6,6 +6,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -145,8 +146,8 @@ void Localize::gather(UnshardOp op) {
   auto gather = shard::AllGatherOp::create(
       builder, op.getLoc(), padded, getGrid(), getGridAxes(AxisRole::Shard),
       op.getInput(), builder.getIndexAttr(0));
-  gather->setAttr(kUnitAttrName, op.getUnitAttr());
-  gather->setAttr(kRegionAttrName, op.getRegionAttr());
+  kUnitAttr.set(gather, op.getUnitAttr());
+  kRegionAttr.set(gather, op.getRegionAttr());
   Value whole = gather.getResult();
   if (dim) {
     whole = rowsToWhole(builder, whole, type, dim, shards, phase);
@@ -203,7 +204,7 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
       gradient,
       shard::ReductionKindAttr::get(&getContext(), shard::ReductionKind::Sum),
       builder.getIndexAttr(0));
-  sum->setAttr(kUnitAttrName, op.getUnitAttr());
+  kUnitAttr.set(sum, op.getUnitAttr());
   return sum.getResult();
 }
 
@@ -244,7 +245,7 @@ void Localize::reduce(ReduceGradOp op) {
         getGridAxes(AxisRole::Replicate), sum,
         shard::ReductionKindAttr::get(&getContext(),
                                       shard::ReductionKind::Sum));
-    all->setAttr(kUnitAttrName, op.getUnitAttr());
+    kUnitAttr.set(all, op.getUnitAttr());
     sum = all.getResult();
   }
   op.replaceAllUsesWith(createDivision(builder, op.getLoc(), sum, after));

@@ -4,6 +4,7 @@
 
 #include "fsdp/Analysis/Places.h"
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
 
@@ -203,7 +204,7 @@ void OffloadState::runOnModule() {
   if (!any)
     return;
   if (pinned)
-    module->setAttr(kPinMemoryAttrName, UnitAttr::get(&getContext()));
+    kPinMemoryAttr.set(module);
   for (func::FuncOp program : getPrograms(module)) {
     SmallVector<LoadOp> loads(program.getOps<LoadOp>());
     for (LoadOp load : loads)

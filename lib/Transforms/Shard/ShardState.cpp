@@ -4,6 +4,7 @@
 #include "Shard/Matrices.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -247,7 +248,7 @@ private:
   }
 
   int64_t getShardDim(StateOp parameter) {
-    auto dim = parameter->getAttrOfType<IntegerAttr>(kShardDimAttrName);
+    auto dim = kShardDimAttr.get(parameter);
     return dim && !flat ? dim.getInt() : 0;
   }
 
@@ -278,7 +279,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
   SymbolTable table(module);
   OpBuilder builder(&getContext());
   auto grid = shard::GridOp::create(builder, module.getLoc(), "mesh", *sizes);
-  grid->setAttr(kAxesAttrName, getAxes(*names));
+  kAxesAttr.set(grid, getAxes(*names));
   table.insert(grid, module.getBody()->begin());
   Mesh mesh(module);
   if (mesh.getNumRanks() == 1) {
@@ -292,7 +293,7 @@ LogicalResult ShardState::shard(ModuleOp module) {
     if (failed(cuts.cut(state)))
       return failure();
   for (StateOp state : module.getOps<StateOp>())
-    state->removeAttr(kShardDimAttrName);
+    kShardDimAttr.removeFrom(state);
 
   for (auto rule : module.getOps<func::FuncOp>())
     if (isRule(rule) && !isMatrixRule(rule) && failed(verifyPointwise(rule)))

@@ -5,6 +5,7 @@
 #include "Shard/SkippedSteps.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Transforms/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,8 +31,7 @@ class SkipNonFinite : public fsdp::impl::SkipNonFiniteBase<SkipNonFinite> {
 Value getLoss(func::FuncOp program) {
   Operation *end = program.getBody().front().getTerminator();
   for (auto [index, value] : llvm::enumerate(end->getOperands()))
-    if (auto name =
-            program.getResultAttrOfType<StringAttr>(index, kOutputAttrName);
+    if (auto name = kOutputAttr.getOfResult(program, index);
         name && name == "loss")
       return value;
   return {};

@@ -7,6 +7,7 @@
 
 #include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/PrecisionCast.h"
+#include "fsdp/Dialect/FSDP/DiscardableAttributes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 #include "fsdp/Transforms/Passes.h"
 #include "fsdp/Transforms/Programs.h"
@@ -219,7 +220,7 @@ LogicalResult VerifySharded::verifyUpdate(UpdateOp update) {
       sum = {};
       return success();
     }
-    if (op->getAttr(kUnitAttrName) != parameter.getUnitAttr())
+    if (kUnitAttr.get(op) != parameter.getUnitAttr())
       return op.emitOpError() << "S6: `fsdp.unit` is not the unit of "
                               << update.getParameterAttr();
     if (!mesh->isOver(cast<CollectiveOpInterface>(op.getOperation()), over))
@@ -255,10 +256,10 @@ LogicalResult VerifySharded::verifyGather(shard::AllGatherOp gather) {
   if (!state)
     return gather.emitOpError("S6: gathers something else than a sharded "
                               "parameter");
-  if (gather->getAttr(kUnitAttrName) != state.getUnitAttr())
+  if (kUnitAttr.get(gather) != state.getUnitAttr())
     return gather.emitOpError()
            << "S6: `fsdp.unit` is not the unit of " << load.getStateAttr();
-  auto region = gather->getAttrOfType<ProgramRegionAttr>(kRegionAttrName);
+  auto region = kRegionAttr.get(gather);
   if (!region || region.getValue() == ProgramRegion::Update)
     return gather.emitOpError(
         "S6: `fsdp.region` is neither forward nor backward");

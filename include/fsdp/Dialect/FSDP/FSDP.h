@@ -31,21 +31,6 @@ inline constexpr llvm::StringLiteral kScaleStateName = plan::scaleStateName;
 inline constexpr llvm::StringLiteral kGrowthStateName = plan::growthStateName;
 inline constexpr llvm::StringLiteral kSkippedStateName = plan::skippedStateName;
 
-/// On a parameter, from import to shard-state: the dimension other than 0 that
-/// the model splits it on.
-inline constexpr llvm::StringLiteral kShardDimAttrName = "fsdp.shard_dim";
-
-/// On a rule: the optimizer that it was captured from, an OptimizerAttr.
-inline constexpr llvm::StringLiteral kOptimizerAttrName = "fsdp.optimizer";
-
-/// On the module: the device that its kernels are for, "cuda"; none: "cpu".
-inline constexpr llvm::StringLiteral kDeviceAttrName = "fsdp.device";
-
-/// Whether a module's kernels are for GPUs.
-inline bool isForGpus(mlir::Operation *module) {
-  return module->hasAttr(kDeviceAttrName);
-}
-
 /// What outlives a step: parameters, optimizer state, buffers.
 struct StateResource : mlir::SideEffects::Resource::Base<StateResource> {
   llvm::StringRef getName() final { return "fsdp.state"; }
@@ -56,10 +41,6 @@ struct CommunicationResource
     : mlir::SideEffects::Resource::Base<CommunicationResource> {
   llvm::StringRef getName() final { return "fsdp.communication"; }
 };
-
-/// On the collectives of the shard dialect: their unit and region.
-inline constexpr llvm::StringLiteral kUnitAttrName = "fsdp.unit";
-inline constexpr llvm::StringLiteral kRegionAttrName = "fsdp.region";
 
 /// Bucket members begin at multiples of this many bytes.
 constexpr int64_t kAlignment = 64;

@@ -17,11 +17,6 @@ namespace plan {
 struct CollectiveInfo;
 } // namespace plan
 
-/// I64 on every op that becomes a command: its stream.
-inline constexpr llvm::StringLiteral kStreamAttrName = "fsdp.stream";
-/// On calls: the ranks that make it, an #fsdp.shards; others are everybody's.
-inline constexpr llvm::StringLiteral kShardsAttrName = "fsdp.shards";
-
 /// The type of a tensor, or of the one that a future will give.
 mlir::RankedTensorType getMovedType(mlir::Value value);
 

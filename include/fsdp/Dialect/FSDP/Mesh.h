@@ -7,9 +7,6 @@
 
 namespace fsdp {
 
-/// On the grid: an #fsdp.axis per axis.
-inline constexpr llvm::StringLiteral kAxesAttrName = "fsdp.axes";
-
 /// The mesh of a module. Ranks are numbered row-major, the last axis fastest. A
 /// collective is over the axes of a role, among the ranks that differ in these
 /// coordinates alone. Before fsdp-shard-state there is no mesh: it has no axes

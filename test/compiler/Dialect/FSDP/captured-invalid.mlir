@@ -200,6 +200,12 @@ module attributes {fsdp.sede = 1 : i64} {
 
 // -----
 
+// expected-error @below {{has "00000000000000000000000000000000" as fsdp.meaning; it is dictionaries of digests, 32 hexadecimal digits}}
+module attributes {fsdp.meaning = "00000000000000000000000000000000"} {
+}
+
+// -----
+
 // expected-error @below {{has "cpu" as fsdp.device; it is "cuda", or left out}}
 module attributes {fsdp.device = "cpu"} {
 }
