@@ -2,7 +2,6 @@
 
 #include "GradientMean.h"
 
-#include "fsdp/Dialect/Aten/Aten.h"
 #include "fsdp/Dialect/Aten/ElementTypes.h"
 #include "fsdp/Dialect/FSDP/Mesh.h"
 
@@ -10,6 +9,8 @@
 
 using namespace mlir;
 using namespace fsdp;
+
+static constexpr StringLiteral kDivision = "div.Scalar";
 
 GradientMeans::GradientMeans(ModuleOp module)
     : ranks(static_cast<double>(Mesh(module).getNumRanks())) {
@@ -31,16 +32,22 @@ Value fsdp::createDivision(OpBuilder &builder, Location loc, Value gradient,
   NamedAttribute args[] = {
       builder.getNamedAttr("other", builder.getF64FloatAttr(divisor))};
   auto division =
-      aten::CallOp::create(builder, loc, aten::Phase::Backward, "div.Scalar",
+      aten::CallOp::create(builder, loc, aten::Phase::Backward, kDivision,
                            gradient, args, gradient.getType());
   return division->getResult(0);
+}
+
+aten::CallOp fsdp::getDivision(Value value) {
+  auto division = value.getDefiningOp<aten::CallOp>();
+  return division && division.getCallee() == kDivision ? division
+                                                       : aten::CallOp();
 }
 
 Value fsdp::getDividend(Value value, double divisor) {
   if (divisor == 1)
     return value;
-  auto division = value.getDefiningOp<aten::CallOp>();
-  if (!division || division.getCallee() != "div.Scalar")
+  aten::CallOp division = getDivision(value);
+  if (!division)
     return {};
   auto other = dyn_cast_or_null<FloatAttr>(division.getArg("other"));
   return other && other.getValueAsDouble() == divisor ? division->getOperand(0)

@@ -3,6 +3,8 @@
 #ifndef FSDP_LIB_TRANSFORMS_GRADIENTMEAN_H
 #define FSDP_LIB_TRANSFORMS_GRADIENTMEAN_H
 
+#include "fsdp/Dialect/Aten/Aten.h"
+
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "plan/GradientDivisors.h"
@@ -28,6 +30,10 @@ private:
 /// `gradient` divided by a number in its own dtype; itself where that is 1.
 mlir::Value createDivision(mlir::OpBuilder &builder, mlir::Location loc,
                            mlir::Value gradient, double divisor);
+
+/// The division that gives `value`; null where it is of no division, as of one
+/// by 1.
+aten::CallOp getDivision(mlir::Value value);
 
 /// What was divided by `divisor` to give `value`, which is `value` itself where
 /// that is 1; null where nothing was.

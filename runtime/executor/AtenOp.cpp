@@ -4,6 +4,7 @@
 #include "executor/ConstantArgument.h"
 #include "plan/HostReads.h"
 #include "plan/OperationText.h"
+#include "plan/OperatorSchema.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
@@ -42,7 +43,7 @@ AtenOp::AtenOp(const plan::AtenT &aten, const std::string &location,
 
 /// A copy of what `numbers` hold, in place of a tensor made of the scalar.
 void AtenOp::holdScalar(const plan::AtenT &aten, StepNumbers::List &numbers) {
-  if (aten.name != "aten::scalar_tensor" || stepScalars.size() != 1 ||
+  if (!plan::holdsScalar(aten.name) || stepScalars.size() != 1 ||
       !prepared[1].isInt())
     throw Error(E::PlanOperator,
                 what + ": takes a number that changes from step to step, which "

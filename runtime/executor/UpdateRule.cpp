@@ -1,6 +1,7 @@
 #include "executor/UpdateRule.h"
 
 #include "Error.h"
+#include "plan/OperatorSchema.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/as_strided.h>
@@ -32,12 +33,6 @@ static int64_t findAtATime(const plan::RuleT &rule, bool fused, bool onHost) {
                                             : 1;
 }
 
-/// Whether a call is one of the fused optimizers, whose kernels take each list
-/// for as long as the first.
-static bool isFusedCall(const plan::AtenT &call) {
-  return call.name.rfind("aten::_fused_", 0) == 0;
-}
-
 /// The schema's name of an argument.
 static std::string nameOf(const plan::AtenT &call, size_t argument) {
   auto handle =
@@ -51,18 +46,19 @@ static std::string nameOf(const plan::AtenT &call, size_t argument) {
 /// that have as many elements as the parameter.
 static std::vector<int> listsOf(const plan::AtenT &call) {
   std::vector<int> values;
-  for (size_t i = 0; isFusedCall(call) && i < call.arguments.size(); ++i)
+  if (!plan::isFusedOptimizer(call.name))
+    return values;
+  for (size_t i = 0; i < call.arguments.size(); ++i)
     if (nameOf(call, i) != "state_steps")
       values.insert(values.end(), call.arguments[i]->values.begin(),
                     call.arguments[i]->values.end());
   return values;
 }
 
-/// Whether the rule ends with a fused optimizer, which returns new tensors and
-/// has a twin that writes into its operands: those that the results replace,
-/// and no others.
+/// Whether the rule ends with a fused optimizer whose twin writes into the
+/// rule's operands: those that the results replace, and no others.
 static bool isFused(const plan::RuleT &rule) {
-  if (rule.calls.empty() || !isFusedCall(*rule.calls.back()))
+  if (rule.calls.empty() || !plan::isFusedOptimizer(rule.calls.back()->name))
     return false;
   const plan::AtenT &call = *rule.calls.back();
   // Its first lists are those it returns: parameter, gradient, states. The
@@ -104,16 +100,10 @@ static bool takesOperands(const plan::RuleT &rule) {
   return true;
 }
 
-/// Whether the rule is one addition to what it updates: its twin in place has
-/// the same bits and writes nothing else.
-static bool isAddition(const plan::RuleT &rule) {
-  if (rule.calls.size() != 1 || rule.operands != 2)
-    return false;
-  const plan::AtenT &call = *rule.calls[0];
-  return call.name == "aten::add" && call.overload == "Tensor" &&
-         !call.arguments.empty() &&
-         call.arguments[0]->kind == plan::ArgumentKind::Value &&
-         call.arguments[0]->value == 0 && rule.results == call.results &&
+/// Whether the rule is one addition whose twin in place has the same bits: it
+/// rounds to the dtype of what it updates.
+static bool addsInPlace(const plan::RuleT &rule) {
+  return plan::isAddition(rule) &&
          rule.dtypes.at(0) == rule.dtypes.at(rule.results[0]);
 }
 
@@ -128,7 +118,7 @@ UpdateRule::UpdateRule(const plan::RuleT &rule, SiteRandom &random,
     if (fused && i + 1 == rule.calls.size()) {
       call.name += "_";
       call.results.clear();
-    } else if (isAddition(rule)) {
+    } else if (addsInPlace(rule)) {
       call.name += "_";
     }
     calls.emplace_back(call, "rule " + rule.name, i, random, numbers);

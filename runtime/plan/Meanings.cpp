@@ -87,7 +87,7 @@ private:
       if (!isSum)
         rule(update, member);
     }
-    if (isSum && !shared.isAddition(update.rule))
+    if (isSum && !shared.addsGradient(update.rule))
       local = unknown(local, "it is added up by another rule");
     for (Extent &extent : local)
       extent.term =

@@ -211,8 +211,7 @@ public:
         const AtenT &call = *plan.rules[r]->calls[c];
         // The executor compares what a fused optimizer is given.
         here.require(C36,
-                     !trustsShapes(call.name) ||
-                         call.name.rfind("aten::_fused_", 0) == 0,
+                     !trustsShapes(call.name) || isFusedOptimizer(call.name),
                      "calls ", call.name,
                      ", which takes its operands' shapes for granted");
         forEachItem(call, checkCall(here, call), [&](int) {

@@ -36,3 +36,12 @@ bool fsdp::plan::takesUndefined(std::string_view name,
 bool fsdp::plan::isQuietView(std::string_view name) {
   return name == "aten::_unsafe_view";
 }
+
+bool fsdp::plan::isFusedOptimizer(std::string_view name) {
+  return name == "aten::_fused_adam" || name == "aten::_fused_adamw" ||
+         name == "aten::_fused_sgd" || name == "aten::_fused_adagrad";
+}
+
+bool fsdp::plan::holdsScalar(std::string_view name) {
+  return name == "aten::scalar_tensor";
+}

@@ -59,6 +59,14 @@ bool takesUndefined(std::string_view name, std::string_view argument);
 /// autograd's sake.
 bool isQuietView(std::string_view name);
 
+/// One of torch.optim's fused optimizers that plans call. Its kernel takes each
+/// list for as long as the first, and it has a twin that writes into them.
+bool isFusedOptimizer(std::string_view name);
+
+/// The operator that makes a tensor of a number of the step. On GPUs, where
+/// such a number is in memory alone, no other one takes it.
+bool holdsScalar(std::string_view name);
+
 } // namespace fsdp::plan
 
 #endif // FSDP_PLAN_OPERATORSCHEMA_H

@@ -1,6 +1,7 @@
 // Checks what a plan's tables say by themselves: mesh, arenas, states, rules,
 // learning rates. What programs do with them is for ProgramChecker.
 #include "plan/CheckerSupport.h"
+#include "plan/OperatorSchema.h"
 
 #include <algorithm>
 #include <cmath>
@@ -334,9 +335,7 @@ void fsdp::plan::checkScalarArgument(const Checked &at, const PlanT &plan,
                                      const AtenT &call, int scalar,
                                      size_t scalars) {
   at.index(scalar, scalars, "scalar");
-  at.require(C19,
-             plan.device != DeviceKind::Cuda ||
-                 call.name == "aten::scalar_tensor",
+  at.require(C19, plan.device != DeviceKind::Cuda || holdsScalar(call.name),
              "takes a number of the step, which a GPU has in memory alone; run "
              "--fsdp-hold-scalars first");
 }

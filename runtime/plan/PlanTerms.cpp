@@ -96,15 +96,11 @@ Digest PlanTerms::digestOfRule(const RuleT &rule) const {
   return digest.get();
 }
 
-bool PlanTerms::isAddition(uint32_t index) const {
+bool PlanTerms::addsGradient(uint32_t index) const {
   const RuleT &rule = *plan.rules[index];
-  if (rule.operands != 2 || rule.calls.size() != 1 ||
-      rule.results != std::vector<int>{2})
+  if (!isAddition(rule) || rule.results != std::vector<int>{2})
     return false;
-  const AtenT &call = *rule.calls.front();
-  const auto &arguments = call.arguments;
-  return call.name == "aten::add" && call.overload == "Tensor" &&
-         arguments.size() == 3 && arguments[0]->value == 0 &&
-         arguments[1]->value == 1 &&
+  const auto &arguments = rule.calls[0]->arguments;
+  return arguments.size() == 3 && arguments[1]->value == 1 &&
          arguments[2]->kind == ArgumentKind::Default;
 }

@@ -177,6 +177,16 @@ uint64_t fsdp::plan::numShards(const PlanT &plan) {
   return shardGroupOf(plan, 0).size;
 }
 
+bool fsdp::plan::isAddition(const RuleT &rule) {
+  if (rule.calls.size() != 1 || rule.operands != 2)
+    return false;
+  const AtenT &call = *rule.calls[0];
+  return call.name == "aten::add" && call.overload == "Tensor" &&
+         !call.arguments.empty() &&
+         call.arguments[0]->kind == ArgumentKind::Value &&
+         call.arguments[0]->value == 0 && rule.results == call.results;
+}
+
 bool fsdp::plan::runsOn(const ShardRange *on, uint64_t shard) {
   return !on || (on->first() <= shard && shard < on->end());
 }

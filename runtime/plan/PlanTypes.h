@@ -89,6 +89,10 @@ std::vector<int> findVariants(const PlanT &plan, const std::string &name);
 /// follow. Of a line that returns to itself, more programs than there are.
 std::vector<int> turnsFrom(const PlanT &plan, int first);
 
+/// Whether a rule is one addition to its first operand, which is what it
+/// updates.
+bool isAddition(const RuleT &rule);
+
 /// Ranks that take part in one collective: `size` of them, `stride` apart.
 struct RankGroup {
   uint32_t first = 0, stride = 1, size = 1;

@@ -287,12 +287,11 @@ bool CallOp::isPointwise() {
     return true;
   // Pointwise without the tag.
   static const llvm::StringSet<> names = {
-      "aten::_fused_adagrad", "aten::_fused_adam",   "aten::_fused_adamw",
-      "aten::_fused_sgd",     "aten::_to_copy",      "aten::alias",
-      "aten::copy",           "aten::detach",        "aten::fill",
-      "aten::full_like",      "aten::lift_fresh",    "aten::masked_fill",
-      "aten::ones_like",      "aten::scalar_tensor", "aten::zeros_like"};
-  return names.contains(schema->name);
+      "aten::_to_copy",      "aten::alias",       "aten::copy",
+      "aten::detach",        "aten::fill",        "aten::full_like",
+      "aten::lift_fresh",    "aten::masked_fill", "aten::ones_like",
+      "aten::scalar_tensor", "aten::zeros_like"};
+  return names.contains(schema->name) || plan::isFusedOptimizer(schema->name);
 }
 
 bool CallOp::isRandom() {

@@ -1,5 +1,6 @@
 // fsdp-accumulate-gradients.
 
+#include "GradientMean.h"
 #include "Remarks.h"
 
 #include "fsdp/Dialect/Aten/Aten.h"
@@ -48,8 +49,7 @@ class AccumulateGradients
 /// itself where it is not.
 OpOperand &getUseBeforeReplicas(UpdateOp update) {
   Value mean = aten::lookThroughPrecisionCast(update.getGradient());
-  auto division = mean.getDefiningOp<aten::CallOp>();
-  if (division && division.getCallee() == "div.Scalar") // unless by 1
+  if (aten::CallOp division = getDivision(mean))
     mean = division->getOperand(0);
   auto sum = mean.getDefiningOp<shard::AllReduceOp>();
   return sum ? sum.getInputMutable() : update.getGradientMutable();
