@@ -167,14 +167,15 @@ void CrossEntropy::fuse() {
     return;
 
   KernelCalls behind(softmaxBackward);
-  Value slope = behind
-                    .create("fsdp_mlir::cross_entropy_backward",
-                            {likelihoodBackward->getOperand(0), rows, target,
-                             forward->getResult(1), forward->getResult(2)},
-                            args, rows.getType())
-                    ->getResult(0);
+  Value gradInput =
+      behind
+          .create("fsdp_mlir::cross_entropy_backward",
+                  {likelihoodBackward->getOperand(0), rows, target,
+                   forward->getResult(1), forward->getResult(2)},
+                  args, rows.getType())
+          ->getResult(0);
   gradient.replaceAllUsesWith(
-      reshape(behind, slope, getType(gradient).getShape()));
+      reshape(behind, gradInput, getType(gradient).getShape()));
 }
 
 int64_t CrossEntropy::getNumClasses() const {

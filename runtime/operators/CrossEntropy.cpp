@@ -55,11 +55,11 @@ FSDP_INLINE void sumRows(const Rows<T> &all, int64_t first, int64_t last,
 }
 
 template <typename T>
-FSDP_INLINE void slopeRows(const Rows<T> &all, int64_t first, int64_t last,
-                           const float *sums, T *slopes) {
+FSDP_INLINE void backwardRows(const Rows<T> &all, int64_t first, int64_t last,
+                              const float *sums, T *gradInput) {
   for (int64_t i = first; i < last; ++i) {
     const T *row = all.logits + i * all.classes;
-    T *to = slopes + i * all.classes;
+    T *to = gradInput + i * all.classes;
     if (all.target[i] == all.ignored) {
       std::fill_n(to, all.classes, T(0));
       continue;
@@ -83,13 +83,13 @@ sumRowsWide(const Rows<T> &all, int64_t first, int64_t last, float *sums) {
 }
 template <typename T>
 __attribute__((target("avx2,fma"))) void
-slopeRowsWide(const Rows<T> &all, int64_t first, int64_t last,
-              const float *sums, T *slopes) {
-  slopeRows(all, first, last, sums, slopes);
+backwardRowsWide(const Rows<T> &all, int64_t first, int64_t last,
+                 const float *sums, T *gradInput) {
+  backwardRows(all, first, last, sums, gradInput);
 }
 #else
 template <typename T> constexpr auto sumRowsWide = sumRows<T>;
-template <typename T> constexpr auto slopeRowsWide = slopeRows<T>;
+template <typename T> constexpr auto backwardRowsWide = backwardRows<T>;
 #endif
 
 /// A thread is worth its start for some ten thousand logits.
@@ -149,7 +149,7 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
   float scale = *gradient.const_data_ptr<float>();
   if (reduction == int64_t(CrossEntropyReduction::Mean))
     scale /= *totalWeight.const_data_ptr<float>();
-  at::Tensor slopes = at::empty_like(logits);
+  at::Tensor gradInput = at::empty_like(logits);
   const float *sums = logsumexp.const_data_ptr<float>();
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy_backward",
@@ -158,13 +158,13 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
         Rows<T> all = {logits.const_data_ptr<T>(),
                        target.const_data_ptr<int64_t>(), logits.size(1),
                        ignoreIndex, scale};
-        T *to = slopes.mutable_data_ptr<T>();
+        T *to = gradInput.mutable_data_ptr<T>();
         forRows(logits, [&](int64_t first, int64_t last) {
-          (hasWideVectors() ? slopeRowsWide<T> : slopeRows<T>)(all, first, last,
-                                                               sums, to);
+          (hasWideVectors() ? backwardRowsWide<T>
+                            : backwardRows<T>)(all, first, last, sums, to);
         });
       });
-  return slopes;
+  return gradInput;
 }
 
 } // namespace fsdp

@@ -8,13 +8,13 @@ using namespace fsdp::plan;
 namespace {
 
 /// The gradient of a pooling's result, over the last `dims` dimensions.
-template <size_t dims> bool isPoolSlope(const Operands &of) {
-  Shape self = of.shape("self"), slope = of.shape("grad_output");
+template <size_t dims> bool isPoolBackward(const Operands &of) {
+  Shape self = of.shape("self"), gradOutput = of.shape("grad_output");
   bool isPool = self.size() == dims + 1 || self.size() == dims + 2;
-  return isPool && self.size() == slope.size() &&
+  return isPool && self.size() == gradOutput.size() &&
          of.haveSameShape({"grad_output", "indices"}) &&
-         leading(self, dims) == leading(slope, dims) && isPositive(self) &&
-         isPositive(slope);
+         leading(self, dims) == leading(gradOutput, dims) && isPositive(self) &&
+         isPositive(gradOutput);
 }
 
 /// Of what was padded on both sides of the last `dims` dimensions.
@@ -23,7 +23,7 @@ template <size_t dims> bool isPadded(const Operands &of) {
   return of.integers("padding").size() == 2 * dims &&
          (rank == dims + 1 || rank == dims + 2);
 }
-template <size_t dims> bool isPadSlope(const Operands &of) {
+template <size_t dims> bool isPadBackward(const Operands &of) {
   if (!isPadded<dims>(of))
     return false;
   Shape shape = of.shape("self"), padding = of.integers("padding");
@@ -37,7 +37,7 @@ template <size_t dims> bool isPadSlope(const Operands &of) {
          isPositive(of.shape("self"));
 }
 
-bool isUnfoldSlope(const Operands &of) {
+bool isUnfoldBackward(const Operands &of) {
   Shape shape = of.integers("input_sizes");
   int64_t dim = of.integer("dim").value_or(-1),
           size = of.integer("size").value_or(0),
@@ -50,15 +50,15 @@ bool isUnfoldSlope(const Operands &of) {
   return shape == of.shape("grad_in");
 }
 
-template <size_t dims> bool isGridSlope(const Operands &of) {
+template <size_t dims> bool isGridBackward(const Operands &of) {
   Shape input = of.shape("input"), grid = of.shape("grid");
   if (input.size() != dims + 2 || grid.size() != dims + 2)
     return false;
-  Shape slope = {input[0], input[1]};
-  slope.insert(slope.end(), grid.begin() + 1, grid.end() - 1);
+  Shape gradOutput = {input[0], input[1]};
+  gradOutput.insert(gradOutput.end(), grid.begin() + 1, grid.end() - 1);
   return grid[0] == input[0] && grid.back() == int64_t(dims) &&
-         of.shape("grad_output") == slope && isPositive(input) &&
-         isPositive(slope);
+         of.shape("grad_output") == gradOutput && isPositive(input) &&
+         isPositive(gradOutput);
 }
 
 /// The scales are those of the sizes, or there are none.
@@ -79,42 +79,42 @@ bool isResampled(const Operands &of, const Shape &from) {
 bool isResampling(const Operands &of) {
   return isResampled(of, of.shape("self"));
 }
-bool isResamplingSlope(const Operands &of) {
+bool isResamplingBackward(const Operands &of) {
   Shape from = of.integers("input_size"), to = of.integers("output_size");
   return isResampled(of, from) &&
          of.shape("grad_output") == Shape{from[0], from[1], to[0], to[1]};
 }
 
 constexpr Contract imageRows[] = {
-    {"aten::max_pool2d_with_indices_backward", isPoolSlope<2>},
-    {"aten::max_pool3d_with_indices_backward", isPoolSlope<3>},
-    {"aten::adaptive_max_pool2d_backward", isPoolSlope<2>},
-    {"aten::adaptive_max_pool3d_backward", isPoolSlope<3>},
-    {"aten::fractional_max_pool2d_backward", isPoolSlope<2>},
-    {"aten::fractional_max_pool3d_backward", isPoolSlope<3>},
-    {"aten::avg_pool2d_backward", isPoolSlope<2>},
-    {"aten::avg_pool3d_backward", isPoolSlope<3>},
-    {"aten::_adaptive_avg_pool2d_backward", isPoolSlope<2>},
-    {"aten::_adaptive_avg_pool3d_backward", isPoolSlope<3>},
+    {"aten::max_pool2d_with_indices_backward", isPoolBackward<2>},
+    {"aten::max_pool3d_with_indices_backward", isPoolBackward<3>},
+    {"aten::adaptive_max_pool2d_backward", isPoolBackward<2>},
+    {"aten::adaptive_max_pool3d_backward", isPoolBackward<3>},
+    {"aten::fractional_max_pool2d_backward", isPoolBackward<2>},
+    {"aten::fractional_max_pool3d_backward", isPoolBackward<3>},
+    {"aten::avg_pool2d_backward", isPoolBackward<2>},
+    {"aten::avg_pool3d_backward", isPoolBackward<3>},
+    {"aten::_adaptive_avg_pool2d_backward", isPoolBackward<2>},
+    {"aten::_adaptive_avg_pool3d_backward", isPoolBackward<3>},
     {"aten::reflection_pad1d", isPadded<1>},
     {"aten::reflection_pad2d", isPadded<2>},
     {"aten::reflection_pad3d", isPadded<3>},
     {"aten::replication_pad1d", isPadded<1>},
     {"aten::replication_pad2d", isPadded<2>},
     {"aten::replication_pad3d", isPadded<3>},
-    {"aten::reflection_pad1d_backward", isPadSlope<1>},
-    {"aten::reflection_pad2d_backward", isPadSlope<2>},
-    {"aten::reflection_pad3d_backward", isPadSlope<3>},
-    {"aten::replication_pad1d_backward", isPadSlope<1>},
-    {"aten::replication_pad2d_backward", isPadSlope<2>},
-    {"aten::replication_pad3d_backward", isPadSlope<3>},
-    {"aten::unfold_backward", isUnfoldSlope},
-    {"aten::grid_sampler_2d_backward", isGridSlope<2>},
-    {"aten::grid_sampler_3d_backward", isGridSlope<3>},
+    {"aten::reflection_pad1d_backward", isPadBackward<1>},
+    {"aten::reflection_pad2d_backward", isPadBackward<2>},
+    {"aten::reflection_pad3d_backward", isPadBackward<3>},
+    {"aten::replication_pad1d_backward", isPadBackward<1>},
+    {"aten::replication_pad2d_backward", isPadBackward<2>},
+    {"aten::replication_pad3d_backward", isPadBackward<3>},
+    {"aten::unfold_backward", isUnfoldBackward},
+    {"aten::grid_sampler_2d_backward", isGridBackward<2>},
+    {"aten::grid_sampler_3d_backward", isGridBackward<3>},
     {"aten::_upsample_bilinear2d_aa", isResampling},
     {"aten::_upsample_bicubic2d_aa", isResampling},
-    {"aten::_upsample_bilinear2d_aa_backward", isResamplingSlope},
-    {"aten::_upsample_bicubic2d_aa_backward", isResamplingSlope},
+    {"aten::_upsample_bilinear2d_aa_backward", isResamplingBackward},
+    {"aten::_upsample_bicubic2d_aa_backward", isResamplingBackward},
 };
 
 } // namespace

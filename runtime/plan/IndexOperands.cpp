@@ -8,7 +8,7 @@ using namespace fsdp::plan;
 namespace {
 
 /// Of a class for each sample, or for each of its pixels.
-bool isClassSlope(const Operands &of) {
+bool isClassBackward(const Operands &of) {
   Shape self = of.shape("self"), target = of.shape("target");
   if (self.empty())
     return false;
@@ -22,7 +22,7 @@ bool isClassSlope(const Operands &of) {
           of.shape("grad_output") == target);
 }
 
-bool isMarginSlope(const Operands &of) {
+bool isMarginBackward(const Operands &of) {
   Shape self = of.shape("self");
   int64_t samples = self.size() == 2 ? self[0] : 1;
   return (self.size() == 1 || self.size() == 2) && isPositive(self) &&
@@ -75,35 +75,35 @@ bool isBag(const Operands &of) {
 }
 
 /// The gradient of such sums. Where each row belongs may be left to the kernel.
-bool isBagSlope(const Operands &of) {
-  Shape slope = of.shape("grad"), indices = of.shape("indices");
-  if (slope.size() != 2 || indices.size() != 1 || !isPositive(slope))
+bool isBagBackward(const Operands &of) {
+  Shape grad = of.shape("grad"), indices = of.shape("indices");
+  if (grad.size() != 2 || indices.size() != 1 || !isPositive(grad))
     return false;
   bool isLeft = of.has("offsets") && !numel(of.shape("offset2bag"));
   // Behind the last bag may be where it ends.
-  if (of.has("offsets") && of.shape("offsets") != Shape{slope[0]} &&
-      of.shape("offsets") != Shape{slope[0] + 1})
+  if (of.has("offsets") && of.shape("offsets") != Shape{grad[0]} &&
+      of.shape("offsets") != Shape{grad[0] + 1})
     return false;
   bool isLargest = of.integer("mode") == 2 && of.has("maximum_indices");
   return (isLeft || of.haveElements(indices[0], {"offset2bag"})) &&
          of.haveElements(indices[0], {"per_sample_weights"}) &&
-         of.haveElements(slope[0], {"bag_size"}) &&
+         of.haveElements(grad[0], {"bag_size"}) &&
          (!of.has("weight") || (of.shape("weight").size() == 2 &&
-                                of.shape("weight")[1] == slope[1])) &&
-         (!isLargest || of.shape("maximum_indices") == slope);
+                                of.shape("weight")[1] == grad[1])) &&
+         (!isLargest || of.shape("maximum_indices") == grad);
 }
 
 constexpr Contract indexRows[] = {
-    {"aten::nll_loss_backward", isClassSlope},
-    {"aten::nll_loss2d_backward", isClassSlope},
-    {"aten::multilabel_margin_loss_backward", isMarginSlope},
+    {"aten::nll_loss_backward", isClassBackward},
+    {"aten::nll_loss2d_backward", isClassBackward},
+    {"aten::multilabel_margin_loss_backward", isMarginBackward},
     {"aten::_ctc_loss", isAlignment},
     {"aten::_ctc_loss_backward", isAlignment},
     {"aten::_embedding_bag", isBag},
     {"aten::_embedding_bag_forward_only", isBag},
-    {"aten::_embedding_bag_backward", isBagSlope},
-    {"aten::_embedding_bag_dense_backward", isBagSlope},
-    {"aten::_embedding_bag_per_sample_weights_backward", isBagSlope},
+    {"aten::_embedding_bag_backward", isBagBackward},
+    {"aten::_embedding_bag_dense_backward", isBagBackward},
+    {"aten::_embedding_bag_per_sample_weights_backward", isBagBackward},
 };
 
 } // namespace

@@ -5,11 +5,11 @@ using namespace fsdp::plan;
 
 namespace {
 
-bool isSoftmaxSlope(const Operands &of) {
+bool isSoftmaxBackward(const Operands &of) {
   return of.haveSameShape({"grad_output", "output"});
 }
 
-bool isLayerNormSlope(const Operands &of) {
+bool isLayerNormBackward(const Operands &of) {
   Shape input = of.shape("input"), inner = of.integers("normalized_shape");
   Shape rows = leading(input, inner.size());
   rows.resize(input.size(), 1);
@@ -46,7 +46,7 @@ bool isAttention(const Operands &of) {
            mask[mask.size() - 1 - i] == all[3 - i];
   return fits;
 }
-bool isAttentionSlope(const Operands &of) {
+bool isAttentionBackward(const Operands &of) {
   if (!isAttention(of))
     return false;
   Shape q = of.shape("query"), v = of.shape("value");
@@ -56,11 +56,11 @@ bool isAttentionSlope(const Operands &of) {
 }
 
 /// What dropout drew from is two integers.
-bool isDroppingAttentionSlope(const Operands &of) {
-  return isAttentionSlope(of) && of.shape("state") == Shape{2};
+bool isDroppingAttentionBackward(const Operands &of) {
+  return isAttentionBackward(of) && of.shape("state") == Shape{2};
 }
 
-bool isWeightNormSlope(const Operands &of) {
+bool isWeightNormBackward(const Operands &of) {
   Shape v = of.shape("saved_v");
   int64_t dim = of.integer("dim").value_or(-1);
   return !v.empty() && (dim == 0 || dim == int64_t(v.size()) - 1) &&
@@ -82,9 +82,9 @@ bool isFusedStep(const Operands &of) {
 }
 
 constexpr Contract layerRows[] = {
-    {"aten::_log_softmax_backward_data", isSoftmaxSlope},
-    {"aten::_softmax_backward_data", isSoftmaxSlope},
-    {"aten::native_layer_norm_backward", isLayerNormSlope},
+    {"aten::_log_softmax_backward_data", isSoftmaxBackward},
+    {"aten::_softmax_backward_data", isSoftmaxBackward},
+    {"aten::native_layer_norm_backward", isLayerNormBackward},
     {"aten::native_batch_norm_backward", isBatchNorm},
     {"aten::batch_norm_backward", isBatchNorm},
     {"aten::_native_batch_norm_legit", isBatchNorm},
@@ -94,15 +94,15 @@ constexpr Contract layerRows[] = {
     {"aten::_batch_norm_with_update_functional", isBatchNorm},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", isAttention},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-     isAttentionSlope},
-    {"aten::_weight_norm_interface_backward", isWeightNormSlope},
+     isAttentionBackward},
+    {"aten::_weight_norm_interface_backward", isWeightNormBackward},
     {"aten::_fused_adam", isFusedStep},
     {"aten::_fused_adamw", isFusedStep},
     {"aten::_fused_sgd", isFusedStep},
     {"aten::_fused_adagrad", isFusedStep},
     // On GPUs, where the kernel has addresses alone.
-    {"aten::_scaled_dot_product_flash_attention_backward", isAttentionSlope},
-    {"fsdp_mlir::flash_attention_backward", isDroppingAttentionSlope},
+    {"aten::_scaled_dot_product_flash_attention_backward", isAttentionBackward},
+    {"fsdp_mlir::flash_attention_backward", isDroppingAttentionBackward},
 };
 
 } // namespace

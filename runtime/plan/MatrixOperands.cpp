@@ -8,7 +8,7 @@ using namespace fsdp::plan;
 
 namespace {
 
-bool isDistanceSlope(const Operands &of) {
+bool isDistanceBackward(const Operands &of) {
   Shape self = of.shape("self");
   return self.size() == 2 && isPositive(self) &&
          of.haveSameShape({"grad", "pdist"}) &&
@@ -45,7 +45,7 @@ bool isSolved(const Operands &of) {
 }
 
 constexpr Contract matrixRows[] = {
-    {"aten::_pdist_backward", isDistanceSlope},
+    {"aten::_pdist_backward", isDistanceBackward},
     {"aten::_fft_c2c", isTransform},
     {"aten::_fft_c2r", isTransform},
     {"aten::_fft_r2c", isTransform},

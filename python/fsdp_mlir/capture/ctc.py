@@ -71,7 +71,9 @@ def loss_and_table(
     )
 
 
-def table_backward(mode: Any, op: Any, slope: Any, log_probs: torch.Tensor, *rest: Any) -> Any:
+def table_backward(
+    mode: Any, op: Any, grad_output: Any, log_probs: torch.Tensor, *rest: Any
+) -> Any:
     """What `aten::_ctc_loss_backward` gives, without values."""
     return log_probs.new_empty(log_probs.shape)
 
@@ -114,14 +116,14 @@ def _padded(
     end = last.gather(1, ends[:, None]).squeeze(1)
     before = last.gather(1, (ends - 1).clamp(min=0)[:, None]).squeeze(1)
     loss = -torch.where(ends > 0, torch.logaddexp(end, before), end)
-    loss = loss + _slope_of_softmax(log_probs, input_lengths)
+    loss = loss + _gradient_of_softmax(log_probs, input_lengths)
     impossible = loss > -never / 2
     loss = torch.where(impossible, 0.0 if zero_infinity else torch.inf, loss)
     return _reduced(loss, target_lengths, reduction)
 
 
-def _slope_of_softmax(log_probs: torch.Tensor, input_lengths: torch.Tensor) -> torch.Tensor:
-    """Zeros, [samples], whose slope by `log_probs` is the probabilities. PyTorch's backward adds
+def _gradient_of_softmax(log_probs: torch.Tensor, input_lengths: torch.Tensor) -> torch.Tensor:
+    """Zeros, [samples], whose gradient by `log_probs` is the probabilities. PyTorch's backward adds
     them: a log_softmax before the loss leaves the sum as it is, and other code sees it."""
     none = torch.where(log_probs == -torch.inf, 0.0, log_probs - log_probs.detach())
     counts = torch.arange(log_probs.shape[0])[:, None] < input_lengths

@@ -27,13 +27,13 @@ def _elementwise(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _elementwise_backward(form: StaticForm, node: fx.Node) -> fx.Node:
-    """The slope of a mean is that of a sum, divided by how many count."""
+    """The gradient of a mean is that of a sum, divided by how many count."""
     values = arguments_of(node)
     if values["reduction"] != _MEAN:
         return form.again(node)
     number = form.count(sympy.prod(form.shape(node)))
-    slope = form.call(aten.div.Tensor, values["grad_output"], number)
-    return form.again(node, grad_output=slope, reduction=_SUM)
+    gradient = form.call(aten.div.Tensor, values["grad_output"], number)
+    return form.again(node, grad_output=gradient, reduction=_SUM)
 
 
 def _nll(form: StaticForm, node: fx.Node) -> fx.Node:

@@ -120,8 +120,8 @@ def _gather(name: str) -> Rule:
 
 def _embedding_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
-    slope, indices = values["grad_output"], values["indices"]
-    return form.again(node, grad_output=form.filled(slope, 0), indices=form.filled(indices, 0))
+    gradient, indices = values["grad_output"], values["indices"]
+    return form.again(node, grad_output=form.filled(gradient, 0), indices=form.filled(indices, 0))
 
 
 def _masked_scatter(form: StaticForm, node: fx.Node) -> fx.Node:

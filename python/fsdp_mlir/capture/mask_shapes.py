@@ -196,12 +196,14 @@ def _select(form: StaticForm, node: fx.Node) -> fx.Node:
     return form.call(aten.squeeze.dim, form.call(aten.index_select.default, tensor, dim, row), dim)
 
 
-def _only_at(form: StaticForm, node: fx.Node, dim: int, place: fx.Node, slope: fx.Node) -> fx.Node:
-    """`slope` where an index along `dim` is `place`, and zeros elsewhere."""
+def _only_at(
+    form: StaticForm, node: fx.Node, dim: int, place: fx.Node, gradient: fx.Node
+) -> fx.Node:
+    """`gradient` where an index along `dim` is `place`, and zeros elsewhere."""
     shape = form.shape(node)
     places = form.call(aten.arange.default, form.bound(shape[dim]), device="cpu")
     here = form.along(form.call(aten.eq.Tensor, places, place), dim, len(shape))
-    return form.chosen(here, form.call(aten.unsqueeze.default, slope, dim), 0)
+    return form.chosen(here, form.call(aten.unsqueeze.default, gradient, dim), 0)
 
 
 def _select_backward(form: StaticForm, node: fx.Node) -> fx.Node:
@@ -219,11 +221,11 @@ def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
     values = arguments_of(node)
     start = form.size_of(values["start"])
     dim = values["dim"] % len(form.shape(node))
-    slope = values["grad_output"]
-    size = form.shape(slope)[dim]
+    gradient = values["grad_output"]
+    size = form.shape(gradient)[dim]
     if isinstance(start, int) and start >= 0 and values["step"] == 1:
         # Behind what counts there may be elements that do, of which it says nothing.
-        return form.again(node, grad_output=form.filled(slope, 0, [dim]))
+        return form.again(node, grad_output=form.filled(gradient, 0, [dim]))
     if isinstance(form.shape(node)[dim], int) and isinstance(start, int):
         return form.again(node)
     if isinstance(start, int) or values["step"] != 1:
@@ -236,7 +238,7 @@ def _slice_backward(form: StaticForm, node: fx.Node) -> fx.Node:
         form.call(aten.lt.Tensor, places, form.count(size)),
     )
     places = form.call(aten.clamp.default, places, 0, max(0, form.bound(size) - 1))
-    moved = form.call(aten.index_select.default, slope, dim, places)
+    moved = form.call(aten.index_select.default, gradient, dim, places)
     return form.chosen(form.along(counts, dim, len(form.shape(node))), moved, 0)
 
 

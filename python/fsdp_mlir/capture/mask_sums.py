@@ -139,7 +139,7 @@ def _product(form: StaticForm, node: fx.Node) -> fx.Node:
 
 
 def _softmax(fill: float) -> Rule:
-    """Along padding: forward takes it as -inf, backward gets no slope from it."""
+    """Along padding: forward takes it as -inf, backward gets no gradient from it."""
 
     def rule(form: StaticForm, node: fx.Node) -> fx.Node:
         values = arguments_of(node)

@@ -8,8 +8,8 @@ namespace fsdp {
 /// For each type T of logits (float32, bfloat16, float16), one block a row:
 ///
 ///     sums_T(logits, classes, vectors, logsumexp)
-///     slopes_T(logits, classes, vectors, target, ignored, isMean, gradient,
-///              totalWeight, logsumexp, slopes)
+///     backward_T(logits, classes, vectors, target, ignored, isMean, gradient,
+///              totalWeight, logsumexp, gradInput)
 ///
 /// and one block for all rows:
 ///
@@ -166,31 +166,31 @@ void loss(const typename T::Stored *logits, Index classes,
 }
 
 template <typename T>
-void slopes(const typename T::Stored *logits, Index classes,
+void backward(const typename T::Stored *logits, Index classes,
                        Index vectors, const Index *target, Index ignored,
                        bool isMean, const float *gradient,
                        const float *totalWeight, const float *logsumexp,
-                       typename T::Stored *slopes) {
+                       typename T::Stored *gradInput) {
   Index row = blockIdx.x, own = target[row];
   bool isIgnored = own == ignored;
   if (!isIgnored)
     classOf(own, classes);
   float scale = isMean ? *gradient / *totalWeight : *gradient;
   float sum = logsumexp[row];
-  typename T::Stored *to = slopes + row * classes;
-  auto slopeOf = [&](Index j, float x) {
-    float slope = (expf(x - sum) - (j == own ? 1.f : 0.f)) * scale;
-    return T::narrow(isIgnored ? 0.f : slope);
+  typename T::Stored *to = gradInput + row * classes;
+  auto gradientOf = [&](Index j, float x) {
+    float number = (expf(x - sum) - (j == own ? 1.f : 0.f)) * scale;
+    return T::narrow(isIgnored ? 0.f : number);
   };
   forRow<T>(logits + row * classes, classes, vectors,
             [&](Index j, const auto &numbers) {
     constexpr int count = sizeof(numbers) / sizeof(float);
     if constexpr (count == 1) {
-      to[j] = slopeOf(j, numbers[0]);
+      to[j] = gradientOf(j, numbers[0]);
     } else {
       Vector<T> vector;
       for (int i = 0; i < count; ++i)
-        vector.elements[i] = slopeOf(j + i, numbers[i]);
+        vector.elements[i] = gradientOf(j + i, numbers[i]);
       *reinterpret_cast<Vector<T> *>(to + j) = vector;
     }
   });
@@ -208,12 +208,12 @@ void slopes(const typename T::Stored *logits, Index classes,
     loss<T>(logits, classes, target, rows, ignored, isMean, logsumexp, output, \
             totalWeight);                                                      \
   }                                                                            \
-  extern "C" __global__ void slopes_##T(                                       \
+  extern "C" __global__ void backward_##T(                                     \
       const T::Stored *logits, Index classes, Index vectors,                   \
       const Index *target, Index ignored, bool isMean, const float *gradient,  \
-      const float *totalWeight, const float *logsumexp, T::Stored *slope) {    \
-    slopes<T>(logits, classes, vectors, target, ignored, isMean, gradient,     \
-              totalWeight, logsumexp, slope);                                  \
+      const float *totalWeight, const float *logsumexp, T::Stored *gradInput) {\
+    backward<T>(logits, classes, vectors, target, ignored, isMean, gradient,   \
+              totalWeight, logsumexp, gradInput);                              \
   }
 KERNELS(float32)
 KERNELS(bfloat16)

@@ -93,16 +93,16 @@ at::Tensor crossEntropyBackward(const at::Tensor &gradient,
                                 const at::Tensor &logsumexp) {
   checkCrossEntropyBackward(gradient, logits, target, reduction, totalWeight,
                             logsumexp);
-  at::Tensor slopes = at::empty_like(logits);
-  Rows all(logits, slopes);
+  at::Tensor gradInput = at::empty_like(logits);
+  Rows all(logits, gradInput);
   bool isMean = reduction == int64_t(CrossEntropyReduction::Mean);
   if (all.rows)
-    launch("slopes", logits.scalar_type(), all.rows, all.threads(), all.data,
+    launch("backward", logits.scalar_type(), all.rows, all.threads(), all.data,
            all.classes, all.vectors, target.const_data_ptr<int64_t>(),
            ignoreIndex, isMean, gradient.const_data_ptr<float>(),
            totalWeight.const_data_ptr<float>(),
-           logsumexp.const_data_ptr<float>(), slopes.mutable_data_ptr());
-  return slopes;
+           logsumexp.const_data_ptr<float>(), gradInput.mutable_data_ptr());
+  return gradInput;
 }
 
 } // namespace

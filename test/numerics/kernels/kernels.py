@@ -104,9 +104,11 @@ def samples() -> dict[str, list[Call]]:
                 with recorder:
                     given = op(sample.input, *sample.args, **sample.kwargs)
                     leaves = [t for t in tree_leaves(given) if isinstance(t, torch.Tensor)]
-                    slopes = [t for t in leaves if t.requires_grad]
-                    if slopes:
-                        torch.autograd.backward(slopes, [torch.ones_like(t) for t in slopes])
+                    differentiable = [t for t in leaves if t.requires_grad]
+                    if differentiable:
+                        torch.autograd.backward(
+                            differentiable, [torch.ones_like(t) for t in differentiable]
+                        )
             except Exception:
                 continue  # what the sample cannot do on this machine
     return {name: calls for name, calls in recorder.calls.items() if calls}

@@ -20,8 +20,8 @@ def _penalty(model: nn.Module, x: Tensor) -> Tensor:
     """A gradient penalty, as of WGAN-GP: a gradient of a gradient."""
     x = x.detach().requires_grad_()
     score = model(x)
-    (slope,) = grad(score.sum(), x, create_graph=True)
-    return score.mean() + 10 * ((slope.flatten(1).norm(dim=1) - 1) ** 2).mean()
+    (gradient,) = grad(score.sum(), x, create_graph=True)
+    return score.mean() + 10 * ((gradient.flatten(1).norm(dim=1) - 1) ** 2).mean()
 
 
 class _Energy(nn.Module):
@@ -70,8 +70,8 @@ class _Round(Function):
         return x.round()
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        return slope
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
 
 
 class _Quantizer(nn.Module):

@@ -110,7 +110,7 @@ def test_ctc_of_known_lengths(tmp_path: pathlib.Path, reduction: str) -> None:
 
 @pytest.mark.parametrize("normalise", [F.log_softmax, lambda scores, dim: scores], ids=["", "raw"])
 def test_ctc_of_lengths_among_the_inputs(tmp_path: pathlib.Path, normalise: Any) -> None:
-    """Up to rounding; a target that does not fit into its steps counts zero. The slope is
+    """Up to rounding; a target that does not fit into its steps counts zero. The gradient is
     PyTorch's also where scores are no logarithms of probabilities."""
     step = ctc_step(lambda steps, labels: (steps, labels), normalise, zero_infinity=True)
     step.inputs |= {"steps": torch.tensor([9, 5, 2, 7]), "labels": torch.tensor([3, 1, 3, 0])}

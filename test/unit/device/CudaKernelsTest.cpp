@@ -196,12 +196,12 @@ TEST_F(CudaKernels, CrossEntropyIsTheHosts) {
         at::Tensor one = at::full({}, 2.0, at::kFloat);
         auto [loss, total, sums] =
             forward.call(logits, target, reduction, ignored);
-        at::Tensor slopes =
+        at::Tensor gradients =
             backward.call(one, logits, target, reduction, ignored, total, sums);
         auto to = [&](const at::Tensor &x) { return x.to(kernels->device()); };
         auto [ownLoss, ownTotal, ownSums] =
             forward.call(to(logits), to(target), reduction, ignored);
-        at::Tensor ownSlopes =
+        at::Tensor ownGradients =
             backward.call(to(one), to(logits), to(target), reduction, ignored,
                           ownTotal, ownSums);
         auto near = [](const at::Tensor &found, const at::Tensor &expected,
@@ -213,7 +213,7 @@ TEST_F(CudaKernels, CrossEntropyIsTheHosts) {
         EXPECT_TRUE(near(ownLoss, loss, 1e-5)) << type << " " << classes;
         EXPECT_TRUE(near(ownTotal, total, 0)) << type << " " << classes;
         EXPECT_TRUE(near(ownSums, sums, 1e-5)) << type << " " << classes;
-        EXPECT_TRUE(near(ownSlopes, slopes, rounding))
+        EXPECT_TRUE(near(ownGradients, gradients, rounding))
             << type << " " << classes;
       }
 }

@@ -30,10 +30,10 @@ Results byTwo(const at::Tensor &logits, const at::Tensor &target,
   at::Tensor logs = at::_log_softmax(logits.to(at::kFloat), 1, false);
   auto [loss, total] =
       at::nll_loss_forward(logs, target, {}, reduction, ignored);
-  at::Tensor slopes = at::nll_loss_backward(gradient, logs, target, {},
-                                            reduction, ignored, total);
-  slopes = at::_log_softmax_backward_data(slopes, logs, 1, at::kFloat);
-  return {loss, total, slopes.to(logits.scalar_type())};
+  at::Tensor gradients = at::nll_loss_backward(gradient, logs, target, {},
+                                               reduction, ignored, total);
+  gradients = at::_log_softmax_backward_data(gradients, logs, 1, at::kFloat);
+  return {loss, total, gradients.to(logits.scalar_type())};
 }
 
 Results byOne(const at::Tensor &logits, const at::Tensor &target,

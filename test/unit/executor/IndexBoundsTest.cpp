@@ -26,12 +26,12 @@ static std::string errorOf(const char *name, const torch::jit::Stack &stack) {
 
 /// The backward of pooling [1, 2, 3, 4], with one index of its result.
 static std::string poolingError(int64_t index) {
-  at::Tensor slope = at::ones({1, 2, 1, 1});
+  at::Tensor gradOutput = at::ones({1, 2, 1, 1});
   at::Tensor indices = at::full({1, 2, 1, 1}, index, at::kLong);
   c10::List<int64_t> size({3, 4}), one({1, 1}), none({0, 0});
-  return errorOf(
-      "aten::max_pool2d_with_indices_backward",
-      {slope, at::ones({1, 2, 3, 4}), size, size, none, one, false, indices});
+  return errorOf("aten::max_pool2d_with_indices_backward",
+                 {gradOutput, at::ones({1, 2, 3, 4}), size, size, none, one,
+                  false, indices});
 }
 
 static std::string lossError(at::Tensor target, int64_t ignored) {

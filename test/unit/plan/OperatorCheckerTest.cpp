@@ -169,7 +169,7 @@ ArgumentT text(const char *s) {
 }
 
 /// The backward of attention on GPUs with dropout, which drew from `state`.
-void becomeAttentionSlope(OneCall &p, const std::vector<int64_t> &state) {
+void becomeAttentionBackward(OneCall &p, const std::vector<int64_t> &state) {
   auto given = [&](const char *name, std::vector<int64_t> shape, DType dtype) {
     int v = p.newValue(name, shape, dtype);
     p.input(name, v, true);
@@ -203,7 +203,7 @@ TEST(OperatorChecker, PassesValidPlans) {
   EXPECT_EQ(checkCalls(plan.finish()), "");
   plan.become("aten::mse_loss", {value(plan.x), integer(2)});
   EXPECT_EQ(checkCalls(plan.finish()), "");
-  becomeAttentionSlope(plan, {2});
+  becomeAttentionBackward(plan, {2});
   EXPECT_EQ(checkCalls(plan.finish()), "");
 }
 
@@ -266,7 +266,7 @@ static const Break<OneCall> breaks[] = {
        p.become("aten::_scaled_dot_product_attention_math", {number(0.1)});
      },
      "argument 'dropout_p' is not zero, and its random numbers are no site's"},
-    {"SlopeOfAnotherShape", C36,
+    {"GradientOfAnotherShape", C36,
      [](OneCall &p) {
        int other = p.newValue("other", {3});
        p.input("other", other, true);
@@ -282,7 +282,7 @@ static const Break<OneCall> breaks[] = {
      },
      "operands that do not fit each other: input [4], grad_out [4], mean []"},
     {"DropoutThatDrewFromLess", C36,
-     [](OneCall &p) { becomeAttentionSlope(p, {1}); },
+     [](OneCall &p) { becomeAttentionBackward(p, {1}); },
      "logsumexp [1, 2, 3], state [1]"},
     {"RuleThatTrustsShapes", C36,
      [](OneCall &p) {
