@@ -183,13 +183,10 @@ int64_t CrossEntropy::getNumClasses() const {
 }
 
 void CrossEntropy::fuseAll(func::FuncOp program, R kind, int64_t leastClasses) {
-  SmallVector<aten::CallOp> softmaxes;
-  program.walk([&](aten::CallOp call) {
-    if (call.getCallee() == "_log_softmax")
-      softmaxes.push_back(call);
-  });
+  SmallVector<aten::CallOp> calls;
+  program.walk([&](aten::CallOp call) { calls.push_back(call); });
   bool fused = false;
-  for (aten::CallOp softmax : softmaxes)
+  for (aten::CallOp softmax : calls)
     if (auto entropy = match(softmax);
         entropy && entropy->getNumClasses() >= leastClasses) {
       remarkPassed(kind, softmax.getLoc(), program.getSymName())

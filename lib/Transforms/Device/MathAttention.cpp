@@ -234,13 +234,16 @@ bool MathAttention::readBackward(Value folded, Value foldedValue) {
   return queryGradient && keyGradient && valueGradient;
 }
 
+bool MathAttention::isSoftmax(aten::CallOp call) {
+  return call.getCallee() == "_safe_softmax";
+}
+
 std::optional<MathAttention> MathAttention::match(aten::CallOp softmax) {
   MathAttention math;
   Attention &attention = math.attention;
   attention.forward = softmax;
   Value folded;
-  if (softmax.getCallee() != "_safe_softmax" ||
-      getInteger(softmax, "dim", 0) != -1 ||
+  if (!isSoftmax(softmax) || getInteger(softmax, "dim", 0) != -1 ||
       !math.readScores(softmax->getOperand(0)) ||
       !math.readWeights(softmax->getResult(0), &folded))
     return std::nullopt;

@@ -12,8 +12,11 @@ namespace fsdp {
 /// gradient.
 class MathAttention {
 public:
-  /// Reads one around its softmax, `_safe_softmax`, which nothing else calls;
-  /// nothing where anything is not as that form has it.
+  /// Whether a call is a softmax of that form, which nothing else calls.
+  static bool isSoftmax(aten::CallOp call);
+
+  /// Reads one around its softmax; nothing where anything is not as that form
+  /// has it.
   static std::optional<MathAttention> match(aten::CallOp softmax);
 
   /// What it computes; its calls are the softmax's until it is raised.

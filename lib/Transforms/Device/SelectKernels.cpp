@@ -149,7 +149,7 @@ void SelectKernels::runOnModule() {
     SmallVector<aten::CallOp> products;
     program.walk([&](aten::CallOp call) {
       retypeForGpu(call);
-      if (call.getCallee() == "_safe_softmax")
+      if (MathAttention::isSoftmax(call))
         products.push_back(call);
       if (std::optional<Attention> attention = Attention::match(call))
         attentions.push_back(*attention);
