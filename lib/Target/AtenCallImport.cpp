@@ -300,8 +300,8 @@ void AtenCallImporter::import(const TorchNode &node, const NodeInfo &info,
   }
   OperationState state(getLocation(info), aten::CallOp::getOperationName());
   aten::CallOp::build(builder, state,
-                      info.backward ? aten::Phase::Backward
-                                    : aten::Phase::Forward,
+                      info.backward ? aten::Direction::Backward
+                                    : aten::Direction::Forward,
                       schema->callee(), call.operands, call.slots,
                       builder.getDictionaryAttr(call.attributes), types);
   auto op = cast<aten::CallOp>(builder.create(state));

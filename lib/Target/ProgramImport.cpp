@@ -139,8 +139,8 @@ Value ProgramImporter::addLoad(const ArgumentInfo &argument,
       LoadOp::create(builder, loc, type.clone(own), stateSymbol(argument.fqn));
   if (own == type.getElementType())
     return value;
-  return aten::createPrecisionCast(builder, loc, aten::Phase::Forward, value,
-                                   type.getElementType());
+  return aten::createPrecisionCast(builder, loc, aten::Direction::Forward,
+                                   value, type.getElementType());
 }
 
 void ProgramImporter::addArguments(func::FuncOp function) {
@@ -157,7 +157,7 @@ void ProgramImporter::addArguments(func::FuncOp function) {
       continue;
     }
     auto call = aten::CallOp::create(
-        builder, builder.getUnknownLoc(), aten::Phase::Forward, "full",
+        builder, builder.getUnknownLoc(), aten::Direction::Forward, "full",
         ValueRange(),
         ArrayRef<NamedAttribute>{
             builder.getNamedAttr("size",
@@ -204,8 +204,8 @@ void ProgramImporter::addResults() {
     Value gradient = values.lookup(result->name);
     Type own = states.elementTypes.lookup(result->fqn);
     if (cast<RankedTensorType>(gradient.getType()).getElementType() != own)
-      gradient = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
-                                           gradient, own);
+      gradient = aten::createPrecisionCast(
+          builder, loc, aten::Direction::Backward, gradient, own);
     UpdateOp::create(builder, loc, update->second.rule,
                      stateSymbol(result->fqn), gradient,
                      builder.getArrayAttr(update->second.states));

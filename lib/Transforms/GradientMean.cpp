@@ -32,7 +32,7 @@ Value fsdp::createDivision(OpBuilder &builder, Location loc, Value gradient,
   NamedAttribute args[] = {
       builder.getNamedAttr("other", builder.getF64FloatAttr(divisor))};
   auto division =
-      aten::CallOp::create(builder, loc, aten::Phase::Backward, kDivision,
+      aten::CallOp::create(builder, loc, aten::Direction::Backward, kDivision,
                            gradient, args, gradient.getType());
   return division->getResult(0);
 }

@@ -23,8 +23,9 @@ aten::CallOp KernelCalls::create(StringRef callee, ValueRange operands,
     return arg.getValue() !=
            aten::getDefaultAttr(builder.getContext(), *argument);
   });
-  auto call = aten::CallOp::create(builder, before.getLoc(), before.getPhase(),
-                                   callee, operands, written, results);
+  auto call =
+      aten::CallOp::create(builder, before.getLoc(), before.getDirection(),
+                           callee, operands, written, results);
   call.takePlaceOf(before);
   return call;
 }

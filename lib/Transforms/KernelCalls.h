@@ -14,7 +14,7 @@ namespace fsdp {
 aten::CallOp getCall(mlir::Value value, llvm::StringRef callee);
 
 /// Builds calls in front of one that they replace, and that belong where it
-/// does: to its phase, module and checkpoint.
+/// does: to its direction, module and checkpoint.
 class KernelCalls {
 public:
   explicit KernelCalls(aten::CallOp before) : builder(before), before(before) {}

@@ -78,7 +78,7 @@ Value fsdp::createRowMajor(OpBuilder &builder, Value gradient) {
   NamedAttribute args[] = {
       builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0))};
   auto clone = aten::CallOp::create(
-      builder, gradient.getLoc(), aten::Phase::Backward, "clone", gradient,
+      builder, gradient.getLoc(), aten::Direction::Backward, "clone", gradient,
       args, RankedTensorType::get(type.getShape(), type.getElementType()));
   return clone->getResult(0);
 }

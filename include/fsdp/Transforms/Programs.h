@@ -14,10 +14,11 @@ namespace fsdp {
 
 using aten::isBackward;
 
-/// The phase of the calls that prepare or use what is gathered for a region.
-inline aten::Phase getPhase(ProgramRegion region) {
-  return region == ProgramRegion::Backward ? aten::Phase::Backward
-                                           : aten::Phase::Forward;
+/// The direction of the calls that prepare or use what is gathered for a
+/// region.
+inline aten::Direction getDirection(ProgramRegion region) {
+  return region == ProgramRegion::Backward ? aten::Direction::Backward
+                                           : aten::Direction::Forward;
 }
 
 /// The programs that a step runs in turn on one batch, for batches of the first

@@ -48,9 +48,9 @@ static ParseResult parseEntries(OpAsmParser &parser,
   });
 }
 
-/// phase-and-recomputation ::= `backward`? (`recompute` `(` string `)`)?
-///                             (`checkpoint` `(` integer `)`)? `must_save`?
-///                             `accumulates`? (`measured` `(` float `)`)?
+/// facts ::= `backward`? (`recompute` `(` string `)`)?
+///           (`checkpoint` `(` integer `)`)? `must_save`?
+///           `accumulates`? (`measured` `(` float `)`)?
 static ParseResult parseFacts(OpAsmParser &parser,
                               CallOp::Properties &properties) {
   Builder &builder = parser.getBuilder();

@@ -15,8 +15,8 @@ using namespace fsdp::aten;
 
 // Building
 
-void CallOp::build(OpBuilder &builder, OperationState &state, Phase phase,
-                   StringRef callee, ValueRange operands,
+void CallOp::build(OpBuilder &builder, OperationState &state,
+                   Direction direction, StringRef callee, ValueRange operands,
                    ArrayRef<int32_t> slots, DictionaryAttr args,
                    TypeRange results) {
   state.addOperands(operands);
@@ -25,12 +25,12 @@ void CallOp::build(OpBuilder &builder, OperationState &state, Phase phase,
   properties.callee = builder.getStringAttr(callee);
   properties.slots = builder.getDenseI32ArrayAttr(slots);
   properties.args = args;
-  if (phase == Phase::Backward)
+  if (direction == Direction::Backward)
     properties.backward = builder.getUnitAttr();
 }
 
-void CallOp::build(OpBuilder &builder, OperationState &state, Phase phase,
-                   StringRef callee, ValueRange operands,
+void CallOp::build(OpBuilder &builder, OperationState &state,
+                   Direction direction, StringRef callee, ValueRange operands,
                    ArrayRef<NamedAttribute> args, TypeRange results) {
   SmallVector<int32_t> slots;
   SmallVector<Value> present;
@@ -39,7 +39,7 @@ void CallOp::build(OpBuilder &builder, OperationState &state, Phase phase,
     if (operand)
       present.push_back(operand);
   }
-  build(builder, state, phase, callee, present, slots,
+  build(builder, state, direction, callee, present, slots,
         builder.getDictionaryAttr(args), results);
 }
 

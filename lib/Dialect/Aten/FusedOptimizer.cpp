@@ -30,7 +30,7 @@ SmallVector<Value> aten::createFusedOptimizer(OpBuilder &builder, Location loc,
     builder.setInsertionPointAfterValue(step);
     Type f32 = builder.getF32Type();
     inputs.push_back(
-        CallOp::create(builder, loc, Phase::Forward, "scalar_tensor",
+        CallOp::create(builder, loc, Direction::Forward, "scalar_tensor",
                        ValueRange(step),
                        builder.getNamedAttr("dtype", TypeAttr::get(f32)),
                        TypeRange(RankedTensorType::get({}, f32)))
@@ -39,7 +39,7 @@ SmallVector<Value> aten::createFusedOptimizer(OpBuilder &builder, Location loc,
   slots.push_back(1);
   inputs.push_back(rate);
   auto call =
-      CallOp::create(builder, loc, Phase::Forward, callee, inputs, slots,
+      CallOp::create(builder, loc, Direction::Forward, callee, inputs, slots,
                      builder.getDictionaryAttr(args), tensors.getTypes());
   SmallVector<Value> results(call->getResults());
   results.erase(results.begin() + 1); // the gradients

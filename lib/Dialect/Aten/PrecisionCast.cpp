@@ -11,8 +11,9 @@ bool aten::isPrecisionCast(Operation *op) {
   return op && kPrecisionCastAttr.isOn(op);
 }
 
-Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Phase phase,
-                                Value value, Type elementType) {
+Value aten::createPrecisionCast(OpBuilder &builder, Location loc,
+                                Direction direction, Value value,
+                                Type elementType) {
   auto type = cast<RankedTensorType>(value.getType());
   SmallVector<NamedAttribute> args = {
       builder.getNamedAttr("dtype", TypeAttr::get(elementType))};
@@ -21,7 +22,7 @@ Value aten::createPrecisionCast(OpBuilder &builder, Location loc, Phase phase,
     args.push_back(
         builder.getNamedAttr("memory_format", builder.getI64IntegerAttr(0)));
   auto call = CallOp::create(
-      builder, loc, phase, "_to_copy", value, args,
+      builder, loc, direction, "_to_copy", value, args,
       TypeRange(RankedTensorType::get(type.getShape(), elementType)));
   kPrecisionCastAttr.set(call);
   return call->getResult(0);

@@ -83,8 +83,8 @@ private:
 
   Value create(aten::CallOp like, StringRef callee, ValueRange operands,
                Type result, ArrayRef<NamedAttribute> args = {}) {
-    return aten::CallOp::create(builder, like.getLoc(), like.getPhase(), callee,
-                                operands, args, TypeRange(result))
+    return aten::CallOp::create(builder, like.getLoc(), like.getDirection(),
+                                callee, operands, args, TypeRange(result))
         ->getResult(0);
   }
   Value cast(Value tensor, Type element, aten::CallOp like) {
@@ -219,7 +219,7 @@ void Holder::replaceNumber(aten::CallOp call, unsigned operand,
   }
   auto type = llvm::cast<TensorType>(call->getResult(0).getType());
   auto now = aten::CallOp::create(
-      builder, call.getLoc(), call.getPhase(),
+      builder, call.getLoc(), call.getDirection(),
       takes ? form.taking : form.callee, operands, call.getArgs().getValue(),
       TypeRange(isNarrow(type.getElementType()) ? type.clone(wide) : type));
   now.takePlaceOf(call);

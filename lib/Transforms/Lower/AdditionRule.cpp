@@ -29,7 +29,7 @@ func::FuncOp fsdp::getAdditionRule(ModuleOp module, Type elementType) {
   Block *body = rule.addEntryBlock();
   builder.setInsertionPointToStart(body);
   auto sum =
-      aten::CallOp::create(builder, loc, aten::Phase::Forward, "add.Tensor",
+      aten::CallOp::create(builder, loc, aten::Direction::Forward, "add.Tensor",
                            body->getArguments(), {}, tensor);
   func::ReturnOp::create(builder, loc, sum->getResults());
   return rule;

@@ -47,8 +47,8 @@ static void cloneStridedOperands(func::FuncOp program) {
         "memory_format",
         builder.getI64IntegerAttr(0)); // torch.contiguous_format
     auto clone = aten::CallOp::create(
-        builder, user->getLoc(), aten::Phase::Forward, "clone", operand->get(),
-        contiguous,
+        builder, user->getLoc(), aten::Direction::Forward, "clone",
+        operand->get(), contiguous,
         RankedTensorType::get(type.getShape(), type.getElementType()));
     if (kStreamAttr.isOn(user))
       kStreamAttr.set(clone, plan::computeStream);

@@ -178,7 +178,7 @@ Operation *MatrixRound::clone(Operation *op, IRMapping &map) {
 
 Value MatrixRound::call(StringRef callee, ValueRange operands,
                         ArrayRef<NamedAttribute> args, Type type) {
-  return aten::CallOp::create(builder, loc, aten::Phase::Backward, callee,
+  return aten::CallOp::create(builder, loc, aten::Direction::Backward, callee,
                               operands, args, type)
       ->getResult(0);
 }

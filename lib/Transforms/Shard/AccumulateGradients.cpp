@@ -172,15 +172,15 @@ void AccumulateGradients::makeLast() {
     RankedTensorType type = gradient.sum.getTensorType();
     auto state = FlatSymbolRefAttr::get(gradient.sum.getSymNameAttr());
     auto before = LoadOp::create(builder, loc, type, state);
-    auto sum =
-        aten::CallOp::create(builder, loc, aten::Phase::Backward, "add.Tensor",
-                             {before.getResult(), value}, {}, type);
+    auto sum = aten::CallOp::create(builder, loc, aten::Direction::Backward,
+                                    "add.Tensor", {before.getResult(), value},
+                                    {}, type);
     sum.setAccumulates(true);
     auto fill =
         builder.getNamedAttr("fill_value", builder.getF64FloatAttr(-0.0));
     auto nothing =
-        aten::CallOp::create(builder, loc, aten::Phase::Backward, "full_like",
-                             sum->getResult(0), fill, type);
+        aten::CallOp::create(builder, loc, aten::Direction::Backward,
+                             "full_like", sum->getResult(0), fill, type);
     StoreOp::create(builder, loc, nothing->getResult(0), state);
     for (OpOperand *use : gradient.uses)
       use->set(sum->getResult(0));

@@ -94,7 +94,7 @@ void ClipGradients::clipByValue(func::FuncOp rule, double most) {
       builder.getNamedAttr("min", builder.getF64FloatAttr(-most)),
       builder.getNamedAttr("max", builder.getF64FloatAttr(most))};
   auto clamp = aten::CallOp::create(builder, rule.getLoc(),
-                                    aten::Phase::Forward, "clamp", gradient,
+                                    aten::Direction::Forward, "clamp", gradient,
                                     args, TypeRange(gradient.getType()));
   gradient.replaceAllUsesExcept(clamp->getResult(0), clamp);
   remarkPassed(R::ClippedValues, rule.getLoc())

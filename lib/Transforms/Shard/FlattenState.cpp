@@ -222,10 +222,10 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
                << " without an fsdp.unshard; run --fsdp-insert-unshard first";
       builder.setInsertionPoint(unshard);
       auto type = cast<RankedTensorType>(unshard.getType());
-      aten::Phase phase = getPhase(unshard.getRegion());
+      aten::Direction direction = getDirection(unshard.getRegion());
       Value source = whole;
       if (unshard.getInput() != load.getResult())
-        source = aten::createPrecisionCast(builder, unshard.getLoc(), phase,
+        source = aten::createPrecisionCast(builder, unshard.getLoc(), direction,
                                            whole, type.getElementType());
       auto gathered =
           UnshardOp::create(builder, unshard.getLoc(), source.getType(), source,
@@ -238,8 +238,8 @@ LogicalResult FlattenState::rewriteReads(func::FuncOp program) {
           builder.getNamedAttr("storage_offset",
                                builder.getI64IntegerAttr(offset))};
       auto view =
-          aten::CallOp::create(builder, unshard.getLoc(), phase, "as_strided",
-                               gathered.getResult(), args, type);
+          aten::CallOp::create(builder, unshard.getLoc(), direction,
+                               "as_strided", gathered.getResult(), args, type);
       unshard.replaceAllUsesWith(view->getResult(0));
       unshard.erase();
     }
@@ -296,7 +296,7 @@ LogicalResult FlattenState::rewriteUpdates(Flat &flat,
   Value reduced = ReduceGradOp::create(builder, loc, type, packed,
                                        flat.parameter.getUnitAttr());
   if (own != type)
-    reduced = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
+    reduced = aten::createPrecisionCast(builder, loc, aten::Direction::Backward,
                                         reduced, own.getElementType());
 
   builder.setInsertionPointAfter(lastUpdate);

@@ -70,7 +70,7 @@ static Value createListCall(OpBuilder &builder, Location loc, StringRef callee,
   // One entry says how many members follow, each has one of its own.
   SmallVector<int32_t> slots(1 + members.size(), 1);
   slots.front() = 2 + int32_t(members.size());
-  return aten::CallOp::create(builder, loc, aten::Phase::Backward, callee,
+  return aten::CallOp::create(builder, loc, aten::Direction::Backward, callee,
                               members, slots, builder.getDictionaryAttr(args),
                               TypeRange(type))
       ->getResult(0);
@@ -97,7 +97,7 @@ Value Gradients::sumPowers(OpBuilder &builder, Location loc, double p,
     auto list =
         RankedTensorType::get({int64_t(sums.size())}, builder.getF64Type());
     all = createListCall(builder, loc, "stack", sums, {}, list);
-    all = aten::CallOp::create(builder, loc, aten::Phase::Backward,
+    all = aten::CallOp::create(builder, loc, aten::Direction::Backward,
                                largest ? "amax" : "sum", all, {},
                                TypeRange(number))
               ->getResult(0);
@@ -118,7 +118,7 @@ Value ScalarCalls::call(StringRef callee, ValueRange operands,
   auto type = ::llvm::cast<RankedTensorType>(operands.front().getType());
   if (element)
     type = RankedTensorType::get(type.getShape(), element);
-  return aten::CallOp::create(builder, loc, aten::Phase::Backward, callee,
+  return aten::CallOp::create(builder, loc, aten::Direction::Backward, callee,
                               operands, args, TypeRange(type))
       ->getResult(0);
 }

@@ -43,7 +43,7 @@ private:
   bool allDouble = true;
 };
 
-/// Calls on scalars, in the backward phase.
+/// Calls on scalars, in backward.
 class ScalarCalls {
 public:
   ScalarCalls(mlir::OpBuilder &builder, mlir::Location loc)

@@ -66,8 +66,8 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
     builder.setInsertionPointAfter(source);
   Location loc = gradient.getLoc();
   if (reduced != computed)
-    gradient = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
-                                         gradient, reduced);
+    gradient = aten::createPrecisionCast(
+        builder, loc, aten::Direction::Backward, gradient, reduced);
   else if (averaged)
     gradient = createRowMajor(builder, gradient);
   if (averaged)
@@ -77,8 +77,8 @@ void InsertGradReduction::reduce(UpdateOp update, StateOp parameter,
     for (double divisor : {before, after})
       gradient = createDivision(builder, loc, gradient, divisor);
   if (reduced != own)
-    gradient = aten::createPrecisionCast(builder, loc, aten::Phase::Backward,
-                                         gradient, own);
+    gradient = aten::createPrecisionCast(
+        builder, loc, aten::Direction::Backward, gradient, own);
   update.getGradientMutable().assign(gradient);
 
   std::string in;

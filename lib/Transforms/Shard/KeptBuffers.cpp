@@ -52,7 +52,7 @@ Value KeptBuffers::isFirst(Location loc) {
   auto call = [&](StringRef callee, Value operand, double other, Type element) {
     auto argument =
         builder.getNamedAttr("other", builder.getF64FloatAttr(other));
-    return aten::CallOp::create(builder, loc, aten::Phase::Forward, callee,
+    return aten::CallOp::create(builder, loc, aten::Direction::Forward, callee,
                                 operand, argument,
                                 TypeRange(RankedTensorType::get({}, element)))
         ->getResult(0);
@@ -72,7 +72,7 @@ void KeptBuffers::keep(Location loc, StateOp buffer, StringRef name) {
   builder.setInsertionPointAfterValue(isFirst);
   Value now = loadState(builder, loc, buffer.getSymName());
   Value before = loadState(builder, loc, name);
-  auto kept = aten::CallOp::create(builder, loc, aten::Phase::Forward,
+  auto kept = aten::CallOp::create(builder, loc, aten::Direction::Forward,
                                    "where.self", {isFirst, now, before}, {},
                                    TypeRange(now.getType()));
   StoreOp::create(builder, loc, kept->getResult(0), name);

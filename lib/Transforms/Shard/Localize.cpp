@@ -142,7 +142,7 @@ void Localize::gather(UnshardOp op) {
   int64_t dim = getShardDim(op);
   RankedTensorType padded = getRowsType(type, dim);
   OpBuilder builder(op);
-  aten::Phase phase = getPhase(op.getRegion());
+  aten::Direction direction = getDirection(op.getRegion());
   auto gather = shard::AllGatherOp::create(
       builder, op.getLoc(), padded, getGrid(), getGridAxes(AxisRole::Shard),
       op.getInput(), builder.getIndexAttr(0));
@@ -150,11 +150,11 @@ void Localize::gather(UnshardOp op) {
   kRegionAttr.set(gather, op.getRegionAttr());
   Value whole = gather.getResult();
   if (dim) {
-    whole = rowsToWhole(builder, whole, type, dim, shards, phase);
+    whole = rowsToWhole(builder, whole, type, dim, shards, direction);
   } else if (padded != type) {
     NamedAttribute args[] = {builder.getNamedAttr(
         "end", builder.getI64IntegerAttr(type.getDimSize(0)))};
-    auto slice = aten::CallOp::create(builder, op.getLoc(), phase,
+    auto slice = aten::CallOp::create(builder, op.getLoc(), direction,
                                       "slice.Tensor", whole, args, type);
     whole = slice->getResult(0);
   }
@@ -187,7 +187,7 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
                    local = getLocalType(type, dim);
   if (dim) {
     gradient =
-        partsToRows(builder, gradient, dim, shards, aten::Phase::Backward);
+        partsToRows(builder, gradient, dim, shards, aten::Direction::Backward);
   } else if (padded != type) {
     // Pairs of (before, after), the last dimension first.
     SmallVector<int64_t> pad(2 * type.getRank(), 0);
@@ -195,7 +195,7 @@ Value Localize::sumOverShards(OpBuilder &builder, ReduceGradOp op,
     NamedAttribute args[] = {
         builder.getNamedAttr("pad", builder.getDenseI64ArrayAttr(pad))};
     auto call =
-        aten::CallOp::create(builder, op.getLoc(), aten::Phase::Backward,
+        aten::CallOp::create(builder, op.getLoc(), aten::Direction::Backward,
                              "constant_pad_nd", gradient, args, padded);
     gradient = call->getResult(0);
   }

@@ -56,7 +56,7 @@ class MovePrecisionCasts
   void move(UnshardOp unshard, RankedTensorType type) {
     OpBuilder builder(unshard);
     Value part = aten::createPrecisionCast(
-        builder, unshard.getLoc(), getPhase(unshard.getRegion()),
+        builder, unshard.getLoc(), getDirection(unshard.getRegion()),
         unshard.getInput(), type.getElementType());
     SmallVector<Operation *> casts(unshard->getUsers());
     unshard.getInputMutable().assign(part);

@@ -74,7 +74,7 @@ LogicalResult ScaleLoss::unscale(func::FuncOp program,
                            options.get("backoff_factor")),
       builder.getNamedAttr("growth_interval", options.get("growth_interval"))};
   auto next = aten::CallOp::create(
-      builder, loc, aten::Phase::Backward, "_amp_update_scale",
+      builder, loc, aten::Direction::Backward, "_amp_update_scale",
       {scale, tracker, *overflow}, factors,
       TypeRange({scale.getType(), tracker.getType()}));
   StoreOp::create(builder, loc, next->getResult(0), kScaleStateName);

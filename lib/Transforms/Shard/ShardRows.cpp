@@ -15,8 +15,8 @@ namespace {
 /// Builds the calls of a rearrangement, one behind the other.
 class Rearranging {
 public:
-  Rearranging(OpBuilder &builder, Value value, aten::Phase phase)
-      : builder(builder), value(value), phase(phase) {}
+  Rearranging(OpBuilder &builder, Value value, aten::Direction direction)
+      : builder(builder), value(value), direction(direction) {}
 
   RankedTensorType getType() const {
     return cast<RankedTensorType>(value.getType());
@@ -49,21 +49,21 @@ private:
   }
   void call(StringRef callee, ArrayRef<NamedAttribute> args,
             RankedTensorType type) {
-    auto op = aten::CallOp::create(builder, value.getLoc(), phase, callee, value, args,
-                                   type);
+    auto op = aten::CallOp::create(builder, value.getLoc(), direction, callee,
+                                   value, args, type);
     value = op->getResult(0);
   }
 
   OpBuilder &builder;
   Value value;
-  aten::Phase phase;
+  aten::Direction direction;
 };
 
 } // namespace
 
 Value fsdp::partsToRows(OpBuilder &builder, Value whole, int64_t dim,
-                        int64_t shards, aten::Phase phase) {
-  Rearranging it(builder, whole, phase);
+                        int64_t shards, aten::Direction direction) {
+  Rearranging it(builder, whole, direction);
   // [a, b] to [a, shards, b / shards], and the shards to the front.
   SmallVector<int64_t> shape(it.getType().getShape());
   shape[dim] /= shards;
@@ -80,8 +80,9 @@ Value fsdp::partsToRows(OpBuilder &builder, Value whole, int64_t dim,
 }
 
 Value fsdp::rowsToWhole(OpBuilder &builder, Value rows, RankedTensorType whole,
-                        int64_t dim, int64_t shards, aten::Phase phase) {
-  Rearranging it(builder, rows, phase);
+                        int64_t dim, int64_t shards,
+                        aten::Direction direction) {
+  Rearranging it(builder, rows, direction);
   SmallVector<int64_t> shape(whole.getShape());
   shape[dim] /= shards;
   shape.insert(shape.begin(), shards);

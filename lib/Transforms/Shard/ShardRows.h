@@ -12,14 +12,14 @@ namespace fsdp {
 
 /// The ranks' parts of `whole`, split on dimension `dim`, one after the other
 /// in dimension 0: [a, b, …] becomes [shards * a, b / shards, …] for dim 1.
-/// `phase` is that of the calls which it takes.
+/// `direction` is that of the calls which it takes.
 mlir::Value partsToRows(mlir::OpBuilder &builder, mlir::Value whole,
-                        int64_t dim, int64_t shards, aten::Phase phase);
+                        int64_t dim, int64_t shards, aten::Direction direction);
 
 /// The inverse: the tensor of type `whole` that has these parts.
 mlir::Value rowsToWhole(mlir::OpBuilder &builder, mlir::Value rows,
                         mlir::RankedTensorType whole, int64_t dim,
-                        int64_t shards, aten::Phase phase);
+                        int64_t shards, aten::Direction direction);
 
 } // namespace fsdp
 

@@ -100,7 +100,7 @@ LogicalResult SkipNonFinite::skip(func::FuncOp program,
       isSkipped = scalars.cast(*skipped, builder.getI1Type());
     Value before = kept.load(builder, loc, state);
     Value after = createRowMajor(builder, store.getValue());
-    auto chosen = aten::CallOp::create(builder, loc, aten::Phase::Backward,
+    auto chosen = aten::CallOp::create(builder, loc, aten::Direction::Backward,
                                        "where.self", {isSkipped, before, after},
                                        {}, TypeRange(before.getType()));
     store.getValueMutable().assign(chosen->getResult(0));

@@ -21,8 +21,9 @@
 
 namespace fsdp::aten {
 
-/// The part of a training step that a call belongs to.
-enum class Phase { Forward, Backward };
+/// The half of a training step that a call belongs to. Phases are those of the
+/// IR.
+enum class Direction { Forward, Backward };
 
 /// PyTorch's default generator, as an effect: random ops keep their order.
 struct RandomStream : mlir::SideEffects::Resource::Base<RandomStream> {
@@ -48,7 +49,7 @@ mlir::RankedTensorType getTensorType(llvm::ArrayRef<int64_t> shape,
 
 namespace fsdp::aten {
 
-/// Whether an op is a call of the backward phase.
+/// Whether an op is a call of backward.
 inline bool isBackward(mlir::Operation *op) {
   auto call = llvm::dyn_cast<CallOp>(op);
   return call && call.getBackward();

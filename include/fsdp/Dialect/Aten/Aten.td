@@ -58,7 +58,7 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
     differs from the schema's default is an attribute under the schema's name;
     names with a dot are discardable attributes. Devices do not occur.
 
-    `backward` says that the call belongs to the step's backward phase; every
+    `backward` says that the call belongs to the step's backward; every
     other call belongs to forward. `recompute("blocks.0")` marks a call that
     backward repeats, with the name of the region that is recomputed together.
     `checkpoint(3)` marks a call inside the model's own checkpoint of that
@@ -97,19 +97,19 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
   let skipDefaultBuilders = 1;
   let builders = [
     // One operand per slot; a null value is `none`.
-    OpBuilder<(ins "::fsdp::aten::Phase":$phase, "::llvm::StringRef":$callee, "::mlir::ValueRange":$operands,
+    OpBuilder<(ins "::fsdp::aten::Direction":$direction, "::llvm::StringRef":$callee, "::mlir::ValueRange":$operands,
                    "::llvm::ArrayRef<::mlir::NamedAttribute>":$args,
                    "::mlir::TypeRange":$results)>,
-    OpBuilder<(ins "::fsdp::aten::Phase":$phase, "::llvm::StringRef":$callee,
+    OpBuilder<(ins "::fsdp::aten::Direction":$direction, "::llvm::StringRef":$callee,
                    "::mlir::ValueRange":$operands,
                    "::llvm::ArrayRef<int32_t>":$slots,
                    "::mlir::DictionaryAttr":$args,
                    "::mlir::TypeRange":$results)>,
   ];
   let extraClassDeclaration = [{
-    ::fsdp::aten::Phase getPhase() {
-      return getBackward() ? ::fsdp::aten::Phase::Backward
-                           : ::fsdp::aten::Phase::Forward;
+    ::fsdp::aten::Direction getDirection() {
+      return getBackward() ? ::fsdp::aten::Direction::Backward
+                           : ::fsdp::aten::Direction::Forward;
     }
 
     /// Lets a kernel compute this that was measured to take so many seconds.
@@ -118,7 +118,7 @@ def Aten_CallOp : Op<Aten_Dialect, "call", [
       setMeasured(seconds);
     }
 
-    /// Takes the place of another call: its phase, what is said of its
+    /// Takes the place of another call: its direction, what is said of its
     /// recomputation, and its discardable attributes. What the other one was
     /// measured to take is not said of this one.
     void takePlaceOf(CallOp other);

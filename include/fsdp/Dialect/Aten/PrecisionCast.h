@@ -18,7 +18,7 @@ bool isPrecisionCast(mlir::Operation *op);
 
 /// `value` in another element type, row-major.
 mlir::Value createPrecisionCast(mlir::OpBuilder &builder, mlir::Location loc,
-                                Phase phase, mlir::Value value,
+                                Direction direction, mlir::Value value,
                                 mlir::Type elementType);
 
 /// What `value` is a precision cast of, or `value` itself.
