@@ -14,9 +14,9 @@ namespace {
 /// What saves less than this share of the program is not worth a line.
 constexpr double leastShare = 1e-4;
 
-/// The commands that start a transfer on a stream of its own, or are one on the
-/// compute stream.
-bool isTransfer(const plan::CommandT &command) {
+/// Collectives and copies to or from the host: the commands that start one on a
+/// stream of its own, or are one on the compute stream.
+bool isCommunication(const plan::CommandT &command) {
   return command.operation.AsCollective() ||
          (command.operation.AsCopy() && command.stream != plan::computeStream);
 }
@@ -74,8 +74,8 @@ private:
     return *program.commands[command];
   }
 
-  /// Books exposed time on a command; on the transfer that brings its data as
-  /// long as that one is under way.
+  /// Books exposed time on a command; on the one that brings its data as long
+  /// as that one is under way.
   void share(uint32_t command, double begin, double end,
              std::map<uint32_t, Exposure> &byCommand) const {
     uint32_t last = nothing;
@@ -143,7 +143,7 @@ private:
     }
   }
 
-  /// The order that the plan gives a transfer, beyond its data.
+  /// What the plan's order puts before communication, beyond its data.
   std::string whatItWaitsFor(uint32_t command) const {
     for (uint32_t i = command; i-- > 0;) {
       if (at(i).stream != at(command).stream)
@@ -161,7 +161,7 @@ private:
     uint32_t c = exposure.command;
     const plan::CollectiveT *collective = at(c).operation.AsCollective();
     if (!collective) {
-      if (isTransfer(at(c)))
+      if (isCommunication(at(c)))
         offerDeviceMemory(exposure);
       return;
     }
@@ -260,7 +260,7 @@ private:
   void offerDeviceMemory(Exposure &exposure) {
     double shorter = saved([&](std::vector<double> &changed) {
       for (uint32_t c = 0; c < program.commands.size(); ++c)
-        if (at(c).operation.AsCopy() && isTransfer(at(c)))
+        if (at(c).operation.AsCopy() && isCommunication(at(c)))
           changed[c] = 0;
     });
     exposure.remedies.push_back(
@@ -328,7 +328,7 @@ std::vector<Remedy> machineBounds(const plan::PlanT &plan,
   quick.skewSeconds /= 2;
   std::vector<double> none = seconds;
   for (uint32_t c = 0; c < none.size(); ++c)
-    if (isTransfer(*program.commands[c]))
+    if (isCommunication(*program.commands[c]))
       none[c] = 0;
   std::vector<Remedy> bounds = {
       {"no communication at all", now - follow(program, none).stepSeconds},

@@ -13,7 +13,7 @@ namespace fsdp::trace {
 enum class Cause {
   OnCompute, // it runs on the compute stream
   Late,      // it starts later than its data is there and its stream is free
-  Queued,    // its stream still carries other transfers
+  Queued,    // its stream still carries other communication
   Uncovered  // too little is computed between its data and its use
 };
 constexpr const char *causeNames[] = {"on the compute stream", "starts late",

@@ -300,7 +300,7 @@ BucketMember getMember(GradientReduction reduction,
 
 LogicalResult BucketCollectives::checkNames(Operation &op) {
   auto collective = dyn_cast<CollectiveOpInterface>(op);
-  if (!collective || isa<TransferOpInterface>(op))
+  if (!collective || isa<StartableOpInterface>(op))
     return success();
   if (!collective.getUnitAttr())
     return op.emitOpError("names no fsdp.unit to be bucketed with; run "

@@ -21,32 +21,32 @@ class ConvertToAsync : public fsdp::impl::ConvertToAsyncBase<ConvertToAsync> {
   void runOnModule() override {
     for (func::FuncOp program : getPrograms(getOperation())) {
       int64_t count = fetchBuckets(program) + storeStaged(program);
-      program.walk([&](TransferOpInterface transfer) {
-        start(transfer);
+      program.walk([&](StartableOpInterface op) {
+        start(op);
         ++count;
       });
-      remarkPassed(R::AsyncTransfers, program.getLoc(), program.getSymName())
+      remarkPassed(R::AsyncOps, program.getLoc(), program.getSymName())
           << std::to_string(count) +
                  " collectives and copies start and are waited for";
     }
   }
 
   /// The start form, of the same operands and attributes, and a wait.
-  static void start(TransferOpInterface transfer) {
-    OpBuilder builder(transfer);
-    Location loc = transfer->getLoc();
-    Value result = transfer->getResult(0);
-    OperationState state(loc, transfer.getStartName(), transfer->getOperands(),
+  static void start(StartableOpInterface op) {
+    OpBuilder builder(op);
+    Location loc = op->getLoc();
+    Value result = op->getResult(0);
+    OperationState state(loc, op.getStartName(), op->getOperands(),
                          {getFutureType(result)},
-                         transfer->getAttrDictionary().getValue());
+                         op->getAttrDictionary().getValue());
     Operation *start = builder.create(state);
     auto wait =
         WaitOp::create(builder, loc, result.getType(), start->getResult(0));
-    transfer->replaceAllUsesWith(wait);
-    auto collective = dyn_cast<CollectiveOpInterface>(transfer.getOperation());
+    op->replaceAllUsesWith(wait);
+    auto collective = dyn_cast<CollectiveOpInterface>(op.getOperation());
     if (collective && collective.isForUpdates())
       waitLate(wait);
-    transfer->erase();
+    op->erase();
   }
 
   static void waitLate(WaitOp wait) {

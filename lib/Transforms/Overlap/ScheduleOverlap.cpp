@@ -86,7 +86,7 @@ LogicalResult ScheduleOverlap::checkStarts(func::FuncOp program) {
     return program.emitOpError("is not one block of ops; control flow cannot "
                                "be scheduled");
   WalkResult result = program.walk([](Operation *op) {
-    if (isa<TransferOpInterface>(op)) {
+    if (isa<StartableOpInterface>(op)) {
       op->emitOpError("is not asynchronous; run --fsdp-convert-to-async first");
       return WalkResult::interrupt();
     }

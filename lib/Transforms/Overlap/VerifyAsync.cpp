@@ -38,7 +38,7 @@ class VerifyAsync : public fsdp::impl::VerifyAsyncBase<VerifyAsync> {
   LogicalResult verifyOp(Operation *op) {
     auto start = dyn_cast<StartOpInterface>(op);
     auto collective = dyn_cast<CollectiveOpInterface>(op);
-    if (isa<TransferOpInterface>(op) || (collective && !start))
+    if (isa<StartableOpInterface>(op) || (collective && !start))
       return op->emitOpError(
           "A1: is not asynchronous; run "
           "fsdp-bucket-collectives and fsdp-convert-to-async");

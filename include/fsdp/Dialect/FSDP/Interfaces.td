@@ -78,7 +78,7 @@ def FSDP_CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   }];
 }
 
-def FSDP_TransferOpInterface : OpInterface<"TransferOpInterface"> {
+def FSDP_StartableOpInterface : OpInterface<"StartableOpInterface"> {
   let cppNamespace = "::fsdp";
   let description = [{
     A collective or a copy between device and host whose data has moved when the
@@ -94,11 +94,11 @@ def FSDP_TransferOpInterface : OpInterface<"TransferOpInterface"> {
 def FSDP_StartOpInterface : OpInterface<"StartOpInterface"> {
   let cppNamespace = "::fsdp";
   let description = [{
-    Starts a transfer: a collective, if it is a CollectiveOpInterface too, else
-    a copy between device and host. Exactly one `fsdp.wait` ends it.
+    Starts a collective, if it is a CollectiveOpInterface too, else a copy
+    between device and host. Exactly one `fsdp.wait` ends it.
   }];
   let methods = [
-    InterfaceMethod<"What is given once the transfer is through.",
+    InterfaceMethod<"What is given once it is through.",
       "::mlir::Value", "getFuture">,
     InterfaceMethod<"The unit that it belongs to, or null.",
       "::mlir::StringAttr", "getUnitAttr">,

@@ -62,9 +62,9 @@ def FSDP_KeepOp : FSDP_Op<"keep", [Pure, FSDP_TimelineOpInterface]> {
 // result, or a future. What is in flight is pinned: start and wait have effects,
 // so that nothing merges, drops or reorders them. From there on the order is the
 // schedule.
-class FSDP_Transfer<string mnemonic, list<Trait> traits = []>
+class FSDP_Startable<string mnemonic, list<Trait> traits = []>
     : FSDP_Op<mnemonic, traits # [
-          Pure, DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]>;
+          Pure, DeclareOpInterfaceMethods<FSDP_StartableOpInterface>]>;
 class FSDP_Start<string mnemonic, list<Trait> traits = []>
     : FSDP_Op<mnemonic, traits # [
           FSDP_StartOpInterface,
@@ -107,7 +107,7 @@ def FSDP_OfAllToAll : FSDP_SaysOfItself<"AllToAll", [{
     static bool isIncoming() { return false; }
   }]>;
 
-def FSDP_AllGatherOp : FSDP_Transfer<"all_gather", [FSDP_CollectiveOpInterface]> {
+def FSDP_AllGatherOp : FSDP_Startable<"all_gather", [FSDP_CollectiveOpInterface]> {
   let summary = "Every rank's piece of a bucket, one after the other";
   let description = [{
     Over axes of the mesh: of a bucket of bytes, or of a flat state's
@@ -135,7 +135,7 @@ def FSDP_AllGatherStartOp
 }
 
 def FSDP_ReduceScatterOp
-    : FSDP_Transfer<"reduce_scatter", [FSDP_CollectiveOpInterface]> {
+    : FSDP_Startable<"reduce_scatter", [FSDP_CollectiveOpInterface]> {
   let summary = "This rank's piece of the sum of all ranks' buckets";
   let description = [{
     Over axes of the mesh. The bucket has a row per rank, or is a flat one
@@ -160,7 +160,7 @@ def FSDP_ReduceScatterStartOp
   let hasVerifier = 1;
 }
 
-def FSDP_AllReduceOp : FSDP_Transfer<"all_reduce", [
+def FSDP_AllReduceOp : FSDP_Startable<"all_reduce", [
     FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "All ranks' tensors added up, or the largest of each element";
   let description = [{
@@ -195,7 +195,7 @@ def FSDP_AllReduceStartOp : FSDP_Start<"all_reduce_start", [
   let hasVerifier = 1;
 }
 
-def FSDP_AllToAllOp : FSDP_Transfer<"all_to_all", [
+def FSDP_AllToAllOp : FSDP_Startable<"all_to_all", [
     FSDP_CollectiveOpInterface, AllTypesMatch<["input", "result"]>]> {
   let summary = "Of every rank the piece that it has for this one";
   let description = [{

@@ -120,7 +120,7 @@ def FSDP_AccumulateOp : FSDP_Op<"accumulate", [
 
 def FSDP_FetchOp : FSDP_Op<"fetch", [
     Pure, AllTypesMatch<["input", "result"]>,
-    DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]> {
+    DeclareOpInterfaceMethods<FSDP_StartableOpInterface>]> {
   let summary = "Copies a state's part from the host for one region's readers";
   let description = [{
     The region is that of `fsdp.unshard`: it keeps the copy that forward reads
@@ -134,7 +134,7 @@ def FSDP_FetchOp : FSDP_Op<"fetch", [
 
 def FSDP_OffloadOp : FSDP_Op<"offload", [
     Pure, AllTypesMatch<["input", "result"]>,
-    DeclareOpInterfaceMethods<FSDP_TransferOpInterface>]> {
+    DeclareOpInterfaceMethods<FSDP_StartableOpInterface>]> {
   let summary = "Copies a gradient, or a parameter that is staged, to the host, where it is used";
   let arguments = (ins FSDP_Tensor:$input, StrAttr:$unit);
   let results = (outs FSDP_Tensor:$result);
