@@ -17,7 +17,7 @@ public:
   using Clock = std::chrono::steady_clock;
 
   /// Whether enough time has passed since the last look for another one.
-  bool isDue(Clock::time_point now) const { return now - last >= window; }
+  bool isDue(Clock::time_point now) const { return now - last >= interval; }
 
   /// `without` is timeWithoutCpu(). Returns whether that grew by more than a
   /// tenth of the time since the last look. The first look finds nothing.
@@ -25,7 +25,7 @@ public:
 
 private:
   /// Some slices of the scheduler, whose base is 3 ms.
-  static constexpr auto window = std::chrono::milliseconds(20);
+  static constexpr auto interval = std::chrono::milliseconds(20);
 
   Clock::time_point last = {};
   std::chrono::nanoseconds before = {};

@@ -94,11 +94,11 @@ def timeline(trace: Json) -> Timeline:
     table = _Table()
     predicted = [pid for pid in names if pid not in ranks]
     step = _median_step(events[ranks[0]]) if ranks else None
-    zero = _window(events[ranks[0]], step)[0] if step is not None else 0
+    zero = _span(events[ranks[0]], step)[0] if step is not None else 0
     found, left_out = [], []
     for pid in predicted + ranks:
         is_rank = pid in ranks
-        whole = _window(events[pid], step if is_rank else None)
+        whole = _span(events[pid], step if is_rank else None)
         part = _bars(
             pid, names[pid], events[pid], tracks, whole, zero if is_rank else whole[0], table
         )
@@ -131,7 +131,7 @@ def _median_step(events: list[Json]) -> int:
     return steps[(len(steps) - 1) // 2][0]
 
 
-def _window(events: list[Json], step: Optional[int]) -> tuple[int, int]:
+def _span(events: list[Json], step: Optional[int]) -> tuple[int, int]:
     steps = _steps(events)
     return steps[step] if step is not None else next(iter(steps.values()))
 
@@ -168,11 +168,11 @@ def _bars(
     name: str,
     events: list[Json],
     tracks: dict[tuple[int, int], str],
-    window: tuple[int, int],
+    span: tuple[int, int],
     zero: int,
     table: _Table,
 ) -> Bars:
-    begin, end = window
+    begin, end = span
     bars = Bars(name, 0, end - begin)
     lanes: dict[int, list[tuple[int, int, int]]] = {}
     runs = [e for e in events if e["ph"] == "X" and e["cat"] == "step"]
